@@ -1,0 +1,125 @@
+//! Open files and directories, as a protocol sees them.
+
+use std::fs::File;
+
+use crate::{FileError, Metadata};
+
+/// An open file to be read.
+#[derive(Debug)]
+pub enum ReadHandle {
+    /// A descriptor that the kernel can send by itself.
+    File(FileRange),
+    /// Buffers that a back end makes, for what is no file.
+    Stream(Box<dyn ReadStream>),
+}
+
+impl ReadHandle {
+    /// How many bytes the handle will deliver from its start, where that is known.
+    pub fn size(&self) -> Option<u64> {
+        match self {
+            Self::File(range) => Some(range.size),
+            Self::Stream(stream) => stream.size(),
+        }
+    }
+}
+
+/// Part of an open file.
+#[derive(Debug)]
+pub struct FileRange {
+    /// The open descriptor. Read by position, so it may be shared.
+    pub file: File,
+    /// The length of the file when it was opened, in bytes.
+    pub size: u64,
+    /// Whether a reactor thread may touch it.
+    pub readiness: Readiness,
+}
+
+/// Whether the calls on a handle may be made on a reactor thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readiness {
+    /// A local file system: what is in the page cache is answered at once, and writes go there.
+    Cached,
+    /// A network, user-space or unknown file system: any call may hang. Use the blocking pool.
+    MayHang,
+}
+
+/// A file that is not a descriptor: memory, rows, an archive made on the fly.
+pub trait ReadStream: Send + std::fmt::Debug {
+    /// How many bytes there are from the start, where that is known beforehand.
+    fn size(&self) -> Option<u64>;
+    /// Reads at `offset` into `buffer`; 0 means the end.
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError>;
+    /// Whether `read_at` may be called on a reactor thread.
+    fn readiness(&self) -> Readiness {
+        Readiness::MayHang
+    }
+}
+
+/// What an upload does to the name that it is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteMode {
+    /// `STOR`: replace the file or make it. Whether by staging or in place is the back end's setting.
+    Replace,
+    /// `STOR` after `REST n`, `RANG`: write into the existing file from this offset on, and keep the rest.
+    /// Always in place.
+    At(u64),
+    /// `APPE`: go on at the end of the file, or make it. Always in place.
+    Append,
+    /// `STOU`: make a file that must not exist.
+    CreateNew,
+}
+
+/// An upload in progress. Dropping it without [`Upload::commit`] is an abort.
+///
+/// Bytes arrive in order. Nothing may be visible under the name before `commit` where the back end
+/// stages; where it writes in place, what came is there.
+pub trait Upload: Send + std::fmt::Debug {
+    /// The descriptor and position at which the next bytes go, for `splice`; `None` where bytes must
+    /// pass through [`Upload::write_all`]. After splicing, say so with [`Upload::advance`].
+    fn file(&mut self) -> Result<Option<(&File, u64)>, FileError>;
+    /// Moves the position after `count` bytes went to [`Upload::file`] directly.
+    fn advance(&mut self, count: u64);
+    /// Takes the next bytes.
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), FileError>;
+    /// Ends the upload: everything arrived, make it the file.
+    fn commit(self: Box<Self>) -> Result<Committed, FileError>;
+    /// Ends the upload without its having arrived whole. A staged upload vanishes; in place, what came
+    /// stays, cut to its length. Errors are the back end's to log; there is nobody to tell.
+    fn abort(self: Box<Self>);
+    /// Whether `file` and `write_all` may be used on a reactor thread.
+    fn readiness(&self) -> Readiness;
+    /// Whether `commit` may be called on a reactor thread.
+    fn commit_readiness(&self) -> Readiness;
+}
+
+/// What a commit made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Committed {
+    /// The file's length in bytes after the upload.
+    pub size: u64,
+}
+
+/// One entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name: one component, any bytes but `/` and NUL.
+    pub name: Vec<u8>,
+    /// What the name stands for. A link that can be followed within the tree shows its target here.
+    pub metadata: Metadata,
+    /// Where the entry is a symbolic link: the text of the link.
+    pub link: Option<Vec<u8>>,
+}
+
+/// An open directory: a stream of entries in the back end's own order, without `.` and `..`.
+///
+/// All calls may wait for the device.
+pub trait Directory: Send + std::fmt::Debug {
+    /// Appends the next entries to `entries`, about `most` of them; appends none at the end.
+    /// Entries that vanish between being named and being looked at are left out.
+    fn next_batch(&mut self, entries: &mut Vec<DirEntry>, most: usize) -> Result<(), FileError>;
+    /// As `next_batch`, but only names: cheaper where nobody asked for more (`NLST`). Answers how many
+    /// names were visited, about `most`; 0 at the end.
+    fn next_names(&mut self, visit: &mut dyn FnMut(&[u8]), most: usize) -> Result<usize, FileError>;
+    /// The metadata of the directory itself (the `cdir` of RFC 3659).
+    fn metadata(&self) -> Result<Metadata, FileError>;
+}

@@ -1,0 +1,80 @@
+//! What a back end knows of a file, and what a client may change of it.
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link (only where the link itself was asked for).
+    Symlink,
+    /// A device, socket or pipe.
+    Other,
+}
+
+/// A point in time: seconds and nanoseconds since 1970-01-01 00:00 UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Timestamp {
+    /// Whole seconds; negative before 1970.
+    pub seconds: i64,
+    /// Nanoseconds past `seconds`, 0 to 999,999,999.
+    pub nanoseconds: u32,
+}
+
+/// Who owns a file, as numbers; names are looked up by whoever prints them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Owner {
+    /// User id.
+    pub user: u32,
+    /// Group id.
+    pub group: u32,
+}
+
+/// What a back end knows of one entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metadata {
+    /// File, directory, link or other.
+    pub kind: FileKind,
+    /// Length in bytes; meaningful for files.
+    pub size: u64,
+    /// Last change of the content.
+    pub modified: Timestamp,
+    /// Creation, where the back end knows it.
+    pub created: Option<Timestamp>,
+    /// Permission bits, as in `chmod` (0o7777).
+    pub mode: u32,
+    /// Owner and group.
+    pub owner: Owner,
+    /// Number of names that the file has.
+    pub links: u32,
+    /// Device and inode: equal for two names of one file, the `unique` fact of RFC 3659.
+    pub identity: (u64, u64),
+}
+
+impl Metadata {
+    /// Claims that this is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.kind == FileKind::Directory
+    }
+
+    /// Claims that this is a regular file.
+    pub fn is_file(&self) -> bool {
+        self.kind == FileKind::File
+    }
+}
+
+/// A change of an entry's attributes; `None` leaves one as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Change {
+    /// Last change of the content (`MFMT`, `SITE UTIME`).
+    pub modified: Option<Timestamp>,
+    /// Last access (`SITE UTIME`).
+    pub accessed: Option<Timestamp>,
+    /// Permission bits (`SITE CHMOD`).
+    pub mode: Option<u32>,
+    /// New owner (`SITE CHOWN`).
+    pub user: Option<u32>,
+    /// New group (`SITE CHGRP`).
+    pub group: Option<u32>,
+}

@@ -1,0 +1,81 @@
+//! The door that storage back ends implement.
+
+use std::fmt::Debug;
+
+use crate::{Change, Directory, FileError, Metadata, ReadHandle, Upload, VirtualPath, WriteMode};
+
+/// Whether the caller can afford to wait for a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// A reactor thread: answer from memory, or say [`FileError::WouldWait`].
+    Never,
+    /// A thread of the blocking pool.
+    Allowed,
+}
+
+/// Free and total room, in bytes, for whoever may write at a path (`AVBL`, `ALLO`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// What may still be written.
+    pub available: u64,
+    /// What the device or quota holds in all.
+    pub total: u64,
+}
+
+/// A tree of files. One value serves every session at once.
+///
+/// Paths are [`VirtualPath`]s: normalised, never above the root. A symbolic link is followed where it
+/// stays within the tree, and [`FileError::PermissionDenied`] where it leads out. Only `open_read`,
+/// `open_write` and `metadata` take a [`Wait`]; everything else is always called where waiting is
+/// allowed. [`crate::conformance::run`] is the suite that every implementation must pass.
+pub trait Storage: Send + Sync + Debug {
+    /// Opens a regular file to read. A directory is [`FileError::IsDirectory`].
+    fn open_read(&self, path: &VirtualPath, wait: Wait) -> Result<ReadHandle, FileError>;
+
+    /// Begins an upload.
+    fn open_write(
+        &self,
+        path: &VirtualPath,
+        mode: WriteMode,
+        wait: Wait,
+    ) -> Result<Box<dyn Upload>, FileError>;
+
+    /// What the path stands for, links followed.
+    fn metadata(&self, path: &VirtualPath, wait: Wait) -> Result<Metadata, FileError>;
+
+    /// The entry itself, links not followed, with the text of a link.
+    fn entry(&self, path: &VirtualPath) -> Result<crate::DirEntry, FileError>;
+
+    /// Opens a directory to list.
+    fn open_directory(&self, path: &VirtualPath) -> Result<Box<dyn Directory>, FileError>;
+
+    /// Makes a directory; its parent must exist.
+    fn make_directory(&self, path: &VirtualPath) -> Result<(), FileError>;
+
+    /// Removes an empty directory.
+    fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError>;
+
+    /// Removes a file or a link; never a directory.
+    fn remove_file(&self, path: &VirtualPath) -> Result<(), FileError>;
+
+    /// Renames, atomically; a file that has the new name is replaced, a directory is not.
+    fn rename(&self, from: &VirtualPath, to: &VirtualPath) -> Result<(), FileError>;
+
+    /// Changes attributes, links followed.
+    fn change(&self, path: &VirtualPath, change: Change) -> Result<(), FileError>;
+
+    /// Makes a symbolic link at `path` with the text `target`.
+    fn make_symlink(&self, target: &[u8], path: &VirtualPath) -> Result<(), FileError>;
+
+    /// Copies a file's content within the storage as if it were uploaded, by the back end's quickest way.
+    /// `progress` is told the bytes copied so far and answers whether to go on.
+    fn copy(
+        &self,
+        from: &VirtualPath,
+        to: &VirtualPath,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<u64, FileError>;
+
+    /// Free room at a path.
+    fn space(&self, path: &VirtualPath) -> Result<Space, FileError>;
+}
