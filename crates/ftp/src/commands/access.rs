@@ -1,0 +1,105 @@
+//! `USER`, `PASS`, `ACCT`, `REIN`, `QUIT` (RFC 959 section 4.1.1): who the client is.
+
+use super::{Argument, Command, ROW, Status, When};
+use crate::codec::Coding;
+use crate::listing::Facts;
+use crate::reply::{Reply, code};
+use crate::session::{Access, Act, Answer, Credentials, DataPlan, Login, Request, Session, Step, Verdict};
+
+pub(super) const USER: Command = Command {
+    verb: "USER",
+    argument: Argument::Required,
+    when: When::Always,
+    help: "USER <name>",
+    run: user,
+    ..ROW
+};
+
+pub(super) const PASS: Command = Command {
+    verb: "PASS",
+    argument: Argument::Optional,
+    when: When::Always,
+    help: "PASS <password>",
+    run: pass,
+    ..ROW
+};
+
+pub(super) const ACCT: Command = Command {
+    verb: "ACCT",
+    argument: Argument::Required,
+    when: When::Always,
+    help: "ACCT <account>",
+    status: Status::Superfluous,
+    note: "no account asks for one",
+    run: |_, _| Reply::new(code::SUPERFLUOUS, "No account is needed here.").into(),
+    ..ROW
+};
+
+pub(super) const REIN: Command =
+    Command { verb: "REIN", when: When::Always, help: "REIN (log out, stay connected)", run: rein, ..ROW };
+
+pub(super) const QUIT: Command = Command {
+    verb: "QUIT",
+    argument: Argument::Optional,
+    when: When::Always,
+    busy: true,
+    help: "QUIT",
+    run: |session, _| session.say_goodbye(),
+    ..ROW
+};
+
+/// As RFC 959 has it, `USER` flushes the login and leaves the transfer parameters as they are.
+fn user(session: &mut Session, name: &[u8]) -> Step {
+    let was_logged_in = matches!(session.access, Access::User(_));
+    if was_logged_in {
+        session.log_out();
+        session.data = DataPlan::None;
+    }
+    session.access = Access::Named(name.to_vec());
+    let anonymous = session.settings.anonymous
+        && (name.eq_ignore_ascii_case(b"anonymous") || name.eq_ignore_ascii_case(b"ftp"));
+    let reply = match anonymous {
+        true => Reply::new(code::NEED_PASSWORD, "Anonymous access is welcome; any password will do."),
+        false => Reply::new(code::NEED_PASSWORD, "Password, please."),
+    };
+    Step { act: was_logged_in.then_some(Act::LogOut), ..reply.into() }
+}
+
+fn pass(session: &mut Session, password: &[u8]) -> Step {
+    let user = match &session.access {
+        Access::Named(name) => name.clone(),
+        Access::Stranger => return Reply::new(code::BAD_SEQUENCE, "Give USER first.").into(),
+        Access::User(_) => {
+            return Reply::new(code::BAD_SEQUENCE, "Already logged in; USER begins anew.").into();
+        }
+    };
+    session.ask(Request::LogIn(Credentials { user, password: password.to_vec() }), logged_in)
+}
+
+fn logged_in(session: &mut Session, answer: Answer) -> Step {
+    let Answer::Login(verdict) = answer else { return Step::mismatch() };
+    match verdict {
+        Verdict::Granted(grant) => {
+            let Access::Named(name) = std::mem::replace(&mut session.access, Access::Stranger) else {
+                return Step::mismatch();
+            };
+            session.directory = grant.home.clone();
+            session.access =
+                Access::User(Login { name: name.into(), permissions: grant.permissions, home: grant.home });
+            Reply::new(code::LOGGED_IN, "Logged in.").into()
+        }
+        Verdict::Denied => session.punish(),
+        Verdict::Unavailable(reason) => session.close(Reply::owned(code::SERVICE_CLOSING, reason)),
+    }
+}
+
+/// Back to before `USER`: nothing that the last user set survives.
+fn rein(session: &mut Session, _: &[u8]) -> Step {
+    session.log_out();
+    session.coding = Coding::default();
+    session.data = DataPlan::None;
+    session.extended_only = false;
+    session.facts = Facts::default();
+    session.extras = None;
+    Step::from(Reply::new(code::READY, "Ready for a new user.")).then(Act::LogOut)
+}

@@ -1,0 +1,207 @@
+//! `LIST`, `NLST`, `STAT` (RFC 959 section 4.1.3), `MLSD` and `MLST` (RFC 3659 section 7).
+
+use std::sync::Arc;
+
+use millrace_vfs::VirtualPath;
+
+use super::{Argument, Command, Feat, ROW, When, parameters, retr};
+use crate::codec::{Coding, Type};
+use crate::glob::Glob;
+use crate::listing::facts::{Item, Place, Writer};
+use crate::listing::{Facts, Format, ListOptions, Listing, NumericOwners};
+use crate::reply::{Reply, code};
+use crate::session::{
+    Access, Answer, Content, DataPlan, ListRequest, Permission, Permissions, Request, Session, Step,
+    Transfer, Via,
+};
+
+pub(super) const LIST: Command = Command {
+    verb: "LIST",
+    argument: Argument::Optional,
+    needs: Permissions::only(Permission::List),
+    transfers: true,
+    help: "LIST [-aARrtS1d] [<directory, file or pattern>]",
+    run: |session, argument| begin(session, argument, Format::Unix),
+    ..ROW
+};
+
+pub(super) const NLST: Command = Command {
+    verb: "NLST",
+    argument: Argument::Optional,
+    needs: Permissions::only(Permission::List),
+    transfers: true,
+    help: "NLST [-aARrtS1dl] [<directory or pattern>]",
+    run: |session, argument| begin(session, argument, Format::Names),
+    ..ROW
+};
+
+pub(super) const MLSD: Command = Command {
+    verb: "MLSD",
+    argument: Argument::Optional,
+    needs: Permissions::only(Permission::List),
+    transfers: true,
+    help: "MLSD [<directory>]",
+    source: "RFC 3659",
+    run: mlsd,
+    ..ROW
+};
+
+pub(super) const MLST: Command = Command {
+    verb: "MLST",
+    argument: Argument::Optional,
+    needs: Permissions::only(Permission::List),
+    feat: Feat::Made(|session| format!("MLST {}", session.facts.feature())),
+    help: "MLST [<path>]",
+    source: "RFC 3659",
+    run: mlst,
+    ..ROW
+};
+
+pub(super) const STAT: Command = Command {
+    verb: "STAT",
+    argument: Argument::Optional,
+    when: When::Always,
+    busy: true,
+    help: "STAT [<path>]",
+    run: stat,
+    ..ROW
+};
+
+/// Reads `-options path`, where the path may end in a pattern, and asks for the listing.
+fn begin(session: &mut Session, argument: &[u8], format: Format) -> Step {
+    match request(session, argument, format) {
+        Ok(request) => session.ask(Request::List(Box::new(request)), opened),
+        Err(reply) => reply.into(),
+    }
+}
+
+fn request(session: &mut Session, argument: &[u8], format: Format) -> Result<ListRequest, Reply> {
+    let (options, path) = ListOptions::parse(argument);
+    let format = match format {
+        Format::Names if options.long => Format::Unix,
+        format => format,
+    };
+    let mut listing =
+        Listing { options, rights: session.permissions().rights(), ..Listing::new(format, session.now.wall) };
+    let mut path = path;
+    // A pattern in the last component only: `dir/*.txt`.
+    let name_at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+    if Glob::is_pattern(&path[name_at..]) {
+        listing.pattern = Some(Glob::new(&path[name_at..]));
+        listing.prefix = path[..name_at].to_vec();
+        path = &path[..name_at];
+    } else if format == Format::Names && !path.is_empty() {
+        listing.prefix = path.to_vec();
+        if !path.ends_with(b"/") {
+            listing.prefix.push(b'/');
+        }
+    }
+    let path = session.path(path)?;
+    session.subject = Some(path.clone());
+    Ok(ListRequest { path, listing, files: true })
+}
+
+fn mlsd(session: &mut Session, argument: &[u8]) -> Step {
+    let path = match session.path(argument) {
+        Ok(path) => path,
+        Err(reply) => return reply.into(),
+    };
+    let rights = session.permissions().rights();
+    // The entry of the directory itself is part of an MLSD (RFC 3659 section 7.2).
+    let listing = Listing { rights, ..Listing::new(Format::Facts(session.facts), session.now.wall) };
+    session.subject = Some(path.clone());
+    session.ask(Request::List(Box::new(ListRequest { path, listing, files: false })), opened)
+}
+
+fn opened(session: &mut Session, answer: Answer) -> Step {
+    let (Answer::Listing(lister), Some(path)) = (answer, session.subject.take()) else {
+        return Step::mismatch();
+    };
+    // A listing is text whose lines end in CRLF already: TYPE A has nothing left to do.
+    let coding = match session.coding {
+        coding @ Coding { representation: Type::Ascii, .. } => {
+            Coding { representation: Type::Image, ..coding }
+        }
+        coding => coding,
+    };
+    let transfer = Transfer::new(Content::List(lister), coding, path);
+    session.transfer(Reply::new(code::OPENING_DATA, "Here comes the listing."), transfer, retr::complete)
+}
+
+fn stat(session: &mut Session, argument: &[u8]) -> Step {
+    match argument.is_empty() {
+        true => status(session),
+        false => session.run(&STAT_PATH, Some(argument)),
+    }
+}
+
+/// The gate's conditions for a listing on the control connection.
+static STAT_PATH: Command = Command {
+    when: When::LoggedIn,
+    needs: Permissions::only(Permission::List),
+    run: |session, argument| match request(session, argument, Format::Unix) {
+        Ok(request) => session.ask(Request::List(Box::new(request)), stat_opened),
+        Err(reply) => reply.into(),
+    },
+    ..STAT
+};
+
+fn stat_opened(session: &mut Session, answer: Answer) -> Step {
+    let (Answer::Listing(lister), Some(path)) = (answer, session.subject.take()) else {
+        return Step::mismatch();
+    };
+    let via = Via::Control(code::FILE_STATUS);
+    session.report(Transfer { via, ..Transfer::new(Content::List(lister), Coding::PLAIN, path) })
+}
+
+/// What the session is, line by line. Also `SITE STAT`.
+pub(super) fn status(session: &mut Session) -> Step {
+    Reply::lines(code::SYSTEM_STATUS, "Millrace status:", status_lines(session), "End of status.").into()
+}
+
+pub(super) fn status_lines(session: &Session) -> Vec<Vec<u8>> {
+    let user = match &session.access {
+        Access::User(login) => [b" Logged in as ", &login.name[..]].concat(),
+        _ => b" Not logged in".to_vec(),
+    };
+    let data = match session.data {
+        DataPlan::None => " No data connection is agreed".to_owned(),
+        DataPlan::Passive => " The next data connection is passive".to_owned(),
+        DataPlan::Active(address) => format!(" The next data connection goes to {address}"),
+    };
+    let mut lines = vec![
+        format!(" Connected from {}", session.peer).into_bytes(),
+        user,
+        format!(" {}", parameters::describe(session.coding)).into_bytes(),
+        data.into_bytes(),
+    ];
+    if let Some(client) = session.extras.as_ref().and_then(|extras| extras.client.as_deref()) {
+        lines.push([b" The client calls itself ", client].concat());
+    }
+    lines
+}
+
+fn mlst(session: &mut Session, argument: &[u8]) -> Step {
+    session.ask_at(argument, Request::Entry, |session, answer| {
+        let (Answer::Entry(entry), Some(path)) = (answer, session.subject.take()) else {
+            return Step::mismatch();
+        };
+        let writer = Writer::new(session.facts, session.permissions().rights(), Arc::new(NumericOwners));
+        Reply::lines(code::FILE_ACTION_OK, "Facts:", [fact_line(&writer, &entry, &path)], "End").into()
+    })
+}
+
+/// One blank, the facts, one blank, the whole path (RFC 3659 section 7.2).
+fn fact_line(writer: &Writer, entry: &millrace_vfs::DirEntry, path: &VirtualPath) -> Vec<u8> {
+    let place = if entry.metadata.is_directory() && path.is_root() { Place::Itself } else { Place::Within };
+    let item = Item { link: entry.link.as_deref(), place, ..Item::new(path.as_bytes(), &entry.metadata) };
+    let mut line = b" ".to_vec();
+    writer.write_reply(&item, &mut line);
+    line
+}
+
+/// `OPTS MLST type;size;`: which facts are given from now on (RFC 3659 section 7.9).
+pub(super) fn opts_mlst(session: &mut Session, rest: &[u8]) -> Step {
+    session.facts = Facts::parse(rest);
+    Reply::owned(code::OK, format!("MLST OPTS {}", session.facts)).into()
+}

@@ -1,0 +1,73 @@
+//! `RETR` (RFC 959 section 4.1.3): downloads.
+
+use millrace_vfs::VirtualPath;
+
+use super::{Argument, Command, ROW, rest};
+use crate::codec::{Mode, Type};
+use crate::reply::{Reply, code};
+use crate::session::{Answer, Content, Permission, Permissions, Request, Session, Step, Transfer};
+
+pub(super) const RETR: Command = Command {
+    verb: "RETR",
+    argument: Argument::Required,
+    needs: Permissions::only(Permission::Read),
+    transfers: true,
+    help: "RETR <file>",
+    run: retr,
+    ..ROW
+};
+
+fn retr(session: &mut Session, argument: &[u8]) -> Step {
+    session.ask_at(argument, Request::OpenRead, opened)
+}
+
+fn opened(session: &mut Session, answer: Answer) -> Step {
+    let (Answer::Readable(handle), Some(path)) = (answer, session.subject.take()) else {
+        return Step::mismatch();
+    };
+    let mut point = match rest::point(session.coding, session.range) {
+        Ok(point) => point,
+        Err(reply) => return reply.into(),
+    };
+    let size = handle.size();
+    if let Some(size) = size {
+        if point.range.start > size {
+            let text = format!("The file has {size} bytes: it cannot be restarted at {}.", point.range.start);
+            return Reply::owned(code::BAD_RESTART, text).into();
+        }
+        point.range.end = point.range.end.map(|end| end.min(size));
+    }
+    let length = size.map(|size| point.range.end.unwrap_or(size) - point.range.start);
+    let announcement = announcement(session, &path, length);
+    let content = Content::Send(handle, point.range);
+    let transfer = Transfer { skip: point.skip, ..Transfer::new(content, session.coding, path) };
+    session.transfer(announcement, transfer, complete)
+}
+
+/// The reply to a transfer that ended well.
+pub(super) fn complete(_: &mut Session) -> Step {
+    Reply::new(code::CLOSING_DATA, "Transfer complete.").into()
+}
+
+/// `150 Opening BINARY mode data connection for name (123 bytes).`: clients read the size out of it.
+pub(super) fn announcement(session: &Session, path: &VirtualPath, size: Option<u64>) -> Reply {
+    let representation = match (session.coding.representation, session.coding.mode) {
+        (_, Mode::Deflate { .. }) => "deflate",
+        (Type::Image, _) => "BINARY",
+        (Type::Ascii, _) => "ASCII",
+        (Type::Ebcdic, _) => "EBCDIC",
+    };
+    let name = path.name();
+    let mut text = Vec::with_capacity(64 + name.len());
+    text.extend_from_slice(b"Opening ");
+    text.extend_from_slice(representation.as_bytes());
+    text.extend_from_slice(b" mode data connection for ");
+    text.extend_from_slice(name);
+    if let Some(size) = size {
+        text.extend_from_slice(b" (");
+        crate::decimal::push_decimal(size, &mut text);
+        text.extend_from_slice(b" bytes)");
+    }
+    text.push(b'.');
+    Reply::owned(code::OPENING_DATA, text)
+}

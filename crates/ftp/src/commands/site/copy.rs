@@ -1,0 +1,84 @@
+//! `SITE COPY`, `CPFR`, `CPTO`: copies within the server, as ProFTPD's mod_copy has them.
+//!
+//! A copy reads one file and writes another, so it needs what `RETR` and `STOR` need (CVE-2015-3306 and
+//! CVE-2019-12815 are servers that forgot one or the other).
+
+use millrace_vfs::{FileError, VirtualPath};
+
+use super::{Argument, Command, Feat, ROW, words};
+use crate::commands::files::unless_taken;
+use crate::reply::{Reply, code};
+use crate::session::{Answer, Permission, Permissions, Request, Session, Source, Step, wrong_syntax};
+
+/// What all three have in common.
+const COPYING: Command = Command {
+    argument: Argument::Required,
+    needs: Permissions::only(Permission::Read).with(Permission::Write),
+    source: "ProFTPD mod_copy",
+    ..ROW
+};
+
+pub(super) const COPY: Command = Command {
+    verb: "COPY",
+    feat: Feat::Line("COPY"),
+    help: "SITE COPY <file> <new file>; with quotes around a name that has a blank in it",
+    run: copy,
+    ..COPYING
+};
+
+pub(super) const CPFR: Command =
+    Command { verb: "CPFR", feat: Feat::Line("CPFR"), help: "SITE CPFR <file>", run: cpfr, ..COPYING };
+
+pub(super) const CPTO: Command =
+    Command { verb: "CPTO", feat: Feat::Line("CPTO"), help: "SITE CPTO <new file>", run: cpto, ..COPYING };
+
+fn copy(session: &mut Session, argument: &[u8]) -> Step {
+    let Some([from, to]) = words(argument).and_then(|words| <[_; 2]>::try_from(words).ok()) else {
+        return wrong_syntax(&COPY).into();
+    };
+    match session.path(&from) {
+        Ok(from) => copy_to(session, from, &to),
+        Err(reply) => reply.into(),
+    }
+}
+
+fn cpfr(session: &mut Session, argument: &[u8]) -> Step {
+    session.source = None;
+    session.ask_at(argument, Request::Metadata, |session, answer| {
+        let Answer::Metadata(metadata) = answer else { return Step::mismatch() };
+        if !metadata.is_file() {
+            return session.refusal(&FileError::NotRegular).into();
+        }
+        session.source = session.subject.take().map(Source::Copy);
+        Reply::new(code::NEED_MORE, "Ready for SITE CPTO.").into()
+    })
+}
+
+fn cpto(session: &mut Session, argument: &[u8]) -> Step {
+    match session.source.take() {
+        Some(Source::Copy(from)) => copy_to(session, from, argument),
+        _ => Reply::new(code::BAD_SEQUENCE, "Give SITE CPFR first.").into(),
+    }
+}
+
+fn copy_to(session: &mut Session, from: VirtualPath, to: &[u8]) -> Step {
+    let to = match session.path(to) {
+        Ok(to) if to == from => {
+            return Reply::new(code::FILE_UNAVAILABLE, "A file cannot be copied onto itself.").into();
+        }
+        Ok(to) => to,
+        Err(reply) => return reply.into(),
+    };
+    unless_taken(session, to, move |session, to| {
+        session.ask_about(
+            from,
+            |from| Request::Copy(from, to),
+            |_, answer| match answer {
+                Answer::Count(bytes) => {
+                    Reply::owned(code::FILE_ACTION_OK, format!("Copied {bytes} bytes.")).into()
+                }
+                _ => Step::mismatch(),
+            },
+        )
+    })
+}

@@ -1,0 +1,42 @@
+//! `SITE NEWER` and `MINFO`, as wu-ftpd had them for mirrors: the files that changed after a moment.
+
+use super::{Argument, Command, ROW};
+use crate::reply::{Reply, code};
+use crate::session::{Answer, Permission, Permissions, Request, Session, Step, wrong_syntax};
+use crate::time;
+
+pub(super) const NEWER: Command = Command {
+    verb: "NEWER",
+    argument: Argument::Required,
+    needs: Permissions::only(Permission::List),
+    help: "SITE NEWER <YYYYMMDDHHMMSS> [<directory>]",
+    source: "wu-ftpd",
+    note: "of a whole tree, links not followed",
+    run: newer,
+    ..ROW
+};
+
+pub(super) const MINFO: Command = Command {
+    verb: "MINFO",
+    help: "SITE MINFO <YYYYMMDDHHMMSS> [<directory>]",
+    note: "the same as NEWER; MLST tells more of each file",
+    ..NEWER
+};
+
+fn newer(session: &mut Session, argument: &[u8]) -> Step {
+    let (since, path) = match time::parse_prefix(argument) {
+        Some((since, [])) => (since, &b""[..]),
+        Some((since, [b' ', path @ ..])) => (since, path),
+        _ => return wrong_syntax(&NEWER).into(),
+    };
+    session.ask_at(
+        path,
+        |path| Request::Newer(path, since),
+        |_, answer| match answer {
+            Answer::Lines(lines) => {
+                Reply::lines(code::FILE_STATUS, "Files that changed since:", lines, "End").into()
+            }
+            _ => Step::mismatch(),
+        },
+    )
+}

@@ -1,0 +1,85 @@
+//! `SITE MKDIR`, `RMDIR`, `SYMLINK`, as ProFTPD's mod_site_misc has them.
+
+use millrace_vfs::{FileError, VirtualPath};
+
+use super::{Argument, Command, Feat, ROW, words};
+use crate::commands::{files, tree};
+use crate::reply::{Reply, code};
+use crate::session::{Answer, Permission, Permissions, Request, Session, Step, wrong_syntax};
+
+pub(super) const MKDIR: Command = Command {
+    verb: "MKDIR",
+    argument: Argument::Required,
+    needs: Permissions::only(Permission::MakeDirectory),
+    feat: Feat::Line("MKDIR"),
+    help: "SITE MKDIR <directory>, with those above it",
+    source: "ProFTPD mod_site_misc",
+    run: mkdir,
+    ..ROW
+};
+
+pub(super) const RMDIR: Command = Command {
+    verb: "RMDIR",
+    argument: Argument::Required,
+    needs: Permissions::only(Permission::Delete),
+    feat: Feat::Line("RMDIR"),
+    help: "SITE RMDIR <directory>, with all that is in it",
+    source: "ProFTPD mod_site_misc",
+    run: tree::rmda,
+    ..ROW
+};
+
+pub(super) const SYMLINK: Command = Command {
+    verb: "SYMLINK",
+    argument: Argument::Required,
+    needs: Permissions::only(Permission::Link),
+    feat: Feat::Line("SYMLINK"),
+    help: "SITE SYMLINK <target> <new link>; with quotes around a name that has a blank in it",
+    source: "ProFTPD mod_site_misc",
+    note: "a link that leads out of the tree can be made, but not followed",
+    run: symlink,
+    ..ROW
+};
+
+/// Makes the directories from the top down; those that exist already are no failure, but the last one is.
+fn mkdir(session: &mut Session, argument: &[u8]) -> Step {
+    let path = match session.path(argument) {
+        Ok(path) => path,
+        Err(reply) => return reply.into(),
+    };
+    let mut above = Vec::new();
+    let mut parent = path.parent();
+    while !parent.is_root() {
+        above.push(parent.clone());
+        parent = parent.parent();
+    }
+    make_next(session, above, path)
+}
+
+fn make_next(session: &mut Session, mut above: Vec<VirtualPath>, path: VirtualPath) -> Step {
+    let Some(next) = above.pop() else {
+        return session.ask_about(path, Request::MakeDirectory, |session, _| match session.subject.take() {
+            Some(path) => files::made(session, path),
+            None => Step::mismatch(),
+        });
+    };
+    session.ask_whether(Request::MakeDirectory(next.clone()), |session, answer| match answer {
+        Answer::Done | Answer::Failed(FileError::AlreadyExists) => make_next(session, above, path),
+        Answer::Failed(error) => {
+            session.subject = Some(next);
+            session.refusal(&error).into()
+        }
+        _ => Step::mismatch(),
+    })
+}
+
+fn symlink(session: &mut Session, argument: &[u8]) -> Step {
+    let Some([target, link]) = words(argument).and_then(|words| <[_; 2]>::try_from(words).ok()) else {
+        return wrong_syntax(&SYMLINK).into();
+    };
+    session.ask_at(
+        &link,
+        |path| Request::MakeSymlink(target, path),
+        |_, _| Reply::new(code::OK, "Link made.").into(),
+    )
+}

@@ -1,0 +1,65 @@
+//! `SITE UMASK`: the modes of what the session makes from now on.
+//!
+//! A storage makes files with its own mode. Where a session has a mask, a file or directory that it made
+//! gets its mode in a second step, before the reply that says that it is there.
+
+use millrace_vfs::{Change, VirtualPath};
+
+use super::{Argument, Command, ROW};
+use crate::commands::facts::parse_mode;
+use crate::reply::{Reply, code};
+use crate::session::{Permission, Permissions, Request, Session, Step, wrong_syntax};
+
+pub(super) const UMASK: Command = Command {
+    verb: "UMASK",
+    argument: Argument::Optional,
+    needs: Permissions::only(Permission::Attributes),
+    help: "SITE UMASK [<octal mask>]",
+    source: "wu-ftpd",
+    note: "for new files and directories; those that exist keep their modes",
+    run: umask,
+    ..ROW
+};
+
+fn umask(session: &mut Session, argument: &[u8]) -> Step {
+    let argument = argument.trim_ascii();
+    if argument.is_empty() {
+        return match current(session) {
+            Some(mask) => Reply::owned(code::OK, format!("The mask is {mask:03o}.")).into(),
+            None => Reply::new(code::OK, "The mask is the server's own.").into(),
+        };
+    }
+    match parse_mode(argument).filter(|&mask| mask <= 0o777) {
+        Some(mask) => {
+            session.extras_mut().umask = Some(mask);
+            Reply::owned(code::OK, format!("The mask is {mask:03o} now.")).into()
+        }
+        None => wrong_syntax(&UMASK).into(),
+    }
+}
+
+fn current(session: &Session) -> Option<u32> {
+    session.extras.as_ref().and_then(|extras| extras.umask)
+}
+
+/// The mode of a new file, where the session has a mask.
+pub(in crate::commands) fn file_mode(session: &Session) -> Option<u32> {
+    current(session).map(|mask| 0o666 & !mask)
+}
+
+/// The mode of a new directory, where the session has a mask.
+pub(in crate::commands) fn directory_mode(session: &Session) -> Option<u32> {
+    current(session).map(|mask| 0o777 & !mask)
+}
+
+/// Sets the mode of what was just made, then goes on. A back end without modes is no reason to call an
+/// upload failed that is there.
+pub(in crate::commands) fn set_mode(
+    session: &mut Session,
+    path: VirtualPath,
+    mode: u32,
+    next: impl FnOnce(&mut Session) -> Step + Send + 'static,
+) -> Step {
+    let change = Change { mode: Some(mode), ..Change::default() };
+    session.ask_whether(Request::Change(path, change), |session, _| next(session))
+}

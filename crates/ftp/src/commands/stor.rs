@@ -1,0 +1,197 @@
+//! `STOR`, `APPE`, `STOU`, `ALLO` (RFC 959 section 4.1.3): uploads.
+//!
+//! A plain `STOR` replaces the file as the storage does it (whole, by default). `REST n` before it, and
+//! `APPE`, write into the file that is there; the announcement says so.
+
+use millrace_vfs::{FileError, Upload, VirtualPath, WriteMode};
+
+use super::rest::{self, parse_offset};
+use super::{Argument, Command, ROW, retr, site};
+use crate::reply::{Reply, code};
+use crate::session::{
+    Answer, ByteRange, Content, DENIED, Permission, Permissions, Request, Session, Step, Transfer,
+};
+
+pub(super) const STOR: Command = Command {
+    verb: "STOR",
+    argument: Argument::Required,
+    needs: Permissions::only(Permission::Write),
+    transfers: true,
+    help: "STOR <file>",
+    run: stor,
+    ..ROW
+};
+
+pub(super) const APPE: Command = Command {
+    verb: "APPE",
+    argument: Argument::Required,
+    needs: Permissions::only(Permission::Append),
+    transfers: true,
+    help: "APPE <file>",
+    run: |session, argument| begin(session, argument, WriteMode::Append),
+    ..ROW
+};
+
+pub(super) const STOU: Command = Command {
+    verb: "STOU",
+    argument: Argument::Optional,
+    needs: Permissions::only(Permission::Write),
+    transfers: true,
+    help: "STOU [<name to begin with>]",
+    note: "an argument, which RFC 959 does not have, is the beginning of the name",
+    run: stou,
+    ..ROW
+};
+
+pub(super) const ALLO: Command = Command {
+    verb: "ALLO",
+    argument: Argument::Required,
+    help: "ALLO <bytes> [R <record size>]",
+    note: "says whether there is room; reserves nothing",
+    run: allo,
+    ..ROW
+};
+
+/// An upload that is about to be opened.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    /// Where in the file it begins, if that is known.
+    offset: Option<u64>,
+    /// How many bytes `RANG` lets in.
+    most: Option<u64>,
+    /// The mode that the file is to get, where `SITE UMASK` was given and the file is new.
+    mode: Option<u32>,
+}
+
+fn stor(session: &mut Session, argument: &[u8]) -> Step {
+    match write_mode(session) {
+        Ok(mode) => begin(session, argument, mode),
+        Err(reply) => reply.into(),
+    }
+}
+
+fn write_mode(session: &Session) -> Result<WriteMode, Reply> {
+    let permissions = session.permissions();
+    let point = rest::point(session.coding, session.range)?;
+    match point.range {
+        _ if point.skip > 0 => {
+            // It would take reading the file to find the place.
+            Err(Reply::new(code::BAD_RESTART, "An upload can be restarted in STRU F and TYPE I only."))
+        }
+        ByteRange { start: 0, end: None } if permissions.allows(Permission::Overwrite) => {
+            Ok(WriteMode::Replace)
+        }
+        ByteRange { start: 0, end: None } => Ok(WriteMode::CreateNew),
+        _ if !permissions.allows(Permission::Append) => Err(DENIED),
+        // A range in the middle replaces what is there; a restart only goes on.
+        ByteRange { end: Some(_), .. } if !permissions.allows(Permission::Overwrite) => Err(DENIED),
+        ByteRange { start, .. } => Ok(WriteMode::At(start)),
+    }
+}
+
+fn begin(session: &mut Session, argument: &[u8], mode: WriteMode) -> Step {
+    let path = match session.path(argument) {
+        Ok(path) => path,
+        Err(reply) => return reply.into(),
+    };
+    let offset = match mode {
+        WriteMode::Replace | WriteMode::CreateNew => Some(0),
+        WriteMode::At(start) => Some(start),
+        WriteMode::Append => None,
+    };
+    let most = match mode {
+        WriteMode::At(start) => session.range.end.map(|end| end - start),
+        _ => None,
+    };
+    let plan = Plan { offset, most, mode: None };
+    match site::file_mode(session) {
+        None => open(session, path, mode, plan),
+        // The mask is for files that are made, so look first whether this one is.
+        Some(bits) => session.ask_whether(Request::Metadata(path.clone()), move |session, answer| {
+            let is_new = matches!(answer, Answer::Failed(FileError::NotFound));
+            open(session, path, mode, Plan { mode: is_new.then_some(bits), ..plan })
+        }),
+    }
+}
+
+fn open(session: &mut Session, path: VirtualPath, mode: WriteMode, plan: Plan) -> Step {
+    session.ask_about(
+        path,
+        |path| Request::OpenWrite(path, mode),
+        move |session, answer| {
+            let (Answer::Writable(upload), Some(path)) = (answer, session.subject.take()) else {
+                return Step::mismatch();
+            };
+            let announcement = match plan.offset {
+                Some(0) => retr::announcement(session, &path, None),
+                Some(start) => Reply::owned(
+                    code::OPENING_DATA,
+                    format!("Ready to receive; writing in place from byte {start}."),
+                ),
+                None => Reply::new(
+                    code::OPENING_DATA,
+                    "Ready to receive; writing in place at the end of the file.",
+                ),
+            };
+            receive(session, announcement, upload, path, plan, retr::complete)
+        },
+    )
+}
+
+fn stou(session: &mut Session, argument: &[u8]) -> Step {
+    let base = if argument.is_empty() { b"upload" } else { argument };
+    match session.path(base) {
+        Ok(path) => session.ask(Request::OpenUnique(path), unique),
+        Err(reply) => reply.into(),
+    }
+}
+
+fn unique(session: &mut Session, answer: Answer) -> Step {
+    let Answer::Unique(upload, path) = answer else { return Step::mismatch() };
+    // RFC 1123 section 4.1.2.9 fixes this text.
+    let here = path.parent() == session.directory;
+    let text = [&b"FILE: "[..], if here { path.name() } else { path.as_bytes() }].concat();
+    let announcement = Reply::owned(code::OPENING_DATA, &text[..]);
+    let plan = Plan { offset: Some(0), most: None, mode: site::file_mode(session) };
+    receive(session, announcement, upload, path, plan, move |_| Reply::owned(code::CLOSING_DATA, text).into())
+}
+
+fn receive(
+    session: &mut Session,
+    announcement: Reply,
+    upload: Box<dyn Upload>,
+    path: VirtualPath,
+    plan: Plan,
+    success: impl FnOnce(&mut Session) -> Step + Send + 'static,
+) -> Step {
+    let named = plan.mode.map(|mode| (path.clone(), mode));
+    let content = Content::Receive(upload, plan.most);
+    let transfer = Transfer { offset: plan.offset, ..Transfer::new(content, session.coding, path) };
+    match named {
+        None => session.transfer(announcement, transfer, success),
+        Some((path, mode)) => session
+            .transfer(announcement, transfer, move |session| site::set_mode(session, path, mode, success)),
+    }
+}
+
+/// `ALLO 1000`, `ALLO 1000 R 80`: is there room? What is announced is checked now, and held to nothing.
+fn allo(session: &mut Session, argument: &[u8]) -> Step {
+    let words: Vec<&[u8]> = argument.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).collect();
+    let (bytes, record) = match words[..] {
+        [bytes] => (bytes, None),
+        [bytes, r, record] if r.eq_ignore_ascii_case(b"R") => (bytes, Some(record)),
+        _ => return Reply::new(code::BAD_ARGUMENT, "Syntax: ALLO <bytes> [R <record size>]").into(),
+    };
+    let (Some(bytes), true) =
+        (parse_offset(bytes), record.is_none_or(|record| parse_offset(record).is_some()))
+    else {
+        return Reply::new(code::BAD_ARGUMENT, "ALLO takes numbers of bytes.").into();
+    };
+    session.ask_whether(Request::Space(session.directory.clone()), move |_, answer| match answer {
+        Answer::Space(space) if space.available < bytes => {
+            Reply::owned(code::NO_SPACE, format!("Only {} bytes are free.", space.available)).into()
+        }
+        Answer::Space(_) => Reply::new(code::OK, "There is room.").into(),
+        _ => Reply::new(code::SUPERFLUOUS, "No allocation is needed here.").into(),
+    })
+}

@@ -1,0 +1,113 @@
+//! `AVBL`, `DSIZ`, `RMDA` (draft-peterson-streamlined-ftp-command-extensions) and `COMB` (Serv-U): about
+//! more than one file at once.
+
+use super::site::words;
+use super::{Argument, Command, Feat, ROW};
+use crate::reply::{Reply, code};
+use crate::session::{Answer, DENIED, Permission, Permissions, Request, Session, Step};
+
+const DRAFT: &str = "draft-peterson-streamlined-ftp-command-extensions";
+
+pub(super) const AVBL: Command = Command {
+    verb: "AVBL",
+    argument: Argument::Optional,
+    needs: Permissions::only(Permission::List),
+    feat: Feat::Line("AVBL"),
+    help: "AVBL [<directory>]",
+    source: DRAFT,
+    run: avbl,
+    ..ROW
+};
+
+pub(super) const DSIZ: Command = Command {
+    verb: "DSIZ",
+    argument: Argument::Optional,
+    needs: Permissions::only(Permission::List),
+    feat: Feat::Line("DSIZ"),
+    help: "DSIZ [<directory>]",
+    source: DRAFT,
+    run: dsiz,
+    ..ROW
+};
+
+pub(super) const RMDA: Command = Command {
+    verb: "RMDA",
+    argument: Argument::Required,
+    needs: Permissions::only(Permission::Delete),
+    feat: Feat::Line("RMDA <directory>"),
+    help: "RMDA <directory>",
+    source: DRAFT,
+    note: "links are removed, not followed",
+    run: rmda,
+    ..ROW
+};
+
+pub(super) const COMB: Command = Command {
+    verb: "COMB",
+    argument: Argument::Required,
+    needs: Permissions::only(Permission::Read)
+        .with(Permission::Write)
+        .with(Permission::Append)
+        .with(Permission::Delete),
+    feat: Feat::Line("COMB"),
+    help: "COMB <target> <part> [<part> ...]; with quotes around a name that has a blank in it",
+    source: "Serv-U",
+    note: "the parts are removed when all of them are in the target",
+    run: comb,
+    ..ROW
+};
+
+/// The parts of one `COMB`.
+const PARTS: usize = 256;
+
+fn avbl(session: &mut Session, argument: &[u8]) -> Step {
+    session.ask_at(argument, Request::Space, |_, answer| match answer {
+        Answer::Space(space) => Reply::owned(code::FILE_STATUS, space.available.to_string()).into(),
+        _ => Step::mismatch(),
+    })
+}
+
+fn dsiz(session: &mut Session, argument: &[u8]) -> Step {
+    session.ask_at(argument, Request::TreeSize, |_, answer| match answer {
+        Answer::Count(bytes) => Reply::owned(code::FILE_STATUS, bytes.to_string()).into(),
+        _ => Step::mismatch(),
+    })
+}
+
+/// Removes a directory with all that is in it. Also `SITE RMDIR`.
+pub(super) fn rmda(session: &mut Session, argument: &[u8]) -> Step {
+    match session.path(argument) {
+        Ok(path) if path.is_root() => DENIED.into(),
+        Ok(path) => session.ask_about(path, Request::RemoveTree, |_, answer| match answer {
+            Answer::Count(entries) => {
+                Reply::owned(code::FILE_ACTION_OK, format!("Removed; {entries} entries in all.")).into()
+            }
+            _ => Step::mismatch(),
+        }),
+        Err(reply) => reply.into(),
+    }
+}
+
+fn comb(session: &mut Session, argument: &[u8]) -> Step {
+    let Some(names) = words(argument).filter(|names| (2..=PARTS + 1).contains(&names.len())) else {
+        return Reply::new(code::BAD_ARGUMENT, "Syntax: COMB target part [part ...], up to 256 parts").into();
+    };
+    let mut paths = Vec::with_capacity(names.len());
+    for name in names {
+        match session.path(&name) {
+            Ok(path) => paths.push(path),
+            Err(reply) => return reply.into(),
+        }
+    }
+    let target = paths.remove(0);
+    session.ask_about(
+        target,
+        |target| Request::Combine(target, paths),
+        |_, answer| match answer {
+            Answer::Count(bytes) => {
+                Reply::owned(code::FILE_ACTION_OK, format!("Combined; the file has {bytes} bytes.")).into()
+            }
+            _ => Step::mismatch(),
+        },
+    )
+}

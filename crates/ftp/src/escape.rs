@@ -1,0 +1,164 @@
+//! File names where a line is one line: `LIST`, `NLST`, and the text of replies.
+//!
+//! A name may hold any byte but `/` and NUL; a carriage return, a line feed or an escape in one would end
+//! the line early or drive a terminal. Such a byte is written as a backslash and three octal digits
+//! (`\012`), as `ls -b` and `/proc/mounts` do. So that nothing can be confused with it, a backslash *that
+//! begins what would read as such an escape* is itself written `\134`; every other name, with or without
+//! backslashes, stands there byte for byte. [`unescape_name`] is the exact inverse.
+//!
+//! Bytes from 0x80 up are left alone: they are UTF-8. `PWD` and `MKD` double the quote (RFC 959,
+//! appendix II). Telnet's doubling of 0xFF belongs to [`crate::line`].
+
+/// Appends a file name, control characters escaped.
+pub fn escape_name(name: &[u8], out: &mut Vec<u8>) {
+    if !needs_a_look(name) {
+        return out.extend_from_slice(name);
+    }
+    for (at, &byte) in name.iter().enumerate() {
+        if is_control(byte) || (byte == b'\\' && escape_at(&name[at..]).is_some()) {
+            push_octal(byte, out);
+        } else {
+            out.push(byte);
+        }
+    }
+}
+
+/// Appends what [`escape_name`] made `text` from.
+pub fn unescape_name(mut text: &[u8], out: &mut Vec<u8>) {
+    while let Some(backslash) = memchr::memchr(b'\\', text) {
+        out.extend_from_slice(&text[..backslash]);
+        text = &text[backslash..];
+        let length = match escape_at(text) {
+            Some(byte) => {
+                out.push(byte);
+                4
+            }
+            None => {
+                out.push(b'\\');
+                1
+            }
+        };
+        text = &text[length..];
+    }
+    out.extend_from_slice(text);
+}
+
+/// Appends a path as `PWD` (257) and `MKD` show it: in quotes, with quotes doubled and control characters
+/// escaped.
+pub fn quote_path(path: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    let mut parts = path.split(|&byte| byte == b'"');
+    escape_name(parts.next().unwrap_or_default(), out);
+    for part in parts {
+        out.extend_from_slice(b"\"\"");
+        escape_name(part, out);
+    }
+    out.push(b'"');
+}
+
+/// Reads back what [`quote_path`] wrote at the beginning of `text`: the path, and what follows the closing
+/// quote.
+pub fn unquote_path(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut rest = text.strip_prefix(b"\"")?;
+    let mut path = Vec::new();
+    loop {
+        let quote = memchr::memchr(b'"', rest)?;
+        unescape_name(&rest[..quote], &mut path);
+        rest = &rest[quote + 1..];
+        match rest.strip_prefix(b"\"") {
+            Some(after) => {
+                path.push(b'"');
+                rest = after;
+            }
+            None => return Some((path, rest)),
+        }
+    }
+}
+
+/// Claims that a byte would break a line or drive a terminal.
+fn is_control(byte: u8) -> bool {
+    byte < 0x20 || byte == 0x7f
+}
+
+/// Without an early exit, so that the compiler makes vector instructions of it.
+fn needs_a_look(name: &[u8]) -> bool {
+    name.iter().fold(false, |found, &byte| found | is_control(byte) | (byte == b'\\'))
+}
+
+/// The byte that an escape at the beginning of `text` stands for, where there is one that we would write.
+fn escape_at(text: &[u8]) -> Option<u8> {
+    let [b'\\', high @ b'0'..=b'1', middle @ b'0'..=b'7', low @ b'0'..=b'7', ..] = text else { return None };
+    let byte = (high - b'0') << 6 | (middle - b'0') << 3 | (low - b'0');
+    (is_control(byte) || byte == b'\\').then_some(byte)
+}
+
+fn push_octal(byte: u8, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[b'\\', b'0' + (byte >> 6), b'0' + (byte >> 3 & 7), b'0' + (byte & 7)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn escaped(name: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        escape_name(name, &mut out);
+        out
+    }
+
+    fn unescaped(text: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        unescape_name(text, &mut out);
+        out
+    }
+
+    #[test]
+    fn only_what_breaks_a_line_is_escaped() {
+        assert_eq!(escaped(b"a b\\c \"d\" \\999 \xff\xc3\xa9"), b"a b\\c \"d\" \\999 \xff\xc3\xa9");
+        assert_eq!(escaped(b"a\r\nb\x1b[1m\x7f\0"), b"a\\015\\012b\\033[1m\\177\\000");
+    }
+
+    #[test]
+    fn a_name_that_looks_escaped_is_not_confused_with_one_that_is() {
+        assert_eq!(escaped(b"a\n"), b"a\\012");
+        assert_eq!(escaped(b"a\\012"), b"a\\134012");
+        assert_eq!(escaped(b"a\\134012"), b"a\\134134012");
+        assert_eq!(escaped(b"\\\n"), b"\\\\012");
+    }
+
+    #[test]
+    fn quotes_in_paths_are_doubled() {
+        let mut out = Vec::new();
+        quote_path(b"/a \"b\"\n", &mut out);
+        assert_eq!(out, b"\"/a \"\"b\"\"\\012\"");
+        assert_eq!(unquote_path(b"\"/a\" is it"), Some((b"/a".to_vec(), &b" is it"[..])));
+        assert_eq!(unquote_path(b"\"/a\"\""), None);
+    }
+
+    /// Names dense in what could go wrong.
+    fn name() -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(
+            prop_oneof![prop::sample::select(&b"\\01234567\n\r\x1b\x7f\"a"[..]), any::<u8>()],
+            0..24,
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_comes_back(name in name()) {
+            let text = escaped(&name);
+            prop_assert!(!text.iter().any(|byte| is_control(*byte)));
+            prop_assert_eq!(unescaped(&text), name);
+        }
+
+        #[test]
+        fn a_path_comes_back_from_its_quotes(path in name(), rest in "[^\"]{0,8}") {
+            let mut text = Vec::new();
+            quote_path(&path, &mut text);
+            text.extend_from_slice(rest.as_bytes());
+            prop_assert_eq!(unquote_path(&text), Some((path, rest.as_bytes())));
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Command lines: out of whatever pieces the network delivers them in.
+//!
+//! A line ends in CRLF; a bare LF is taken too, because scanners and `nc` send it. Within a line,
+//! `CR NUL` is a CR (RFC 854) and Telnet commands are removed, options refused (RFC 1123 section
+//! 4.1.2.12). A line is at most [`MAX_LINE`] bytes: the rest of a longer one is skipped without being
+//! kept. Between lines the reader owns no memory.
+
+use std::borrow::Cow;
+
+/// The longest command line without its end: a verb and the longest path, quoted twice over.
+pub const MAX_LINE: usize = 9 * 1024;
+
+const IAC: u8 = 255;
+const DONT: u8 = 254;
+const DO: u8 = 253;
+const WONT: u8 = 252;
+const WILL: u8 = 251;
+
+/// What the reader found next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A whole line, without its end: lent from the input where it lay there in one piece.
+    Line(Cow<'a, [u8]>),
+    /// A line longer than [`MAX_LINE`] has ended.
+    TooLong,
+    /// A Telnet option was proposed; these bytes refuse it.
+    Refuse([u8; 3]),
+}
+
+/// Cuts a stream of bytes into lines.
+#[derive(Debug, Default)]
+pub struct LineReader {
+    /// What has come of the current line.
+    partial: Vec<u8>,
+    state: State,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    Text,
+    /// After a CR that may begin the end of the line.
+    Return,
+    /// After IAC.
+    Command,
+    /// After IAC and WILL, WONT, DO or DONT.
+    Option(u8),
+    /// In a line that is too long.
+    Skip,
+}
+
+impl LineReader {
+    /// Claims that no line has begun.
+    pub fn is_empty(&self) -> bool {
+        self.partial.is_empty() && self.state == State::Text
+    }
+
+    /// Takes the next event out of `input`, which is moved past what was consumed; `None` when all of
+    /// `input` is consumed and no event is complete.
+    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Option<Event<'a>> {
+        if self.is_empty()
+            && let Some(line) = whole_line(input)
+        {
+            return Some(Event::Line(Cow::Borrowed(line)));
+        }
+        while let Some((&byte, rest)) = input.split_first() {
+            *input = rest;
+            if let Some(event) = self.step(byte) {
+                return Some(event);
+            }
+        }
+        None
+    }
+
+    fn step(&mut self, byte: u8) -> Option<Event<'static>> {
+        match (self.state, byte) {
+            (State::Skip, b'\n') => {
+                self.state = State::Text;
+                return Some(Event::TooLong);
+            }
+            (State::Skip, _) => {}
+            (State::Command, WILL | WONT | DO | DONT) => self.state = State::Option(byte),
+            (State::Command, _) => {
+                self.state = State::Text;
+                if byte == IAC {
+                    self.push(IAC);
+                }
+            }
+            (State::Option(verb), option) => {
+                self.state = State::Text;
+                return match verb {
+                    WILL => Some(Event::Refuse([IAC, DONT, option])),
+                    DO => Some(Event::Refuse([IAC, WONT, option])),
+                    _ => None,
+                };
+            }
+            (State::Text | State::Return, b'\n') => {
+                self.state = State::Text;
+                return Some(Event::Line(Cow::Owned(std::mem::take(&mut self.partial))));
+            }
+            (State::Return, _) => {
+                self.state = State::Text;
+                self.push(b'\r');
+                if byte != 0 {
+                    self.text(byte);
+                }
+            }
+            (State::Text, _) => self.text(byte),
+        }
+        None
+    }
+
+    fn text(&mut self, byte: u8) {
+        match byte {
+            _ if self.state == State::Skip => {}
+            IAC => self.state = State::Command,
+            b'\r' => self.state = State::Return,
+            _ => self.push(byte),
+        }
+    }
+
+    fn push(&mut self, byte: u8) {
+        if self.partial.len() < MAX_LINE {
+            self.partial.push(byte);
+        } else {
+            self.partial = Vec::new();
+            self.state = State::Skip;
+        }
+    }
+}
+
+/// Splits a line off `input` if it lies there whole and has nothing in it to decode.
+fn whole_line<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let end = memchr::memchr(b'\n', input)?;
+    let line = &input[..end];
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.len() > MAX_LINE || memchr::memchr2(IAC, b'\r', line).is_some() {
+        return None;
+    }
+    *input = &input[end + 1..];
+    Some(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Every event of `input` when it arrives in pieces cut at `cuts`.
+    fn events(input: &[u8], cuts: &[usize]) -> Vec<Event<'static>> {
+        let mut reader = LineReader::default();
+        let mut found = Vec::new();
+        let mut start = 0;
+        for end in cuts.iter().copied().filter(|&cut| cut <= input.len()).chain([input.len()]) {
+            let mut piece = &input[start.min(end)..end];
+            start = end.max(start);
+            while let Some(event) = reader.next(&mut piece) {
+                found.push(match event {
+                    Event::Line(line) => Event::Line(Cow::Owned(line.into_owned())),
+                    Event::TooLong => Event::TooLong,
+                    Event::Refuse(bytes) => Event::Refuse(bytes),
+                });
+            }
+        }
+        found
+    }
+
+    fn line(text: &[u8]) -> Event<'static> {
+        Event::Line(Cow::Owned(text.to_vec()))
+    }
+
+    #[test]
+    fn lines_end_in_crlf_or_lf() {
+        assert_eq!(events(b"USER a\r\nPASS b\nNO", &[]), [line(b"USER a"), line(b"PASS b")]);
+    }
+
+    #[test]
+    fn cr_nul_is_a_cr_in_a_name() {
+        assert_eq!(events(b"DELE a\r\0b\rc\r\n", &[]), [line(b"DELE a\rb\rc")]);
+    }
+
+    #[test]
+    fn telnet_commands_vanish_and_a_doubled_iac_is_a_byte() {
+        // Interrupt Process and Data Mark before ABOR, as RFC 959 section 4.1.3 has it.
+        assert_eq!(events(b"\xff\xf4\xff\xf2ABOR\r\n", &[]), [line(b"ABOR")]);
+        assert_eq!(events(b"CWD \xff\xff\r\n", &[]), [line(b"CWD \xff")]);
+        assert_eq!(
+            events(b"\xff\xfb\x01\xff\xfd\x03\xff\xfe\x05NOOP\r\n", &[]),
+            [Event::Refuse([IAC, DONT, 1]), Event::Refuse([IAC, WONT, 3]), line(b"NOOP")]
+        );
+    }
+
+    #[test]
+    fn a_line_too_long_is_skipped_and_the_next_is_read() {
+        let longest = vec![b'x'; MAX_LINE];
+        for ending in [&b"\r\n"[..], b"\n"] {
+            let input = [&longest[..], ending, &longest, b"x", ending, b"NOOP\r\n"].concat();
+            assert_eq!(events(&input, &[]), [line(&longest), Event::TooLong, line(b"NOOP")]);
+            assert_eq!(events(&input, &[5, 9999]), [line(&longest), Event::TooLong, line(b"NOOP")]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_do_not_matter(
+            input in prop::collection::vec(prop::sample::select(&b"ab\r\n\0\xff\xf4\xfb\xfd"[..]), 0..60),
+            cuts in prop::collection::vec(0usize..60, 0..6),
+        ) {
+            let mut cuts = cuts;
+            cuts.sort_unstable();
+            prop_assert_eq!(events(&input, &cuts), events(&input, &[]));
+        }
+    }
+}

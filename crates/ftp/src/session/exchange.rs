@@ -1,0 +1,364 @@
+//! The vocabulary between a session and whoever drives it: what comes in, what goes out.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use millrace_vfs::{
+    Change, DirEntry, FileError, Metadata, ReadHandle, Space, Timestamp, Upload, VirtualPath, WriteMode,
+};
+
+use crate::codec::Coding;
+use crate::digest::Algorithm;
+use crate::listing::{Lister, Listing};
+use crate::reply::{Replies, Reply, code};
+use crate::session::permission::Permissions;
+
+/// What happens to a session.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// The client connected; the greeting is due.
+    Connected,
+    /// A command line, without its end.
+    Line(&'a [u8]),
+    /// A command line that was longer than [`crate::line::MAX_LINE`]. It waits its turn like any other:
+    /// [`Session::takes`](crate::Session::takes) of the empty line says when.
+    LineTooLong,
+    /// The answer to the open question ([`Act::Ask`]).
+    Answer(Answer),
+    /// The running transfer has ended.
+    TransferEnded(Outcome),
+    /// The moment of [`Session::deadline`](crate::Session::deadline) has come.
+    Deadline,
+    /// The server is closing.
+    Shutdown,
+}
+
+/// The time, twice: one that never jumps, for deadlines, and one for people.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    /// For deadlines.
+    pub instant: Instant,
+    /// For dates.
+    pub wall: Timestamp,
+}
+
+/// What a session wants done about an input: replies first, in order, then at most one effect.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// What to send to the client.
+    pub replies: Replies,
+    /// What to do once they are sent.
+    pub act: Option<Act>,
+}
+
+impl Step {
+    /// Nothing to say and nothing to do.
+    pub const NOTHING: Self = Self { replies: Replies::NONE, act: None };
+
+    /// An answer came that does not fit its question: our own fault, told as such.
+    pub(crate) fn mismatch() -> Self {
+        Reply::new(code::LOCAL_ERROR, "Internal error: the answer does not fit the question.").into()
+    }
+
+    /// No reply, one effect.
+    pub fn act(act: Act) -> Self {
+        Self { replies: Replies::NONE, act: Some(act) }
+    }
+
+    /// The same step with an effect behind its replies.
+    pub fn then(self, act: Act) -> Self {
+        Self { act: Some(act), ..self }
+    }
+
+    /// The same step with one more reply.
+    pub fn and(mut self, reply: Reply) -> Self {
+        self.replies.push(reply);
+        self
+    }
+}
+
+impl From<Reply> for Step {
+    fn from(reply: Reply) -> Self {
+        Self { replies: reply.into(), act: None }
+    }
+}
+
+/// An effect that a session asks of its driver.
+#[derive(Debug)]
+pub enum Act {
+    /// Answer a question with [`Input::Answer`]. Until then no line is given to the session, except,
+    /// where the request is [long](Request::is_long), lines for which
+    /// [`Session::takes`](crate::Session::takes) says yes.
+    Ask(Request),
+    /// Run a transfer and report its end with [`Input::TransferEnded`].
+    Transfer(Box<Transfer>),
+    /// Stop the running transfer or long request; its end is then reported as
+    /// [`TransferError::Aborted`] or [`FileError::Cancelled`].
+    Abort,
+    /// Give back the passive port, if one is held.
+    DropPassive,
+    /// The client logged out (`REIN`, or `USER` while logged in): forget its account, and give back the
+    /// passive port if one is held.
+    LogOut,
+    /// Close the control connection once the replies are sent.
+    Close,
+}
+
+/// A question. The driver asks the account's storage, the passive pool or the accounts.
+#[derive(Debug)]
+pub enum Request {
+    /// Are these credentials good? Answer: [`Answer::Login`].
+    LogIn(Credentials),
+    /// Lease a passive port; one that is held already is given back, or used again. Answer:
+    /// [`Answer::Listening`] or [`Answer::NoPort`].
+    Listen,
+    /// What is this path, links followed? Answer: [`Answer::Metadata`].
+    Metadata(VirtualPath),
+    /// What is this entry itself? Answer: [`Answer::Entry`].
+    Entry(VirtualPath),
+    /// Open to download. Answer: [`Answer::Readable`].
+    OpenRead(VirtualPath),
+    /// Open to upload. Answer: [`Answer::Writable`].
+    OpenWrite(VirtualPath, WriteMode),
+    /// `STOU`: open a file with a name that does not exist, made from this path. Answer:
+    /// [`Answer::Unique`].
+    OpenUnique(VirtualPath),
+    /// Open a directory (or name a single file). Answer: [`Answer::Listing`].
+    List(Box<ListRequest>),
+    /// Make a directory. Answer: [`Answer::Done`].
+    MakeDirectory(VirtualPath),
+    /// Remove an empty directory. Answer: [`Answer::Done`].
+    RemoveDirectory(VirtualPath),
+    /// Remove a directory and all beneath it (`RMDA`). Answer: [`Answer::Count`].
+    RemoveTree(VirtualPath),
+    /// Remove a file. Answer: [`Answer::Done`].
+    RemoveFile(VirtualPath),
+    /// Rename. Answer: [`Answer::Done`].
+    Rename(VirtualPath, VirtualPath),
+    /// Change attributes. Answer: [`Answer::Done`].
+    Change(VirtualPath, Change),
+    /// Make a symbolic link with a text at a path. Answer: [`Answer::Done`].
+    MakeSymlink(Vec<u8>, VirtualPath),
+    /// Copy a file within the server. Answer: [`Answer::Count`] of bytes.
+    Copy(VirtualPath, VirtualPath),
+    /// `COMB`: append the parts to the target in order, then remove them. Answer: [`Answer::Count`].
+    Combine(VirtualPath, Vec<VirtualPath>),
+    /// Hash a range of a file. Answer: [`Answer::Digest`].
+    Digest(VirtualPath, Algorithm, ByteRange),
+    /// The sum of the sizes beneath a path (`DSIZ`). Answer: [`Answer::Count`] of bytes.
+    TreeSize(VirtualPath),
+    /// Entries changed after a moment, as lines of text (`SITE NEWER`, `SITE MINFO`). Answer:
+    /// [`Answer::Lines`].
+    Newer(VirtualPath, Timestamp),
+    /// Free room. Answer: [`Answer::Space`].
+    Space(VirtualPath),
+    /// Who is logged in (`SITE WHO`). Answer: [`Answer::Lines`].
+    Who,
+    /// How far has the running transfer or long request come? Answer: [`Answer::Progress`], at once: before
+    /// the session is given anything else, so that the reply keeps its place.
+    Progress,
+}
+
+impl Request {
+    /// Claims that the answer may take long enough for a client to want to hear `NOOP` or say `ABOR`.
+    pub fn is_long(&self) -> bool {
+        matches!(
+            self,
+            Self::Digest(..)
+                | Self::Copy(..)
+                | Self::Combine(..)
+                | Self::RemoveTree(..)
+                | Self::TreeSize(..)
+                | Self::Newer(..)
+        )
+    }
+}
+
+/// The answer to a [`Request`].
+#[derive(Debug)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// It failed.
+    Failed(FileError),
+    /// How the login went.
+    Login(Verdict),
+    /// The passive port listens at this address.
+    Listening(SocketAddr),
+    /// No passive port was to be had; the text says why.
+    NoPort(String),
+    /// To [`Request::Metadata`].
+    Metadata(Metadata),
+    /// To [`Request::Entry`].
+    Entry(Box<DirEntry>),
+    /// To [`Request::OpenRead`].
+    Readable(ReadHandle),
+    /// To [`Request::OpenWrite`].
+    Writable(Box<dyn Upload>),
+    /// To [`Request::OpenUnique`]: the upload and the path that it was given.
+    Unique(Box<dyn Upload>, VirtualPath),
+    /// To [`Request::List`].
+    Listing(Box<Lister>),
+    /// A number: bytes or entries, as the request says.
+    Count(u64),
+    /// A hash in lower-case hexadecimal, and how many bytes were hashed.
+    Digest(String, u64),
+    /// Lines of text.
+    Lines(Vec<Vec<u8>>),
+    /// To [`Request::Space`].
+    Space(Space),
+    /// To [`Request::Progress`].
+    Progress(Progress),
+}
+
+/// Part of a file, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ByteRange {
+    /// The first byte.
+    pub start: u64,
+    /// One past the last byte; `None` for the end of the file.
+    pub end: Option<u64>,
+}
+
+/// How far something has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes so far.
+    pub bytes: u64,
+    /// Bytes in all, where known.
+    pub total: Option<u64>,
+    /// Since the beginning.
+    pub elapsed: Duration,
+}
+
+/// What a client said of itself.
+#[derive(Clone)]
+pub struct Credentials {
+    /// The argument of `USER`.
+    pub user: Vec<u8>,
+    /// The argument of `PASS`.
+    pub password: Vec<u8>,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Credentials({})", String::from_utf8_lossy(&self.user).escape_debug())
+    }
+}
+
+/// How a login went.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Welcome.
+    Granted(Grant),
+    /// Wrong name or password; which, the client is not told.
+    Denied,
+    /// Not now, with a reason that may be told (too many sessions, accounts out of reach): 421.
+    Unavailable(String),
+}
+
+/// What a logged-in session may do, and where it begins.
+#[derive(Debug, Clone)]
+pub struct Grant {
+    /// Which commands are allowed.
+    pub permissions: Permissions,
+    /// The working directory to begin in.
+    pub home: VirtualPath,
+}
+
+/// A directory or file to be listed, and how.
+#[derive(Debug)]
+pub struct ListRequest {
+    /// The directory or file.
+    pub path: VirtualPath,
+    /// How. Bounds and owners' names are the driver's to set.
+    pub listing: Listing,
+    /// Whether a file may be listed as well (`LIST file`), or only a directory (`MLSD`).
+    pub files: bool,
+}
+
+/// A transfer to be run.
+#[derive(Debug)]
+pub struct Transfer {
+    /// What is moved.
+    pub content: Content,
+    /// The connection over which.
+    pub via: Via,
+    /// How file bytes become wire bytes.
+    pub coding: Coding,
+    /// The file's path, for logs.
+    pub path: VirtualPath,
+    /// Downloads: how many bytes to leave out at the beginning of the *wire* form, for
+    /// [`Encoder::skipping`](crate::codec::Encoder::skipping). `REST` counts those where they differ from
+    /// the bytes of the file (TYPE A and STRU R in MODE S: RFC 3659 section 5.1), and the content's range
+    /// then begins at 0. Otherwise 0, and the range says all.
+    ///
+    /// In MODE B a download may carry [restart markers](crate::codec::Encoder::with_markers), which are
+    /// offsets in the file: a `REST` with one arrives here as the range's start.
+    pub skip: u64,
+    /// Uploads: where in the file the first byte goes, for
+    /// [`Decoder::new`](crate::codec::Decoder::new). In MODE B each marker that the decoder finds is
+    /// answered with [`Reply::marker`] once what was before it is stored. `None` where the place is not
+    /// known (`APPE`): markers then get no reply, because a `REST` with one would go astray.
+    pub offset: Option<u64>,
+}
+
+impl Transfer {
+    /// A transfer whose connection [`Session::transfer`](crate::Session) fills in.
+    pub(crate) fn new(content: Content, coding: Coding, path: VirtualPath) -> Self {
+        Self { content, via: Via::Passive, coding, path, skip: 0, offset: None }
+    }
+}
+
+/// What a transfer moves, and in which direction.
+#[derive(Debug)]
+pub enum Content {
+    /// A file to the client, from this byte to that (as [`ByteRange`]).
+    Send(ReadHandle, ByteRange),
+    /// A file from the client; after the given number of bytes the rest is refused (`RANG`).
+    Receive(Box<dyn Upload>, Option<u64>),
+    /// A listing to the client.
+    List(Box<Lister>),
+}
+
+/// The connection that a transfer uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    /// Accept on the leased passive port.
+    Passive,
+    /// Connect to the client's address.
+    Active(SocketAddr),
+    /// Write onto the control connection, as the lines between the first and the last of a reply with
+    /// this code (`STAT path`). Whoever runs the transfer writes those two as well: once the first is out
+    /// the reply can only end with the same code, so a listing that fails or is aborted half-way says so
+    /// in its last line, and counts as ended well. One that fails earlier is reported as a failure.
+    Control(u16),
+}
+
+/// How a transfer ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// File bytes moved.
+    pub bytes: u64,
+    /// `Ok` only when every byte arrived: for an upload, committed under its name.
+    pub result: Result<(), TransferError>,
+}
+
+/// Why a transfer did not end well.
+#[derive(Debug)]
+pub enum TransferError {
+    /// The data connection did not come, or could not be made: 425.
+    NoConnection(String),
+    /// The data connection broke: 426.
+    Broken(std::io::Error),
+    /// Nothing moved for too long: 426.
+    Stalled,
+    /// The client said `ABOR`, or the server is closing: 426.
+    Aborted,
+    /// What arrived was not in the agreed form, or was cut short: 426.
+    Malformed(String),
+    /// The file failed: 451, 452 or 552.
+    File(FileError),
+    /// A listing met one of its bounds, so there is more than was sent: 451.
+    Cut(String),
+}

@@ -1,0 +1,155 @@
+//! The gate: every command line passes here, and is refused here, before its command sees it.
+//!
+//! Default-deny: a verb that is not in the table is refused, one whose row does not say `Always` is
+//! refused before the login, and one that needs a permission is refused without it. There is no other
+//! place where that is decided.
+
+use super::{Access, Act, Closing, DataPlan, Phase, Progress, Request, Session, Step, data};
+use crate::commands::{self, Argument, Command, When};
+use crate::reply::{Reply, code};
+
+/// Lines in a row that are no command until the connection is closed: a browser tricked into talking
+/// to us (ALPACA), or a port scanner.
+const NONSENSE_LIMIT: u8 = 20;
+
+pub(super) const SHUTTING_DOWN: Reply = Reply::new(code::SERVICE_CLOSING, "The server is shutting down.");
+
+pub(super) const GOODBYE: Reply = Reply::new(code::GOODBYE, "Goodbye.");
+
+/// Splits a line into its verb and its argument, which is `None` where not even a space follows.
+pub(crate) fn split(line: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr::memchr(b' ', line) {
+        Some(space) => (&line[..space], Some(&line[space + 1..])),
+        None => (line, None),
+    }
+}
+
+/// Claims that the line's command may be given during a transfer.
+pub(super) fn is_busy_command(line: &[u8]) -> bool {
+    commands::find(split(line).0).is_some_and(|command| command.busy)
+}
+
+/// Claims that the line's command may be given during a transfer and has no reply of its own there.
+pub(super) fn is_silent_busy_command(line: &[u8]) -> bool {
+    commands::find(split(line).0).is_some_and(|command| matches!(command.verb, "ABOR" | "QUIT"))
+}
+
+impl Session {
+    pub(super) fn line(&mut self, line: &[u8]) -> Step {
+        if !self.takes(line) {
+            // The driver was to keep it back; a reply now could overtake another.
+            return Step::NOTHING;
+        }
+        let (verb, argument) = split(line);
+        let Some(command) = commands::find(verb) else { return self.unknown(verb) };
+        self.nonsense = 0;
+        match self.is_busy() {
+            true => self.while_busy(command, argument),
+            false => self.run(command, argument),
+        }
+    }
+
+    /// Runs a row of a table, if its conditions are met. `SITE` comes here a second time with its own.
+    pub(crate) fn run(&mut self, command: &Command, argument: Option<&[u8]>) -> Step {
+        self.subject = None;
+        if command.transfers {
+            // Used up also by a command that is refused: the next one means another file.
+            self.range = std::mem::take(&mut self.restart);
+        }
+        match self.admit(command, argument.unwrap_or_default()) {
+            Ok(argument) => (command.run)(self, argument),
+            Err(reply) => reply.into(),
+        }
+    }
+
+    fn admit<'a>(&self, command: &Command, argument: &'a [u8]) -> Result<&'a [u8], Reply> {
+        if command.when == When::LoggedIn && !matches!(self.access, Access::User(_)) {
+            return Err(Reply::new(code::NOT_LOGGED_IN, "Please log in with USER and PASS."));
+        }
+        if !self.permissions().contains(command.needs) {
+            return Err(DENIED);
+        }
+        if argument.contains(&0) {
+            return Err(Reply::new(code::BAD_ARGUMENT, "A NUL byte in the argument."));
+        }
+        let is_wrong = match command.argument {
+            // Not trimmed: a file may be named by a blank.
+            Argument::Required => argument.is_empty(),
+            Argument::None => !argument.trim_ascii().is_empty(),
+            Argument::Optional => false,
+        };
+        if is_wrong {
+            return Err(wrong_syntax(command));
+        }
+        if command.transfers && self.data == DataPlan::None {
+            return Err(data::NO_PLAN);
+        }
+        Ok(argument)
+    }
+
+    /// The commands that pass during a transfer or a long question.
+    fn while_busy(&mut self, command: &Command, argument: Option<&[u8]>) -> Step {
+        match command.verb {
+            "ABOR" => {
+                self.aborting = true;
+                Step::act(Act::Abort)
+            }
+            "QUIT" => {
+                self.closing = Some(Closing::Quit);
+                Step::NOTHING
+            }
+            "STAT" if argument.is_none_or(<[u8]>::is_empty) => Step::act(Act::Ask(Request::Progress)),
+            "STAT" => {
+                Reply::new(code::FILE_BUSY, "A transfer is in progress; STAT without an argument reports it.")
+                    .into()
+            }
+            _ => Reply::new(code::OK, "Still here; a transfer is in progress.").into(),
+        }
+    }
+
+    fn unknown(&mut self, verb: &[u8]) -> Step {
+        // What a browser sends when it is led to an FTP port.
+        if [&b"GET"[..], b"POST", b"HEAD", b"PUT", b"OPTIONS", b"CONNECT"].contains(&verb) {
+            return self
+                .close(Reply::new(code::SERVICE_CLOSING, "This is an FTP server, not an HTTP server."));
+        }
+        self.nonsense(Reply::new(code::UNKNOWN_COMMAND, "Unknown command; HELP lists those that are known."))
+    }
+
+    /// The reply to a line that is no command, of which there may be so many.
+    pub(super) fn nonsense(&mut self, reply: Reply) -> Step {
+        if !matches!(self.phase, Phase::Ready) {
+            return Step::NOTHING;
+        }
+        self.nonsense += 1;
+        if self.nonsense >= NONSENSE_LIMIT {
+            return self.close(Reply::new(
+                code::SERVICE_CLOSING,
+                "Too many unknown commands: closing the control connection.",
+            ));
+        }
+        reply.into()
+    }
+
+    /// `QUIT` of a session that is not busy.
+    pub(crate) fn say_goodbye(&mut self) -> Step {
+        self.close(GOODBYE)
+    }
+}
+
+/// The reply to a missing or surplus argument, with the syntax from the table.
+pub(crate) fn wrong_syntax(command: &Command) -> Reply {
+    Reply::owned(code::BAD_ARGUMENT, format!("Syntax: {}", command.help))
+}
+
+/// The reply to what the account may not do.
+pub(crate) const DENIED: Reply =
+    Reply::new(code::FILE_UNAVAILABLE, "Permission denied: this account may not do that.");
+
+/// The reply to `STAT` during a transfer.
+pub(super) fn progress_report(progress: &Progress) -> Step {
+    let total = progress.total.map_or(String::new(), |total| format!(" of {total}"));
+    let seconds = progress.elapsed.as_secs_f64();
+    let lines = [format!(" {}{total} bytes in {seconds:.1} s", progress.bytes).into_bytes()];
+    Reply::lines(code::SYSTEM_STATUS, "Transfer in progress:", lines, "End of status.").into()
+}

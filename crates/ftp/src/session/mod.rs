@@ -1,0 +1,578 @@
+//! The server's side of a control connection, as a value.
+//!
+//! ```text
+//!                    USER, PASS                     RETR, STOR, LIST ...
+//! Connected -> Ready ----------> Asking --granted--> Ready -> Asking -> Transferring -> Ready
+//!                ^                  |denied                     |            |
+//!                |                  v                           |failed      |ended (226, 4xx)
+//!                +------530----- Penalty                        +-> Ready <--+
+//!                                   |too many
+//!              QUIT, 421 ---------> Closed
+//! ```
+//!
+//! [`Session::handle`] is given one [`Input`] at a time and answers with a [`Step`]: replies to send, in
+//! order, then at most one effect. While a question is open (`Phase::Asking`) the driver keeps further
+//! lines back, so the replies to pipelined commands cannot overtake one another; during a transfer or a
+//! long question only the table's `busy` rows pass ([`Session::takes`]).
+//!
+//! The invariant: every command line gets exactly one final reply (a code of 200 or more), in the order
+//! of the lines, except that `ABOR` also ends what it aborts. `tests/pair.rs` holds it against the client.
+
+mod data;
+mod exchange;
+mod gate;
+mod permission;
+mod settings;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use millrace_vfs::{FileError, PathError, VirtualPath};
+
+use crate::codec::Coding;
+use crate::escape;
+use crate::language::Language;
+use crate::listing::Facts;
+use crate::reply::{Reply, code};
+
+pub(crate) use data::DataPlan;
+pub use exchange::{
+    Act, Answer, ByteRange, Content, Credentials, Grant, Input, ListRequest, Now, Outcome, Progress, Request,
+    Step, Transfer, TransferError, Verdict, Via,
+};
+pub(crate) use gate::{DENIED, split, wrong_syntax};
+pub use permission::{Permission, Permissions};
+pub use settings::Settings;
+
+/// What an asked question goes on with, so that a command stays in one file. A box around a function
+/// that captures nothing, which most are, allocates nothing.
+pub(crate) type Then = Box<dyn FnOnce(&mut Session, Answer) -> Step + Send>;
+
+/// What follows a transfer that ended well.
+pub(crate) type Success = Box<dyn FnOnce(&mut Session) -> Step + Send>;
+
+/// The server's side of one control connection.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) settings: Arc<Settings>,
+    /// The client's address, in its plain form (an IPv4 client is IPv4 also on a dual-stack socket).
+    pub(crate) peer: SocketAddr,
+    /// The address that the client connected to.
+    pub(crate) local: SocketAddr,
+    phase: Phase,
+    /// `ABOR` waits for its 226: it is due when what is under way has ended.
+    aborting: bool,
+    /// The connection is to be closed when what is under way has ended.
+    closing: Option<Closing>,
+    pub(crate) access: Access,
+    /// Wrong names or passwords so far.
+    failed_logins: u8,
+    /// Lines in a row that were no command.
+    nonsense: u8,
+    /// The working directory.
+    pub(crate) directory: VirtualPath,
+    pub(crate) coding: Coding,
+    pub(crate) data: DataPlan,
+    /// After `EPSV ALL` every other way to a data connection is refused (RFC 2428 section 4).
+    pub(crate) extended_only: bool,
+    /// Set by `REST` and `RANG` for the next transfer.
+    pub(crate) restart: ByteRange,
+    /// What `restart` was when the current transfer command came and used it up.
+    pub(crate) range: ByteRange,
+    /// Set by `RNFR` for `RNTO`, or by `SITE CPFR` for `SITE CPTO`.
+    pub(crate) source: Option<Source>,
+    /// What the open question, or the running transfer, is about.
+    pub(crate) subject: Option<VirtualPath>,
+    /// Which facts `MLST` and `MLSD` give.
+    pub(crate) facts: Facts,
+    /// Rarely-set things, so that an idle session is small.
+    pub(crate) extras: Option<Box<Extras>>,
+    deadline: Option<Instant>,
+    pub(crate) now: Now,
+}
+
+/// What few sessions set.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Extras {
+    /// The hash of `HASH`, where it is not the default.
+    pub(crate) hash: Option<crate::digest::Algorithm>,
+    /// The language of `LANG`, where it is not English.
+    pub(crate) language: Option<Language>,
+    /// What `CLNT` or `CSID` said.
+    pub(crate) client: Option<Box<[u8]>>,
+    /// `SITE IDLE`, in seconds.
+    pub(crate) idle: Option<u32>,
+    /// `SITE UMASK`, where it was set.
+    pub(crate) umask: Option<u32>,
+    /// The deflate level of `OPTS MODE Z LEVEL`.
+    pub(crate) deflate_level: Option<u8>,
+}
+
+/// A path named for the command that follows.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    /// `RNFR`
+    Rename(VirtualPath),
+    /// `SITE CPFR`
+    Copy(VirtualPath),
+}
+
+/// Who the client is.
+#[derive(Debug)]
+pub(crate) enum Access {
+    /// Nobody yet.
+    Stranger,
+    /// `USER` was given; `PASS` is due.
+    Named(Vec<u8>),
+    /// Logged in.
+    User(Login),
+}
+
+/// A logged-in user.
+#[derive(Debug)]
+pub(crate) struct Login {
+    pub(crate) name: Box<[u8]>,
+    pub(crate) permissions: Permissions,
+    pub(crate) home: VirtualPath,
+}
+
+/// What the session waits for.
+enum Phase {
+    /// The next command.
+    Ready,
+    /// An answer.
+    Asking(Question),
+    /// The end of a transfer.
+    Transferring(Success),
+    /// The end of a listing that is itself the reply: no other may come into it.
+    Reporting,
+    /// The end of the delay after a wrong password.
+    Penalty,
+    /// Nothing: the connection is being closed.
+    Closed,
+}
+
+/// An open question.
+struct Question {
+    then: Then,
+    /// The table's `busy` rows pass meanwhile.
+    long: bool,
+    /// `then` wants to hear of a failure too; otherwise it becomes a reply by itself.
+    hears_failure: bool,
+}
+
+impl std::fmt::Debug for Phase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Ready => "Ready",
+            Self::Asking(_) => "Asking",
+            Self::Transferring(_) => "Transferring",
+            Self::Reporting => "Reporting",
+            Self::Penalty => "Penalty",
+            Self::Closed => "Closed",
+        })
+    }
+}
+
+/// Why the connection is to be closed when what is under way has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    /// `QUIT` waits for its 221.
+    Quit,
+    /// The server is closing: 421.
+    Shutdown,
+}
+
+impl Session {
+    /// A session of a client at `peer` that connected to `local`.
+    pub fn new(settings: Arc<Settings>, peer: SocketAddr, local: SocketAddr, now: Now) -> Self {
+        let deadline = Some(now.instant + settings.login_timeout);
+        let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+        Self {
+            settings,
+            peer: canonical(peer),
+            local: canonical(local),
+            phase: Phase::Ready,
+            aborting: false,
+            closing: None,
+            access: Access::Stranger,
+            failed_logins: 0,
+            nonsense: 0,
+            directory: VirtualPath::root(),
+            coding: Coding::default(),
+            data: DataPlan::None,
+            extended_only: false,
+            restart: ByteRange::default(),
+            range: ByteRange::default(),
+            source: None,
+            subject: None,
+            facts: Facts::default(),
+            extras: None,
+            deadline,
+            now,
+        }
+    }
+
+    /// Takes what happened and says what to do about it.
+    pub fn handle(&mut self, now: Now, input: Input<'_>) -> Step {
+        self.now = now;
+        let step = match input {
+            Input::Connected => Reply::owned(code::READY, self.settings.greeting.as_bytes()).into(),
+            Input::Line(line) => self.line(line),
+            Input::LineTooLong => {
+                self.nonsense(Reply::new(code::UNKNOWN_COMMAND, "The command line is too long."))
+            }
+            Input::Answer(answer) => self.answered(answer),
+            Input::TransferEnded(outcome) => self.transfer_ended(outcome),
+            Input::Deadline => self.expired(),
+            Input::Shutdown => self.shut_down(),
+        };
+        self.rearm(now.instant);
+        match self.language() {
+            None => step,
+            Some(language) => Step { replies: step.replies.map(|reply| language.translate(reply)), ..step },
+        }
+    }
+
+    /// When [`Input::Deadline`] is due; `None` while somebody else keeps the time (a transfer).
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Claims that a command line may be given to the session now.
+    ///
+    /// Between commands that is every line. During a transfer or a long question it is those whose row
+    /// in the table says `busy`, during a short question `ABOR` and `QUIT`; the others wait in the driver's buffer, and so does a line that was too
+    /// long (ask with the empty line).
+    pub fn takes(&self, line: &[u8]) -> bool {
+        match &self.phase {
+            Phase::Ready => true,
+            Phase::Transferring(_) | Phase::Asking(Question { long: true, .. }) => {
+                // Behind ABOR or QUIT nothing passes: its own reply comes first.
+                !self.aborting && self.closing != Some(Closing::Quit) && gate::is_busy_command(line)
+            }
+            // What has a reply of its own would overtake that of the question; a disk may be stuck, though, and
+            // then the client must be able to say that it has waited enough.
+            Phase::Reporting | Phase::Asking(_) => {
+                !self.aborting && self.closing != Some(Closing::Quit) && gate::is_silent_busy_command(line)
+            }
+            Phase::Penalty | Phase::Closed => false,
+        }
+    }
+
+    /// Claims that a transfer or a question is under way.
+    pub fn is_busy(&self) -> bool {
+        matches!(self.phase, Phase::Transferring(_) | Phase::Reporting | Phase::Asking(_))
+    }
+
+    /// Claims that the connection is to be closed.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed)
+    }
+
+    /// The client's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The address that the client connected to.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The name of the logged-in user.
+    pub fn user(&self) -> Option<&[u8]> {
+        match &self.access {
+            Access::User(login) => Some(&login.name),
+            _ => None,
+        }
+    }
+
+    /// The working directory.
+    pub fn directory(&self) -> &VirtualPath {
+        &self.directory
+    }
+
+    /// Asks a question, and says what goes on with the answer. An [`Answer::Failed`] becomes the reply of
+    /// [`Session::refusal`] without troubling `then`.
+    pub(crate) fn ask(
+        &mut self,
+        request: Request,
+        then: impl FnOnce(&mut Self, Answer) -> Step + Send + 'static,
+    ) -> Step {
+        self.question(request, Box::new(then), false)
+    }
+
+    /// As [`Session::ask`], about a path that replies will name.
+    pub(crate) fn ask_about(
+        &mut self,
+        path: VirtualPath,
+        request: impl FnOnce(VirtualPath) -> Request,
+        then: impl FnOnce(&mut Self, Answer) -> Step + Send + 'static,
+    ) -> Step {
+        self.subject = Some(path.clone());
+        self.ask(request(path), then)
+    }
+
+    /// As [`Session::ask_about`], about what a client's argument names, if it names anything.
+    pub(crate) fn ask_at(
+        &mut self,
+        argument: &[u8],
+        request: impl FnOnce(VirtualPath) -> Request,
+        then: impl FnOnce(&mut Self, Answer) -> Step + Send + 'static,
+    ) -> Step {
+        match self.path(argument) {
+            Ok(path) => self.ask_about(path, request, then),
+            Err(reply) => reply.into(),
+        }
+    }
+
+    /// As [`Session::ask`], where a failure is an answer like any other.
+    pub(crate) fn ask_whether(
+        &mut self,
+        request: Request,
+        then: impl FnOnce(&mut Self, Answer) -> Step + Send + 'static,
+    ) -> Step {
+        self.question(request, Box::new(then), true)
+    }
+
+    fn question(&mut self, request: Request, then: Then, hears_failure: bool) -> Step {
+        self.phase = Phase::Asking(Question { then, long: request.is_long(), hears_failure });
+        Step::act(Act::Ask(request))
+    }
+
+    /// Begins a transfer over the agreed data connection, behind the reply that announces it.
+    pub(crate) fn transfer(
+        &mut self,
+        announcement: Reply,
+        transfer: Transfer,
+        success: impl FnOnce(&mut Self) -> Step + Send + 'static,
+    ) -> Step {
+        let Some(via) = self.data.via() else { return data::NO_PLAN.into() };
+        self.phase = Phase::Transferring(Box::new(success));
+        self.data = DataPlan::None;
+        Step::from(announcement).then(Act::Transfer(Box::new(Transfer { via, ..transfer })))
+    }
+
+    /// Begins a transfer onto the control connection, which writes its own first and last line.
+    pub(crate) fn report(&mut self, transfer: Transfer) -> Step {
+        self.phase = Phase::Reporting;
+        Step::act(Act::Transfer(Box::new(transfer)))
+    }
+
+    /// Ends the session behind a last reply.
+    pub(crate) fn close(&mut self, reply: Reply) -> Step {
+        self.phase = Phase::Closed;
+        Step::from(reply).then(Act::Close)
+    }
+
+    /// What the user may do; nothing before the login.
+    pub(crate) fn permissions(&self) -> Permissions {
+        match &self.access {
+            Access::User(login) => login.permissions,
+            _ => Permissions::NONE,
+        }
+    }
+
+    /// The language of replies, where it is not English.
+    pub(crate) fn language(&self) -> Option<Language> {
+        self.extras.as_ref().and_then(|extras| extras.language)
+    }
+
+    /// The user is gone: the next one has the whole login timeout.
+    pub(crate) fn log_out(&mut self) {
+        self.access = Access::Stranger;
+        self.directory = VirtualPath::root();
+        self.restart = ByteRange::default();
+        self.source = None;
+        self.deadline = None;
+        if let Some(extras) = &mut self.extras {
+            (extras.umask, extras.idle) = (None, None);
+        }
+    }
+
+    /// The rarely-set things, made when first needed.
+    pub(crate) fn extras_mut(&mut self) -> &mut Extras {
+        self.extras.get_or_insert_default()
+    }
+
+    /// The honest reply to a failed file operation, naming the path that it was about.
+    pub(crate) fn refusal(&mut self, error: &FileError) -> Reply {
+        let about = match self.subject.take() {
+            Some(path) => [path.as_bytes(), b": "].concat(),
+            None => Vec::new(),
+        };
+        data::file_failure(about, error)
+    }
+
+    /// A client's argument as a path, or the reply where it is none.
+    pub(crate) fn path(&self, argument: &[u8]) -> Result<VirtualPath, Reply> {
+        self.directory.resolve(argument).map_err(|error| {
+            let code = match error {
+                PathError::Nul => code::BAD_ARGUMENT,
+                PathError::NameTooLong | PathError::TooLong => code::BAD_NAME,
+            };
+            Reply::owned(code, format!("Not a usable path: {error}."))
+        })
+    }
+
+    /// A path as it appears in replies: in quotes, quotes within it doubled.
+    pub(crate) fn quoted(path: &VirtualPath) -> Vec<u8> {
+        let mut text = Vec::with_capacity(path.as_bytes().len() + 2);
+        escape::quote_path(path.as_bytes(), &mut text);
+        text
+    }
+
+    fn answered(&mut self, answer: Answer) -> Step {
+        if let Answer::Progress(progress) = answer {
+            return gate::progress_report(&progress);
+        }
+        let question = match std::mem::replace(&mut self.phase, Phase::Ready) {
+            Phase::Asking(question) => question,
+            other => {
+                self.phase = other;
+                return Step::NOTHING;
+            }
+        };
+        let step = match answer {
+            // What would begin a transfer comes too late for one who has given it up.
+            Answer::Readable(_) | Answer::Writable(_) | Answer::Unique(..) | Answer::Listing(_)
+                if self.aborting =>
+            {
+                self.refusal(&FileError::Cancelled).into()
+            }
+            Answer::Failed(error) if !question.hears_failure => self.refusal(&error).into(),
+            answer => (question.then)(self, answer),
+        };
+        if self.is_busy() { step } else { self.finish(step) }
+    }
+
+    fn transfer_ended(&mut self, outcome: Outcome) -> Step {
+        let success = match std::mem::replace(&mut self.phase, Phase::Ready) {
+            Phase::Transferring(success) => success,
+            Phase::Reporting => Box::new(|_: &mut Self| Step::NOTHING),
+            other => {
+                self.phase = other;
+                return Step::NOTHING;
+            }
+        };
+        let step = match outcome.result {
+            Ok(()) => success(self),
+            Err(error) => data::failure_reply(error).into(),
+        };
+        if self.is_busy() { step } else { self.finish(step) }
+    }
+
+    /// What was put off until the command in progress had its reply.
+    fn finish(&mut self, mut step: Step) -> Step {
+        if matches!(self.phase, Phase::Closed) {
+            return step;
+        }
+        if std::mem::take(&mut self.aborting) {
+            step = step.and(Reply::new(code::CLOSING_DATA, "ABOR successful."));
+        }
+        let last = match self.closing.take() {
+            None => return step,
+            Some(Closing::Quit) => gate::GOODBYE,
+            Some(Closing::Shutdown) => gate::SHUTTING_DOWN,
+        };
+        self.phase = Phase::Closed;
+        step.and(last).then(Act::Close)
+    }
+
+    fn expired(&mut self) -> Step {
+        // A timer that was armed before the deadline moved.
+        if self.deadline.is_none_or(|deadline| self.now.instant < deadline) {
+            return Step::NOTHING;
+        }
+        match (&self.phase, &self.access) {
+            (Phase::Penalty, _) => {
+                self.phase = Phase::Ready;
+                self.deadline = None;
+                self.denied()
+            }
+            (Phase::Ready, Access::User(_)) => self.close(Reply::new(
+                code::SERVICE_CLOSING,
+                "Idle for too long: closing the control connection.",
+            )),
+            (Phase::Ready, _) => self.close(Reply::new(
+                code::SERVICE_CLOSING,
+                "No login in time: closing the control connection.",
+            )),
+            _ => Step::NOTHING,
+        }
+    }
+
+    fn shut_down(&mut self) -> Step {
+        match self.phase {
+            Phase::Transferring(_) | Phase::Reporting | Phase::Asking(_) => {
+                self.closing.get_or_insert(Closing::Shutdown);
+                Step::NOTHING
+            }
+            Phase::Closed => Step::NOTHING,
+            Phase::Ready | Phase::Penalty => self.close(gate::SHUTTING_DOWN),
+        }
+    }
+
+    /// After a wrong name or password: the reply is held back, longer each time.
+    pub(crate) fn punish(&mut self) -> Step {
+        self.access = Access::Stranger;
+        self.failed_logins = self.failed_logins.saturating_add(1);
+        let doublings = u32::from(self.failed_logins - 1).min(6);
+        self.phase = Phase::Penalty;
+        self.deadline = Some(self.now.instant + self.settings.login_delay * 2u32.pow(doublings));
+        Step::NOTHING
+    }
+
+    fn denied(&mut self) -> Step {
+        if u32::from(self.failed_logins) >= self.settings.login_attempts {
+            return self.close(Reply::new(
+                code::SERVICE_CLOSING,
+                "Too many failed logins: closing the control connection.",
+            ));
+        }
+        Reply::new(code::NOT_LOGGED_IN, "Login incorrect.").into()
+    }
+
+    /// Sets the deadline that belongs to the phase.
+    fn rearm(&mut self, now: Instant) {
+        match (&self.phase, &self.access) {
+            (Phase::Ready, Access::User(_)) => {
+                let idle = self.extras.as_ref().and_then(|extras| extras.idle);
+                let idle = idle.map_or(self.settings.idle_timeout, |seconds| {
+                    std::time::Duration::from_secs(seconds.into())
+                });
+                self.deadline = Some(now + idle);
+            }
+            // A stranger's deadline was set when the connection came, and after each penalty anew.
+            (Phase::Ready, _) => {
+                self.deadline.get_or_insert(now + self.settings.login_timeout);
+            }
+            (Phase::Penalty, _) => {}
+            (Phase::Asking(_) | Phase::Transferring(_) | Phase::Reporting | Phase::Closed, _) => {
+                self.deadline = None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of the 1 KiB that an idle connection may cost in all; the rest are the driver's and the allocator's.
+    #[test]
+    fn an_idle_session_is_small() {
+        assert!(size_of::<Session>() <= 400, "{}", size_of::<Session>());
+    }
+
+    #[test]
+    fn a_question_without_captures_allocates_nothing() {
+        fn then(_: &mut Session, _: Answer) -> Step {
+            Step::NOTHING
+        }
+        // A box around a zero-sized value is no allocation.
+        assert_eq!(size_of_val(&then), 0);
+    }
+}

@@ -1,0 +1,43 @@
+//! What every session of a server shares.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// How sessions behave. One value is shared by all.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The text of the first reply (220).
+    pub greeting: String,
+    /// How long a client may take from connecting to being logged in.
+    pub login_timeout: Duration,
+    /// How long a logged-in client may say nothing while no transfer runs.
+    pub idle_timeout: Duration,
+    /// The most that `SITE IDLE` may ask for.
+    pub idle_timeout_max: Duration,
+    /// How long the reply to a first wrong password is held back; doubled each time after.
+    pub login_delay: Duration,
+    /// Wrong passwords until the connection is closed.
+    pub login_attempts: u32,
+    /// The address that 227 replies name instead of our own (a server behind NAT).
+    pub public_ip: Option<Ipv4Addr>,
+    /// Whether `PORT` may name another host than the client's (FXP).
+    pub foreign_data: bool,
+    /// The user and password prompts say that `anonymous` is welcome.
+    pub anonymous: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            greeting: "Millrace ready.".to_owned(),
+            login_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(300),
+            idle_timeout_max: Duration::from_secs(7200),
+            login_delay: Duration::from_secs(1),
+            login_attempts: 5,
+            public_ip: None,
+            foreign_data: false,
+            anonymous: false,
+        }
+    }
+}
