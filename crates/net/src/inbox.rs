@@ -1,0 +1,61 @@
+//! How other threads reach a reactor: put something into its inbox, and it wakes.
+//!
+//! The kernel is told only when the inbox was empty, so a burst of answers costs one wake-up.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mio::{Registry, Token, Waker};
+
+/// The reactor's end.
+#[derive(Debug)]
+pub struct Inbox<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// Anybody else's end.
+#[derive(Debug)]
+pub struct Sender<T> {
+    shared: Arc<Shared<T>>,
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+#[derive(Debug)]
+struct Shared<T> {
+    /// Locked for a push or a swap.
+    queue: Mutex<Vec<T>>,
+    waker: Waker,
+}
+
+/// Makes an inbox whose arrivals show as `token` in the reactor of `registry`.
+pub fn inbox<T>(registry: &Registry, token: Token) -> io::Result<(Sender<T>, Inbox<T>)> {
+    let shared = Arc::new(Shared { queue: Mutex::new(Vec::new()), waker: Waker::new(registry, token)? });
+    Ok((Sender { shared: Arc::clone(&shared) }, Inbox { shared }))
+}
+
+impl<T> Sender<T> {
+    /// Puts an item in.
+    pub fn send(&self, item: T) {
+        let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_empty = queue.is_empty();
+        queue.push(item);
+        drop(queue);
+        if was_empty {
+            // A waker that fails means a reactor that is gone; so is whoever waited for the item.
+            let _ = self.shared.waker.wake();
+        }
+    }
+}
+
+impl<T> Inbox<T> {
+    /// Takes out everything that has come, by swapping it with the empty `items`.
+    pub fn take(&self, items: &mut Vec<T>) {
+        debug_assert!(items.is_empty());
+        std::mem::swap(&mut *self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner), items);
+    }
+}

@@ -1,0 +1,13 @@
+//! Sockets and bytes: the one place that talks to the kernel about the network.
+//!
+//! - [`listener`] binds control and data listeners, [`stream`] reads and writes sockets without blocking.
+//! - [`copy`] moves file bytes: `sendfile`, `splice`, and reads that never wait for a disk.
+//! - [`timer`] keeps many deadlines cheaply, [`inbox`] is how other threads reach a reactor.
+//! - [`limits`] is what the process is allowed.
+
+pub mod copy;
+pub mod inbox;
+pub mod limits;
+pub mod listener;
+pub mod stream;
+pub mod timer;

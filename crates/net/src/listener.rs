@@ -1,0 +1,141 @@
+//! Listening sockets.
+//!
+//! A control listener is bound once per worker with `SO_REUSEPORT`, so that the kernel spreads clients
+//! over the workers. Options that accepted sockets inherit (`TCP_NODELAY`, keepalive, urgent data in line)
+//! are set here once rather than on every accepted socket.
+
+use std::io;
+use std::net::{SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, ipproto, listen, socket_with,
+    sockopt,
+};
+
+/// How many connections may wait to be accepted on a control listener; the kernel caps it at somaxconn.
+const CONTROL_BACKLOG: i32 = 4096;
+
+/// How many on a data listener: the client of the lease and a few strangers to be turned away.
+const DATA_BACKLOG: i32 = 64;
+
+/// Binds one control listener per worker to an address; port 0 chooses a free one, the same for all.
+///
+/// The first bind is made without `SO_REUSEPORT`, so that a second server on the same port is an error
+/// and not a silent sharing of its clients.
+///
+/// `keepalive` is the silence after which a peer is asked whether it is still there; zero for never.
+pub fn bind_control(
+    address: SocketAddr,
+    workers: usize,
+    keepalive: Duration,
+) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+    let probe = open(address, false)?;
+    let address = local_address(&probe)?;
+    drop(probe);
+    let listeners = (0..workers).map(|_| {
+        let socket = open(address, true)?;
+        prepare_control(&socket, keepalive)?;
+        listen(&socket, CONTROL_BACKLOG)?;
+        Ok(socket)
+    });
+    Ok((address, listeners.collect::<io::Result<_>>()?))
+}
+
+/// Binds a data listener to exactly this address and port.
+pub fn bind_data(address: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = open(address, false)?;
+    listen(&socket, DATA_BACKLOG)?;
+    Ok(socket)
+}
+
+fn open(address: SocketAddr, reuse_port: bool) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    // Without it a port with connections in TIME_WAIT could not be bound after a restart.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if reuse_port {
+        sockopt::set_socket_reuseport(&socket, true)?;
+    }
+    if address.is_ipv6() {
+        // `[::]` serves IPv4 as well; a v4 listener on the same port would clash, and says so.
+        sockopt::set_ipv6_v6only(&socket, !address.ip().is_unspecified())?;
+    }
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    bind(&socket, &address)?;
+    Ok(socket)
+}
+
+/// What control connections inherit: keepalive, so that a peer that vanished is noticed, and urgent data in
+/// line, so that an `ABOR` sent out of band is heard.
+fn prepare_control(socket: &OwnedFd, keepalive: Duration) -> io::Result<()> {
+    sockopt::set_socket_oobinline(socket, true)?;
+    if !keepalive.is_zero() {
+        sockopt::set_socket_keepalive(socket, true)?;
+        sockopt::set_tcp_keepidle(socket, keepalive)?;
+        sockopt::set_tcp_keepintvl(socket, (keepalive / 4).max(Duration::from_secs(1)))?;
+        sockopt::set_tcp_keepcnt(socket, 4)?;
+    }
+    Ok(())
+}
+
+/// The address that a socket is bound to.
+pub fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
+    getsockname(socket)?.try_into().map_err(|_| io::Error::from(io::ErrorKind::AddrNotAvailable)).map(plain)
+}
+
+/// Takes a waiting connection without blocking: the socket, itself non-blocking, and its peer.
+/// [`io::ErrorKind::WouldBlock`] when none waits.
+pub fn accept(listener: impl AsFd) -> io::Result<(OwnedFd, SocketAddr)> {
+    let (socket, peer) = acceptfrom_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+    // A peer that is gone before it is accepted may have no address; nobody else's is.
+    let peer = peer.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+    Ok((socket, plain(peer)))
+}
+
+/// An IPv4 address seen through an IPv6 socket, as what it is.
+pub fn plain(address: SocketAddr) -> SocketAddr {
+    match address {
+        // The zone of a link-local address is kept: without it the address cannot be answered.
+        SocketAddr::V6(v6) => match v6.ip().to_canonical() {
+            std::net::IpAddr::V4(v4) => SocketAddr::from((v4, v6.port())),
+            std::net::IpAddr::V6(ip) => SocketAddrV6::new(ip, v6.port(), 0, v6.scope_id()).into(),
+        },
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn a_second_server_on_the_port_is_refused() {
+        let (address, _listeners) = bind_control("127.0.0.1:0".parse().unwrap(), 2, Duration::ZERO).unwrap();
+        let error = bind_control(address, 2, Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn workers_share_one_port_and_accepted_sockets_do_not_delay() {
+        let (address, listeners) =
+            bind_control("127.0.0.1:0".parse().unwrap(), 3, Duration::from_secs(60)).unwrap();
+        let clients: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let mut accepted = 0;
+        for listener in &listeners {
+            while let Ok((socket, peer)) = accept(listener) {
+                assert_eq!(peer.ip(), address.ip());
+                assert!(sockopt::tcp_nodelay(&socket).unwrap());
+                assert!(sockopt::socket_keepalive(&socket).unwrap());
+                assert!(sockopt::socket_oobinline(&socket).unwrap());
+                accepted += 1;
+            }
+        }
+        assert_eq!(accepted, clients.len());
+    }
+}
