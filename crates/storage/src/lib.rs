@@ -1,0 +1,23 @@
+//! Storage back ends: where the files are.
+//!
+//! Every back end implements [`millrace_vfs::Storage`] and passes [`millrace_vfs::conformance::run`]; a
+//! protocol never learns which one it speaks to.
+//!
+//! | back end          | what it serves                                              | where waiting is needed |
+//! |-------------------|-------------------------------------------------------------|-------------------------|
+//! | [`LocalStorage`]  | a directory of this machine, beneath one descriptor          | when not in the caches  |
+//! | [`MemoryStorage`] | a tree in memory, for tests and for embedding                | never                   |
+//! | [`ReadOnly`]      | any other back end, without its changes                      | as the other            |
+//! | [`FaultStorage`]  | any other back end, failing or hanging on chosen calls: tests | as the other            |
+//!
+//! A new back end is one file beside these, a row here, and a test that calls the conformance suite.
+
+mod fault;
+mod local;
+mod memory;
+mod read_only;
+
+pub use fault::{Fault, FaultStorage, Faults};
+pub use local::{LocalError, LocalOptions, LocalStorage, SweepReport, Uploads};
+pub use memory::MemoryStorage;
+pub use read_only::ReadOnly;

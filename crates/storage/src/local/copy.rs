@@ -1,0 +1,70 @@
+//! Copies within the tree: `copy_file_range`, so the bytes stay in the kernel, or are shared where the file
+//! system can.
+
+use std::fs::File;
+
+use millrace_vfs::{FileError, Upload};
+use rustix::io::Errno;
+
+use super::errno::transfer_error;
+use super::staged::Staged;
+
+/// How much is copied between two looks at whether to go on.
+const STEP: usize = 16 << 20;
+
+/// The buffer where the kernel cannot copy by itself.
+const BUFFER: usize = 1 << 20;
+
+/// Copies all of `source` into `upload` and commits it; answers the number of bytes. `progress` is told the
+/// bytes copied so far and answers whether to go on.
+pub(super) fn copy(
+    source: &File,
+    mut upload: Staged,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<u64, FileError> {
+    let mut copied = 0;
+    let mut in_kernel = true;
+    loop {
+        let step = if in_kernel {
+            copy_in_kernel(source, &mut upload)
+        } else {
+            copy_through(source, &mut upload, copied)
+        };
+        match step {
+            Ok(Some(0)) => break,
+            Ok(Some(count)) => copied += count,
+            Ok(None) => in_kernel = false,
+            Err(error) => return Err(error),
+        }
+        if !progress(copied) {
+            return Err(FileError::Cancelled);
+        }
+    }
+    Box::new(upload).commit().map(|committed| committed.size)
+}
+
+/// One step in the kernel; `None` where it cannot.
+fn copy_in_kernel(source: &File, upload: &mut Staged) -> Result<Option<u64>, FileError> {
+    let Some((target, position)) = upload.file()? else { return Ok(None) };
+    let (mut from, mut to) = (position, position);
+    match rustix::fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), STEP) {
+        // Some file systems (proc and its kind) answer 0 at once for what a read would fill.
+        Ok(0) if position == 0 => Ok(None),
+        Ok(count) => {
+            upload.advance(count as u64);
+            Ok(Some(count as u64))
+        }
+        Err(Errno::INTR) => copy_in_kernel(source, upload),
+        Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => Ok(None),
+        Err(errno) => Err(transfer_error(errno)),
+    }
+}
+
+/// One step through memory of ours.
+fn copy_through(source: &File, upload: &mut Staged, position: u64) -> Result<Option<u64>, FileError> {
+    let mut buffer = vec![0; BUFFER];
+    let count = rustix::io::retry_on_intr(|| rustix::io::pread(source, &mut buffer[..], position))
+        .map_err(transfer_error)?;
+    upload.write_all(&buffer[..count])?;
+    Ok(Some(count as u64))
+}

@@ -1,0 +1,86 @@
+//! `statx` answers as [`Metadata`], and file systems as [`Readiness`].
+
+use std::os::fd::AsFd;
+
+use millrace_vfs::{FileError, FileKind, Metadata, Owner, Readiness, Timestamp};
+use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp};
+
+use super::errno::file_error;
+
+/// Everything that [`Metadata`] holds.
+const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
+/// The metadata of an open file.
+pub(super) fn of_descriptor(fd: impl AsFd) -> Result<Metadata, FileError> {
+    rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, WANTED).map(convert).map_err(file_error)
+}
+
+/// The metadata of the entry `name` of an open directory; a link is not followed.
+pub(super) fn of_entry<P: rustix::path::Arg>(directory: impl AsFd, name: P) -> Result<Metadata, FileError> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    rustix::fs::statx(directory, name, flags, WANTED).map(convert).map_err(file_error)
+}
+
+fn convert(stat: Statx) -> Metadata {
+    let mode = u32::from(stat.stx_mode);
+    let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
+    Metadata {
+        kind: kind(mode),
+        size: stat.stx_size,
+        modified: timestamp(stat.stx_mtime),
+        created: has_birth.then(|| timestamp(stat.stx_btime)),
+        mode: mode & 0o7777,
+        owner: Owner { user: stat.stx_uid, group: stat.stx_gid },
+        links: stat.stx_nlink,
+        identity: (rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino),
+    }
+}
+
+fn kind(mode: u32) -> FileKind {
+    match FileType::from_raw_mode(mode) {
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        _ => FileKind::Other,
+    }
+}
+
+fn timestamp(time: StatxTimestamp) -> Timestamp {
+    Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec }
+}
+
+/// File systems of this machine, whose cached pages and directory entries are answered without asking
+/// anybody else. Numbers from `linux/magic.h` and the file systems' own headers.
+const LOCAL_FILE_SYSTEMS: &[(u32, &str)] = &[
+    (0x0000_ef53, "ext2, ext3, ext4"),
+    (0x5846_5342, "xfs"),
+    (0x9123_683e, "btrfs"),
+    (0x0102_1994, "tmpfs"),
+    (0x8584_58f6, "ramfs"),
+    (0x794c_7630, "overlayfs"),
+    (0xf2f5_2010, "f2fs"),
+    (0x2fc1_2fc1, "zfs"),
+    (0xca45_1a4e, "bcachefs"),
+    (0x3153_464a, "jfs"),
+    (0x5265_4973, "reiserfs"),
+    (0x0000_4d44, "vfat"),
+    (0x2011_bab0, "exfat"),
+    (0x7366_746e, "ntfs3"),
+    (0x7371_7368, "squashfs"),
+    (0xe0f5_e1e2, "erofs"),
+    (0x0000_9660, "iso9660"),
+    (0x1501_3346, "udf"),
+];
+
+/// Whether a reactor thread may touch what lies on the file system of this descriptor. FUSE, NFS, CIFS,
+/// 9p and whatever is unknown may hang.
+pub(super) fn readiness_of(fd: impl AsFd) -> Readiness {
+    let Ok(stat) = rustix::fs::fstatfs(fd) else { return Readiness::MayHang };
+    // The magic is 32 bits wide; the kernel's field is wider, and signed on some machines.
+    #[allow(clippy::unnecessary_cast)]
+    let magic = stat.f_type as u32;
+    match LOCAL_FILE_SYSTEMS.iter().any(|&(local, _)| local == magic) {
+        true => Readiness::Cached,
+        false => Readiness::MayHang,
+    }
+}

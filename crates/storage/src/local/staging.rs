@@ -1,0 +1,221 @@
+//! Staging names: what an upload is called in the moment before it is the file, and where.
+//!
+//! The invariant: what a killed process leaves can be found again, and told from what a living one uses.
+//!
+//! - **Found**: a hidden link lives in one directory at the root of the tree, [`DIRECTORY`], so a sweep need
+//!   not walk the tree. Where that directory cannot be used (the root is not ours to write to; the target
+//!   lies on another mount, subvolume or project, into which nothing can be renamed from there; the file
+//!   system has no unnamed files) the hidden name lies beside the target, and a mark in the staging directory
+//!   tells the next sweep to walk.
+//! - **Told apart**: a hidden file is locked (`flock`) before it gets its name, for as long as its process
+//!   has it open. The kernel drops the lock with the process, whatever ended it. Process ids would be wrong
+//!   in the next container.
+//!
+//! Names that begin with `.millrace-` are reserved, in every directory: no client sees, opens or makes one.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use millrace_vfs::{FileError, VirtualPath};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::tree::Tree;
+
+/// What every reserved name begins with.
+const PREFIX: &[u8] = b".millrace-";
+
+/// What every hidden file's name ends with.
+const SUFFIX: &[u8] = b".part";
+
+/// The staging directory, at the root of the tree.
+pub(super) const DIRECTORY: &str = ".millrace-staging";
+
+/// The mark, in the staging directory, that hidden names may lie elsewhere.
+pub(super) const ELSEWHERE: &str = "elsewhere";
+
+/// Claims that a name is kept from clients.
+pub(super) fn is_reserved(name: &[u8]) -> bool {
+    name.first() == Some(&b'.')
+        && name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+}
+
+/// Claims that a name is one that [`hidden_name`] makes.
+pub(super) fn is_hidden_file(name: &[u8]) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+}
+
+/// Answers `refusal` where any component of the path is reserved.
+pub(super) fn refuse_reserved(path: &VirtualPath, refusal: FileError) -> Result<(), FileError> {
+    match path.components().any(is_reserved) {
+        true => Err(refusal),
+        false => Ok(()),
+    }
+}
+
+/// A new hidden name: `.millrace-<pid>-<start time>-<counter>.part`.
+pub(super) fn hidden_name() -> String {
+    static PROCESS: LazyLock<String> = LazyLock::new(|| format!("{}-{}", std::process::id(), start_time()));
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    format!(".millrace-{}-{}.part", *PROCESS, COUNTER.fetch_add(1, Ordering::Relaxed))
+}
+
+/// When this process began, in clock ticks since the machine did.
+fn start_time() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field is the program's name in parentheses, and may hold anything.
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    after_name.split_whitespace().nth(19).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
+}
+
+/// Marks an open file as one that a living process uses.
+pub(super) fn hold(file: impl AsFd) -> Result<(), FileError> {
+    rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))
+        .map_err(super::errno::file_error)
+}
+
+/// The staging directory of a tree, made when it is first needed and removed with its last user.
+#[derive(Debug)]
+pub(super) struct StagingArea {
+    tree: Arc<Tree>,
+    /// The open directory; `None` before it was needed.
+    open: Mutex<Option<Arc<OwnedFd>>>,
+    /// The mark that hidden names may lie elsewhere, held with a shared lock once it was set.
+    mark: Mutex<Option<OwnedFd>>,
+    /// Held by whoever gives a file its name. The kernel lets one at a time do so anyway, but has the others
+    /// spin: a hundred uploads of 1 KiB cost 12 to 25 % less processor time in line.
+    turn: Mutex<()>,
+}
+
+impl StagingArea {
+    /// The staging area of a tree. Makes nothing yet.
+    pub(super) fn new(tree: Arc<Tree>) -> Self {
+        Self { tree, open: Mutex::new(None), mark: Mutex::new(None), turn: Mutex::new(()) }
+    }
+
+    /// Does something with the open directory; `None` where there can be no such directory. It is repeated
+    /// once where a person removed the directory: no sweep does, while we hold it.
+    pub(super) fn with_directory<T>(
+        &self,
+        act: impl Fn(&Arc<OwnedFd>) -> rustix::io::Result<T>,
+    ) -> rustix::io::Result<Option<T>> {
+        let Some(directory) = self.directory()? else { return Ok(None) };
+        match act(&directory) {
+            Err(Errno::NOENT) => {
+                self.forget(&directory);
+                self.directory()?.map(|directory| act(&directory)).transpose()
+            }
+            result => result.map(Some),
+        }
+    }
+
+    fn directory(&self) -> rustix::io::Result<Option<Arc<OwnedFd>>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.is_none() {
+            *open = make_and_share(self.tree.root())?.map(Arc::new);
+        }
+        Ok(open.clone())
+    }
+
+    fn forget(&self, removed: &Arc<OwnedFd>) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.as_ref().is_some_and(|open| Arc::ptr_eq(open, removed)) {
+            *open = None;
+        }
+    }
+
+    /// Waits in line to replace a file of this device. Only the tree's own device has a line: on another, which
+    /// may be stuck, nobody holds up anybody.
+    pub(super) fn take_turn(&self, device: u64) -> Option<MutexGuard<'_, ()>> {
+        (device == self.tree.device()).then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes that a hidden name is about to be made elsewhere in the tree. Without a staging directory there is
+    /// no place for the note, and a sweep walks anyway.
+    pub(super) fn mark_elsewhere(&self) -> rustix::io::Result<()> {
+        let mut mark = self.mark.lock().unwrap_or_else(PoisonError::into_inner);
+        if mark.is_none() {
+            *mark = self.with_directory(|directory| set_mark(directory))?;
+        }
+        Ok(())
+    }
+}
+
+/// An empty staging directory is clutter in somebody's folder; one that others use, or with anything in it, stays.
+impl Drop for StagingArea {
+    fn drop(&mut self) {
+        let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(directory) = open {
+            remove_unused(self.tree.root(), directory);
+        }
+    }
+}
+
+/// Removes the staging directory if it is empty and no living process has it open.
+pub(super) fn remove_unused(root: &OwnedFd, directory: &OwnedFd) {
+    if rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        let _ = rustix::fs::unlinkat(root, DIRECTORY, AtFlags::REMOVEDIR);
+    }
+}
+
+/// Opens the staging directory where there is one, and it is ours alone: whoever can write to it could put
+/// another file in the place of an upload.
+pub(super) fn open(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    let directory = rustix::fs::openat2(root, DIRECTORY, flags, Mode::empty(), resolve)?;
+    let stat = rustix::fs::fstat(&directory)?;
+    let is_ours = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o022 == 0;
+    if is_ours { Ok(directory) } else { Err(Errno::ACCESS) }
+}
+
+/// Opens the staging directory, made if need be, with a shared lock that keeps others from removing it. `None`
+/// where there can be none that is ours.
+fn make_and_share(root: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
+    loop {
+        match make_and_open(root) {
+            Ok(directory) => {
+                share(&directory)?;
+                // Somebody may have removed it before it was locked.
+                if rustix::fs::fstat(&directory)?.st_nlink > 0 {
+                    return Ok(Some(directory));
+                }
+            }
+            // Removed between making and opening.
+            Err(Errno::NOENT) => {}
+            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => {
+                return Ok(None);
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+fn make_and_open(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    match rustix::fs::mkdirat(root, DIRECTORY, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => open(root),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// A network file system may not lock directories; there nobody gets the exclusive lock either.
+fn share(directory: &OwnedFd) -> rustix::io::Result<()> {
+    match rustix::io::retry_on_intr(|| rustix::fs::flock(directory, FlockOperation::LockShared)) {
+        Err(Errno::BADF | Errno::OPNOTSUPP | Errno::NOLCK | Errno::INVAL) => Ok(()),
+        result => result,
+    }
+}
+
+/// Sets the mark, with a lock that keeps a sweep from removing it while we live.
+fn set_mark(directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    loop {
+        let mark = rustix::fs::openat(directory, ELSEWHERE, flags, Mode::RUSR | Mode::WUSR)?;
+        rustix::io::retry_on_intr(|| rustix::fs::flock(&mark, FlockOperation::LockShared))?;
+        // A sweep may have removed it in between.
+        if rustix::fs::fstat(&mark)?.st_nlink > 0 {
+            return Ok(mark);
+        }
+    }
+}
