@@ -1,0 +1,97 @@
+//! A server inside a program, as an integration test has it: files in memory, accounts of its own, a free
+//! port.
+//!
+//! ```text
+//! cargo run -p millrace-server --example embed
+//! ```
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millrace_server::config::LogFormat;
+use millrace_server::{Account, Authenticator, Config, Decision, Permissions, Server};
+use millrace_storage::MemoryStorage;
+use millrace_vfs::VirtualPath;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let sensors = Arc::new(Sensors::default());
+    let config = Config {
+        ftp: vec!["127.0.0.1:0".parse()?],
+        log: LogFormat::Off,
+        ..Config::new(Arc::clone(&sensors) as Arc<dyn Authenticator>)
+    };
+    let running = Server::start(config)?;
+    let address = running.ftp_addresses()[0];
+    println!("serving ftp://{address}/");
+
+    upload(address, "sensor-7", "reading.txt", b"21.5 C\n")?;
+
+    // The program sees at once what its clients upload.
+    let tree = sensors.tree(b"sensor-7");
+    println!("sensor-7 sent {:?}", tree.read("/reading.txt").map(|bytes| bytes.escape_ascii().to_string()));
+    running.shut_down();
+    Ok(())
+}
+
+/// Accounts of a kind that no list holds: every `sensor-<number>` may log in, to a tree of its own.
+#[derive(Debug, Default)]
+struct Sensors(Mutex<HashMap<Vec<u8>, Arc<MemoryStorage>>>);
+
+impl Sensors {
+    fn tree(&self, name: &[u8]) -> Arc<MemoryStorage> {
+        let mut trees = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(trees.entry(name.to_vec()).or_default())
+    }
+}
+
+impl Authenticator for Sensors {
+    /// Called where waiting is allowed: a database could be asked here.
+    fn authenticate(&self, user: &[u8], password: &[u8]) -> Decision {
+        let number = user.strip_prefix(b"sensor-").unwrap_or_default();
+        let is_sensor = matches!(number.len(), 1..=4) && number.iter().all(u8::is_ascii_digit);
+        // One secret for all of them is for an example only; `Accounts` keeps hashes.
+        if !is_sensor || password != b"installed-in-2026" {
+            return Decision::Denied;
+        }
+        Decision::Granted(Account {
+            storage: self.tree(user),
+            permissions: Permissions::READ_WRITE,
+            home: VirtualPath::root(),
+        })
+    }
+}
+
+/// The least that an FTP client does to store a file.
+fn upload(address: SocketAddr, user: &str, name: &str, content: &[u8]) -> Result<(), Box<dyn Error>> {
+    let mut control = BufReader::new(TcpStream::connect(address)?);
+    expect(&mut control, "220")?;
+    command(&mut control, &format!("USER {user}"), "331")?;
+    command(&mut control, "PASS installed-in-2026", "230")?;
+    let passive = command(&mut control, "EPSV", "229")?;
+    let port = passive.split('|').nth(3).ok_or("no port in the reply")?.parse()?;
+    write!(control.get_mut(), "STOR {name}\r\n")?;
+    let mut data = TcpStream::connect((address.ip(), port))?;
+    data.write_all(content)?;
+    drop(data);
+    expect(&mut control, "150")?;
+    expect(&mut control, "226")?;
+    command(&mut control, "QUIT", "221")?;
+    Ok(())
+}
+
+fn command(control: &mut BufReader<TcpStream>, line: &str, code: &str) -> Result<String, Box<dyn Error>> {
+    write!(control.get_mut(), "{line}\r\n")?;
+    expect(control, code)
+}
+
+fn expect(control: &mut BufReader<TcpStream>, code: &str) -> Result<String, Box<dyn Error>> {
+    let mut reply = String::new();
+    control.read_line(&mut reply)?;
+    match reply.starts_with(code) {
+        true => Ok(reply),
+        false => Err(format!("expected {code}, but the server said {reply:?}").into()),
+    }
+}

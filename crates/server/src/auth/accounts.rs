@@ -1,0 +1,286 @@
+//! Accounts given at the start: by flags, by a configuration file, by an embedding program.
+//!
+//! A wrong password and an unknown user are told apart by nobody: the answer is the same and, where any
+//! account has a hashed password, so is the time that it takes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millrace_ftp::session::Permissions;
+use millrace_vfs::{Storage, VirtualPath};
+
+use super::hashing::Hashing;
+use super::password::{Argon2id, Kept, Mac, Password};
+use super::{Account, Authenticator, Decision};
+
+/// A fixed set of accounts.
+///
+/// Names and passwords are bytes. One that contains a NUL never logs in: what lies behind these accounts
+/// one day (PAM, LDAP) would take the NUL for the end.
+#[derive(Debug)]
+pub struct Accounts {
+    users: HashMap<Vec<u8>, User>,
+    anonymous: Option<Account>,
+    hashing: Hashing,
+    /// Checked in place of a hash that is not there; as costly as the costliest. `None` while no account
+    /// has a hash.
+    decoy: Option<Argon2id>,
+}
+
+#[derive(Debug)]
+struct User {
+    password: Password,
+    account: Account,
+}
+
+impl Accounts {
+    /// No accounts: nobody may log in.
+    pub fn new() -> Self {
+        Self { users: HashMap::new(), anonymous: None, hashing: Hashing::new(), decoy: None }
+    }
+
+    /// With a user. A later one of the same name replaces the earlier.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use millrace_server::{Accounts, Permissions};
+    /// # use millrace_server::auth::Password;
+    /// # use millrace_storage::MemoryStorage;
+    /// # let tree = Arc::new(MemoryStorage::new());
+    /// # let hash = millrace_server::auth::hash_password(b"from a file");
+    /// let accounts = Accounts::new()
+    ///     .user("alice", "in clear", Permissions::READ_WRITE, tree.clone())
+    ///     .user("bob", Password::hashed(&hash)?, Permissions::READ_ONLY, tree);
+    /// # Ok::<(), millrace_server::auth::PasswordError>(())
+    /// ```
+    pub fn user(
+        mut self,
+        name: impl AsRef<[u8]>,
+        password: impl Into<Password>,
+        permissions: Permissions,
+        storage: Arc<dyn Storage>,
+    ) -> Self {
+        let password = password.into();
+        self.keep_up_decoy(&password);
+        let user = User { password, account: account(permissions, storage) };
+        self.users.insert(name.as_ref().to_vec(), user);
+        self
+    }
+
+    /// With `anonymous`, also called `ftp`, whom any password lets in. It goes before a user of that name.
+    pub fn anonymous(mut self, permissions: Permissions, storage: Arc<dyn Storage>) -> Self {
+        self.anonymous = Some(account(permissions, storage));
+        self
+    }
+
+    /// Claims that `name` is one of the two names of the anonymous user.
+    pub fn is_anonymous_name(name: &[u8]) -> bool {
+        name.eq_ignore_ascii_case(b"anonymous") || name.eq_ignore_ascii_case(b"ftp")
+    }
+
+    /// Password hashes computed so far; logins beyond these were answered from memory.
+    pub fn hashes_computed(&self) -> u64 {
+        self.hashing.computed()
+    }
+
+    fn keep_up_decoy(&mut self, password: &Password) {
+        if let Kept::Hashed(hash) = &password.0
+            && self.decoy.as_ref().is_none_or(|decoy| decoy.cost() < hash.cost())
+        {
+            self.decoy = Some(hash.decoy());
+        }
+    }
+
+    /// The account, if the login can be granted without computing a hash.
+    fn grant(&self, user: &[u8], password: &[u8]) -> Option<Account> {
+        if user.contains(&0) || password.contains(&0) {
+            return None;
+        }
+        match &self.anonymous {
+            Some(account) if Self::is_anonymous_name(user) => return Some(account.clone()),
+            _ => {}
+        }
+        let user_found = self.users.get(user);
+        let granted = match user_found.map(|user| &user.password.0) {
+            Some(Kept::Plain(right)) => Mac::of(b"", password) == *right,
+            Some(Kept::Hashed(_)) => self.hashing.remembers(Mac::of(user, password)),
+            None => {
+                // As long as a plain password's comparison.
+                std::hint::black_box(Mac::of(b"", password));
+                false
+            }
+        };
+        user_found.filter(|_| granted).map(|user| user.account.clone())
+    }
+}
+
+impl Default for Accounts {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Authenticator for Accounts {
+    /// `None` only where a hash has to be computed, which every failure waits for where hashes are in use.
+    fn quick(&self, user: &[u8], password: &[u8]) -> Option<Decision> {
+        match self.grant(user, password) {
+            Some(account) => Some(Decision::Granted(account)),
+            None if self.decoy.is_none() => Some(Decision::Denied),
+            None => None,
+        }
+    }
+
+    fn authenticate(&self, user: &[u8], password: &[u8]) -> Decision {
+        if let Some(decision) = self.quick(user, password) {
+            return decision;
+        }
+        let sound = !user.contains(&0) && !password.contains(&0);
+        match self.users.get(user).filter(|_| sound) {
+            Some(User { password: Password(Kept::Hashed(hash)), account }) => {
+                match self.hashing.check(Mac::of(user, password), hash, password) {
+                    true => Decision::Granted(account.clone()),
+                    false => Decision::Denied,
+                }
+            }
+            _ => {
+                self.decoy.iter().for_each(|decoy| self.hashing.pretend(decoy, password));
+                Decision::Denied
+            }
+        }
+    }
+}
+
+fn account(permissions: Permissions, storage: Arc<dyn Storage>) -> Account {
+    Account { storage, permissions, home: VirtualPath::root() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use millrace_storage::MemoryStorage;
+
+    use super::*;
+
+    /// The hash of `password`, from the tests of the reference implementation in C: cheap.
+    const HASH: &str = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
+
+    fn tree() -> Arc<dyn Storage> {
+        Arc::new(MemoryStorage::new())
+    }
+
+    fn plain() -> Accounts {
+        Accounts::new().user("alice", "secret", Permissions::READ_WRITE, tree())
+    }
+
+    fn hashed() -> Accounts {
+        plain().user("bob", Password::hashed(HASH).unwrap(), Permissions::READ_ONLY, tree())
+    }
+
+    fn is_granted(decision: &Decision) -> bool {
+        matches!(decision, Decision::Granted(_))
+    }
+
+    #[test]
+    fn plain_passwords_are_decided_at_once() {
+        let accounts = plain();
+        let table: [(&[u8], &[u8], bool); 8] = [
+            (b"alice", b"secret", true),
+            (b"alice", b"Secret", false),
+            (b"alice", b"secret\0", false),
+            (b"alice", b"", false),
+            (b"Alice", b"secret", false),
+            (b"alice\0", b"secret", false),
+            (b"", b"", false),
+            (b"anonymous", b"secret", false),
+        ];
+        for (user, password, granted) in table {
+            let decision = accounts.quick(user, password).expect("no hash is in use");
+            assert_eq!(is_granted(&decision), granted, "{}", user.escape_ascii());
+            assert_eq!(is_granted(&accounts.authenticate(user, password)), granted);
+        }
+        assert_eq!(accounts.hashes_computed(), 0);
+    }
+
+    #[test]
+    fn a_login_grants_what_the_account_was_given() {
+        let Some(Decision::Granted(account)) = plain().quick(b"alice", b"secret") else {
+            panic!("alice is welcome");
+        };
+        assert_eq!(account.permissions, Permissions::READ_WRITE);
+        assert!(account.home.is_root());
+    }
+
+    #[test]
+    fn anonymous_and_ftp_come_in_with_any_password() {
+        let accounts = hashed().anonymous(Permissions::READ_ONLY, tree());
+        for user in ["anonymous", "ftp", "FTP", "Anonymous"] {
+            let decision = accounts.quick(user.as_bytes(), b"mozilla@example.com");
+            assert!(decision.is_some_and(|decision| is_granted(&decision)), "{user}");
+        }
+        assert!(accounts.quick(b"anonymous", b"\0").is_none());
+        assert!(!is_granted(&accounts.authenticate(b"anonymous", b"\0")));
+    }
+
+    #[test]
+    fn a_remembered_login_costs_no_hash() {
+        let accounts = hashed();
+        assert!(accounts.quick(b"bob", b"password").is_none());
+        assert!(is_granted(&accounts.authenticate(b"bob", b"password")));
+        assert_eq!(accounts.hashes_computed(), 1);
+        for _ in 0..1000 {
+            assert!(accounts.quick(b"bob", b"password").is_some_and(|decision| is_granted(&decision)));
+        }
+        assert!(is_granted(&accounts.authenticate(b"bob", b"password")));
+        assert_eq!(accounts.hashes_computed(), 1);
+    }
+
+    #[test]
+    fn every_failure_costs_a_hash_where_hashes_are_in_use() {
+        let accounts = hashed();
+        let failures: [(&[u8], &[u8]); 6] = [
+            (b"bob", b"wrong"),
+            (b"bob", b"wrong"),
+            (b"alice", b"wrong"),
+            (b"nobody", b"password"),
+            (b"bob\0", b"password"),
+            (b"bob", b"password\0"),
+        ];
+        for (number, (user, password)) in (1..).zip(failures) {
+            assert!(accounts.quick(user, password).is_none());
+            assert!(!is_granted(&accounts.authenticate(user, password)), "{}", user.escape_ascii());
+            assert_eq!(accounts.hashes_computed(), number);
+        }
+    }
+
+    #[test]
+    fn a_remembered_success_opens_no_other_account() {
+        let accounts =
+            hashed().user("carol", Password::hashed(&hash_of_other()).unwrap(), Permissions::NONE, tree());
+        assert!(is_granted(&accounts.authenticate(b"bob", b"password")));
+        assert!(!is_granted(&accounts.authenticate(b"carol", b"secret")));
+    }
+
+    #[test]
+    fn the_decoy_is_as_costly_as_the_costliest_hash() {
+        let accounts =
+            hashed().user("carol", Password::hashed(&hash_of_other()).unwrap(), Permissions::NONE, tree());
+        assert_eq!(accounts.decoy.expect("hashes are in use").cost(), 2 * 19 * 1024);
+    }
+
+    #[test]
+    fn a_crowd_that_logs_in_at_once_shares_a_few_hashes() {
+        let accounts = hashed();
+        thread::scope(|scope| {
+            for _ in 0..64 {
+                scope.spawn(|| assert!(is_granted(&accounts.authenticate(b"bob", b"password"))));
+            }
+        });
+        let cores = thread::available_parallelism().map_or(1, usize::from) as u64;
+        assert!((1..=cores).contains(&accounts.hashes_computed()), "{}", accounts.hashes_computed());
+    }
+
+    fn hash_of_other() -> String {
+        crate::auth::hash_password(b"other")
+    }
+}

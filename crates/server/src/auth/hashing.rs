@@ -1,0 +1,185 @@
+//! Checking argon2id hashes without being worn out by it.
+//!
+//! A hash is meant to be costly: 19 MiB and some 20 ms. So no more are computed at once than there are
+//! cores, and a login that succeeded is remembered for a while by its [`Mac`]: a thousand logins a second of
+//! one user cost one hash. Failures are never remembered; each guess pays.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::password::{Argon2id, Mac};
+
+/// How long a success is remembered. Long enough that a client which connects for each file pays once,
+/// short enough that memory does not keep a day's users.
+const LIFETIME: Duration = Duration::from_secs(5 * 60);
+
+/// Successes remembered at most: 4096 take 300 KiB.
+const CAPACITY: usize = 4096;
+
+/// Computes hashes, a few at a time.
+#[derive(Debug)]
+pub(super) struct Hashing {
+    recent: Mutex<Recent>,
+    /// Hashes that may be begun now; guarded for a count.
+    free: Mutex<usize>,
+    freed: Condvar,
+    computed: AtomicU64,
+}
+
+impl Hashing {
+    pub(super) fn new() -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            recent: Mutex::new(Recent::new(CAPACITY)),
+            free: Mutex::new(cores),
+            freed: Condvar::new(),
+            computed: AtomicU64::new(0),
+        }
+    }
+
+    /// Claims that this login succeeded lately.
+    pub(super) fn remembers(&self, login: Mac) -> bool {
+        self.recent().contains(login, Instant::now())
+    }
+
+    /// Claims that `password` matches `hash`; remembers `login` if so.
+    pub(super) fn check(&self, login: Mac, hash: &Argon2id, password: &[u8]) -> bool {
+        let _turn = self.wait_for_turn();
+        // Of many logins that came at once, the first has done the work for the others.
+        if self.remembers(login) {
+            return true;
+        }
+        let right = self.compute(hash, password);
+        if right {
+            self.recent().insert(login, Instant::now());
+        }
+        right
+    }
+
+    /// Takes the time of a check.
+    pub(super) fn pretend(&self, decoy: &Argon2id, password: &[u8]) {
+        let _turn = self.wait_for_turn();
+        self.compute(decoy, password);
+    }
+
+    /// Hashes computed so far.
+    pub(super) fn computed(&self) -> u64 {
+        self.computed.load(Ordering::Relaxed)
+    }
+
+    fn compute(&self, hash: &Argon2id, password: &[u8]) -> bool {
+        self.computed.fetch_add(1, Ordering::Relaxed);
+        hash.verify(password)
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn free(&self) -> MutexGuard<'_, usize> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_for_turn(&self) -> Turn<'_> {
+        let none_free = |free: &mut usize| *free == 0;
+        let free = self.freed.wait_while(self.free(), none_free);
+        *free.unwrap_or_else(PoisonError::into_inner) -= 1;
+        Turn(self)
+    }
+}
+
+/// The right to compute a hash now.
+struct Turn<'a>(&'a Hashing);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.free() += 1;
+        self.0.freed.notify_one();
+    }
+}
+
+/// Logins that succeeded, and when.
+struct Recent {
+    successes: HashMap<Mac, Instant>,
+    capacity: usize,
+}
+
+impl Recent {
+    fn new(capacity: usize) -> Self {
+        Self { successes: HashMap::new(), capacity }
+    }
+
+    fn contains(&self, login: Mac, now: Instant) -> bool {
+        self.successes.get(&login).is_some_and(|&then| is_fresh(then, now))
+    }
+
+    fn insert(&mut self, login: Mac, now: Instant) {
+        if self.successes.len() >= self.capacity {
+            self.make_room(now);
+        }
+        self.successes.insert(login, now);
+    }
+
+    /// A walk through all, paid for by the hash that came before it.
+    fn make_room(&mut self, now: Instant) {
+        self.successes.retain(|_, then| is_fresh(*then, now));
+        if self.successes.len() >= self.capacity {
+            let oldest = self.successes.iter().min_by_key(|(_, then)| **then).map(|(login, _)| *login);
+            oldest.map(|login| self.successes.remove(&login));
+        }
+    }
+}
+
+impl fmt::Debug for Recent {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Recent({} of {})", self.successes.len(), self.capacity)
+    }
+}
+
+fn is_fresh(then: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(then) < LIFETIME
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login(number: u8) -> Mac {
+        Mac::of(b"user", &[number])
+    }
+
+    #[test]
+    fn a_success_is_forgotten_after_its_lifetime() {
+        let (mut recent, start) = (Recent::new(8), Instant::now());
+        recent.insert(login(1), start);
+        assert!(recent.contains(login(1), start + LIFETIME - Duration::from_secs(1)));
+        assert!(!recent.contains(login(1), start + LIFETIME));
+        assert!(!recent.contains(login(2), start));
+    }
+
+    #[test]
+    fn the_oldest_success_makes_room() {
+        let (mut recent, start) = (Recent::new(3), Instant::now());
+        for number in 0..5 {
+            recent.insert(login(number), start + Duration::from_secs(number.into()));
+        }
+        let now = start + Duration::from_secs(5);
+        let kept: Vec<u8> = (0..5).filter(|&number| recent.contains(login(number), now)).collect();
+        assert_eq!(kept, [2, 3, 4]);
+        assert_eq!(recent.successes.len(), 3);
+    }
+
+    #[test]
+    fn expired_successes_make_room_first() {
+        let (mut recent, start) = (Recent::new(2), Instant::now());
+        recent.insert(login(0), start);
+        recent.insert(login(1), start + LIFETIME);
+        recent.insert(login(2), start + LIFETIME);
+        assert!(recent.contains(login(1), start + LIFETIME));
+        assert!(recent.contains(login(2), start + LIFETIME));
+    }
+}

@@ -1,0 +1,255 @@
+//! Passwords as they are kept: never as text.
+//!
+//! A password that was given in clear (a flag, an embedding program) becomes a MAC under a key that is drawn
+//! when the process starts; one from a file is an argon2id hash in PHC form. Either way, what is compared is
+//! compared in constant time, and nothing that is printed shows it.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use argon2::password_hash::phc::PasswordHash;
+use argon2::{Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Version};
+use thiserror::Error;
+
+/// A password to compare with: `"text".into()`, or [`Password::hashed`].
+#[derive(Clone, Debug)]
+pub struct Password(pub(super) Kept);
+
+#[derive(Clone, Debug)]
+pub(super) enum Kept {
+    /// Given in clear; kept as a MAC that only this process can make.
+    Plain(Mac),
+    /// Given as a hash.
+    Hashed(Box<Argon2id>),
+}
+
+/// Why a text is not a hash that can be checked.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PasswordError {
+    /// Not in PHC form at all: probably the password itself.
+    #[error("this is not a password hash, which looks like $argon2id$v=19$m=19456,t=2,p=1$...$...")]
+    NotAHash,
+    /// A hash by something else.
+    #[error("this is a hash by {0}; only argon2id is understood")]
+    Algorithm(String),
+    /// Argon2id, with costs or a version that it cannot be computed with, or without salt or hash.
+    #[error("this argon2id hash is damaged or incomplete")]
+    Damaged,
+    /// More memory than a login may cost.
+    #[error("this hash needs {0} KiB of memory for each login; at most {most} are allowed", most = Argon2id::MAX_MEMORY)]
+    Memory(u32),
+}
+
+impl Password {
+    /// Takes over a hash that [`hash_password`] or another argon2id program made.
+    pub fn hashed(phc: &str) -> Result<Self, PasswordError> {
+        Argon2id::parse(phc).map(|hash| Self(Kept::Hashed(Box::new(hash))))
+    }
+}
+
+impl From<&[u8]> for Password {
+    fn from(text: &[u8]) -> Self {
+        Self(Kept::Plain(Mac::of(b"", text)))
+    }
+}
+
+impl From<&str> for Password {
+    fn from(text: &str) -> Self {
+        text.as_bytes().into()
+    }
+}
+
+impl From<&String> for Password {
+    fn from(text: &String) -> Self {
+        text.as_bytes().into()
+    }
+}
+
+/// Makes the argon2id hash of a password, in PHC form, with a salt of its own.
+///
+/// The cost is the least that OWASP's password storage cheat sheet names: 19 MiB, two passes, one lane.
+pub fn hash_password(password: &[u8]) -> String {
+    Argon2id::compute(password, Params::DEFAULT).0.to_string()
+}
+
+/// A keyed hash of a user's name and password, fit to be compared and to be a key of a map.
+///
+/// The key is random and never leaves the process, so the MAC tells nothing about the password to whoever
+/// sees only the MAC. Equality takes the same time wherever the two differ.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Mac(blake3::Hash);
+
+impl Mac {
+    pub(super) fn of(user: &[u8], password: &[u8]) -> Self {
+        static KEY: OnceLock<[u8; 32]> = OnceLock::new();
+        let mut hasher = blake3::Hasher::new_keyed(KEY.get_or_init(random));
+        // The length keeps ("ab", "c") and ("a", "bc") apart.
+        hasher.update(&(user.len() as u64).to_le_bytes());
+        hasher.update(user);
+        hasher.update(password);
+        Self(hasher.finalize())
+    }
+}
+
+/// An argon2id hash with the salt and costs that it was made with.
+#[derive(Clone)]
+pub(super) struct Argon2id(PasswordHash);
+
+impl Argon2id {
+    /// In KiB: a configuration mistake beyond this would exhaust a small machine with a handful of logins.
+    const MAX_MEMORY: u32 = 1024 * 1024;
+
+    /// In bytes: fewer are a hash that was cut when it was copied.
+    const MIN_TAG: usize = 16;
+
+    fn parse(phc: &str) -> Result<Self, PasswordError> {
+        let shape = phc.strip_prefix('$').and_then(|rest| rest.split_once('$'));
+        match shape {
+            Some(("argon2id", _)) => {}
+            Some((other, _)) if !other.is_empty() => {
+                return Err(PasswordError::Algorithm(other.escape_debug().to_string()));
+            }
+            _ => return Err(PasswordError::NotAHash),
+        }
+        let hash = PasswordHash::new(phc).map_err(|_| PasswordError::Damaged)?;
+        let complete =
+            hash.salt.is_some() && hash.hash.as_ref().is_some_and(|tag| tag.len() >= Self::MIN_TAG);
+        let version = hash.version.is_none_or(|version| Version::try_from(version).is_ok());
+        let params = Params::try_from(&hash).map_err(|_| PasswordError::Damaged)?;
+        match params.m_cost() {
+            _ if !complete || !version => Err(PasswordError::Damaged),
+            memory if memory > Self::MAX_MEMORY => Err(PasswordError::Memory(memory)),
+            _ => Ok(Self(hash)),
+        }
+    }
+
+    /// A hash that nobody knows the password of, as costly to check as this one.
+    pub(super) fn decoy(&self) -> Self {
+        Self::compute(&random::<32>(), self.params())
+    }
+
+    /// Claims that `password` is the one that was hashed. Takes milliseconds.
+    pub(super) fn verify(&self, password: &[u8]) -> bool {
+        Argon2::default().verify_password(password, &self.0).is_ok()
+    }
+
+    /// Memory times passes: what a check costs, in KiB written.
+    pub(super) fn cost(&self) -> u64 {
+        let params = self.params();
+        u64::from(params.m_cost()) * u64::from(params.t_cost())
+    }
+
+    fn params(&self) -> Params {
+        Params::try_from(&self.0).expect("the parameters were read once, in `parse`")
+    }
+
+    fn compute(password: &[u8], params: Params) -> Self {
+        let salt: [u8; 16] = random();
+        let hash = Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+            .hash_password_with_salt(password, &salt)
+            .expect("a line of a client is not longer than argon2 can take, 4 GiB");
+        Self(hash)
+    }
+}
+
+impl fmt::Debug for Mac {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Mac")
+    }
+}
+
+impl fmt::Debug for Argon2id {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Argon2id({})", self.0.params)
+    }
+}
+
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let filled = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
+    assert_eq!(filled, Ok(N), "getrandom gives up to 256 bytes at once on every Linux since 3.17");
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From the tests of the reference implementation in C: the password is `password`.
+    const FOREIGN: &str =
+        "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
+
+    fn cheap(password: &[u8]) -> Argon2id {
+        Argon2id::compute(password, Params::new(64, 1, 1, None).unwrap())
+    }
+
+    #[test]
+    fn a_hash_verifies_its_password_only() {
+        let phc = hash_password(b"s\xffcret");
+        assert!(phc.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{phc}");
+        let hash = Argon2id::parse(&phc).unwrap();
+        assert!(hash.verify(b"s\xffcret"));
+        assert!(!hash.verify(b"s\xffcret "));
+        assert!(!hash.verify(b""));
+    }
+
+    #[test]
+    fn hashes_of_other_programs_verify() {
+        let hash = Argon2id::parse(FOREIGN).unwrap();
+        assert!(hash.verify(b"password"));
+        assert!(!hash.verify(b"passwore"));
+    }
+
+    #[test]
+    fn two_hashes_of_a_password_differ_in_salt() {
+        assert_ne!(cheap(b"secret").0.to_string(), cheap(b"secret").0.to_string());
+    }
+
+    #[test]
+    fn a_decoy_costs_the_same_and_matches_nothing() {
+        let hash = cheap(b"secret");
+        let decoy = hash.decoy();
+        assert_eq!(decoy.cost(), hash.cost());
+        assert!(!decoy.verify(b"secret"));
+    }
+
+    #[test]
+    fn texts_that_are_no_argon2id_hash_are_refused() {
+        let other = |name: &str| PasswordError::Algorithm(name.to_owned());
+        let table = [
+            ("", PasswordError::NotAHash),
+            ("secret", PasswordError::NotAHash),
+            ("$", PasswordError::NotAHash),
+            ("$$", PasswordError::NotAHash),
+            ("se$cr$et", PasswordError::NotAHash),
+            ("$6$salt$hash", other("6")),
+            ("$2b$12$abcdefghijklmnopqrstuv", other("2b")),
+            ("$argon2i$v=19$m=64,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA", other("argon2i")),
+            (&FOREIGN[..60], PasswordError::Damaged),
+            ("$argon2id$v=19$m=64,t=1,p=1$c29tZXNhbHQ", PasswordError::Damaged),
+            ("$argon2id$v=18$m=64,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA", PasswordError::Damaged),
+            ("$argon2id$v=19$m=1,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA", PasswordError::Damaged),
+            (
+                "$argon2id$v=19$m=4194304,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA",
+                PasswordError::Memory(4_194_304),
+            ),
+        ];
+        for (text, expected) in table {
+            assert_eq!(Password::hashed(text).unwrap_err(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn macs_keep_user_and_password_apart() {
+        assert!(Mac::of(b"ab", b"c") == Mac::of(b"ab", b"c"));
+        assert!(Mac::of(b"ab", b"c") != Mac::of(b"a", b"bc"));
+        assert!(Mac::of(b"", b"secret") != Mac::of(b"secret", b""));
+    }
+
+    #[test]
+    fn nothing_printed_shows_a_password() {
+        assert_eq!(format!("{:?}", Password::from("secret")), "Password(Plain(Mac))");
+        let hashed = Password(Kept::Hashed(Box::new(cheap(b"secret"))));
+        assert_eq!(format!("{hashed:?}"), "Password(Hashed(Argon2id(m=64,t=1,p=1)))");
+    }
+}

@@ -1,0 +1,165 @@
+//! The blocking pool: threads for whatever may wait, so that no reactor does.
+//!
+//! It grows with need, up to a limit, and shrinks when idle: jobs that hang on a stuck disk each hold a
+//! thread, and everybody else's jobs get others. A job that panics loses only itself.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How long a thread without work stays.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Enough for a path walk and a hash; transfers keep their buffers on the heap.
+const STACK: usize = 256 * 1024;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A growing pool of threads.
+#[derive(Clone)]
+pub(crate) struct BlockingPool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    limit: usize,
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+/// Guarded for a push or a pop.
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+    closed: bool,
+}
+
+impl std::fmt::Debug for BlockingPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BlockingPool(at most {})", self.shared.limit)
+    }
+}
+
+impl BlockingPool {
+    /// A pool of at most `limit` threads, and at least one.
+    pub(crate) fn new(limit: usize) -> Self {
+        let shared = Shared { limit: limit.max(1), state: Mutex::default(), work: Condvar::new() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Runs a job on one of the threads; beyond the limit it waits for one.
+    pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
+        let mut state = self.shared.lock();
+        state.jobs.push_back(Box::new(job));
+        if state.idle >= state.jobs.len() {
+            drop(state);
+            self.shared.work.notify_one();
+        } else if state.threads < self.shared.limit {
+            state.threads += 1;
+            drop(state);
+            let shared = Arc::clone(&self.shared);
+            let spawned = thread::Builder::new()
+                .name("millrace-blocking".to_owned())
+                .stack_size(STACK)
+                .spawn(move || shared.work());
+            if spawned.is_err() {
+                self.do_without_a_thread();
+            }
+        }
+    }
+
+    /// No more threads are to be had: jobs wait for one of those that there are. Where there is none, nobody
+    /// would ever come, and the caller has to wait for the disk itself.
+    fn do_without_a_thread(&self) {
+        let mut state = self.shared.lock();
+        state.threads -= 1;
+        let jobs = if state.threads == 0 { std::mem::take(&mut state.jobs) } else { VecDeque::new() };
+        drop(state);
+        for job in jobs {
+            let _ = catch_unwind(AssertUnwindSafe(job));
+        }
+    }
+
+    /// Lets the threads end once the queue is empty.
+    pub(crate) fn close(&self) {
+        self.shared.lock().closed = true;
+        self.shared.work.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        while let Some(job) = self.next() {
+            // The job's owner hears of a panic by what the job drops.
+            let _ = catch_unwind(AssertUnwindSafe(job));
+        }
+    }
+
+    /// The next job; `None` when this thread is to end.
+    fn next(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            if state.closed {
+                state.threads -= 1;
+                return None;
+            }
+            state.idle += 1;
+            let (woken, timeout) =
+                self.work.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.idle -= 1;
+            if timeout.timed_out() && state.jobs.is_empty() {
+                state.threads -= 1;
+                return None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn hanging_jobs_do_not_hold_up_others() {
+        let pool = BlockingPool::new(4);
+        let (release, hang) = mpsc::channel::<()>();
+        let hang = Arc::new(Mutex::new(hang));
+        for _ in 0..3 {
+            let hang = Arc::clone(&hang);
+            pool.run(move || _ = hang.lock().unwrap().recv());
+        }
+        let (done, answer) = mpsc::channel();
+        for number in 0..100 {
+            let done = done.clone();
+            pool.run(move || done.send(number).unwrap());
+        }
+        let mut answers: Vec<i32> =
+            (0..100).map(|_| answer.recv_timeout(Duration::from_secs(10)).unwrap()).collect();
+        answers.sort_unstable();
+        assert!(answers.into_iter().eq(0..100));
+        drop(release);
+    }
+
+    #[test]
+    fn a_panic_loses_only_its_job() {
+        let pool = BlockingPool::new(1);
+        let (done, answer) = mpsc::channel();
+        pool.run(|| panic!("on purpose"));
+        pool.run(move || done.send(()).unwrap());
+        answer.recv_timeout(Duration::from_secs(10)).unwrap();
+    }
+}

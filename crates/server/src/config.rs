@@ -1,0 +1,114 @@
+//! Everything about a server that can be set, with its default.
+//!
+//! This is what it *means*; what a person writes (flags, TOML) is turned into it by the command line's
+//! `config` module.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::auth::Authenticator;
+
+/// What a server is started with.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where FTP is served; port 0 takes a free one. Empty: nowhere.
+    pub ftp: Vec<SocketAddr>,
+    /// Who may log in, and to which files.
+    pub accounts: Arc<dyn Authenticator>,
+    /// Ports for passive data connections. Nothing ever leaves this range.
+    pub passive_ports: RangeInclusive<u16>,
+    /// The address that PASV names instead of the server's own (NAT).
+    pub public_ip: Option<Ipv4Addr>,
+    /// Reactor threads; 0 for one a core.
+    pub workers: usize,
+    /// Threads at most for what may wait: disks, hashes, passwords.
+    pub blocking_threads: usize,
+    /// Sessions at most; 0 for what the descriptor limit allows.
+    pub sessions: usize,
+    /// Sessions at most from one address; 0 for no limit.
+    pub sessions_per_address: usize,
+    /// The text of the first reply.
+    pub greeting: String,
+    /// From connecting to being logged in.
+    pub login_timeout: Duration,
+    /// Silence of a logged-in client while nothing is transferred.
+    pub idle_timeout: Duration,
+    /// From the transfer command to the data connection; also how long `PASV` waits for a free port.
+    pub connect_timeout: Duration,
+    /// Silence on a data connection.
+    pub stall_timeout: Duration,
+    /// TCP keepalive of control connections; zero for none.
+    pub keepalive: Duration,
+    /// How long the reply to a first wrong password is held back; doubled each time.
+    pub login_delay: Duration,
+    /// Wrong passwords until the connection is closed.
+    pub login_attempts: u32,
+    /// How long transfers may go on after a shutdown was asked for.
+    pub grace: Duration,
+    /// Whether `PORT` may name another host than the client's (FXP).
+    pub foreign_data: bool,
+    /// Whether a small file's data may be sent before the 150 that announces it, so that 150 and 226 share
+    /// a packet. Two connections have no order; no client was found that minds.
+    pub coalesce: bool,
+    /// Entries up to which listings are sorted; larger directories come in the file system's order.
+    pub sort_entries: usize,
+    /// Whether the user prompt says that `anonymous` is welcome.
+    pub anonymous: bool,
+    /// A transfer log in wu-ftpd's format.
+    pub xferlog: Option<PathBuf>,
+    /// What is logged to standard error.
+    pub log: LogFormat,
+}
+
+/// How events are written to standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Not at all.
+    Off,
+    /// Only what an operator should look at, as text.
+    Warnings,
+    /// The same as JSON.
+    JsonWarnings,
+    /// A line of text each.
+    Text,
+    /// A line of JSON each.
+    Json,
+}
+
+impl Config {
+    /// The data ports used when no range is given: 50000 to 50999, one line in a firewall. Linux
+    /// gives outgoing connections ports from there as well; one that is taken is passed over.
+    pub const DEFAULT_PASSIVE_PORTS: RangeInclusive<u16> = 50000..=50999;
+
+    /// The defaults, with these accounts.
+    pub fn new(accounts: Arc<dyn Authenticator>) -> Self {
+        Self {
+            ftp: vec![SocketAddr::from(([127, 0, 0, 1], 2121))],
+            accounts,
+            passive_ports: Self::DEFAULT_PASSIVE_PORTS,
+            public_ip: None,
+            workers: 0,
+            blocking_threads: 256,
+            sessions: 0,
+            sessions_per_address: 0,
+            greeting: "Millrace ready.".to_owned(),
+            login_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(300),
+            connect_timeout: Duration::from_secs(15),
+            stall_timeout: Duration::from_secs(60),
+            keepalive: Duration::from_secs(60),
+            login_delay: Duration::from_secs(1),
+            login_attempts: 5,
+            grace: Duration::from_secs(30),
+            foreign_data: false,
+            coalesce: true,
+            sort_entries: millrace_ftp::listing::SORT_BOUND,
+            anonymous: false,
+            xferlog: None,
+            log: LogFormat::Text,
+        }
+    }
+}

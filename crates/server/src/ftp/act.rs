@@ -1,0 +1,339 @@
+//! Answers to a session's questions about files, from its account's storage.
+//!
+//! [`answer_now`] is for a reactor thread: it answers what the caches can, and says so where they cannot.
+//! [`answer`] is for the blocking pool and takes the time it needs, watching for a cancellation.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use millrace_ftp::digest::{Algorithm, Hasher};
+use millrace_ftp::listing::{Format, Lister};
+use millrace_ftp::session::{Answer, ByteRange, ListRequest, Request};
+use millrace_vfs::{FileError, ReadHandle, Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode};
+
+use crate::transfer::{FILL, Shared};
+
+/// Names that are tried for a `STOU`: `upload`, `upload.1`, ... before a random end is put behind it.
+const UNIQUE_TRIES: u32 = 1000;
+
+/// What a hash or a copy through this process reads at a time.
+const CHUNK: usize = 256 * 1024;
+
+/// Entries that a walk over a tree visits at most.
+const WALK: usize = 1_000_000;
+
+/// What is set for every listing of a server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ListLimits {
+    pub(crate) sort_entries: usize,
+}
+
+/// Answers without waiting, or gives the question back.
+pub(crate) fn answer_now(storage: &dyn Storage, request: Request) -> Result<Answer, Request> {
+    let answer = match &request {
+        Request::Metadata(path) => storage.metadata(path, Wait::Never).map(Answer::Metadata),
+        Request::OpenRead(path) => storage.open_read(path, Wait::Never).map(Answer::Readable),
+        Request::OpenWrite(path, mode) => storage.open_write(path, *mode, Wait::Never).map(Answer::Writable),
+        _ => return Err(request),
+    };
+    match answer {
+        Err(FileError::WouldWait) => Err(request),
+        answer => Ok(answer.unwrap_or_else(Answer::Failed)),
+    }
+}
+
+/// What a question changes besides the file that it moves: a word for the log, and the path.
+pub(crate) fn change(request: &Request) -> Option<(&'static str, VirtualPath)> {
+    match request {
+        Request::MakeDirectory(path) => Some(("make-directory", path.clone())),
+        Request::RemoveDirectory(path) => Some(("remove-directory", path.clone())),
+        Request::RemoveTree(path) => Some(("remove-tree", path.clone())),
+        Request::RemoveFile(path) => Some(("remove", path.clone())),
+        Request::Rename(_, to) => Some(("rename-to", to.clone())),
+        Request::Change(path, _) => Some(("change-attributes", path.clone())),
+        Request::MakeSymlink(_, path) => Some(("make-link", path.clone())),
+        Request::Copy(_, to) => Some(("copy-to", to.clone())),
+        Request::Combine(target, _) => Some(("combine-into", target.clone())),
+        _ => None,
+    }
+}
+
+/// Answers, however long it takes.
+pub(crate) fn answer(
+    storage: &Arc<dyn Storage>,
+    request: Request,
+    limits: ListLimits,
+    shared: &Shared,
+) -> Answer {
+    let files = &**storage;
+    let answer = match request {
+        Request::Metadata(path) => files.metadata(&path, Wait::Allowed).map(Answer::Metadata),
+        Request::Entry(path) => files.entry(&path).map(|entry| Answer::Entry(Box::new(entry))),
+        Request::OpenRead(path) => files.open_read(&path, Wait::Allowed).map(Answer::Readable),
+        Request::OpenWrite(path, mode) => files.open_write(&path, mode, Wait::Allowed).map(Answer::Writable),
+        Request::OpenUnique(path) => {
+            open_unique(files, &path).map(|(upload, path)| Answer::Unique(upload, path))
+        }
+        Request::List(request) => {
+            list(storage, *request, limits).map(|lister| Answer::Listing(Box::new(lister)))
+        }
+        Request::MakeDirectory(path) => files.make_directory(&path).map(|()| Answer::Done),
+        Request::RemoveDirectory(path) => files.remove_directory(&path).map(|()| Answer::Done),
+        Request::RemoveTree(path) => remove_tree(files, &path, shared).map(Answer::Count),
+        Request::RemoveFile(path) => files.remove_file(&path).map(|()| Answer::Done),
+        Request::Rename(from, to) => files.rename(&from, &to).map(|()| Answer::Done),
+        Request::Change(path, change) => files.change(&path, change).map(|()| Answer::Done),
+        Request::MakeSymlink(target, path) => files.make_symlink(&target, &path).map(|()| Answer::Done),
+        Request::Copy(from, to) => copy(files, &from, &to, shared).map(Answer::Count),
+        Request::Combine(target, parts) => combine(files, &target, &parts, shared).map(Answer::Count),
+        Request::Digest(path, algorithm, range) => {
+            digest(files, &path, algorithm, range, shared).map(|(hash, bytes)| Answer::Digest(hash, bytes))
+        }
+        Request::TreeSize(path) => tree_size(files, &path, shared).map(Answer::Count),
+        Request::Newer(path, since) => newer(files, &path, since, shared).map(Answer::Lines),
+        Request::Space(path) => files.space(&path).map(Answer::Space),
+        // The driver answers these itself.
+        Request::LogIn(_) | Request::Listen | Request::Who | Request::Progress => Err(FileError::Unsupported),
+    };
+    answer.unwrap_or_else(Answer::Failed)
+}
+
+fn list(storage: &Arc<dyn Storage>, request: ListRequest, limits: ListLimits) -> Result<Lister, FileError> {
+    let ListRequest { path, mut listing, files } = request;
+    listing.sort_bound = limits.sort_entries;
+    if files && listing.options.directory && listing.pattern.is_none() {
+        return entry_itself(&**storage, &path, listing);
+    }
+    match storage.open_directory(&path) {
+        Ok(directory) => {
+            if let Format::Facts(_) = listing.format {
+                listing.ancestors = ancestors(&**storage, &path)?;
+            }
+            let mut lister = Lister::new(directory, listing).in_tree(Arc::clone(storage), path);
+            // A small directory needs no second trip to the pool.
+            lister.begin(FILL)?;
+            Ok(lister)
+        }
+        Err(FileError::NotDirectory) if files && listing.pattern.is_none() => {
+            entry_itself(&**storage, &path, listing)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What a directory and those above it are.
+fn ancestors(storage: &dyn Storage, path: &VirtualPath) -> Result<Vec<(u64, u64)>, FileError> {
+    let parents = std::iter::successors(Some(path.clone()), |path| (!path.is_root()).then(|| path.parent()));
+    parents.map(|path| storage.metadata(&path, Wait::Allowed).map(|metadata| metadata.identity)).collect()
+}
+
+/// The listing of one entry: a file, or with `-d` a directory.
+fn entry_itself(
+    storage: &dyn Storage,
+    path: &VirtualPath,
+    mut listing: millrace_ftp::listing::Listing,
+) -> Result<Lister, FileError> {
+    let mut entry = storage.entry(path)?;
+    // The prefix was made for a directory: `file/` becomes `file`, and the name goes behind nothing.
+    if listing.prefix.last() == Some(&b'/') {
+        listing.prefix.pop();
+        entry.name = std::mem::take(&mut listing.prefix);
+    }
+    Ok(Lister::of(vec![entry], listing))
+}
+
+fn open_unique(
+    storage: &dyn Storage,
+    path: &VirtualPath,
+) -> Result<(Box<dyn Upload>, VirtualPath), FileError> {
+    for number in 0..UNIQUE_TRIES {
+        let name = match number {
+            0 => path.name().to_vec(),
+            number => [path.name(), format!(".{number}").as_bytes()].concat(),
+        };
+        let candidate = path.parent().join(&name).map_err(|_| FileError::NameTooLong)?;
+        // A staged upload takes its name at the end only: look first, so that 150 can promise one.
+        match storage.metadata(&candidate, Wait::Allowed) {
+            Err(FileError::NotFound) => {}
+            Ok(_) => continue,
+            Err(error) => return Err(error),
+        }
+        match storage.open_write(&candidate, WriteMode::CreateNew, Wait::Allowed) {
+            Err(FileError::AlreadyExists) => {}
+            opened => return opened.map(|upload| (upload, candidate)),
+        }
+    }
+    Err(FileError::AlreadyExists)
+}
+
+fn copy(
+    storage: &dyn Storage,
+    from: &VirtualPath,
+    to: &VirtualPath,
+    shared: &Shared,
+) -> Result<u64, FileError> {
+    storage.copy(from, to, &mut |bytes| {
+        shared.bytes.store(bytes, Ordering::Relaxed);
+        !shared.is_cancelled()
+    })
+}
+
+/// Appends the parts to the target, then removes them: all of the parts are opened before the first byte is
+/// written, and none is removed unless all were appended. Of each part goes in what it held before: a part may be
+/// the target by another name, a link, and would grow as it is read.
+fn combine(
+    storage: &dyn Storage,
+    target: &VirtualPath,
+    parts: &[VirtualPath],
+    shared: &Shared,
+) -> Result<u64, FileError> {
+    if parts.contains(target) || (1..parts.len()).any(|n| parts[..n].contains(&parts[n])) {
+        return Err(FileError::InvalidName);
+    }
+    let handles =
+        parts.iter().map(|part| storage.open_read(part, Wait::Allowed)).collect::<Result<Vec<_>, _>>()?;
+    let mut upload = storage.open_write(target, WriteMode::Append, Wait::Allowed)?;
+    for handle in handles {
+        let range = ByteRange { start: 0, end: handle.size() };
+        read_through(handle, range, shared, |chunk| upload.write_all(chunk))?;
+    }
+    let size = upload.commit()?.size;
+    for part in parts {
+        storage.remove_file(part)?;
+    }
+    Ok(size)
+}
+
+fn digest(
+    storage: &dyn Storage,
+    path: &VirtualPath,
+    algorithm: Algorithm,
+    range: ByteRange,
+    shared: &Shared,
+) -> Result<(String, u64), FileError> {
+    let mut hasher = Hasher::new(algorithm);
+    let handle = storage.open_read(path, Wait::Allowed)?;
+    let bytes = read_through(handle, range, shared, |chunk| {
+        hasher.update(chunk);
+        Ok(())
+    })?;
+    Ok((hasher.finish(), bytes))
+}
+
+/// Reads a range of a file through `take`, counting, until it ends or is cancelled.
+fn read_through(
+    handle: ReadHandle,
+    range: ByteRange,
+    shared: &Shared,
+    mut take: impl FnMut(&[u8]) -> Result<(), FileError>,
+) -> Result<u64, FileError> {
+    let mut handle = handle;
+    let mut chunk = vec![0; CHUNK];
+    let mut offset = range.start;
+    while range.end.is_none_or(|end| offset < end) {
+        if shared.is_cancelled() {
+            return Err(FileError::Cancelled);
+        }
+        let most = range.end.map_or(CHUNK as u64, |end| (end - offset).min(CHUNK as u64)) as usize;
+        let count = match &mut handle {
+            ReadHandle::File(range) => {
+                std::os::unix::fs::FileExt::read_at(&range.file, &mut chunk[..most], offset)?
+            }
+            ReadHandle::Stream(stream) => stream.read_at(offset, &mut chunk[..most])?,
+        };
+        if count == 0 {
+            break;
+        }
+        take(&chunk[..count])?;
+        offset += count as u64;
+        shared.add(count as u64);
+    }
+    Ok(offset - range.start)
+}
+
+/// Visits every entry beneath a directory, directories after what is in them; links are not followed.
+fn walk(
+    storage: &dyn Storage,
+    top: &VirtualPath,
+    shared: &Shared,
+    visit: &mut dyn FnMut(&VirtualPath, &millrace_vfs::DirEntry) -> Result<(), FileError>,
+) -> Result<u64, FileError> {
+    let mut visited = 0;
+    // A directory is on the stack until its entries are; then it is visited itself.
+    let mut stack = vec![(top.clone(), None)];
+    while let Some((path, entry)) = stack.pop() {
+        if let Some(entry) = entry {
+            visit(&path, &entry)?;
+            continue;
+        }
+        let mut directory = storage.open_directory(&path)?;
+        let mut entries = Vec::new();
+        loop {
+            let before = entries.len();
+            directory.next_batch(&mut entries, 1000)?;
+            visited += (entries.len() - before) as u64;
+            if shared.is_cancelled() {
+                return Err(FileError::Cancelled);
+            }
+            if visited > WALK as u64 {
+                return Err(FileError::Exhausted);
+            }
+            if entries.len() == before {
+                break;
+            }
+        }
+        for entry in entries {
+            let child = path.join(&entry.name).map_err(|_| FileError::NameTooLong)?;
+            let descends = entry.metadata.is_directory() && entry.link.is_none();
+            stack.push((child.clone(), Some(entry)));
+            if descends {
+                stack.push((child, None));
+            }
+        }
+    }
+    Ok(visited)
+}
+
+fn remove_tree(storage: &dyn Storage, path: &VirtualPath, shared: &Shared) -> Result<u64, FileError> {
+    let visited = walk(storage, path, shared, &mut |path, entry| match entry.metadata.is_directory()
+        && entry.link.is_none()
+    {
+        true => storage.remove_directory(path),
+        false => storage.remove_file(path),
+    })?;
+    storage.remove_directory(path)?;
+    Ok(visited + 1)
+}
+
+fn tree_size(storage: &dyn Storage, path: &VirtualPath, shared: &Shared) -> Result<u64, FileError> {
+    let metadata = storage.metadata(path, Wait::Allowed)?;
+    if !metadata.is_directory() {
+        return Ok(metadata.size);
+    }
+    let mut bytes = 0;
+    walk(storage, path, shared, &mut |_, entry| {
+        if entry.metadata.is_file() {
+            bytes += entry.metadata.size;
+        }
+        Ok(())
+    })?;
+    Ok(bytes)
+}
+
+fn newer(
+    storage: &dyn Storage,
+    path: &VirtualPath,
+    since: Timestamp,
+    shared: &Shared,
+) -> Result<Vec<Vec<u8>>, FileError> {
+    /// Lines of a reply: the control connection holds them all.
+    const MOST: usize = 10_000;
+    let mut lines = Vec::new();
+    walk(storage, path, shared, &mut |path, entry| {
+        if entry.metadata.modified > since && entry.metadata.is_file() && lines.len() < MOST {
+            lines.push([b" ", path.as_bytes()].concat());
+        }
+        Ok(())
+    })?;
+    Ok(lines)
+}

@@ -1,0 +1,587 @@
+//! A control connection: feeds lines to its [`Session`], performs what the session asks for.
+//!
+//! The loop is [`Connection::feed`]: give the session an input, write its replies, perform its act; where
+//! that yields the next input at once (a cached answer, a transfer that was done in one go), go round again.
+//! What cannot be answered now comes back as a message or an event and enters the same loop.
+//!
+//! Replies are collected and sent together when the connection has no more to do for now, or before it
+//! waits. A client that does not take its replies is not read from, so it costs one buffer.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use millrace_ftp::Session;
+use millrace_ftp::line::{Event as LineEvent, LineReader};
+use millrace_ftp::session::{
+    Act, Answer, Credentials, Grant, Input, Outcome, Request, TransferError, Verdict,
+};
+use millrace_net::stream;
+use millrace_vfs::{FileError, VirtualPath};
+use mio::event::Event;
+
+use super::act::{self, ListLimits};
+use crate::auth::{Account, Decision};
+use crate::log::{self, Subject};
+use crate::passive::Lease;
+use crate::slab::Key;
+use crate::transfer::{Link, Running, Shared};
+use crate::worker::{Core, Message};
+
+/// Replies that are collected before they are sent in any case.
+const OUT: usize = 16 * 1024;
+
+/// How long the last replies may take to be read by a client that is being closed.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How long an aborted transfer or question waits for the job that has its file, before it is answered all
+/// the same.
+pub(super) const JOB_GRACE: Duration = Duration::from_secs(2);
+
+/// How long the question of a client that has hung up is waited for: what it asked for last is still done.
+const LEFT_GRACE: Duration = Duration::from_secs(10);
+
+/// One client. Everything that only some moments need is behind an `Option` or an empty `Vec`, so that
+/// an idle one is small.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(super) key: Key,
+    socket: OwnedFd,
+    number: u64,
+    pub(super) session: Session,
+    pub(super) account: Option<Account>,
+    reader: LineReader,
+    /// A line that the session does not take yet.
+    held: Option<Held>,
+    /// What came behind the held line.
+    pending: Vec<u8>,
+    /// Replies that the client has not taken.
+    pub(super) output: Vec<u8>,
+    pub(super) state: State,
+    /// The leased passive port.
+    pub(super) lease: Option<Box<Lease>>,
+    pub(super) running: Option<Box<Running>>,
+    /// The question that the blocking pool answers.
+    question: Option<Question>,
+    /// Until when the session waits for a passive port.
+    pub(super) port_deadline: Option<Instant>,
+    /// When the wheel will have this connection looked at.
+    look_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Held {
+    Line(Vec<u8>),
+    TooLong,
+}
+
+/// What is known of the control socket.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// There may be more to read.
+    readable: bool,
+    /// There is urgent data, at which a read stops short: only an empty socket says that all was read.
+    urgent: bool,
+    /// The reactor tells when the socket takes bytes.
+    watches_writable: bool,
+    /// The client will send no more.
+    pub(super) ended: bool,
+    /// As `ended`, heard of while there may still be lines to read.
+    hung_up: bool,
+    /// The connection is gone, or cannot be used.
+    broken: bool,
+    /// It is closed when the replies are sent, or at this time.
+    closing: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Question {
+    serial: u64,
+    shared: Arc<Shared>,
+    asked: Instant,
+    /// When the client, which said `ABOR`, is told that it is cancelled, whether or not the pool has answered.
+    give_up: Option<Instant>,
+    /// Who wants to log in; empty for other questions.
+    user: Vec<u8>,
+    /// What the log is to tell where it is done.
+    change: Option<(&'static str, VirtualPath)>,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        key: Key,
+        socket: OwnedFd,
+        peer: SocketAddr,
+        local: SocketAddr,
+        core: &mut Core,
+    ) -> Self {
+        let session = Session::new(Arc::clone(&core.server.settings), peer, local, core.now);
+        let broken = core.watch_control(key, &socket).is_err();
+        Self {
+            key,
+            socket,
+            number: core.server.next_session.fetch_add(1, Ordering::Relaxed),
+            session,
+            account: None,
+            reader: LineReader::default(),
+            held: None,
+            pending: Vec::new(),
+            output: Vec::new(),
+            state: State { broken, ..State::default() },
+            lease: None,
+            running: None,
+            question: None,
+            port_deadline: None,
+            look_at: None,
+        }
+    }
+
+    pub(crate) fn greet(&mut self, core: &mut Core) {
+        self.log(core, log::Event::Connected);
+        self.feed(core, Input::Connected);
+    }
+
+    /// The reactor says something of the control socket.
+    pub(crate) fn control_event(&mut self, core: &mut Core, event: &Event) {
+        if event.is_error() || (event.is_write_closed() && event.is_read_closed()) {
+            self.state.broken = true;
+            return;
+        }
+        self.state.readable |= event.is_readable();
+        self.state.urgent |= event.is_priority();
+        self.state.hung_up |= event.is_read_closed();
+        if event.is_writable() {
+            self.send(core);
+            if self.running.as_deref().is_some_and(|running| matches!(running.link, Link::Control)) {
+                self.continue_transfer(core);
+            }
+        }
+    }
+
+    /// The pool has answered a question.
+    pub(crate) fn answered(&mut self, core: &mut Core, serial: u64, answer: Answer) {
+        match self.question.take_if(|question| question.serial == serial) {
+            Some(question) => {
+                if let (Some((verb, path)), Answer::Done | Answer::Count(_)) = (&question.change, &answer) {
+                    self.log(core, log::Event::Changed { verb, path });
+                }
+                self.feed(core, Input::Answer(answer));
+            }
+            None => core.discard(answer),
+        }
+    }
+
+    /// The accounts have decided.
+    pub(crate) fn login_decided(&mut self, core: &mut Core, serial: u64, decision: Decision) {
+        if let Some(question) = self.question.take_if(|question| question.serial == serial) {
+            let verdict = self.verdict(core, &question.user, decision);
+            self.feed(core, Input::Answer(Answer::Login(verdict)));
+        }
+    }
+
+    /// Reads on where reading is possible, sends what there is to say, sets the clock. Answers whether the
+    /// connection goes on.
+    pub(crate) fn settle(&mut self, core: &mut Core) -> bool {
+        self.read_on(core);
+        self.send(core);
+        if self.is_over() {
+            return false;
+        }
+        self.set_clock(core);
+        true
+    }
+
+    fn is_over(&self) -> bool {
+        if self.state.broken || (self.state.closing.is_some() && self.output.is_empty()) {
+            return true;
+        }
+        // A client that has said its last: what it asked for is still done, but a transfer, or a port for one,
+        // needs somebody who hears how it ended. Lines that wait behind it do not change that.
+        let wants_port = self.port_deadline.is_some();
+        if self.state.hung_up && (self.running.is_some() || wants_port) {
+            return true;
+        }
+        self.state.ended
+            && self.held.is_none()
+            && self.pending.is_empty()
+            && self.output.is_empty()
+            && !self.session.is_busy()
+    }
+
+    /// Takes lines for as long as the session takes them and the client takes the replies.
+    fn read_on(&mut self, core: &mut Core) {
+        while self.state.closing.is_none() && !self.state.broken && self.output.is_empty() {
+            if let Some(held) = self.held.take_if(|held| match held {
+                Held::Line(line) => self.session.takes(line),
+                Held::TooLong => self.session.takes(b""),
+            }) {
+                match held {
+                    Held::Line(line) => self.feed(core, Input::Line(&line)),
+                    Held::TooLong => self.feed(core, Input::LineTooLong),
+                }
+            } else if self.held.is_some() {
+                return;
+            } else if !self.pending.is_empty() {
+                let pending = std::mem::take(&mut self.pending);
+                self.take_bytes(core, &pending);
+            } else if self.state.readable {
+                self.read(core);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn read(&mut self, core: &mut Core) {
+        let mut buffer = std::mem::take(&mut core.control_buffer);
+        match stream::read(&self.socket, &mut buffer) {
+            Ok(0) => {
+                (self.state.ended, self.state.hung_up) = (true, true);
+                self.state.readable = false;
+            }
+            Ok(count) => {
+                // A short read means that there is no more, and the next arrival is a new event; but for an end
+                // that came with these bytes, of which nothing more will be told.
+                self.state.readable = count == buffer.len() || self.state.urgent || self.state.hung_up;
+                self.take_bytes(core, &buffer[..count]);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                (self.state.readable, self.state.urgent) = (false, false);
+            }
+            Err(_) => self.state.broken = true,
+        }
+        core.control_buffer = buffer;
+    }
+
+    fn take_bytes(&mut self, core: &mut Core, bytes: &[u8]) {
+        let mut rest = bytes;
+        while let Some(event) = self.reader.next(&mut rest) {
+            match event {
+                LineEvent::Line(line) if self.session.takes(&line) => self.feed(core, Input::Line(&line)),
+                LineEvent::Line(line) => self.held = Some(Held::Line(line.into_owned())),
+                LineEvent::TooLong if self.session.takes(b"") => self.feed(core, Input::LineTooLong),
+                LineEvent::TooLong => self.held = Some(Held::TooLong),
+                LineEvent::Refuse(bytes) => core.out.extend_from_slice(&bytes),
+            }
+            if core.out.len() > OUT {
+                self.send(core);
+            }
+            if self.held.is_some() || self.state.closing.is_some() || !self.output.is_empty() {
+                break;
+            }
+        }
+        self.pending.extend_from_slice(rest);
+    }
+
+    /// Gives the session an input and does what it wants, for as long as that yields the next input.
+    pub(super) fn feed(&mut self, core: &mut Core, input: Input<'_>) {
+        let step = self.session.handle(core.now, input);
+        step.replies.write(&mut core.out);
+        let mut next = step.act.and_then(|act| self.perform(core, act));
+        while let Some(input) = next {
+            let step = self.session.handle(core.now, input);
+            step.replies.write(&mut core.out);
+            next = step.act.and_then(|act| self.perform(core, act));
+        }
+    }
+
+    /// Does what the session asked for; answers what came of it, if that is known already.
+    fn perform(&mut self, core: &mut Core, act: Act) -> Option<Input<'static>> {
+        match act {
+            Act::Ask(request) => self.ask(core, request).map(Input::Answer),
+            Act::Transfer(transfer) => self.begin_transfer(core, *transfer).map(Input::TransferEnded),
+            Act::Abort if self.port_deadline.take().is_some() => {
+                Some(Input::Answer(Answer::NoPort("the wait for one was aborted".to_owned())))
+            }
+            Act::Abort => self.abort(core, TransferError::Aborted).map(Input::TransferEnded),
+            Act::DropPassive => {
+                self.lease = None;
+                None
+            }
+            Act::LogOut => {
+                self.account = None;
+                self.lease = None;
+                None
+            }
+            Act::Close => {
+                self.state.closing = Some(core.now.instant + FAREWELL);
+                None
+            }
+        }
+    }
+
+    fn ask(&mut self, core: &mut Core, request: Request) -> Option<Answer> {
+        match request {
+            Request::LogIn(credentials) => return self.log_in(core, credentials),
+            Request::Listen => return self.listen(core),
+            Request::Progress => return Some(Answer::Progress(self.progress(core.now.instant))),
+            Request::Who => {
+                let text =
+                    format!(" {} session(s) on this server.", core.server.sessions.load(Ordering::Relaxed));
+                return Some(Answer::Lines(vec![text.into_bytes()]));
+            }
+            _ => {}
+        }
+        let Some(account) = &self.account else { return Some(Answer::Failed(FileError::PermissionDenied)) };
+        let request = match act::answer_now(&*account.storage, request) {
+            Ok(answer) => return Some(answer),
+            Err(request) => request,
+        };
+        let storage = Arc::clone(&account.storage);
+        let limits = ListLimits { sort_entries: core.server.config.sort_entries };
+        let (key, sender, serial, shared) = self.question(core);
+        if let Some(question) = &mut self.question {
+            question.change = act::change(&request);
+        }
+        core.server.pool.run(move || {
+            let mut reply = Promise { sender, message: Some(Message::Answer(key, serial, internal_error())) };
+            reply.message =
+                Some(Message::Answer(key, serial, act::answer(&storage, request, limits, &shared)));
+        });
+        None
+    }
+
+    /// Opens a question for the pool.
+    fn question(&mut self, core: &mut Core) -> (Key, millrace_net::inbox::Sender<Message>, u64, Arc<Shared>) {
+        let serial = core.next_serial();
+        let shared = Arc::new(Shared::default());
+        let asked = core.now.instant;
+        self.question = Some(Question {
+            serial,
+            shared: Arc::clone(&shared),
+            asked,
+            give_up: None,
+            user: Vec::new(),
+            change: None,
+        });
+        (self.key, core.sender.clone(), serial, shared)
+    }
+
+    fn log_in(&mut self, core: &mut Core, credentials: Credentials) -> Option<Answer> {
+        let accounts = &core.server.config.accounts;
+        if let Some(decision) = accounts.quick(&credentials.user, &credentials.password) {
+            return Some(Answer::Login(self.verdict(core, &credentials.user, decision)));
+        }
+        let accounts = Arc::clone(accounts);
+        let (key, sender, serial, _) = self.question(core);
+        if let Some(question) = &mut self.question {
+            question.user.clone_from(&credentials.user);
+        }
+        core.server.logins.run(move || {
+            let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
+            let mut reply = Promise { sender, message: Some(Message::Login(key, serial, unavailable)) };
+            let decision = accounts.authenticate(&credentials.user, &credentials.password);
+            reply.message = Some(Message::Login(key, serial, decision));
+        });
+        None
+    }
+
+    /// Keeps the account of a login that succeeded, and says what the session has to know of it.
+    fn verdict(&mut self, core: &mut Core, user: &[u8], decision: Decision) -> Verdict {
+        match decision {
+            Decision::Granted(account) => {
+                let grant = Grant { permissions: account.permissions, home: account.home.clone() };
+                self.account = Some(account);
+                // The session learns of it only now.
+                let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
+                core.log(&subject, log::Event::LoggedIn);
+                Verdict::Granted(grant)
+            }
+            Decision::Denied => {
+                self.log(core, log::Event::LoginFailed { user });
+                Verdict::Denied
+            }
+            Decision::Unavailable(reason) => Verdict::Unavailable(reason),
+        }
+    }
+
+    fn progress(&self, now: Instant) -> millrace_ftp::session::Progress {
+        match (&self.running, &self.question) {
+            (Some(running), _) => running.progress(now),
+            (None, question) => millrace_ftp::session::Progress {
+                bytes: question.as_ref().map_or(0, |question| question.shared.bytes()),
+                total: None,
+                elapsed: question
+                    .as_ref()
+                    .map_or(Duration::ZERO, |question| now.saturating_duration_since(question.asked)),
+            },
+        }
+    }
+
+    /// Cancels the long question, or ends the transfer; answers the outcome if that is known already.
+    pub(super) fn abort(&mut self, core: &mut Core, error: TransferError) -> Option<Outcome> {
+        if let Some(question) = &mut self.question {
+            question.shared.cancelled.store(true, Ordering::Relaxed);
+            question.give_up = Some(core.now.instant + JOB_GRACE);
+            return None;
+        }
+        self.abort_transfer(core, error)
+    }
+
+    /// Sends what there is to say, as far as the client takes it.
+    pub(super) fn send(&mut self, core: &mut Core) {
+        if self.state.broken {
+            core.out.clear();
+            return;
+        }
+        if !self.output.is_empty() {
+            self.output.append(&mut core.out);
+            std::mem::swap(&mut self.output, &mut core.out);
+        }
+        while !core.out.is_empty() {
+            match stream::write(&self.socket, &core.out) {
+                Ok(count) if count == core.out.len() => core.out.clear(),
+                Ok(count) => drop(core.out.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.output = core.out.clone();
+                    core.out.clear();
+                    self.watch_writable(core);
+                }
+                Err(_) => {
+                    self.state.broken = true;
+                    core.out.clear();
+                }
+            }
+        }
+    }
+
+    fn watch_writable(&mut self, core: &Core) {
+        if !self.state.watches_writable {
+            self.state.watches_writable = true;
+            self.state.broken |= core.watch_control_writable(self.key, &self.socket).is_err();
+        }
+    }
+
+    /// When something is due, whatever it is.
+    fn due(&self, core: &Core) -> Option<Instant> {
+        let transfer = self.running.as_deref().and_then(|running| self.transfer_due(running, core));
+        [self.session.deadline(), self.port_deadline, self.state.closing, transfer, self.question_due()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// When the open question, which may be put to a stuck disk, is not waited for any longer.
+    fn question_due(&self) -> Option<Instant> {
+        let question = self.question.as_ref()?;
+        let left = self.state.hung_up.then(|| question.asked + LEFT_GRACE);
+        question.give_up.into_iter().chain(left).min()
+    }
+
+    /// It is not.
+    fn question_overdue(&mut self, core: &mut Core) {
+        if self.state.hung_up {
+            self.state.broken = true;
+        } else if self.question.take().is_some() {
+            self.feed(core, Input::Answer(Answer::Failed(FileError::Cancelled)));
+        }
+    }
+
+    fn set_clock(&mut self, core: &mut Core) {
+        if let Some(due) = self.due(core)
+            && self.look_at.is_none_or(|look_at| due < look_at)
+        {
+            self.look_at = Some(core.wheel.insert(due, self.key));
+        }
+    }
+
+    /// The wheel says that something may be due.
+    pub(crate) fn look_at_clock(&mut self, core: &mut Core) {
+        let now = core.now.instant;
+        if self.look_at.is_none_or(|look_at| look_at > now) {
+            return;
+        }
+        self.look_at = None;
+        let is_due = |moment: Option<Instant>| moment.is_some_and(|moment| moment <= now);
+        if is_due(self.state.closing) {
+            self.state.broken = true;
+        } else if is_due(self.port_deadline) {
+            self.no_port(core);
+        } else if is_due(self.running.as_deref().and_then(|running| self.transfer_due(running, core))) {
+            self.transfer_overdue(core);
+        } else if is_due(self.question_due()) {
+            self.question_overdue(core);
+        } else if is_due(self.session.deadline()) {
+            self.feed(core, Input::Deadline);
+        }
+    }
+
+    /// The server is closing.
+    pub(crate) fn shut_down(&mut self, core: &mut Core) {
+        self.feed(core, Input::Shutdown);
+    }
+
+    /// The time of grace is over.
+    pub(crate) fn end_now(&mut self, core: &mut Core) {
+        self.feed(core, Input::Shutdown);
+        if let Some(outcome) = self.abort(core, TransferError::Aborted) {
+            self.feed(core, Input::TransferEnded(outcome));
+        }
+        // Nobody will be there to hear what the pool answers, or what a job brings back.
+        if self.question.take().is_some() {
+            self.feed(core, Input::Answer(Answer::Failed(FileError::Cancelled)));
+        }
+        if self.running.is_some() {
+            self.transfer_overdue(core);
+        }
+    }
+
+    /// Ends the connection and everything that belongs to it.
+    pub(crate) fn close(mut self: Box<Self>, core: &mut Core) {
+        if let Some(question) = &self.question {
+            question.shared.cancelled.store(true, Ordering::Relaxed);
+        }
+        self.give_up_transfer(core);
+        // Closing a socket with something unread resets it, and a reset can overtake the last reply.
+        if self.state.readable && !self.state.broken {
+            let mut buffer = std::mem::take(&mut core.control_buffer);
+            let _ = stream::end_writing(&self.socket);
+            let _ = stream::read(&self.socket, &mut buffer);
+            core.control_buffer = buffer;
+        }
+        let reason = match (&self.state, self.session.is_closed()) {
+            (_, true) => "closed",
+            (State { broken: true, .. }, _) => "connection lost",
+            _ => "client closed",
+        };
+        self.log(core, log::Event::Disconnected { reason });
+        core.server.release(self.session.peer().ip());
+    }
+
+    pub(super) fn log(&self, core: &mut Core, event: log::Event<'_>) {
+        let subject = Subject { session: self.number, peer: self.session.peer(), user: self.session.user() };
+        core.log(&subject, event);
+    }
+}
+
+/// Sends its message when dropped: also when the job that was to fill it in panics.
+pub(super) struct Promise {
+    pub(super) sender: millrace_net::inbox::Sender<Message>,
+    pub(super) message: Option<Message>,
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if let Some(message) = self.message.take() {
+            self.sender.send(message);
+        }
+    }
+}
+
+fn internal_error() -> Answer {
+    Answer::Failed(FileError::Io(io::Error::other("internal error")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thousand idle sessions are a megabyte at most: this, the allocator's share, a user's name.
+    #[test]
+    fn an_idle_connection_is_small() {
+        assert!(size_of::<Connection>() <= 704, "{}", size_of::<Connection>());
+    }
+}

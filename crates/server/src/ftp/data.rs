@@ -1,0 +1,434 @@
+//! The data connection of a control connection: how it comes about, and the transfer that it carries.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use millrace_ftp::reply::Reply;
+use millrace_ftp::session::{Answer, Input, Outcome, Transfer, TransferError, Via};
+use millrace_net::stream;
+use millrace_vfs::FileError;
+use mio::Interest;
+use mio::event::Event;
+
+use super::Connection;
+use super::control::{JOB_GRACE, Promise};
+use crate::log::{self, Direction, Transferred};
+use crate::passive::{Lease, Leasing};
+use crate::transfer::{End, JobDone, JobKind, Link, Running, Socket, Turn, Work};
+use crate::worker::{Core, Message};
+
+impl Connection {
+    /// Leases a passive port, or gets in line for one.
+    pub(super) fn listen(&mut self, core: &mut Core) -> Option<Answer> {
+        if let Some(lease) = &mut self.lease {
+            lease.renew();
+            return Some(Answer::Listening(lease.address()));
+        }
+        let (key, sender) = (self.key, core.sender.clone());
+        let wake = Arc::new(move || sender.send(Message::Wake(key)));
+        let sender = core.sender.clone();
+        let deliver = Box::new(move |lease| sender.send(Message::Port(key, lease)));
+        match core.server.passive.lease(self.session.local().ip(), self.session.peer().ip(), wake, deliver) {
+            Leasing::Granted(lease) => {
+                let address = lease.address();
+                self.lease = Some(Box::new(lease));
+                Some(Answer::Listening(address))
+            }
+            Leasing::Queued => {
+                self.port_deadline = Some(core.now.instant + core.server.config.connect_timeout);
+                None
+            }
+            Leasing::Unavailable(error) => {
+                let range = core.server.passive.range();
+                let reason = format!(
+                    "none of the ports {}-{} can be bound ({})",
+                    range.start(),
+                    range.end(),
+                    error.kind()
+                );
+                self.log(core, log::Event::NoPort { reason: &reason });
+                Some(Answer::NoPort(reason))
+            }
+        }
+    }
+
+    /// The port that this session waited for.
+    pub(crate) fn port_granted(&mut self, core: &mut Core, lease: Lease) {
+        // If nobody waits any more, dropping the lease passes it to the next in line.
+        if self.port_deadline.take().is_some() {
+            let address = lease.address();
+            self.lease = Some(Box::new(lease));
+            self.feed(core, Input::Answer(Answer::Listening(address)));
+        }
+    }
+
+    /// It did not come in time.
+    pub(super) fn no_port(&mut self, core: &mut Core) {
+        self.port_deadline = None;
+        let range = core.server.passive.range();
+        let reason = format!("all of the ports {}-{} are in use", range.start(), range.end());
+        self.log(core, log::Event::NoPort { reason: &reason });
+        self.feed(core, Input::Answer(Answer::NoPort(reason)));
+    }
+
+    /// Begins a transfer; answers its outcome if it was done in one go.
+    pub(super) fn begin_transfer(&mut self, core: &mut Core, transfer: Transfer) -> Option<Outcome> {
+        let link = match transfer.via {
+            Via::Passive => Link::Accepting(None),
+            Via::Control(_) => Link::Control,
+            Via::Active(address) => match stream::begin_connect(self.session.local(), address) {
+                Ok(socket) => Link::Connecting(Socket::new(socket)),
+                Err(error) => {
+                    core.discard(transfer);
+                    let why = TransferError::NoConnection(format!("{address}: {}", error.kind()));
+                    return Some(Outcome { bytes: 0, result: Err(why) });
+                }
+            },
+        };
+        if !core.server.config.coalesce {
+            self.send(core);
+        }
+        let serial = core.next_serial();
+        let running = Running::new(transfer, link, serial, core.now.instant);
+        if let (Via::Control(code), path) = (running.via, &running.path) {
+            core.out.extend_from_slice(format!("{code}-Status of ").as_bytes());
+            millrace_ftp::escape::quote_path(path.as_bytes(), &mut core.out);
+            core.out.extend_from_slice(b":\r\n");
+        }
+        self.running = Some(Box::new(running));
+        self.advance(core)
+    }
+
+    /// The reactor says something of the data connection, or of the listener.
+    pub(crate) fn data_event(&mut self, core: &mut Core, event: &Event) {
+        let Some(running) = self.running.as_deref_mut() else { return };
+        match &mut running.link {
+            Link::Open(socket) => socket.end = socket.end.max(end(event)),
+            // The reactor tells it once: kept until the job gives the socket back.
+            Link::Lent => running.end = running.end.max(end(event)),
+            Link::Connecting(socket) => {
+                // Bytes and their end may come with the connection, in one event.
+                socket.end = socket.end.max(end(event));
+                if let Err(error) = stream::connected(&socket.fd) {
+                    let why = TransferError::NoConnection(error.kind().to_string());
+                    return self.end_transfer(core, Err(why));
+                }
+            }
+            _ => {}
+        }
+        self.continue_transfer(core);
+    }
+
+    /// Another session accepted this one's connection.
+    pub(crate) fn woken(&mut self, core: &mut Core) {
+        self.continue_transfer(core);
+    }
+
+    /// Moves the transfer on, and tells the session if it ended.
+    pub(crate) fn continue_transfer(&mut self, core: &mut Core) {
+        if let Some(outcome) = self.advance(core) {
+            self.feed(core, Input::TransferEnded(outcome));
+        }
+    }
+
+    fn end_transfer(&mut self, core: &mut Core, result: Result<(), TransferError>) {
+        let via = self.running.as_deref().map(|running| running.via);
+        if let Some(outcome) = self.conclude(core, result) {
+            let outcome = end_report(core, via, outcome);
+            self.feed(core, Input::TransferEnded(outcome));
+        }
+    }
+
+    /// Does what can be done now; answers the outcome at the end.
+    fn advance(&mut self, core: &mut Core) -> Option<Outcome> {
+        loop {
+            let running = self.running.as_deref_mut()?;
+            if running.is_lent() {
+                return None;
+            }
+            match &mut running.link {
+                Link::Accepting(_) => match self.accept(core) {
+                    Ok(true) => {}
+                    Ok(false) => return None,
+                    Err(error) => {
+                        return self.conclude(core, Err(TransferError::NoConnection(error.to_string())));
+                    }
+                },
+                Link::Connecting(socket) => {
+                    if !stream::is_connected(&socket.fd) {
+                        // Both at once, for good: the socket is registered a single time.
+                        return self.watch(core, Interest::READABLE | Interest::WRITABLE);
+                    }
+                    let link = std::mem::replace(&mut running.link, Link::Lent);
+                    if let Link::Connecting(socket) = link {
+                        running.link = Link::Open(socket);
+                    }
+                    running.moved = core.now.instant;
+                }
+                Link::Open(_) => match running.turn(core.now.instant, &mut core.scratch) {
+                    Turn::Done(result) => return self.conclude(core, result),
+                    Turn::Wait => return self.watch(core, Interest::READABLE | Interest::WRITABLE),
+                    Turn::Job(kind) => {
+                        self.lend(core, kind);
+                        return None;
+                    }
+                    Turn::Yield => {
+                        core.yielded.push_back(self.key);
+                        return None;
+                    }
+                },
+                Link::Control => return self.advance_on_control(core),
+                Link::Lent => return None,
+            }
+        }
+    }
+
+    /// Accepts the client's data connection, if it has come.
+    fn accept(&mut self, core: &mut Core) -> io::Result<bool> {
+        let Some(lease) = &mut self.lease else { return Err(io::ErrorKind::NotConnected.into()) };
+        let mut strangers = Vec::new();
+        let accepted = lease.accept(|peer| strangers.push(peer));
+        let running = self.running.as_deref_mut();
+        let result = match (accepted, running) {
+            (Ok(socket), Some(running)) => {
+                if let Link::Accepting(Some(watched)) =
+                    std::mem::replace(&mut running.link, Link::Open(Socket::new(socket)))
+                {
+                    core.forget(&watched);
+                }
+                running.moved = core.now.instant;
+                self.lease = None;
+                Ok(true)
+            }
+            (Err(error), Some(running)) if error.kind() == io::ErrorKind::WouldBlock => {
+                if let Link::Accepting(watched @ None) = &mut running.link {
+                    // A descriptor of its own: sessions that share the port each wait by one.
+                    let listener = lease.listener().try_clone_to_owned()?;
+                    core.watch_data(self.key, &listener, Interest::READABLE)?;
+                    *watched = Some(listener);
+                }
+                Ok(false)
+            }
+            (Err(error), _) => Err(error),
+            (Ok(_), None) => Ok(false),
+        };
+        for peer in strangers {
+            self.log(core, log::Event::Stranger { peer });
+        }
+        result
+    }
+
+    /// Waits for the data socket; it is made known to the reactor only now.
+    fn watch(&mut self, core: &mut Core, interest: Interest) -> Option<Outcome> {
+        // The client may be waiting for the 150 before it sends anything.
+        self.send(core);
+        let (Link::Open(socket) | Link::Connecting(socket)) = &mut self.running.as_deref_mut()?.link else {
+            return None;
+        };
+        if socket.registered {
+            return None;
+        }
+        socket.registered = true;
+        match core.watch_data(self.key, &socket.fd, interest) {
+            Ok(()) => None,
+            Err(error) => self.conclude(core, Err(TransferError::Broken(error))),
+        }
+    }
+
+    fn lend(&mut self, core: &mut Core, kind: JobKind) {
+        let Some(running) = self.running.as_deref_mut() else { return };
+        let (key, sender, serial) = (self.key, core.sender.clone(), running.serial);
+        let mut job = running.lend(kind);
+        if let Some(socket) = job.known_socket() {
+            core.forget(&socket.fd);
+            socket.registered = false;
+        }
+        core.server.pool.run(move || {
+            let failed = JobDone {
+                serial,
+                work: Work::Lent,
+                socket: None,
+                result: Some(Err(TransferError::File(FileError::Io(io::Error::other("internal error"))))),
+            };
+            let mut reply = Promise { sender, message: Some(Message::Job(key, failed)) };
+            reply.message = Some(Message::Job(key, job.run()));
+        });
+    }
+
+    /// The pool has done its part.
+    pub(crate) fn job_done(&mut self, core: &mut Core, done: JobDone) {
+        let Some(running) = self.running.as_deref_mut().filter(|running| running.serial == done.serial)
+        else {
+            return core.discard(done);
+        };
+        let result = running.take_back(done, core.now.instant);
+        if let Work::Receive(receiver) = &mut running.work {
+            for (marker, position) in receiver.take_markers() {
+                Reply::marker(&marker, position).write(&mut core.out);
+            }
+        }
+        let result = match (result, running.ending.take()) {
+            // It was done before it heard that it should stop.
+            (Some(Ok(())), _) => Some(Ok(())),
+            (_, Some((error, _))) => Some(Err(error)),
+            (result, None) => result,
+        };
+        match result {
+            Some(result) => self.end_transfer(core, result),
+            None => self.continue_transfer(core),
+        }
+    }
+
+    /// `STAT path`: the listing goes to the control connection, a buffer at a time.
+    fn advance_on_control(&mut self, core: &mut Core) -> Option<Outcome> {
+        if !self.output.is_empty() {
+            return None;
+        }
+        let running = self.running.as_deref_mut()?;
+        let (Work::Send(sender), Via::Control(code)) = (&mut running.work, running.via) else { return None };
+        let lines = sender.take_buffer();
+        running.shared.add(lines.len() as u64);
+        core.out.extend_from_slice(&lines);
+        if sender.is_drained() {
+            let end = match sender.whole() {
+                Err(TransferError::Cut(why)) => {
+                    format!("{code} End of status, which is not whole: {why}.\r\n")
+                }
+                _ => format!("{code} End of status.\r\n"),
+            };
+            core.out.extend_from_slice(end.as_bytes());
+            return self.conclude(core, Ok(()));
+        }
+        self.send(core);
+        if self.output.is_empty() {
+            self.lend(core, JobKind::Fill);
+        }
+        None
+    }
+
+    /// Ends the running transfer on somebody's word; answers the outcome unless a job has to be waited for.
+    pub(super) fn abort_transfer(&mut self, core: &mut Core, error: TransferError) -> Option<Outcome> {
+        let running = self.running.as_deref_mut()?;
+        if running.is_lent() {
+            running.shared.cancelled.store(true, Ordering::Relaxed);
+            running.ending.get_or_insert((error, core.now.instant + JOB_GRACE));
+            return None;
+        }
+        let via = running.via;
+        self.conclude(core, Err(error)).map(|outcome| end_report(core, Some(via), outcome))
+    }
+
+    /// The end of a transfer: closes the data connection, gives up what is not whole, logs.
+    fn conclude(&mut self, core: &mut Core, result: Result<(), TransferError>) -> Option<Outcome> {
+        let mut running = self.running.take()?;
+        let bytes = running.shared.bytes();
+        if let (Link::Open(socket), Direction::Download, Err(TransferError::File(_))) =
+            (&running.link, running.direction, &result)
+        {
+            // An orderly close would make the part that was sent look like the whole file.
+            stream::reset_on_close(&socket.fd);
+        }
+        if let Link::Accepting(watched) = &mut running.link
+            && let Some(watched) = watched.take()
+        {
+            core.forget(&watched);
+            // Before the lease goes: a port that is to be bound anew must be closed by then.
+            drop(watched);
+        }
+        self.lease = None;
+        let failure = result.as_ref().err().map(describe);
+        let transferred = Transferred {
+            direction: running.direction,
+            path: &running.path,
+            bytes,
+            elapsed: core.now.instant.saturating_duration_since(running.started),
+            failure: failure.as_deref(),
+            ascii: running.ascii,
+        };
+        self.log(core, log::Event::Transferred(&transferred));
+        if running.work.end_may_wait() {
+            core.discard(std::mem::replace(&mut running.work, Work::Lent));
+        }
+        Some(Outcome { bytes, result })
+    }
+
+    /// The connection ends, and with it the transfer.
+    pub(super) fn give_up_transfer(&mut self, core: &mut Core) {
+        if let Some(running) = &self.running {
+            running.shared.cancelled.store(true, Ordering::Relaxed);
+            // There is nobody left to be told 426: what was sent must not look like the whole file.
+            if let (Link::Open(socket), Direction::Download) = (&running.link, running.direction) {
+                stream::reset_on_close(&socket.fd);
+            }
+        }
+        let _ = self.conclude(core, Err(TransferError::Aborted));
+    }
+
+    /// When the transfer has waited long enough for whatever it waits for.
+    pub(super) fn transfer_due(&self, running: &Running, core: &Core) -> Option<Instant> {
+        let config = &core.server.config;
+        match (&running.ending, &running.link) {
+            (Some((_, end)), _) => Some(*end),
+            (None, _) if running.is_lent() => None,
+            (None, Link::Accepting(_) | Link::Connecting(_)) => {
+                Some(running.started + config.connect_timeout)
+            }
+            (None, Link::Open(_) | Link::Control) => Some(running.moved + config.stall_timeout),
+            (None, Link::Lent) => None,
+        }
+    }
+
+    /// It has.
+    pub(super) fn transfer_overdue(&mut self, core: &mut Core) {
+        let Some(running) = self.running.as_deref_mut() else { return };
+        let error = match (running.ending.take(), &running.link) {
+            (Some((error, _)), _) => error,
+            (None, Link::Accepting(_)) => {
+                TransferError::NoConnection("the client did not connect in time".to_owned())
+            }
+            (None, Link::Connecting(_)) => {
+                TransferError::NoConnection("no answer from the client's address".to_owned())
+            }
+            (None, _) => TransferError::Stalled,
+        };
+        self.end_transfer(core, Err(error));
+    }
+}
+
+/// What an event says of the peer's side.
+fn end(event: &Event) -> End {
+    if event.is_error() {
+        End::Broken
+    } else if event.is_read_closed() {
+        End::Orderly
+    } else {
+        End::NotYet
+    }
+}
+
+/// The last line of a `STAT path` that failed half-way: behind the first line only the same code ends it, so
+/// the failure is told there, and not in a reply of its own.
+fn end_report(core: &mut Core, via: Option<Via>, outcome: Outcome) -> Outcome {
+    match (via, &outcome.result) {
+        (Some(Via::Control(code)), Err(error)) => {
+            Reply::owned(code, format!("Incomplete: {}.", describe(error))).write(&mut core.out);
+            Outcome { result: Ok(()), ..outcome }
+        }
+        _ => outcome,
+    }
+}
+
+/// Why a transfer failed, for the log.
+fn describe(error: &TransferError) -> String {
+    match error {
+        TransferError::NoConnection(why) | TransferError::Malformed(why) | TransferError::Cut(why) => {
+            why.clone()
+        }
+        TransferError::Broken(error) => format!("data connection broke: {error}"),
+        TransferError::Stalled => "stalled".to_owned(),
+        TransferError::Aborted => "aborted".to_owned(),
+        TransferError::File(error) => error.to_string(),
+    }
+}

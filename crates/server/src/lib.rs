@@ -1,0 +1,36 @@
+//! The Millrace server as a library.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use millrace_server::{Accounts, Config, Permissions, Server};
+//! use millrace_storage::MemoryStorage;
+//!
+//! let tree = Arc::new(MemoryStorage::new());
+//! let accounts = Accounts::new().user("alice", "secret", Permissions::READ_WRITE, tree);
+//! let config = Config { ftp: vec!["127.0.0.1:0".parse()?], ..Config::new(Arc::new(accounts)) };
+//! let running = Server::start(config)?;
+//! println!("ftp://{}", running.ftp_addresses()[0]);
+//! running.shut_down();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Where to look: [`Config`] is everything that can be set; [`Authenticator`] and
+//! [`Storage`](millrace_vfs::Storage) are the doors for accounts and files of your own. `worker.rs` is the
+//! reactor, `ftp/` drives control sessions, `transfer/` moves the bytes, `passive.rs` leases data ports.
+
+pub mod auth;
+mod blocking;
+pub mod config;
+mod ftp;
+mod log;
+mod passive;
+mod running;
+mod slab;
+mod state;
+mod transfer;
+mod worker;
+
+pub use auth::{Account, Accounts, Authenticator, Decision};
+pub use config::Config;
+pub use millrace_ftp::session::{Permission, Permissions};
+pub use running::{Running, Server, StartError};

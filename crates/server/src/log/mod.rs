@@ -1,0 +1,296 @@
+//! What happened, for people and programs: events as text or JSON on standard error, and transfers in
+//! wu-ftpd's xferlog format.
+//!
+//! A worker collects the lines of one turn of its reactor and writes them with one call, so that a
+//! log costs little at thousands of transfers a second. What a client named is escaped: one event is one
+//! line, whatever a file is called.
+
+mod xferlog;
+
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_ftp::time;
+use millrace_vfs::{Timestamp, VirtualPath};
+
+use crate::config::LogFormat;
+
+/// Something worth knowing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Event<'a> {
+    /// A control connection was accepted.
+    Connected,
+    /// A control connection was refused, with the reason that the client was told.
+    Refused { reason: &'a str },
+    /// A login succeeded.
+    LoggedIn,
+    /// A login failed.
+    LoginFailed { user: &'a [u8] },
+    /// A transfer ended.
+    Transferred(&'a Transferred<'a>),
+    /// Something was changed: the verb, the path.
+    Changed { verb: &'a str, path: &'a VirtualPath },
+    /// A data connection from somebody else was closed.
+    Stranger { peer: SocketAddr },
+    /// A passive port was not to be had.
+    NoPort { reason: &'a str },
+    /// The session ended.
+    Disconnected { reason: &'a str },
+    /// Something that an operator should look at.
+    Warning { text: &'a str },
+}
+
+/// An ended transfer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Transferred<'a> {
+    pub(crate) direction: Direction,
+    pub(crate) path: &'a VirtualPath,
+    pub(crate) bytes: u64,
+    pub(crate) elapsed: Duration,
+    /// `None` when every byte arrived.
+    pub(crate) failure: Option<&'a str>,
+    pub(crate) ascii: bool,
+}
+
+/// Where the bytes went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Download,
+    Upload,
+    Listing,
+}
+
+/// Whom an event is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub(crate) session: u64,
+    pub(crate) peer: SocketAddr,
+    pub(crate) user: Option<&'a [u8]>,
+}
+
+/// Where events go: one for the server, shared.
+#[derive(Debug, Clone)]
+pub(crate) struct Log {
+    format: LogFormat,
+    xferlog: Option<Arc<File>>,
+}
+
+/// The lines of one turn.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    events: String,
+    transfers: Vec<u8>,
+}
+
+impl Log {
+    /// Opens what has to be opened.
+    pub(crate) fn open(format: LogFormat, xferlog: Option<&Path>) -> io::Result<Self> {
+        let xferlog =
+            xferlog.map(|path| OpenOptions::new().create(true).append(true).open(path)).transpose()?;
+        Ok(Self { format, xferlog: xferlog.map(Arc::new) })
+    }
+
+    /// Adds an event to the lines of this turn.
+    pub(crate) fn record(&self, lines: &mut Lines, now: Timestamp, subject: &Subject<'_>, event: Event<'_>) {
+        if let (Some(_), Event::Transferred(transfer)) = (&self.xferlog, event) {
+            xferlog::write(now, subject, transfer, &mut lines.transfers);
+        }
+        let wanted = match self.format {
+            LogFormat::Off => false,
+            LogFormat::Warnings | LogFormat::JsonWarnings => {
+                matches!(event, Event::Warning { .. } | Event::Refused { .. } | Event::LoginFailed { .. })
+            }
+            LogFormat::Text | LogFormat::Json => true,
+        };
+        if wanted {
+            match self.format {
+                LogFormat::Json | LogFormat::JsonWarnings => {
+                    write_json(&mut lines.events, now, subject, &event)
+                }
+                _ => write_text(&mut lines.events, now, subject, &event),
+            }
+        }
+    }
+
+    /// Writes out the lines of a turn. A log that cannot be written must not stop the server.
+    pub(crate) fn flush(&self, lines: &mut Lines) {
+        if !lines.events.is_empty() {
+            let _ = io::stderr().write_all(lines.events.as_bytes());
+            lines.events.clear();
+            lines.events.shrink_to(64 * 1024);
+        }
+        if !lines.transfers.is_empty() {
+            if let Some(file) = &self.xferlog {
+                let _ = (&**file).write_all(&lines.transfers);
+            }
+            lines.transfers.clear();
+            lines.transfers.shrink_to(64 * 1024);
+        }
+    }
+}
+
+/// An event's name and its fields, in the order in which they are written.
+fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
+    use Value::{Number, Seconds, Text};
+    let bytes = |bytes: &[u8]| Text(String::from_utf8_lossy(bytes).into_owned());
+    match event {
+        Event::Connected => ("connected", vec![]),
+        Event::Refused { reason } => ("refused", vec![("reason", Text((*reason).to_owned()))]),
+        Event::LoggedIn => ("login", vec![]),
+        Event::LoginFailed { user } => ("login-failed", vec![("tried", bytes(user))]),
+        Event::Transferred(transfer) => {
+            let name = match transfer.direction {
+                Direction::Download => "download",
+                Direction::Upload => "upload",
+                Direction::Listing => "listing",
+            };
+            let mut fields = vec![
+                ("path", Text(transfer.path.to_string())),
+                ("bytes", Number(transfer.bytes)),
+                ("seconds", Seconds(transfer.elapsed)),
+            ];
+            fields.extend(transfer.failure.map(|failure| ("failed", Text(failure.to_owned()))));
+            (name, fields)
+        }
+        Event::Changed { verb, path } => {
+            ("changed", vec![("verb", Text((*verb).to_owned())), ("path", Text(path.to_string()))])
+        }
+        Event::Stranger { peer } => ("stranger-turned-away", vec![("from", Text(peer.to_string()))]),
+        Event::NoPort { reason } => ("no-passive-port", vec![("reason", Text((*reason).to_owned()))]),
+        Event::Disconnected { reason } => ("disconnected", vec![("reason", Text((*reason).to_owned()))]),
+        Event::Warning { text } => ("warning", vec![("text", Text((*text).to_owned()))]),
+    }
+}
+
+/// A field's value.
+enum Value {
+    Text(String),
+    Number(u64),
+    Seconds(Duration),
+}
+
+fn write_text(out: &mut String, now: Timestamp, subject: &Subject<'_>, event: &Event<'_>) {
+    let (name, fields) = fields(event);
+    write_time(out, now);
+    let _ = write!(out, " #{} {} ", subject.session, subject.peer);
+    match subject.user {
+        Some(user) => write_escaped(out, &String::from_utf8_lossy(user)),
+        None => out.push('-'),
+    }
+    let _ = write!(out, " {name}");
+    for (key, value) in fields {
+        let _ = write!(out, " {key}=");
+        write_value(out, &value);
+    }
+    out.push('\n');
+}
+
+fn write_json(out: &mut String, now: Timestamp, subject: &Subject<'_>, event: &Event<'_>) {
+    let (name, fields) = fields(event);
+    out.push_str("{\"time\":\"");
+    write_time(out, now);
+    let _ =
+        write!(out, "\",\"event\":\"{name}\",\"session\":{},\"peer\":\"{}\"", subject.session, subject.peer);
+    if let Some(user) = subject.user {
+        out.push_str(",\"user\":\"");
+        write_escaped(out, &String::from_utf8_lossy(user));
+        out.push('"');
+    }
+    for (key, value) in fields {
+        let _ = write!(out, ",\"{key}\":");
+        write_value(out, &value);
+    }
+    out.push_str("}\n");
+}
+
+/// A field's value, the same in both formats.
+fn write_value(out: &mut String, value: &Value) {
+    match value {
+        Value::Text(text) => {
+            out.push('"');
+            write_escaped(out, text);
+            out.push('"');
+        }
+        Value::Number(number) => _ = write!(out, "{number}"),
+        Value::Seconds(duration) => _ = write!(out, "{:.6}", duration.as_secs_f64()),
+    }
+}
+
+/// Text between quotes, by JSON's rules; `U+007F` as well, for terminals.
+fn write_escaped(out: &mut String, text: &str) {
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            character if character.is_control() => _ = write!(out, "\\u{:04x}", character as u32),
+            character => out.push(character),
+        }
+    }
+}
+
+/// `2026-11-21T04:20:00.123Z`
+fn write_time(out: &mut String, now: Timestamp) {
+    let civil = time::Civil::from_seconds(now.seconds);
+    let _ = write!(
+        out,
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+        civil.year,
+        civil.month,
+        civil.day,
+        civil.hour,
+        civil.minute,
+        civil.second,
+        now.nanoseconds / 1_000_000
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(format: LogFormat, event: Event<'_>) -> String {
+        let log = Log { format, xferlog: None };
+        let mut lines = Lines::default();
+        let subject =
+            Subject { session: 7, peer: "127.0.0.1:1025".parse().unwrap(), user: Some(b"al\"ice\n") };
+        let now = Timestamp { seconds: 1_000_000_000, nanoseconds: 5_000_000 };
+        log.record(&mut lines, now, &subject, event);
+        lines.events
+    }
+
+    #[test]
+    fn an_event_is_one_line_whatever_names_hold() {
+        let path = VirtualPath::parse(b"/a\nb\"c").unwrap();
+        let transfer = Transferred {
+            direction: Direction::Download,
+            path: &path,
+            bytes: 3,
+            elapsed: Duration::from_millis(1500),
+            failure: None,
+            ascii: false,
+        };
+        assert_eq!(
+            recorded(LogFormat::Text, Event::Transferred(&transfer)),
+            "2001-09-09T01:46:40.005Z #7 127.0.0.1:1025 al\\\"ice\\u000a download path=\"/a\\\\nb\\\"c\" bytes=3 seconds=1.500000\n"
+        );
+        assert_eq!(
+            recorded(LogFormat::Json, Event::Transferred(&transfer)),
+            "{\"time\":\"2001-09-09T01:46:40.005Z\",\"event\":\"download\",\"session\":7,\"peer\":\"127.0.0.1:1025\",\
+             \"user\":\"al\\\"ice\\u000a\",\"path\":\"/a\\\\nb\\\"c\",\"bytes\":3,\"seconds\":1.500000}\n"
+        );
+    }
+
+    #[test]
+    fn quiet_keeps_what_an_operator_should_look_at() {
+        assert_eq!(recorded(LogFormat::Warnings, Event::Connected), "");
+        assert!(
+            recorded(LogFormat::Warnings, Event::Warning { text: "look" })
+                .ends_with("warning text=\"look\"\n")
+        );
+    }
+}

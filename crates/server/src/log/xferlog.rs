@@ -1,0 +1,82 @@
+//! wu-ftpd's xferlog: one line a transfer, which log analysers have read since 1993.
+//!
+//! `Sun Sep  9 01:46:40 2001 1 10.0.0.1 1024 /pub/a_file b _ o r alice ftp 0 * c`: when it ended (UTC here),
+//! whole seconds, client, bytes, path (blanks as underscores), type, special action, direction, access
+//! mode, user, service, authentication, its user id, and whether it was complete.
+
+use std::io::Write;
+
+use millrace_ftp::time::Civil;
+use millrace_vfs::Timestamp;
+
+use super::{Direction, Subject, Transferred};
+
+const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// Appends the line of a transfer; listings have none.
+pub(super) fn write(now: Timestamp, subject: &Subject<'_>, transfer: &Transferred<'_>, out: &mut Vec<u8>) {
+    let direction = match transfer.direction {
+        Direction::Download => 'o',
+        Direction::Upload => 'i',
+        Direction::Listing => return,
+    };
+    let civil = Civil::from_seconds(now.seconds);
+    // 1970-01-01 was a Thursday.
+    let day = DAYS[now.seconds.div_euclid(86_400).rem_euclid(7) as usize];
+    let month = MONTHS[usize::from(civil.month.clamp(1, 12)) - 1];
+    let _ = write!(
+        out,
+        "{day} {month} {:2} {:02}:{:02}:{:02} {} {} {} {} ",
+        civil.day,
+        civil.hour,
+        civil.minute,
+        civil.second,
+        civil.year,
+        transfer.elapsed.as_secs_f64().round() as u64,
+        subject.peer.ip(),
+        transfer.bytes,
+    );
+    out.extend(transfer.path.as_bytes().iter().map(|&byte| plain(byte)));
+    let kind = if transfer.ascii { 'a' } else { 'b' };
+    let user = subject.user.unwrap_or(b"-");
+    let anonymous = user.eq_ignore_ascii_case(b"anonymous") || user.eq_ignore_ascii_case(b"ftp");
+    let _ = write!(out, " {kind} _ {direction} {} ", if anonymous { 'a' } else { 'r' });
+    out.extend(user.iter().map(|&byte| plain(byte)));
+    let _ = writeln!(out, " ftp 0 * {}", if transfer.failure.is_none() { 'c' } else { 'i' });
+}
+
+/// What may stand in a field: neither blank nor control.
+fn plain(byte: u8) -> u8 {
+    if byte <= b' ' || byte == 0x7f { b'_' } else { byte }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use millrace_vfs::VirtualPath;
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_as_wu_ftpd_writes_it() {
+        let path = VirtualPath::parse(b"/pub/a file\n").unwrap();
+        let transfer = Transferred {
+            direction: Direction::Download,
+            path: &path,
+            bytes: 1024,
+            elapsed: Duration::from_millis(1400),
+            failure: None,
+            ascii: false,
+        };
+        let subject = Subject { session: 1, peer: "10.0.0.1:9".parse().unwrap(), user: Some(b"alice") };
+        let mut out = Vec::new();
+        write(Timestamp { seconds: 1_000_000_000, nanoseconds: 0 }, &subject, &transfer, &mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "Sun Sep  9 01:46:40 2001 1 10.0.0.1 1024 /pub/a_file_ b _ o r alice ftp 0 * c\n"
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! Starting and stopping a server.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use millrace_ftp::Settings;
+use millrace_net::inbox::Sender;
+use millrace_net::{limits, listener};
+use thiserror::Error;
+
+use crate::blocking::BlockingPool;
+use crate::config::Config;
+use crate::log::Log;
+use crate::passive::PassivePool;
+use crate::state::{Addresses, Server as State};
+use crate::worker::{Message, Worker};
+
+/// Logins that may be decided at once: more than cores, for accounts that are asked over a network.
+const LOGIN_THREADS: usize = 16;
+
+/// Where servers are started.
+#[derive(Debug)]
+pub struct Server;
+
+/// A server that runs. Dropping it ends it at once.
+#[derive(Debug)]
+pub struct Running {
+    ftp: Vec<SocketAddr>,
+    workers: Vec<Sender<Message>>,
+    /// Taken by whoever waits.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    grace: Duration,
+    /// Closed at the end.
+    pools: [BlockingPool; 2],
+}
+
+/// Why a server did not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address as it was configured.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The transfer log cannot be opened.
+    #[error("cannot open the transfer log {}: {source}", path.display())]
+    Xferlog {
+        /// Its path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Threads or descriptors are not to be had.
+    #[error("cannot start a worker: {0}")]
+    Worker(#[source] io::Error),
+}
+
+impl Server {
+    /// Starts a server: when this returns it accepts connections.
+    pub fn start(config: Config) -> Result<Running, StartError> {
+        let descriptors = limits::raise_descriptors();
+        let workers = match config.workers {
+            0 => thread::available_parallelism().map_or(1, usize::from),
+            workers => workers,
+        };
+        let mut listeners: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
+        let mut ftp = Vec::new();
+        for &address in &config.ftp {
+            let (bound, sockets) = listener::bind_control(address, workers, config.keepalive)
+                .map_err(|source| StartError::Listen { address, source })?;
+            ftp.push(bound);
+            listeners.iter_mut().zip(sockets).for_each(|(worker, socket)| worker.push((bound, socket)));
+        }
+        let state = Arc::new(state(config, descriptors)?);
+        let mut running = Running {
+            ftp,
+            workers: Vec::new(),
+            threads: Mutex::default(),
+            grace: state.config.grace,
+            pools: [state.pool.clone(), state.logins.clone()],
+        };
+        for (index, listeners) in listeners.into_iter().enumerate() {
+            let (worker, sender) = Worker::new(Arc::clone(&state), listeners).map_err(StartError::Worker)?;
+            running.workers.push(sender);
+            let thread = thread::Builder::new()
+                .name(format!("millrace-{index}"))
+                .spawn(move || worker.run())
+                .map_err(StartError::Worker)?;
+            running.threads.get_mut().unwrap_or_else(PoisonError::into_inner).push(thread);
+        }
+        Ok(running)
+    }
+}
+
+fn state(config: Config, descriptors: u64) -> Result<State, StartError> {
+    let log = Log::open(config.log, config.xferlog.as_deref())
+        .map_err(|source| StartError::Xferlog { path: config.xferlog.clone().unwrap_or_default(), source })?;
+    let settings = Settings {
+        greeting: config.greeting.clone(),
+        login_timeout: config.login_timeout,
+        idle_timeout: config.idle_timeout,
+        login_delay: config.login_delay,
+        login_attempts: config.login_attempts,
+        public_ip: config.public_ip,
+        foreign_data: config.foreign_data,
+        anonymous: config.anonymous,
+        ..Settings::default()
+    };
+    Ok(State {
+        settings: Arc::new(settings),
+        pool: BlockingPool::new(config.blocking_threads),
+        logins: BlockingPool::new(LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from))),
+        passive: PassivePool::new(config.passive_ports.clone()),
+        log,
+        sessions: AtomicUsize::new(0),
+        session_limit: session_limit(config.sessions, descriptors),
+        addresses: Addresses::new(config.sessions_per_address),
+        next_session: AtomicU64::new(1),
+        config,
+    })
+}
+
+/// Sessions at most: those asked for, but no more than leave descriptors for data connections and files.
+fn session_limit(asked: usize, descriptors: u64) -> usize {
+    let reserve = (descriptors / 16).clamp(24, 1024);
+    let most = usize::try_from(descriptors.saturating_sub(reserve)).unwrap_or(usize::MAX).max(1);
+    if asked == 0 { most } else { asked.min(most) }
+}
+
+impl Running {
+    /// Where FTP is served, with the real ports.
+    pub fn ftp_addresses(&self) -> &[SocketAddr] {
+        &self.ftp
+    }
+
+    /// Stops accepting and tells idle sessions 421; transfers may go on for the configured grace.
+    pub fn request_shutdown(&self) {
+        let end = Instant::now() + self.grace;
+        self.workers.iter().for_each(|worker| worker.send(Message::ShutDown(end)));
+    }
+
+    /// Waits until the server has ended.
+    pub fn wait(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A worker that panicked has ended as well.
+            let _ = thread.join();
+        }
+        self.pools.iter().for_each(BlockingPool::close);
+    }
+
+    /// Ends gracefully: [`Running::request_shutdown`], then [`Running::wait`].
+    pub fn shut_down(self) {
+        self.request_shutdown();
+        self.wait();
+    }
+
+    /// Ends at once: running transfers are aborted.
+    pub fn stop_now(&self) {
+        self.workers.iter().for_each(|worker| worker.send(Message::Stop));
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop_now();
+        self.wait();
+    }
+}

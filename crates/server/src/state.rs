@@ -1,0 +1,72 @@
+//! What all workers of a server share.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millrace_ftp::Settings;
+
+use crate::blocking::BlockingPool;
+use crate::config::Config;
+use crate::log::Log;
+use crate::passive::PassivePool;
+
+/// The shared part of a running server.
+pub(crate) struct Server {
+    pub(crate) config: Config,
+    /// What sessions are told of the configuration.
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) pool: BlockingPool,
+    /// Threads of their own for logins: a burst of wrong passwords must not keep disks from being read.
+    pub(crate) logins: BlockingPool,
+    pub(crate) passive: PassivePool,
+    pub(crate) log: Log,
+    /// Control connections now.
+    pub(crate) sessions: AtomicUsize,
+    pub(crate) session_limit: usize,
+    pub(crate) addresses: Addresses,
+    /// Numbers sessions in the log.
+    pub(crate) next_session: AtomicU64,
+}
+
+/// Sessions per client address; costs nothing where there is no limit.
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    /// 0 for no limit.
+    limit: usize,
+    /// Locked for one map operation, and only where there is a limit.
+    counts: Mutex<HashMap<IpAddr, usize>>,
+}
+
+impl Addresses {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, counts: Mutex::default() }
+    }
+
+    /// Counts an address in; `false` where it has as many sessions as it may.
+    pub(crate) fn enter(&self, address: IpAddr) -> bool {
+        if self.limit == 0 {
+            return true;
+        }
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(address).or_default();
+        let fits = *count < self.limit;
+        *count += usize::from(fits);
+        fits
+    }
+
+    /// Counts an address out.
+    pub(crate) fn leave(&self, address: IpAddr) {
+        if self.limit == 0 {
+            return;
+        }
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&address);
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Transfers: the bytes of both directions, between files and data connections.
+//!
+//! ```text
+//!   Accepting --+                        +-> Yield  (its share of the turn is used up)
+//!               +-> Open --turn()--------+-> Wait   (the socket is full, or empty)
+//!   Connecting -+    ^                   +-> Job    (the blocking pool has it)
+//!                    |                   +-> Done
+//!                    +---- readiness, or the job's end
+//! ```
+//!
+//! A turn moves bytes until the socket or the file would wait, or until its share is used up. Nothing here
+//! waits: what the page cache cannot answer, and writes that stage, go to the blocking pool with everything
+//! that they need, and come back. [`send`] and [`receive`] have the two directions; this is the only
+//! place that knows whether bytes move by `sendfile`, `splice` or through a buffer.
+
+mod receive;
+mod send;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use millrace_ftp::session::{Content, Progress, Transfer, TransferError, Via};
+use millrace_vfs::VirtualPath;
+
+pub(crate) use receive::Receiver;
+pub(crate) use send::{FILL, Sender};
+
+use crate::log::Direction;
+
+/// Bytes that one turn of one transfer may move before others have theirs: some 0.3 ms.
+pub(crate) const TURN: usize = 1 << 20;
+
+/// A transfer that is under way.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) work: Work,
+    pub(crate) link: Link,
+    pub(crate) via: Via,
+    pub(crate) path: VirtualPath,
+    pub(crate) direction: Direction,
+    pub(crate) ascii: bool,
+    pub(crate) started: Instant,
+    /// When a byte last moved, or the connection came about: what the stall timeout counts from.
+    pub(crate) moved: Instant,
+    pub(crate) total: Option<u64>,
+    pub(crate) shared: Arc<Shared>,
+    /// Distinguishes this transfer's job from that of one before it.
+    pub(crate) serial: u64,
+    /// What was heard of the peer's end while a job had the socket.
+    pub(crate) end: End,
+    /// Set when the transfer is to end while a job has it: why, and when to stop waiting for the job.
+    pub(crate) ending: Option<(TransferError, Instant)>,
+}
+
+/// What a transfer and its job on the pool both see.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// File bytes moved.
+    pub(crate) bytes: AtomicU64,
+    /// Asks the job to stop at its next step.
+    pub(crate) cancelled: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn add(&self, count: u64) {
+        self.bytes.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+}
+
+/// What is moved.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Send(Sender),
+    Receive(Receiver),
+    /// A job has it.
+    Lent,
+}
+
+/// The data connection.
+#[derive(Debug)]
+pub(crate) enum Link {
+    /// The client is to connect. The descriptor is a second one of the listener's, known to the reactor.
+    Accepting(Option<OwnedFd>),
+    /// We are connecting.
+    Connecting(Socket),
+    /// Bytes can move.
+    Open(Socket),
+    /// The control connection takes the bytes.
+    Control,
+    /// A job has the socket.
+    Lent,
+}
+
+/// A data socket, and whether the reactor knows it.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) fd: OwnedFd,
+    pub(crate) registered: bool,
+    pub(crate) end: End,
+}
+
+/// What is known of the end of the peer's bytes, before they are all read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum End {
+    /// Nothing: the next bytes, or the end, are an event.
+    NotYet,
+    /// It will send no more: a short read is the last one.
+    Orderly,
+    /// The connection was reset. What came before is still read without an error, which the read after it
+    /// has: it must be made, for there is no further event.
+    Broken,
+}
+
+impl Socket {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self { fd, registered: false, end: End::NotYet }
+    }
+}
+
+/// What came of a turn.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// There is more to do at once, when others have had their turn.
+    Yield,
+    /// The socket has to become ready.
+    Wait,
+    /// This has to be done on the blocking pool.
+    Job(JobKind),
+    /// It is over.
+    Done(Result<(), TransferError>),
+}
+
+/// What a job on the pool is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JobKind {
+    /// Make more bytes to send, or bring a file's next pages into the cache.
+    Fill,
+    /// Write what was received; then, where that is possible, go on with `splice`.
+    Sink,
+}
+
+/// What a job brings back.
+#[derive(Debug)]
+pub(crate) struct JobDone {
+    pub(crate) serial: u64,
+    pub(crate) work: Work,
+    pub(crate) socket: Option<Socket>,
+    /// `None`: go on with turns.
+    pub(crate) result: Option<Result<(), TransferError>>,
+}
+
+impl Work {
+    /// Claims that dropping it may wait for a disk.
+    pub(crate) fn end_may_wait(&self) -> bool {
+        match self {
+            Self::Send(sender) => sender.end_may_wait(),
+            Self::Receive(receiver) => receiver.end_may_wait(),
+            Self::Lent => false,
+        }
+    }
+}
+
+impl Running {
+    /// Begins a transfer whose connection is yet to come.
+    pub(crate) fn new(transfer: Transfer, link: Link, serial: u64, now: Instant) -> Self {
+        let Transfer { content, via, coding, path, skip, offset } = transfer;
+        let (direction, total, work) = match content {
+            Content::Send(handle, range) => {
+                let sender = Sender::file(handle, range, coding, skip);
+                (Direction::Download, sender.total(), Work::Send(sender))
+            }
+            Content::List(lister) => (Direction::Listing, None, Work::Send(Sender::listing(lister, coding))),
+            Content::Receive(upload, most) => {
+                (Direction::Upload, None, Work::Receive(Receiver::new(upload, most, coding, offset)))
+            }
+        };
+        let ascii = coding.representation == millrace_ftp::codec::Type::Ascii;
+        Self {
+            work,
+            link,
+            via,
+            path,
+            direction,
+            ascii,
+            started: now,
+            moved: now,
+            total,
+            shared: Arc::default(),
+            serial,
+            end: End::NotYet,
+            ending: None,
+        }
+    }
+
+    /// Moves what can be moved now. `scratch` is the worker's buffer.
+    pub(crate) fn turn(&mut self, now: Instant, scratch: &mut [u8]) -> Turn {
+        let Link::Open(socket) = &mut self.link else { return Turn::Wait };
+        let before = self.shared.bytes();
+        let turn = match &mut self.work {
+            Work::Send(sender) => sender.turn(socket, &self.shared, scratch),
+            Work::Receive(receiver) => receiver.turn(socket, &self.shared, scratch),
+            Work::Lent => Turn::Wait,
+        };
+        if self.shared.bytes() != before || matches!(turn, Turn::Yield) {
+            self.moved = now;
+        }
+        turn
+    }
+
+    /// Takes out what a job needs.
+    pub(crate) fn lend(&mut self, kind: JobKind) -> Job {
+        let work = std::mem::replace(&mut self.work, Work::Lent);
+        let goes_on = matches!(&work, Work::Receive(receiver) if !receiver.has_ended());
+        let socket = match (&self.link, kind) {
+            (Link::Open(_), JobKind::Sink) if goes_on => {
+                match std::mem::replace(&mut self.link, Link::Lent) {
+                    Link::Open(socket) => Some(socket),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        Job { serial: self.serial, work, socket, shared: Arc::clone(&self.shared) }
+    }
+
+    /// Claims that a job has the work now.
+    pub(crate) fn is_lent(&self) -> bool {
+        matches!(self.work, Work::Lent)
+    }
+
+    /// Takes back what a job had.
+    pub(crate) fn take_back(&mut self, done: JobDone, now: Instant) -> Option<Result<(), TransferError>> {
+        self.work = done.work;
+        if let Some(mut socket) = done.socket {
+            socket.end = socket.end.max(self.end);
+            self.link = Link::Open(socket);
+        }
+        self.moved = now;
+        done.result
+    }
+
+    /// How far it has come.
+    pub(crate) fn progress(&self, now: Instant) -> Progress {
+        Progress {
+            bytes: self.shared.bytes(),
+            total: self.total,
+            elapsed: now.saturating_duration_since(self.started),
+        }
+    }
+}
+
+/// A piece of a transfer on its way to the blocking pool.
+pub(crate) struct Job {
+    serial: u64,
+    work: Work,
+    socket: Option<Socket>,
+    shared: Arc<Shared>,
+}
+
+impl Job {
+    /// A socket that goes along and that the reactor knows. It must forget it first: on a fast upload each
+    /// arrival would wake a worker that has nothing to do with it.
+    pub(crate) fn known_socket(&mut self) -> Option<&mut Socket> {
+        self.socket.as_mut().filter(|socket| socket.registered)
+    }
+
+    /// Does it; on a thread that may wait.
+    pub(crate) fn run(self) -> JobDone {
+        let Self { serial, work, mut socket, shared } = self;
+        let (work, result) = match work {
+            Work::Send(mut sender) => {
+                let result = sender.fill().err().map(|error| Err(TransferError::File(error)));
+                (Work::Send(sender), result)
+            }
+            Work::Receive(mut receiver) => {
+                let result = receiver.sink(socket.as_mut(), &shared);
+                (Work::Receive(receiver), result)
+            }
+            Work::Lent => (Work::Lent, None),
+        };
+        JobDone { serial, work, socket, result }
+    }
+}

@@ -1,0 +1,255 @@
+//! Uploads: a data connection's bytes to a file.
+//!
+//! What may be written at once (in place, on a local file system) is written at once; what stages, or may
+//! hang, is collected and written by the blocking pool, a small file with a single trip. A large file whose
+//! bytes need no conversion goes by `splice` on a thread of the pool, where a disk that is slower than the
+//! network may hold it up.
+
+use std::io;
+use std::time::Duration;
+
+use millrace_ftp::codec::{Coding, Decoder, Mode, Progress};
+use millrace_ftp::session::TransferError;
+use millrace_net::copy::{Conduit, Side};
+use millrace_net::stream;
+use millrace_vfs::{FileError, Readiness, Upload};
+
+use super::{End, JobKind, Shared, Socket, TURN, Turn};
+
+/// A read as full as this says that more is coming: time for the pool and `splice`. engine.md: recv 64 KiB
+/// first; a full buffer, then splice.
+const LARGE: usize = 64 * 1024;
+
+/// What is collected before the pool writes it.
+const COLLECT: usize = 256 * 1024;
+
+/// How much file a compressed buffer may become at a time.
+const DECODED: usize = 256 * 1024;
+
+/// How long a splicing thread waits for more before it gives the socket back to the reactor.
+const LINGER: Duration = Duration::from_millis(20);
+
+/// How much a splicing thread moves before it looks whether anybody wants it to stop.
+const STRETCH: u64 = 64 << 20;
+
+/// A file on its way in.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    /// `None` once it is committed.
+    upload: Option<Box<dyn Upload>>,
+    /// `None` where wire bytes go as they are.
+    decoder: Option<Decoder>,
+    /// Received and not yet written.
+    buffer: Vec<u8>,
+    /// The stream has ended.
+    ended: bool,
+    /// How many bytes may still come, where the client announced a range.
+    left: Option<u64>,
+    /// Kept from one stretch to the next.
+    conduit: Option<Conduit>,
+    /// Whether the wire form says where the file ends (MODE B and Z, records), rather than the connection.
+    ends_itself: bool,
+    /// Whether what follows the end of the file is the next file's (MODE B) or a fault.
+    another_may_follow: bool,
+    /// Restart markers whose bytes are written: the sender's, and our offset. `None` where our offset is not
+    /// known (`APPE`), so that none can be confirmed.
+    markers: Option<Vec<(Vec<u8>, u64)>>,
+}
+
+impl Receiver {
+    /// An upload whose first byte goes to `offset` of the file, where that is known.
+    pub(crate) fn new(
+        upload: Box<dyn Upload>,
+        most: Option<u64>,
+        coding: Coding,
+        offset: Option<u64>,
+    ) -> Self {
+        let decoder = (!coding.is_plain()).then(|| Decoder::new(coding, offset.unwrap_or(0)));
+        Self {
+            upload: Some(upload),
+            decoder,
+            buffer: Vec::new(),
+            ended: false,
+            left: most,
+            conduit: None,
+            ends_itself: !coding.ends_with_close(),
+            another_may_follow: coding.mode == Mode::Block,
+            markers: offset.map(|_| Vec::new()),
+        }
+    }
+
+    /// Claims that nothing more will be read.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The restart markers that have come since the last call, to be confirmed with 110.
+    pub(crate) fn take_markers(&mut self) -> Vec<(Vec<u8>, u64)> {
+        self.markers.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Claims that dropping it may wait: what is not committed is given up.
+    pub(super) fn end_may_wait(&self) -> bool {
+        self.upload.is_some()
+    }
+
+    pub(super) fn turn(&mut self, socket: &mut Socket, shared: &Shared, scratch: &mut [u8]) -> Turn {
+        let mut share = TURN;
+        while share > 0 {
+            let room = scratch.len().min(LARGE);
+            match stream::read(&socket.fd, &mut scratch[..room]) {
+                Ok(count) => {
+                    self.ended = count == 0 || (count < room && socket.end == End::Orderly);
+                    share = share.saturating_sub(count);
+                    if let Some(turn) = self.take(&scratch[..count], count == room, shared) {
+                        return turn;
+                    }
+                    if count < room && socket.end != End::Broken {
+                        return Turn::Wait;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
+                Err(error) => return Turn::Done(Err(TransferError::Broken(error))),
+            }
+        }
+        Turn::Yield
+    }
+
+    /// Takes what was read; answers what the turn comes to, unless it goes on reading.
+    fn take(&mut self, bytes: &[u8], full: bool, shared: &Shared) -> Option<Turn> {
+        let upload = self.upload.as_mut()?;
+        if self.decoder.is_some() || self.left.is_some() || upload.readiness() == Readiness::MayHang {
+            self.buffer.extend_from_slice(bytes);
+            let splices = full && self.decoder.is_none() && self.left.is_none();
+            // The end may be in what has come, and the connection stay open behind it.
+            let may_end = self.ends_itself && !full && !bytes.is_empty();
+            return (self.ended || splices || may_end || self.buffer.len() >= COLLECT)
+                .then_some(Turn::Job(JobKind::Sink));
+        }
+        if let Err(error) = upload.write_all(bytes) {
+            return Some(Turn::Done(Err(TransferError::File(error))));
+        }
+        shared.add(bytes.len() as u64);
+        if !self.ended {
+            return full.then_some(Turn::Job(JobKind::Sink));
+        }
+        Some(match upload.commit_readiness() {
+            Readiness::Cached => Turn::Done(self.commit()),
+            Readiness::MayHang => Turn::Job(JobKind::Sink),
+        })
+    }
+
+    fn commit(&mut self) -> Result<(), TransferError> {
+        match self.upload.take() {
+            Some(upload) => upload.commit().map(drop).map_err(TransferError::File),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes what was collected, commits at the end of the stream, and otherwise splices for as long as
+    /// bytes keep coming. May wait. `None`: the reactor goes on.
+    pub(super) fn sink(
+        &mut self,
+        socket: Option<&mut Socket>,
+        shared: &Shared,
+    ) -> Option<Result<(), TransferError>> {
+        if let Err(error) = self.write_collected(shared) {
+            return Some(Err(error));
+        }
+        if !self.ended
+            && self.decoder.is_none()
+            && self.left.is_none()
+            && let Some(socket) = socket
+            && let Err(error) = self.splice(socket, shared)
+        {
+            return Some(Err(error));
+        }
+        self.ended.then(|| self.commit())
+    }
+
+    fn write_collected(&mut self, shared: &Shared) -> Result<(), TransferError> {
+        let Some(upload) = &mut self.upload else { return Ok(()) };
+        let buffer = std::mem::take(&mut self.buffer);
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(buffer.len() as u64).ok_or_else(|| {
+                TransferError::Malformed("more bytes than the announced range has".to_owned())
+            })?;
+        }
+        let Some(decoder) = &mut self.decoder else {
+            upload.write_all(&buffer).map_err(TransferError::File)?;
+            shared.add(buffer.len() as u64);
+            return Ok(());
+        };
+        let mut file = Vec::new();
+        let mut wire = &buffer[..];
+        loop {
+            file.clear();
+            let progress = decoder.decode(wire, &mut file, DECODED).map_err(malformed)?;
+            upload.write_all(&file).map_err(TransferError::File)?;
+            shared.add(file.len() as u64);
+            match progress {
+                Progress::Hungry => break,
+                Progress::Full { consumed } => wire = &wire[consumed..],
+                Progress::Marker { consumed, marker, position } => {
+                    if let Some(markers) = &mut self.markers {
+                        markers.push((marker, position));
+                    }
+                    wire = &wire[consumed..];
+                }
+                Progress::EndOfFile { consumed } if consumed < wire.len() && !self.another_may_follow => {
+                    return Err(TransferError::Malformed("something follows the end of the file".to_owned()));
+                }
+                Progress::EndOfFile { .. } => {
+                    self.ended = true;
+                    break;
+                }
+            }
+        }
+        if self.ended {
+            file.clear();
+            decoder.finish(&mut file).map_err(malformed)?;
+            upload.write_all(&file).map_err(TransferError::File)?;
+            shared.add(file.len() as u64);
+        }
+        Ok(())
+    }
+
+    fn splice(&mut self, socket: &mut Socket, shared: &Shared) -> Result<(), TransferError> {
+        let Some(upload) = &mut self.upload else { return Ok(()) };
+        let conduit = match &mut self.conduit {
+            Some(conduit) => conduit,
+            // No pipe to be had: the reactor goes on with buffers.
+            None => match Conduit::new() {
+                Ok(conduit) => self.conduit.insert(conduit),
+                Err(_) => return Ok(()),
+            },
+        };
+        let mut moved = 0;
+        while moved < STRETCH && !shared.is_cancelled() {
+            let Some((file, position)) = upload.file().map_err(TransferError::File)? else { return Ok(()) };
+            match conduit.receive(&socket.fd, file, position) {
+                Ok(0) => {
+                    self.ended = true;
+                    return Ok(());
+                }
+                Ok(count) => {
+                    upload.advance(count as u64);
+                    shared.add(count as u64);
+                    moved += count as u64;
+                }
+                Err((Side::Socket, error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !stream::wait_readable(&socket.fd, LINGER) {
+                        return Ok(());
+                    }
+                }
+                Err((Side::Socket, error)) => return Err(TransferError::Broken(error)),
+                Err((Side::File, error)) => return Err(TransferError::File(FileError::from(error))),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn malformed(error: millrace_ftp::codec::CodecError) -> TransferError {
+    TransferError::Malformed(error.to_string())
+}

@@ -1,0 +1,283 @@
+//! Downloads and listings: file bytes to a data connection.
+//!
+//! Three ways, chosen by what the source is: a small file in the page cache is read and sent with one call
+//! each; a larger one goes by `sendfile` as long as its pages are in the cache, and the pool fetches those
+//! that are not; everything else (conversions, listings, streams, file systems that may hang) passes
+//! through a buffer that the pool fills.
+
+use std::io;
+
+use millrace_ftp::codec::{Coding, Encoder};
+use millrace_ftp::listing::Lister;
+use millrace_ftp::session::{ByteRange, TransferError};
+use millrace_net::{copy, stream};
+use millrace_vfs::{FileError, FileRange, ReadHandle, ReadStream, Readiness};
+
+use super::{JobKind, Shared, Socket, TURN, Turn};
+
+/// Up to here a file is read and sent rather than handed to `sendfile`: one packet holds data and FIN.
+/// engine.md: -5 to -10 % CPU at 1 KiB, a loss at 100 KiB.
+const SMALL: u64 = 16 * 1024;
+
+/// One `sendfile`, and what is looked up in the page cache or fetched by the pool at a time.
+const CHUNK: u64 = 1 << 20;
+
+/// In MODE B, bytes of the file between two restart markers: what a client that is cut off has to fetch again.
+const MARKER_INTERVAL: u64 = 1 << 20;
+
+/// What the buffer is filled to at a time; a listing is sent in writes of this size.
+pub(crate) const FILL: usize = 64 * 1024;
+
+/// A file or listing on its way out.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    source: Source,
+    /// `None` where file bytes go as they are.
+    encoder: Option<Encoder>,
+    /// The next byte of the file, and the one past the last.
+    offset: u64,
+    end: Option<u64>,
+    buffer: Vec<u8>,
+    /// How much of the buffer has been sent.
+    sent: usize,
+    /// Nothing more goes into the buffer.
+    drained: bool,
+}
+
+#[derive(Debug)]
+enum Source {
+    File(FileRange),
+    Stream(Box<dyn ReadStream>),
+    Listing(Box<Lister>),
+}
+
+impl Sender {
+    /// A file's range; of its converted form the first `skip` bytes are left out.
+    pub(crate) fn file(handle: ReadHandle, range: ByteRange, coding: Coding, skip: u64) -> Self {
+        let end = match (handle.size(), range.end) {
+            (Some(size), Some(end)) => Some(size.min(end)),
+            (size, end) => size.or(end),
+        };
+        let source = match handle {
+            ReadHandle::File(file) => Source::File(file),
+            ReadHandle::Stream(stream) => Source::Stream(stream),
+        };
+        let encoder = (!coding.is_plain())
+            .then(|| Encoder::new(coding, range.start).skipping(skip).with_markers(MARKER_INTERVAL));
+        Self::new(source, encoder, range.start, end)
+    }
+
+    /// A listing.
+    pub(crate) fn listing(lister: Box<Lister>, coding: Coding) -> Self {
+        let encoder = (!coding.is_plain()).then(|| Encoder::new(coding, 0));
+        Self::new(Source::Listing(lister), encoder, 0, None)
+    }
+
+    fn new(source: Source, encoder: Option<Encoder>, offset: u64, end: Option<u64>) -> Self {
+        Self { source, encoder, offset, end, buffer: Vec::new(), sent: 0, drained: false }
+    }
+
+    /// How many file bytes there are to send, where that is known.
+    pub(crate) fn total(&self) -> Option<u64> {
+        self.end.map(|end| end.saturating_sub(self.offset))
+    }
+
+    /// Claims that dropping it may wait: a file system that may hang is asked when a file is closed, too.
+    pub(super) fn end_may_wait(&self) -> bool {
+        match &self.source {
+            Source::File(range) => range.readiness == Readiness::MayHang,
+            Source::Stream(stream) => stream.readiness() == Readiness::MayHang,
+            Source::Listing(_) => false,
+        }
+    }
+
+    pub(super) fn turn(&mut self, socket: &Socket, shared: &Shared, scratch: &mut [u8]) -> Turn {
+        match (&self.source, &self.encoder) {
+            (Source::File(FileRange { readiness: Readiness::Cached, .. }), None) => {
+                self.turn_by_kernel(socket, shared, scratch)
+            }
+            _ => self.turn_by_buffer(socket, shared),
+        }
+    }
+
+    fn turn_by_kernel(&mut self, socket: &Socket, shared: &Shared, scratch: &mut [u8]) -> Turn {
+        let Source::File(FileRange { file, .. }) = &self.source else { return Turn::Wait };
+        let end = self.end.unwrap_or(u64::MAX);
+        if let Some(small) = scratch.get_mut(..end.saturating_sub(self.offset) as usize)
+            && small.len() as u64 <= SMALL
+            && let Ok(count) = copy::read_cached(file, small, self.offset)
+            && count == small.len()
+        {
+            match stream::write_more(&socket.fd, small) {
+                Ok(count) => {
+                    self.offset += count as u64;
+                    shared.add(count as u64);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
+                Err(error) => return Turn::Done(Err(TransferError::Broken(error))),
+            }
+        }
+        let share_ends = self.offset.saturating_add(TURN as u64);
+        while self.offset < end {
+            if self.offset >= share_ends {
+                return Turn::Yield;
+            }
+            let length = (end - self.offset).min(CHUNK);
+            if !copy::is_cached(file, self.offset, length) {
+                return Turn::Job(JobKind::Fill);
+            }
+            match copy::send_file(&socket.fd, file, self.offset, length as usize) {
+                Ok(0) => return Turn::Done(Err(TransferError::File(shrunk()))),
+                Ok(count) => {
+                    self.offset += count as u64;
+                    shared.add(count as u64);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Turn::Done(Err(TransferError::Broken(error))),
+            }
+        }
+        Turn::Done(Ok(()))
+    }
+
+    fn turn_by_buffer(&mut self, socket: &Socket, shared: &Shared) -> Turn {
+        let mut share = TURN;
+        loop {
+            while self.sent < self.buffer.len() {
+                match stream::write(&socket.fd, &self.buffer[self.sent..]) {
+                    Ok(count) => {
+                        self.sent += count;
+                        share = share.saturating_sub(count);
+                        shared.add(count as u64);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
+                    Err(error) => return Turn::Done(Err(TransferError::Broken(error))),
+                }
+            }
+            if self.drained {
+                return Turn::Done(self.whole());
+            }
+            if !self.fills_at_once() {
+                return Turn::Job(JobKind::Fill);
+            }
+            if share == 0 {
+                return Turn::Yield;
+            }
+            if let Err(error) = self.fill() {
+                return Turn::Done(Err(TransferError::File(error)));
+            }
+        }
+    }
+
+    /// Claims that [`Sender::fill`] may be called on a reactor thread.
+    fn fills_at_once(&self) -> bool {
+        match &self.source {
+            Source::Stream(stream) => stream.readiness() == Readiness::Cached,
+            Source::Listing(lister) => lister.is_ahead(),
+            Source::File(_) => false,
+        }
+    }
+
+    /// The part of the buffer that is to be sent next, for a control connection; refilled by
+    /// [`Sender::fill`] when empty.
+    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
+        self.sent = 0;
+        std::mem::take(&mut self.buffer)
+    }
+
+    /// Whether what is drained was all that there is.
+    pub(crate) fn whole(&self) -> Result<(), TransferError> {
+        match &self.source {
+            Source::Listing(lister) => {
+                lister.cut().map_or(Ok(()), |cut| Err(TransferError::Cut(cut.to_string())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Claims that everything is in the buffer.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drained
+    }
+
+    /// Makes more bytes to send, or for `sendfile` brings the next pages into the cache. May wait.
+    pub(super) fn fill(&mut self) -> Result<(), FileError> {
+        if let (Source::File(FileRange { file, readiness: Readiness::Cached, .. }), None) =
+            (&self.source, &self.encoder)
+        {
+            return warm(
+                file,
+                self.offset,
+                self.end.unwrap_or(u64::MAX).saturating_sub(self.offset).min(CHUNK),
+            );
+        }
+        if self.sent == self.buffer.len() {
+            self.buffer.clear();
+            self.sent = 0;
+        }
+        if let Source::Listing(lister) = &mut self.source {
+            let mut lines = std::mem::take(&mut self.buffer);
+            let more = match &mut self.encoder {
+                None => lister.fill(&mut lines, FILL),
+                Some(encoder) => {
+                    let mut plain = Vec::with_capacity(FILL + 4096);
+                    lister.fill(&mut plain, FILL).inspect(|_| encoder.encode(&plain, &mut lines))
+                }
+            };
+            self.buffer = lines;
+            if !more? {
+                self.finish();
+            }
+            return Ok(());
+        }
+        let mut chunk = vec![0; FILL];
+        let most =
+            self.end.map_or(FILL as u64, |end| end.saturating_sub(self.offset).min(FILL as u64)) as usize;
+        let count = if most == 0 { 0 } else { self.read(&mut chunk[..most])? };
+        self.offset += count as u64;
+        if count == 0 && self.end.is_some_and(|end| self.offset < end) {
+            return Err(shrunk());
+        }
+        match &mut self.encoder {
+            Some(encoder) => encoder.encode(&chunk[..count], &mut self.buffer),
+            None => self.buffer.extend_from_slice(&chunk[..count]),
+        }
+        if count == 0 || self.end == Some(self.offset) {
+            self.finish();
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, chunk: &mut [u8]) -> Result<usize, FileError> {
+        match &mut self.source {
+            Source::File(range) => Ok(std::os::unix::fs::FileExt::read_at(&range.file, chunk, self.offset)?),
+            Source::Stream(stream) => stream.read_at(self.offset, chunk),
+            Source::Listing(_) => Ok(0),
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.finish(&mut self.buffer);
+        }
+        self.drained = true;
+    }
+}
+
+/// Reads a range through, so that it lies in the page cache.
+fn warm(file: &std::fs::File, offset: u64, length: u64) -> Result<(), FileError> {
+    let mut sink = vec![0; 256 * 1024];
+    let mut done = 0;
+    while done < length {
+        let most = sink.len().min((length - done) as usize);
+        match std::os::unix::fs::FileExt::read_at(file, &mut sink[..most], offset + done)? {
+            0 => return Err(shrunk()),
+            count => done += count as u64,
+        }
+    }
+    Ok(())
+}
+
+fn shrunk() -> FileError {
+    FileError::Io(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter while it was sent"))
+}

@@ -1,0 +1,442 @@
+//! A reactor: one thread with its own epoll, its own listeners and its own connections.
+//!
+//! Connections never move between workers and share nothing on the way of a command, so there is no lock
+//! to wait for. A turn of the loop first serves control connections and messages, then gives each
+//! waiting transfer one share ([`crate::transfer::TURN`]), so that a `NOOP` is answered within a
+//! millisecond or two however many downloads run.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use millrace_ftp::reply::{Reply, code};
+use millrace_ftp::session::{Answer, Now};
+use millrace_net::inbox::{Inbox, Sender};
+use millrace_net::{inbox, listener, stream, timer::Wheel};
+use millrace_vfs::Timestamp;
+use mio::event::Event;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Registry, Token};
+
+use crate::auth::Decision;
+use crate::ftp::Connection;
+use crate::log::{self, Subject};
+use crate::passive::Lease;
+use crate::slab::{Key, Slab};
+use crate::state::Server;
+use crate::transfer::JobDone;
+
+/// Connections accepted in one go before others have their turn.
+const ACCEPTS: usize = 64;
+
+/// How long running transfers may keep the loop from looking at control connections.
+const TRANSFER_SHARE: Duration = Duration::from_millis(2);
+
+/// How soon accepting is tried again when descriptors ran out.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// The read buffer that all of a worker's control connections share.
+const CONTROL_BUFFER: usize = 16 * 1024;
+
+/// The buffer that all of its transfers share: see [`crate::transfer`] for what is read into it.
+const SCRATCH: usize = 64 * 1024;
+
+const INBOX: Token = Token(usize::MAX);
+const KIND: usize = 0b11;
+const CONTROL: usize = 0;
+const DATA: usize = 1;
+const LISTENER: usize = 2;
+
+/// What other threads tell a worker.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// The answer to a session's question, with the question's serial number.
+    Answer(Key, u64, Answer),
+    /// A login was decided.
+    Login(Key, u64, Decision),
+    /// A transfer's job is done.
+    Job(Key, JobDone),
+    /// The passive port that a session waited for.
+    Port(Key, Lease),
+    /// A session's data connection was accepted by another session.
+    Wake(Key),
+    /// Accept nobody more; what has not ended by then is ended.
+    ShutDown(Instant),
+    /// End at once.
+    Stop,
+}
+
+/// What a connection needs of its worker.
+pub(crate) struct Core {
+    pub(crate) registry: Registry,
+    pub(crate) server: Arc<Server>,
+    pub(crate) sender: Sender<Message>,
+    pub(crate) now: Now,
+    /// Replies of the connection that is being served, until they are sent together.
+    pub(crate) out: Vec<u8>,
+    pub(crate) control_buffer: Vec<u8>,
+    pub(crate) scratch: Vec<u8>,
+    /// Transfers whose share was used up.
+    pub(crate) yielded: VecDeque<Key>,
+    pub(crate) wheel: Wheel<Key>,
+    serial: u64,
+    lines: log::Lines,
+}
+
+impl Core {
+    /// A number that no other question or transfer of this worker has.
+    pub(crate) fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// Writes an event to the log.
+    pub(crate) fn log(&mut self, subject: &Subject<'_>, event: log::Event<'_>) {
+        self.server.log.record(&mut self.lines, self.now.wall, subject, event);
+    }
+
+    /// Makes the reactor tell of a control connection.
+    pub(crate) fn watch_control(&self, key: Key, socket: &OwnedFd) -> io::Result<()> {
+        // Urgent data is told of by itself, because a read stops short of it.
+        let interest = Interest::READABLE | Interest::PRIORITY;
+        self.registry.register(&mut SourceFd(&socket.as_raw_fd()), token(key, CONTROL), interest)
+    }
+
+    /// Makes the reactor tell when a control connection takes bytes again, as well.
+    pub(crate) fn watch_control_writable(&self, key: Key, socket: &OwnedFd) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::PRIORITY | Interest::WRITABLE;
+        self.registry.reregister(&mut SourceFd(&socket.as_raw_fd()), token(key, CONTROL), interest)
+    }
+
+    /// Makes the reactor tell of a data connection, or of the listener that it will come to.
+    pub(crate) fn watch_data(&self, key: Key, socket: &OwnedFd, interest: Interest) -> io::Result<()> {
+        self.registry.register(&mut SourceFd(&socket.as_raw_fd()), token(key, DATA), interest)
+    }
+
+    /// Makes the reactor forget a descriptor that stays open elsewhere.
+    pub(crate) fn forget(&self, socket: &OwnedFd) {
+        let _ = self.registry.deregister(&mut SourceFd(&socket.as_raw_fd()));
+    }
+
+    /// Drops something whose end may wait for a disk (an upload that is given up, a file on a file system that
+    /// may hang: its `close` asks the file system, too) where waiting is allowed.
+    pub(crate) fn discard(&self, thing: impl Send + 'static) {
+        self.server.pool.run(move || drop(thing));
+    }
+}
+
+/// A reactor thread's state.
+pub(crate) struct Worker {
+    poll: Poll,
+    core: Core,
+    inbox: Inbox<Message>,
+    listeners: Vec<(SocketAddr, OwnedFd)>,
+    /// Listeners that may have more to accept.
+    accepting: Vec<usize>,
+    connections: Slab<Connection>,
+    /// Given up to tell a client 421 when descriptors have run out.
+    spare: Option<File>,
+    /// When a shutdown ends whatever still runs.
+    stopping: Option<Instant>,
+}
+
+impl Worker {
+    /// A worker with its listeners, and the way to send it messages.
+    pub(crate) fn new(
+        server: Arc<Server>,
+        listeners: Vec<(SocketAddr, OwnedFd)>,
+    ) -> io::Result<(Self, Sender<Message>)> {
+        let poll = Poll::new()?;
+        let (sender, inbox) = inbox::inbox(poll.registry(), INBOX)?;
+        for (index, (_, listener)) in listeners.iter().enumerate() {
+            let token = Token(index << 2 | LISTENER);
+            poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
+        }
+        let now = clock();
+        let core = Core {
+            registry: poll.registry().try_clone()?,
+            server,
+            sender: sender.clone(),
+            now,
+            out: Vec::with_capacity(CONTROL_BUFFER),
+            control_buffer: vec![0; CONTROL_BUFFER],
+            scratch: vec![0; SCRATCH],
+            yielded: VecDeque::new(),
+            wheel: Wheel::new(now.instant),
+            serial: 0,
+            lines: log::Lines::default(),
+        };
+        let worker = Self {
+            poll,
+            core,
+            inbox,
+            listeners,
+            accepting: Vec::new(),
+            connections: Slab::default(),
+            spare: File::open("/dev/null").ok(),
+            stopping: None,
+        };
+        Ok((worker, sender))
+    }
+
+    /// Serves until told to stop.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(1024);
+        let mut messages = Vec::new();
+        let mut due = Vec::new();
+        loop {
+            match self.poll.poll(&mut events, self.timeout()) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    // An epoll that fails cannot be served by; the other workers go on.
+                    return;
+                }
+                _ => {}
+            }
+            self.core.now = clock();
+            for event in &events {
+                self.dispatch(event);
+            }
+            self.inbox.take(&mut messages);
+            for message in messages.drain(..) {
+                if matches!(message, Message::Stop) {
+                    return self.end();
+                }
+                self.receive(message);
+            }
+            self.accept();
+            self.core.wheel.expire(self.core.now.instant, &mut due);
+            for key in due.drain(..) {
+                self.serve(key, Connection::look_at_clock);
+            }
+            self.run_transfers();
+            self.core.server.log.flush(&mut self.core.lines);
+            if let Some(end) = self.stopping
+                && (self.connections.is_empty() || self.core.now.instant >= end)
+            {
+                return self.end();
+            }
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let retry = match (self.accepting.is_empty(), &self.spare) {
+            (true, _) => None,
+            // Not even one descriptor to tell somebody so: there is no use in asking at once.
+            (false, None) => Some(ACCEPT_RETRY),
+            (false, Some(_)) => Some(Duration::ZERO),
+        };
+        if !self.core.yielded.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let next = self.core.wheel.next_due().into_iter().chain(self.stopping).min();
+        let next = next.map(|moment| moment.saturating_duration_since(Instant::now()));
+        retry.into_iter().chain(next).min()
+    }
+
+    fn dispatch(&mut self, event: &Event) {
+        let Token(token) = event.token();
+        if event.token() == INBOX {
+            return;
+        }
+        match token & KIND {
+            LISTENER => {
+                let index = token >> 2;
+                if !self.accepting.contains(&index) {
+                    self.accepting.push(index);
+                }
+            }
+            CONTROL => self.serve(key(token), |connection, core| connection.control_event(core, event)),
+            _ => self.serve(key(token), |connection, core| connection.data_event(core, event)),
+        }
+    }
+
+    fn receive(&mut self, message: Message) {
+        if let Message::Answer(key, ..) | Message::Job(key, _) = &message
+            && self.connections.get_mut(*key).is_none()
+        {
+            // Meant for a connection that is gone; a file that it brings may hang when it is closed.
+            return self.core.discard(message);
+        }
+        match message {
+            Message::Answer(key, serial, answer) => {
+                self.serve(key, |connection, core| connection.answered(core, serial, answer));
+            }
+            Message::Login(key, serial, decision) => {
+                self.serve(key, |connection, core| connection.login_decided(core, serial, decision));
+            }
+            Message::Job(key, done) => self.serve(key, |connection, core| connection.job_done(core, done)),
+            Message::Port(key, lease) => {
+                self.serve(key, |connection, core| connection.port_granted(core, lease))
+            }
+            Message::Wake(key) => self.serve(key, Connection::woken),
+            Message::ShutDown(end) => self.shut_down(end),
+            Message::Stop => {}
+        }
+    }
+
+    /// Lets a connection do something, then sends what it has to say and closes it if it has ended.
+    fn serve(&mut self, key: Key, work: impl FnOnce(&mut Connection, &mut Core)) {
+        // Gone already: what was meant for it, a lease perhaps, is dropped with `work`.
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        work(connection, &mut self.core);
+        if connection.settle(&mut self.core) {
+            return;
+        }
+        if let Some(connection) = self.connections.remove(key) {
+            connection.close(&mut self.core);
+        }
+    }
+
+    /// Gives transfers that used up their share another, for a while.
+    fn run_transfers(&mut self) {
+        let mut left = self.core.yielded.len();
+        let begin = Instant::now();
+        while left > 0 {
+            left -= 1;
+            if let Some(key) = self.core.yielded.pop_front() {
+                self.serve(key, Connection::continue_transfer);
+            }
+            if begin.elapsed() > TRANSFER_SHARE {
+                break;
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        for index in std::mem::take(&mut self.accepting) {
+            if self.accept_from(index) {
+                self.accepting.push(index);
+            }
+        }
+    }
+
+    /// Accepts who waits at a listener; answers whether it has to be asked again.
+    fn accept_from(&mut self, index: usize) -> bool {
+        for _ in 0..ACCEPTS {
+            let Some((bound, socket)) = self.listeners.get(index) else { return false };
+            let bound = *bound;
+            match listener::accept(socket) {
+                Ok((socket, peer)) => self.welcome(socket, peer, bound),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) if self.refuse_without_descriptors(index) => {}
+                Err(_) => return self.spare.is_none(),
+            }
+        }
+        true
+    }
+
+    /// Opens the spare descriptor again, or says that there is none.
+    fn restore_spare(&mut self, peer: SocketAddr) {
+        self.spare = File::open("/dev/null").ok();
+        if self.spare.is_none() {
+            let text = "no descriptor is left, not even to refuse a client with";
+            self.core.log(&Subject { session: 0, peer, user: None }, log::Event::Warning { text });
+        }
+    }
+
+    fn welcome(&mut self, socket: OwnedFd, peer: SocketAddr, bound: SocketAddr) {
+        if let Err(reason) = self.core.server.admit(peer.ip()) {
+            return self.refuse(&socket, peer, reason);
+        }
+        let local = match bound.ip().is_unspecified() {
+            false => bound,
+            true => listener::local_address(&socket).unwrap_or(bound),
+        };
+        let core = &mut self.core;
+        let key = self.connections.insert_with(|key| Connection::new(key, socket, peer, local, core));
+        self.serve(key, Connection::greet);
+    }
+
+    /// Says 421 and why; the socket closes behind it.
+    fn refuse(&mut self, socket: &OwnedFd, peer: SocketAddr, reason: &'static str) {
+        let mut text = Vec::new();
+        Reply::owned(code::SERVICE_CLOSING, reason).write(&mut text);
+        let _ = stream::write(socket, &text);
+        self.core.log(&Subject { session: 0, peer, user: None }, log::Event::Refused { reason });
+    }
+
+    /// The descriptors have run out: gives up the spare one to take a client and tell it so. Answers whether
+    /// there may be another; without descriptors `accept` fails also where nobody waits.
+    fn refuse_without_descriptors(&mut self, index: usize) -> bool {
+        if self.spare.take().is_none() {
+            self.spare = File::open("/dev/null").ok();
+            return self.spare.is_some();
+        }
+        let Some((bound, listener)) = self.listeners.get(index) else { return false };
+        let bound = *bound;
+        let accepted = listener::accept(listener);
+        if let Ok((socket, peer)) = &accepted {
+            self.refuse(socket, *peer, "The server is out of descriptors; try again later.");
+        }
+        let took_one = accepted.is_ok();
+        drop(accepted);
+        self.restore_spare(bound);
+        took_one && self.spare.is_some()
+    }
+
+    fn shut_down(&mut self, end: Instant) {
+        self.stopping = Some(end);
+        for (_, listener) in self.listeners.drain(..) {
+            self.core.forget(&listener);
+        }
+        for key in self.connections.keys() {
+            self.serve(key, Connection::shut_down);
+        }
+    }
+
+    /// Ends what is left: transfers get their 426, everybody 421.
+    fn end(mut self) {
+        for key in self.connections.keys() {
+            self.serve(key, Connection::end_now);
+        }
+        for key in self.connections.keys() {
+            if let Some(connection) = self.connections.remove(key) {
+                connection.close(&mut self.core);
+            }
+        }
+        self.core.server.log.flush(&mut self.core.lines);
+    }
+}
+
+impl Server {
+    /// Counts a new session in, or says why not.
+    fn admit(&self, from: IpAddr) -> Result<(), &'static str> {
+        if self.sessions.fetch_add(1, Ordering::Relaxed) >= self.session_limit {
+            self.sessions.fetch_sub(1, Ordering::Relaxed);
+            return Err("Too many sessions on this server; try again later.");
+        }
+        if !self.addresses.enter(from) {
+            self.sessions.fetch_sub(1, Ordering::Relaxed);
+            return Err("Too many sessions from your address; try again later.");
+        }
+        Ok(())
+    }
+
+    /// Counts a session out.
+    pub(crate) fn release(&self, from: IpAddr) {
+        self.sessions.fetch_sub(1, Ordering::Relaxed);
+        self.addresses.leave(from);
+    }
+}
+
+fn token(key: Key, kind: usize) -> Token {
+    Token((key.generation as usize) << 32 | (key.index as usize) << 2 | kind)
+}
+
+fn key(token: usize) -> Key {
+    Key { index: (token as u32) >> 2, generation: (token >> 32) as u32 }
+}
+
+fn clock() -> Now {
+    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Now {
+        instant: Instant::now(),
+        wall: Timestamp { seconds: wall.as_secs() as i64, nanoseconds: wall.subsec_nanos() },
+    }
+}

@@ -1,0 +1,79 @@
+//! A server for one test.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use millrace_server::config::LogFormat;
+use millrace_server::{Accounts, Config, Permissions, Running, Server};
+use millrace_vfs::Storage;
+
+use super::Client;
+
+/// A running server; it ends at once when dropped.
+pub(crate) struct Served {
+    pub(crate) running: Running,
+    pub(crate) address: SocketAddr,
+    pub(crate) ports: RangeInclusive<u16>,
+}
+
+/// Serves a storage to `u` (all rights), `r` (read only), password `p`.
+pub(crate) fn serve(storage: Arc<dyn Storage>) -> Served {
+    serve_with(config(storage))
+}
+
+/// The settings of [`serve`], to be changed.
+pub(crate) fn config(storage: Arc<dyn Storage>) -> Config {
+    let accounts = Accounts::new().user("u", "p", Permissions::READ_WRITE, Arc::clone(&storage)).user(
+        "r",
+        "p",
+        Permissions::READ_ONLY,
+        storage,
+    );
+    Config {
+        ftp: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
+        passive_ports: free_ports(16),
+        workers: 2,
+        login_delay: Duration::from_millis(20),
+        grace: Duration::from_secs(5),
+        log: LogFormat::Off,
+        ..Config::new(Arc::new(accounts))
+    }
+}
+
+pub(crate) fn serve_with(config: Config) -> Served {
+    let ports = config.passive_ports.clone();
+    let running = Server::start(config).expect("the server starts");
+    Served { address: running.ftp_addresses()[0], running, ports }
+}
+
+impl Served {
+    /// A client that has read the greeting.
+    pub(crate) fn connect(&self) -> Client {
+        let mut client = Client::connect(self.address);
+        client.expect_reply(220);
+        client
+    }
+
+    /// A client that is logged in with all rights, in `TYPE I`.
+    pub(crate) fn login(&self) -> Client {
+        let mut client = self.connect();
+        client.log_in("u", "p");
+        client
+    }
+}
+
+/// That many ports in a row that nobody uses: below those that the system gives to outgoing connections.
+pub(crate) fn free_ports(count: u16) -> RangeInclusive<u16> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let offset = NEXT.fetch_add(count, Ordering::Relaxed);
+        let start = 10_000 + (std::process::id() as u16).wrapping_mul(257).wrapping_add(offset) % 20_000;
+        let range = start..=start + count - 1;
+        if range.clone().all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()) {
+            return range;
+        }
+    }
+}

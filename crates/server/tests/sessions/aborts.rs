@@ -1,0 +1,257 @@
+//! What a session hears while it is busy, and what becomes of a transfer whose control connection is gone.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_storage::{Fault, FaultStorage, MemoryStorage};
+
+use crate::kit::{Client, PATIENCE, Scratch, Served, Sink, config, pattern, serve, serve_with, within};
+
+/// Longer than all of the buffers between the two ends.
+const LARGE: usize = 64 << 20;
+
+/// What the contract allows a dead session to keep what it had.
+const SOON: Duration = Duration::from_secs(2);
+
+fn served_file() -> (Served, Scratch) {
+    let scratch = Scratch::new();
+    std::fs::File::create(scratch.file("large")).unwrap().set_len(LARGE as u64).unwrap();
+    (serve(scratch.storage()), scratch)
+}
+
+/// A download that is held up: nobody reads the data connection.
+fn held_up_download(client: &mut Client) -> Sink {
+    let data = Sink(client.passive());
+    client.expect("RETR large", 150);
+    data.wait_until_full();
+    data
+}
+
+#[test]
+fn abor_is_heard_while_the_data_connection_is_full() {
+    let (served, _scratch) = served_file();
+    let mut client = served.login();
+    for abort in [&b"ABOR\r\n"[..], b"\xff\xf4\xff\xf2ABOR\r\n"] {
+        let _data = held_up_download(&mut client);
+        client.send(abort);
+        client.expect_reply(426);
+        client.expect_reply(226);
+        let _data = held_up_download(&mut client);
+        client.send_urgent(abort);
+        client.expect_reply(426);
+        client.expect_reply(226);
+        // As Commons Net: the Telnet part urgent, the command behind it.
+        let _data = held_up_download(&mut client);
+        client.send_urgent(b"\xff\xf4\xff");
+        client.send(b"\xf2ABOR\r\n");
+        client.expect_reply(426);
+        client.expect_reply(226);
+    }
+    client.expect_alive();
+}
+
+#[test]
+fn noop_and_stat_are_answered_during_a_transfer() {
+    let (served, _scratch) = served_file();
+    let mut client = served.login();
+    let mut data = held_up_download(&mut client);
+    client.expect("NOOP", 200);
+    let status = client.expect("STAT", 211);
+    assert!(status.text.contains(&format!("of {LARGE} bytes")), "{status:?}");
+    client.expect("noop", 200);
+    let mut content = Vec::new();
+    data.0.read_to_end(&mut content).unwrap();
+    assert_eq!(content.len(), LARGE);
+    client.expect_reply(226);
+}
+
+#[test]
+fn quit_lets_the_transfer_end_first() {
+    let (served, _scratch) = served_file();
+    let mut client = served.login();
+    let mut data = held_up_download(&mut client);
+    client.send("QUIT\r\n");
+    let mut content = Vec::new();
+    data.0.read_to_end(&mut content).unwrap();
+    assert_eq!(content.len(), LARGE);
+    client.expect_reply(226);
+    client.expect_reply(221);
+    client.expect_end();
+}
+
+#[test]
+fn abor_before_the_data_connection_comes_ends_the_wait() {
+    let (served, _scratch) = served_file();
+    let mut client = served.login();
+    for line in ["RETR large", "STOR new", "LIST"] {
+        client.expect("PASV", 227);
+        client.expect(line, 150);
+        client.expect("ABOR", 426);
+        client.expect_reply(226);
+    }
+    client.expect("ABOR", 226);
+    client.expect_alive();
+}
+
+#[test]
+fn abor_during_an_upload_leaves_the_old_file() {
+    let (served, scratch) = served_file();
+    scratch.write("f", b"old");
+    let mut client = served.login();
+    for length in [0, 1, 1_000, 65_536, 5 << 20] {
+        let mut data = client.passive();
+        client.expect("STOR f", 150);
+        data.write_all(&pattern(length)).unwrap();
+        client.expect("ABOR", 426);
+        client.expect_reply(226);
+        assert_eq!(scratch.read("f").unwrap(), b"old");
+    }
+    within(SOON, "nothing else is left", || scratch.names() == ["f", "large"]);
+}
+
+#[test]
+fn abor_stops_a_hash() {
+    let storage = FaultStorage::new(MemoryStorage::new());
+    storage.inner().insert("/f", vec![7; 4 << 20]);
+    let faults = storage.faults();
+    let served = serve(Arc::new(storage));
+    let mut client = served.login();
+    faults.from(2, Fault::Slow(Duration::from_millis(50)));
+    client.send("XSHA256 f\r\nNOOP\r\nABOR\r\n");
+    client.expect_reply(200);
+    client.expect_reply(426);
+    client.expect_reply(226);
+    faults.reset();
+    client.expect("XSHA256 f", 250);
+}
+
+#[test]
+fn abor_is_answered_though_the_disk_is_stuck() {
+    let storage = FaultStorage::new(MemoryStorage::new());
+    storage.inner().insert("/f", vec![7; 4 << 20]);
+    let faults = storage.faults();
+    let served = serve(Arc::new(storage));
+    let mut client = served.login();
+    for line in ["RETR f", "STOR g"] {
+        faults.reset();
+        let data = client.passive();
+        faults.from(3, Fault::Stuck);
+        client.expect(line, 150);
+        if line.starts_with("STOR") {
+            (&data).write_all(&vec![1; 300_000]).unwrap();
+        }
+        within(PATIENCE, "a call is stuck", || faults.stuck() > 0);
+        client.expect("NOOP", 200);
+        client.expect("ABOR", 426);
+        client.expect_reply(226);
+        client.expect_alive();
+    }
+    // Nobody else noticed, and what was stuck does no harm when it comes back.
+    faults.reset();
+    let mut other = served.login();
+    assert_eq!(other.fetch("RETR f").len(), 4 << 20);
+    assert_eq!(other.try_fetch("RETR g").1.code, 550);
+}
+
+#[test]
+fn abor_is_answered_though_the_open_is_stuck() {
+    let storage = FaultStorage::new(MemoryStorage::new());
+    storage.inner().insert("/f", "content");
+    let faults = storage.faults();
+    let served = serve(Arc::new(storage));
+    let mut client = served.login();
+    for line in ["RETR f", "STOR g", "LIST", "CWD /", "MKD d"] {
+        faults.reset();
+        let _data = client.passive();
+        faults.from(1, Fault::Stuck);
+        client.send(format!("{line}\r\n"));
+        within(PATIENCE, "a call is stuck", || faults.stuck() > 0);
+        client.send("ABOR\r\n");
+        client.expect_reply(426);
+        client.expect_reply(226);
+        client.expect_alive();
+    }
+}
+
+/// Everybody else's servers keep the transfers of dead clients for 20 s and more.
+#[test]
+fn a_download_ends_when_its_control_connection_does() {
+    let (served, _scratch) = served_file();
+    for end in [reset as fn(Client), close, half_close, close_behind_a_waiting_command] {
+        let mut client = served.login();
+        let data = held_up_download(&mut client);
+        end(client);
+        within(SOON, "the data connection is closed", || ended(&data.0));
+    }
+}
+
+#[test]
+fn an_upload_ends_when_its_control_connection_does() {
+    let (served, scratch) = served_file();
+    scratch.write("f", b"old");
+    for length in [10, 3 << 20] {
+        for end in [reset as fn(Client), close, half_close, close_behind_a_waiting_command] {
+            let mut client = served.login();
+            let mut data = client.passive();
+            client.expect("STOR f", 150);
+            data.write_all(&pattern(length)).unwrap();
+            end(client);
+            within(SOON, "the data connection is closed", || ended(&data));
+            assert_eq!(scratch.read("f").unwrap(), b"old");
+        }
+    }
+    within(SOON, "nothing else is left", || scratch.names() == ["f", "large"]);
+}
+
+#[test]
+fn a_waiting_passive_port_is_free_when_its_control_connection_is_gone() {
+    let storage = Arc::new(MemoryStorage::new());
+    storage.insert("/f", "f");
+    let mut config = config(storage);
+    let first = *config.passive_ports.start();
+    config.passive_ports = first..=first;
+    let served = serve_with(config);
+    for end in [reset as fn(Client), close] {
+        for line in ["NOOP", "RETR f"] {
+            let mut client = served.login();
+            client.expect("PASV", 227);
+            client.command(line);
+            end(client);
+            let mut next = served.login();
+            next.stream.set_read_timeout(Some(SOON)).unwrap();
+            next.expect("PASV", 227);
+        }
+    }
+}
+
+fn ended(stream: &std::net::TcpStream) -> bool {
+    let mut sink = vec![0; 1 << 20];
+    stream.set_nonblocking(true).unwrap();
+    let result = (&mut &*stream).read(&mut sink);
+    stream.set_nonblocking(false).unwrap();
+    match result {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+    }
+}
+
+fn reset(client: Client) {
+    client.reset();
+}
+
+fn close(client: Client) {
+    drop(client);
+}
+
+fn half_close(client: Client) {
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    // The other half stays open for longer than the test.
+    std::mem::forget(client);
+}
+
+fn close_behind_a_waiting_command(mut client: Client) {
+    client.send("NLST\r\nPWD\r\n");
+    drop(client);
+}

@@ -1,0 +1,122 @@
+//! What must not look whole when it is not, and what must end though the connection stays open.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_storage::{Fault, FaultStorage, MemoryStorage};
+use millrace_vfs::{Storage, VirtualPath};
+
+use crate::kit::{PATIENCE, Scratch, Sink, config, pattern, serve, serve_with, within};
+
+#[test]
+fn a_listing_that_met_its_bound_is_no_226() {
+    let storage = MemoryStorage::new();
+    let deep = "/d".repeat(40);
+    storage.insert(&format!("{deep}/f"), "x");
+    let served = serve(Arc::new(storage));
+    let mut client = served.login();
+    let (listing, reply) = client.try_fetch("LIST -R");
+    assert!(!listing.is_empty());
+    assert_eq!(reply.code, 451, "{reply:?}");
+    assert_eq!(client.try_fetch("LIST").1.code, 226);
+}
+
+#[test]
+fn a_link_that_leads_back_is_no_directory_to_a_mirror() {
+    let scratch = Scratch::new();
+    let storage = scratch.storage();
+    let path = |text: &str| VirtualPath::parse(text.as_bytes()).unwrap();
+    for directory in ["/a", "/a/b", "/other"] {
+        storage.make_directory(&path(directory)).unwrap();
+    }
+    storage.make_symlink(b".", &path("/a/self")).unwrap();
+    storage.make_symlink(b"..", &path("/a/b/up")).unwrap();
+    storage.make_symlink(b"../other", &path("/a/aside")).unwrap();
+    let served = serve(storage);
+    let mut client = served.login();
+    let listing = String::from_utf8(client.fetch("MLSD /a")).unwrap();
+    let line = |name: &str| listing.lines().find(|line| line.ends_with(&format!(" {name}"))).unwrap();
+    assert!(line("self").contains("type=OS.unix=slink:.;"), "{listing}");
+    assert!(line("aside").contains("type=dir;"), "{listing}");
+    let listing = String::from_utf8(client.fetch("MLSD /a/b")).unwrap();
+    assert!(listing.contains("type=OS.unix=slink:..;"), "{listing}");
+}
+
+#[test]
+fn a_file_ends_where_its_wire_form_says_so_though_the_connection_stays_open() {
+    let served = serve(Arc::new(MemoryStorage::new()));
+    for (mode, wire, file) in [
+        ("MODE B", &b"\x40\x00\x03abc"[..], &b"abc"[..]),
+        ("STRU R", b"abc\xff\x01def\xff\x03", b"abc\ndef\n"),
+    ] {
+        let mut client = served.login();
+        client.expect(mode, 200);
+        let mut data = client.passive();
+        client.expect("STOR f", 150);
+        data.write_all(wire).unwrap();
+        client.expect_reply(226);
+        let mut plain = served.login();
+        assert_eq!(plain.fetch("RETR f"), file, "{mode}");
+    }
+}
+
+#[test]
+fn a_block_mode_download_carries_restart_markers() {
+    let storage = MemoryStorage::new();
+    storage.insert("/f", pattern(3 << 20));
+    let served = serve(Arc::new(storage));
+    let mut client = served.login();
+    client.expect("MODE B", 200);
+    let wire = client.fetch("RETR f");
+    let mut rest = &wire[..];
+    let mut markers = Vec::new();
+    while let [descriptor, high, low, more @ ..] = rest {
+        let (block, after) = more.split_at(usize::from(u16::from_be_bytes([*high, *low])));
+        if descriptor & 16 != 0 {
+            markers.push(String::from_utf8(block.to_vec()).unwrap());
+        }
+        rest = after;
+    }
+    assert_eq!(markers[..2], ["1048576", "2097152"]);
+}
+
+#[test]
+fn a_download_whose_client_hung_up_is_reset() {
+    let scratch = Scratch::new();
+    std::fs::File::create(scratch.file("large")).unwrap().set_len(64 << 20).unwrap();
+    let served = serve(scratch.storage());
+    let mut client = served.login();
+    let mut data = Sink(client.passive());
+    client.expect("RETR large", 150);
+    data.wait_until_full();
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    let ended = loop {
+        match data.0.read(&mut [0; 65536]) {
+            Ok(0) => break "orderly",
+            Ok(_) => {}
+            Err(_) => break "reset",
+        }
+    };
+    assert_eq!(ended, "reset", "a part looked like the whole");
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_question_longer_than_its_grace() {
+    let storage = FaultStorage::new(MemoryStorage::new());
+    storage.inner().insert("/f", "content");
+    let faults = storage.faults();
+    let mut config = config(Arc::new(storage));
+    config.grace = Duration::from_millis(200);
+    let served = serve_with(config);
+    let mut client = served.login();
+    faults.from(1, Fault::Stuck);
+    client.send("XSHA256 f\r\n");
+    within(PATIENCE, "a call is stuck", || faults.stuck() > 0);
+    served.running.request_shutdown();
+    client.expect_reply(426);
+    client.expect_reply(421);
+    client.expect_end();
+    faults.reset();
+}

@@ -1,0 +1,17 @@
+//! Sessions over real sockets: a server on a free port for each test, and a client that says exactly what
+//! the test says. One file a theme.
+
+#[path = "../kit/mod.rs"]
+mod kit;
+
+mod aborts;
+mod active;
+mod bad_input;
+mod commands;
+mod endings;
+mod limits;
+mod passive;
+mod pipelining;
+mod shutdown;
+mod timeouts;
+mod uploads;

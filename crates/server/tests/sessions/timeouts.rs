@@ -1,0 +1,216 @@
+//! Deadlines: each says so in its own words, and none ends what is alive.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_server::Config;
+use millrace_storage::MemoryStorage;
+
+use crate::kit::{PATIENCE, Scratch, Served, Sink, config, serve_with, within};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+fn served(change: impl FnOnce(&mut Config)) -> Served {
+    let storage = MemoryStorage::new();
+    storage.insert("/f", "content");
+    let mut config = config(Arc::new(storage));
+    change(&mut config);
+    serve_with(config)
+}
+
+/// Waits for the end of something that began now; it comes when it is due, and not much later.
+fn timed(most: Duration, wait: impl FnOnce()) {
+    let begin = Instant::now();
+    wait();
+    let took = begin.elapsed();
+    // The clock of the server may have begun a little before ours.
+    assert!(
+        took + Duration::from_millis(50) >= most && took < most + Duration::from_secs(2),
+        "{took:?} for {most:?}"
+    );
+}
+
+#[test]
+fn a_client_that_does_not_log_in_is_told_so_and_closed() {
+    let served = served(|config| config.login_timeout = SHORT);
+    for line in [None, Some("USER u"), Some("NOOP")] {
+        let mut client = served.connect();
+        timed(SHORT, || {
+            if let Some(line) = line {
+                client.command(line);
+            }
+            assert!(client.expect_reply(421).text.contains("login"));
+            client.expect_end();
+        });
+    }
+}
+
+#[test]
+fn noop_does_not_put_off_the_login_deadline() {
+    let served = served(|config| config.login_timeout = SHORT);
+    let mut client = served.connect();
+    within(Duration::from_secs(3), "the connection is closed", || {
+        let _ = (&client.stream).write_all(b"NOOP\r\n");
+        client.next_reply().is_none_or(|reply| reply.code == 421)
+    });
+}
+
+#[test]
+fn a_silent_client_is_told_so_and_closed() {
+    let served = served(|config| config.idle_timeout = SHORT);
+    let mut client = served.login();
+    timed(SHORT, || {
+        assert!(client.expect_reply(421).text.contains("Idle"));
+        client.expect_end();
+    });
+}
+
+#[test]
+fn a_silent_control_connection_never_ends_a_running_transfer() {
+    let scratch = Scratch::new();
+    scratch.write("large", &vec![0; 32 << 20]);
+    let mut config = config(scratch.storage());
+    config.idle_timeout = SHORT;
+    let served = serve_with(config);
+    let mut client = served.login();
+    let mut data = Sink(client.passive());
+    client.expect("RETR large", 150);
+    data.wait_until_full();
+    std::thread::sleep(SHORT * 3);
+    let mut content = Vec::new();
+    data.0.read_to_end(&mut content).unwrap();
+    assert_eq!(content.len(), 32 << 20);
+    client.expect_reply(226);
+    // And the clock begins anew behind it.
+    timed(SHORT, || _ = client.expect_reply(421));
+}
+
+#[test]
+fn a_data_connection_that_never_comes_is_given_up() {
+    let served = served(|config| config.connect_timeout = SHORT);
+    let mut client = served.login();
+    for line in ["RETR f", "STOR g", "LIST"] {
+        client.expect("PASV", 227);
+        client.expect(line, 150);
+        timed(SHORT, || _ = client.expect_reply(425));
+    }
+    assert_eq!(client.fetch("NLST"), b"f\r\n");
+}
+
+#[test]
+fn strangers_do_not_put_off_the_connection_deadline() {
+    let served = served(|config| config.connect_timeout = SHORT);
+    let mut client = served.login();
+    let address = client.passive_address();
+    client.expect("RETR f", 150);
+    timed(SHORT, || {
+        let stop = Instant::now() + SHORT;
+        while Instant::now() < stop {
+            drop(crate::kit::data_from("127.0.0.77", address));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        client.expect_reply(425);
+    });
+}
+
+#[test]
+fn a_stalled_upload_is_given_up_and_leaves_nothing() {
+    let scratch = Scratch::new();
+    scratch.write("f", b"old");
+    let mut config = config(scratch.storage());
+    config.stall_timeout = SHORT;
+    let served = serve_with(config);
+    let mut client = served.login();
+    for length in [0, 100, 1 << 20] {
+        let mut data = client.passive();
+        client.expect("STOR f", 150);
+        data.write_all(&vec![1; length]).unwrap();
+        timed(SHORT, || _ = client.expect_reply(426));
+    }
+    within(PATIENCE, "only the old file is there", || scratch.names() == ["f"]);
+    assert_eq!(scratch.read("f").unwrap(), b"old");
+    client.expect_alive();
+}
+
+#[test]
+fn a_stalled_download_is_given_up() {
+    let scratch = Scratch::new();
+    scratch.write("large", &vec![0; 32 << 20]);
+    let mut config = config(scratch.storage());
+    config.stall_timeout = SHORT;
+    let served = serve_with(config);
+    let mut client = served.login();
+    let _data = client.passive();
+    client.expect("RETR large", 150);
+    assert!(client.expect_reply(426).text.contains("too long"));
+    client.expect_alive();
+}
+
+#[test]
+fn a_slow_transfer_is_not_a_stalled_one() {
+    let served = served(|config| config.stall_timeout = SHORT);
+    let mut client = served.login();
+    let mut data = client.passive();
+    client.expect("STOR slow", 150);
+    for byte in b"slowly" {
+        data.write_all(&[*byte]).unwrap();
+        std::thread::sleep(SHORT / 2);
+    }
+    drop(data);
+    client.expect_reply(226);
+    assert_eq!(client.fetch("RETR slow"), b"slowly");
+}
+
+#[test]
+fn each_wrong_password_is_answered_later_and_the_last_ends_the_connection() {
+    let served = served(|config| {
+        config.login_delay = Duration::from_millis(100);
+        config.login_attempts = 3;
+    });
+    let mut client = served.connect();
+    for (attempt, code) in [(0, 530), (1, 530), (2, 421)] {
+        client.expect("USER u", 331);
+        timed(Duration::from_millis(100 << attempt), || _ = client.expect("PASS wrong", code));
+    }
+    client.expect_end();
+}
+
+/// 2007-6737: names that do not exist are guesses as well.
+#[test]
+fn unknown_names_are_counted_and_delayed_like_wrong_passwords() {
+    let served = served(|config| {
+        config.login_delay = Duration::from_millis(100);
+        config.login_attempts = 2;
+    });
+    let mut client = served.connect();
+    client.expect("USER nobody", 331);
+    timed(Duration::from_millis(100), || _ = client.expect("PASS p", 530));
+    client.expect("USER nobody", 331);
+    client.expect("PASS p", 421);
+    client.expect_end();
+}
+
+#[test]
+fn commands_sent_during_the_delay_wait_their_turn() {
+    let served = served(|config| config.login_delay = Duration::from_millis(200));
+    let mut client = served.connect();
+    client.send("USER u\r\nPASS wrong\r\nNOOP\r\nUSER u\r\nPASS p\r\nPWD\r\n");
+    for code in [331, 530, 200, 331, 230, 257] {
+        client.expect_reply(code);
+    }
+}
+
+#[test]
+fn a_client_that_takes_no_farewell_is_closed_all_the_same() {
+    let served = served(|config| config.idle_timeout = SHORT);
+    let client = served.login();
+    let mut stream = client.stream.try_clone().unwrap();
+    stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    while stream.write(&b"FEAT\r\n".repeat(10_000)).is_ok() {}
+    // The deadline, and what a farewell may take.
+    within(Duration::from_secs(10), "the server has closed it", || {
+        let kind = (&client.stream).write(b"NOOP\r\n").map_err(|error| error.kind());
+        matches!(kind, Err(std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe))
+    });
+}
