@@ -1,0 +1,146 @@
+//! What is printed when a server is ready: what is open, to whom, and the URL to paste.
+//!
+//! Scripts wait for the line that begins with `Ready` and read the real port from the first URL.
+
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use crate::check::time;
+use crate::config::{Access, Login, Site};
+
+/// Logins shown for each address; more would scroll the URLs away.
+const LOGINS_SHOWN: usize = 16;
+
+/// The announcement, for standard output.
+pub(crate) fn announcement(site: &Site, bound: &[SocketAddr]) -> String {
+    let lines: Vec<(String, String)> = bound
+        .iter()
+        .flat_map(|address| {
+            let host = host(site.config.public_ip, *address);
+            site.logins.iter().take(LOGINS_SHOWN).map(move |login| (url(login, host), may(login)))
+        })
+        .collect();
+    let width = lines.iter().map(|(url, _)| url.chars().count()).max().unwrap_or(0);
+
+    let mut text = format!("Millrace {} serves {}\n", env!("CARGO_PKG_VERSION"), site.directory.display());
+    for (url, may) in &lines {
+        let _ = writeln!(text, "  {url:width$}   {may}");
+    }
+    if let Some(hidden @ 1..) = site.logins.len().checked_sub(LOGINS_SHOWN) {
+        let _ = writeln!(text, "  and {hidden} more users");
+    }
+    if let [address] = bound
+        && address.ip().is_loopback()
+    {
+        let _ = writeln!(
+            text,
+            "  Only this computer can connect; --ftp 0.0.0.0:{} opens it to the network.",
+            address.port()
+        );
+    }
+    let _ = match site.config.grace.is_zero() {
+        true => writeln!(text, "Ready. Ctrl-C stops at once."),
+        false => writeln!(text, "Ready. Ctrl-C stops; running transfers get {}.", time(site.config.grace)),
+    };
+    text
+}
+
+/// What an operator should think about, for standard error.
+pub(crate) fn warnings(site: &Site, bound: &[SocketAddr]) -> Vec<String> {
+    let open = bound.iter().any(|address| !address.ip().is_loopback());
+    let may_write = |login: &&Login| login.name.is_none() && login.access == Access::ReadWrite;
+    let mut warnings = Vec::new();
+    if open && site.logins.iter().any(|login| may_write(&login)) {
+        warnings.push(
+            "everyone who can reach this computer may write, delete and fill the disk: anonymous is rw"
+                .to_owned(),
+        );
+    }
+    if open && site.logins.iter().any(|login| login.name.is_some()) {
+        warnings
+            .push("passwords and files cross the network unencrypted: this is FTP without TLS".to_owned());
+    }
+    warnings
+}
+
+/// `alice may read and write, in photos`.
+pub(crate) fn may(login: &Login) -> String {
+    let name = login.name.as_deref().unwrap_or("anonymous");
+    let access = match login.access {
+        Access::ReadOnly => "read",
+        Access::ReadWrite => "read and write",
+    };
+    match &login.beneath {
+        None => format!("{name} may {access}"),
+        Some(folder) => format!("{name} may {access}, in {}", folder.display()),
+    }
+}
+
+fn url(login: &Login, host: SocketAddr) -> String {
+    match &login.name {
+        None => format!("ftp://{host}/"),
+        Some(name) => format!("ftp://{}@{host}/", percent_encoded(name)),
+    }
+}
+
+fn percent_encoded(name: &str) -> String {
+    let mut encoded = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
+            _ if byte.is_ascii_alphanumeric() => encoded.push(byte.into()),
+            _ => encoded += &format!("%{byte:02X}"),
+        }
+    }
+    encoded
+}
+
+/// An address to paste: the public one, or for `0.0.0.0` the one that this computer has on its network.
+fn host(public: Option<Ipv4Addr>, bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => public.or_else(own_v4).unwrap_or(Ipv4Addr::LOCALHOST).into(),
+        IpAddr::V6(_) => own_v6().unwrap_or(Ipv6Addr::LOCALHOST).into(),
+    };
+    SocketAddr::new(ip, bound.port())
+}
+
+fn own_v4() -> Option<Ipv4Addr> {
+    match own_address("0.0.0.0:0", "192.0.2.1:9")? {
+        IpAddr::V4(ip) => Some(ip),
+        IpAddr::V6(_) => None,
+    }
+}
+
+fn own_v6() -> Option<Ipv6Addr> {
+    match own_address("[::]:0", "[2001:db8::1]:9")? {
+        IpAddr::V6(ip) => Some(ip),
+        IpAddr::V4(_) => None,
+    }
+}
+
+/// The address that packets to `beyond` would leave from. Connecting a datagram socket sends nothing.
+fn own_address(any: &str, beyond: &str) -> Option<IpAddr> {
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(beyond).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_encoded_for_urls() {
+        assert_eq!(percent_encoded("alice-2"), "alice-2");
+        assert_eq!(percent_encoded("a b@c:é"), "a%20b%40c%3A%C3%A9");
+    }
+
+    #[test]
+    fn the_public_address_stands_for_any_address_only() {
+        let public = Some(Ipv4Addr::new(203, 0, 113, 7));
+        assert_eq!(host(public, "0.0.0.0:21".parse().unwrap()).to_string(), "203.0.113.7:21");
+        assert_eq!(host(public, "127.0.0.1:21".parse().unwrap()).to_string(), "127.0.0.1:21");
+        assert!(!host(None, "[::]:21".parse().unwrap()).ip().is_unspecified());
+    }
+}

@@ -1,0 +1,64 @@
+//! The command line: what may be written after `millrace`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::Written;
+
+/// Millrace: a file server that FTP clients use.
+///
+/// Try it:  millrace serve ./somewhere
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve a folder by FTP until told to stop
+    ///
+    /// Without flags, everyone on this computer may read the current folder, at ftp://127.0.0.1:2121/.
+    /// What is open, to whom, and the URLs to paste are printed to standard output; the line that begins
+    /// with "Ready" comes last, when connections are accepted. Events are logged to standard error.
+    ///
+    /// Ctrl-C or SIGTERM stops: no new connections, running transfers may end within the grace time, then
+    /// the exit code is 0. A second signal ends at once.
+    #[command(after_long_help = EXAMPLES)]
+    Serve(Box<Serve>),
+    /// Say what a configuration file means, or what is wrong with it
+    Check(Check),
+    /// Make the hash of a password, for a configuration file
+    ///
+    /// Asks for the password on a terminal; otherwise reads one line from standard input.
+    HashPassword,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  millrace serve                                         this folder, to read, on this computer only
+  millrace serve /srv/files --ftp 0.0.0.0:2121           to read, for everyone on the network
+  millrace serve /srv/drop --user cam:s3cret --ftp 0.0.0.0:2121
+                                                         to read and write, for a camera
+  millrace serve --config /etc/millrace.toml             as the file says; flags go before it
+
+Every flag is also a key of the configuration file, spelt the same: see docs/configuration.md.";
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Read a configuration file in TOML; flags go before what it says
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) written: Written,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// The configuration file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}

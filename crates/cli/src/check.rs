@@ -1,0 +1,151 @@
+//! `millrace check`: a configuration file in plain words.
+
+use std::fmt::{self, Display};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use millrace_server::Config;
+use millrace_server::config::LogFormat;
+use millrace_storage::{LocalOptions, Uploads};
+
+use crate::announce;
+use crate::args::Check;
+use crate::config::{self, Site, Written};
+use crate::failure::Failure;
+
+pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
+    let site = config::load(Written::default(), Some(&arguments.file))?;
+    println!("{} can be used. It means:\n", arguments.file.display());
+    print!("{}", Meaning(&site));
+    for warning in announce::warnings(&site, &site.config.ftp) {
+        println!("\nwarning: {warning}");
+    }
+    Ok(())
+}
+
+/// A configuration in plain words.
+struct Meaning<'a>(&'a Site);
+
+impl Display for Meaning<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(site) = self;
+        writeln!(out, "Files         {}", site.directory.display())?;
+        writeln!(out, "              {}", uploads(&site.files))?;
+        writeln!(out, "              Listings of up to {} entries are sorted.", site.config.sort_entries)?;
+        for (index, address) in site.config.ftp.iter().enumerate() {
+            writeln!(
+                out,
+                "{:14}{}, {}",
+                if index == 0 { "FTP" } else { "" },
+                listen(*address),
+                reach(*address)
+            )?;
+        }
+        for (index, login) in site.logins.iter().enumerate() {
+            writeln!(out, "{:14}{}.", if index == 0 { "Logins" } else { "" }, announce::may(login))?;
+        }
+        network(&site.config, out)?;
+        timeouts(&site.config, out)?;
+        logs(&site.config, out)
+    }
+}
+
+fn uploads(files: &LocalOptions) -> String {
+    let how = match files.uploads {
+        Uploads::Staged => "staged: a name shows the old file or all of the new one",
+        Uploads::InPlace => "written in place: one that is cut leaves the part that came",
+    };
+    let when = if files.fsync { "; each is on the disk before it is acknowledged" } else { "" };
+    format!("Uploads are {how}{when}.")
+}
+
+fn reach(address: SocketAddr) -> &'static str {
+    match address.ip() {
+        ip if ip.is_loopback() => "reachable from this computer only, not encrypted",
+        ip if ip.is_unspecified() => "every address of this computer, not encrypted",
+        _ => "not encrypted",
+    }
+}
+
+fn listen(address: SocketAddr) -> String {
+    match address.port() {
+        0 => format!("a free port of {}", address.ip()),
+        _ => address.to_string(),
+    }
+}
+
+fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (first, last) = (config.passive_ports.start(), config.passive_ports.end());
+    match first == last {
+        true => writeln!(out, "Data ports    {first} only")?,
+        false => writeln!(out, "Data ports    {first} to {last}")?,
+    }
+    if let Some(address) = config.public_ip {
+        writeln!(out, "              PASV tells clients to connect to {address}.")?;
+    }
+    if config.foreign_data {
+        writeln!(out, "              PORT may name another host than the client's own (FXP).")?;
+    }
+    if !config.coalesce {
+        writeln!(out, "              150 always goes out before the data.")?;
+    }
+    let sessions = limit(config.sessions, "as many as the descriptor limit allows");
+    let each = limit(config.sessions_per_address, "no limit");
+    writeln!(out, "Sessions      {sessions}; from one address: {each}")?;
+    let workers = match config.workers {
+        0 => "one for each core".to_owned(),
+        workers => workers.to_string(),
+    };
+    writeln!(out, "Threads       {workers}; for what may wait: at most {}", config.blocking_threads)?;
+    writeln!(out, "Greeting      {:?}", config.greeting)
+}
+
+fn timeouts(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let keepalive = match config.keepalive.is_zero() {
+        true => "are not checked for life (TCP keepalive)".to_owned(),
+        false => format!("are checked for life after {} (TCP keepalive)", time(config.keepalive)),
+    };
+    writeln!(out, "Times         {} to log in", time(config.login_timeout))?;
+    writeln!(out, "              {} of silence from a client", time(config.idle_timeout))?;
+    writeln!(out, "              {} for a data connection to come", time(config.connect_timeout))?;
+    writeln!(out, "              {} of silence in a transfer", time(config.stall_timeout))?;
+    writeln!(out, "              Silent control connections {keepalive}.")?;
+    writeln!(out, "              {} for running transfers when the server is stopped", time(config.grace))?;
+    let (delay, attempts) = (time(config.login_delay), config.login_attempts);
+    writeln!(
+        out,
+        "              A wrong password is answered after {delay}, the next after twice that and so on;"
+    )?;
+    writeln!(out, "              {attempts} of them close the connection.")
+}
+
+fn logs(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let events = match config.log {
+        LogFormat::Off => "nothing",
+        LogFormat::Warnings => "warnings, as text, to standard error",
+        LogFormat::JsonWarnings => "warnings, as JSON, to standard error",
+        LogFormat::Text => "events, as text, to standard error",
+        LogFormat::Json => "events, as JSON, to standard error",
+    };
+    writeln!(out, "Logs          {events}")?;
+    match &config.xferlog {
+        Some(path) => writeln!(out, "              transfers to {}", path.display()),
+        None => Ok(()),
+    }
+}
+
+fn limit(count: usize, unlimited: &str) -> String {
+    if count == 0 { unlimited.to_owned() } else { format!("at most {count}") }
+}
+
+/// `30 s`, `5 min`: the largest unit that needs no fraction.
+pub(crate) fn time(period: Duration) -> String {
+    let milliseconds = period.as_millis();
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")];
+    let fits = |(size, _): &&(u128, &str)| milliseconds >= *size && milliseconds.is_multiple_of(*size);
+    match units.iter().find(fits) {
+        Some((size, unit)) => format!("{} {unit}", milliseconds / size),
+        None if milliseconds == 0 => "no time".to_owned(),
+        None => format!("{milliseconds} ms"),
+    }
+}

@@ -1,0 +1,102 @@
+//! The names of the keys, taken from the structs that hold them.
+
+use serde::Deserialize;
+use serde::de::value::Error as Refusal;
+use serde::de::{Deserializer, Error, Visitor};
+use serde::forward_to_deserialize_any;
+use toml::de::{DeTable, DeValue};
+
+use super::report::Source;
+use super::written::{UserTable, Written};
+use crate::failure::Failure;
+
+/// The keys of the file's top level.
+pub(crate) fn of_file() -> &'static [&'static str] {
+    fields_of::<Written>()
+}
+
+/// The keys of a `[[user]]` table.
+pub(crate) fn of_user() -> &'static [&'static str] {
+    fields_of::<UserTable>()
+}
+
+const USER_FORM: &str = "each user is a table of its own, which begins with [[user]], in two brackets";
+
+/// Points at the first key that does not exist, and names the nearest that does.
+///
+/// `deny_unknown_fields` would refuse it too, with a list of all keys in the message.
+pub(crate) fn refuse_unknown(source: &Source) -> Result<(), Failure> {
+    let Ok(table) = DeTable::parse(&source.text) else {
+        return Ok(()); // What is wrong with the syntax is told by the parser that comes next.
+    };
+    refuse(source, table.get_ref(), of_file(), "a configuration file")?;
+    let Some(users) = table.get_ref().get("user") else { return Ok(()) };
+    match users.get_ref() {
+        DeValue::Array(users) => users.iter().try_for_each(|user| match user.get_ref() {
+            DeValue::Table(user) => refuse(source, user, of_user(), "a [[user]] table"),
+            _ => Err(source.point(user.span(), USER_FORM)),
+        }),
+        _ => Err(source.point(users.span(), USER_FORM)),
+    }
+}
+
+fn refuse(source: &Source, table: &DeTable<'_>, known: &[&str], whose: &str) -> Result<(), Failure> {
+    let unknown = table.keys().filter(|key| !known.contains(&key.get_ref().as_ref()));
+    match unknown.min_by_key(|key| key.span().start) {
+        None => Ok(()),
+        Some(key) => {
+            let name = key.get_ref().as_ref();
+            let hint = match nearest(name, known) {
+                Some(nearest) => format!("did you mean `{nearest}`?"),
+                None => format!("there are {}", list(known)),
+            };
+            Err(source.point(key.span(), &format!("{whose} has no key `{name}`; {hint}")))
+        }
+    }
+}
+
+fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let name = name.replace('_', "-");
+    let likeness = |known: &str| strsim::jaro_winkler(&name, known);
+    known
+        .iter()
+        .copied()
+        .filter(|known| likeness(known) > 0.8)
+        .max_by(|left, right| likeness(left).total_cmp(&likeness(right)))
+}
+
+fn list(known: &[&str]) -> String {
+    known.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// Asks a struct's `Deserialize` which fields it would take.
+fn fields_of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
+    let mut fields: &[&str] = &[];
+    let _ = T::deserialize(FieldNames(&mut fields));
+    fields
+}
+
+struct FieldNames<'a>(&'a mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for FieldNames<'_> {
+    type Error = Refusal;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Refusal> {
+        *self.0 = fields;
+        Err(Refusal::custom("only the names were wanted"))
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Refusal> {
+        Err(Refusal::custom("not a struct"))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}

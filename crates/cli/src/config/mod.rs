@@ -1,0 +1,55 @@
+//! The configuration: what was written (`written.rs`), and what it means (`resolve.rs`).
+//!
+//! Flags and the keys of a file are one struct, [`Written`], so that every flag has a key by construction.
+//! Each value remembers where it was written, and an error points there (`report.rs`).
+
+mod keys;
+mod logins;
+mod report;
+mod resolve;
+mod said;
+mod value;
+mod written;
+
+use std::fs;
+use std::path::Path;
+
+use crate::failure::Failure;
+
+pub(crate) use logins::Login;
+pub(crate) use report::Source;
+pub(crate) use resolve::Site;
+pub(crate) use value::Access;
+pub(crate) use written::Written;
+
+/// What the flags and the file mean together; a flag goes before the same key of the file.
+pub(crate) fn load(flags: Written, file: Option<&Path>) -> Result<Site, Failure> {
+    match file {
+        None => resolve::resolve(flags, None),
+        Some(path) => {
+            let source = read(path)?;
+            let written = flags.over(parse(&source)?);
+            resolve::resolve(written, Some(&source))
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Source, Failure> {
+    let failed = |what: String| {
+        Failure::Configuration(format!("cannot read the configuration file {}: {what}.", path.display()))
+    };
+    let bytes = fs::read(path).map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|&byte| byte == b'\n').count();
+        failed(format!("line {line} is not UTF-8, which TOML has to be"))
+    })?;
+    Ok(Source { path: path.to_owned(), text })
+}
+
+fn parse(source: &Source) -> Result<Written, Failure> {
+    keys::refuse_unknown(source)?;
+    toml::from_str(&source.text).map_err(|error| source.point(error.span().unwrap_or(0..0), error.message()))
+}
+
+#[cfg(test)]
+mod tests;

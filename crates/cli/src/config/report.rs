@@ -1,0 +1,71 @@
+//! Errors that show where: file, line, column, the line itself.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// A configuration file that was read.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+}
+
+impl Source {
+    /// The folder of the file, from which the paths in it count.
+    pub(crate) fn folder(&self) -> &Path {
+        match self.path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        }
+    }
+
+    /// An error at these bytes of the file.
+    pub(crate) fn point(&self, span: Range<usize>, message: &str) -> Failure {
+        let start = floor(&self.text, span.start);
+        let line_start = self.text[..start].rfind('\n').map_or(0, |end| end + 1);
+        let line_end = self.text[start..].find('\n').map_or(self.text.len(), |length| start + length);
+        let number = self.text[..start].matches('\n').count() + 1;
+        let column = self.text[line_start..start].chars().count() + 1;
+        let line = self.text[line_start..line_end].trim_end();
+        let marked = floor(&self.text, span.end).clamp(start, line_end);
+        let width = self.text[start..marked].chars().count().max(1);
+
+        let mut text = format!("{}:{number}:{column}: {}\n", self.path.display(), sentence(message));
+        if is_secret(line) {
+            text += &format!("{number:>5} | (a line with a password is not shown)");
+        } else {
+            // Tabs stay tabs, so that the mark is below what it marks.
+            let blank = |char| if char == '\t' { '\t' } else { ' ' };
+            let indent: String = self.text[line_start..start].chars().map(blank).collect();
+            text += &format!("{number:>5} | {line}\n      | {indent}{}", "^".repeat(width));
+        }
+        Failure::Configuration(text)
+    }
+}
+
+/// Claims that a line may hold a password, also under a misspelt key: error messages end in logs.
+fn is_secret(line: &str) -> bool {
+    let key = line.split('=').next().unwrap_or_default().trim();
+    line.contains("passw")
+        || key.starts_with("user")
+        || strsim::jaro_winkler(key, "password") > 0.8 && !key.starts_with("passive")
+}
+
+fn sentence(message: &str) -> String {
+    let message = message.trim_end().replace('\n', "; ");
+    let mut chars = message.chars();
+    let mut sentence: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
+    sentence.push_str(chars.as_str());
+    if !sentence.ends_with(['.', '?', '!', ')']) {
+        sentence.push('.');
+    }
+    sentence
+}
+
+/// The nearest character boundary at or before `index`.
+fn floor(text: &str, index: usize) -> usize {
+    let index = index.min(text.len());
+    (0..=index).rev().find(|&index| text.is_char_boundary(index)).unwrap_or(0)
+}

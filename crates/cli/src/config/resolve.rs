@@ -1,0 +1,286 @@
+//! What was written, turned into what it means: defaults added, contradictions refused, trees opened.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_server::{Accounts, Config, config};
+use millrace_storage::{LocalOptions, LocalStorage};
+
+use super::logins::{self, Login, Trees, User};
+use super::report::Source;
+use super::said::{Place, Said};
+use super::value::{Access, Anonymous, Count, Listen, LogFormat, Period, Ports, Switch, Uploads};
+use super::written::{UserTable, Written};
+use crate::failure::Failure;
+
+/// Everything that was asked for.
+#[derive(Debug)]
+pub(crate) struct Site {
+    /// The served folder, absolute.
+    pub(crate) directory: PathBuf,
+    /// Anonymous first, then as written.
+    pub(crate) logins: Vec<Login>,
+    /// How files are written.
+    pub(crate) files: LocalOptions,
+    /// Trees that may hold what a killed server left.
+    pub(crate) writable: Vec<Arc<LocalStorage>>,
+    /// What the server is started with.
+    pub(crate) config: Config,
+}
+
+/// Says where something wrong was written.
+pub(crate) struct Places<'a> {
+    file: Option<&'a Source>,
+}
+
+impl Places<'_> {
+    /// An error about a value: at its place in the file, or with the name of its flag.
+    pub(crate) fn error(&self, place: &Place, flag: &str, message: &str) -> Failure {
+        match (place, self.file) {
+            (Place::File(span), Some(source)) => source.point(span.clone(), message),
+            _ => Failure::Configuration(format!("{flag}: {message}.")),
+        }
+    }
+
+    /// A path that was written: from the file's folder if it was written there.
+    fn path(&self, said: &Said<PathBuf>) -> PathBuf {
+        match (&said.place, self.file) {
+            (Place::File(_), Some(source)) => source.folder().join(&said.value),
+            _ => said.value.clone(),
+        }
+    }
+
+    /// Not zero where zero would make no sense.
+    fn at_least_one(&self, said: Option<Said<Count>>, key: &str, default: usize) -> Result<usize, Failure> {
+        match said {
+            None => Ok(default),
+            Some(Said { value: Count(0), place }) => Err(self.error(&place, key, "expected at least 1")),
+            Some(said) => Ok(said.value.0),
+        }
+    }
+
+    /// Not zero where nobody could be that quick.
+    fn some_time(
+        &self,
+        said: Option<Said<Period>>,
+        key: &str,
+        default: Duration,
+    ) -> Result<Duration, Failure> {
+        match said {
+            None => Ok(default),
+            Some(said) if said.value.0.is_zero() => {
+                Err(self.error(&said.place, key, "expected more than no time at all, such as 30s"))
+            }
+            Some(said) => Ok(said.value.0),
+        }
+    }
+}
+
+/// Resolves what was written; `file` is the one that some of it was written in.
+pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, Failure> {
+    let places = Places { file };
+    let directory = directory(written.directory.as_ref(), &places)?;
+    let files = LocalOptions {
+        uploads: written.uploads.map_or(millrace_storage::Uploads::Staged, |said| {
+            let Uploads(uploads) = said.value;
+            uploads
+        }),
+        fsync: is_on(written.fsync, false),
+        ..LocalOptions::default()
+    };
+    let mut trees = Trees::new(directory.clone(), files);
+    let users = users(written.user_flags, written.user_tables, &places)?;
+    let (accounts, logins) = accounts(users, written.anonymous, &mut trees, &places)?;
+
+    let default = Config::new(Arc::new(accounts));
+    let ftp = listens(written.ftp, default.ftp, &places)?;
+    let passive_ports = passive_ports(written.passive_ports, &ftp, &places)?;
+    let config = Config {
+        ftp,
+        accounts: default.accounts,
+        passive_ports,
+        public_ip: written.public_ip.map(|said| said.value),
+        workers: workers(written.workers, &places)?,
+        blocking_threads: places.at_least_one(
+            written.blocking_threads,
+            "blocking-threads",
+            default.blocking_threads,
+        )?,
+        sessions: count(written.sessions, default.sessions),
+        sessions_per_address: count(written.sessions_per_address, default.sessions_per_address),
+        greeting: greeting(written.greeting, default.greeting, &places)?,
+        login_timeout: places.some_time(written.login_timeout, "login-timeout", default.login_timeout)?,
+        idle_timeout: places.some_time(written.idle_timeout, "idle-timeout", default.idle_timeout)?,
+        connect_timeout: places.some_time(
+            written.connect_timeout,
+            "connect-timeout",
+            default.connect_timeout,
+        )?,
+        stall_timeout: places.some_time(written.stall_timeout, "stall-timeout", default.stall_timeout)?,
+        keepalive: period(written.keepalive, default.keepalive),
+        login_delay: period(written.login_delay, default.login_delay),
+        login_attempts: login_attempts(written.login_attempts, default.login_attempts, &places)?,
+        grace: period(written.grace, default.grace),
+        foreign_data: is_on(written.foreign_data, default.foreign_data),
+        coalesce: is_on(written.coalesce, default.coalesce),
+        sort_entries: count(written.list_sort, default.sort_entries),
+        anonymous: logins.iter().any(|login| login.name.is_none()),
+        xferlog: written.xferlog.map(|said| places.path(&said)),
+        log: log(written.quiet, written.log_format),
+    };
+    Ok(Site { directory, logins, files, writable: trees.writable(), config })
+}
+
+fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBuf, Failure> {
+    let here = Said::on_command_line(PathBuf::from("."));
+    let said = said.unwrap_or(&here);
+    let path = places.path(said);
+    let wrong = |message: String| Err(places.error(&said.place, "DIR", &message));
+    match path.canonicalize() {
+        Ok(directory) if directory.is_dir() => Ok(directory),
+        Ok(_) => wrong(format!("{} is not a folder; name the folder that it is in", path.display())),
+        Err(error) => wrong(format!(
+            "the folder {} cannot be served: {error}; make it first, or name another",
+            path.display()
+        )),
+    }
+}
+
+fn users(flags: Vec<String>, tables: Vec<UserTable>, places: &Places<'_>) -> Result<Vec<User>, Failure> {
+    let from_flags = flags.iter().map(|flag| User::from_flag(flag));
+    let from_tables = tables.into_iter().map(|table| User::from_table(table, places));
+    from_flags.chain(from_tables).collect()
+}
+
+fn accounts(
+    users: Vec<User>,
+    anonymous: Option<Said<Anonymous>>,
+    trees: &mut Trees,
+    places: &Places<'_>,
+) -> Result<(Accounts, Vec<Login>), Failure> {
+    let open_to_all = match &anonymous {
+        Some(said) => said.value.0,
+        None => users.is_empty().then_some(Access::ReadOnly),
+    };
+    if let (Some(said), None, true) = (&anonymous, open_to_all, users.is_empty()) {
+        let message = "nobody could log in: anonymous is off and there is no user; add a user, or let anonymous \
+                       read (ro)";
+        return Err(places.error(&said.place, "--anonymous", message));
+    }
+    logins::check_names(&users, open_to_all.is_some(), places)?;
+    let (mut accounts, mut logins) = (Accounts::new(), Vec::new());
+    if let Some(access) = open_to_all {
+        let (more, login) = trees.anonymous(accounts, access)?;
+        accounts = more;
+        logins.push(login);
+    }
+    for user in users {
+        let (more, login) = trees.user(accounts, user, places)?;
+        accounts = more;
+        logins.push(login);
+    }
+    Ok((accounts, logins))
+}
+
+fn listens(
+    said: Vec<Said<Listen>>,
+    default: Vec<SocketAddr>,
+    places: &Places<'_>,
+) -> Result<Vec<SocketAddr>, Failure> {
+    if said.is_empty() {
+        return Ok(default);
+    }
+    let mut addresses = Vec::new();
+    for (index, one) in said.iter().enumerate() {
+        let address = match one.value {
+            Listen::On(address) => address,
+            Listen::Off if said.len() > 1 => {
+                return Err(places.error(&one.place, "--ftp", "off cannot stand beside an address"));
+            }
+            Listen::Off => {
+                let message = "nothing would be served: FTP is off, and this version has no other service";
+                return Err(places.error(&one.place, "--ftp", message));
+            }
+        };
+        let again = said[..index].iter().any(|other| other.value == one.value);
+        if again && address.port() != 0 {
+            return Err(places.error(&one.place, "--ftp", &format!("{address} is named twice")));
+        }
+        addresses.push(address);
+    }
+    Ok(addresses)
+}
+
+fn passive_ports(
+    said: Option<Said<Ports>>,
+    ftp: &[SocketAddr],
+    places: &Places<'_>,
+) -> Result<std::ops::RangeInclusive<u16>, Failure> {
+    let (range, place) = match said {
+        Some(Said { value: Ports(range), place }) => (range, place),
+        None => (Config::DEFAULT_PASSIVE_PORTS, Place::CommandLine),
+    };
+    match ftp.iter().find(|address| range.contains(&address.port())) {
+        None => Ok(range),
+        Some(address) => {
+            let message = format!(
+                "port {} is where FTP is served, so it cannot be one of the data ports {} to {} too",
+                address.port(),
+                range.start(),
+                range.end()
+            );
+            Err(places.error(&place, "--passive-ports", &message))
+        }
+    }
+}
+
+fn workers(said: Option<Said<Count>>, places: &Places<'_>) -> Result<usize, Failure> {
+    const MOST: usize = 1024;
+    match said {
+        Some(said) if said.value.0 > MOST => {
+            let message = format!("expected at most {MOST}; one for each core is best, and the default");
+            Err(places.error(&said.place, "--workers", &message))
+        }
+        said => Ok(count(said, 0)),
+    }
+}
+
+fn login_attempts(said: Option<Said<Count>>, default: u32, places: &Places<'_>) -> Result<u32, Failure> {
+    let attempts = places.at_least_one(said, "login-attempts", default as usize)?;
+    Ok(u32::try_from(attempts).unwrap_or(u32::MAX))
+}
+
+fn greeting(said: Option<Said<String>>, default: String, places: &Places<'_>) -> Result<String, Failure> {
+    match said {
+        None => Ok(default),
+        Some(said) if said.value.contains(char::is_control) => Err(places.error(
+            &said.place,
+            "greeting",
+            "expected one line of text, without control characters",
+        )),
+        Some(said) => Ok(said.value),
+    }
+}
+
+fn log(quiet: Option<Said<Switch>>, format: Option<Said<LogFormat>>) -> config::LogFormat {
+    match (is_on(quiet, false), format.map(|said| said.value)) {
+        (true, Some(LogFormat::Json)) => config::LogFormat::JsonWarnings,
+        (true, _) => config::LogFormat::Warnings,
+        (false, Some(LogFormat::Json)) => config::LogFormat::Json,
+        (false, Some(LogFormat::Text) | None) => config::LogFormat::Text,
+    }
+}
+
+fn is_on(said: Option<Said<Switch>>, default: bool) -> bool {
+    said.map_or(default, |said| said.value.0)
+}
+
+fn count(said: Option<Said<Count>>, default: usize) -> usize {
+    said.map_or(default, |said| said.value.0)
+}
+
+fn period(said: Option<Said<Period>>, default: Duration) -> Duration {
+    said.map_or(default, |said| said.value.0)
+}

@@ -1,0 +1,415 @@
+//! Flags and files: what they mean, and the full text of every error.
+
+mod documentation;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use clap::{CommandFactory, Parser};
+
+use super::*;
+use crate::args::{Cli, Command};
+
+/// The hash of `password`, from the tests of the reference implementation in C.
+const HASH: &str = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
+
+/// A folder to serve, with `photos/`, `file` and `out` (a link that leads out) in it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("millrace-config-{}-{number}", std::process::id()));
+        fs::create_dir_all(path.join("photos")).unwrap();
+        fs::write(path.join("file"), "").unwrap();
+        std::os::unix::fs::symlink("/", path.join("out")).unwrap();
+        Self(path.canonicalize().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The configuration of a file beside the served things.
+    fn file(&self, text: &str) -> Result<Site, Failure> {
+        self.file_and_flags(text, &[])
+    }
+
+    fn file_and_flags(&self, text: &str, flags: &[&str]) -> Result<Site, Failure> {
+        let path = self.0.join("m.toml");
+        fs::write(&path, text).unwrap();
+        load(written(flags), Some(&path))
+    }
+
+    /// The configuration of flags that serve this folder.
+    fn flags(&self, flags: &[&str]) -> Result<Site, Failure> {
+        let mut flags = flags.to_vec();
+        flags.push(self.0.to_str().unwrap());
+        load(written(&flags), None)
+    }
+
+    /// An error's text, with this folder as `HERE`.
+    fn error(&self, result: Result<Site, Failure>) -> String {
+        let text = match result {
+            Err(Failure::Configuration(text)) => text,
+            Err(other) => panic!("not a matter of configuration: {other}"),
+            Ok(site) => panic!("accepted: {site:?}"),
+        };
+        text.replace(self.0.to_str().unwrap(), "HERE")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn parse(flags: &[&str]) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(["millrace", "serve"].iter().chain(flags))
+}
+
+fn written(flags: &[&str]) -> Written {
+    match parse(flags).unwrap_or_else(|error| panic!("{error}")).command {
+        Command::Serve(arguments) => arguments.written,
+        other => panic!("not serve: {other:?}"),
+    }
+}
+
+/// Who may do what, in one line.
+fn logins(site: &Site) -> String {
+    site.logins.iter().map(crate::announce::may).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn accounts_follow_from_flags() {
+    let folder = Folder::new();
+    let table: [(&[&str], &str); 9] = [
+        (&[], "anonymous may read"),
+        (&["--anonymous", "rw"], "anonymous may read and write"),
+        (&["--user", "alice:pw"], "alice may read and write"),
+        (&["--user", "alice:pw:ro"], "alice may read"),
+        (&["--user", "alice:pw:rw:photos"], "alice may read and write, in photos"),
+        (&["--user", "alice:pw:photos"], "alice may read and write, in photos"),
+        (&["--user", "alice:pw", "--anonymous", "ro"], "anonymous may read; alice may read and write"),
+        (&["--user", "ftp:pw"], "ftp may read and write"),
+        (&["--user", "a:pw", "--user", "b:pw:ro"], "a may read and write; b may read"),
+    ];
+    for (flags, expected) in table {
+        let site = folder.flags(flags).unwrap_or_else(|failure| panic!("{flags:?}: {failure}"));
+        assert_eq!(logins(&site), expected, "{flags:?}");
+        assert_eq!(site.config.anonymous, expected.contains("anonymous"), "{flags:?}");
+    }
+}
+
+#[test]
+fn only_those_who_may_write_get_a_writable_tree() {
+    let folder = Folder::new();
+    assert!(folder.flags(&[]).unwrap().writable.is_empty());
+    let shared = folder.flags(&["--user", "a:pw", "--user", "b:pw", "--anonymous", "ro"]).unwrap();
+    assert_eq!(shared.writable.len(), 1, "one tree is opened once");
+}
+
+#[test]
+fn flags_become_settings() {
+    let folder = Folder::new();
+    let flags = "--ftp 0.0.0.0:0 --ftp [::1]:2121 --passive-ports 50000 --public-ip 203.0.113.7 --workers 3 --grace 5m \
+                 --coalesce off --uploads in-place --fsync --list-sort 10k --log-format json --xferlog x.log";
+    let site = folder.flags(&flags.split_whitespace().collect::<Vec<_>>()).unwrap();
+    let config = &site.config;
+    assert_eq!(config.ftp, ["0.0.0.0:0".parse().unwrap(), "[::1]:2121".parse().unwrap()]);
+    assert_eq!(config.passive_ports, 50000..=50000);
+    assert_eq!(config.public_ip, Some([203, 0, 113, 7].into()));
+    assert_eq!(config.workers, 3);
+    assert_eq!(config.grace.as_secs(), 300);
+    assert!(!config.coalesce);
+    assert_eq!(config.sort_entries, 10_000);
+    assert_eq!(config.log, millrace_server::config::LogFormat::Json);
+    assert_eq!(config.xferlog.as_deref(), Some(Path::new("x.log")));
+    assert_eq!(site.files.uploads, millrace_storage::Uploads::InPlace);
+    assert!(site.files.fsync);
+}
+
+#[test]
+fn a_flag_goes_before_its_key() {
+    let folder = Folder::new();
+    let text = format!(
+        "grace = \"1m\"\nidle-timeout = 7\nftp = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n[[user]]\nname = \"a\"\npassword = \"{HASH}\"\n"
+    );
+    let site = folder.file(&text).unwrap();
+    assert_eq!((site.config.grace.as_secs(), site.config.ftp.len()), (60, 2));
+    assert_eq!(logins(&site), "a may read and write");
+
+    let site =
+        folder.file_and_flags(&text, &["--grace", "2", "--ftp", "127.0.0.1:3", "--user", "b:pw"]).unwrap();
+    assert_eq!((site.config.grace.as_secs(), site.config.ftp.len()), (2, 1));
+    assert_eq!(site.config.idle_timeout.as_secs(), 7);
+    assert_eq!(logins(&site), "b may read and write");
+}
+
+#[test]
+fn paths_in_a_file_count_from_its_folder() {
+    let folder = Folder::new();
+    let site = folder.file("directory = \"photos\"\nxferlog = \"x.log\"\n").unwrap();
+    assert_eq!(site.directory, folder.path().join("photos"));
+    assert_eq!(site.config.xferlog, Some(folder.path().join("x.log")));
+}
+
+#[test]
+fn impossible_flags_are_told_apart() {
+    let table = [
+        (
+            "--passive-ports 60000-50000",
+            "the range ends before it begins; write the smaller port first: 50000-60000",
+        ),
+        ("--passive-ports 0-5", "port 0 cannot be part of the range; clients could not be told it"),
+        ("--passive-ports 0", "port 0 cannot be part of the range; clients could not be told it"),
+        (
+            "--passive-ports 1-65536",
+            "\"1-65536\" is not a range of ports; write two numbers up to 65535, such as 50000-50999",
+        ),
+        (
+            "--public-ip ::1",
+            "::1 is an IPv6 address, but PASV can name only an IPv4 one; clients on IPv6 use EPSV, which names none",
+        ),
+        ("--public-ip 0.0.0.0", "0.0.0.0 is not an address that a client could connect to"),
+        ("--public-ip example.org", "\"example.org\" is not an IPv4 address, such as 203.0.113.7"),
+        (
+            "--ftp 2121",
+            "\"2121\" is not an address with a port; write 127.0.0.1:2121 for this computer only, 0.0.0.0:2121 or \
+             [::]:2121 for the network, or off",
+        ),
+        ("--workers many", "\"many\" is not a number; write one such as 100, 10k or 64Ki"),
+        (
+            "--grace soon",
+            "\"soon\" is not a length of time; write a number with ms, s, m, h or d, such as 30s or 5m",
+        ),
+        ("--grace 1000d", "\"1000d\" is longer than a year"),
+        ("--anonymous yes", "\"yes\" is none of the choices; write ro or rw or off"),
+        ("--uploads fast", "\"fast\" is none of the choices; write staged or in-place"),
+        ("--coalesce maybe", "\"maybe\" is none of the choices; write on or off"),
+        ("--log-format xml", "\"xml\" is none of the choices; write text or json"),
+    ];
+    for (flags, expected) in table {
+        let flags: Vec<&str> = flags.split(' ').collect();
+        let text = parse(&flags).expect_err(expected).to_string();
+        let (first, _) = text.split_once('\n').unwrap();
+        let (_, told) = first.split_once(">': ").unwrap_or_else(|| panic!("{first}"));
+        assert_eq!(told, expected);
+    }
+}
+
+#[test]
+fn contradicting_flags_are_refused() {
+    const FORM: &str = "--user: write NAME:PASSWORD, NAME:PASSWORD:ro or NAME:PASSWORD:rw:SUBDIR; a password here \
+                        cannot contain a colon.";
+    let table = [
+        ("--user alice", FORM),
+        ("--user alice:pw:", FORM),
+        ("--user alice:pw:ro:", FORM),
+        ("--user :pw", "--user: the name of a user is empty."),
+        ("--user alice:", "--user alice: the password is empty; use --anonymous to let everyone in."),
+        ("--user alice:pw:ro:..", "--user alice: SUBDIR has to lie within HERE, without .. or a leading /."),
+        (
+            "--user alice:pw:rw:/tmp",
+            "--user alice: SUBDIR has to lie within HERE, without .. or a leading /.",
+        ),
+        ("--user alice:pw:rw:out/tmp", "--user alice: SUBDIR is a link that leads out of HERE."),
+        ("--user alice:pw:rw:file", "--user alice: SUBDIR is not a folder."),
+        (
+            "--user alice:pa:ss:word",
+            "--user alice: what follows the password is neither ro nor rw nor a folder in HERE (No such file or \
+             directory (os error 2)); make the folder first, and choose a password without a colon.",
+        ),
+        ("--user a:x --user a:y", "--user: there are two users named a."),
+        (
+            "--user FTP:x --anonymous ro",
+            "--user: FTP is a name of the anonymous user, whom any password lets in; choose another name, or turn \
+             anonymous off.",
+        ),
+        (
+            "--anonymous off",
+            "--anonymous: nobody could log in: anonymous is off and there is no user; add a user, or let anonymous \
+             read (ro).",
+        ),
+        ("--ftp off", "--ftp: nothing would be served: FTP is off, and this version has no other service."),
+        ("--ftp off --ftp 127.0.0.1:0", "--ftp: off cannot stand beside an address."),
+        ("--ftp 127.0.0.1:21 --ftp 127.0.0.1:21", "--ftp: 127.0.0.1:21 is named twice."),
+        (
+            "--ftp 127.0.0.1:50500",
+            "--passive-ports: port 50500 is where FTP is served, so it cannot be one of the data ports 50000 to 50999 \
+             too.",
+        ),
+        ("--workers 5000", "--workers: expected at most 1024; one for each core is best, and the default."),
+    ];
+    let folder = Folder::new();
+    for (flags, expected) in table {
+        let flags: Vec<&str> = flags.split(' ').collect();
+        assert_eq!(folder.error(folder.flags(&flags)), expected, "{flags:?}");
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_refused() {
+    let folder = Folder::new();
+    let missing = folder.path().join("missing");
+    assert_eq!(
+        folder.error(load(written(&[missing.to_str().unwrap()]), None)),
+        "DIR: the folder HERE/missing cannot be served: No such file or directory (os error 2); make it first, or \
+         name another."
+    );
+    let file = folder.path().join("file");
+    assert_eq!(
+        folder.error(load(written(&[file.to_str().unwrap()]), None)),
+        "DIR: HERE/file is not a folder; name the folder that it is in."
+    );
+}
+
+#[test]
+fn errors_in_a_file_show_where() {
+    let table = [
+        (
+            "grace = \"half an hour\"",
+            r#"HERE/m.toml:1:9: "half an hour" is not a length of time; write a number with ms, s, m, h or d, such as 30s or 5m.
+    1 | grace = "half an hour"
+      |         ^^^^^^^^^^^^^^"#,
+        ),
+        (
+            "# first\npasive-ports = 50000",
+            r#"HERE/m.toml:2:1: A configuration file has no key `pasive-ports`; did you mean `passive-ports`?
+    2 | pasive-ports = 50000
+      | ^^^^^^^^^^^^"#,
+        ),
+        (
+            "log_format = \"text\"",
+            r#"HERE/m.toml:1:1: A configuration file has no key `log_format`; did you mean `log-format`?
+    1 | log_format = "text"
+      | ^^^^^^^^^^"#,
+        ),
+        (
+            "fsync = \"perhaps\"",
+            r#"HERE/m.toml:1:9: "perhaps" is none of the choices; write on or off.
+    1 | fsync = "perhaps"
+      |         ^^^^^^^^^"#,
+        ),
+        (
+            "fsync = 1",
+            r#"HERE/m.toml:1:9: Expected `true` or `false`, but this is the number 1.
+    1 | fsync = 1
+      |         ^"#,
+        ),
+        (
+            "greeting = true",
+            r#"HERE/m.toml:1:12: Expected a text in quotes, but this is `true`.
+    1 | greeting = true
+      |            ^^^^"#,
+        ),
+        (
+            "greeting = \"a\\r\\nb\"",
+            r#"HERE/m.toml:1:12: Expected one line of text, without control characters.
+    1 | greeting = "a\r\nb"
+      |            ^^^^^^^^"#,
+        ),
+        (
+            "\tworkers = [1]",
+            "HERE/m.toml:1:12: Invalid type: sequence, expected a number, such as 100 or \"10k\".\n    1 | \tworkers = \
+             [1]\n      | \t          ^^^",
+        ),
+        (
+            "sessions = -1",
+            r#"HERE/m.toml:1:12: -1 is below zero; write a number such as 100.
+    1 | sessions = -1
+      |            ^^"#,
+        ),
+        (
+            "idle-timeout = 0",
+            r#"HERE/m.toml:1:16: Expected more than no time at all, such as 30s.
+    1 | idle-timeout = 0
+      |                ^"#,
+        ),
+        (
+            "login-attempts = 0",
+            r#"HERE/m.toml:1:18: Expected at least 1.
+    1 | login-attempts = 0
+      |                  ^"#,
+        ),
+        (
+            "passive-ports = \"60000-50000\"",
+            r#"HERE/m.toml:1:17: The range ends before it begins; write the smaller port first: 50000-60000.
+    1 | passive-ports = "60000-50000"
+      |                 ^^^^^^^^^^^^^"#,
+        ),
+        (
+            "ftp = [\"127.0.0.1:1\", \"off\"]",
+            r#"HERE/m.toml:1:7: Off cannot stand beside an address.
+    1 | ftp = ["127.0.0.1:1", "off"]
+      |       ^^^^^^^^^^^^^^^^^^^^^^"#,
+        ),
+        (
+            "directory = \"missing\"",
+            r#"HERE/m.toml:1:13: The folder HERE/missing cannot be served: No such file or directory (os error 2); make it first, or name another.
+    1 | directory = "missing"
+      |             ^^^^^^^^^"#,
+        ),
+        ("grace = 1\ngrace = 2", "HERE/m.toml:2:1: Duplicate key.\n    2 | grace = 2\n      | ^^^^^"),
+        (
+            "[user]\nname = \"a\"",
+            r#"HERE/m.toml:1:1: Each user is a table of its own, which begins with [[user]], in two brackets.
+    1 | [user]
+      | ^^^^^^"#,
+        ),
+        (
+            "[[user]]\nname = \"a\"",
+            "HERE/m.toml:1:1: Missing field `password`.\n    1 | [[user]]\n      | ^^^^^^^^",
+        ),
+        (
+            "[[user]]\nname = \"a\"\npassword = \"secret\"",
+            "HERE/m.toml:3:12: This is not a password hash, which looks like $argon2id$v=19$m=19456,t=2,p=1$...$.... \
+             Run `millrace hash-password` and write here what it prints.\n    3 | (a line with a password is not shown)",
+        ),
+        (
+            "[[user]]\nname = \"a\"\npasswort = \"secret\"",
+            "HERE/m.toml:3:1: A [[user]] table has no key `passwort`; did you mean `password`?\n    3 | (a line with a \
+             password is not shown)",
+        ),
+        (
+            "[[user]]\nname = \"a\"\npassword = \"$2b$12$abcdefgh\"",
+            "HERE/m.toml:3:12: This is a hash by 2b; only argon2id is understood. Run `millrace hash-password` and write \
+             here what it prints.\n    3 | (a line with a password is not shown)",
+        ),
+        (
+            "directory = \".\"\n[[user]]\nname = \"a\"\npassword = \"HASH\"\ndirectory = \"../up\"",
+            r#"HERE/m.toml:5:13: The folder ../up has to lie within HERE, without .. or a leading /.
+    5 | directory = "../up"
+      |             ^^^^^^^"#,
+        ),
+        (
+            "[[user]]\nname = \"a\\u0000\"\npassword = \"HASH\"",
+            r#"HERE/m.toml:2:8: The name "a\0" contains a control character, which no client can send.
+    2 | name = "a\u0000"
+      |        ^^^^^^^^^"#,
+        ),
+    ];
+    let folder = Folder::new();
+    for (text, expected) in table {
+        let text = text.replace("HASH", HASH);
+        assert_eq!(folder.error(folder.file(&text)), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_missing_or_binary_file_is_refused() {
+    let folder = Folder::new();
+    let path = folder.path().join("none.toml");
+    assert_eq!(
+        folder.error(load(Written::default(), Some(&path))),
+        "cannot read the configuration file HERE/none.toml: No such file or directory (os error 2)."
+    );
+    fs::write(&path, b"grace = 1\ngreeting = \"\xff\"\n").unwrap();
+    assert_eq!(
+        folder.error(load(Written::default(), Some(&path))),
+        "cannot read the configuration file HERE/none.toml: line 2 is not UTF-8, which TOML has to be."
+    );
+}

@@ -1,0 +1,96 @@
+//! `docs/configuration.md`, held to the code.
+
+use super::*;
+
+const TEXT: &str = include_str!("../../../../../docs/configuration.md");
+
+/// The cells of the rows whose first cell is a key, of the tables with so many columns.
+fn rows(columns: usize) -> Vec<Vec<String>> {
+    TEXT.lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| {
+            let line = line.trim_matches('|').replace("\\|", "/");
+            line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>()
+        })
+        .filter(|cells| cells.len() == columns)
+        .collect()
+}
+
+/// What stands alone between backticks.
+fn code(cell: &str) -> Option<&str> {
+    cell.strip_prefix('`')?.strip_suffix('`').filter(|code| !code.contains('`'))
+}
+
+fn sorted(keys: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut keys: Vec<String> = keys.into_iter().collect();
+    keys.sort();
+    keys
+}
+
+fn keys(columns: usize) -> Vec<String> {
+    sorted(rows(columns).iter().map(|cells| code(&cells[0]).unwrap().to_owned()))
+}
+
+#[test]
+fn every_key_is_documented_and_every_documented_key_exists() {
+    assert_eq!(keys(4), sorted(keys::of_file().iter().map(|key| (*key).to_owned())));
+    assert_eq!(keys(3), sorted(keys::of_user().iter().map(|key| (*key).to_owned())));
+}
+
+#[test]
+fn every_flag_is_documented_beside_its_key() {
+    let command = Cli::command();
+    let serve = command.find_subcommand("serve").unwrap();
+    for cells in rows(4) {
+        let key = code(&cells[0]).unwrap();
+        let flag = serve.get_arguments().any(|argument| argument.get_long() == Some(key));
+        let expected = match (key, flag) {
+            ("directory", _) => "`DIR`".to_owned(),
+            (_, true) => format!("`--{key}`"),
+            (_, false) => String::new(),
+        };
+        assert_eq!(cells[1], expected, "{key}");
+    }
+    let documented = keys(4);
+    for flag in serve.get_arguments().filter_map(|argument| argument.get_long()) {
+        assert!(flag == "config" || documented.iter().any(|key| key == flag), "--{flag} has no key");
+    }
+}
+
+#[test]
+fn the_documented_defaults_are_the_defaults() {
+    let folder = Folder::new();
+    let written: String = rows(4)
+        .iter()
+        .filter_map(|cells| Some(format!("{} = {}\n", code(&cells[0])?, code(&cells[2])?)))
+        .collect();
+    let default = folder.file("").unwrap();
+    let documented = folder.file(&written).unwrap_or_else(|failure| panic!("{failure}"));
+    let accounts = |site: &Site| format!("{:?}", site.config.accounts);
+    let apart = |site: &Site| format!("{:?} {:?}", site.files, site.config).replace(&accounts(site), "");
+    assert_eq!(apart(&documented), apart(&default));
+}
+
+#[test]
+fn the_help_names_the_documented_defaults() {
+    let mut command = Cli::command();
+    let help = command.find_subcommand_mut("serve").unwrap().render_long_help().to_string();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for cells in rows(4).iter().filter(|cells| cells[1].starts_with("`--")) {
+        let Some(default) = code(&cells[2]).filter(|default| !matches!(*default, "true" | "false" | "0"))
+        else {
+            continue;
+        };
+        let expected = format!("[default: {}]", default.trim_matches('"'));
+        assert!(help.contains(&expected), "the help lacks {expected} of {}", cells[1]);
+    }
+}
+
+#[test]
+fn the_example_can_be_used() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path().join("scans")).unwrap();
+    let example = TEXT.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let site = folder.file(&example.replace("/srv/files", ".")).unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(logins(&site), "alice may read and write; scanner may read and write, in scans");
+}

@@ -1,0 +1,199 @@
+//! What was written: flags and keys, one struct for both.
+//!
+//! A field is a flag `--name` and a key `name`; fields under `#[arg(skip)]` are keys only, so that the help
+//! fits a screen. What is absent is `None`; defaults are added when it is resolved.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use serde::Deserialize;
+
+use super::said::{Said, one_or_more};
+use super::value::{Access, Anonymous, Count, Listen, LogFormat, Period, Ports, Switch, Uploads};
+
+/// What was written, in the order of the help.
+// The comments are the help too, where `[::]` is an address and no link.
+#[allow(rustdoc::broken_intra_doc_links)]
+#[derive(Debug, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Written {
+    /// The folder to serve [default: the current one]
+    ///
+    /// Nothing outside it can be reached, not by ".." and not by a symbolic link.
+    #[arg(value_name = "DIR", value_parser = PathBufValueParser::new().map(Said::on_command_line))]
+    pub(crate) directory: Option<Said<PathBuf>>,
+
+    /// Where to serve FTP, or "off" [default: 127.0.0.1:2121]
+    ///
+    /// The default is reachable from this computer only. To open it to the network: --ftp 0.0.0.0:2121,
+    /// for IPv6 --ftp [::]:2121. May be given more than once. Port 0 takes a free port; the one it got is
+    /// printed.
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Network")]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) ftp: Vec<Said<Listen>>,
+
+    /// Ports for passive data connections [default: 50000-50999]
+    ///
+    /// Open these in the firewall, with the port of --ftp. No other port is ever used for them. One is
+    /// enough (50000-50000): then clients take turns on it where they share an address.
+    #[arg(long, value_name = "A-B", help_heading = "Network")]
+    pub(crate) passive_ports: Option<Said<Ports>>,
+
+    /// The IPv4 address that clients outside a NAT connect to, for PASV [default: the one they reached]
+    ///
+    /// Example: --public-ip 203.0.113.7. EPSV needs none.
+    #[arg(long, value_name = "ADDR", help_heading = "Network")]
+    pub(crate) public_ip: Option<Said<Ipv4Addr>>,
+
+    /// Threads that serve connections [default: one for each core]
+    #[arg(long, value_name = "N", help_heading = "Network")]
+    pub(crate) workers: Option<Said<Count>>,
+
+    /// How long transfers may go on after Ctrl-C or SIGTERM [default: 30s]
+    ///
+    /// A number of seconds, or a number with ms, s, m or h. 0 ends them at once.
+    #[arg(long, value_name = "TIME", help_heading = "Network")]
+    pub(crate) grace: Option<Said<Period>>,
+
+    /// Let the two replies to a small download share a packet: on or off [default: on]
+    ///
+    /// The file's bytes may then be on their way before the 150 that announces them. Turn it off should a
+    /// client mind.
+    #[arg(long, value_name = "on|off", help_heading = "Network")]
+    pub(crate) coalesce: Option<Said<Switch>>,
+
+    /// An account; may be given more than once
+    ///
+    /// NAME:PASSWORD may read and write everything; NAME:PASSWORD:ro may only read;
+    /// NAME:PASSWORD:rw:SUBDIR sees only that folder of DIR. A password here cannot contain a colon, and
+    /// other users of this computer can see it in the list of processes: for more than a trial, write
+    /// accounts to a configuration file, with hashes from "millrace hash-password".
+    #[arg(long = "user", value_name = "NAME:PASSWORD[:ro|rw][:SUBDIR]", help_heading = "Who may log in")]
+    #[serde(skip)]
+    pub(crate) user_flags: Vec<String>,
+
+    /// Accounts, in the file.
+    #[arg(skip)]
+    #[serde(rename = "user")]
+    pub(crate) user_tables: Vec<UserTable>,
+
+    /// What everyone may do without a password: ro, rw or off [default: ro without any --user, else off]
+    #[arg(long, value_name = "ro|rw|off", help_heading = "Who may log in")]
+    pub(crate) anonymous: Option<Said<Anonymous>>,
+
+    /// How uploads are written: staged or in-place [default: staged]
+    ///
+    /// "staged" writes beside the name and then gives the name to the whole file, so that a name shows the
+    /// old file or all of the new one. "in-place" writes into the file: faster, but an upload that is cut
+    /// leaves the part that came. Resumed and appended uploads are always in place.
+    #[arg(long, value_name = "staged|in-place", help_heading = "Files")]
+    pub(crate) uploads: Option<Said<Uploads>>,
+
+    /// Wait until each upload is on the disk before saying that it arrived
+    #[arg(long, num_args = 0, default_missing_value = "on", help_heading = "Files")]
+    pub(crate) fsync: Option<Said<Switch>>,
+
+    /// Sort listings of up to N entries; larger folders come unsorted [default: 2048]
+    #[arg(long, value_name = "N", help_heading = "Files")]
+    pub(crate) list_sort: Option<Said<Count>>,
+
+    /// Log only warnings; what is open is still printed
+    #[arg(long, num_args = 0, default_missing_value = "on", help_heading = "Logs")]
+    pub(crate) quiet: Option<Said<Switch>>,
+
+    /// How events are logged to standard error: text or json [default: text]
+    #[arg(long, value_name = "text|json", help_heading = "Logs")]
+    pub(crate) log_format: Option<Said<LogFormat>>,
+
+    /// Also write a line for each transfer to FILE, in the format of wu-ftpd
+    #[arg(long, value_name = "FILE", help_heading = "Logs",
+        value_parser = PathBufValueParser::new().map(Said::on_command_line))]
+    pub(crate) xferlog: Option<Said<PathBuf>>,
+
+    /// Threads at most for what may wait: disks, hashes, passwords.
+    #[arg(skip)]
+    pub(crate) blocking_threads: Option<Said<Count>>,
+    /// Sessions at most.
+    #[arg(skip)]
+    pub(crate) sessions: Option<Said<Count>>,
+    /// Sessions at most from one address.
+    #[arg(skip)]
+    pub(crate) sessions_per_address: Option<Said<Count>>,
+    /// The text of the first reply.
+    #[arg(skip)]
+    pub(crate) greeting: Option<Said<String>>,
+    /// From connecting to being logged in.
+    #[arg(skip)]
+    pub(crate) login_timeout: Option<Said<Period>>,
+    /// Silence of a client while nothing is transferred.
+    #[arg(skip)]
+    pub(crate) idle_timeout: Option<Said<Period>>,
+    /// From the transfer command to the data connection.
+    #[arg(skip)]
+    pub(crate) connect_timeout: Option<Said<Period>>,
+    /// Silence on a data connection.
+    #[arg(skip)]
+    pub(crate) stall_timeout: Option<Said<Period>>,
+    /// TCP keepalive of control connections.
+    #[arg(skip)]
+    pub(crate) keepalive: Option<Said<Period>>,
+    /// How long the reply to a first wrong password is held back.
+    #[arg(skip)]
+    pub(crate) login_delay: Option<Said<Period>>,
+    /// Wrong passwords until the connection is closed.
+    #[arg(skip)]
+    pub(crate) login_attempts: Option<Said<Count>>,
+    /// Whether `PORT` may name another host than the client's.
+    #[arg(skip)]
+    pub(crate) foreign_data: Option<Said<Switch>>,
+}
+
+/// A `[[user]]` table. What is missing is told when it is resolved, with the place of what is there.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct UserTable {
+    pub(crate) name: Said<String>,
+    /// An argon2id hash.
+    pub(crate) password: Said<String>,
+    pub(crate) access: Option<Said<Access>>,
+    pub(crate) directory: Option<Said<PathBuf>>,
+}
+
+impl Written {
+    /// This, and from the file what this does not say. A list of the flags replaces that of the file.
+    pub(crate) fn over(self, file: Self) -> Self {
+        let no_users = self.user_flags.is_empty();
+        Self {
+            directory: self.directory.or(file.directory),
+            ftp: if self.ftp.is_empty() { file.ftp } else { self.ftp },
+            passive_ports: self.passive_ports.or(file.passive_ports),
+            public_ip: self.public_ip.or(file.public_ip),
+            workers: self.workers.or(file.workers),
+            grace: self.grace.or(file.grace),
+            coalesce: self.coalesce.or(file.coalesce),
+            user_flags: self.user_flags,
+            user_tables: if no_users { file.user_tables } else { Vec::new() },
+            anonymous: self.anonymous.or(file.anonymous),
+            uploads: self.uploads.or(file.uploads),
+            fsync: self.fsync.or(file.fsync),
+            list_sort: self.list_sort.or(file.list_sort),
+            quiet: self.quiet.or(file.quiet),
+            log_format: self.log_format.or(file.log_format),
+            xferlog: self.xferlog.or(file.xferlog),
+            blocking_threads: self.blocking_threads.or(file.blocking_threads),
+            sessions: self.sessions.or(file.sessions),
+            sessions_per_address: self.sessions_per_address.or(file.sessions_per_address),
+            greeting: self.greeting.or(file.greeting),
+            login_timeout: self.login_timeout.or(file.login_timeout),
+            idle_timeout: self.idle_timeout.or(file.idle_timeout),
+            connect_timeout: self.connect_timeout.or(file.connect_timeout),
+            stall_timeout: self.stall_timeout.or(file.stall_timeout),
+            keepalive: self.keepalive.or(file.keepalive),
+            login_delay: self.login_delay.or(file.login_delay),
+            login_attempts: self.login_attempts.or(file.login_attempts),
+            foreign_data: self.foreign_data.or(file.foreign_data),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `millrace hash-password`: a password in, its argon2id hash out.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::process;
+use std::thread;
+
+use millrace_server::auth::hash_password;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::failure::Failure;
+
+pub(crate) fn run() -> Result<(), Failure> {
+    let password = match io::stdin().is_terminal() {
+        true => ask_twice()?,
+        false => read_line()?,
+    };
+    if password.is_empty() {
+        return Err(Failure::Configuration("the password is empty; type one.".to_owned()));
+    }
+    if password.iter().any(u8::is_ascii_control) {
+        return Err(Failure::Configuration(
+            "the password contains a control character, which FTP clients cannot send.".to_owned(),
+        ));
+    }
+    println!("{}", hash_password(&password));
+    Ok(())
+}
+
+fn ask_twice() -> Result<Vec<u8>, Failure> {
+    let _echo = EchoOff::new().map_err(failed)?;
+    let password = prompt("Password: ")?;
+    match prompt("Once more: ")? == password {
+        true => Ok(password),
+        false => Err(Failure::Configuration("the two passwords differ; try again.".to_owned())),
+    }
+}
+
+fn prompt(text: &str) -> Result<Vec<u8>, Failure> {
+    eprint!("{text}");
+    io::stderr().flush().map_err(failed)?;
+    let line = read_line();
+    eprintln!();
+    line
+}
+
+/// One line, as bytes, without its end.
+fn read_line() -> Result<Vec<u8>, Failure> {
+    let mut line = Vec::new();
+    io::stdin().lock().read_until(b'\n', &mut line).map_err(failed)?;
+    if line.ends_with(b"\n") {
+        line.pop();
+    }
+    if line.ends_with(b"\r") {
+        line.pop();
+    }
+    Ok(line)
+}
+
+fn failed(error: io::Error) -> Failure {
+    Failure::Running(format!("cannot read the password: {error}."))
+}
+
+/// Keeps what is typed from being shown, until it is dropped or a signal ends the program.
+struct EchoOff(Termios);
+
+impl EchoOff {
+    fn new() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        let on_signal = before.clone();
+        thread::Builder::new().spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                restore(&on_signal);
+                process::exit(128 + signal);
+            }
+        })?;
+        let mut silent = before.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Flush, &silent)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for EchoOff {
+    fn drop(&mut self) {
+        restore(&self.0);
+    }
+}
+
+fn restore(termios: &Termios) {
+    // Nothing better can be done about a terminal that has gone away.
+    let _ = tcsetattr(io::stdin(), OptionalActions::Flush, termios);
+}

@@ -1,0 +1,18 @@
+//! The clients that people use, against the real binary.
+//!
+//! Every test starts a server of its own on a free port over a tree of its own, lets one client do what its
+//! users do, and compares files byte by byte. A client that is not installed is skipped with a line that
+//! says so; with `MILLRACE_REQUIRE_CLIENTS=1`, which `./test` sets, it fails the test.
+
+mod basic_ftp;
+mod curl;
+mod ftplib;
+mod lftp;
+mod ncftp;
+mod oldest;
+mod rclone;
+mod server;
+mod tnftp;
+mod tool;
+mod tree;
+mod wget;

@@ -1,0 +1,147 @@
+//! The server under test: the real binary, on a free port, over a directory that goes with the test.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Who logs in, everywhere.
+pub(crate) const USER: &str = "alice";
+/// Its password.
+pub(crate) const PASSWORD: &str = "s3cret";
+
+/// Lines of the server's log that a failed test shows.
+const LOG_TAIL: usize = 60;
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// A running server. It ends, and its directories go, when it is dropped.
+pub(crate) struct Server {
+    child: Child,
+    scratch: Scratch,
+    /// Where it serves FTP.
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    /// Serves an empty tree to one user, read and write.
+    pub(crate) fn start() -> Self {
+        Self::on("127.0.0.1:0")
+    }
+
+    /// The same, elsewhere.
+    pub(crate) fn on(listen: &str) -> Self {
+        Self::with(listen, &[])
+    }
+
+    /// The same, with further arguments.
+    pub(crate) fn with(listen: &str, arguments: &[&str]) -> Self {
+        let scratch = Scratch::new();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .arg("serve")
+            .arg(scratch.served())
+            .args(["--ftp", listen])
+            .args(["--user", &format!("{USER}:{PASSWORD}:rw")])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(scratch.log()).unwrap())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut address = None;
+        for line in stdout.lines() {
+            let line = line.unwrap();
+            address = address.or_else(|| ftp_address(&line));
+            if line.starts_with("Ready") {
+                break;
+            }
+        }
+        let Some(address) = address else {
+            let _ = child.kill();
+            panic!("the server did not say where it serves:\n{}", fs::read_to_string(scratch.log()).unwrap());
+        };
+        Self { child, scratch, address }
+    }
+
+    /// What is served.
+    pub(crate) fn served(&self) -> PathBuf {
+        self.scratch.served()
+    }
+
+    /// Where the client is: the directory that it is started in.
+    pub(crate) fn local(&self) -> PathBuf {
+        self.scratch.0.join("local")
+    }
+
+    /// The client's home, empty: nobody's settings count.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.scratch.0.join("home")
+    }
+
+    /// The URL of a path (as URLs have it, without the slash in front), with name and password in it.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("ftp://{USER}:{PASSWORD}@{}/{path}", self.address)
+    }
+
+    /// What the server wrote to standard error so far.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.scratch.log()).unwrap_or_default()).into_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            eprintln!("--- the server's log:\n{}", lines[lines.len().saturating_sub(LOG_TAIL)..].join("\n"));
+        }
+    }
+}
+
+/// The address in a line that has an FTP URL: `ftp://127.0.0.1:40123/`, with a name before an `@` or not.
+fn ftp_address(line: &str) -> Option<SocketAddr> {
+    let (_, url) = line.split_once("ftp://")?;
+    let authority = url.split(|end: char| end == '/' || end.is_whitespace()).next()?;
+    authority.rsplit('@').next()?.parse().ok()
+}
+
+/// A directory that vanishes with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let root = std::env::temp_dir().join(format!("millrace-clients-{}-{number}", std::process::id()));
+        let scratch = Self(root);
+        for part in ["served", "local", "home"] {
+            fs::create_dir_all(scratch.0.join(part)).unwrap();
+        }
+        scratch
+    }
+
+    fn served(&self) -> PathBuf {
+        self.0.join("served")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.0.join("log")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The contents of a file, for comparisons.
+pub(crate) fn read(path: impl AsRef<Path>) -> Vec<u8> {
+    let path = path.as_ref();
+    fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}

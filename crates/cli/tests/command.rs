@@ -1,0 +1,299 @@
+//! The binary as a user meets it: what it prints, and its exit codes.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+
+fn millrace(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    millrace(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A server in a child process, killed when dropped.
+struct Serving {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    announced: Vec<String>,
+}
+
+impl Serving {
+    /// Starts one, and waits for the line that scripts wait for.
+    fn start(arguments: &[&str]) -> Self {
+        Self::start_in(GOLDEN, arguments)
+    }
+
+    fn start_in(folder: &str, arguments: &[&str]) -> Self {
+        let mut command = millrace(&["serve", folder, "--ftp", "127.0.0.1:0"]);
+        let mut child =
+            command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut serving = Self { child, out, announced: Vec::new() };
+        loop {
+            let mut line = String::new();
+            assert_ne!(serving.out.read_line(&mut line).unwrap(), 0, "it ended before it was ready");
+            serving.announced.push(line.trim_end().to_owned());
+            if line.starts_with("Ready") {
+                return serving;
+            }
+        }
+    }
+
+    fn address(&self) -> String {
+        let url = self.announced[1].split_whitespace().next().unwrap();
+        url.trim_start_matches("ftp://").trim_end_matches('/').rsplit('@').next().unwrap().to_owned()
+    }
+
+    fn connect(&self) -> BufReader<TcpStream> {
+        let stream = TcpStream::connect(self.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut client = BufReader::new(stream);
+        assert_eq!(reply(&mut client), "220 Millrace ready.");
+        client
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    fn exit_code(&mut self) -> Option<i32> {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            match self.child.try_wait().unwrap() {
+                Some(status) => return status.code(),
+                None if Instant::now() > end => panic!("it does not end"),
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    fn logged(&mut self) -> String {
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        log
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn reply(client: &mut BufReader<TcpStream>) -> String {
+    let mut line = String::new();
+    client.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+#[test]
+fn help_and_version_go_to_stdout() {
+    for (arguments, expected) in [
+        (&["--version"][..], concat!("millrace ", env!("CARGO_PKG_VERSION"))),
+        (&["--help"], "millrace serve ./somewhere"),
+        (&["serve", "--help"], "--ftp 0.0.0.0:2121"),
+        (&["serve", "-h"], "[default: 127.0.0.1:2121]"),
+        (&["check", "--help"], "configuration file"),
+        (&["hash-password", "--help"], "standard input"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        assert!(text(&output.stdout).contains(expected), "{arguments:?} lacks {expected:?}");
+        assert!(output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn what_makes_no_sense_exits_with_2() {
+    for arguments in [
+        &[][..],
+        &["serf"],
+        &["serve", "/nowhere/at/all"],
+        &["serve", "--passive-ports", "2-1"],
+        &["serve", "--config", "/nowhere.toml"],
+        &["serve", "--user", "alice"],
+        &["check", "/nowhere.toml"],
+        &["check"],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        assert!(!output.stderr.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_exits_with_1_and_says_which() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = run(&["serve", GOLDEN, "--ftp", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        text(&output.stderr),
+        format!(
+            "millrace: cannot listen on {address}: Address already in use (os error 98); another program has that \
+             port: end it, or choose another, such as --ftp 127.0.0.1:0.\n"
+        )
+    );
+}
+
+#[test]
+fn check_says_what_a_file_means() {
+    let mut files: Vec<PathBuf> = fs::read_dir(GOLDEN).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    assert!(files.len() >= 3, "the golden files are in {GOLDEN}");
+    for file in files {
+        let output = run(&["check", file.to_str().unwrap()]);
+        let told = format!("{}{}", text(&output.stdout), text(&output.stderr)).replace(GOLDEN, "GOLDEN");
+        let told = format!("{told}exit code {}\n", output.status.code().unwrap());
+        compare(&file.with_extension("txt"), &told);
+    }
+}
+
+/// Compares with a golden file; `MILLRACE_GOLDEN=write` writes it instead.
+fn compare(golden: &Path, told: &str) {
+    match std::env::var_os("MILLRACE_GOLDEN") {
+        Some(_) => fs::write(golden, told).unwrap(),
+        None => assert_eq!(told, fs::read_to_string(golden).unwrap_or_default(), "{}", golden.display()),
+    }
+}
+
+#[test]
+fn it_announces_what_is_open_and_to_whom() {
+    let serving = Serving::start(&["--anonymous", "ro", "--user", "a b:pw", "--user", "carol:pw:ro:inside"]);
+    let address = serving.address();
+    let port = address.rsplit(':').next().unwrap();
+    let expected = [
+        format!("Millrace {} serves {GOLDEN}", env!("CARGO_PKG_VERSION")),
+        format!("  ftp://{address}/         anonymous may read"),
+        format!("  ftp://a%20b@{address}/   a b may read and write"),
+        format!("  ftp://carol@{address}/   carol may read, in inside"),
+        format!("  Only this computer can connect; --ftp 0.0.0.0:{port} opens it to the network."),
+        "Ready. Ctrl-C stops; running transfers get 30 s.".to_owned(),
+    ];
+    assert_eq!(serving.announced, expected);
+    serving.connect();
+}
+
+#[test]
+fn sigterm_and_sigint_end_it_with_0() {
+    for signal in ["-TERM", "-INT"] {
+        let mut serving = Serving::start(&[]);
+        let mut client = serving.connect();
+        serving.signal(signal);
+        assert_eq!(serving.exit_code(), Some(0), "{signal}");
+        assert!(reply(&mut client).starts_with("421 "), "{signal}");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let folder = std::env::temp_dir().join(format!("millrace-endless-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    // Larger than the buffers of two sockets: a download that ends only when it is read.
+    fs::File::create(folder.join("endless")).unwrap().set_len(1 << 30).unwrap();
+    let mut serving = Serving::start_in(folder.to_str().unwrap(), &["--grace", "1h"]);
+    let mut client = serving.connect();
+    write!(client.get_mut(), "USER anonymous\r\nPASS x\r\nPASV\r\n").unwrap();
+    let passive = (0..3).map(|_| reply(&mut client)).last().unwrap();
+    let numbers: Vec<u16> =
+        passive.split(['(', ')']).nth(1).unwrap().split(',').map(|number| number.parse().unwrap()).collect();
+    let data = TcpStream::connect(("127.0.0.1", numbers[4] * 256 + numbers[5])).unwrap();
+    write!(client.get_mut(), "RETR endless\r\n").unwrap();
+    assert!(reply(&mut client).starts_with("150 "));
+    serving.signal("-TERM");
+    // New connections are refused once the signal was heard.
+    let end = Instant::now() + Duration::from_secs(10);
+    while TcpStream::connect(serving.address()).is_ok_and(|stream| is_greeted(&stream)) {
+        assert!(Instant::now() < end, "it goes on accepting");
+    }
+    assert!(serving.child.try_wait().unwrap().is_none(), "it waits for the transfer");
+    serving.signal("-TERM");
+    assert_eq!(serving.exit_code(), Some(143));
+    drop(data);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+fn is_greeted(stream: &TcpStream) -> bool {
+    stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).is_ok() && line.starts_with("220")
+}
+
+#[test]
+fn anonymous_writers_from_the_network_are_warned_of() {
+    let mut child = millrace(&["serve", GOLDEN, "--ftp", "0.0.0.0:0", "--anonymous", "rw", "--user", "a:b"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let ready =
+        BufReader::new(child.stdout.take().unwrap()).lines().any(|line| line.unwrap().starts_with("Ready"));
+    child.kill().unwrap();
+    assert!(ready);
+    assert_eq!(
+        text(&child.wait_with_output().unwrap().stderr),
+        "warning: everyone who can reach this computer may write, delete and fill the disk: anonymous is rw\n\
+         warning: passwords and files cross the network unencrypted: this is FTP without TLS\n"
+    );
+}
+
+#[test]
+fn quiet_keeps_the_announcement_and_drops_the_events() {
+    let mut serving = Serving::start(&["--quiet"]);
+    let mut client = serving.connect();
+    write!(client.get_mut(), "USER anonymous\r\nPASS x\r\nQUIT\r\n").unwrap();
+    assert_eq!((0..3).map(|_| reply(&mut client)).filter(|line| !line.is_empty()).count(), 3);
+    serving.signal("-TERM");
+    assert_eq!(serving.exit_code(), Some(0));
+    assert_eq!(serving.logged(), "");
+}
+
+#[test]
+fn a_hashed_password_logs_in() {
+    let mut child =
+        millrace(&["hash-password"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"s3cr:et\n").unwrap();
+    let hash = text(&child.wait_with_output().unwrap().stdout);
+    let file = std::env::temp_dir().join(format!("millrace-command-{}.toml", std::process::id()));
+    let users = format!("[[user]]\nname = \"dora\"\npassword = \"{}\"\n", hash.trim_end());
+    fs::write(&file, users).unwrap();
+
+    let serving = Serving::start(&["--config", file.to_str().unwrap()]);
+    let mut client = serving.connect();
+    write!(client.get_mut(), "USER dora\r\nPASS s3cr:et\r\n").unwrap();
+    assert!(reply(&mut client).starts_with("331 "));
+    assert!(reply(&mut client).starts_with("230 "));
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn passwords_that_cannot_be_sent_are_not_hashed() {
+    for password in [&b""[..], b"\n", b"a\0b\n", b"a\tb\n"] {
+        let mut child = millrace(&["hash-password"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(password).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", password.escape_ascii());
+        assert!(output.stdout.is_empty());
+    }
+}
