@@ -1,0 +1,182 @@
+//! One blocking session for what is not measured: making, checking and removing test files.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use millrace_ftp::client::{ClientSession, Event, Plan, ReplyReader};
+
+use crate::driver::DriverError;
+use crate::payload::{Checker, FileId, Flaw, Payload};
+use crate::target::Target;
+
+/// How long any one answer may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+const CHUNK: usize = 256 * 1024;
+
+/// A session.
+pub(super) struct Errand {
+    control: TcpStream,
+    address: SocketAddr,
+    session: ClientSession,
+    reader: ReplyReader,
+    /// What has come and is not yet read.
+    input: Vec<u8>,
+    chunk: Vec<u8>,
+}
+
+/// What an [`Event`] says, without the reply it was made from.
+enum Heard {
+    Listening(SocketAddr),
+    Opening,
+    Done,
+}
+
+impl Errand {
+    /// Connects and logs in.
+    pub(super) fn log_in(target: &Target, address: SocketAddr) -> Result<Self, DriverError> {
+        let unreachable = |error| DriverError::Unreachable { address, error };
+        let control = TcpStream::connect_timeout(&address, PATIENCE).map_err(unreachable)?;
+        control
+            .set_nodelay(true)
+            .and_then(|()| control.set_read_timeout(Some(PATIENCE)))
+            .map_err(unreachable)?;
+        let (session, reader) = (ClientSession::new(address), ReplyReader::default());
+        let mut errand = Self { control, address, session, reader, input: Vec::new(), chunk: vec![0; CHUNK] };
+        errand.hear("its greeting")?;
+        let mut out = Vec::new();
+        errand.session.log_in(target.user.as_bytes(), target.password.as_bytes(), &mut out);
+        errand.send(&out)?;
+        errand.hear("the login")?;
+        errand.command(b"TYPE", b"I")?;
+        Ok(errand)
+    }
+
+    /// Puts a test file there.
+    pub(super) fn store(
+        &mut self,
+        path: &str,
+        payload: &Payload,
+        file: FileId,
+        size: u64,
+    ) -> Result<(), DriverError> {
+        let mut data = self.begin(b"STOR", path)?;
+        let mut offset = 0;
+        while offset < size {
+            let count = (size - offset).min(CHUNK as u64) as usize;
+            payload.fill(file, offset, &mut self.chunk[..count]);
+            if data.write_all(&self.chunk[..count]).is_err() {
+                break; // the reply says why
+            }
+            offset += count as u64;
+        }
+        drop(data);
+        self.hear(&format!("STOR {path}")).map(drop)
+    }
+
+    /// Reads a file back.
+    pub(super) fn check(
+        &mut self,
+        path: &str,
+        mut checker: Checker,
+    ) -> Result<Result<(), Flaw>, DriverError> {
+        let mut data = self.begin(b"RETR", path)?;
+        let mut verdict = Ok(());
+        loop {
+            let count = data.read(&mut self.chunk).map_err(|error| self.unreachable(error))?;
+            if count == 0 {
+                break;
+            }
+            verdict = verdict.and_then(|()| checker.check(&self.chunk[..count]));
+        }
+        drop(data);
+        self.hear(&format!("RETR {path}"))?;
+        Ok(verdict.and_then(|()| checker.finish()))
+    }
+
+    /// Says a command with one reply.
+    pub(super) fn command(&mut self, verb: &[u8], argument: &[u8]) -> Result<(), DriverError> {
+        let mut out = Vec::new();
+        self.session.command(verb, argument, &mut out);
+        self.send(&out)?;
+        self.hear(&String::from_utf8_lossy(&out[..out.len() - 2])).map(drop)
+    }
+
+    /// Leaves; how that is answered no longer matters.
+    pub(super) fn quit(mut self) {
+        let mut out = Vec::new();
+        self.session.quit(&mut out);
+        let _ = self.send(&out).and_then(|()| self.hear("QUIT").map(drop));
+    }
+
+    /// Arranges a data connection, sends a transfer command and waits until it is under way.
+    fn begin(&mut self, verb: &[u8], path: &str) -> Result<TcpStream, DriverError> {
+        let mut out = Vec::new();
+        let plan = if self.address.is_ipv4() { Plan::Passive } else { Plan::ExtendedPassive };
+        self.session.plan(plan, &mut out);
+        self.send(&out)?;
+        let Heard::Listening(address) = self.hear("a passive data connection")? else {
+            return Err(self.unreachable(io::ErrorKind::InvalidData.into()));
+        };
+        let data = TcpStream::connect_timeout(&address, PATIENCE)
+            .and_then(|data| data.set_read_timeout(Some(PATIENCE)).map(|()| data))
+            .map_err(|error| DriverError::Unreachable { address, error })?;
+        out.clear();
+        self.session.transfer(verb, path.as_bytes(), &mut out);
+        self.send(&out)?;
+        match self.hear(&String::from_utf8_lossy(&out[..out.len() - 2]))? {
+            Heard::Opening => Ok(data),
+            _ => Err(self.unreachable(io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), DriverError> {
+        self.control.write_all(bytes).map_err(|error| self.unreachable(error))
+    }
+
+    /// Waits for the reply to `what`.
+    fn hear(&mut self, what: &str) -> Result<Heard, DriverError> {
+        loop {
+            let mut input = &self.input[..];
+            let mut out = Vec::new();
+            let mut heard = None;
+            while let Some(reply) = self.reader.next(&mut input)? {
+                heard = match self.session.receive(reply, &mut out)? {
+                    Event::Underway => continue,
+                    Event::Listening(address) => Some(Heard::Listening(address)),
+                    Event::Opening(_) => Some(Heard::Opening),
+                    Event::Greeted | Event::LoggedIn | Event::Done(_) => Some(Heard::Done),
+                    Event::Refused(reply) | Event::Closing(reply) => {
+                        let reply = format!("{} {}", reply.code, String::from_utf8_lossy(reply.text()));
+                        return Err(DriverError::Refused { what: what.to_owned(), reply });
+                    }
+                };
+                break;
+            }
+            let left = input.len();
+            self.input.drain(..self.input.len() - left);
+            if !out.is_empty() {
+                self.send(&out)?;
+            }
+            if let Some(heard) = heard {
+                return Ok(heard);
+            }
+            self.read()?;
+        }
+    }
+
+    fn read(&mut self) -> Result<(), DriverError> {
+        let mut piece = [0; 4096];
+        let result = match self.control.read(&mut piece) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            other => other,
+        };
+        let count = result.map_err(|error| self.unreachable(error))?;
+        self.input.extend_from_slice(&piece[..count]);
+        Ok(())
+    }
+
+    fn unreachable(&self, error: io::Error) -> DriverError {
+        DriverError::Unreachable { address: self.address, error }
+    }
+}

@@ -1,0 +1,127 @@
+//! FTP: loads a server with sessions, each of them a [`ClientSession`](millrace_ftp::client::ClientSession)
+//! with sockets.
+//!
+//! - [`user`] is one session in its loop, [`transfer`] its data connection; [`worker`] is a thread with an
+//!   epoll set and its share of the users.
+//! - [`files`] names the test files and says what they contain.
+//! - [`errand`] is one blocking session that makes, checks and removes them.
+
+mod errand;
+mod files;
+mod transfer;
+mod user;
+mod worker;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+
+use self::errand::Errand;
+use self::files::Files;
+use self::worker::Worker;
+use super::{Driver, DriverError, Post};
+use crate::fault::Fault;
+use crate::payload::Payload;
+use crate::plan::{Cell, Op};
+use crate::tally::Tally;
+use crate::target::Target;
+
+/// Uploads that are read back after a verified cell: more would take longer than the cell itself.
+const READ_BACK: usize = 1000;
+
+/// Loads an FTP server.
+pub(crate) struct FtpDriver {
+    target: Target,
+    address: SocketAddr,
+    /// Test files that are on the server. Locked between cells only.
+    made: Mutex<BTreeSet<String>>,
+}
+
+impl FtpDriver {
+    pub(crate) fn new(target: Target, address: SocketAddr) -> Self {
+        Self { target, address, made: Mutex::default() }
+    }
+
+    fn files<'a>(&'a self, cell: &'a Cell) -> Files<'a> {
+        Files::new(&self.target, cell)
+    }
+
+    fn errand(&self) -> Result<Errand, DriverError> {
+        Errand::log_in(&self.target, self.address)
+    }
+
+    fn remember(&self, names: impl IntoIterator<Item = String>) {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+    }
+}
+
+impl Driver for FtpDriver {
+    fn prepare(&self, cell: &Cell) -> Result<(), DriverError> {
+        if cell.op != Op::Retr || cell.settings.file.is_some() {
+            return Ok(());
+        }
+        let (files, payload) = (self.files(cell), Payload::new(cell.settings.seed));
+        let mut errand = self.errand()?;
+        for number in 0..cell.files() {
+            let path = files.download(number);
+            let is_new = !self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&path);
+            if is_new {
+                errand.store(&path, &payload, Files::download_id(number), cell.size.unwrap_or(0))?;
+                self.remember([path]);
+            }
+        }
+        errand.quit();
+        Ok(())
+    }
+
+    fn work(&self, post: &Post<'_>) -> Result<Tally, DriverError> {
+        match Worker::new(&self.target, self.address, post) {
+            Ok(worker) => Ok(worker.run()),
+            Err(error) => {
+                post.sit_out();
+                Err(DriverError::Client(error))
+            }
+        }
+    }
+
+    fn check(&self, cell: &Cell, tally: &mut Tally) -> Result<(), DriverError> {
+        if cell.op != Op::Stor {
+            return Ok(());
+        }
+        let (files, payload) = (self.files(cell), Payload::new(cell.settings.seed));
+        if cell.settings.file.is_none() {
+            self.remember(tally.users.iter().flat_map(|user| files.uploads(user.number, user.uploads)));
+        }
+        if !cell.settings.verify {
+            return Ok(());
+        }
+        let mut errand = self.errand()?;
+        for user in tally.users.iter().take(READ_BACK) {
+            let Some(serial) = user.confirmed else { continue };
+            let (path, id) = (files.upload(user.number, serial), Files::upload_id(user.number, serial));
+            if let Err(flaw) = errand.check(&path, payload.checker(id, cell.size.unwrap_or(0)))? {
+                let fault = Fault::from(flaw);
+                tally.faults.record(fault, user.number, || format!("read back, {path} is {flaw}"));
+            }
+        }
+        errand.quit();
+        Ok(())
+    }
+
+    fn clean(&self) -> Result<(), DriverError> {
+        let made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
+        if made.is_empty() {
+            return Ok(());
+        }
+        let mut errand = self.errand()?;
+        for path in made {
+            // One that is gone already is as good as removed.
+            match errand.command(b"DELE", path.as_bytes()) {
+                Ok(()) | Err(DriverError::Refused { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        errand.quit();
+        Ok(())
+    }
+}

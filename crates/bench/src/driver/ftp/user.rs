@@ -1,0 +1,456 @@
+//! One user: a session in its loop.
+//!
+//! ```text
+//!        connect        220          230          200
+//! Out ----------> Connecting -> LoggingIn -> SettingType -> Free --begin--> Transferring | Pinging
+//!  ^                                                          ^                  |
+//!  |<--- the connection is lost ---------------------------------<---------------|  226, 200, 4xx, 5xx
+//!  |<--- Leaving <-- QUIT ------------------------------------|
+//! ```
+//!
+//! For `login` the whole way from `Out` to `Out` is the operation; it ends for the clock at the 230. A user that
+//! meets a fault goes on after a pause; one that lost its session logs in again.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use millrace_ftp::client::{ClientError, ClientSession, Event, ReplyReader};
+use millrace_net::{listener, stream};
+
+use super::transfer::{Next, Transfer, words};
+use super::worker::{Desk, Role};
+use crate::fault::Fault;
+use crate::plan::{Mode, Op, SourceRange};
+use crate::schedule::Pace;
+use crate::tally::{Live, UserTally};
+
+/// How long a user pauses after a refusal, so that a server which refuses all is not merely hammered.
+const AFTER_REFUSAL: Duration = Duration::from_millis(10);
+/// And after it lost its session.
+const AFTER_LOSS: Duration = Duration::from_millis(100);
+
+/// One user.
+pub(super) struct User {
+    /// Its place in its worker.
+    index: u32,
+    number: u32,
+    state: State,
+    control: Option<OwnedFd>,
+    /// How many control connections it has had: what remains of an old one's input is recognised by it.
+    connection: u32,
+    /// Where it connects from; learnt where the kernel chose.
+    local: SocketAddr,
+    session: ClientSession,
+    reader: ReplyReader,
+    /// When the operation was meant to begin, and when it did.
+    intended: Instant,
+    begun: Instant,
+    /// How many operations it has begun since the warm-up.
+    begun_ops: u32,
+    deadline: Instant,
+    /// The wheel will look at the deadline.
+    is_watched: bool,
+    counts: UserTally,
+}
+
+// Under load nearly every user is transferring: a box would be an allocation for each operation.
+#[allow(clippy::large_enum_variant)]
+enum State {
+    Out,
+    Connecting,
+    LoggingIn,
+    SettingType,
+    Free,
+    Transferring(Transfer),
+    Pinging,
+    Leaving,
+}
+
+impl User {
+    pub(super) fn new(index: u32, number: u32, desk: &mut Desk<'_>) -> Self {
+        let now = Instant::now();
+        let anywhere: IpAddr =
+            if desk.server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let source = desk.cell.settings.source.as_ref().map(|range: &SourceRange| range.address(number));
+        Self {
+            index,
+            number,
+            state: State::Out,
+            control: None,
+            connection: 0,
+            local: SocketAddr::new(source.unwrap_or(anywhere), 0),
+            session: ClientSession::new(desk.server),
+            reader: ReplyReader::default(),
+            intended: now,
+            begun: now,
+            begun_ops: 0,
+            deadline: now,
+            is_watched: false,
+            counts: UserTally { number, ..UserTally::default() },
+        }
+    }
+
+    pub(super) fn counts(&self) -> UserTally {
+        self.counts
+    }
+
+    /// Forgets what the warm-up counted; what it uploaded stays counted, to be removed.
+    pub(super) fn clear_warm_up(&mut self) {
+        self.begun_ops = 0;
+        let UserTally { number, uploads, confirmed, .. } = self.counts;
+        self.counts = UserTally { number, uploads, confirmed, ..UserTally::default() };
+    }
+
+    /// Begins the next operation, or waits for the moment to, or logs in again.
+    pub(super) fn settle(&mut self, now: Instant, desk: &mut Desk<'_>) {
+        if desk.is_paced() && self.is_able(desk) {
+            desk.offer(self.index);
+        } else if now < desk.until && !self.has_done_all(desk) {
+            match self.state {
+                _ if self.is_able(desk) => self.begin(now, now, desk),
+                State::Out => self.connect(desk),
+                _ => {}
+            }
+        }
+    }
+
+    /// Claims that it has begun as many operations as it may.
+    pub(super) fn has_done_all(&self, desk: &Desk<'_>) -> bool {
+        desk.cell.settings.count.is_some_and(|count| self.begun_ops >= count)
+    }
+
+    /// Claims that it can begin an operation.
+    pub(super) fn is_able(&self, desk: &Desk<'_>) -> bool {
+        match self.state {
+            State::Out => desk.cell.op == Op::Login,
+            State::Free => desk.cell.op != Op::Login,
+            _ => false,
+        }
+    }
+
+    /// Begins an operation.
+    pub(super) fn begin(&mut self, intended: Instant, now: Instant, desk: &mut Desk<'_>) {
+        (self.intended, self.begun) = (intended, now);
+        self.begun_ops += 1;
+        match desk.cell.op {
+            Op::Login => self.connect(desk),
+            Op::Noop => {
+                self.start(State::Pinging, now, desk);
+                self.session.command(b"NOOP", b"", &mut desk.out);
+                self.send(desk);
+            }
+            Op::Idle => {}
+            Op::Retr | Op::Stor | Op::List | Op::Nlst | Op::Mlsd => self.begin_transfer(now, desk),
+        }
+    }
+
+    fn begin_transfer(&mut self, now: Instant, desk: &mut Desk<'_>) {
+        let local = match desk.cell.mode {
+            Some(Mode::Port | Mode::Eprt) => self.local_address(),
+            _ => self.local,
+        };
+        let transfer = Transfer::begin(self.index, &mut self.counts, local, &mut self.session, desk);
+        match transfer {
+            Ok(transfer) => {
+                self.start(State::Transferring(transfer), now, desk);
+                self.send(desk);
+            }
+            Err(error) => {
+                desk.busy += 1;
+                self.fail(Fault::Client, desk, || format!("no data connection: {error}"));
+            }
+        }
+    }
+
+    fn start(&mut self, state: State, now: Instant, desk: &mut Desk<'_>) {
+        self.state = state;
+        desk.busy += 1;
+        self.deadline = now + desk.cell.settings.patience;
+        if !self.is_watched {
+            self.is_watched = true;
+            desk.look_later(self.index, self.deadline);
+        }
+    }
+
+    /// Connects, and logs in when it is greeted.
+    pub(super) fn connect(&mut self, desk: &mut Desk<'_>) {
+        let now = Instant::now();
+        if desk.cell.op != Op::Login {
+            (self.intended, self.begun) = (now, now);
+        }
+        self.start(State::Connecting, now, desk);
+        self.connection += 1;
+        self.session = ClientSession::new(desk.server);
+        self.reader = ReplyReader::default();
+        let connected = stream::begin_connect(self.local, desk.server)
+            .and_then(|socket| desk.watch(&socket, self.index, Role::Control).map(|()| socket));
+        match connected {
+            Ok(socket) => self.control = Some(socket),
+            Err(error) => self.lose(Fault::Client, desk, || format!("connect: {error}")),
+        }
+    }
+
+    pub(super) fn quit(&mut self, desk: &mut Desk<'_>) {
+        if matches!(self.state, State::Free) {
+            self.start(State::Leaving, Instant::now(), desk);
+            self.session.quit(&mut desk.out);
+            self.send(desk);
+        }
+    }
+
+    /// Something has come on the control connection, or it has ended.
+    pub(super) fn on_control(&mut self, desk: &mut Desk<'_>) {
+        let Some(control) = &self.control else { return };
+        let mut buffer = std::mem::take(&mut desk.buffer);
+        match stream::read(control, &mut buffer) {
+            Ok(0) => self.on_end(desk),
+            Ok(count) => {
+                let connection = self.connection;
+                let mut reader = std::mem::take(&mut self.reader);
+                let result = self.on_replies(&mut reader, &buffer[..count], desk);
+                if self.connection == connection {
+                    self.reader = reader;
+                }
+                if let Err(error) = result {
+                    self.lose(Fault::Protocol, desk, || error.to_string());
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => {
+                let fault =
+                    if matches!(self.state, State::Connecting) { Fault::Connect } else { Fault::ControlLost };
+                self.lose(fault, desk, || error.to_string());
+            }
+        }
+        desk.buffer = buffer;
+        self.look_for_data(desk);
+    }
+
+    fn on_replies(
+        &mut self,
+        reader: &mut ReplyReader,
+        mut input: &[u8],
+        desk: &mut Desk<'_>,
+    ) -> Result<(), ClientError> {
+        let connection = self.connection;
+        while let Some(reply) = reader.next(&mut input)? {
+            let event = self.session.receive(reply, &mut desk.out)?;
+            self.on_reply(event, desk);
+            if self.connection != connection || self.control.is_none() {
+                break;
+            }
+            self.send(desk);
+        }
+        Ok(())
+    }
+
+    fn on_reply(&mut self, event: Event<'_>, desk: &mut Desk<'_>) {
+        match (&mut self.state, event) {
+            (State::Leaving, Event::Closing(_)) => {} // the server closes
+            (_, Event::Closing(reply)) => self.lose(Fault::TurnedAway, desk, || words(reply)),
+            (State::Connecting, Event::Greeted) => {
+                self.state = State::LoggingIn;
+                let Self { session, .. } = self;
+                session.log_in(desk.target.user.as_bytes(), desk.target.password.as_bytes(), &mut desk.out);
+            }
+            (State::LoggingIn, Event::LoggedIn) => self.on_logged_in(desk),
+            (State::Connecting | State::LoggingIn | State::SettingType, Event::Refused(reply)) => {
+                self.lose(Fault::Login, desk, || words(reply));
+            }
+            (State::SettingType, Event::Done(_)) => self.rest(desk),
+            (State::Pinging, Event::Done(_)) => self.complete(0, desk),
+            (State::Pinging, Event::Refused(reply)) => {
+                self.fail(Fault::of_reply(reply.code), desk, || words(reply));
+            }
+            (State::Leaving, Event::Refused(_)) => self.on_end(desk),
+            (State::Transferring(transfer), event) => {
+                let next = transfer.on_reply(event, &mut self.session, desk);
+                self.follow(next, desk);
+            }
+            _ => {} // an answer on the way
+        }
+    }
+
+    fn on_logged_in(&mut self, desk: &mut Desk<'_>) {
+        let now = Instant::now();
+        desk.tally.login.record(now - self.begun);
+        Live::bump(&desk.live.sessions, 1);
+        if desk.cell.op == Op::Login {
+            self.record(now, 0, desk);
+            self.state = State::Leaving;
+            self.session.quit(&mut desk.out);
+        } else {
+            self.state = State::SettingType;
+            self.session.command(b"TYPE", b"I", &mut desk.out);
+        }
+    }
+
+    pub(super) fn on_data(&mut self, hung_up: bool, desk: &mut Desk<'_>) {
+        if let State::Transferring(transfer) = &mut self.state {
+            let next = transfer.move_bytes(hung_up, desk);
+            self.follow(next, desk);
+        }
+    }
+
+    /// Data sockets are watched only once they would block: where a reply has come, so have small files.
+    fn look_for_data(&mut self, desk: &mut Desk<'_>) {
+        if let State::Transferring(transfer) = &mut self.state
+            && transfer.is_worth_a_look()
+        {
+            let next = transfer.move_bytes(false, desk);
+            self.follow(next, desk);
+        }
+    }
+
+    pub(super) fn on_listener(&mut self, desk: &mut Desk<'_>) {
+        if let State::Transferring(transfer) = &mut self.state {
+            transfer.accept();
+            let next = transfer.move_bytes(false, desk);
+            self.follow(next, desk);
+        }
+    }
+
+    fn follow(&mut self, next: Next, desk: &mut Desk<'_>) {
+        match next {
+            Next::Wait => {}
+            Next::Complete { moved } => self.complete(moved, desk),
+            Next::Fail(fault, text) => self.fail(fault, desk, || text),
+        }
+    }
+
+    /// The server has closed the control connection.
+    fn on_end(&mut self, desk: &mut Desk<'_>) {
+        match self.state {
+            State::Leaving => {
+                self.leave(desk);
+                self.settle_after(Duration::ZERO, desk);
+            }
+            State::Connecting => {
+                self.lose(Fault::TurnedAway, desk, || "closed before its greeting".to_owned())
+            }
+            _ => self.lose(Fault::ControlLost, desk, || "closed by the server".to_owned()),
+        }
+    }
+
+    fn complete(&mut self, moved: u64, desk: &mut Desk<'_>) {
+        if let State::Transferring(transfer) = &self.state {
+            self.counts.confirmed = Some(transfer.serial());
+        }
+        self.record(Instant::now(), moved, desk);
+        self.rest(desk);
+    }
+
+    fn record(&mut self, now: Instant, moved: u64, desk: &mut Desk<'_>) {
+        let latency = now.saturating_duration_since(self.intended);
+        desk.tally.latency.record(latency);
+        if desk.is_paced() {
+            desk.tally.raw.record(now.saturating_duration_since(self.begun));
+        }
+        desk.tally.bytes += moved;
+        desk.tally.ended = Some(now);
+        self.counts.ops += 1;
+        self.counts.bytes += moved;
+        self.counts.longest = self.counts.longest.max(latency);
+        Live::bump(&desk.live.ops, 1);
+        Live::bump(&desk.live.bytes, moved);
+    }
+
+    /// The operation is over and the session is free.
+    fn rest(&mut self, desk: &mut Desk<'_>) {
+        let was_operation = !matches!(self.state, State::SettingType);
+        self.state = State::Free;
+        desk.busy -= 1;
+        let think = match desk.cell.pace() {
+            Pace::Closed { think } if was_operation => think,
+            _ => Duration::ZERO,
+        };
+        self.settle_after(think, desk);
+    }
+
+    /// The operation has failed, and the session can go on.
+    fn fail(&mut self, fault: Fault, desk: &mut Desk<'_>, text: impl FnOnce() -> String) {
+        self.count_fault(fault, desk, text);
+        self.state = State::Free;
+        desk.busy -= 1;
+        self.settle_after(AFTER_REFUSAL, desk);
+    }
+
+    /// The session is lost, with whatever it was doing.
+    fn lose(&mut self, fault: Fault, desk: &mut Desk<'_>, text: impl FnOnce() -> String) {
+        self.count_fault(fault, desk, text);
+        if matches!(self.state, State::Free) {
+            desk.busy += 1; // it was doing nothing, and that has ended
+        }
+        self.leave(desk);
+        self.settle_after(AFTER_LOSS, desk);
+    }
+
+    fn leave(&mut self, desk: &mut Desk<'_>) {
+        if !matches!(self.state, State::Connecting | State::LoggingIn) {
+            Live::bump(&desk.live.sessions, u64::MAX);
+        }
+        self.state = State::Out;
+        self.control = None;
+        desk.out.clear();
+        desk.busy -= 1;
+    }
+
+    fn settle_after(&mut self, pause: Duration, desk: &mut Desk<'_>) {
+        let now = Instant::now();
+        if pause.is_zero() { self.settle(now, desk) } else { desk.sleep(self.index, now + pause) }
+    }
+
+    fn count_fault(&mut self, fault: Fault, desk: &mut Desk<'_>, text: impl FnOnce() -> String) {
+        desk.tally.faults.record(fault, self.number, text);
+        desk.tally.ended = Some(Instant::now());
+        Live::bump(&desk.live.faults, 1);
+    }
+
+    pub(super) fn look_at_deadline(&mut self, now: Instant, desk: &mut Desk<'_>) {
+        self.is_watched = false;
+        if matches!(self.state, State::Out | State::Free) {
+            return;
+        }
+        if self.deadline > now {
+            self.is_watched = true;
+            desk.look_later(self.index, self.deadline);
+        } else {
+            self.time_out(desk);
+        }
+    }
+
+    /// Gives up what it is doing.
+    pub(super) fn time_out(&mut self, desk: &mut Desk<'_>) {
+        let doing = match &self.state {
+            State::Out | State::Free => return,
+            State::Connecting => "its greeting".to_owned(),
+            State::LoggingIn | State::SettingType => "its login".to_owned(),
+            State::Pinging => "a NOOP".to_owned(),
+            State::Leaving => "a QUIT".to_owned(),
+            State::Transferring(transfer) => transfer.to_string(),
+        };
+        let patience = desk.cell.settings.patience;
+        self.lose(Fault::Timeout, desk, || format!("{doing} did not end in {patience:?}"));
+    }
+
+    /// Sends what is to be said. A lost connection shows at the next read.
+    fn send(&mut self, desk: &mut Desk<'_>) {
+        if let Some(control) = &self.control
+            && !desk.out.is_empty()
+        {
+            let _ = stream::write(control, &desk.out);
+        }
+        desk.out.clear();
+    }
+
+    fn local_address(&mut self) -> SocketAddr {
+        if self.local.ip().is_unspecified()
+            && let Some(control) = &self.control
+            && let Ok(local) = listener::local_address(control)
+        {
+            self.local = SocketAddr::new(local.ip(), 0);
+        }
+        self.local
+    }
+}

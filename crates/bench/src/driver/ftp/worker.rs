@@ -1,0 +1,387 @@
+//! One thread of the load: an epoll set and its share of the users.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use millrace_net::timer::{TICK, Wheel};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+
+use super::files::Files;
+use super::user::User;
+use crate::driver::Post;
+use crate::fault::Fault;
+use crate::payload::{FileId, Payload};
+use crate::plan::{Cell, Op};
+use crate::schedule::{Arrivals, Pace};
+use crate::tally::{Live, Tally};
+use crate::target::Target;
+
+/// Events taken at a time.
+const EVENTS: usize = 256;
+/// Logins that a worker begins at a time: a server's backlog is not what is measured.
+const LOGINS_AT_ONCE: usize = 32;
+/// What is read or made at a time, where bytes are looked at.
+const BUFFER: usize = 256 * 1024;
+/// The most that the kernel is told to drop at a time: more than any receive buffer.
+const DISCARD: usize = 16 << 20;
+/// The file that unverified uploads are sent from, again and again.
+pub(super) const UPLOAD_BLOCK: usize = 1 << 20;
+/// The token of the timer, which no user has.
+const TIMER: u64 = u64::MAX;
+
+/// What a socket is to its user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Control,
+    Data,
+    Listener,
+}
+
+/// One thread of the load.
+pub(super) struct Worker<'a> {
+    post: Post<'a>,
+    users: Vec<User>,
+    desk: Desk<'a>,
+    events: Vec<epoll::Event>,
+}
+
+/// What the users of a worker share.
+pub(super) struct Desk<'a> {
+    pub(super) target: &'a Target,
+    pub(super) server: SocketAddr,
+    pub(super) cell: &'a Cell,
+    pub(super) files: Files<'a>,
+    pub(super) payload: Payload,
+    pub(super) live: &'a Live,
+    pub(super) tally: Tally,
+    /// For bytes that are looked at, between two calls.
+    pub(super) buffer: Vec<u8>,
+    /// For bytes that are not: the kernel drops them, and the memory is never touched.
+    pub(super) discard: Vec<u8>,
+    /// The beginning of what unverified uploads send, and all of it as a file.
+    pub(super) block: Vec<u8>,
+    pub(super) block_file: File,
+    /// For commands, between two calls.
+    pub(super) out: Vec<u8>,
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    /// What the timer is set to.
+    armed: Option<Instant>,
+    /// Operations and logins that have begun and not ended.
+    pub(super) busy: usize,
+    /// No operation begins after this.
+    pub(super) until: Instant,
+    /// At a fixed rate: when operations are meant to begin, and who can.
+    arrivals: Option<Arrivals>,
+    free: VecDeque<u32>,
+    /// Users who think, or recover from a fault.
+    sleepers: BinaryHeap<Reverse<(Instant, u32)>>,
+    /// Looks at users whose operation may have taken too long.
+    wheel: Wheel<u32>,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(target: &'a Target, server: SocketAddr, post: &Post<'a>) -> io::Result<Self> {
+        let mut desk = Desk::new(target, server, post)?;
+        let users =
+            (0..).zip(post.users()).map(|(index, number)| User::new(index, number, &mut desk)).collect();
+        Ok(Self { post: *post, users, desk, events: Vec::with_capacity(EVENTS) })
+    }
+
+    /// Runs all phases of the cell.
+    pub(super) fn run(mut self) -> Tally {
+        let Post { cell, gate, live, .. } = self.post;
+        live.thread.store(rustix::thread::gettid().as_raw_nonzero().get() as u64, Ordering::Relaxed);
+        gate.meet(); // nobody has connected yet
+        if cell.op != Op::Login {
+            self.log_in_all();
+        }
+        self.desk.tally.end_logins();
+        gate.meet(); // everyone has logged in
+        if cell.op != Op::Idle && !cell.settings.warm_up.is_zero() {
+            self.load(cell.settings.warm_up);
+        }
+        self.desk.tally.clear_warm_up();
+        self.users.iter_mut().for_each(User::clear_warm_up);
+        gate.meet(); // the warm-up has ended
+        gate.meet(); // the coordinator has looked at the machine
+        if cell.op == Op::Idle {
+            self.hold(cell.settings.duration)
+        } else {
+            self.load(cell.settings.duration)
+        }
+        live.finished.store(1, Ordering::Release);
+        gate.meet(); // the last operation has ended, and the coordinator has looked again
+        self.quit_all();
+        let mut tally = self.desk.tally;
+        tally.users = self.users.iter().map(User::counts).collect();
+        tally
+    }
+
+    fn log_in_all(&mut self) {
+        let give_up = Instant::now() + self.desk.cell.settings.patience;
+        let mut next = 0;
+        while next < self.users.len() || self.desk.busy > 0 {
+            while next < self.users.len() && self.desk.busy < LOGINS_AT_ONCE {
+                self.users[next].connect(&mut self.desk);
+                next += 1;
+            }
+            self.turn();
+            if Instant::now() > give_up {
+                self.give_up();
+            }
+        }
+    }
+
+    /// Begins operations for so long, and waits until all have ended.
+    fn load(&mut self, length: Duration) {
+        let now = Instant::now();
+        self.desk.open(now, now + length, &self.post);
+        for user in &mut self.users {
+            user.settle(now, &mut self.desk);
+        }
+        let give_up = now + length + self.desk.cell.settings.patience;
+        while !self.is_over() {
+            self.turn();
+            if Instant::now() > give_up {
+                self.give_up();
+                break;
+            }
+        }
+        self.desk.close();
+    }
+
+    fn is_over(&self) -> bool {
+        let more_to_come = self.desk.arrivals.as_ref().is_some_and(|arrivals| arrivals.next().is_some());
+        self.desk.busy == 0
+            && !more_to_come
+            && (Instant::now() >= self.desk.until
+                || self.users.iter().all(|user| user.has_done_all(&self.desk)))
+    }
+
+    /// Keeps the sessions open, and hears when the server ends one.
+    fn hold(&mut self, length: Duration) {
+        let until = Instant::now() + length;
+        while Instant::now() < until {
+            self.turn();
+        }
+    }
+
+    fn quit_all(&mut self) {
+        for user in &mut self.users {
+            user.quit(&mut self.desk);
+        }
+        let give_up = Instant::now() + Duration::from_secs(5);
+        while self.desk.busy > 0 && Instant::now() < give_up {
+            self.turn();
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.desk.until = Instant::now();
+        for user in &mut self.users {
+            user.time_out(&mut self.desk);
+        }
+    }
+
+    /// Waits for something to happen, and lets it happen.
+    fn turn(&mut self) {
+        let mut events = std::mem::take(&mut self.events);
+        let now = Instant::now();
+        self.desk.wait(now, &mut events);
+        for event in events.drain(..) {
+            self.on_event(event);
+        }
+        self.events = events;
+        let now = Instant::now();
+        while let Some(index) = self.desk.awake(now) {
+            self.users[index as usize].settle(now, &mut self.desk);
+        }
+        while let Some((index, intended)) = self.desk.arrival(now, &self.users) {
+            self.users[index as usize].begin(intended, now, &mut self.desk);
+        }
+        let mut due = Vec::new();
+        self.desk.wheel.expire(now, &mut due);
+        for index in due {
+            self.users[index as usize].look_at_deadline(now, &mut self.desk);
+        }
+    }
+
+    fn on_event(&mut self, event: epoll::Event) {
+        let (token, flags) = (event.data.u64(), event.flags);
+        if token == TIMER {
+            self.desk.armed = None;
+            return;
+        }
+        self.desk.waste();
+        let user = &mut self.users[(token >> 2) as usize];
+        match token & 3 {
+            token if token == Role::Control as u64 => user.on_control(&mut self.desk),
+            token if token == Role::Data as u64 => {
+                user.on_data(flags.contains(epoll::EventFlags::RDHUP), &mut self.desk);
+            }
+            _ => user.on_listener(&mut self.desk),
+        }
+    }
+}
+
+impl<'a> Desk<'a> {
+    fn new(target: &'a Target, server: SocketAddr, post: &Post<'a>) -> io::Result<Self> {
+        let now = Instant::now();
+        let payload = Payload::new(post.cell.settings.seed);
+        let mut block = vec![0; UPLOAD_BLOCK];
+        payload.fill(FileId::new(0), 0, &mut block);
+        let mut block_file = File::from(memfd_create("millrace-bench", MemfdFlags::CLOEXEC)?);
+        block_file.write_all(&block)?;
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&epoll, &timer, epoll::EventData::new_u64(TIMER), flags)?;
+        Ok(Self {
+            target,
+            server,
+            cell: post.cell,
+            files: Files::new(target, post.cell),
+            payload,
+            live: post.live,
+            tally: Tally::default(),
+            buffer: vec![0; BUFFER],
+            discard: vec![0; DISCARD],
+            block,
+            block_file,
+            out: Vec::new(),
+            epoll,
+            timer,
+            armed: None,
+            busy: 0,
+            until: now,
+            arrivals: None,
+            free: VecDeque::new(),
+            sleepers: BinaryHeap::new(),
+            wheel: Wheel::new(now),
+        })
+    }
+
+    /// Lets operations begin.
+    fn open(&mut self, now: Instant, until: Instant, post: &Post<'_>) {
+        self.until = until;
+        self.arrivals = match self.cell.pace() {
+            Pace::Rate(rate) => Some(Arrivals::new(rate, post.index, post.workers, now, until)),
+            Pace::Closed { .. } => None,
+        };
+    }
+
+    /// Lets no more operations begin, and counts those that never could.
+    fn close(&mut self) {
+        if let Some(arrivals) = self.arrivals.take() {
+            self.tally.faults.record_many(Fault::Missed, arrivals.behind(self.until));
+        }
+        self.free.clear();
+        self.sleepers.clear();
+    }
+
+    /// Claims that operations begin at moments of their own.
+    pub(super) fn is_paced(&self) -> bool {
+        self.arrivals.is_some()
+    }
+
+    /// At a fixed rate: this user can begin the next operation.
+    pub(super) fn offer(&mut self, user: u32) {
+        self.free.push_back(user);
+    }
+
+    /// Has a user settle at a later moment.
+    pub(super) fn sleep(&mut self, user: u32, until: Instant) {
+        if until < self.until {
+            self.sleepers.push(Reverse((until, user)));
+        }
+    }
+
+    /// Has a user looked at when its patience is over; answers when that will be.
+    pub(super) fn look_later(&mut self, user: u32, deadline: Instant) {
+        self.wheel.insert(deadline, user);
+    }
+
+    /// Watches a socket, level-triggered.
+    pub(super) fn watch(&self, socket: impl AsFd, user: u32, role: Role) -> io::Result<()> {
+        use epoll::EventFlags as Flags;
+        let flags = match role {
+            Role::Control | Role::Listener => Flags::IN,
+            Role::Data if self.cell.op == Op::Stor => Flags::OUT,
+            Role::Data => Flags::IN | Flags::RDHUP,
+        };
+        let token = epoll::EventData::new_u64(u64::from(user) << 2 | role as u64);
+        Ok(epoll::add(&self.epoll, socket, token, flags)?)
+    }
+
+    fn wait(&mut self, now: Instant, events: &mut Vec<epoll::Event>) {
+        let sleeper = self.sleepers.peek().map(|Reverse((until, _))| *until);
+        let arrival = self.arrivals.as_ref().filter(|_| !self.free.is_empty()).and_then(Arrivals::next);
+        let next = sleeper.into_iter().chain(arrival).min();
+        let timeout = match next {
+            Some(next) if next <= now => Duration::ZERO,
+            Some(next) => {
+                self.arm(next, now);
+                TICK
+            }
+            None => TICK,
+        };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
+        // Interrupted by a signal, or a mistake that the next round shows as silence: no events.
+        let _ = epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout));
+    }
+
+    /// Sets the timer: epoll's own timeout counts milliseconds, too coarse for an intended start.
+    fn arm(&mut self, at: Instant, now: Instant) {
+        if self.armed.is_some_and(|armed| armed <= at && armed > now) {
+            return;
+        }
+        let ahead = at - now;
+        let value = Timespec { tv_sec: ahead.as_secs() as i64, tv_nsec: ahead.subsec_nanos().into() };
+        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let setting = Itimerspec { it_interval: never, it_value: value };
+        if timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting).is_ok() {
+            self.armed = Some(at);
+        }
+    }
+
+    fn awake(&mut self, now: Instant) -> Option<u32> {
+        let &Reverse((until, user)) = self.sleepers.peek()?;
+        (until <= now).then(|| self.sleepers.pop().map(|_| user))?
+    }
+
+    /// An operation that is meant to begin, and who can.
+    fn arrival(&mut self, now: Instant, users: &[User]) -> Option<(u32, Instant)> {
+        // One that lost its session since it was offered comes back by itself.
+        while let Some(&user) = self.free.front()
+            && !users[user as usize].is_able(self)
+        {
+            self.free.pop_front();
+        }
+        let user = *self.free.front()?;
+        let intended = self.arrivals.as_mut()?.take(now)?;
+        self.free.pop_front();
+        Some((user, intended))
+    }
+
+    /// The handicap, by which a slow client is made for tests.
+    fn waste(&self) {
+        let handicap = self.cell.settings.handicap;
+        if !handicap.is_zero() {
+            let until = Instant::now() + handicap;
+            while Instant::now() < until {}
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The door for protocols: whoever can load a server is a [`Driver`].
+//!
+//! A cell runs in phases that all workers enter together ([`Gate`]); the coordinator meets them at each, and looks
+//! at the machine meanwhile.
+
+pub(crate) mod ftp;
+
+use std::sync::Barrier;
+use std::sync::atomic::Ordering;
+
+use thiserror::Error;
+
+use crate::plan::Cell;
+use crate::tally::{Live, Tally};
+
+/// Why a cell cannot be measured at all.
+#[derive(Debug, Error)]
+pub enum DriverError {
+    /// The server cannot be reached.
+    #[error("{address}: {error}")]
+    Unreachable {
+        /// Where it should have been.
+        address: std::net::SocketAddr,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// The server refused what the test needs, for example to store its files.
+    #[error("the server refused {what}: {reply}")]
+    Refused {
+        /// The command.
+        what: String,
+        /// Its reply.
+        reply: String,
+    },
+    /// The server's replies cannot be followed.
+    #[error("{0}")]
+    Protocol(#[from] millrace_ftp::client::ClientError),
+    /// This machine cannot.
+    #[error("this machine: {0}")]
+    Client(std::io::Error),
+}
+
+/// A way to load a server.
+pub(crate) trait Driver: Sync {
+    /// Puts there what the cell needs.
+    fn prepare(&self, cell: &Cell) -> Result<(), DriverError>;
+
+    /// Does one worker's share of a cell, on its own thread.
+    fn work(&self, post: &Post<'_>) -> Result<Tally, DriverError>;
+
+    /// Looks at what the cell left on the server; faults go into the tally.
+    fn check(&self, cell: &Cell, tally: &mut Tally) -> Result<(), DriverError>;
+
+    /// Removes from the server what was put there.
+    fn clean(&self) -> Result<(), DriverError>;
+}
+
+/// A worker's place in a cell.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Post<'a> {
+    pub(crate) cell: &'a Cell,
+    pub(crate) index: usize,
+    pub(crate) workers: usize,
+    pub(crate) gate: &'a Gate,
+    pub(crate) live: &'a Live,
+}
+
+impl Post<'_> {
+    /// Goes through the phases without doing anything, so that nobody waits in vain.
+    pub(crate) fn sit_out(&self) {
+        for _ in 0..PHASES - 1 {
+            self.gate.meet();
+        }
+        self.live.finished.store(1, Ordering::Release);
+        self.gate.meet();
+    }
+
+    /// This worker's users: every `workers`-th.
+    pub(crate) fn users(&self) -> impl Iterator<Item = u32> + use<> {
+        (self.index as u32..self.cell.users).step_by(self.workers)
+    }
+}
+
+/// How often a worker meets the others: nobody has connected, everyone has logged in, the warm-up has ended, the
+/// coordinator has looked at the machine, the last operation has ended.
+const PHASES: usize = 5;
+
+/// Where the workers of a cell and the coordinator wait for each other.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    barrier: Barrier,
+}
+
+impl Gate {
+    /// For so many workers and the coordinator.
+    pub(crate) fn new(workers: usize) -> Self {
+        Self { barrier: Barrier::new(workers + 1) }
+    }
+
+    /// Waits until all have come.
+    pub(crate) fn meet(&self) {
+        self.barrier.wait();
+    }
+}

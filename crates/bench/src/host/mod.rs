@@ -1,0 +1,220 @@
+//! The self-audit: what server, client and machine did while a figure was taken, and what that says of it.
+//!
+//! `process` and `machine` read the kernel's counters; a `Watch` looks at them before, meanwhile and
+//! afterwards; [`verdict`] says what bounded the figure, and why it thinks so.
+
+mod machine;
+mod process;
+pub mod verdict;
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use self::machine::Counters;
+use self::process::{ThreadTime, Tree, Usage};
+use crate::histogram::Latencies;
+
+/// How often a watch looks. One look costs some 30 us and a server's tree of a hundred processes some ms.
+pub(crate) const GLANCE: Duration = Duration::from_millis(20);
+
+/// What server, client and machine did while a figure was taken.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Audit {
+    /// How long it took.
+    pub seconds: f64,
+    /// Processors of this machine.
+    pub cores: usize,
+    /// The share of them that did anything, 0 to 1.
+    pub machine_busy: f64,
+    /// Processors that neither the server, where it is known, nor this client used.
+    pub others: f64,
+    /// The share of them that only waited for a disk.
+    pub disk_wait: f64,
+    /// The share of the time in which the busiest disk had something to do.
+    pub disk_busy: f64,
+    /// The share of them that other virtual machines took.
+    pub stolen: f64,
+    /// This client.
+    pub client: ClientAudit,
+    /// The server, where its process is known.
+    pub server: Option<ServerAudit>,
+    /// The network, as this machine's kernel counts it: other programs' too.
+    pub network: NetworkAudit,
+}
+
+/// What this client did.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ClientAudit {
+    /// Its memory before anyone had connected.
+    pub pss_kib_before: u64,
+    /// And with everyone logged in, before the load.
+    pub pss_kib_logged_in: u64,
+    /// CPU of all its threads, in seconds.
+    pub cpu_seconds: f64,
+    /// The share of a processor that its busiest thread used, 0 to 1.
+    pub busiest_thread: f64,
+    /// The share of the time in which its keenest thread ran, or waited for a processor: 1 is never idle.
+    pub keenest_thread: f64,
+    /// By how much a thread that slept for 20 ms woke up too late, at the 99th percentile, in milliseconds.
+    pub lag_p99_ms: f64,
+}
+
+/// What the server did.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[allow(missing_docs)] // The names are the documentation.
+pub struct ServerAudit {
+    pub cpu_seconds: f64,
+    pub processes: u64,
+    pub threads: u64,
+    pub descriptors: u64,
+    pub context_switches: u64,
+    /// Before anyone had connected.
+    pub pss_kib_before: u64,
+    /// With everyone logged in, before the load.
+    pub pss_kib_logged_in: u64,
+    /// At the end.
+    pub pss_kib_after: u64,
+}
+
+/// What the network did.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[allow(missing_docs)] // The names are the documentation.
+pub struct NetworkAudit {
+    pub segments_sent: u64,
+    pub retransmitted: u64,
+    pub syn_retransmitted: u64,
+    pub listen_overflows: u64,
+    pub listen_drops: u64,
+    /// At the end.
+    pub time_wait: u64,
+    /// Ports that a client may take towards one address and port of a server.
+    pub ephemeral_ports: u64,
+}
+
+/// Looks at the machine around one figure.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    server_pid: Option<i32>,
+    threads: Vec<u64>,
+    /// Of the server and of this client, in KiB, before anyone had connected and with everyone logged in.
+    memory_before: [u64; 2],
+    memory_logged_in: [u64; 2],
+    begun: Instant,
+    counters: Counters,
+    thread_times: Vec<ThreadTime>,
+    usage: Usage,
+    lag: Latencies,
+}
+
+impl Watch {
+    /// Nobody has connected yet.
+    pub(crate) fn new(server_pid: Option<i32>) -> Self {
+        Self {
+            server_pid,
+            threads: Vec::new(),
+            memory_before: memory(server_pid),
+            memory_logged_in: [0; 2],
+            begun: Instant::now(),
+            counters: Counters::default(),
+            thread_times: Vec::new(),
+            usage: Usage::default(),
+            lag: Latencies::default(),
+        }
+    }
+
+    /// Everyone has logged in.
+    pub(crate) fn logged_in(&mut self) {
+        self.memory_logged_in = memory(self.server_pid);
+    }
+
+    /// The measured phase begins; `threads` are the client's.
+    pub(crate) fn begin(&mut self, threads: Vec<u64>) {
+        self.threads = threads;
+        self.counters = Counters::read();
+        self.thread_times = self.thread_times();
+        self.usage = self.usage(false);
+        self.begun = Instant::now();
+    }
+
+    /// Sleeps for a moment, and notes by how much too long.
+    pub(crate) fn glance(&mut self) {
+        let asleep = Instant::now();
+        std::thread::sleep(GLANCE);
+        self.lag.record(asleep.elapsed().saturating_sub(GLANCE));
+    }
+
+    /// The measured phase has ended.
+    pub(crate) fn end(&self) -> Audit {
+        let seconds = self.begun.elapsed().as_secs_f64().max(1e-9);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let happened = Counters::read().since(&self.counters);
+        let (client, server) = (self.client(seconds), self.server_pid.and_then(|_| self.server()));
+        let ours = client.cpu_seconds + server.as_ref().map_or(0.0, |server| server.cpu_seconds);
+        let of_cores = |time: Duration| time.as_secs_f64() / seconds / cores as f64;
+        Audit {
+            seconds,
+            cores,
+            machine_busy: of_cores(happened.busy).min(1.0),
+            others: ((happened.busy.as_secs_f64() - ours) / seconds).max(0.0),
+            disk_wait: of_cores(happened.disk_wait).min(1.0),
+            disk_busy: (happened.disk_busy.as_secs_f64() / seconds).min(1.0),
+            stolen: of_cores(happened.stolen).min(1.0),
+            client,
+            server,
+            network: NetworkAudit {
+                segments_sent: happened.segments_sent,
+                retransmitted: happened.retransmitted,
+                syn_retransmitted: happened.syn_retransmitted,
+                listen_overflows: happened.listen_overflows,
+                listen_drops: happened.listen_drops,
+                time_wait: happened.time_wait,
+                ephemeral_ports: crate::limits::ephemeral_ports(),
+            },
+        }
+    }
+
+    fn client(&self, seconds: f64) -> ClientAudit {
+        let now = self.thread_times();
+        let spans = || now.iter().zip(&self.thread_times);
+        let ran = || spans().map(|(now, then)| now.ran.saturating_sub(then.ran).as_secs_f64());
+        let wanted = spans()
+            .map(|(now, then)| (now.ran + now.waited).saturating_sub(then.ran + then.waited).as_secs_f64());
+        ClientAudit {
+            pss_kib_before: self.memory_before[1],
+            pss_kib_logged_in: self.memory_logged_in[1],
+            cpu_seconds: ran().sum(),
+            busiest_thread: ran().fold(0.0, f64::max) / seconds,
+            keenest_thread: wanted.fold(0.0, f64::max) / seconds,
+            lag_p99_ms: self.lag.quantile_ms(0.99),
+        }
+    }
+
+    fn server(&self) -> Option<ServerAudit> {
+        let usage = Tree::of(self.server_pid?)?.usage(true);
+        Some(ServerAudit {
+            cpu_seconds: usage.cpu.saturating_sub(self.usage.cpu).as_secs_f64(),
+            processes: usage.processes,
+            threads: usage.threads,
+            descriptors: usage.descriptors,
+            context_switches: usage.switches.saturating_sub(self.usage.switches),
+            pss_kib_before: self.memory_before[0],
+            pss_kib_logged_in: self.memory_logged_in[0],
+            pss_kib_after: usage.pss_kib,
+        })
+    }
+
+    fn usage(&self, with_memory: bool) -> Usage {
+        self.server_pid.and_then(Tree::of).map(|tree| tree.usage(with_memory)).unwrap_or_default()
+    }
+
+    fn thread_times(&self) -> Vec<ThreadTime> {
+        self.threads.iter().map(|&thread| ThreadTime::of(thread)).collect()
+    }
+}
+
+/// Of a server and of this client.
+fn memory(server: Option<i32>) -> [u64; 2] {
+    [server, Some(std::process::id() as i32)]
+        .map(|pid| pid.and_then(Tree::of).map_or(0, |tree| tree.usage(true).pss_kib))
+}

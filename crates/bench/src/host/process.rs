@@ -1,0 +1,153 @@
+//! What a server costs: a process and all its descendants, read from `/proc`.
+
+use std::collections::HashSet;
+use std::fs;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+
+/// A process and its descendants at one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    pids: Vec<i32>,
+}
+
+/// What a tree has used since it began, and what it holds now.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Usage {
+    pub(crate) processes: u64,
+    pub(crate) threads: u64,
+    /// Children that ended count once their parent has waited for them, to a clock tick (10 ms).
+    pub(crate) cpu: Duration,
+    pub(crate) switches: u64,
+    pub(crate) descriptors: u64,
+    /// Shared pages are divided among those who share them.
+    pub(crate) pss_kib: u64,
+}
+
+impl Tree {
+    /// The processes that descend from `root`, itself included; `None` where there is none, or none that may
+    /// be looked at.
+    pub(crate) fn of(root: i32) -> Option<Self> {
+        Stat::read(root)?;
+        let mut all: Vec<(i32, i32)> =
+            numbers("/proc").filter_map(|pid| Some((pid, Stat::read(pid)?.parent))).collect();
+        all.sort_unstable();
+        let mut found = HashSet::from([root]);
+        loop {
+            let before = found.len();
+            for &(pid, parent) in &all {
+                if found.contains(&parent) {
+                    found.insert(pid);
+                }
+            }
+            if found.len() == before {
+                break;
+            }
+        }
+        Some(Self { pids: found.into_iter().collect() })
+    }
+
+    /// What they use. Memory is costly to ask for: it is a walk over every page.
+    pub(crate) fn usage(&self, with_memory: bool) -> Usage {
+        let tick = Duration::from_secs(1) / rustix::param::clock_ticks_per_second().max(1) as u32;
+        let mut sum = Usage::default();
+        for &pid in &self.pids {
+            let Some(stat) = Stat::read(pid) else { continue };
+            sum.processes += 1;
+            sum.cpu += own_cpu(pid) + tick * stat.children_ticks;
+            sum.descriptors += numbers(&format!("/proc/{pid}/fd")).count() as u64;
+            for thread in numbers(&format!("/proc/{pid}/task")) {
+                sum.threads += 1;
+                let status =
+                    fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")).unwrap_or_default();
+                sum.switches += field(&status, "voluntary_ctxt_switches:")
+                    + field(&status, "nonvoluntary_ctxt_switches:");
+            }
+            if with_memory {
+                let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+                sum.pss_kib += field(&rollup, "Pss:");
+            }
+        }
+        sum
+    }
+}
+
+/// The process's own clock, which counts nanoseconds. `/proc/PID/stat` counts ticks: a hundred processes
+/// that each worked for less than one would seem to have done nothing.
+fn own_cpu(pid: i32) -> Duration {
+    ClockId::pid_cpu_clock_id(Pid::from_raw(pid))
+        .and_then(clock_gettime)
+        .map_or(Duration::ZERO, Duration::from)
+}
+
+/// What is needed of `/proc/PID/stat`.
+struct Stat {
+    parent: i32,
+    children_ticks: u32,
+}
+
+impl Stat {
+    fn read(pid: i32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        // The name may hold spaces and parentheses.
+        let (_, after_name) = text.rsplit_once(") ")?;
+        let fields: Vec<&str> = after_name.split(' ').collect();
+        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u32>().ok());
+        Some(Self { parent: fields.get(1)?.parse().ok()?, children_ticks: ticks(13)? + ticks(14)? })
+    }
+}
+
+/// The entries of a directory that are numbers.
+fn numbers(directory: &str) -> impl Iterator<Item = i32> + use<> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The number behind a name at the beginning of a line.
+pub(super) fn field(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// What one thread of this process has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct ThreadTime {
+    /// On a processor.
+    pub(crate) ran: Duration,
+    /// Able to run and not running: others had the processor.
+    pub(crate) waited: Duration,
+}
+
+impl ThreadTime {
+    /// Of a thread of this process, by the kernel's number for it.
+    pub(crate) fn of(thread: u64) -> Self {
+        let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
+        let mut fields =
+            text.split_whitespace().map(|field| Duration::from_nanos(field.parse().unwrap_or(0)));
+        Self { ran: fields.next().unwrap_or_default(), waited: fields.next().unwrap_or_default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_confuse() {
+        let stat = Stat::parse("7 (a) b (c) S 42 1 1 0 -1 0 1 2 3 4 5 6 70 80 20 0 1 0").unwrap();
+        assert_eq!((stat.parent, stat.children_ticks), (42, 150));
+    }
+
+    #[test]
+    fn this_process_uses_something() {
+        let usage = Tree::of(std::process::id() as i32).unwrap().usage(true);
+        assert!(usage.processes >= 1 && usage.threads >= 1 && usage.descriptors > 2, "{usage:?}");
+        assert!(usage.cpu > Duration::ZERO && usage.pss_kib > 100, "{usage:?}");
+        assert!(Tree::of(i32::MAX).is_none());
+    }
+}

@@ -1,0 +1,303 @@
+//! What bounded a figure: one word, and the evidence for it.
+//!
+//! The rules are tried in order, and the first that holds decides: a client at its limit makes every other
+//! finding worthless, so it comes first.
+
+use serde::Serialize;
+
+use super::Audit;
+use crate::plan::Op;
+
+/// Whose limit the figure shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// The server could do no more.
+    Server,
+    /// This client could do no more: the figure says nothing about the server.
+    Client,
+    /// Packets were lost.
+    Network,
+    /// The disk could do no more.
+    Disk,
+    /// Nothing was at its limit.
+    Unsaturated,
+}
+
+impl Bound {
+    /// As reports have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server-bound",
+            Self::Client => "client-bound",
+            Self::Network => "network-bound",
+            Self::Disk => "disk-bound",
+            Self::Unsaturated => "unsaturated",
+        }
+    }
+}
+
+/// What bounded a figure, and why one should think so.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Verdict {
+    /// Whose limit it was.
+    pub bound: Bound,
+    /// Sentences, the deciding one first.
+    pub evidence: Vec<String>,
+}
+
+/// What the load adds to the audit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) op: Op,
+    /// Operations that this machine could not begin.
+    pub(crate) client_faults: u64,
+    /// Operations of a fixed rate that found no free user.
+    pub(crate) missed: u64,
+    pub(crate) ops: u64,
+}
+
+/// A thread that uses so much of a processor has no room left: the rest is switching.
+const FULL_THREAD: f64 = 0.9;
+/// A thread that was never idle, on whatever processor it could get.
+const KEEN_THREAD: f64 = 0.95;
+/// Processors that other programs may use without disturbing a figure: a share of the machine.
+const OTHERS: f64 = 0.15;
+/// So busy is a machine whose threads wait for each other; measured, 2 cores under closed loops show 0.96-1.0.
+const FULL_MACHINE: f64 = 0.93;
+/// A thread that wakes up so much too late was kept from running for a scheduler's whole slice, several times.
+const LATE_MS: f64 = 25.0;
+/// With so many segments sent again, TCP's rate is given by the losses.
+const LOSSY: f64 = 0.01;
+/// The busiest disk had something to do in so much of the time, or processors waited for it.
+const FULL_DISK: f64 = 0.8;
+const DISK_WAIT: f64 = 0.25;
+/// From here on, other virtual machines disturb the figure.
+const STOLEN: f64 = 0.03;
+
+/// A rule: the evidence if it holds.
+type Rule = fn(&Audit, Load) -> Option<String>;
+
+const RULES: [(Bound, Rule); 12] = [
+    (Bound::Client, client_cannot),
+    (Bound::Client, client_thread_full),
+    (Bound::Server, server_full),
+    (Bound::Client, others_take_the_machine),
+    (Bound::Client, client_takes_the_machine),
+    (Bound::Server, server_takes_the_machine),
+    (Bound::Client, client_never_idle),
+    (Bound::Client, client_held_back),
+    (Bound::Server, server_turns_connections_away),
+    (Bound::Network, packets_lost),
+    (Bound::Disk, disk_full),
+    (Bound::Server, server_misses_the_rate),
+];
+
+/// Says what bounded a figure.
+pub(crate) fn judge(audit: &Audit, load: Load) -> Verdict {
+    let nothing = match load {
+        Load { op: Op::Idle, .. } => Some("nothing was asked of the server"),
+        Load { ops: 0, client_faults: 0, .. } => Some("no operation ended well"),
+        _ => None,
+    };
+    if let Some(reason) = nothing {
+        return Verdict { bound: Bound::Unsaturated, evidence: vec![reason.to_owned()] };
+    }
+    let found = RULES.iter().find_map(|(bound, rule)| Some((*bound, rule(audit, load)?)));
+    let (bound, reason) = found.unwrap_or_else(|| {
+        (Bound::Unsaturated, "nothing was at its limit: more users or a higher rate may get more".to_owned())
+    });
+    let mut evidence = vec![reason];
+    evidence.extend(cautions(audit, load));
+    Verdict { bound, evidence }
+}
+
+fn client_cannot(_: &Audit, load: Load) -> Option<String> {
+    let share = load.client_faults as f64 / (load.ops + load.client_faults).max(1) as f64;
+    (share > 0.01).then(|| format!("this machine could not begin {} operations", load.client_faults))
+}
+
+fn client_thread_full(audit: &Audit, _: Load) -> Option<String> {
+    let used = audit.client.busiest_thread;
+    (used >= FULL_THREAD)
+        .then(|| format!("a thread of this client used {:.0} % of a processor: try --threads", used * 100.0))
+}
+
+/// Where the server's CPU is known, the rules before this one weigh the two against each other.
+fn client_never_idle(audit: &Audit, _: Load) -> Option<String> {
+    let wanted = audit.client.keenest_thread;
+    (audit.server.is_none() && wanted >= KEEN_THREAD).then(|| {
+        format!("a thread of this client was busy or kept waiting for {:.0} % of the time", wanted * 100.0)
+    })
+}
+
+/// What remains is for the server and for this client: too little to tell whose limit it was.
+fn others_take_the_machine(audit: &Audit, _: Load) -> Option<String> {
+    let busy = audit.machine_busy * audit.cores as f64;
+    (audit.server.is_some() && audit.machine_busy >= FULL_MACHINE && audit.others > busy / 2.0).then(|| {
+        format!("other programs used {:.2} of this machine's {} processors", audit.others, audit.cores)
+    })
+}
+
+fn client_takes_the_machine(audit: &Audit, _: Load) -> Option<String> {
+    let server = audit.server.as_ref()?.cpu_seconds;
+    let client = audit.client.cpu_seconds;
+    (audit.machine_busy >= FULL_MACHINE && client > server).then(|| shared(audit, server))
+}
+
+fn server_takes_the_machine(audit: &Audit, _: Load) -> Option<String> {
+    let server = audit.server.as_ref()?.cpu_seconds;
+    let fills = audit.machine_busy >= FULL_MACHINE && server >= audit.client.cpu_seconds;
+    fills.then(|| shared(audit, server))
+}
+
+fn shared(audit: &Audit, server: f64) -> String {
+    format!(
+        "the machine was {:.0} % busy: server {:.2} processors, client {:.2} of {}",
+        audit.machine_busy * 100.0,
+        server / audit.seconds,
+        audit.client.cpu_seconds / audit.seconds,
+        audit.cores
+    )
+}
+
+fn client_held_back(audit: &Audit, _: Load) -> Option<String> {
+    let lag = audit.client.lag_p99_ms;
+    (lag >= LATE_MS).then(|| format!("this client's threads woke up {lag:.0} ms too late (p99)"))
+}
+
+fn server_full(audit: &Audit, _: Load) -> Option<String> {
+    let server = audit.server.as_ref()?;
+    let used = server.cpu_seconds / audit.seconds;
+    let most = (audit.cores as u64).min(server.threads).max(1);
+    (used >= FULL_THREAD * most as f64)
+        .then(|| format!("the server used {used:.2} of the {most} processors that its threads can use"))
+}
+
+fn server_turns_connections_away(audit: &Audit, load: Load) -> Option<String> {
+    let dropped = audit.network.listen_drops.max(audit.network.listen_overflows);
+    (dropped as f64 > load.ops as f64 * 0.001)
+        .then(|| format!("listening queues on this machine overflowed {dropped} times"))
+}
+
+fn packets_lost(audit: &Audit, _: Load) -> Option<String> {
+    let network = &audit.network;
+    let share = network.retransmitted as f64 / network.segments_sent.max(1) as f64;
+    (share >= LOSSY).then(|| format!("{:.1} % of the segments had to be sent again", share * 100.0))
+}
+
+fn disk_full(audit: &Audit, _: Load) -> Option<String> {
+    (audit.disk_busy >= FULL_DISK || audit.disk_wait >= DISK_WAIT).then(|| {
+        let (busy, wait) = (audit.disk_busy * 100.0, audit.disk_wait * 100.0);
+        format!("a disk was busy for {busy:.0} % of the time, and processors waited for it for {wait:.0} %")
+    })
+}
+
+fn server_misses_the_rate(_: &Audit, load: Load) -> Option<String> {
+    (load.missed > 0)
+        .then(|| format!("{} operations were due and found every user still waiting", load.missed))
+}
+
+fn cautions(audit: &Audit, load: Load) -> Vec<String> {
+    let mut found = Vec::new();
+    if audit.stolen >= STOLEN {
+        found.push(format!("other virtual machines took {:.0} % of the processors", audit.stolen * 100.0));
+    }
+    let others_decide = others_take_the_machine(audit, load).is_some();
+    if audit.server.is_some() && audit.others >= OTHERS * audit.cores as f64 && !others_decide {
+        found.push(format!("other programs used {:.2} processors, which disturbs it", audit.others));
+    }
+    // Data connections come from a port of their own each; logins all go to one.
+    if load.op == Op::Login && audit.network.time_wait > audit.network.ephemeral_ports / 2 {
+        found.push(format!(
+            "{} connections in TIME_WAIT, of {} ports towards each address and port",
+            audit.network.time_wait, audit.network.ephemeral_ports
+        ));
+    }
+    if audit.network.syn_retransmitted > 0 {
+        let count = audit.network.syn_retransmitted;
+        found.push(format!("{count} connection attempts were repeated, each after a second or more"));
+    }
+    if audit.server.is_none() {
+        found.push("the server's CPU is not known: give --server-pid".to_owned());
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::{ClientAudit, NetworkAudit, ServerAudit};
+
+    const LOAD: Load = Load { op: Op::Retr, ops: 1000, client_faults: 0, missed: 0 };
+
+    /// Ten seconds on two processors, half of each used.
+    fn calm() -> Audit {
+        Audit {
+            seconds: 10.0,
+            cores: 2,
+            machine_busy: 0.5,
+            client: ClientAudit { cpu_seconds: 4.0, busiest_thread: 0.4, ..ClientAudit::default() },
+            server: Some(ServerAudit { cpu_seconds: 6.0, threads: 2, ..ServerAudit::default() }),
+            network: NetworkAudit { segments_sent: 1000, ..NetworkAudit::default() },
+            ..Audit::default()
+        }
+    }
+
+    fn bound(change: impl FnOnce(&mut Audit)) -> Bound {
+        let mut audit = calm();
+        change(&mut audit);
+        judge(&audit, LOAD).bound
+    }
+
+    #[test]
+    fn each_limit_is_seen() {
+        assert_eq!(bound(|_| {}), Bound::Unsaturated);
+        assert_eq!(bound(|audit| audit.client.busiest_thread = 0.95), Bound::Client);
+        assert_eq!(bound(|audit| audit.client.lag_p99_ms = 50.0), Bound::Client);
+        let unknown = |audit: &mut Audit| (audit.server, audit.client.keenest_thread) = (None, 0.99);
+        assert_eq!(bound(unknown), Bound::Client);
+        assert_eq!(bound(|audit| audit.server.as_mut().unwrap().cpu_seconds = 19.0), Bound::Server);
+        assert_eq!(bound(|audit| audit.machine_busy = 0.98), Bound::Server);
+        assert_eq!(bound(|audit| audit.network.retransmitted = 20), Bound::Network);
+        assert_eq!(bound(|audit| audit.disk_busy = 0.9), Bound::Disk);
+        assert_eq!(bound(|audit| audit.network.listen_drops = 9), Bound::Server);
+    }
+
+    #[test]
+    fn a_server_of_one_thread_is_full_with_one_processor() {
+        let full = |audit: &mut Audit| {
+            *audit.server.as_mut().unwrap() =
+                ServerAudit { cpu_seconds: 9.5, threads: 1, ..ServerAudit::default() };
+        };
+        assert_eq!(bound(full), Bound::Server);
+    }
+
+    #[test]
+    fn whoever_takes_more_of_a_full_machine_bounds_it() {
+        let client = |audit: &mut Audit| {
+            (audit.machine_busy, audit.client.cpu_seconds) = (0.99, 8.0);
+        };
+        assert_eq!(bound(client), Bound::Client);
+    }
+
+    #[test]
+    fn a_machine_full_of_other_programs_tells_nothing() {
+        assert_eq!(bound(|audit| (audit.machine_busy, audit.others) = (0.99, 1.2)), Bound::Client);
+    }
+
+    #[test]
+    fn nothing_bounds_those_who_ask_nothing() {
+        let mut audit = calm();
+        audit.machine_busy = 1.0;
+        assert_eq!(judge(&audit, Load { op: Op::Idle, ..LOAD }).bound, Bound::Unsaturated);
+    }
+
+    #[test]
+    fn cautions_follow_the_reason() {
+        let mut audit = calm();
+        (audit.others, audit.stolen, audit.network.syn_retransmitted) = (0.9, 0.1, 3);
+        let verdict = judge(&audit, Load { missed: 5, ..LOAD });
+        assert_eq!((verdict.bound, verdict.evidence.len()), (Bound::Server, 4));
+    }
+}

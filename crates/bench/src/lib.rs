@@ -1,0 +1,35 @@
+//! The ruler: measures a file server under load, and says what the figures are worth.
+//!
+//! ```no_run
+//! use millrace_bench::{plan::Plan, report, run};
+//!
+//! let flags = [("ops", "retr"), ("size", "1k,1m"), ("users", "1..100")];
+//! let plan = Plan::new("ftp://bench:bench@127.0.0.1:2121/", None, &flags)?;
+//! let report = run::run(&plan, &run::Silent)?;
+//! print!("{}", report::text::render(&report, false));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Where to look:
+//!
+//! - [`plan`] is what to measure: a [`target`], and settings that flags and presets share.
+//! - [`run`] takes the figures, one [`plan::Cell`] after the other; `driver` loads the server, [`schedule`] says
+//!   when operations begin, [`payload`] what files contain.
+//! - [`histogram`], [`fault`], [`fairness`] and [`host`] are what is noted; [`report`] is what is shown.
+//! - [`search`] looks for the most users that a server holds.
+//! - [`limits`] is what this machine allows.
+
+mod driver;
+pub mod fairness;
+pub mod fault;
+pub mod histogram;
+pub mod host;
+pub mod limits;
+pub mod payload;
+pub mod plan;
+pub mod report;
+pub mod run;
+pub mod schedule;
+pub mod search;
+mod tally;
+pub mod target;

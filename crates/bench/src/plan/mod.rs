@@ -1,0 +1,227 @@
+//! What is to be measured: a target, and steps of settings, each of which is a few cells.
+//!
+//! Flags and presets are said in the same words ([`KEYS`]); a [`Plan`] is what they mean together. A [`Cell`]
+//! is one figure: an operation of one size, by so many users, in one mode.
+
+mod keys;
+mod preset;
+mod published;
+mod value;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use thiserror::Error;
+
+pub use self::keys::{KEYS, Key, Settings};
+pub use self::preset::{BUILT_IN, Preset};
+pub use self::published::{Line, Published, Value};
+pub use self::value::{MODES, Mode, Names, OPS, Op, SourceRange};
+use crate::schedule::Pace;
+use crate::target::Target;
+
+/// Why there is no plan.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    /// The URL.
+    #[error("{0}")]
+    Target(String),
+    /// A flag.
+    #[error("--{name}: {wrong}")]
+    Flag {
+        /// Its name.
+        name: String,
+        /// A sentence.
+        wrong: String,
+    },
+    /// A preset's text.
+    #[error("{file}:{line}: {wrong}")]
+    Preset {
+        /// Its file.
+        file: String,
+        /// Counted from 1.
+        line: usize,
+        /// A sentence.
+        wrong: String,
+    },
+    /// A preset's name.
+    #[error("there is no preset {0:?}")]
+    NoPreset(String),
+}
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// The server.
+    pub target: Target,
+    /// The preset's name, or `custom`.
+    pub name: String,
+    /// What it is, in a line.
+    pub summary: String,
+    /// What a reader must know: ambiguities and how they were settled, what cannot be compared.
+    pub notes: Vec<String>,
+    /// What holds for the whole run.
+    pub base: Settings,
+    /// One after the other.
+    pub steps: Vec<Settings>,
+    /// The document's tables.
+    pub tables: Vec<Published>,
+    /// Servers that are not on this machine, and may be measured all the same.
+    pub allowed: Vec<IpAddr>,
+}
+
+/// Flags that say what is measured: without a preset's name they make a plan of their own.
+const CHOOSING: [&str; 3] = ["ops", "size", "file"];
+
+impl Plan {
+    /// Puts a target, a preset and flags together; flags override every step of the preset.
+    ///
+    /// `flags` are pairs of a name in [`KEYS`] and a value; `allow` may be among them, with an address.
+    pub fn new(target: &str, preset: Option<&Preset>, flags: &[(&str, &str)]) -> Result<Self, PlanError> {
+        let target = Target::parse(target).map_err(PlanError::Target)?;
+        let chosen = flags.iter().any(|(name, _)| CHOOSING.contains(name));
+        let preset = match preset {
+            Some(preset) => preset.clone(),
+            None if chosen => Preset {
+                name: "custom".to_owned(),
+                summary: "what the flags say".to_owned(),
+                notes: Vec::new(),
+                tables: Vec::new(),
+                base: Settings::default(),
+                steps: vec![Settings::default()],
+            },
+            None => Preset::built_in("default")?,
+        };
+        let Preset { name, summary, notes, base, steps, tables } = preset;
+        let mut plan = Self { target, name, summary, notes, base, steps, tables, allowed: Vec::new() };
+        for &(name, value) in flags {
+            plan.set(name, value).map_err(|wrong| PlanError::Flag { name: name.to_owned(), wrong })?;
+        }
+        Ok(plan)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        if name == "allow" {
+            self.allowed.push(value.parse().map_err(|_| format!("{value:?} is no address"))?);
+            return Ok(());
+        }
+        self.base.set(name, value)?;
+        self.steps.iter_mut().try_for_each(|step| step.set(name, value))
+    }
+
+    /// Every figure to take, in order. What two steps say alike is measured once.
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut cells: Vec<Cell> = Vec::new();
+        for cell in self.steps.iter().flat_map(Cell::of) {
+            if !cells.contains(&cell) {
+                cells.push(cell);
+            }
+        }
+        cells
+    }
+
+    /// How long it takes, without logins, stragglers and the making of test files.
+    pub fn time(&self) -> Duration {
+        self.cells().iter().map(|cell| cell.settings.warm_up + cell.settings.duration).sum()
+    }
+}
+
+/// One figure to take.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// What each user does.
+    pub op: Op,
+    /// How large its files are, where it has files.
+    pub size: Option<u64>,
+    /// How many users.
+    pub users: u32,
+    /// How data connections are made, where it has any.
+    pub mode: Option<Mode>,
+    /// Which of the repetitions this is, from 0.
+    pub repetition: u32,
+    /// Everything else.
+    pub settings: Settings,
+}
+
+impl Cell {
+    fn of(step: &Settings) -> Vec<Self> {
+        let mut cells = Vec::new();
+        for &op in &step.ops {
+            let sizes = choices(op.has_size(), &step.sizes);
+            let modes = choices(op.has_data(), &step.modes);
+            for &size in &sizes {
+                for &mode in &modes {
+                    for &users in &step.users {
+                        for repetition in 0..step.repeat {
+                            cells.push(Self { op, size, users, mode, repetition, settings: step.clone() });
+                        }
+                    }
+                }
+            }
+        }
+        cells
+    }
+
+    /// How its operations are paced.
+    pub fn pace(&self) -> Pace {
+        match self.settings.rate {
+            Some(rate) => Pace::Rate(rate),
+            None => Pace::Closed { think: self.settings.think },
+        }
+    }
+
+    /// How many test files its downloads are spread over.
+    pub fn files(&self) -> u32 {
+        const BUDGET: u64 = 256 << 20;
+        let affordable = BUDGET / self.size.unwrap_or(0).max(1);
+        let files = self.settings.files.unwrap_or_else(|| affordable.clamp(1, 1000) as u32);
+        files.min(self.users)
+    }
+}
+
+fn choices<T: Copy>(apply: bool, values: &[T]) -> Vec<Option<T>> {
+    if apply { values.iter().copied().map(Some).collect() } else { vec![None] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URL: &str = "ftp://127.0.0.1:2121/";
+
+    #[test]
+    fn without_a_word_it_is_thirty_seconds() {
+        let plan = Plan::new(URL, None, &[("server-pid", "1")]).unwrap();
+        assert_eq!(plan.name, "default");
+        assert_eq!(plan.time().as_secs(), 30);
+        assert!(plan.steps.iter().all(|step| step.server_pid == Some(1)));
+    }
+
+    #[test]
+    fn cells_cross_what_applies_and_nothing_else() {
+        let flags = [
+            ("ops", "retr,login"),
+            ("size", "1k,1m"),
+            ("mode", "pasv,port"),
+            ("users", "1,10"),
+            ("repeat", "2"),
+        ];
+        let cells = Plan::new(URL, None, &flags).unwrap().cells();
+        assert_eq!(cells.iter().filter(|cell| cell.op == Op::Retr).count(), 2 * 2 * 2 * 2);
+        assert_eq!(cells.iter().filter(|cell| cell.op == Op::Login).count(), 2 * 2);
+    }
+
+    #[test]
+    fn flags_override_every_step_of_a_preset() {
+        let preset = Preset::built_in("default").unwrap();
+        let plan = Plan::new(URL, Some(&preset), &[("users", "3"), ("duration", "1s")]).unwrap();
+        assert!(plan.cells().iter().all(|cell| cell.users == 3 && cell.settings.duration.as_secs() == 1));
+    }
+
+    #[test]
+    fn a_wrong_flag_is_named() {
+        let error = Plan::new(URL, None, &[("users", "x")]).unwrap_err();
+        assert!(error.to_string().starts_with("--users: "), "{error}");
+        assert!(Plan::new(URL, None, &[("allow", "10.0.0.1")]).unwrap().allowed.len() == 1);
+    }
+}

@@ -1,0 +1,283 @@
+//! How values are written, in flags and in presets: `10k`, `30s`, `10..5000x2`, `127.0.0.0/8`.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// What a user does again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Downloads a file.
+    Retr,
+    /// Uploads a file.
+    Stor,
+    /// Lists a directory as `ls -l` does.
+    List,
+    /// Lists names.
+    Nlst,
+    /// Lists facts.
+    Mlsd,
+    /// Connects, logs in and leaves.
+    Login,
+    /// Says `NOOP`.
+    Noop,
+    /// Is logged in and does nothing.
+    Idle,
+}
+
+/// Every [`Op`] by the name it has in flags, presets and reports.
+pub const OPS: [(&str, Op); 8] = [
+    ("retr", Op::Retr),
+    ("stor", Op::Stor),
+    ("list", Op::List),
+    ("nlst", Op::Nlst),
+    ("mlsd", Op::Mlsd),
+    ("login", Op::Login),
+    ("noop", Op::Noop),
+    ("idle", Op::Idle),
+];
+
+impl Op {
+    /// Claims that it uses a data connection.
+    pub fn has_data(self) -> bool {
+        !matches!(self, Self::Login | Self::Noop | Self::Idle)
+    }
+
+    /// Claims that it has a size.
+    pub fn has_size(self) -> bool {
+        matches!(self, Self::Retr | Self::Stor)
+    }
+}
+
+/// Who connects the data connection, and how that is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// The client connects; `PASV`.
+    Pasv,
+    /// The client connects; `EPSV`.
+    Epsv,
+    /// The server connects; `PORT`.
+    Port,
+    /// The server connects; `EPRT`.
+    Eprt,
+}
+
+/// Every [`Mode`] by its name.
+pub const MODES: [(&str, Mode); 4] =
+    [("pasv", Mode::Pasv), ("epsv", Mode::Epsv), ("port", Mode::Port), ("eprt", Mode::Eprt)];
+
+/// How uploads are named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    /// One name a user, written over again and again.
+    Same,
+    /// A new name each time.
+    Fresh,
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(name_of(&OPS, self))
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(name_of(&MODES, self))
+    }
+}
+
+fn name_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
+    table.iter().find(|row| row.1 == *value).map_or("", |row| row.0)
+}
+
+/// One of the names of a table.
+pub(super) fn one_of<T: Copy>(table: &[(&str, T)], text: &str) -> Result<T, String> {
+    table.iter().find(|row| row.0.eq_ignore_ascii_case(text)).map(|row| row.1).ok_or_else(|| {
+        let names: Vec<_> = table.iter().map(|row| row.0).collect();
+        format!("{text:?} is none of {}", names.join(", "))
+    })
+}
+
+/// Several values with commas between them, at least one.
+pub(super) fn list<T>(text: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    text.split(',').map(|item| one(item.trim())).collect()
+}
+
+/// `on` or `off`; also `true`, `false`, `yes`, `no`, and nothing for a flag without a value.
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "" | "on" | "true" | "yes" => Ok(true),
+        "off" | "false" | "no" => Ok(false),
+        _ => Err(format!("{text:?} is neither on nor off")),
+    }
+}
+
+/// A whole number of at least `least`.
+pub(super) fn count(text: &str, least: u64) -> Result<u64, String> {
+    let count = size(text)?;
+    if count >= least { Ok(count) } else { Err(format!("{text} is too few: at least {least}")) }
+}
+
+/// A whole number within a range.
+pub(super) fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
+    let number = u32::try_from(count(text, u64::from(*range.start()))?).ok();
+    number
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| format!("{text} is more than {}", range.end()))
+}
+
+/// Bytes: `1024`, `10k`, `1.5m`, `64MiB`; `k` is 1024, `kB` is 1000.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split_unit(text);
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "kb" => 1000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        _ => return Err(format!("{text:?} is no size: write 10k, 64MiB or a number of bytes")),
+    };
+    match number.parse::<f64>() {
+        Ok(number) if number >= 0.0 && number * (factor as f64) < 9e15 => Ok((number * factor as f64) as u64),
+        _ => Err(format!("{text:?} is no number")),
+    }
+}
+
+/// A time: `30s`, `500ms`, `2m`, `1h`; a bare number counts seconds.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split_unit(text);
+    let seconds = match unit {
+        "" | "s" => 1.0,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("{text:?} is no time: write 30s, 500ms, 2m or 1h")),
+    };
+    match number.parse::<f64>() {
+        Ok(number) if (0.0..1e6).contains(&(number * seconds)) => {
+            Ok(Duration::from_secs_f64(number * seconds))
+        }
+        _ => Err(format!("{text:?} is no number")),
+    }
+}
+
+/// A rate per second, more than none.
+pub(super) fn rate(text: &str) -> Result<f64, String> {
+    let (number, unit) = split_unit(text.trim_end_matches("/s"));
+    let factor = match unit {
+        "" => 1.0,
+        "k" => 1e3,
+        _ => return Err(format!("{text:?} is no rate: write 500, 2k or 500/s")),
+    };
+    match number.parse::<f64>() {
+        Ok(number) if number * factor > 0.0 && number * factor <= 1e6 => Ok(number * factor),
+        _ => Err(format!("{text:?} is no rate between 0 and 1,000,000 a second")),
+    }
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(text.len());
+    (text[..end].trim_end(), &text[end..])
+}
+
+/// More users than any machine has ports for: a load is bounded.
+const MOST_USERS: u32 = 1_000_000;
+
+/// Numbers of users: `5`, `1..1000` (each ten times the last), `10..5000x2`, `10..100+10`.
+pub(super) fn users(text: &str) -> Result<Vec<u32>, String> {
+    let number = |text: &str| number(text, 1..=MOST_USERS);
+    let Some((first, rest)) = text.split_once("..") else { return Ok(vec![number(text)?]) };
+    let (last, factor, summand) = if let Some((last, factor)) = rest.split_once('x') {
+        (last, number(factor)?, 0)
+    } else if let Some((last, summand)) = rest.split_once('+') {
+        (last, 1, number(summand)?)
+    } else {
+        (rest, 10, 0)
+    };
+    let (mut at, last) = (number(first)?, number(last)?);
+    if factor == 1 && summand == 0 || at > last {
+        return Err(format!("{text:?} does not rise"));
+    }
+    let mut steps = Vec::new();
+    while at < last {
+        steps.push(at);
+        at = at.saturating_mul(factor).saturating_add(summand);
+    }
+    steps.push(last);
+    Ok(steps)
+}
+
+/// Addresses that users connect from: user `i` from the `i`-th, and round again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SourceRange {
+    first: Ipv4Addr,
+    count: u32,
+}
+
+impl SourceRange {
+    /// `127.0.0.0/8`, or one address.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no range of IPv4 addresses: write 127.0.0.0/8");
+        let (address, prefix) = text.split_once('/').unwrap_or((text, "32"));
+        let address: Ipv4Addr = address.parse().map_err(|_| wrong())?;
+        let prefix: u32 = prefix.parse().ok().filter(|prefix| (8..=32).contains(prefix)).ok_or_else(wrong)?;
+        let hosts = 1u64 << (32 - prefix);
+        let network = u32::from(address) & !((hosts - 1) as u32);
+        Ok(match hosts {
+            1 => Self { first: address, count: 1 },
+            2 => Self { first: network.into(), count: 2 },
+            // Neither the network's own address nor the broadcast's.
+            _ => Self { first: (network + 1).into(), count: (hosts - 2) as u32 },
+        })
+    }
+
+    /// Where a user connects from.
+    pub fn address(&self, user: u32) -> IpAddr {
+        Ipv4Addr::from(u32::from(self.first) + user % self.count).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_units() {
+        assert_eq!(size("10k"), Ok(10_240));
+        assert_eq!(size("64MiB"), Ok(64 << 20));
+        assert_eq!(size("1.5m"), Ok(3 << 19));
+        assert_eq!(size("100kB"), Ok(100_000));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(rate("2k"), Ok(2000.0));
+        for bad in ["", "k", "-1", "1x", "1e99", "nan"] {
+            assert!(size(bad).is_err() && duration(bad).is_err() && rate(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn users_are_numbers_or_ramps() {
+        assert_eq!(users("7"), Ok(vec![7]));
+        assert_eq!(users("1..1000"), Ok(vec![1, 10, 100, 1000]));
+        assert_eq!(users("10..50x2"), Ok(vec![10, 20, 40, 50]));
+        assert_eq!(users("10..30+10"), Ok(vec![10, 20, 30]));
+        for bad in ["0", "5..1", "1..9x1", "1..9+0", "a", "1..", "5000000000"] {
+            assert!(users(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sources_leave_out_the_network_and_go_round() {
+        let range = SourceRange::parse("127.0.1.0/30").unwrap();
+        let taken: Vec<_> = (0..3).map(|user| range.address(user).to_string()).collect();
+        assert_eq!(taken, ["127.0.1.1", "127.0.1.2", "127.0.1.1"]);
+        assert_eq!(SourceRange::parse("127.0.0.9").unwrap().address(5).to_string(), "127.0.0.9");
+        assert!(SourceRange::parse("::1/64").is_err() && SourceRange::parse("127.0.0.0/40").is_err());
+    }
+}

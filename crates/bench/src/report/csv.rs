@@ -1,0 +1,47 @@
+//! The report as a table for other programs: a line a cell (RFC 4180).
+
+use super::{CellReport, Report};
+
+/// A column: its name and its value in a cell's line.
+type Column = (&'static str, fn(&CellReport) -> String);
+
+const COLUMNS: [Column; 27] = [
+    ("op", |cell| cell.measured.op.clone()),
+    ("size", |cell| optional(cell.measured.size)),
+    ("mode", |cell| cell.measured.mode.clone().unwrap_or_default()),
+    ("users", |cell| cell.measured.users.to_string()),
+    ("rate", |cell| optional(cell.measured.rate)),
+    ("repetition", |cell| cell.measured.repetition.to_string()),
+    ("seconds", |cell| cell.seconds.to_string()),
+    ("ops", |cell| cell.ops.to_string()),
+    ("ops_per_s", |cell| cell.ops_per_s.to_string()),
+    ("mb_per_s", |cell| cell.mb_per_s.to_string()),
+    ("mean_ms", |cell| cell.latency.mean_ms.to_string()),
+    ("p50_ms", |cell| cell.latency.p50_ms.to_string()),
+    ("p90_ms", |cell| cell.latency.p90_ms.to_string()),
+    ("p99_ms", |cell| cell.latency.p99_ms.to_string()),
+    ("p999_ms", |cell| cell.latency.p999_ms.to_string()),
+    ("max_ms", |cell| cell.latency.max_ms.to_string()),
+    ("raw_p99_ms", |cell| optional(cell.raw_latency.map(|raw| raw.p99_ms))),
+    ("first_byte_p50_ms", |cell| optional(cell.first_byte.map(|first| first.p50_ms))),
+    ("login_p50_ms", |cell| cell.login.p50_ms.to_string()),
+    ("errors", |cell| cell.faults.count().to_string()),
+    ("server_us_per_op", |cell| optional(cell.server_us_per_op)),
+    ("client_us_per_op", |cell| cell.client_us_per_op.to_string()),
+    ("pss_kib_per_session", |cell| optional(cell.pss_kib_per_session)),
+    ("jain", |cell| cell.fairness.jain.to_string()),
+    ("min_over_median", |cell| cell.fairness.min_over_median.to_string()),
+    ("little", |cell| optional(cell.little)),
+    ("verdict", |cell| cell.verdict.bound.name().to_owned()),
+];
+
+/// The report.
+pub fn render(report: &Report) -> String {
+    let names = COLUMNS.map(|column| column.0.to_owned());
+    let lines = report.cells.iter().map(|cell| COLUMNS.map(|column| (column.1)(cell)).join(","));
+    [names.join(",")].into_iter().chain(lines).map(|line| line + "\r\n").collect()
+}
+
+fn optional<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}

@@ -1,0 +1,45 @@
+//! The report for a page: a table, and what should be known of it.
+
+use std::fmt::Write;
+
+use super::text::{ms, name, rate};
+use super::{CellReport, Report};
+
+/// The report.
+pub fn render(report: &Report) -> String {
+    let mut out = String::new();
+    let machine = &report.machine;
+    let _ = writeln!(out, "**{}**: {}  ", report.plan, report.summary);
+    let _ = writeln!(out, "{}, {} cores, {}\n", report.target, machine.cores, machine.kernel);
+    out.push_str(
+        "| what | users | ops/s | MB/s | p50 ms | p99 ms | max ms | errors | server us/op | verdict |\n",
+    );
+    out.push_str("|---|--:|--:|--:|--:|--:|--:|--:|--:|---|\n");
+    for cell in &report.cells {
+        out.push_str(&row(cell));
+    }
+    for cell in &report.cells {
+        for doubt in &cell.warnings {
+            let _ = writeln!(out, "\n- {}, {} users: {doubt}", name(cell), cell.measured.users);
+        }
+    }
+    out
+}
+
+fn row(cell: &CellReport) -> String {
+    let latency = &cell.latency;
+    let server = cell.server_us_per_op.map_or_else(String::new, |us| format!("{us:.1}"));
+    let columns = [
+        name(cell),
+        cell.measured.users.to_string(),
+        rate(cell.ops_per_s),
+        rate(cell.mb_per_s),
+        ms(latency.p50_ms),
+        ms(latency.p99_ms),
+        ms(latency.max_ms),
+        cell.faults.count().to_string(),
+        server,
+        cell.verdict.bound.name().to_owned(),
+    ];
+    format!("| {} |\n", columns.join(" | "))
+}

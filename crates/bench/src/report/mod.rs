@@ -1,0 +1,353 @@
+//! What was measured, and the forms in which it is shown.
+//!
+//! A [`Report`] is data; [`text`], [`csv`], [`markdown`] and [`Report::json`] are renderings of the same numbers.
+
+pub mod csv;
+pub mod markdown;
+pub mod table;
+pub mod text;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::fairness::Fairness;
+use crate::fault::{Fault, Faults};
+use crate::histogram::Percentiles;
+use crate::host::Audit;
+use crate::host::verdict::{Load, Verdict, judge};
+use crate::limits::{Limit, limits};
+use crate::plan::{Cell, Op, Plan};
+use crate::schedule::Pace;
+use crate::tally::Tally;
+
+/// Changes when the meaning of a field does.
+const FORMAT: u32 = 1;
+
+/// All figures of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// Of the JSON.
+    pub format: u32,
+    /// This program's.
+    pub version: &'static str,
+    /// The preset.
+    pub plan: String,
+    /// What it is.
+    pub summary: String,
+    /// The server, without its password.
+    pub target: String,
+    /// Where it was found.
+    pub address: SocketAddr,
+    /// When the run began, in seconds since 1970.
+    pub began: u64,
+    /// The client's machine.
+    pub machine: Machine,
+    /// The document's tables, with its numbers and these.
+    pub tables: Vec<table::Table>,
+    /// What a reader of them must know.
+    pub notes: Vec<String>,
+    /// One a cell of the plan.
+    pub cells: Vec<CellReport>,
+    /// What should be known before a figure is believed.
+    pub warnings: Vec<String>,
+}
+
+/// The machine that this client runs on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[allow(missing_docs)] // The names are the documentation.
+pub struct Machine {
+    pub kernel: String,
+    pub processor: String,
+    pub cores: usize,
+    pub memory_mib: u64,
+    pub limits: Vec<Limit>,
+}
+
+/// What a cell was, in the report's words.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[allow(missing_docs)] // `plan::KEYS` documents them.
+pub struct Measured {
+    pub op: String,
+    pub size: Option<u64>,
+    pub mode: Option<String>,
+    pub users: u32,
+    pub files: u32,
+    pub rate: Option<f64>,
+    pub think_ms: f64,
+    pub repetition: u32,
+    pub threads: u32,
+    pub verified: bool,
+    pub seed: u64,
+}
+
+/// One figure with everything that belongs to it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CellReport {
+    /// What it is of.
+    #[serde(flatten)]
+    pub measured: Measured,
+    /// From the beginning to the end of the last operation.
+    pub seconds: f64,
+    /// By how much that is longer than operations were begun: stragglers.
+    pub straggled_seconds: f64,
+    /// Operations that ended well.
+    pub ops: u64,
+    /// A second.
+    pub ops_per_s: f64,
+    /// A second, in units of 1,000,000 bytes.
+    pub mb_per_s: f64,
+    /// Bytes of data connections.
+    pub bytes: u64,
+    /// Of whole operations; at a fixed rate from the intended beginning.
+    pub latency: Percentiles,
+    /// At a fixed rate: from the real beginning, which hides what coordinated omission hides.
+    pub raw_latency: Option<Percentiles>,
+    /// From the transfer command to the first byte.
+    pub first_byte: Option<Percentiles>,
+    /// By how much the last byte of a download came after its 226.
+    pub lead_226: Option<Percentiles>,
+    /// Of the logins before the load.
+    pub login: Percentiles,
+    /// What went wrong.
+    pub faults: Faults,
+    /// And in the logins before the load: so many users fewer.
+    pub login_faults: Faults,
+    /// How evenly users were served.
+    pub fairness: Fairness,
+    /// In a closed loop: throughput times latency, over users. Outside 0.85 to 1.05 the measurement is broken.
+    pub little: Option<f64>,
+    /// CPU of this client for an operation, in microseconds.
+    pub client_us_per_op: f64,
+    /// CPU of the server for an operation, where its process is known.
+    pub server_us_per_op: Option<f64>,
+    /// Memory of the server for a session, without the kernel's; of `idle`, where its process is known.
+    pub pss_kib_per_session: Option<f64>,
+    /// Memory of this client for a session, without the kernel's; of `idle`.
+    pub client_pss_kib_per_session: Option<f64>,
+    /// The self-audit.
+    pub audit: Audit,
+    /// What bounded it.
+    pub verdict: Verdict,
+    /// What should be known before it is believed.
+    pub warnings: Vec<String>,
+    /// Over time.
+    pub timeline: Vec<Moment>,
+    /// The whole curve: (latency in microseconds, count).
+    pub histogram: Vec<(u64, u64)>,
+}
+
+/// How far a cell had come.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[allow(missing_docs)] // The names are the documentation.
+pub struct Moment {
+    pub seconds: f64,
+    pub ops: u64,
+    pub bytes: u64,
+    pub faults: u64,
+}
+
+/// What a cell's run hands over.
+pub(crate) struct Figures {
+    pub(crate) tally: Tally,
+    pub(crate) audit: Audit,
+    pub(crate) begun: Instant,
+    pub(crate) timeline: Vec<Moment>,
+}
+
+impl Report {
+    pub(crate) fn new(plan: &Plan, address: SocketAddr, began: SystemTime, cells: Vec<CellReport>) -> Self {
+        Self {
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION"),
+            plan: plan.name.clone(),
+            summary: plan.summary.clone(),
+            target: plan.target.to_string(),
+            address,
+            began: began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            machine: Machine::this(),
+            tables: plan.tables.iter().map(|published| table::Table::new(published, &cells)).collect(),
+            notes: plan.notes.clone(),
+            cells,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// As JSON, in lines for people.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a report has no map with keys that are no text")
+    }
+
+    /// Claims that bytes were wrong somewhere.
+    pub fn has_wrong_data(&self) -> bool {
+        self.cells.iter().any(|cell| cell.faults.kinds().any(|kind| kind.fault.is_wrong_data()))
+    }
+}
+
+impl Machine {
+    fn this() -> Self {
+        let uname = rustix::system::uname();
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let processors = text("/proc/cpuinfo");
+        let model = processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let memory = text("/proc/meminfo");
+        let kib = memory
+            .lines()
+            .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok());
+        Self {
+            kernel: format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy()),
+            processor: model
+                .map_or_else(|| uname.machine().to_string_lossy().into_owned(), |model| model.1.to_owned()),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_mib: kib.unwrap_or(0u64) / 1024,
+            limits: limits(),
+        }
+    }
+}
+
+impl Measured {
+    fn of(cell: &Cell) -> Self {
+        let think = match cell.pace() {
+            Pace::Closed { think } => think.as_secs_f64() * 1e3,
+            Pace::Rate(_) => 0.0,
+        };
+        Self {
+            op: cell.op.to_string(),
+            size: cell.size,
+            mode: cell.mode.map(|mode| mode.to_string()),
+            users: cell.users,
+            files: cell.files(),
+            rate: cell.settings.rate,
+            think_ms: think,
+            repetition: cell.repetition,
+            threads: cell.settings.threads,
+            verified: cell.settings.verify,
+            seed: cell.settings.seed,
+        }
+    }
+}
+
+impl CellReport {
+    pub(crate) fn new(cell: &Cell, figures: Figures) -> Self {
+        let Figures { tally, audit, begun, timeline } = figures;
+        let ops = tally.latency.count();
+        let planned = cell.settings.duration.as_secs_f64();
+        let ended = tally.ended.map(|ended| ended.saturating_duration_since(begun).as_secs_f64());
+        let seconds = if cell.op == Op::Idle { planned } else { ended.unwrap_or(planned).max(1e-6) };
+        let per_op = |cpu_seconds: f64| if ops == 0 { 0.0 } else { cpu_seconds * 1e6 / ops as f64 };
+        let load = Load {
+            op: cell.op,
+            ops,
+            client_faults: tally.faults.of(Fault::Client),
+            missed: tally.faults.of(Fault::Missed),
+        };
+        let some = |latencies: &crate::histogram::Latencies| {
+            (latencies.count() > 0).then(|| latencies.percentiles())
+        };
+        let mut report = Self {
+            measured: Measured::of(cell),
+            seconds,
+            straggled_seconds: (seconds - planned).max(0.0),
+            ops,
+            ops_per_s: ops as f64 / seconds,
+            mb_per_s: tally.bytes as f64 / seconds / 1e6,
+            bytes: tally.bytes,
+            latency: tally.latency.percentiles(),
+            raw_latency: some(&tally.raw),
+            first_byte: some(&tally.first_byte),
+            lead_226: some(&tally.lead),
+            login: tally.login.percentiles(),
+            fairness: Fairness::of(&tally.users),
+            little: little(cell, &tally, seconds),
+            client_us_per_op: per_op(audit.client.cpu_seconds),
+            server_us_per_op: audit.server.as_ref().map(|server| per_op(server.cpu_seconds)),
+            pss_kib_per_session: pss_per_session(cell, &audit),
+            client_pss_kib_per_session: (cell.op == Op::Idle).then(|| {
+                let grown = audit.client.pss_kib_logged_in.saturating_sub(audit.client.pss_kib_before);
+                grown as f64 / f64::from(cell.users)
+            }),
+            verdict: judge(&audit, load),
+            audit,
+            warnings: Vec::new(),
+            timeline,
+            histogram: tally.latency.buckets(),
+            faults: tally.faults,
+            login_faults: tally.login_faults,
+        };
+        report.warnings = report.doubts(planned);
+        report
+    }
+
+    /// What should be known before the figure is believed.
+    fn doubts(&self, planned: f64) -> Vec<String> {
+        let mut doubts = Vec::new();
+        if let Some(kind) = self.login_faults.kinds().next() {
+            let (count, users) = (self.login_faults.count(), self.measured.users);
+            doubts.push(format!(
+                "{count} of {users} users could not log in at first: {}",
+                kind.first.join("; ")
+            ));
+        }
+        let tried = self.ops + self.faults.count();
+        if self.faults.count() > 0 {
+            doubts.push(format!("{} of {tried} operations failed", self.faults.count()));
+        }
+        if let Some(little) = self.little
+            && self.faults.count() == 0
+            && !(0.85..=1.05).contains(&little)
+        {
+            doubts.push(format!(
+                "Little's ratio is {little:.2}: time is missing from the latencies, or users stood idle"
+            ));
+        }
+        if self.straggled_seconds > planned * 0.2 {
+            doubts.push(format!(
+                "the last operation ended {:.1} s after the time was over",
+                self.straggled_seconds
+            ));
+        }
+        if self.ops > 0 && self.ops < 100 && self.measured.op != "idle" {
+            doubts.push(format!("only {} operations: percentiles mean little", self.ops));
+        }
+        doubts
+    }
+}
+
+/// Throughput times latency over users: Little's law says 1 where users do nothing but wait.
+fn little(cell: &Cell, tally: &Tally, seconds: f64) -> Option<f64> {
+    let Pace::Closed { think } = cell.pace() else { return None };
+    // A login's user is busy until its QUIT is answered, which is no part of the latency.
+    if tally.latency.count() == 0 || matches!(cell.op, Op::Login | Op::Idle) {
+        return None;
+    }
+    let cycle = tally.latency.mean_ms() / 1e3 + think.as_secs_f64();
+    Some(tally.latency.count() as f64 / seconds * cycle / f64::from(cell.users))
+}
+
+fn pss_per_session(cell: &Cell, audit: &Audit) -> Option<f64> {
+    let server = audit.server.as_ref().filter(|_| cell.op == Op::Idle)?;
+    let grown = server.pss_kib_after.saturating_sub(server.pss_kib_before);
+    Some(grown as f64 / f64::from(cell.users))
+}
+
+/// Bytes as people write them: `1k`, `16m`.
+pub(crate) fn short_size(bytes: u64) -> String {
+    let units = [(30, "g"), (20, "m"), (10, "k")];
+    let unit = units.iter().find(|(bits, _)| bytes >= 1 << bits && bytes.is_multiple_of(1 << bits));
+    unit.map_or_else(|| bytes.to_string(), |(bits, name)| format!("{}{name}", bytes >> bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_short_where_they_are_round() {
+        assert_eq!(
+            ["0", "1000", "1k", "1536", "16m", "2g"].map(String::from),
+            [0, 1000, 1024, 1536, 16 << 20, 2 << 30].map(short_size)
+        );
+    }
+}

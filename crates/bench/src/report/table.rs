@@ -1,0 +1,165 @@
+//! A document's table in its own shape: its numbers, and ours beside them.
+
+use serde::Serialize;
+
+use super::CellReport;
+use super::text::rate;
+use crate::plan::{Line, Published, Value};
+
+/// A table of a document with what was measured now.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Table {
+    /// What it is called, with the unit.
+    pub title: String,
+    /// Across.
+    pub columns: Vec<String>,
+    /// Down.
+    pub rows: Vec<Row>,
+}
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// As the document calls it.
+    pub name: String,
+    /// From left to right.
+    pub numbers: Vec<Number>,
+}
+
+/// A number of a document, and ours.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Number {
+    /// The document's, where it has one.
+    pub published: Option<f64>,
+    /// The mean over our repetitions, where any was measured.
+    pub measured: Option<f64>,
+    /// Half of its 95 % confidence interval, where there are several.
+    pub plus_minus: Option<f64>,
+    /// How many of the operations failed.
+    pub faults: u64,
+}
+
+impl Table {
+    pub(crate) fn new(published: &Published, cells: &[CellReport]) -> Self {
+        let rows = published.row.iter().map(|row| {
+            let numbers = published.column.iter().zip(&row.published).map(|(column, &number)| {
+                let belongs = |cell: &&CellReport| {
+                    let kept = cell.measured.repetition >= published.discard;
+                    kept && is_in(cell, row) && is_in(cell, column)
+                };
+                Number::new(number, published.value, cells.iter().filter(belongs))
+            });
+            Row { name: row.name.clone(), numbers: numbers.collect() }
+        });
+        Self {
+            title: format!("{}, {}", published.title, published.value.unit()),
+            columns: published.column.iter().map(|column| column.name.clone()).collect(),
+            rows: rows.collect(),
+        }
+    }
+
+    /// For a terminal: ours above the document's.
+    pub fn render(&self) -> String {
+        let width = |text: &str| text.chars().count();
+        let head = self.rows.iter().map(|row| width(&row.name)).max().unwrap_or(0) + 2;
+        let column = self.columns.iter().map(|name| width(name)).max().unwrap_or(0).max(12) + 1;
+        let line = |name: &str, whose: &str, numbers: &mut dyn Iterator<Item = String>| {
+            let numbers: String = numbers.map(|text| format!("{text:>column$}")).collect();
+            format!("{name:head$}{whose:8}{numbers}\n")
+        };
+        let mut out = format!("{}\n", self.title);
+        out += &line("", "", &mut self.columns.iter().cloned());
+        for row in &self.rows {
+            let theirs = |number: &Number| number.published.map_or_else(|| "-".to_owned(), rate);
+            out += &line(&row.name, "now", &mut row.numbers.iter().map(Number::words));
+            out += &line("", "document", &mut row.numbers.iter().map(theirs));
+        }
+        out
+    }
+}
+
+impl Number {
+    fn new<'a>(published: f64, value: Value, cells: impl Iterator<Item = &'a CellReport>) -> Self {
+        let mut faults = 0;
+        let samples: Vec<f64> = cells
+            .map(|cell| {
+                faults += cell.faults.count() + cell.login_faults.count();
+                value.of(cell)
+            })
+            .collect();
+        let mean = samples.iter().sum::<f64>() / samples.len() as f64;
+        Self {
+            published: Some(published).filter(|number| !number.is_nan()),
+            measured: (!samples.is_empty()).then_some(mean),
+            plus_minus: plus_minus(&samples, mean),
+            faults,
+        }
+    }
+
+    fn words(&self) -> String {
+        let mut text = self.measured.map_or_else(|| "-".to_owned(), rate);
+        if let Some(half) = self.plus_minus {
+            text += &format!("±{}", rate(half));
+        }
+        if self.faults > 0 {
+            text += "!";
+        }
+        text
+    }
+}
+
+/// Two-sided 95 % quantiles of Student's t, for 1 to 14 degrees of freedom; beyond, the normal one is near.
+const STUDENT: [f64; 14] =
+    [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14];
+
+fn plus_minus(samples: &[f64], mean: f64) -> Option<f64> {
+    let freedom = samples.len().checked_sub(1).filter(|&freedom| freedom > 0)?;
+    let variance = samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / freedom as f64;
+    let student = STUDENT.get(freedom - 1).copied().unwrap_or(2.0);
+    Some(student * (variance / samples.len() as f64).sqrt())
+}
+
+impl Value {
+    fn of(self, cell: &CellReport) -> f64 {
+        match self {
+            Self::OpsPerSecond => cell.ops_per_s,
+            Self::KibPerSecond => cell.mb_per_s * 1e6 / 1024.0,
+            Self::WaarpMbitPerSecond => cell.mb_per_s * 1e6 * 8.0 / 1_024_000.0,
+        }
+    }
+
+    fn unit(self) -> &'static str {
+        match self {
+            Self::OpsPerSecond => "operations a second",
+            Self::KibPerSecond => "KiB a second",
+            Self::WaarpMbitPerSecond => "Mbit of 1,024,000 bit a second",
+        }
+    }
+}
+
+fn is_in(cell: &CellReport, line: &Line) -> bool {
+    let measured = &cell.measured;
+    line.op.as_ref().is_none_or(|op| *op == measured.op)
+        && line.mode.as_ref().is_none_or(|mode| Some(mode) == measured.mode.as_ref())
+        && line.size.is_none_or(|size| Some(size) == measured.size)
+        && line.users.is_none_or(|users| users == measured.users)
+        && line.shared.is_none_or(|shared| shared == (measured.files == 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_needs_two_samples() {
+        assert_eq!(plus_minus(&[5.0], 5.0), None);
+        assert!((plus_minus(&[4.0, 6.0], 5.0).unwrap() - 12.71).abs() < 1e-9);
+        assert_eq!(plus_minus(&[5.0; 20], 5.0), Some(0.0));
+    }
+
+    #[test]
+    fn a_hole_stays_a_hole() {
+        let hole = Number::new(f64::NAN, Value::OpsPerSecond, [].into_iter());
+        assert_eq!((hole.published, hole.measured, hole.words()), (None, None, "-".to_owned()));
+    }
+}

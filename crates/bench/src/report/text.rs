@@ -1,0 +1,191 @@
+//! The report for a terminal: at most 100 columns.
+
+use std::fmt::Write;
+
+use super::{CellReport, Report, short_size};
+use crate::histogram::Percentiles;
+use crate::host::verdict::Bound;
+
+/// The report; `color` only where a person looks at it (`NO_COLOR`, a pipe).
+pub fn render(report: &Report, color: bool) -> String {
+    let mut out = String::new();
+    let machine = &report.machine;
+    let _ = writeln!(out, "{}", cut(&format!("{}: {}", report.plan, report.summary)));
+    let from = format!("{} x {}, {}", machine.cores, machine.processor, machine.kernel);
+    let _ = writeln!(out, "{}", cut(&format!("{}, from {from}", report.target)));
+    let _ = writeln!(out, "\n{HEAD}");
+    for cell in &report.cells {
+        let _ = writeln!(out, "{}", row(cell, color));
+    }
+    let _ = writeln!(
+        out,
+        "\nlatencies in ms; us/op: CPU of server and client; fair: least of a user over the median"
+    );
+    for cell in &report.cells {
+        out.push_str(&notes(cell));
+    }
+    for table in &report.tables {
+        let _ = write!(out, "\n{}", table.render());
+    }
+    for note in &report.notes {
+        let _ = writeln!(out, "{}", cut(&format!("- {note}")));
+    }
+    for warning in &report.warnings {
+        let _ = writeln!(out, "! {warning}");
+    }
+    out
+}
+
+const HEAD: &str =
+    "what                users     ops/s     MB/s    p50    p99    max   err   us/op s+c  fair  verdict";
+
+/// A cell's name: `retr 1k pasv`.
+pub(crate) fn name(cell: &CellReport) -> String {
+    let measured = &cell.measured;
+    let mut name = measured.op.clone();
+    if let Some(size) = measured.size {
+        let _ = write!(name, " {}", short_size(size));
+    }
+    if let Some(mode) = &measured.mode {
+        let _ = write!(name, " {mode}");
+    }
+    if let Some(rate) = measured.rate {
+        let _ = write!(name, " @{rate}");
+    }
+    name
+}
+
+/// A cell in one line, as under [`HEAD`].
+pub(crate) fn row(cell: &CellReport, color: bool) -> String {
+    let Percentiles { p50_ms, p99_ms, max_ms, .. } = cell.latency;
+    let server = cell.server_us_per_op.map_or_else(|| "?".to_owned(), |us| format!("{us:.0}"));
+    let verdict = painted(cell.verdict.bound, color);
+    let head = format!("{:<19}{:>6}", name(cell), cell.measured.users);
+    if cell.measured.op == "idle" {
+        let memory = cell
+            .pss_kib_per_session
+            .map_or_else(String::new, |kib| format!("{kib:.2} KiB of the server a session"));
+        return format!("{head}   {memory:<56} {:>3}", cell.faults.count());
+    }
+    format!(
+        "{head} {:>9} {:>8} {:>6} {:>6} {:>6} {:>5} {:>11} {:>5.2}  {verdict}",
+        rate(cell.ops_per_s),
+        rate(cell.mb_per_s),
+        ms(p50_ms),
+        ms(p99_ms),
+        ms(max_ms),
+        cell.faults.count(),
+        format!("{server}+{:.0}", cell.client_us_per_op),
+        cell.fairness.min_over_median,
+    )
+}
+
+/// What should be known of a cell besides its row: nothing where all is well.
+fn notes(cell: &CellReport) -> String {
+    let mut lines = Vec::new();
+    if cell.verdict.bound != Bound::Unsaturated {
+        lines.push(format!("{}: {}", cell.verdict.bound.name(), cell.verdict.evidence.join("; ")));
+    }
+    if let Some(raw) = &cell.raw_latency {
+        lines.push(format!(
+            "from the real beginning, which hides waiting: p50 {} p99 {} max {}",
+            ms(raw.p50_ms),
+            ms(raw.p99_ms),
+            ms(raw.max_ms)
+        ));
+    }
+    lines.extend(cell.warnings.iter().map(|warning| format!("! {warning}")));
+    for kind in cell.faults.kinds() {
+        lines.push(format!(
+            "! {} x {:?}: {}",
+            kind.count,
+            kind.fault,
+            kind.first.first().map_or("", |text| text)
+        ));
+    }
+    if cell.fairness.starved > 0 {
+        let fairness = &cell.fairness;
+        lines.push(format!(
+            "! {} users got less than half of the median: {:?}; Jain {:.3}",
+            fairness.starved, fairness.starved_users, fairness.jain
+        ));
+    }
+    let name = name(cell);
+    lines.iter().fold(String::new(), |mut out, line| {
+        let _ = writeln!(out, "{}", cut(&format!("{name}, {} users: {line}", cell.measured.users)));
+        out
+    })
+}
+
+/// To the width of a terminal.
+fn cut(line: &str) -> String {
+    const WIDTH: usize = 100;
+    let safe: String = line.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
+    if safe.chars().count() <= WIDTH {
+        return safe;
+    }
+    let mut wrapped = String::new();
+    let mut column = 0;
+    for word in safe.split(' ') {
+        let width = word.chars().count();
+        if column > 0 && column + 1 + width > WIDTH {
+            wrapped.push_str("\n    ");
+            column = 4;
+        } else if column > 0 {
+            wrapped.push(' ');
+            column += 1;
+        }
+        wrapped.push_str(word);
+        column += width;
+    }
+    wrapped
+}
+
+fn painted(bound: Bound, color: bool) -> String {
+    let code = match bound {
+        Bound::Server => "32",
+        Bound::Unsaturated => "36",
+        Bound::Client => "31",
+        Bound::Network | Bound::Disk => "33",
+    };
+    let name = bound.name().trim_end_matches("-bound");
+    if color { format!("\x1b[{code}m{name}\x1b[0m") } else { name.to_owned() }
+}
+
+/// Three significant digits, no unit.
+pub(crate) fn rate(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+/// Milliseconds in at most six columns.
+pub(crate) fn ms(value: f64) -> String {
+    match value {
+        value if value >= 1000.0 => format!("{value:.0}"),
+        value if value >= 100.0 => format!("{value:.1}"),
+        value if value >= 1.0 => format!("{value:.2}"),
+        value => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_fit_a_terminal() {
+        assert!(HEAD.len() <= 100);
+        let long = cut(&"word ".repeat(60));
+        assert!(long.lines().all(|line| line.chars().count() <= 100), "{long}");
+        assert_eq!(cut("a\x1b[31m"), "a?[31m");
+    }
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        assert_eq!([0.1234, 12.34, 1234.5].map(ms), ["0.123", "12.34", "1234"]);
+        assert_eq!([0.5, 12.34, 12345.6].map(rate), ["0.50", "12.3", "12346"]);
+    }
+}

@@ -1,0 +1,220 @@
+//! Takes the figures of a plan, one after the other.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use thiserror::Error;
+
+use crate::driver::ftp::FtpDriver;
+use crate::driver::{Driver, DriverError, Gate, Post};
+use crate::host::{Audit, GLANCE, Watch};
+use crate::limits::users_a_process;
+use crate::plan::{Cell, Plan};
+use crate::report::{CellReport, Figures, Moment, Report};
+use crate::tally::{Live, Tally};
+use crate::target::{Scheme, is_own_machine};
+
+/// How often progress is told and the timeline gets a point.
+const TELL: Duration = Duration::from_millis(200);
+
+/// Why nothing could be measured.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The host has no address.
+    #[error("{host}: {error}")]
+    Host {
+        /// As it was written.
+        host: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// It is somebody else's machine, for all one knows.
+    #[error("{0} is not this machine; to load a server of your own there, say so with --allow {0}")]
+    NotAllowed(IpAddr),
+    /// The protocol.
+    #[error("{0:?} cannot be measured yet, only ftp")]
+    Scheme(Scheme),
+    /// The users need more descriptors than there are.
+    #[error(
+        "{users} users need more than the {descriptors} descriptors of this process; {most} are possible"
+    )]
+    TooManyUsers {
+        /// How many were asked for.
+        users: u32,
+        /// How many are possible.
+        most: u64,
+        /// Why.
+        descriptors: u64,
+    },
+    /// The server, or this machine, in a cell.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+}
+
+/// What is told while a plan runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Snapshot<'a> {
+    /// Which cell, from 0, of how many.
+    pub cell: (usize, usize),
+    /// What it measures.
+    pub what: &'a Cell,
+    /// Since its measured phase began; zero before that.
+    pub elapsed: Duration,
+    /// Users that are logged in.
+    pub sessions: u64,
+    /// So far in this cell, its warm-up included.
+    pub ops: u64,
+    /// So far.
+    pub bytes: u64,
+    /// So far.
+    pub faults: u64,
+}
+
+/// Who is told.
+pub trait Progress {
+    /// Called some times a second.
+    fn tell(&self, snapshot: &Snapshot<'_>);
+    /// Called when a cell has been measured.
+    fn cell_done(&self, cell: &CellReport);
+}
+
+/// Nobody.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn tell(&self, _: &Snapshot<'_>) {}
+    fn cell_done(&self, _: &CellReport) {}
+}
+
+/// Takes every figure of a plan.
+pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
+    let address = check(plan)?;
+    let driver = FtpDriver::new(plan.target.clone(), address);
+    let began = SystemTime::now();
+    let cells = plan.cells();
+    let measured = cells
+        .iter()
+        .enumerate()
+        .map(|(index, cell)| {
+            let figures = measure(&driver, cell, &|snapshot: Snapshot<'_>| {
+                progress.tell(&Snapshot { cell: (index, cells.len()), ..snapshot });
+            })?;
+            let report = CellReport::new(cell, figures);
+            progress.cell_done(&report);
+            Ok(report)
+        })
+        .collect::<Result<Vec<_>, RunError>>();
+    let cleaned = if plan.base.keep { Ok(()) } else { driver.clean() };
+    let measured = measured?;
+    let mut report = Report::new(plan, address, began, measured);
+    if let Err(error) = cleaned {
+        report.warnings.push(format!("test files were left on the server: {error}"));
+    }
+    Ok(report)
+}
+
+/// Whether the plan may and can be run; answers where the server is.
+fn check(plan: &Plan) -> Result<SocketAddr, RunError> {
+    if plan.target.scheme != Scheme::Ftp {
+        return Err(RunError::Scheme(plan.target.scheme));
+    }
+    let address =
+        plan.target.address().map_err(|error| RunError::Host { host: plan.target.host.clone(), error })?;
+    if !is_own_machine(address.ip()) && !plan.allowed.contains(&address.ip()) {
+        return Err(RunError::NotAllowed(address.ip()));
+    }
+    let descriptors = millrace_net::limits::raise_descriptors();
+    for cell in plan.cells() {
+        let most = users_a_process(descriptors, cell.op.has_data());
+        if u64::from(cell.users) > most {
+            return Err(RunError::TooManyUsers { users: cell.users, most, descriptors });
+        }
+    }
+    Ok(address)
+}
+
+/// Takes one figure.
+fn measure(driver: &dyn Driver, cell: &Cell, tell: &dyn Fn(Snapshot<'_>)) -> Result<Figures, RunError> {
+    driver.prepare(cell)?;
+    let workers = (cell.settings.threads as usize).min(cell.users as usize);
+    let gate = Gate::new(workers);
+    let lives: Vec<Live> = (0..workers).map(|_| Live::default()).collect();
+    let results = Mutex::new(Vec::new());
+    let outcome = thread::scope(|scope| {
+        for (index, live) in lives.iter().enumerate() {
+            let post = Post { cell, index, workers, gate: &gate, live };
+            let results = &results;
+            scope.spawn(move || {
+                let tally = driver.work(&post);
+                results.lock().expect("no worker panics with it").push(tally);
+            });
+        }
+        Coordinator { cell, gate: &gate, lives: &lives, tell, timeline: Vec::new() }.attend()
+    });
+    let (audit, begun, timeline) = outcome;
+    let mut sum = Tally::default();
+    for tally in results.into_inner().expect("no worker panics with it") {
+        sum.add(tally?);
+    }
+    driver.check(cell, &mut sum)?;
+    Ok(Figures { tally: sum, audit, begun, timeline })
+}
+
+/// Meets the workers between the phases, and watches meanwhile.
+struct Coordinator<'a> {
+    cell: &'a Cell,
+    gate: &'a Gate,
+    lives: &'a [Live],
+    tell: &'a dyn Fn(Snapshot<'_>),
+    timeline: Vec<Moment>,
+}
+
+impl Coordinator<'_> {
+    fn attend(mut self) -> (Audit, Instant, Vec<Moment>) {
+        let mut watch = Watch::new(self.cell.settings.server_pid);
+        self.gate.meet();
+        self.gate.meet(); // everyone has logged in
+        watch.logged_in();
+        self.gate.meet(); // the warm-up has ended
+        watch.begin(self.lives.iter().map(|live| live.thread.load(Ordering::Relaxed)).collect());
+        let begun = Instant::now();
+        let before = self.counts();
+        self.gate.meet();
+        let mut told = begun;
+        while self.lives.iter().any(|live| live.finished.load(Ordering::Acquire) == 0) {
+            watch.glance();
+            if told.elapsed() + GLANCE / 2 >= TELL {
+                told = Instant::now();
+                self.note(before, begun.elapsed());
+            }
+        }
+        let audit = watch.end();
+        self.gate.meet();
+        (audit, begun, self.timeline)
+    }
+
+    fn note(&mut self, before: [u64; 4], elapsed: Duration) {
+        let [ops, bytes, faults, sessions] = self.counts();
+        let what = self.cell;
+        (self.tell)(Snapshot { cell: (0, 1), what, elapsed, sessions, ops, bytes, faults });
+        self.timeline.push(Moment {
+            seconds: elapsed.as_secs_f64(),
+            ops: ops - before[0],
+            bytes: bytes - before[1],
+            faults: faults - before[2],
+        });
+    }
+
+    /// Operations, bytes, faults and sessions of all workers.
+    fn counts(&self) -> [u64; 4] {
+        let sum = |field: fn(&Live) -> &AtomicU64| {
+            self.lives.iter().map(|live| field(live).load(Ordering::Relaxed)).sum()
+        };
+        [sum(|live| &live.ops), sum(|live| &live.bytes), sum(|live| &live.faults), sum(|live| &live.sessions)]
+    }
+}

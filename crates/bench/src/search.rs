@@ -1,0 +1,184 @@
+//! The capacity search: the most users with whom a load still goes well.
+//!
+//! It doubles until it does not, halves the gap to within 1 %, and then asks three more times: an answer that does not
+//! stand up is lowered, and the report says so (a server may be slow to recover from a load beyond it).
+
+use serde::Serialize;
+
+use crate::plan::Plan;
+use crate::report::CellReport;
+use crate::run::{Progress, RunError, run};
+
+/// How often an answer must stand up.
+const CONFIRMATIONS: u32 = 3;
+/// The gap between what goes well and what does not, as a share, that ends the search.
+const PRECISION: f64 = 0.01;
+/// By how much an answer is lowered that did not stand up.
+const LOWER: f64 = 0.97;
+
+/// When a load goes well: no operation and no login fails, and
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Criterion {
+    /// users are on average at least at this share of the pace that one user has alone, and
+    pub pace: f64,
+    /// at most this share of them gets less than half of the median.
+    pub starved: f64,
+}
+
+impl Default for Criterion {
+    fn default() -> Self {
+        Self { pace: 0.75, starved: 0.01 }
+    }
+}
+
+/// One load of a search.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Trial {
+    /// How many users.
+    pub users: u32,
+    /// Why it did not go well, if it did not.
+    pub objection: Option<String>,
+    /// Operations a second.
+    pub ops_per_s: f64,
+}
+
+/// The answer of a search.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Capacity {
+    /// The most users with whom it went well, each time; 0 for none.
+    pub users: u32,
+    /// It is all that was asked for, and there may be more.
+    pub is_open: bool,
+    /// An answer did not stand up and had to be lowered.
+    pub is_shaky: bool,
+    /// Every load, in order.
+    pub trials: Vec<Trial>,
+}
+
+/// Searches with the first step of a plan, up to `most` users.
+pub fn search(
+    plan: &Plan,
+    most: u32,
+    criterion: Criterion,
+    progress: &dyn Progress,
+) -> Result<Capacity, RunError> {
+    let mut plan = plan.clone();
+    plan.steps.truncate(1);
+    let (mut course, mut trials, mut alone) = (Course::new(most), Vec::new(), None);
+    while let Some(users) = course.next() {
+        plan.steps.iter_mut().for_each(|step| step.users = vec![users]);
+        let report = run(&plan, progress)?;
+        let objection = report.cells.iter().find_map(|cell| criterion.objection(cell, alone));
+        let ops_per_s = report.cells.iter().map(|cell| cell.ops_per_s).sum();
+        if users == 1 {
+            alone = Some(ops_per_s);
+        }
+        course.note(users, objection.is_none());
+        trials.push(Trial { users, objection, ops_per_s });
+    }
+    Ok(Capacity { users: course.good, is_open: course.bad > most, is_shaky: course.is_shaky, trials })
+}
+
+impl Criterion {
+    /// Why a load did not go well.
+    fn objection(&self, cell: &CellReport, alone: Option<f64>) -> Option<String> {
+        let users = cell.measured.users;
+        let faults = cell.faults.count() + cell.login_faults.count();
+        if faults > 0 {
+            let first = cell.login_faults.kinds().chain(cell.faults.kinds()).next();
+            let words = first.and_then(|kind| kind.first.first()).map_or("", |text| text);
+            return Some(format!("{faults} failures; {words}"));
+        }
+        let pace = cell.ops_per_s / f64::from(users);
+        if let Some(alone) = alone.filter(|alone| pace < self.pace * alone) {
+            return Some(format!("{:.0} % of the pace of one user alone", pace / alone * 100.0));
+        }
+        let starved = cell.fairness.starved;
+        (starved as f64 > self.starved * f64::from(users)).then(|| format!("{starved} users starve"))
+    }
+}
+
+/// Which numbers of users to try: pure, so that it is tested without a server.
+#[derive(Debug)]
+struct Course {
+    most: u32,
+    /// The most that went well.
+    good: u32,
+    /// The fewest that did not; beyond `most` while all has gone well.
+    bad: u32,
+    confirmed: u32,
+    is_shaky: bool,
+}
+
+impl Course {
+    fn new(most: u32) -> Self {
+        Self { most, good: 0, bad: most.saturating_add(1), confirmed: 0, is_shaky: false }
+    }
+
+    /// How many users to try next.
+    fn next(&self) -> Option<u32> {
+        let gap = self.bad - self.good;
+        let is_found = f64::from(gap) <= (f64::from(self.good) * PRECISION).max(1.0);
+        match self {
+            _ if is_found && self.good == 0 => None,
+            _ if is_found || self.confirmed > 0 => (self.confirmed < CONFIRMATIONS).then_some(self.good),
+            _ if self.bad > self.most => Some((self.good * 2).clamp(1, self.most)),
+            _ => Some(self.good + gap / 2),
+        }
+    }
+
+    fn note(&mut self, users: u32, went_well: bool) {
+        match went_well {
+            true if users == self.good => self.confirmed += 1,
+            true => self.good = users,
+            false if users <= self.good => {
+                (self.is_shaky, self.confirmed) = (true, 0);
+                self.bad = self.good;
+                self.good = ((f64::from(users) * LOWER) as u32).min(users - 1);
+                // What is lowered is confirmed, not approached again.
+                self.bad = self.bad.min(self.good + 1);
+            }
+            false => self.bad = users,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Follows a course against a server that holds so many; answers the result and how often it asked.
+    fn follow(most: u32, holds: impl Fn(u32, u32) -> bool) -> (Course, u32) {
+        let (mut course, mut asked) = (Course::new(most), 0);
+        while let Some(users) = course.next() {
+            asked += 1;
+            assert!(asked < 100, "{course:?}");
+            course.note(users, holds(users, asked));
+        }
+        (course, asked)
+    }
+
+    #[test]
+    fn a_limit_is_found_within_two_percent() {
+        for limit in [1, 2, 7, 100, 137, 999, 9999] {
+            let (course, asked) = follow(20_000, |users, _| users <= limit);
+            assert!(course.good <= limit && f64::from(course.good) >= f64::from(limit) * 0.98, "{course:?}");
+            assert!(asked < 40 && !course.is_shaky, "{asked} trials");
+        }
+    }
+
+    #[test]
+    fn no_limit_and_no_capacity_are_answers_too() {
+        let (course, _) = follow(500, |_, _| true);
+        assert_eq!((course.good, course.bad), (500, 501));
+        assert_eq!(follow(500, |_, _| false).0.good, 0);
+        assert_eq!(follow(1, |_, _| true).0.good, 1);
+    }
+
+    #[test]
+    fn an_answer_that_does_not_stand_up_is_lowered() {
+        // From the tenth load on it holds fewer.
+        let (course, _) = follow(10_000, |users, asked| users <= if asked < 12 { 1000 } else { 900 });
+        assert!(course.good <= 900 && course.good > 800, "{course:?}");
+    }
+}

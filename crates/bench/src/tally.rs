@@ -1,0 +1,94 @@
+//! What a worker counts while it loads the server, and what all of them have counted together.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::fault::Faults;
+use crate::histogram::Latencies;
+
+/// The counts of one worker, or of all.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Of whole operations: from the beginning, or at a fixed rate from the intended one.
+    pub(crate) latency: Latencies,
+    /// At a fixed rate: from the real beginning.
+    pub(crate) raw: Latencies,
+    /// From the transfer command to the first byte of data.
+    pub(crate) first_byte: Latencies,
+    /// By how much the last byte of a download came after its 226.
+    pub(crate) lead: Latencies,
+    /// Of logins: from the connect to the 230.
+    pub(crate) login: Latencies,
+    pub(crate) faults: Faults,
+    /// Of the logins before the load.
+    pub(crate) login_faults: Faults,
+    pub(crate) bytes: u64,
+    /// When the last operation ended.
+    pub(crate) ended: Option<Instant>,
+    pub(crate) users: Vec<UserTally>,
+}
+
+/// The counts of one user.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct UserTally {
+    pub(crate) number: u32,
+    pub(crate) ops: u64,
+    pub(crate) bytes: u64,
+    /// Its longest operation.
+    pub(crate) longest: Duration,
+    /// How many uploads it began.
+    pub(crate) uploads: u32,
+    /// The serial number of its last upload, if that was confirmed.
+    pub(crate) confirmed: Option<u32>,
+}
+
+impl Tally {
+    /// Everyone has logged in who can.
+    pub(crate) fn end_logins(&mut self) {
+        self.login_faults = std::mem::take(&mut self.faults);
+    }
+
+    /// Forgets what the warm-up counted.
+    pub(crate) fn clear_warm_up(&mut self) {
+        for latencies in [&mut self.latency, &mut self.raw, &mut self.first_byte, &mut self.lead] {
+            latencies.clear();
+        }
+        self.faults.clear();
+        self.bytes = 0;
+        self.ended = None;
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.latency.add(&other.latency);
+        self.raw.add(&other.raw);
+        self.first_byte.add(&other.first_byte);
+        self.lead.add(&other.lead);
+        self.login.add(&other.login);
+        self.faults.add(&other.faults);
+        self.login_faults.add(&other.login_faults);
+        self.bytes += other.bytes;
+        self.ended = self.ended.max(other.ended);
+        self.users.extend(other.users);
+    }
+}
+
+/// What others may see of a worker while it works.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    pub(crate) ops: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) faults: AtomicU64,
+    /// Users that are logged in.
+    pub(crate) sessions: AtomicU64,
+    /// The kernel's name of the thread; 0 before it runs.
+    pub(crate) thread: AtomicU64,
+    /// What it waits for is over: every operation has ended.
+    pub(crate) finished: AtomicU64,
+}
+
+impl Live {
+    /// Adds without a locked instruction: only the worker itself writes.
+    pub(crate) fn bump(counter: &AtomicU64, by: u64) {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+    }
+}

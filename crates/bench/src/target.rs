@@ -1,0 +1,153 @@
+//! The server to measure: `ftp://user:pass@host:port/path`.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+
+/// How a target is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// FTP (RFC 959).
+    Ftp,
+    /// FTP in TLS from the first byte.
+    Ftps,
+    /// FTP that asks for TLS (RFC 4217).
+    Ftpes,
+    /// HTTP/1.1.
+    Http,
+}
+
+const SCHEMES: [(&str, Scheme, u16); 4] = [
+    ("ftp", Scheme::Ftp, 21),
+    ("ftps", Scheme::Ftps, 990),
+    ("ftpes", Scheme::Ftpes, 21),
+    ("http", Scheme::Http, 80),
+];
+
+/// A server, an account on it, and the folder to work in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// How it is spoken to.
+    pub scheme: Scheme,
+    /// The account.
+    pub user: String,
+    /// Its password.
+    pub password: String,
+    /// As it was written.
+    pub host: String,
+    /// Of the control connection.
+    pub port: u16,
+    /// The folder that test files are put in, without a slash at its end; empty for the login's own.
+    pub path: String,
+}
+
+impl Target {
+    /// Reads a URL. The error is a sentence.
+    pub fn parse(url: &str) -> Result<Self, String> {
+        let wrong =
+            |what: &str| format!("{url:?} {what}; a target is written ftp://user:pass@host:port/path");
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("has no ftp:// before it"))?;
+        let &(_, scheme, default_port) = SCHEMES
+            .iter()
+            .find(|row| row.0.eq_ignore_ascii_case(scheme))
+            .ok_or_else(|| wrong("is neither ftp, ftps, ftpes nor http"))?;
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (account, place) = authority.rsplit_once('@').unwrap_or(("anonymous:millrace-bench", authority));
+        let (user, password) = account.split_once(':').unwrap_or((account, ""));
+        let (host, port) = split_port(place).ok_or_else(|| wrong("has no valid port"))?;
+        let text = |part: &str| percent_decoded(part).ok_or_else(|| wrong("has a broken %-escape"));
+        if host.is_empty() {
+            return Err(wrong("names no host"));
+        }
+        Ok(Self {
+            scheme,
+            user: text(user)?,
+            password: text(password)?,
+            host: host.to_owned(),
+            port: port.unwrap_or(default_port),
+            path: text(path.trim_end_matches('/'))?,
+        })
+    }
+
+    /// Looks the host up, once, so that no name service is measured.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        let mut found = (self.host.as_str(), self.port).to_socket_addrs()?;
+        found.next().ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    }
+
+    /// The path of a test file.
+    pub fn file(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}/{name}", self.path) }
+    }
+}
+
+/// Without the password: this goes into reports.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = SCHEMES.iter().find(|row| row.1 == self.scheme).map_or("", |row| row.0);
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        write!(f, "{scheme}://{}@{host}:{}/{}", self.user, self.port, self.path)
+    }
+}
+
+/// Claims that load may go there unasked.
+pub(crate) fn is_own_machine(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+fn split_port(place: &str) -> Option<(&str, Option<u16>)> {
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let (host, behind) = rest.split_once(']')?;
+            (host, if behind.is_empty() { None } else { Some(behind.strip_prefix(':')?) })
+        }
+        None => match place.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (place, None),
+        },
+    };
+    Some((host, port.map(str::parse).transpose().ok()?))
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte == b'%' {
+            let (digits, after) = after.split_at_checked(2)?;
+            out.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+            rest = after;
+        } else {
+            out.push(byte);
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_read() {
+        let target = Target::parse("ftp://a%40b:p%3aw@[::1]:2121/in/box/").unwrap();
+        assert_eq!((&target.user[..], &target.password[..]), ("a@b", "p:w"));
+        assert_eq!((&target.host[..], target.port, &target.path[..]), ("::1", 2121, "in/box"));
+        assert_eq!(target.file("x"), "in/box/x");
+        assert_eq!(target.to_string(), "ftp://a@b@[::1]:2121/in/box");
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_default() {
+        let target = Target::parse("ftp://localhost").unwrap();
+        assert_eq!((&target.user[..], target.port), ("anonymous", 21));
+        assert_eq!(target.file("x"), "x");
+    }
+
+    #[test]
+    fn what_is_no_target_is_refused() {
+        for bad in ["localhost:21", "gopher://a/", "ftp://", "ftp://a:b/", "ftp://%zz@a/", "ftp://[::1/"] {
+            assert!(Target::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

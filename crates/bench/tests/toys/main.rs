@@ -1,0 +1,146 @@
+//! The ruler against servers whose faults are known: what it says must be the truth.
+
+mod server;
+
+use std::time::Duration;
+
+use millrace_bench::fault;
+use millrace_bench::host::verdict::Bound;
+use millrace_bench::plan::Plan;
+use millrace_bench::report::{CellReport, Report};
+use millrace_bench::run::{Silent, run};
+use millrace_bench::search::{Criterion, search};
+
+use server::{Fault, Toy};
+
+fn measure(toy: &Toy, flags: &[(&str, &str)]) -> Report {
+    let always = [("warm-up", "0"), ("patience", "10s")];
+    run(&Plan::new(&toy.url(), None, &[&always[..], flags].concat()).unwrap(), &Silent).unwrap()
+}
+
+fn only(report: Report) -> CellReport {
+    let [cell] = <[CellReport; 1]>::try_from(report.cells).unwrap();
+    cell
+}
+
+/// Downloads with every byte checked: the one kind of fault that there should be, as often as the toy made it.
+fn spoilt_downloads(spoilt: Fault, expected: fault::Fault) {
+    let toy = Toy::start(spoilt);
+    let flags = [("ops", "retr"), ("size", "4k"), ("users", "8"), ("duration", "2s"), ("verify", "on")];
+    let (mut found, mut all) = (0, 0);
+    // A slow machine may need more than one measurement until the toy has done its worst once.
+    for _ in 0..20 {
+        let cell = only(measure(&toy, &flags));
+        found += cell.faults.of(expected);
+        all += cell.faults.count();
+        if toy.faults() > 0 {
+            break;
+        }
+    }
+    assert!(toy.faults() > 0, "the toy never got so far");
+    assert_eq!((found, all), (toy.faults(), toy.faults()));
+}
+
+#[test]
+fn a_good_server_has_no_faults() {
+    let toy = Toy::start(Fault::Nothing);
+    let flags = [
+        ("ops", "login,noop,retr,stor"),
+        ("size", "0,1,100k"),
+        ("users", "5"),
+        ("duration", "300ms"),
+        ("verify", "on"),
+    ];
+    for cell in measure(&toy, &flags).cells {
+        assert_eq!(cell.faults.count(), 0, "{:?}", cell.faults);
+        assert!(cell.ops >= 5, "{:?}", cell.measured);
+        let bytes = cell.measured.size.unwrap_or(0) * cell.ops;
+        assert_eq!(cell.bytes, bytes, "{:?}", cell.measured);
+    }
+}
+
+#[test]
+fn a_block_dropped_once_in_a_thousand_transfers_is_found() {
+    spoilt_downloads(Fault::DropsTheEnd(1000), fault::Fault::Truncated);
+}
+
+#[test]
+fn data_of_another_session_is_found() {
+    spoilt_downloads(Fault::SwapsFiles(500), fault::Fault::CrossedOver);
+}
+
+#[test]
+fn data_that_comes_twice_is_found() {
+    spoilt_downloads(Fault::RepeatsTheStart(500), fault::Fault::Doubled);
+}
+
+#[test]
+fn truncation_is_found_without_looking_at_the_bytes() {
+    let toy = Toy::start(Fault::DropsTheEnd(100));
+    let cell = only(measure(&toy, &[("ops", "retr"), ("users", "4"), ("duration", "1s")]));
+    assert_eq!(cell.faults.of(fault::Fault::Truncated), toy.faults(), "{:?}", cell.faults);
+}
+
+#[test]
+fn a_transfer_without_226_does_not_count() {
+    let toy = Toy::start(Fault::NeverConfirms(50));
+    let flags = [("ops", "retr"), ("users", "4"), ("duration", "500ms"), ("patience", "300ms")];
+    let cell = only(measure(&toy, &flags));
+    assert!(toy.faults() > 0);
+    assert_eq!(cell.faults.of(fault::Fault::Timeout), toy.faults(), "{:?}", cell.faults);
+}
+
+#[test]
+fn an_upload_that_was_confirmed_and_lost_is_found() {
+    let toy = Toy::start(Fault::LosesUploads);
+    let flags = [("ops", "stor"), ("users", "4"), ("duration", "300ms"), ("verify", "on")];
+    let cell = only(measure(&toy, &flags));
+    assert!(cell.ops > 8);
+    assert_eq!(cell.faults.of(fault::Fault::CrossedOver), 4, "{:?}", cell.faults);
+}
+
+#[test]
+fn a_stall_moves_the_corrected_percentile_and_not_the_raw_one() {
+    let toy = Toy::start(Fault::StallsOnce(300, Duration::from_millis(1400)));
+    let flags = [("ops", "noop"), ("users", "4"), ("rate", "200"), ("duration", "4s")];
+    let cell = only(measure(&toy, &flags));
+    let raw = cell.raw_latency.unwrap();
+    assert_eq!((cell.ops, raw.count), (800, 800));
+    assert!(cell.latency.p99_ms > 1000.0, "corrected {:?}", cell.latency);
+    assert!(raw.p99_ms < 500.0 && raw.max_ms > 1300.0, "raw {raw:?}");
+}
+
+#[test]
+fn users_that_starve_are_named() {
+    let toy = Toy::start(Fault::StarvesSessions(100, Duration::from_millis(60)));
+    let cell =
+        only(measure(&toy, &[("ops", "noop"), ("users", "100"), ("think", "5ms"), ("duration", "2s")]));
+    let fairness = &cell.fairness;
+    assert_eq!((fairness.starved, fairness.starved_users.len()), (1, 1), "{fairness:?}");
+    assert!(fairness.min_over_median < 0.5 && fairness.jain < 0.999, "{fairness:?}");
+    assert_eq!(fairness.longest_waiting_user, fairness.starved_users[0]);
+}
+
+#[test]
+fn a_throttled_client_is_said_to_be_the_limit() {
+    let toy = Toy::start(Fault::Nothing);
+    let flags = [("ops", "noop"), ("users", "20"), ("duration", "1s")];
+    let cell = only(measure(&toy, &[&flags[..], &[("handicap", "2ms")]].concat()));
+    assert_eq!(cell.verdict.bound, Bound::Client, "{:?}", cell.audit);
+    let thinking = only(measure(&toy, &[&flags[..], &[("think", "50ms")]].concat()));
+    // Not more is claimed: on a machine that others use, even this client may be the limit.
+    assert!(thinking.audit.client.busiest_thread < 0.5, "{:?}", thinking.audit);
+}
+
+#[test]
+fn a_hard_limit_of_users_is_found_within_two_percent() {
+    let toy = Toy::start(Fault::HoldsAtMost(137));
+    let flags = [("ops", "noop"), ("think", "50ms"), ("duration", "200ms"), ("warm-up", "0")];
+    let plan = Plan::new(&toy.url(), None, &flags).unwrap();
+    // Only the limit is to count, not how busy this machine is.
+    let criterion = Criterion { pace: 0.0, starved: 1.0 };
+    let capacity = search(&plan, 1000, criterion, &Silent).unwrap();
+    assert!((135..=137).contains(&capacity.users), "{capacity:?}");
+    let refused = capacity.trials.iter().find_map(|trial| trial.objection.as_ref()).unwrap();
+    assert!(refused.contains("421 Full."), "{refused}");
+}

@@ -1,0 +1,203 @@
+//! A toy FTP server with one known fault: what the ruler says of it can be held against the truth.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What is wrong with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Nothing,
+    /// Every so many downloads lack their last 100 bytes.
+    DropsTheEnd(u64),
+    /// Every so many downloads get the content of another file.
+    SwapsFiles(u64),
+    /// Every so many downloads get their first half twice.
+    RepeatsTheStart(u64),
+    /// Every so many downloads are never confirmed.
+    NeverConfirms(u64),
+    /// Once, after so many NOOPs, nobody gets an answer for this long.
+    StallsOnce(u64, Duration),
+    /// Every so many sessions wait this long for each answer.
+    StarvesSessions(u64, Duration),
+    /// Turns away whoever comes when so many are there.
+    HoldsAtMost(u64),
+    /// Confirms uploads of files that are there already, and keeps the old ones.
+    LosesUploads,
+}
+
+/// A server that runs until its process ends.
+pub(crate) struct Toy {
+    pub(crate) address: SocketAddr,
+    shared: Arc<Shared>,
+    /// One toy at a time: what a measurement says must not depend on the load of the other tests'.
+    _alone: MutexGuard<'static, ()>,
+}
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+struct Shared {
+    fault: Fault,
+    files: Mutex<HashMap<String, Arc<Vec<u8>>>>,
+    sessions: AtomicU64,
+    present: AtomicU64,
+    noops: AtomicU64,
+    downloads: AtomicU64,
+    faults: AtomicU64,
+    /// Held by whoever answers a NOOP, so that a stall stops all.
+    answering: Mutex<()>,
+}
+
+impl Toy {
+    pub(crate) fn start(fault: Fault) -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            fault,
+            files: Mutex::default(),
+            sessions: AtomicU64::new(0),
+            present: AtomicU64::new(0),
+            noops: AtomicU64::new(0),
+            downloads: AtomicU64::new(0),
+            faults: AtomicU64::new(0),
+            answering: Mutex::default(),
+        });
+        let toy = Self { address, shared: Arc::clone(&shared), _alone: alone };
+        std::thread::spawn(move || {
+            for control in listener.incoming().flatten() {
+                let shared = Arc::clone(&shared);
+                std::thread::spawn(move || Session::new(control, shared).serve());
+            }
+        });
+        toy
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("ftp://toy:toy@{}/", self.address)
+    }
+
+    /// How many downloads it has spoilt.
+    pub(crate) fn faults(&self) -> u64 {
+        self.shared.faults.load(Ordering::SeqCst)
+    }
+}
+
+struct Session {
+    control: TcpStream,
+    shared: Arc<Shared>,
+    passive: Option<TcpListener>,
+    /// How long it waits for each answer.
+    delay: Option<Duration>,
+}
+
+impl Session {
+    fn new(control: TcpStream, shared: Arc<Shared>) -> Self {
+        let number = shared.sessions.fetch_add(1, Ordering::SeqCst);
+        let delay = match shared.fault {
+            Fault::StarvesSessions(every, delay) if number % every == every - 1 => Some(delay),
+            _ => None,
+        };
+        control.set_nodelay(true).unwrap();
+        Self { control, shared, passive: None, delay }
+    }
+
+    fn serve(mut self) {
+        let lines = BufReader::new(self.control.try_clone().unwrap());
+        let present = 1 + self.shared.present.fetch_add(1, Ordering::SeqCst);
+        if matches!(self.shared.fault, Fault::HoldsAtMost(most) if present > most) {
+            self.shared.present.fetch_sub(1, Ordering::SeqCst);
+            return self.say("421 Full.");
+        }
+        self.say("220 A toy.");
+        for line in lines.lines().map_while(Result::ok) {
+            if let Some(delay) = self.delay {
+                std::thread::sleep(delay);
+            }
+            let (verb, argument) = line.split_once(' ').unwrap_or((&line, ""));
+            match verb {
+                "USER" => self.say("331 Go on."),
+                "PASS" => self.say("230 Welcome."),
+                "PASV" => self.listen(),
+                "RETR" => self.send(argument),
+                "STOR" => self.receive(argument),
+                "NOOP" => self.noop(),
+                "QUIT" => {
+                    self.shared.present.fetch_sub(1, Ordering::SeqCst);
+                    self.say("221 Bye.");
+                    return;
+                }
+                _ => self.say("200 Done."),
+            }
+        }
+    }
+
+    fn say(&mut self, reply: &str) {
+        let _ = self.control.write_all(format!("{reply}\r\n").as_bytes());
+    }
+
+    fn noop(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let turn = shared.answering.lock().unwrap();
+        if let Fault::StallsOnce(after, length) = self.shared.fault
+            && self.shared.noops.fetch_add(1, Ordering::SeqCst) == after
+        {
+            std::thread::sleep(length);
+        }
+        drop(turn);
+        self.say("200 Here.");
+    }
+
+    fn listen(&mut self) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        self.passive = Some(listener);
+        self.say(&format!("227 At 127,0,0,1,{},{}", port >> 8, port & 255));
+    }
+
+    fn send(&mut self, name: &str) {
+        let (file, other) = {
+            let files = self.shared.files.lock().unwrap();
+            let other = files.iter().find(|(path, _)| *path != name).map(|(_, file)| Arc::clone(file));
+            (files.get(name).cloned(), other)
+        };
+        let (Some(file), Some(listener)) = (file, self.passive.take()) else { return self.say("550 No.") };
+        let number = self.shared.downloads.fetch_add(1, Ordering::SeqCst);
+        let is_spoilt = |every: u64| number % every == every - 1;
+        let middle = file.len() / 2;
+        let bytes = match self.shared.fault {
+            Fault::DropsTheEnd(every) if is_spoilt(every) => file[..file.len() - 100].to_vec(),
+            Fault::SwapsFiles(every) if is_spoilt(every) => other.unwrap().to_vec(),
+            Fault::RepeatsTheStart(every) if is_spoilt(every) => [&file[..middle], &file[..middle]].concat(),
+            _ => file.to_vec(),
+        };
+        let is_mute = matches!(self.shared.fault, Fault::NeverConfirms(every) if is_spoilt(every));
+        if bytes != *file || is_mute {
+            self.shared.faults.fetch_add(1, Ordering::SeqCst);
+        }
+        self.say("150 Here it comes.");
+        let (mut data, _) = listener.accept().unwrap();
+        let _ = data.write_all(&bytes);
+        drop(data);
+        if !is_mute {
+            self.say("226 Done.");
+        }
+    }
+
+    fn receive(&mut self, name: &str) {
+        let Some(listener) = self.passive.take() else { return self.say("425 No.") };
+        self.say("150 Send it.");
+        let (mut data, _) = listener.accept().unwrap();
+        let mut bytes = Vec::new();
+        let _ = std::io::Read::read_to_end(&mut data, &mut bytes);
+        let mut files = self.shared.files.lock().unwrap();
+        if self.shared.fault != Fault::LosesUploads || !files.contains_key(name) {
+            files.insert(name.to_owned(), Arc::new(bytes));
+        }
+        drop(files);
+        self.say("226 Done.");
+    }
+}
