@@ -92,6 +92,31 @@ fn a_wrong_password_is_answered_later_each_time_and_then_no_more() {
     assert!(driver.session.is_closed());
 }
 
+/// What comes while the password is looked at waits for the reply to it, however late that is.
+#[test]
+fn quit_and_abor_do_not_overtake_a_wrong_password() {
+    for (line, after) in [("QUIT", vec![530, 221]), ("ABOR", vec![530, 226])] {
+        let mut driver = Driver::new(Settings::default());
+        driver.say("USER ann");
+        driver.line("PASS wrong");
+        driver.line(line);
+        driver.answer_all();
+        assert_eq!(driver.finals, [331], "{line} may not shorten the delay");
+        driver.pass(Duration::from_secs(1));
+        assert_eq!(driver.finals[1..], after);
+    }
+}
+
+/// A server that stops does not wait for the delay, and answers both lines.
+#[test]
+fn stopping_ends_the_delay_of_a_wrong_password() {
+    let mut driver = Driver::new(Settings::default());
+    driver.say("USER ann");
+    driver.say("PASS wrong");
+    driver.handle(Input::Shutdown);
+    assert_eq!(driver.finals, [331, 530, 421]);
+}
+
 #[test]
 fn a_stranger_may_not_stay_and_a_user_may_be_idle_for_so_long() {
     let mut driver = Driver::new(Settings::default());

@@ -466,7 +466,7 @@ impl Session {
 
     /// What was put off until the command in progress had its reply.
     fn finish(&mut self, mut step: Step) -> Step {
-        if matches!(self.phase, Phase::Closed) {
+        if matches!(self.phase, Phase::Closed | Phase::Penalty) {
             return step;
         }
         if std::mem::take(&mut self.aborting) {
@@ -487,11 +487,7 @@ impl Session {
             return Step::NOTHING;
         }
         match (&self.phase, &self.access) {
-            (Phase::Penalty, _) => {
-                self.phase = Phase::Ready;
-                self.deadline = None;
-                self.denied()
-            }
+            (Phase::Penalty, _) => self.denied(),
             (Phase::Ready, Access::User(_)) => self.close(Reply::new(
                 code::SERVICE_CLOSING,
                 "Idle for too long: closing the control connection.",
@@ -511,7 +507,11 @@ impl Session {
                 Step::NOTHING
             }
             Phase::Closed => Step::NOTHING,
-            Phase::Ready | Phase::Penalty => self.close(gate::SHUTTING_DOWN),
+            Phase::Penalty => {
+                self.closing.get_or_insert(Closing::Shutdown);
+                self.denied()
+            }
+            Phase::Ready => self.close(gate::SHUTTING_DOWN),
         }
     }
 
@@ -525,14 +525,17 @@ impl Session {
         Step::NOTHING
     }
 
+    /// The end of the delay: the reply that it held back, and then what was asked meanwhile (`QUIT`, `ABOR`).
     fn denied(&mut self) -> Step {
-        if u32::from(self.failed_logins) >= self.settings.login_attempts {
+        self.phase = Phase::Ready;
+        self.deadline = None;
+        if self.closing.is_none() && u32::from(self.failed_logins) >= self.settings.login_attempts {
             return self.close(Reply::new(
                 code::SERVICE_CLOSING,
                 "Too many failed logins: closing the control connection.",
             ));
         }
-        Reply::new(code::NOT_LOGGED_IN, "Login incorrect.").into()
+        self.finish(Reply::new(code::NOT_LOGGED_IN, "Login incorrect.").into())
     }
 
     /// Sets the deadline that belongs to the phase.
