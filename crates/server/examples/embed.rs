@@ -12,9 +12,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_server::config::LogFormat;
-use millrace_server::{Account, Authenticator, Config, Decision, Permissions, Server};
+use millrace_server::{Account, Attempt, Authenticator, Config, Decision, Permissions, Server};
 use millrace_storage::MemoryStorage;
-use millrace_vfs::VirtualPath;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let sensors = Arc::new(Sensors::default());
@@ -49,18 +48,14 @@ impl Sensors {
 
 impl Authenticator for Sensors {
     /// Called where waiting is allowed: a database could be asked here.
-    fn authenticate(&self, user: &[u8], password: &[u8]) -> Decision {
-        let number = user.strip_prefix(b"sensor-").unwrap_or_default();
+    fn authenticate(&self, attempt: &Attempt<'_>) -> Decision {
+        let number = attempt.user.strip_prefix(b"sensor-").unwrap_or_default();
         let is_sensor = matches!(number.len(), 1..=4) && number.iter().all(u8::is_ascii_digit);
         // One secret for all of them is for an example only; `Accounts` keeps hashes.
-        if !is_sensor || password != b"installed-in-2026" {
+        if !is_sensor || attempt.password != b"installed-in-2026" {
             return Decision::Denied;
         }
-        Decision::Granted(Account {
-            storage: self.tree(user),
-            permissions: Permissions::READ_WRITE,
-            home: VirtualPath::root(),
-        })
+        Decision::Granted(Account::new(self.tree(attempt.user), Permissions::READ_WRITE))
     }
 }
 

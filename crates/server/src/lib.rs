@@ -30,7 +30,7 @@ mod state;
 mod transfer;
 mod worker;
 
-pub use auth::{Account, Accounts, Authenticator, Decision};
+pub use auth::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
 pub use config::Config;
 pub use millrace_ftp::session::{Permission, Permissions};
 pub use running::{Running, Server, StartError};

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millrace_ftp::session::Permissions;
-use millrace_vfs::{Storage, VirtualPath};
+use millrace_vfs::Storage;
 
 use super::hashing::Hashing;
 use super::password::{Argon2id, Kept, Mac, Password};
-use super::{Account, Authenticator, Decision};
+use super::{Account, Attempt, Authenticator, Decision};
 
 /// A fixed set of accounts.
 ///
@@ -62,14 +62,14 @@ impl Accounts {
     ) -> Self {
         let password = password.into();
         self.keep_up_decoy(&password);
-        let user = User { password, account: account(permissions, storage) };
+        let user = User { password, account: Account::new(storage, permissions) };
         self.users.insert(name.as_ref().to_vec(), user);
         self
     }
 
     /// With `anonymous`, also called `ftp`, whom any password lets in. It goes before a user of that name.
     pub fn anonymous(mut self, permissions: Permissions, storage: Arc<dyn Storage>) -> Self {
-        self.anonymous = Some(account(permissions, storage));
+        self.anonymous = Some(Account::new(storage, permissions));
         self
     }
 
@@ -122,18 +122,19 @@ impl Default for Accounts {
 
 impl Authenticator for Accounts {
     /// `None` only where a hash has to be computed, which every failure waits for where hashes are in use.
-    fn quick(&self, user: &[u8], password: &[u8]) -> Option<Decision> {
-        match self.grant(user, password) {
+    fn quick(&self, attempt: &Attempt<'_>) -> Option<Decision> {
+        match self.grant(attempt.user, attempt.password) {
             Some(account) => Some(Decision::Granted(account)),
             None if self.decoy.is_none() => Some(Decision::Denied),
             None => None,
         }
     }
 
-    fn authenticate(&self, user: &[u8], password: &[u8]) -> Decision {
-        if let Some(decision) = self.quick(user, password) {
+    fn authenticate(&self, attempt: &Attempt<'_>) -> Decision {
+        if let Some(decision) = self.quick(attempt) {
             return decision;
         }
+        let (user, password) = (attempt.user, attempt.password);
         let sound = !user.contains(&0) && !password.contains(&0);
         match self.users.get(user).filter(|_| sound) {
             Some(User { password: Password(Kept::Hashed(hash)), account }) => {
@@ -148,10 +149,6 @@ impl Authenticator for Accounts {
             }
         }
     }
-}
-
-fn account(permissions: Permissions, storage: Arc<dyn Storage>) -> Account {
-    Account { storage, permissions, home: VirtualPath::root() }
 }
 
 #[cfg(test)]
@@ -195,16 +192,16 @@ mod tests {
             (b"anonymous", b"secret", false),
         ];
         for (user, password, granted) in table {
-            let decision = accounts.quick(user, password).expect("no hash is in use");
+            let decision = accounts.quick(&Attempt::new(user, password)).expect("no hash is in use");
             assert_eq!(is_granted(&decision), granted, "{}", user.escape_ascii());
-            assert_eq!(is_granted(&accounts.authenticate(user, password)), granted);
+            assert_eq!(is_granted(&accounts.authenticate(&Attempt::new(user, password))), granted);
         }
         assert_eq!(accounts.hashes_computed(), 0);
     }
 
     #[test]
     fn a_login_grants_what_the_account_was_given() {
-        let Some(Decision::Granted(account)) = plain().quick(b"alice", b"secret") else {
+        let Some(Decision::Granted(account)) = plain().quick(&Attempt::new(b"alice", b"secret")) else {
             panic!("alice is welcome");
         };
         assert_eq!(account.permissions, Permissions::READ_WRITE);
@@ -215,23 +212,27 @@ mod tests {
     fn anonymous_and_ftp_come_in_with_any_password() {
         let accounts = hashed().anonymous(Permissions::READ_ONLY, tree());
         for user in ["anonymous", "ftp", "FTP", "Anonymous"] {
-            let decision = accounts.quick(user.as_bytes(), b"mozilla@example.com");
+            let decision = accounts.quick(&Attempt::new(user.as_bytes(), b"mozilla@example.com"));
             assert!(decision.is_some_and(|decision| is_granted(&decision)), "{user}");
         }
-        assert!(accounts.quick(b"anonymous", b"\0").is_none());
-        assert!(!is_granted(&accounts.authenticate(b"anonymous", b"\0")));
+        assert!(accounts.quick(&Attempt::new(b"anonymous", b"\0")).is_none());
+        assert!(!is_granted(&accounts.authenticate(&Attempt::new(b"anonymous", b"\0"))));
     }
 
     #[test]
     fn a_remembered_login_costs_no_hash() {
         let accounts = hashed();
-        assert!(accounts.quick(b"bob", b"password").is_none());
-        assert!(is_granted(&accounts.authenticate(b"bob", b"password")));
+        assert!(accounts.quick(&Attempt::new(b"bob", b"password")).is_none());
+        assert!(is_granted(&accounts.authenticate(&Attempt::new(b"bob", b"password"))));
         assert_eq!(accounts.hashes_computed(), 1);
         for _ in 0..1000 {
-            assert!(accounts.quick(b"bob", b"password").is_some_and(|decision| is_granted(&decision)));
+            assert!(
+                accounts
+                    .quick(&Attempt::new(b"bob", b"password"))
+                    .is_some_and(|decision| is_granted(&decision))
+            );
         }
-        assert!(is_granted(&accounts.authenticate(b"bob", b"password")));
+        assert!(is_granted(&accounts.authenticate(&Attempt::new(b"bob", b"password"))));
         assert_eq!(accounts.hashes_computed(), 1);
     }
 
@@ -247,8 +248,12 @@ mod tests {
             (b"bob", b"password\0"),
         ];
         for (number, (user, password)) in (1..).zip(failures) {
-            assert!(accounts.quick(user, password).is_none());
-            assert!(!is_granted(&accounts.authenticate(user, password)), "{}", user.escape_ascii());
+            assert!(accounts.quick(&Attempt::new(user, password)).is_none());
+            assert!(
+                !is_granted(&accounts.authenticate(&Attempt::new(user, password))),
+                "{}",
+                user.escape_ascii()
+            );
             assert_eq!(accounts.hashes_computed(), number);
         }
     }
@@ -257,8 +262,8 @@ mod tests {
     fn a_remembered_success_opens_no_other_account() {
         let accounts =
             hashed().user("carol", Password::hashed(&hash_of_other()).unwrap(), Permissions::NONE, tree());
-        assert!(is_granted(&accounts.authenticate(b"bob", b"password")));
-        assert!(!is_granted(&accounts.authenticate(b"carol", b"secret")));
+        assert!(is_granted(&accounts.authenticate(&Attempt::new(b"bob", b"password"))));
+        assert!(!is_granted(&accounts.authenticate(&Attempt::new(b"carol", b"secret"))));
     }
 
     #[test]
@@ -273,7 +278,9 @@ mod tests {
         let accounts = hashed();
         thread::scope(|scope| {
             for _ in 0..64 {
-                scope.spawn(|| assert!(is_granted(&accounts.authenticate(b"bob", b"password"))));
+                scope.spawn(|| {
+                    assert!(is_granted(&accounts.authenticate(&Attempt::new(b"bob", b"password"))))
+                });
             }
         });
         let cores = thread::available_parallelism().map_or(1, usize::from) as u64;

@@ -5,7 +5,9 @@ mod hashing;
 mod password;
 
 use std::fmt::Debug;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use millrace_ftp::session::Permissions;
 use millrace_vfs::{Storage, VirtualPath};
@@ -13,17 +15,75 @@ use millrace_vfs::{Storage, VirtualPath};
 pub use accounts::Accounts;
 pub use password::{Password, PasswordError, hash_password};
 
-/// Decides logins. One value serves all workers.
+/// Decides logins. One value serves all workers and all protocols.
 pub trait Authenticator: Send + Sync + Debug {
     /// Answers on a reactor thread where that takes microseconds (no such user, a cached success, a
     /// password that is no secret); `None` where [`Authenticator::authenticate`] must be asked.
-    fn quick(&self, user: &[u8], password: &[u8]) -> Option<Decision> {
-        let _ = (user, password);
+    fn quick(&self, attempt: &Attempt<'_>) -> Option<Decision> {
+        let _ = attempt;
         None
     }
 
     /// Answers on a thread of the blocking pool, however long it takes.
-    fn authenticate(&self, user: &[u8], password: &[u8]) -> Decision;
+    fn authenticate(&self, attempt: &Attempt<'_>) -> Decision;
+
+    /// The account of somebody who has been let in, as it is now; the password is not looked at. For sessions
+    /// that run while accounts change, and for logins that something else than a password has proved (a client
+    /// certificate). Asked on a thread of the blocking pool.
+    ///
+    /// `None` where these accounts cannot tell: a session then keeps what it was given, and a proof other than
+    /// a password is not enough.
+    fn current(&self, attempt: &Attempt<'_>) -> Option<Decision> {
+        let _ = attempt;
+        None
+    }
+}
+
+/// A login as it is tried: who says what, from where, how.
+#[derive(Clone, Copy)]
+pub struct Attempt<'a> {
+    /// The name, as the client sent it.
+    pub user: &'a [u8],
+    /// The password, as the client sent it.
+    pub password: &'a [u8],
+    /// The client's address, in its plain form (an IPv4 client is IPv4 also on a dual-stack socket).
+    pub from: IpAddr,
+    /// What the client speaks.
+    pub protocol: Protocol,
+    /// Whether the connection is encrypted.
+    pub encrypted: bool,
+    /// The time, which accounts with hours or an end are held to.
+    pub now: SystemTime,
+}
+
+/// What a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// FTP, with TLS or without.
+    Ftp,
+    /// HTTP, with TLS or without.
+    Http,
+}
+
+impl<'a> Attempt<'a> {
+    /// A name and a password, by FTP in clear, from this computer, now.
+    pub fn new(user: &'a [u8], password: &'a [u8]) -> Self {
+        Self {
+            user,
+            password,
+            from: IpAddr::from([127, 0, 0, 1]),
+            protocol: Protocol::Ftp,
+            encrypted: false,
+            now: SystemTime::now(),
+        }
+    }
+}
+
+/// Never shows the password.
+impl Debug for Attempt<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Attempt({} from {} by {:?})", self.user.escape_ascii(), self.from, self.protocol)
+    }
 }
 
 /// How a login is decided.
@@ -33,6 +93,9 @@ pub enum Decision {
     Granted(Account),
     /// Wrong name or password; the client is not told which.
     Denied,
+    /// The right password, but not so: from there, at this hour, in clear. The client is told no more than
+    /// with [`Decision::Denied`]; the log is told this.
+    Refused(String),
     /// The accounts cannot be reached, or the account is not usable now; the text may be told.
     Unavailable(String),
 }
@@ -46,4 +109,11 @@ pub struct Account {
     pub permissions: Permissions,
     /// Where the session begins.
     pub home: VirtualPath,
+}
+
+impl Account {
+    /// These files, with these permissions everywhere, and no other bounds.
+    pub fn new(storage: Arc<dyn Storage>, permissions: Permissions) -> Self {
+        Self { storage, permissions, home: VirtualPath::root() }
+    }
 }

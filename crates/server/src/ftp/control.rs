@@ -8,11 +8,11 @@
 //! waits. A client that does not take its replies is not read from, so it costs one buffer.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use millrace_ftp::Session;
 use millrace_ftp::line::{Event as LineEvent, LineReader};
@@ -24,7 +24,7 @@ use millrace_vfs::{FileError, VirtualPath};
 use mio::event::Event;
 
 use super::act::{self, ListLimits};
-use crate::auth::{Account, Decision};
+use crate::auth::{Account, Attempt, Decision, Protocol};
 use crate::log::{self, Subject};
 use crate::passive::Lease;
 use crate::slab::Key;
@@ -362,7 +362,9 @@ impl Connection {
 
     fn log_in(&mut self, core: &mut Core, credentials: Credentials) -> Option<Answer> {
         let accounts = &core.server.config.accounts;
-        if let Some(decision) = accounts.quick(&credentials.user, &credentials.password) {
+        let from = self.session.peer().ip();
+        let asked = attempt(&credentials, from);
+        if let Some(decision) = accounts.quick(&asked) {
             return Some(Answer::Login(self.verdict(core, &credentials.user, decision)));
         }
         let accounts = Arc::clone(accounts);
@@ -373,7 +375,7 @@ impl Connection {
         core.server.logins.run(move || {
             let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
             let mut reply = Promise { sender, message: Some(Message::Login(key, serial, unavailable)) };
-            let decision = accounts.authenticate(&credentials.user, &credentials.password);
+            let decision = accounts.authenticate(&attempt(&credentials, from));
             reply.message = Some(Message::Login(key, serial, decision));
         });
         None
@@ -394,7 +396,14 @@ impl Connection {
                 self.log(core, log::Event::LoginFailed { user });
                 Verdict::Denied
             }
-            Decision::Unavailable(reason) => Verdict::Unavailable(reason),
+            Decision::Refused(reason) => {
+                self.log(core, log::Event::LoginRefused { user, reason: &reason });
+                Verdict::Denied
+            }
+            Decision::Unavailable(reason) => {
+                self.log(core, log::Event::LoginRefused { user, reason: &reason });
+                Verdict::Unavailable(reason)
+            }
         }
     }
 
@@ -568,6 +577,18 @@ impl Drop for Promise {
         if let Some(message) = self.message.take() {
             self.sender.send(message);
         }
+    }
+}
+
+/// A login as the accounts are asked about it.
+fn attempt(credentials: &Credentials, from: IpAddr) -> Attempt<'_> {
+    Attempt {
+        user: &credentials.user,
+        password: &credentials.password,
+        from,
+        protocol: Protocol::Ftp,
+        encrypted: false,
+        now: SystemTime::now(),
     }
 }
 

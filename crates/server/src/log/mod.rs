@@ -31,6 +31,8 @@ pub(crate) enum Event<'a> {
     LoggedIn,
     /// A login failed.
     LoginFailed { user: &'a [u8] },
+    /// A login was not let in for another reason than a wrong name or password.
+    LoginRefused { user: &'a [u8], reason: &'a str },
     /// A transfer ended.
     Transferred(&'a Transferred<'a>),
     /// Something was changed: the verb, the path.
@@ -103,7 +105,13 @@ impl Log {
         let wanted = match self.format {
             LogFormat::Off => false,
             LogFormat::Warnings | LogFormat::JsonWarnings => {
-                matches!(event, Event::Warning { .. } | Event::Refused { .. } | Event::LoginFailed { .. })
+                matches!(
+                    event,
+                    Event::Warning { .. }
+                        | Event::Refused { .. }
+                        | Event::LoginFailed { .. }
+                        | Event::LoginRefused { .. }
+                )
             }
             LogFormat::Text | LogFormat::Json => true,
         };
@@ -143,6 +151,9 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
         Event::Refused { reason } => ("refused", vec![("reason", Text((*reason).to_owned()))]),
         Event::LoggedIn => ("login", vec![]),
         Event::LoginFailed { user } => ("login-failed", vec![("tried", bytes(user))]),
+        Event::LoginRefused { user, reason } => {
+            ("login-refused", vec![("tried", bytes(user)), ("reason", Text((*reason).to_owned()))])
+        }
         Event::Transferred(transfer) => {
             let name = match transfer.direction {
                 Direction::Download => "download",
