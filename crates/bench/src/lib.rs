@@ -17,6 +17,7 @@
 //!   when operations begin, [`payload`] what files contain.
 //! - [`histogram`], [`fault`], [`fairness`] and [`host`] are what is noted; [`report`] is what is shown.
 //! - [`search`] looks for the most users that a server holds.
+//! - [`stats`] is what may be concluded from several of them.
 //! - [`limits`] is what this machine allows.
 
 mod driver;
@@ -31,5 +32,6 @@ pub mod report;
 pub mod run;
 pub mod schedule;
 pub mod search;
+pub mod stats;
 mod tally;
 pub mod target;
