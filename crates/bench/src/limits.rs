@@ -29,6 +29,11 @@ pub fn users_a_process(descriptors: u64, transfer: bool) -> u64 {
     descriptors.saturating_sub(OTHER_DESCRIPTORS) / if transfer { 2 } else { 1 }
 }
 
+/// How many descriptors this process may have, after raising that as far as it goes.
+pub fn descriptors() -> u64 {
+    millrace_net::limits::raise_descriptors()
+}
+
 /// How many ports the kernel chooses from for outgoing connections.
 pub(crate) fn ephemeral_ports() -> u64 {
     let text = read("net/ipv4/ip_local_port_range");
@@ -41,7 +46,7 @@ pub(crate) fn ephemeral_ports() -> u64 {
 
 /// Every limit that matters, in a fixed order, the process's own first.
 pub fn limits() -> Vec<Limit> {
-    let descriptors = millrace_net::limits::raise_descriptors();
+    let descriptors = descriptors();
     let own = Limit {
         name: "RLIMIT_NOFILE (hard)",
         value: descriptors.to_string(),

@@ -9,14 +9,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use thiserror::Error;
 
-use crate::driver::ftp::FtpDriver;
-use crate::driver::{Driver, DriverError, Gate, Post};
+use crate::driver::{self, Driver, DriverError, Gate, Post};
 use crate::host::{Audit, GLANCE, Watch};
 use crate::limits::users_a_process;
 use crate::plan::{Cell, Plan};
 use crate::report::{CellReport, Figures, Moment, Report};
 use crate::tally::{Live, Tally};
-use crate::target::{Scheme, is_own_machine};
+use crate::target::is_own_machine;
 
 /// How often progress is told and the timeline gets a point.
 const TELL: Duration = Duration::from_millis(200);
@@ -35,9 +34,6 @@ pub enum RunError {
     /// It is somebody else's machine, for all one knows.
     #[error("{0} is not this machine; to load a server of your own there, say so with --allow {0}")]
     NotAllowed(IpAddr),
-    /// The protocol.
-    #[error("{0:?} cannot be measured yet, only ftp")]
-    Scheme(Scheme),
     /// The users need more descriptors than there are.
     #[error(
         "{users} users need more than the {descriptors} descriptors of this process; {most} are possible"
@@ -53,6 +49,13 @@ pub enum RunError {
     /// The server, or this machine, in a cell.
     #[error(transparent)]
     Driver(#[from] DriverError),
+}
+
+impl RunError {
+    /// Claims that what was asked for cannot be, whatever the server does.
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, Self::Driver(error) if !matches!(error, DriverError::NoDriver { .. }))
+    }
 }
 
 /// What is told while a plan runs.
@@ -94,14 +97,15 @@ impl Progress for Silent {
 /// Takes every figure of a plan.
 pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
     let address = check(plan)?;
-    let driver = FtpDriver::new(plan.target.clone(), address);
+    let driver = driver::open(&plan.target, address)?;
+    driver.reach()?;
     let began = SystemTime::now();
     let cells = plan.cells();
     let measured = cells
         .iter()
         .enumerate()
         .map(|(index, cell)| {
-            let figures = measure(&driver, cell, &|snapshot: Snapshot<'_>| {
+            let figures = measure(&*driver, cell, &|snapshot: Snapshot<'_>| {
                 progress.tell(&Snapshot { cell: (index, cells.len()), ..snapshot });
             })?;
             let report = CellReport::new(cell, figures);
@@ -120,9 +124,6 @@ pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
 
 /// Whether the plan may and can be run; answers where the server is.
 fn check(plan: &Plan) -> Result<SocketAddr, RunError> {
-    if plan.target.scheme != Scheme::Ftp {
-        return Err(RunError::Scheme(plan.target.scheme));
-    }
     let address =
         plan.target.address().map_err(|error| RunError::Host { host: plan.target.host.clone(), error })?;
     if !is_own_machine(address.ip()) && !plan.allowed.contains(&address.ip()) {

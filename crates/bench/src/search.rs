@@ -55,6 +55,13 @@ pub struct Capacity {
     pub trials: Vec<Trial>,
 }
 
+impl Capacity {
+    /// As JSON, in lines for people.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a capacity has no map with keys that are no text")
+    }
+}
+
 /// Searches with the first step of a plan, up to `most` users.
 pub fn search(
     plan: &Plan,

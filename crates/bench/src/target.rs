@@ -23,6 +23,12 @@ const SCHEMES: [(&str, Scheme, u16); 4] = [
     ("http", Scheme::Http, 80),
 ];
 
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(SCHEMES.iter().find(|row| row.1 == *self).map_or("", |row| row.0))
+    }
+}
+
 /// A server, an account on it, and the folder to work in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
@@ -83,9 +89,8 @@ impl Target {
 /// Without the password: this goes into reports.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = SCHEMES.iter().find(|row| row.1 == self.scheme).map_or("", |row| row.0);
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        write!(f, "{scheme}://{}@{host}:{}/{}", self.user, self.port, self.path)
+        write!(f, "{}://{}@{host}:{}/{}", self.scheme, self.user, self.port, self.path)
     }
 }
 

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bench::Bench;
 use crate::config::Written;
 
-/// Millrace: a file server that FTP clients use.
+/// Millrace: a file server that FTP clients use, and the ruler that measures any of them.
 ///
 /// Try it:  millrace serve ./somewhere
 #[derive(Debug, Parser)]
@@ -28,6 +29,10 @@ pub(crate) enum Command {
     /// the exit code is 0. A second signal ends at once.
     #[command(after_long_help = EXAMPLES)]
     Serve(Box<Serve>),
+    /// Load a server, ours or anyone's, and say what it can do and what the figures are worth
+    Bench(Box<Bench>),
+    /// Say what this machine allows, and what that means in users
+    Limits,
     /// Say what a configuration file means, or what is wrong with it
     Check(Check),
     /// Make the hash of a password, for a configuration file

@@ -1,32 +1,40 @@
 //! The `millrace` command.
 //!
 //! Exit codes: 0 when all went well, 1 when something failed while running, 2 when what was asked for makes
-//! no sense (flags, configuration file), 130 or 143 when a second signal ended the server at once.
+//! no sense (flags, configuration file), 3 when a measurement tells nothing, 130 or 143 when a second signal ended
+//! the server at once.
 
 mod announce;
 mod args;
+mod bench;
 mod check;
 mod config;
 mod failure;
 mod hash_password;
+mod limits;
 mod serve;
 
 use std::process::ExitCode;
 
 use args::{Cli, Command};
 use clap::Parser;
+use failure::Failure;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Serve(arguments) => serve::run(*arguments),
-        Command::Check(arguments) => check::run(&arguments),
-        Command::HashPassword => hash_password::run(),
+        Command::Serve(arguments) => done(serve::run(*arguments)),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Limits => limits::run(),
+        Command::Check(arguments) => done(check::run(&arguments)),
+        Command::HashPassword => done(hash_password::run()),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("millrace: {failure}");
-            failure.exit_code()
-        }
-    }
+    result.unwrap_or_else(|failure| {
+        eprintln!("millrace: {failure}");
+        failure.exit_code()
+    })
+}
+
+/// Of what has nothing to say besides that it went well.
+fn done(result: Result<(), Failure>) -> Result<ExitCode, Failure> {
+    result.map(|()| ExitCode::SUCCESS)
 }

@@ -3,24 +3,35 @@
 //! A cell runs in phases that all workers enter together ([`Gate`]); the coordinator meets them at each, and looks
 //! at the machine meanwhile.
 
-pub(crate) mod ftp;
+mod ftp;
 
+use std::net::SocketAddr;
 use std::sync::Barrier;
 use std::sync::atomic::Ordering;
 
 use thiserror::Error;
 
+use self::ftp::FtpDriver;
 use crate::plan::Cell;
 use crate::tally::{Live, Tally};
+use crate::target::{Scheme, Target};
 
 /// Why a cell cannot be measured at all.
 #[derive(Debug, Error)]
 pub enum DriverError {
+    /// Nothing here speaks the protocol.
+    #[error("{scheme}:// cannot be measured: this build has no {missing}; ftp:// can")]
+    NoDriver {
+        /// As in the target.
+        scheme: Scheme,
+        /// What it would take.
+        missing: &'static str,
+    },
     /// The server cannot be reached.
     #[error("{address}: {error}")]
     Unreachable {
         /// Where it should have been.
-        address: std::net::SocketAddr,
+        address: SocketAddr,
         /// What the system says.
         error: std::io::Error,
     },
@@ -40,8 +51,22 @@ pub enum DriverError {
     Client(std::io::Error),
 }
 
+/// The driver for a target: each scheme has its row here.
+pub(crate) fn open(target: &Target, address: SocketAddr) -> Result<Box<dyn Driver>, DriverError> {
+    let no_driver = |missing| Err(DriverError::NoDriver { scheme: target.scheme, missing });
+    match target.scheme {
+        Scheme::Ftp => Ok(Box::new(FtpDriver::new(target.clone(), address))),
+        Scheme::Ftps => no_driver("client for FTP in TLS"),
+        Scheme::Ftpes => no_driver("client for AUTH TLS (RFC 4217)"),
+        Scheme::Http => no_driver("client for HTTP"),
+    }
+}
+
 /// A way to load a server.
 pub(crate) trait Driver: Sync {
+    /// Claims that the server is there and lets the account in: half an hour of failures would say the same.
+    fn reach(&self) -> Result<(), DriverError>;
+
     /// Puts there what the cell needs.
     fn prepare(&self, cell: &Cell) -> Result<(), DriverError>;
 

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::{CellReport, Report, short_size};
 use crate::histogram::Percentiles;
 use crate::host::verdict::Bound;
+use crate::search::Capacity;
 
 /// The report; `color` only where a person looks at it (`NO_COLOR`, a pipe).
 pub fn render(report: &Report, color: bool) -> String {
@@ -36,8 +37,22 @@ pub fn render(report: &Report, color: bool) -> String {
     out
 }
 
+/// The answer of a search, and how it was found.
+pub fn capacity(capacity: &Capacity) -> String {
+    let mut out = String::new();
+    for trial in &capacity.trials {
+        let words = trial.objection.as_deref().unwrap_or("well");
+        let line = format!("{:>7} users {:>9.0} ops/s  {words}", trial.users, trial.ops_per_s);
+        let _ = writeln!(out, "{}", cut(&line));
+    }
+    let more = if capacity.is_open { " or more" } else { "" };
+    let shaky = if capacity.is_shaky { "; an answer above it did not stand up" } else { "" };
+    let _ = writeln!(out, "{} users{more}{shaky}", capacity.users);
+    out
+}
+
 const HEAD: &str =
-    "what                users     ops/s     MB/s    p50    p99    max   err   us/op s+c  fair  verdict";
+    "what                users     ops/s    MB/s    p50    p99    max   err   us/op s+c  fair  verdict";
 
 /// A cell's name: `retr 1k pasv`.
 pub(crate) fn name(cell: &CellReport) -> String {
@@ -65,10 +80,10 @@ pub(crate) fn row(cell: &CellReport, color: bool) -> String {
         let memory = cell
             .pss_kib_per_session
             .map_or_else(String::new, |kib| format!("{kib:.2} KiB of the server a session"));
-        return format!("{head}   {memory:<56} {:>3}", cell.faults.count());
+        return format!("{head}   {memory:<55} {:>3}", cell.faults.count());
     }
     format!(
-        "{head} {:>9} {:>8} {:>6} {:>6} {:>6} {:>5} {:>11} {:>5.2}  {verdict}",
+        "{head} {:>9} {:>7} {:>6} {:>6} {:>6} {:>5} {:>11} {:>5.2}  {verdict}",
         rate(cell.ops_per_s),
         rate(cell.mb_per_s),
         ms(p50_ms),

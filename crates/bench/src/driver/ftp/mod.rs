@@ -56,6 +56,10 @@ impl FtpDriver {
 }
 
 impl Driver for FtpDriver {
+    fn reach(&self) -> Result<(), DriverError> {
+        self.errand().map(Errand::quit)
+    }
+
     fn prepare(&self, cell: &Cell) -> Result<(), DriverError> {
         if cell.op != Op::Retr || cell.settings.file.is_some() {
             return Ok(());

@@ -1,0 +1,132 @@
+//! The flags of `millrace bench`: those of the command itself, and one for each setting of the ruler.
+
+use std::path::PathBuf;
+
+use clap::builder::{ArgAction, PossibleValuesParser};
+use clap::error::Error;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use millrace_bench::limits::users_a_process;
+use millrace_bench::plan::{KEYS, Plan};
+
+const EXAMPLES: &str = "\
+Examples:
+  millrace bench ftp://user:password@127.0.0.1:2121/     half a minute: logins, small and large files, memory
+  millrace bench ftp://... --server-pid PID              the same, and whose limit each figure shows
+  millrace bench ftp://... --ops retr,stor --size 1k,1m --users 1..1000 --mode pasv,port
+  millrace bench ftp://... --ops retr --rate 500 --users 50 --duration 30s
+  millrace bench ftp://... --search users --think 100ms --duration 2s
+  millrace bench ftp://... waarp-1k --json waarp.json    a published experiment, beside its own numbers
+  millrace bench --list                                  all of those
+
+Exit status: 0 when all is well; 1 when bytes were wrong, or the server or this machine failed;
+2 for usage; 3 when a figure shows this client's limit, and says nothing about the server.
+
+A load is bounded in users, rate and time, and goes to this machine unless --allow names another.
+docs/benchmarks.md says how to read the figures, and when to believe them.";
+
+/// `millrace bench`.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Bench {
+    /// The server to load: ftp://user:password@host:port/folder
+    ///
+    /// Test files are made in the folder, and removed afterwards.
+    #[arg(value_name = "TARGET", required_unless_present = "list")]
+    pub(crate) target: Option<String>,
+
+    /// What to measure: a preset's name, or a file of your own that ends in .toml
+    ///
+    /// Without one, and without --ops, --size or --file, it is "default": half a minute.
+    #[arg(value_name = "PRESET")]
+    pub(crate) preset: Option<String>,
+
+    /// Say each preset in a line
+    #[arg(long, conflicts_with = "target")]
+    pub(crate) list: bool,
+
+    /// Load this server too, though it is not this machine: one of your own
+    ///
+    /// May be given more than once.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) allow: Vec<String>,
+
+    /// Search the most users with whom the load goes well
+    ///
+    /// Doubles, then bisects, up to the most that --users names or this machine allows; an answer must
+    /// stand up three times. It goes well where nothing fails, users get on average at least 75 % of the
+    /// pace that one alone gets, and at most 1 % of them get less than half of the median.
+    #[arg(long, value_name = "users", value_parser = PossibleValuesParser::new(["users"]))]
+    pub(crate) search: Option<String>,
+
+    #[command(flatten)]
+    settings: Flags,
+
+    /// Write everything that was noted to a file; "-" is standard output
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write a line a figure, for other programs; "-" is standard output
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Print a table for a page rather than for a terminal
+    #[arg(long, help_heading = "Reports")]
+    pub(crate) markdown: bool,
+}
+
+impl Bench {
+    /// Every setting that a flag changes, as [`Plan::new`] takes them.
+    pub(crate) fn settings(&self) -> Vec<(&str, &str)> {
+        let keys = self.settings.0.iter().map(|(name, value)| (*name, value.as_str()));
+        keys.chain(self.allow.iter().map(|address| ("allow", address.as_str()))).collect()
+    }
+
+    /// How far a search goes.
+    pub(crate) fn most_users(&self, plan: &Plan) -> u32 {
+        let named = self.settings.0.iter().any(|(name, _)| *name == "users");
+        let asked = plan.cells().iter().map(|cell| cell.users).max().filter(|_| named);
+        asked.unwrap_or_else(|| {
+            let descriptors = millrace_bench::limits::descriptors();
+            u32::try_from(users_a_process(descriptors, true)).unwrap_or(u32::MAX)
+        })
+    }
+}
+
+/// A flag for each row of [`KEYS`]: pairs of a name and a value.
+#[derive(Debug, Default)]
+struct Flags(Vec<(&'static str, String)>);
+
+impl Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        KEYS.iter().fold(command, |command, key| {
+            let flag = Arg::new(key.name).long(key.name).help(key.help).help_heading("What is measured");
+            command.arg(match key.value {
+                "" => flag.action(ArgAction::SetTrue),
+                value => flag.value_name(value).allow_hyphen_values(false),
+            })
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let mut flags = Self::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        for key in &KEYS {
+            let value = match key.value {
+                "" => matches.get_flag(key.name).then(|| "on".to_owned()),
+                _ => matches.get_one::<String>(key.name).cloned(),
+            };
+            self.0.extend(value.map(|value| (key.name, value)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! `millrace bench`: loads a server, and says what it can do and what the figures are worth.
+
+mod flags;
+mod output;
+mod progress;
+
+use std::process::ExitCode;
+
+use millrace_bench::host::verdict::Bound;
+use millrace_bench::plan::{BUILT_IN, Plan, PlanError, Preset};
+use millrace_bench::report::Report;
+use millrace_bench::run::{Progress, RunError, run as measure};
+use millrace_bench::search::{Criterion, search};
+
+pub(crate) use self::flags::Bench;
+use self::output::Output;
+use self::progress::Line;
+use crate::failure::Failure;
+
+/// Exit status: a threshold failed, or bytes were wrong.
+const FAILED: u8 = 1;
+/// Exit status: the figures tell nothing of the server.
+const INCONCLUSIVE: u8 = 3;
+
+pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
+    let Some(target) = &arguments.target else { return list() };
+    let preset = arguments.preset.as_deref().map(preset).transpose()?;
+    let plan = Plan::new(target, preset.as_ref(), &arguments.settings()).map_err(advise_plan)?;
+    let progress = Line::new(plan.cells().len());
+    match arguments.search {
+        Some(_) => find(&plan, arguments, &progress),
+        None => figures(&plan, arguments, &progress),
+    }
+}
+
+fn figures(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitCode, Failure> {
+    let output = Output::open(arguments)?;
+    let report = measure(plan, progress).map_err(advise_run)?;
+    output.write(&report)?;
+    Ok(ExitCode::from(status(&report)))
+}
+
+/// Wrong bytes outweigh whatever the client could not do.
+fn status(report: &Report) -> u8 {
+    let is_client_bound = report.cells.iter().any(|cell| cell.verdict.bound == Bound::Client);
+    match () {
+        () if report.has_wrong_data() => FAILED,
+        () if is_client_bound => INCONCLUSIVE,
+        () => 0,
+    }
+}
+
+fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitCode, Failure> {
+    let output = Output::open(arguments)?;
+    let most = arguments.most_users(plan);
+    let capacity = search(plan, most, Criterion::default(), progress).map_err(advise_run)?;
+    output.write_capacity(&capacity)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `--list`.
+fn list() -> Result<ExitCode, Failure> {
+    for (name, _) in BUILT_IN {
+        let preset = Preset::built_in(name).map_err(advise_plan)?;
+        println!("{name:<20} {}", preset.summary);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One that comes with the program, or a file.
+fn preset(name: &str) -> Result<Preset, Failure> {
+    if !name.ends_with(".toml") {
+        return Preset::built_in(name).map_err(advise_plan);
+    }
+    let text = std::fs::read_to_string(name)
+        .map_err(|error| Failure::Configuration(format!("{name} cannot be read: {error}.")))?;
+    let stem = std::path::Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
+    Preset::parse(&stem, name, &text).map_err(advise_plan)
+}
+
+fn advise_plan(error: PlanError) -> Failure {
+    let hint = match error {
+        PlanError::NoPreset(_) => "; millrace bench --list names them, and one of your own ends in .toml",
+        _ => "",
+    };
+    Failure::Configuration(format!("{error}{hint}."))
+}
+
+/// What was asked for cannot be: exit code 2. The server or this machine failed: 1.
+fn advise_run(error: RunError) -> Failure {
+    let text = format!("{error}.");
+    if error.is_usage() { Failure::Configuration(text) } else { Failure::Running(text) }
+}

@@ -1,0 +1,99 @@
+//! Where the figures go: a table on standard output, and files.
+//!
+//! Files are made before anything is measured: half an hour of load must not end in "permission denied".
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write, stdout};
+use std::path::{Path, PathBuf};
+
+use millrace_bench::report::{Report, csv, markdown, text};
+use millrace_bench::search::Capacity;
+
+use super::Bench;
+use crate::failure::Failure;
+
+/// Everything that a run writes to.
+pub(super) struct Output {
+    json: Option<Sink>,
+    csv: Option<Sink>,
+    markdown: bool,
+}
+
+/// A file, or standard output.
+struct Sink {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Output {
+    /// Makes the files.
+    pub(super) fn open(arguments: &Bench) -> Result<Self, Failure> {
+        let open = |path: &Option<PathBuf>| path.as_deref().map(Sink::open).transpose();
+        Ok(Self { json: open(&arguments.json)?, csv: open(&arguments.csv)?, markdown: arguments.markdown })
+    }
+
+    /// Shows the figures.
+    pub(super) fn write(self, report: &Report) -> Result<(), Failure> {
+        if self.shows_table() {
+            let text = match self.markdown {
+                true => markdown::render(report),
+                false => text::render(report, has_color(&stdout())),
+            };
+            print(&text)?;
+        }
+        write(self.json, || report.json())?;
+        write(self.csv, || csv::render(report))
+    }
+
+    /// Shows the answer of a search.
+    pub(super) fn write_capacity(self, capacity: &Capacity) -> Result<(), Failure> {
+        if self.shows_table() {
+            print(&text::capacity(capacity))?;
+        }
+        write(self.json, || capacity.json())
+    }
+
+    /// Standard output is for one thing at a time.
+    fn shows_table(&self) -> bool {
+        ![&self.json, &self.csv].into_iter().flatten().any(|sink| sink.file.is_none())
+    }
+}
+
+fn write(sink: Option<Sink>, render: impl FnOnce() -> String) -> Result<(), Failure> {
+    let Some(Sink { path, file }) = sink else { return Ok(()) };
+    match file {
+        None => print(&render()),
+        Some(mut file) => file.write_all(render().as_bytes()).map_err(|error| failed(&path, &error)),
+    }
+}
+
+impl Sink {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let file = match path.as_os_str() == "-" {
+            true => None,
+            false => Some(File::create(path).map_err(|error| {
+                Failure::Configuration(format!("{} cannot be written: {error}.", path.display()))
+            })?),
+        };
+        Ok(Self { path: path.to_owned(), file })
+    }
+}
+
+fn failed(path: &Path, error: &io::Error) -> Failure {
+    Failure::Running(format!("{} cannot be written: {error}.", path.display()))
+}
+
+/// A reader that has gone (`millrace bench ... | head`) is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    match stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(failed(Path::new("standard output"), &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Claims that a person looks at it who wants color (<https://no-color.org>).
+pub(super) fn has_color(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}

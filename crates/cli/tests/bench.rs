@@ -1,0 +1,148 @@
+//! `millrace bench` as a user meets it: what it prints, and its exit codes.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+fn millrace(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_millrace")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// `millrace serve` with an account that may write, in a folder of its own; both are gone when dropped.
+struct Serving {
+    child: Child,
+    folder: PathBuf,
+    url: String,
+}
+
+impl Serving {
+    fn start(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("millrace-bench-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(["serve", folder.to_str().unwrap(), "--ftp", "127.0.0.1:0", "--user", "me:pw", "--quiet"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let url = lines.find_map(|line| Some(line.trim_start().split_once("ftp://me@")?.1.to_owned()));
+        assert!(lines.any(|line| line.starts_with("Ready")));
+        let url = format!("ftp://me:pw@{}", url.unwrap().split(' ').next().unwrap());
+        Self { child, folder, url }
+    }
+
+    fn bench(&self, arguments: &[&str]) -> Output {
+        millrace(&[&["bench", &self.url], arguments].concat())
+    }
+
+    fn holds_nothing(&self) -> bool {
+        std::fs::read_dir(&self.folder).unwrap().next().is_none()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Few operations: whose limit they show on a busy machine is nobody's claim, so 0 and 3 are both right.
+const SHORT: [&str; 8] = ["--users", "3", "--count", "5", "--warm-up", "0", "--duration", "20s"];
+
+#[test]
+fn a_load_is_measured_and_leaves_nothing_behind() {
+    let serving = Serving::start("table");
+    let output = serving.bench(&[&SHORT[..], &["--ops", "retr,stor", "--size", "10k", "--verify"]].concat());
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
+    let table = text(&output.stdout);
+    assert!(table.contains("retr 10k pasv") && table.contains("stor 10k pasv"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 100) && !table.contains('\x1b'), "{table}");
+    assert!(text(&output.stderr).contains("stor, 3 users: 15 operations, 0 errors"), "{output:?}");
+    assert!(serving.holds_nothing());
+}
+
+#[test]
+fn reports_go_to_files_or_to_standard_output() {
+    let serving = Serving::start("files");
+    let csv = serving.folder.with_extension("csv");
+    let output = serving
+        .bench(&[&SHORT[..], &["--ops", "noop", "--json", "-", "--csv", csv.to_str().unwrap()]].concat());
+    let json = text(&output.stdout);
+    assert!(json.starts_with('{') && json.contains("\"ops\": 15"), "{json}");
+    assert!(!json.contains("pw@"), "a report must not hold the password");
+    let table = std::fs::read_to_string(&csv).unwrap();
+    std::fs::remove_file(&csv).unwrap();
+    assert!(table.starts_with("op,size,") && table.lines().count() == 2, "{table}");
+}
+
+#[test]
+fn presets_are_listed_and_may_be_files() {
+    let list = text(&millrace(&["bench", "--list"]).stdout);
+    assert!(list.contains("\nwaarp-1k ") && list.lines().all(|line| line.len() <= 120), "{list}");
+
+    let serving = Serving::start("preset");
+    let file = serving.folder.with_extension("toml");
+    std::fs::write(&file, "summary = 'ours'\nops = 'login'\nusers = 2\ncount = 3\nduration = '9s'\n")
+        .unwrap();
+    let output = serving.bench(&[file.to_str().unwrap(), "--warm-up", "0"]);
+    assert!(text(&output.stdout).contains("login                   2"), "{output:?}");
+    std::fs::write(&file, "ops = 'login'\nuser = 2\n").unwrap();
+    let output = serving.bench(&[file.to_str().unwrap()]);
+    assert!(text(&output.stderr).contains(".toml:2: user: "), "{output:?}");
+    assert_eq!(output.status.code(), Some(2));
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn what_makes_no_sense_exits_with_2_and_says_what_to_do() {
+    for (arguments, advice) in [
+        (&["bench"][..], "<TARGET>"),
+        (&["bench", "localhost:21"], "ftp://user:pass@host:port/path"),
+        (&["bench", "ftp://127.0.0.1:1/", "waarp"], "--list"),
+        (&["bench", "ftp://127.0.0.1:1/", "--users", "0"], "--users: "),
+        (&["bench", "ftp://127.0.0.1:1/", "--search", "rate"], "users"),
+        (&["bench", "ftp://127.0.0.1:1/", "--json", "/nowhere/at/all"], "cannot be written"),
+        (&["bench", "http://127.0.0.1:1/"], "http:// cannot be measured"),
+        (&["bench", "ftp://192.0.2.1/"], "--allow 192.0.2.1"),
+    ] {
+        let output = millrace(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(advice), "{arguments:?} {output:?}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_said_at_once() {
+    let output = millrace(&["bench", "ftp://127.0.0.1:1/"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("127.0.0.1:1: Connection refused"), "{output:?}");
+    let serving = Serving::start("wrong");
+    let output = millrace(&["bench", &serving.url.replace(":pw@", ":pv@")]);
+    assert!(text(&output.stderr).contains("refused the login: 530"), "{output:?}");
+}
+
+#[test]
+fn a_search_asks_for_no_more_than_it_may() {
+    let serving = Serving::start("search");
+    let arguments = ["--search", "users", "--ops", "noop", "--think", "100ms", "--users", "2"];
+    let output = serving.bench(&[&arguments[..], &["--duration", "300ms", "--warm-up", "0"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let answer = text(&output.stdout);
+    assert!(answer.lines().last().unwrap().contains("users") && !answer.contains("  4 users"), "{answer}");
+}
+
+#[test]
+fn every_setting_stands_in_the_guide() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let help = text(&millrace(&["bench", "-h"]).stdout);
+    let flags = help.lines().filter_map(|line| line.trim_start().strip_prefix("--")?.split(' ').next());
+    let missing: Vec<&str> = flags.filter(|flag| !guide.contains(&format!("`--{flag}`"))).collect();
+    assert!(missing.is_empty(), "docs/benchmarks.md lacks {missing:?}");
+}
