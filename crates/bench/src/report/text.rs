@@ -52,7 +52,7 @@ pub fn capacity(capacity: &Capacity) -> String {
 }
 
 const HEAD: &str =
-    "what                users     ops/s    MB/s    p50    p99    max   err   us/op s+c  fair  verdict";
+    "what                users     ops/s    MB/s    p50    p99    max   err   us/op s+c  fair verdict";
 
 /// A cell's name: `retr 1k pasv`.
 pub(crate) fn name(cell: &CellReport) -> String {
@@ -83,7 +83,7 @@ pub(crate) fn row(cell: &CellReport, color: bool) -> String {
         return format!("{head}   {memory:<55} {:>3}", cell.faults.count());
     }
     format!(
-        "{head} {:>9} {:>7} {:>6} {:>6} {:>6} {:>5} {:>11} {:>5.2}  {verdict}",
+        "{head} {:>9} {:>7} {:>6} {:>6} {:>6} {:>5} {:>11} {:>5.2} {verdict}",
         rate(cell.ops_per_s),
         rate(cell.mb_per_s),
         ms(p50_ms),
