@@ -96,30 +96,58 @@ impl Progress for Silent {
 
 /// Takes every figure of a plan.
 pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
-    let address = check(plan)?;
-    let driver = driver::open(&plan.target, address)?;
-    driver.reach()?;
+    let station = Station::open(plan)?;
     let began = SystemTime::now();
     let cells = plan.cells();
     let measured = cells
         .iter()
         .enumerate()
         .map(|(index, cell)| {
-            let figures = measure(&*driver, cell, &|snapshot: Snapshot<'_>| {
-                progress.tell(&Snapshot { cell: (index, cells.len()), ..snapshot });
-            })?;
-            let report = CellReport::new(cell, figures);
+            let report = station.take(cell, (index, cells.len()), progress)?;
             progress.cell_done(&report);
             Ok(report)
         })
         .collect::<Result<Vec<_>, RunError>>();
-    let cleaned = if plan.base.keep { Ok(()) } else { driver.clean() };
+    let address = station.address;
+    let cleaned = if plan.base.keep { Ok(()) } else { station.close() };
     let measured = measured?;
     let mut report = Report::new(plan, address, began, measured);
     if let Err(error) = cleaned {
         report.warnings.push(format!("test files were left on the server: {error}"));
     }
     Ok(report)
+}
+
+/// A server that figures are taken of, in any order.
+pub(crate) struct Station {
+    pub(crate) address: SocketAddr,
+    driver: Box<dyn Driver>,
+}
+
+impl Station {
+    /// Checks that the plan may and can be run, and that somebody answers there.
+    pub(crate) fn open(plan: &Plan) -> Result<Self, RunError> {
+        let address = check(plan)?;
+        let driver = driver::open(&plan.target, address)?;
+        driver.reach()?;
+        Ok(Self { address, driver })
+    }
+
+    /// Takes one figure, which is so many of so many.
+    pub(crate) fn take(
+        &self,
+        cell: &Cell,
+        place: (usize, usize),
+        progress: &dyn Progress,
+    ) -> Result<CellReport, RunError> {
+        let tell = |snapshot: Snapshot<'_>| progress.tell(&Snapshot { cell: place, ..snapshot });
+        Ok(CellReport::new(cell, measure(self.driver.as_ref(), cell, &tell)?))
+    }
+
+    /// Removes the test files.
+    pub(crate) fn close(self) -> Result<(), DriverError> {
+        self.driver.clean()
+    }
 }
 
 /// Whether the plan may and can be run; answers where the server is.
