@@ -1,0 +1,234 @@
+//! Conditional requests (RFC 9110 section 13): whether a request still applies to what is there.
+
+use std::fmt;
+
+use millrace_vfs::Timestamp;
+
+use crate::date;
+use crate::request::{Field, Head, Method};
+
+/// A strong entity tag: equal for equal content of one file, and for nothing else.
+///
+/// Made of what changes when content does: the file itself (a staged upload is a new one), its length, and the
+/// nanosecond of its last change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ETag {
+    file: u64,
+    size: u64,
+    modified: Timestamp,
+    /// Distinguishes the codings of one resource.
+    coding: &'static str,
+}
+
+/// What a representation is compared by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validators {
+    /// Its tag.
+    pub etag: ETag,
+    /// Its last change, in seconds since 1970.
+    pub modified: i64,
+}
+
+/// What becomes of a conditional request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is performed.
+    Proceed,
+    /// The client has it already: 304.
+    NotModified,
+    /// It was meant for something else: 412.
+    Failed,
+}
+
+impl Validators {
+    /// Of the file with this number, length and last change.
+    pub fn of(file: u64, size: u64, modified: Timestamp) -> Self {
+        Self { etag: ETag { file, size, modified, coding: "" }, modified: modified.seconds }
+    }
+
+    /// Of the same in a content coding.
+    pub fn coded(self, coding: &'static str) -> Self {
+        Self { etag: ETag { coding, ..self.etag }, ..self }
+    }
+}
+
+impl ETag {
+    /// Claims that a tag as a client wrote it, quotes and all, is this one.
+    pub fn is(&self, written: &[u8]) -> bool {
+        self.to_string().as_bytes() == written
+    }
+}
+
+impl fmt::Display for ETag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanoseconds =
+            i128::from(self.modified.seconds) * 1_000_000_000 + i128::from(self.modified.nanoseconds);
+        write!(f, "\"{:x}-{:x}-{:x}", self.file, self.size, nanoseconds.unsigned_abs())?;
+        if !self.coding.is_empty() {
+            write!(f, "-{}", self.coding)?;
+        }
+        f.write_str("\"")
+    }
+}
+
+/// Evaluates the preconditions of a request in the order of section 13.2.2. `current` is what is there, if
+/// anything is.
+pub fn evaluate(head: &Head<'_, '_>, current: Option<&Validators>) -> Verdict {
+    if head.get(Field::IfMatch).is_some() {
+        if !any_matches(head, Field::IfMatch, current, Comparison::Strong) {
+            return Verdict::Failed;
+        }
+    } else if let Some(since) = head.get(Field::IfUnmodifiedSince).and_then(date::parse)
+        && current.is_none_or(|current| current.modified > since)
+    {
+        return Verdict::Failed;
+    }
+    let reads = matches!(head.method, Method::Get | Method::Head);
+    if head.get(Field::IfNoneMatch).is_some() {
+        match (any_matches(head, Field::IfNoneMatch, current, Comparison::Weak), reads) {
+            (false, _) => {}
+            (true, true) => return Verdict::NotModified,
+            (true, false) => return Verdict::Failed,
+        }
+    } else if let Some(since) = head.get(Field::IfModifiedSince).and_then(date::parse)
+        && reads
+        && current.is_some_and(|current| current.modified <= since)
+    {
+        return Verdict::NotModified;
+    }
+    Verdict::Proceed
+}
+
+/// Whether `If-Range` lets a range be served: there is none, or it names what is there (section 13.1.5).
+pub fn range_applies(head: &Head<'_, '_>, current: &Validators) -> bool {
+    match head.get(Field::IfRange) {
+        None => true,
+        Some(tag) if tag.starts_with(b"\"") || tag.starts_with(b"W/") => current.etag.is(tag),
+        // Exactly the same date, not a later one.
+        Some(date) => date::parse(date) == Some(current.modified),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Comparison {
+    Strong,
+    Weak,
+}
+
+fn any_matches(
+    head: &Head<'_, '_>,
+    field: Field,
+    current: Option<&Validators>,
+    comparison: Comparison,
+) -> bool {
+    let Some(current) = current else { return false };
+    let tag = current.etag.to_string();
+    head.all(field).any(|line| {
+        line.trim_ascii() == b"*"
+            || Tags(line).any(|(weak, written)| {
+                written == tag.as_bytes() && !(weak && comparison == Comparison::Strong)
+            })
+    })
+}
+
+/// The entity tags of a list: whether weak, and the quoted part. A tag may hold commas.
+struct Tags<'a>(&'a [u8]);
+
+impl<'a> Iterator for Tags<'a> {
+    type Item = (bool, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let start = memchr::memchr(b'"', self.0)?;
+        let end = start + 1 + memchr::memchr(b'"', &self.0[start + 1..])? + 1;
+        let weak = self.0[..start].ends_with(b"W/");
+        let tag = &self.0[start..end];
+        self.0 = &self.0[end..];
+        Some((weak, tag))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Slots;
+
+    const MODIFIED: Timestamp = Timestamp { seconds: 784_111_777, nanoseconds: 5 };
+
+    fn verdict(method: &str, fields: &str, exists: bool) -> Verdict {
+        let current = Validators::of(0x10, 0x2a, MODIFIED);
+        let text = format!("{method} / HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+        let mut slots = Slots::new();
+        let (head, _) = crate::request::parse(text.as_bytes(), &mut slots).unwrap().unwrap();
+        evaluate(&head, exists.then_some(&current))
+    }
+
+    #[test]
+    fn preconditions_are_evaluated_in_their_order() {
+        use Verdict::{Failed, NotModified, Proceed};
+        let tag = Validators::of(0x10, 0x2a, MODIFIED).etag.to_string();
+        assert_eq!(tag, "\"10-2a-ae1b981bc490a05\"");
+        let (same, earlier, later) = (
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49:36 GMT",
+            "Sun, 06 Nov 1994 08:49:38 GMT",
+        );
+        let table = [
+            ("GET", String::new(), Proceed),
+            ("GET", format!("If-Match: {tag}\r\n"), Proceed),
+            ("GET", format!("If-Match: \"x\", {tag}\r\n"), Proceed),
+            ("GET", format!("If-Match: \"x\"\r\nIf-Match: {tag}\r\n"), Proceed),
+            ("GET", format!("If-Match: W/{tag}\r\n"), Failed),
+            ("GET", "If-Match: *\r\n".to_owned(), Proceed),
+            ("GET", "If-Match: \"x\"\r\n".to_owned(), Failed),
+            ("GET", format!("If-Unmodified-Since: {same}\r\n"), Proceed),
+            ("GET", format!("If-Unmodified-Since: {earlier}\r\n"), Failed),
+            ("GET", "If-Unmodified-Since: garbage\r\n".to_owned(), Proceed),
+            // If-Match goes before If-Unmodified-Since.
+            ("GET", format!("If-Match: {tag}\r\nIf-Unmodified-Since: {earlier}\r\n"), Proceed),
+            ("GET", format!("If-None-Match: {tag}\r\n"), NotModified),
+            ("GET", format!("If-None-Match: W/{tag}\r\n"), NotModified),
+            ("HEAD", format!("If-None-Match: {tag}\r\n"), NotModified),
+            ("PUT", format!("If-None-Match: {tag}\r\n"), Failed),
+            ("PUT", "If-None-Match: *\r\n".to_owned(), Failed),
+            ("GET", "If-None-Match: \"a,b\", \"x\"\r\n".to_owned(), Proceed),
+            ("GET", format!("If-Modified-Since: {same}\r\n"), NotModified),
+            ("GET", format!("If-Modified-Since: {later}\r\n"), NotModified),
+            ("GET", format!("If-Modified-Since: {earlier}\r\n"), Proceed),
+            ("GET", "If-Modified-Since: 0\r\n".to_owned(), Proceed),
+            ("PUT", format!("If-Modified-Since: {same}\r\n"), Proceed),
+            // If-None-Match goes before If-Modified-Since.
+            ("GET", format!("If-None-Match: \"x\"\r\nIf-Modified-Since: {same}\r\n"), Proceed),
+            ("GET", format!("If-Match: {tag}\r\nIf-None-Match: {tag}\r\n"), NotModified),
+        ];
+        for (method, fields, expected) in table {
+            assert_eq!(verdict(method, &fields, true), expected, "{method} {fields}");
+        }
+    }
+
+    #[test]
+    fn nothing_there_matches_nothing() {
+        assert_eq!(verdict("PUT", "If-None-Match: *\r\n", false), Verdict::Proceed);
+        assert_eq!(verdict("PUT", "If-Match: *\r\n", false), Verdict::Failed);
+        let since = "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+        assert_eq!(verdict("PUT", since, false), Verdict::Failed);
+    }
+
+    #[test]
+    fn if_range_wants_exactly_what_is_there() {
+        let current = Validators::of(1, 2, MODIFIED);
+        let table = [
+            (current.etag.to_string(), true),
+            (format!("W/{}", current.etag), false),
+            ("\"x\"".to_owned(), false),
+            ("Sun, 06 Nov 1994 08:49:37 GMT".to_owned(), true),
+            ("Sun, 06 Nov 1994 08:49:38 GMT".to_owned(), false),
+            ("nonsense".to_owned(), false),
+        ];
+        for (value, expected) in table {
+            let text = format!("GET / HTTP/1.1\r\nHost: h\r\nIf-Range: {value}\r\n\r\n");
+            let mut slots = Slots::new();
+            let (head, _) = crate::request::parse(text.as_bytes(), &mut slots).unwrap().unwrap();
+            assert_eq!(range_applies(&head, &current), expected, "{value}");
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Pages of directories: HTML for people, JSON for programs, a few rows at a time.
+//!
+//! Names are any bytes. In a link they are percent-encoded, in text escaped, in JSON what is not UTF-8 is
+//! U+FFFD (the `href` beside it is exact).
+
+use std::io::Write;
+
+use millrace_vfs::{DirEntry, FileKind, VirtualPath};
+
+use crate::date;
+use crate::page::escape;
+use crate::target::{encode, parameter};
+
+/// How a page is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// A page for people.
+    Html,
+    /// An array for programs.
+    Json,
+}
+
+/// By what rows are sorted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Column {
+    Name,
+    Size,
+    Modified,
+}
+
+/// The order of rows; directories always come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Order {
+    /// By what.
+    pub column: Column,
+    /// Whether the largest comes first.
+    pub descending: bool,
+}
+
+impl Order {
+    /// As the query says: `?sort=size&desc`.
+    pub fn from_query(query: Option<&[u8]>) -> Self {
+        let column = match parameter(query, b"sort") {
+            Some(b"size") => Column::Size,
+            Some(b"time") => Column::Modified,
+            _ => Column::Name,
+        };
+        Self { column, descending: parameter(query, b"desc").is_some() }
+    }
+
+    /// Sorts entries.
+    pub fn sort(self, entries: &mut [DirEntry]) {
+        entries.sort_by(|left, right| {
+            let (kinds, by_name) = (
+                right.metadata.is_directory().cmp(&left.metadata.is_directory()),
+                left.name.cmp(&right.name),
+            );
+            let order = match self.column {
+                Column::Name => by_name,
+                Column::Size => left.metadata.size.cmp(&right.metadata.size).then(by_name),
+                Column::Modified => left.metadata.modified.cmp(&right.metadata.modified).then(by_name),
+            };
+            kinds.then(if self.descending { order.reverse() } else { order })
+        });
+    }
+}
+
+impl Format {
+    /// The media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Html => "text/html; charset=utf-8",
+            Self::Json => "application/json",
+        }
+    }
+
+    /// What stands before the rows. `order` is `None` where they come unsorted, being too many.
+    pub fn begin(self, path: &VirtualPath, order: Option<Order>, out: &mut Vec<u8>) {
+        match self {
+            Self::Json => out.extend_from_slice(b"["),
+            Self::Html => begin_html(path, order, out),
+        }
+    }
+
+    /// One row; `first` says whether it is the first.
+    pub fn row(self, entry: &DirEntry, first: bool, out: &mut Vec<u8>) {
+        match self {
+            Self::Json => json_row(entry, first, out),
+            Self::Html => html_row(entry, out),
+        }
+    }
+
+    /// What stands behind the rows.
+    pub fn end(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Json => out.extend_from_slice(b"\n]\n"),
+            Self::Html => out.extend_from_slice(b"</pre>\n</body></html>\n"),
+        }
+    }
+}
+
+/// Width of the column of names; longer names push their row aside.
+const NAME_WIDTH: usize = 50;
+
+fn begin_html(path: &VirtualPath, order: Option<Order>, out: &mut Vec<u8>) {
+    let mut title = Vec::new();
+    escape(path.as_bytes(), &mut title);
+    out.extend_from_slice(
+        b"<!doctype html>\n<html><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+          <title>",
+    );
+    out.extend_from_slice(&title);
+    out.extend_from_slice(b"</title></head>\n<body><h1>");
+    out.extend_from_slice(&title);
+    out.extend_from_slice(b"</h1>\n<pre>");
+    let columns = [
+        ("Name", "name", Column::Name),
+        ("Modified", "time", Column::Modified),
+        ("Size", "size", Column::Size),
+    ];
+    for ((title, key, column), width) in columns.into_iter().zip([NAME_WIDTH, 22, 0]) {
+        match order {
+            None => _ = write!(out, "{title}"),
+            Some(order) => {
+                let descends = order.column == column && !order.descending;
+                let desc = if descends { "&amp;desc" } else { "" };
+                let _ = write!(out, "<a href=\"?sort={key}{desc}\">{title}</a>");
+            }
+        }
+        out.resize(out.len() + width.saturating_sub(title.len()), b' ');
+    }
+    out.extend_from_slice(b"\n<hr>");
+    if !path.is_root() {
+        out.extend_from_slice(b"<a href=\"../\">../</a>\n");
+    }
+}
+
+fn html_row(entry: &DirEntry, out: &mut Vec<u8>) {
+    let slash: &[u8] = if entry.metadata.is_directory() { b"/" } else { b"" };
+    out.extend_from_slice(b"<a href=\"");
+    link(entry, out);
+    out.extend_from_slice(b"\">");
+    escape(&entry.name, out);
+    out.extend_from_slice(slash);
+    out.extend_from_slice(b"</a>");
+    let width =
+        entry.name.utf8_chunks().map(|chunk| chunk.valid().chars().count()).sum::<usize>() + slash.len();
+    out.resize(out.len() + NAME_WIDTH.saturating_sub(width).max(1), b' ');
+    write_time(entry, b' ', out);
+    let _ = match entry.metadata.kind {
+        FileKind::File => writeln!(out, "  {}", entry.metadata.size),
+        _ => writeln!(out, "  -"),
+    };
+}
+
+fn json_row(entry: &DirEntry, first: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(if first { b"\n" } else { b",\n" });
+    out.extend_from_slice(b"{\"name\":\"");
+    json_text(&entry.name, out);
+    out.extend_from_slice(b"\",\"href\":\"");
+    link(entry, out);
+    let kind = match entry.metadata.kind {
+        FileKind::File => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "link",
+        FileKind::Other => "other",
+    };
+    let _ = write!(out, "\",\"type\":\"{kind}\",\"mtime\":\"");
+    write_time(entry, b'T', out);
+    out.extend_from_slice(b"Z\"");
+    if entry.metadata.is_file() {
+        let _ = write!(out, ",\"size\":{}", entry.metadata.size);
+    }
+    out.push(b'}');
+}
+
+/// The link to an entry. `./` before it: a name with a colon would otherwise be a scheme.
+fn link(entry: &DirEntry, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"./");
+    encode(&entry.name, out);
+    if entry.metadata.is_directory() {
+        out.push(b'/');
+    }
+}
+
+/// `2026-11-21 04:20:00`, from the parts of an HTTP date.
+fn write_time(entry: &DirEntry, between: u8, out: &mut Vec<u8>) {
+    let mut text = Vec::with_capacity(date::LENGTH);
+    date::write(entry.metadata.modified.seconds, &mut text);
+    const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+    let month = MONTHS.chunks(3).position(|month| month == &text[8..11]).map_or(0, |at| at + 1);
+    out.extend_from_slice(&text[12..16]);
+    let _ = write!(out, "-{month:02}-");
+    out.extend_from_slice(&text[5..7]);
+    out.push(between);
+    out.extend_from_slice(&text[17..25]);
+}
+
+/// Text between the quotes of JSON; `<` too, so that it is harmless wherever it is pasted.
+fn json_text(text: &[u8], out: &mut Vec<u8>) {
+    for character in String::from_utf8_lossy(text).chars() {
+        match character {
+            '"' => out.extend_from_slice(b"\\\""),
+            '\\' => out.extend_from_slice(b"\\\\"),
+            '<' | '\u{0}'..='\u{1f}' | '\u{7f}' => _ = write!(out, "\\u{:04x}", character as u32),
+            character => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_vfs::{Metadata, Owner, Timestamp};
+
+    use super::*;
+
+    fn entry(name: &[u8], kind: FileKind, size: u64, seconds: i64) -> DirEntry {
+        let modified = Timestamp { seconds, nanoseconds: 0 };
+        let metadata = Metadata {
+            kind,
+            size,
+            modified,
+            created: None,
+            mode: 0o644,
+            owner: Owner::default(),
+            links: 1,
+            identity: (0, 0),
+        };
+        DirEntry { name: name.to_owned(), metadata, link: None }
+    }
+
+    #[test]
+    fn rows_are_links_that_lead_to_their_names() {
+        let mut out = Vec::new();
+        Format::Html.row(&entry(b"a b<c>&.txt", FileKind::File, 42, 784_111_777), true, &mut out);
+        let row = String::from_utf8(out).unwrap();
+        assert!(row.starts_with("<a href=\"./a%20b%3Cc%3E%26.txt\">a b&lt;c&gt;&amp;.txt</a>   "), "{row}");
+        assert!(row.ends_with("1994-11-06 08:49:37  42\n"), "{row}");
+        let mut out = Vec::new();
+        Format::Html.row(&entry(b"javascript:x", FileKind::Directory, 42, 0), true, &mut out);
+        assert!(out.starts_with(b"<a href=\"./javascript%3Ax/\">javascript:x/</a>"));
+    }
+
+    #[test]
+    fn json_is_json_whatever_names_hold() {
+        let mut out = Vec::new();
+        Format::Json.begin(&VirtualPath::root(), None, &mut out);
+        Format::Json.row(&entry(b"a\"\\\n\xff", FileKind::File, 1, 0), true, &mut out);
+        Format::Json.row(&entry(b"d", FileKind::Directory, 1, 0), false, &mut out);
+        Format::Json.end(&mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "[\n{\"name\":\"a\\\"\\\\\\u000a\u{fffd}\",\"href\":\"./a%22%5C%0A%FF\",\"type\":\"file\",\
+             \"mtime\":\"1970-01-01T00:00:00Z\",\"size\":1},\n\
+             {\"name\":\"d\",\"href\":\"./d/\",\"type\":\"directory\",\"mtime\":\"1970-01-01T00:00:00Z\"}\n]\n"
+        );
+    }
+
+    #[test]
+    fn directories_come_first_in_every_order() {
+        let mut entries = [
+            entry(b"b", FileKind::File, 1, 3),
+            entry(b"a", FileKind::File, 2, 2),
+            entry(b"z", FileKind::Directory, 0, 1),
+        ];
+        for (query, expected) in [
+            (None, ["z", "a", "b"]),
+            (Some(&b"desc"[..]), ["z", "b", "a"]),
+            (Some(b"sort=size"), ["z", "b", "a"]),
+            (Some(b"sort=time&desc"), ["z", "b", "a"]),
+            (Some(b"sort=nonsense"), ["z", "a", "b"]),
+        ] {
+            Order::from_query(query).sort(&mut entries);
+            let names: Vec<_> = entries.iter().map(|entry| String::from_utf8_lossy(&entry.name)).collect();
+            assert_eq!(names, expected, "{query:?}");
+        }
+    }
+}

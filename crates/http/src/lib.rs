@@ -1,0 +1,26 @@
+//! HTTP/1.1 and 1.0 for files: what a request means, and how it is answered (RFC 9110, RFC 9112).
+//!
+//! Everything here is a function of bytes and of what is known of a file; nothing opens a socket or a file,
+//! or asks a clock. The server drives it, and the load generator can use the same words.
+//!
+//! - [`request`] parses a head in place and decides how its body is framed; what could be understood in two
+//!   ways is refused, so that no proxy in front of us can be made to see other requests than we do.
+//! - [`target`] turns a request target into a path; [`chunked`] takes a chunked body apart.
+//! - [`conditional`], [`range`] and [`negotiate`] are the rules of RFC 9110 sections 13, 14 and 12.
+//! - [`response`] writes heads, [`index`] the pages of directories, [`page`] those of errors.
+
+pub mod chunked;
+pub mod conditional;
+pub mod date;
+pub mod index;
+pub mod media_type;
+pub mod negotiate;
+pub mod page;
+pub mod range;
+pub mod request;
+pub mod response;
+pub mod status;
+pub mod target;
+
+pub use request::{Field, Framing, Head, Method, Refusal, Slots, Version};
+pub use status::Status;

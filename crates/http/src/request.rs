@@ -1,0 +1,530 @@
+//! A request's head, parsed in place (RFC 9112 sections 2 to 7).
+//!
+//! The invariant: a head that is accepted can be understood in one way only. Both lengths at once, a length
+//! twice, a line that ends in a bare LF, a folded line, a blank before a colon, two hosts: each has been used
+//! to make two servers in a row see different requests, so each is refused and the connection closed.
+
+use std::mem::MaybeUninit;
+
+use crate::Status;
+
+/// Fields of a head at most; browsers send some twenty.
+pub const MAX_FIELDS: usize = 64;
+
+/// Bytes of a head at most.
+pub const MAX_HEAD: usize = 32 * 1024;
+
+/// Bytes of a request line at most.
+pub const MAX_REQUEST_LINE: usize = 8 * 1024;
+
+/// Where a head's fields are put: on the caller's stack, untouched until used.
+#[derive(Debug)]
+pub struct Slots<'a>([MaybeUninit<httparse::Header<'a>>; MAX_FIELDS]);
+
+impl Slots<'_> {
+    /// Room for the fields of one head.
+    pub fn new() -> Self {
+        Self([const { MaybeUninit::uninit() }; MAX_FIELDS])
+    }
+}
+
+impl Default for Slots<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A request's head. Text is the client's own bytes, lent.
+#[derive(Debug)]
+pub struct Head<'a, 'h> {
+    /// What is asked.
+    pub method: Method,
+    /// The method as written.
+    pub method_text: &'a str,
+    /// Of what: the request target as written.
+    pub target: &'a [u8],
+    /// The client's version.
+    pub version: Version,
+    /// How long the body is.
+    pub framing: Framing,
+    /// Whether the client wants the connection to go on (RFC 9112 section 9.3).
+    pub persistent: bool,
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    pub expects_continue: bool,
+    fields: &'h [httparse::Header<'a>],
+    known: [Option<&'a [u8]>; Field::COUNT],
+}
+
+/// A method that is known here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Method {
+    Get,
+    Head,
+    Options,
+    Post,
+    Put,
+    Delete,
+    MkCol,
+    Move,
+    Copy,
+    /// Any other.
+    Other,
+}
+
+/// A minor version of HTTP/1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Version {
+    Http10,
+    Http11,
+}
+
+/// Where a request's body ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// There is none.
+    None,
+    /// After so many bytes, at least one.
+    Length(u64),
+    /// Where its last chunk says so.
+    Chunked,
+}
+
+/// A head that is not accepted. The connection is closed behind the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// What is answered.
+    pub status: Status,
+    /// Why, for the person who sent it.
+    pub reason: &'static str,
+}
+
+const fn refuse<T>(status: Status, reason: &'static str) -> Result<T, Refusal> {
+    Err(Refusal { status, reason })
+}
+
+const fn bad<T>(reason: &'static str) -> Result<T, Refusal> {
+    refuse(Status::BAD_REQUEST, reason)
+}
+
+macro_rules! fields {
+    ($($variant:ident $name:literal),* $(,)?) => {
+        /// A field that means something to this server.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[allow(missing_docs)]
+        pub enum Field { $($variant),* }
+
+        impl Field {
+            const NAMES: &'static [&'static str] = &[$($name),*];
+            const COUNT: usize = Self::NAMES.len();
+        }
+    };
+}
+
+fields! {
+    Host "host",
+    Connection "connection",
+    ContentLength "content-length",
+    TransferEncoding "transfer-encoding",
+    Expect "expect",
+    Range "range",
+    IfRange "if-range",
+    IfMatch "if-match",
+    IfNoneMatch "if-none-match",
+    IfModifiedSince "if-modified-since",
+    IfUnmodifiedSince "if-unmodified-since",
+    Accept "accept",
+    AcceptEncoding "accept-encoding",
+    Authorization "authorization",
+    ContentRange "content-range",
+    ContentType "content-type",
+    ContentEncoding "content-encoding",
+    Destination "destination",
+    Overwrite "overwrite",
+    Depth "depth",
+    Origin "origin",
+    Referer "referer",
+    UserAgent "user-agent",
+    WantReprDigest "want-repr-digest",
+    AccessControlRequestMethod "access-control-request-method",
+    Upgrade "upgrade",
+}
+
+impl Field {
+    fn index_of(name: &str) -> Option<usize> {
+        Self::NAMES.iter().position(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// Claims that a second line of it makes the head ambiguous.
+    fn is_single(index: usize) -> bool {
+        const SINGLE: [Field; 6] = [
+            Field::Host,
+            Field::ContentLength,
+            Field::TransferEncoding,
+            Field::Authorization,
+            Field::Range,
+            Field::ContentRange,
+        ];
+        SINGLE.iter().any(|&field| field as usize == index)
+    }
+}
+
+/// Parses the head at the beginning of `bytes`: the head and its length, or `None` where more has to come.
+pub fn parse<'a, 'h>(
+    bytes: &'a [u8],
+    slots: &'h mut Slots<'a>,
+) -> Result<Option<(Head<'a, 'h>, usize)>, Refusal> {
+    let mut request = httparse::Request::new(&mut []);
+    let parsed = httparse::ParserConfig::default().parse_request_with_uninit_headers(
+        &mut request,
+        bytes,
+        &mut slots.0,
+    );
+    let length = match parsed {
+        Ok(httparse::Status::Complete(length)) if length <= MAX_HEAD => length,
+        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD && !has_long_first_line(bytes) => {
+            refuse_bare_line_feeds(bytes)?;
+            return Ok(None);
+        }
+        Ok(_) if has_long_first_line(bytes) => {
+            return refuse(Status::URI_TOO_LONG, "The request line is longer than 8 KiB.");
+        }
+        Ok(_) => return refuse(Status::HEAD_TOO_LARGE, "The head is longer than 32 KiB."),
+        Err(error) => return Err(refusal(error, bytes)),
+    };
+    refuse_bare_line_feeds(&bytes[..length])?;
+    if has_long_first_line(&bytes[..length]) {
+        return refuse(Status::URI_TOO_LONG, "The request line is longer than 8 KiB.");
+    }
+    let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
+        return bad("The request line is not whole.");
+    };
+    let version = if version == 0 { Version::Http10 } else { Version::Http11 };
+    let head = Head {
+        method: Method::from_text(method),
+        method_text: method,
+        target: target.as_bytes(),
+        version,
+        framing: Framing::None,
+        persistent: false,
+        expects_continue: false,
+        known: known(request.headers)?,
+        fields: request.headers,
+    };
+    Ok(Some((head.framed()?, length)))
+}
+
+/// The first line of each field that means something; an error where a second one makes a head ambiguous.
+fn known<'a>(fields: &[httparse::Header<'a>]) -> Result<[Option<&'a [u8]>; Field::COUNT], Refusal> {
+    let mut known = [None; Field::COUNT];
+    for field in fields {
+        let Some(index) = Field::index_of(field.name) else { continue };
+        match &mut known[index] {
+            place @ None => *place = Some(field.value),
+            Some(_) if Field::is_single(index) => {
+                return bad("A field that may stand once stands twice.");
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(known)
+}
+
+impl<'a> Head<'a, '_> {
+    /// Works out what the framing fields say together.
+    fn framed(mut self) -> Result<Self, Refusal> {
+        match self.get(Field::Host) {
+            None if self.version == Version::Http11 => return bad("There is no Host field."),
+            Some(host) if !is_host(host) => return bad("The Host field is malformed."),
+            _ => {}
+        }
+        self.framing = match (self.get(Field::TransferEncoding), self.get(Field::ContentLength)) {
+            (Some(_), Some(_)) => return bad("Both Transfer-Encoding and Content-Length stand in the head."),
+            (Some(_), None) if self.version == Version::Http10 => {
+                return bad("HTTP/1.0 has no Transfer-Encoding.");
+            }
+            (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Framing::Chunked,
+            (Some(_), None) => {
+                return refuse(Status::NOT_IMPLEMENTED, "The only transfer coding known here is chunked.");
+            }
+            (None, Some(length)) => match decimal(length) {
+                Some(0) => Framing::None,
+                Some(length) => Framing::Length(length),
+                None => return bad("The Content-Length is not a number."),
+            },
+            (None, None) => Framing::None,
+        };
+        self.persistent = match self.version {
+            Version::Http11 => !self.lists(Field::Connection, b"close"),
+            Version::Http10 => {
+                self.lists(Field::Connection, b"keep-alive") && !self.lists(Field::Connection, b"close")
+            }
+        };
+        if let (Some(expect), Version::Http11) = (self.get(Field::Expect), self.version) {
+            if !expect.eq_ignore_ascii_case(b"100-continue") {
+                return refuse(
+                    Status::EXPECTATION_FAILED,
+                    "The only expectation known here is 100-continue.",
+                );
+            }
+            self.expects_continue = self.framing != Framing::None;
+        }
+        Ok(self)
+    }
+
+    /// The value of a field: of its first line, where there are several.
+    pub fn get(&self, field: Field) -> Option<&'a [u8]> {
+        self.known[field as usize]
+    }
+
+    /// The values of all lines of a field.
+    pub fn all(&self, field: Field) -> impl Iterator<Item = &'a [u8]> {
+        let name = Field::NAMES[field as usize];
+        let any = self.get(field).is_some();
+        self.fields
+            .iter()
+            .filter(move |line| any && line.name.eq_ignore_ascii_case(name))
+            .map(|line| line.value)
+    }
+
+    /// Claims that a field, a list of tokens, has this one (in small letters) in it.
+    pub fn lists(&self, field: Field, token: &[u8]) -> bool {
+        self.all(field).any(|line| {
+            line.split(|&byte| byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
+        })
+    }
+
+    /// Every field as it was written, in its order.
+    pub fn fields(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+        self.fields.iter().map(|line| (line.name, line.value))
+    }
+
+    /// Claims that the answer has no body whatever it says (`HEAD`).
+    pub fn wants_head_only(&self) -> bool {
+        self.method == Method::Head
+    }
+}
+
+impl Method {
+    /// Methods are case-sensitive (RFC 9110 section 9.1).
+    fn from_text(text: &str) -> Self {
+        match text {
+            "GET" => Self::Get,
+            "HEAD" => Self::Head,
+            "OPTIONS" => Self::Options,
+            "POST" => Self::Post,
+            "PUT" => Self::Put,
+            "DELETE" => Self::Delete,
+            "MKCOL" => Self::MkCol,
+            "MOVE" => Self::Move,
+            "COPY" => Self::Copy,
+            _ => Self::Other,
+        }
+    }
+
+    /// Claims that it changes nothing (RFC 9110 section 9.2.1).
+    pub fn is_safe(self) -> bool {
+        matches!(self, Self::Get | Self::Head | Self::Options)
+    }
+}
+
+/// A number of nothing but digits.
+pub fn decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 19 || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(text.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+}
+
+/// `uri-host [":" port]`, loosely: nothing that would mean something in a log, a redirect or a path.
+fn is_host(host: &[u8]) -> bool {
+    host.len() <= 255
+        && host.iter().all(|&byte| {
+            byte.is_ascii_alphanumeric()
+                || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']' | b'%' | b'~')
+        })
+}
+
+/// Every LF has to have its CR (RFC 9112 section 2.2 lets a server be lenient; leniency is what smuggling uses).
+fn refuse_bare_line_feeds(bytes: &[u8]) -> Result<(), Refusal> {
+    let is_bare = |at: usize| at == 0 || bytes[at - 1] != b'\r';
+    match memchr::memchr_iter(b'\n', bytes).any(is_bare) {
+        true => bad("A line ends in LF without CR."),
+        false => Ok(()),
+    }
+}
+
+fn has_long_first_line(bytes: &[u8]) -> bool {
+    // Empty lines may stand before it.
+    let start = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    bytes.len() - start > MAX_REQUEST_LINE
+        && memchr::memchr(b'\n', &bytes[start..start + MAX_REQUEST_LINE]).is_none()
+}
+
+fn refusal(error: httparse::Error, bytes: &[u8]) -> Refusal {
+    use httparse::Error;
+    let (status, reason) = match error {
+        Error::TooManyHeaders => (Status::HEAD_TOO_LARGE, "The head has more than 64 fields."),
+        Error::Version if names_other_version(bytes) => {
+            (Status::VERSION_NOT_SUPPORTED, "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
+        }
+        Error::Version => (Status::BAD_REQUEST, "The request line names no version of HTTP."),
+        Error::Token => (Status::BAD_REQUEST, "The request line is malformed."),
+        Error::NewLine => (Status::BAD_REQUEST, "A line does not end in CR LF."),
+        _ => (Status::BAD_REQUEST, "A field of the head is malformed."),
+    };
+    Refusal { status, reason }
+}
+
+fn names_other_version(bytes: &[u8]) -> bool {
+    let line = bytes.split(|&byte| byte == b'\n').find(|line| line.len() > 1).unwrap_or(bytes);
+    let word = line.trim_ascii().rsplit(|&byte| byte == b' ').next().unwrap_or_default();
+    let is_known = matches!(word, b"HTTP/1.1" | b"HTTP/1.0");
+    !is_known
+        && matches!(word, [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+            if major.is_ascii_digit() && minor.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn status(text: &[u8]) -> Result<Option<usize>, u16> {
+        let mut slots = Slots::new();
+        match parse(text, &mut slots) {
+            Ok(parsed) => Ok(parsed.map(|(_, length)| length)),
+            Err(refusal) => Err(refusal.status.0),
+        }
+    }
+
+    #[track_caller]
+    fn framing(text: &str) -> (Framing, bool) {
+        let mut slots = Slots::new();
+        let (head, length) = parse(text.as_bytes(), &mut slots).unwrap().expect("it is whole");
+        assert_eq!(length, text.len());
+        (head.framing, head.persistent)
+    }
+
+    #[test]
+    fn a_head_is_whole_or_more_has_to_come() {
+        let text = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
+        for cut in 0..text.len() {
+            assert_eq!(status(&text[..cut]), Ok(None), "{cut}");
+        }
+        assert_eq!(status(text), Ok(Some(text.len())));
+        assert_eq!(status(b"\r\n\r\nGET / HTTP/1.0\r\n\r\nrest"), Ok(Some(22)));
+    }
+
+    /// RFC 9112: what a recipient must or may refuse.
+    #[test]
+    fn what_could_be_understood_in_two_ways_is_refused() {
+        let table: [(&str, u16); 31] = [
+            ("GET / HTTP/1.1\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400),
+            ("GET / HTTP/1.1\nHost: h\n\n", 400),
+            ("GET / HTTP/1.1\r\nHost: h\n\r\n", 400),
+            ("\nGET / HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n c\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: h\r\nA : b\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: h\r\nA\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: h\r\nA: b\0c\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: h\r\nA: b\rc\r\n\r\n", 400),
+            ("GET  / HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+            ("GET /a b HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+            ("GET /\r\n\r\n", 400),
+            ("G(T / HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+            ("GET / HTTP/2.0\r\nHost: h\r\n\r\n", 505),
+            ("GET / HTTP/1.2\r\nHost: h\r\n\r\n", 505),
+            ("GET / HTTX/1.1\r\nHost: h\r\n\r\n", 400),
+            ("GET / HTTP/1.1x\r\nHost: h\r\n\r\n", 400),
+            ("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+            ("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", 400),
+            ("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+            ("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1, 1\r\n\r\n", 400),
+            ("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: +1\r\n\r\n", 400),
+            ("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 0x1\r\n\r\n", 400),
+            ("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999\r\n\r\n", 400),
+            (
+                "PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+                400,
+            ),
+            ("PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
+            ("PUT / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+            ("PUT / HTTP/1.1\r\nHost: h\r\nExpect: 200-ok\r\nContent-Length: 1\r\n\r\n", 417),
+        ];
+        for (text, expected) in table {
+            assert_eq!(status(text.as_bytes()), Err(expected), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_bare_line_feed_is_refused_before_the_head_is_whole() {
+        assert_eq!(status(b"GET / HTTP/1.1\n"), Err(400));
+    }
+
+    #[test]
+    fn heads_are_bounded() {
+        let line = |length: usize| format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(length));
+        assert!(status(line(8000).as_bytes()).is_ok());
+        assert_eq!(status(line(9000).as_bytes()), Err(414));
+        assert_eq!(status(&vec![b'a'; 9000]), Err(414));
+        let field = |length: usize| format!("GET / HTTP/1.1\r\nHost: h\r\nA: {}\r\n\r\n", "a".repeat(length));
+        assert!(status(field(32_000).as_bytes()).is_ok());
+        assert_eq!(status(field(40_000).as_bytes()), Err(431));
+        assert_eq!(status(field(16 << 20).as_bytes()), Err(431));
+        let many = |count: usize| format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(count));
+        assert!(status(many(63).as_bytes()).is_ok());
+        assert_eq!(status(many(64).as_bytes()), Err(431));
+    }
+
+    #[test]
+    fn bodies_end_where_the_head_says() {
+        let put = |fields: &str| framing(&format!("PUT / HTTP/1.1\r\nHost: h\r\n{fields}\r\n")).0;
+        assert_eq!(put(""), Framing::None);
+        assert_eq!(put("Content-Length: 0\r\n"), Framing::None);
+        assert_eq!(put("Content-Length: 007\r\n"), Framing::Length(7));
+        assert_eq!(put("content-length:7\r\n"), Framing::Length(7));
+        assert_eq!(put("Transfer-Encoding: Chunked\r\n"), Framing::Chunked);
+    }
+
+    #[test]
+    fn connections_go_on_as_the_version_says() {
+        for (version, field, persistent) in [
+            ("1.1", "X: y", true),
+            ("1.1", "Connection: close", false),
+            ("1.1", "Connection: Close , x", false),
+            ("1.1", "Connection: x\r\nConnection: close", false),
+            ("1.1", "Connection: closed", true),
+            ("1.0", "X: y", false),
+            ("1.0", "Connection: Keep-Alive", true),
+            ("1.0", "Connection: keep-alive, close", false),
+        ] {
+            let text = format!("GET / HTTP/{version}\r\nHost: h\r\n{field}\r\n\r\n");
+            assert_eq!(framing(&text).1, persistent, "{version} {field}");
+        }
+    }
+
+    #[test]
+    fn only_a_body_is_waited_for() {
+        let expects = |text: &str| {
+            let mut slots = Slots::new();
+            parse(text.as_bytes(), &mut slots).unwrap().unwrap().0.expects_continue
+        };
+        let fields = "Host: h\r\nExpect: 100-Continue\r\n";
+        assert!(expects(&format!("PUT / HTTP/1.1\r\n{fields}Content-Length: 1\r\n\r\n")));
+        assert!(!expects(&format!("GET / HTTP/1.1\r\n{fields}\r\n")));
+        assert!(!expects(&format!("PUT / HTTP/1.0\r\n{fields}Content-Length: 1\r\n\r\n")));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(prop::sample::select(&b"GET /HP1.0:\r\n\r\n ,\x00\xffax"[..]), 0..200)) {
+            let _ = status(&bytes);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Request targets (RFC 9112 section 3.2), turned into paths.
+//!
+//! A target is decoded once, and then resolved by name as every path is: what comes out is a [`VirtualPath`],
+//! which cannot lie above the root. What only an attack writes (a way above the root, a NUL, an encoded slash,
+//! a percent sign that encodes nothing) is refused rather than repaired.
+
+use millrace_vfs::VirtualPath;
+
+use crate::{Refusal, Status};
+
+/// What a target names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// The path, decoded.
+    pub path: VirtualPath,
+    /// Whether it was written as a directory: with a slash at its end.
+    pub is_directory: bool,
+    /// What stands behind the question mark.
+    pub query: Option<&'a [u8]>,
+    /// The authority of a target in absolute form, which goes before the `Host` field.
+    pub authority: Option<&'a [u8]>,
+}
+
+/// Parses a target in origin or absolute form.
+pub fn parse(target: &[u8]) -> Result<Target<'_>, Refusal> {
+    let (authority, rest) = split_authority(target)?;
+    let (path, query) = match memchr::memchr(b'?', rest) {
+        Some(at) => (&rest[..at], Some(&rest[at + 1..])),
+        None => (rest, None),
+    };
+    if memchr::memchr(b'#', rest).is_some() {
+        return Err(bad("A request target has no fragment."));
+    }
+    let (path, is_directory) = resolve(path)?;
+    Ok(Target { path, is_directory, query, authority })
+}
+
+/// Parses the path of a target: the path, and whether it was written as a directory.
+fn resolve(path: &[u8]) -> Result<(VirtualPath, bool), Refusal> {
+    let mut decoded = Vec::new();
+    let path = match memchr::memchr(b'%', path) {
+        None => path,
+        Some(_) => {
+            decode(path, &mut decoded)?;
+            &decoded
+        }
+    };
+    if climbs_above_root(path) {
+        return Err(bad("The path leads above the root."));
+    }
+    let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let is_directory = matches!(last, b"" | b"." | b"..");
+    match VirtualPath::parse(path) {
+        Ok(path) => Ok((path, is_directory)),
+        Err(millrace_vfs::PathError::Nul) => Err(bad("The path contains a NUL byte.")),
+        Err(_) => Err(Refusal { status: Status::NOT_FOUND, reason: "No file has so long a name." }),
+    }
+}
+
+/// `http://host/path` is taken apart; `/path` has no authority.
+fn split_authority(target: &[u8]) -> Result<(Option<&[u8]>, &[u8]), Refusal> {
+    if target.first() == Some(&b'/') {
+        return Ok((None, target));
+    }
+    let rest = [&b"http://"[..], b"https://"]
+        .iter()
+        .find(|scheme| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
+        .map(|scheme| &target[scheme.len()..])
+        .ok_or(bad("The request target is neither a path nor a URL."))?;
+    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    if authority.is_empty() || authority.contains(&b'@') {
+        return Err(bad("The authority of the request target is malformed."));
+    }
+    Ok((Some(authority), if path.is_empty() { b"/" } else { path }))
+}
+
+/// Decodes `%XX` once. An encoded slash would be a name with a slash in it, which no directory holds.
+fn decode(path: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    let mut rest = path;
+    out.reserve(path.len());
+    while let Some(at) = memchr::memchr(b'%', rest) {
+        out.extend_from_slice(&rest[..at]);
+        let byte = match rest.get(at + 1..at + 3) {
+            Some(&[high, low]) => hex(high).zip(hex(low)).map(|(high, low)| high << 4 | low),
+            _ => None,
+        };
+        match byte {
+            None => return Err(bad("A percent sign is not followed by two hexadecimal digits.")),
+            Some(b'/') => {
+                return Err(Refusal { status: Status::NOT_FOUND, reason: "No name contains a slash." });
+            }
+            Some(byte) => out.push(byte),
+        }
+        rest = &rest[at + 3..];
+    }
+    out.extend_from_slice(rest);
+    Ok(())
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+fn climbs_above_root(path: &[u8]) -> bool {
+    let mut depth = 0_i32;
+    path.split(|&byte| byte == b'/').any(|name| {
+        match name {
+            b"" | b"." => {}
+            b".." => depth -= 1,
+            _ => depth += 1,
+        }
+        depth < 0
+    })
+}
+
+/// Appends a path as it stands in a URL: what is not unreserved or a slash is encoded.
+pub fn encode(path: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in path {
+        match byte {
+            b'/' | b'-' | b'.' | b'_' | b'~' => out.push(byte),
+            _ if byte.is_ascii_alphanumeric() => out.push(byte),
+            _ => {
+                out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
+            }
+        }
+    }
+}
+
+/// The value of a parameter of a query, undecoded.
+pub fn parameter<'a>(query: Option<&'a [u8]>, name: &[u8]) -> Option<&'a [u8]> {
+    query?.split(|&byte| matches!(byte, b'&' | b';')).find_map(|pair| {
+        let (key, value) = match memchr::memchr(b'=', pair) {
+            Some(at) => (&pair[..at], &pair[at + 1..]),
+            None => (pair, &b""[..]),
+        };
+        (key == name).then_some(value)
+    })
+}
+
+fn bad(reason: &'static str) -> Refusal {
+    Refusal { status: Status::BAD_REQUEST, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn targets_name_what_they_say() {
+        let table: [(&str, &[u8], bool); 14] = [
+            ("/", b"/", true),
+            ("/a", b"/a", false),
+            ("/a/", b"/a", true),
+            ("/a/b.txt", b"/a/b.txt", false),
+            ("//a//b", b"/a/b", false),
+            ("/a/./b/../c", b"/a/c", false),
+            ("/a/b/..", b"/a", true),
+            ("/a/%2e%2e/b", b"/b", false),
+            ("/a%20b", b"/a b", false),
+            ("/%e4%f6", b"/\xe4\xf6", false),
+            ("/a\\b", b"/a\\b", false),
+            ("/..%5c..%5cetc", b"/..\\..\\etc", false),
+            ("http://example.org", b"/", true),
+            ("HTTP://example.org:8080/x", b"/x", false),
+        ];
+        for (text, path, is_directory) in table {
+            let target = parse(text.as_bytes()).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"));
+            assert_eq!(target.path.as_bytes(), path, "{text}");
+            assert_eq!(target.is_directory, is_directory, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_an_attack_writes_is_refused() {
+        for (text, status) in [
+            ("/..", 400),
+            ("/../etc/passwd", 400),
+            ("/a/../../etc", 400),
+            ("/%2e%2e/etc", 400),
+            ("/%2E./etc", 400),
+            ("/.%2e/%2e%2e/etc", 400),
+            ("/a%00", 400),
+            ("/%", 400),
+            ("/%4", 400),
+            ("/%zz", 400),
+            ("/..%2f..%2fetc", 404),
+            ("/a%2Fb", 404),
+            ("/a#b", 400),
+            ("a", 400),
+            ("", 400),
+            ("ftp://host/", 400),
+            ("http://", 400),
+            ("http://user@host/", 400),
+        ] {
+            assert_eq!(parse(text.as_bytes()).map_err(|refusal| refusal.status.0), Err(status), "{text}");
+        }
+        let long = [&b"/"[..], &[b'n'; 256]].concat();
+        assert_eq!(parse(&long).map_err(|refusal| refusal.status), Err(Status::NOT_FOUND));
+    }
+
+    /// Doubly encoded and overlong forms are decoded once, into names that hold no separator.
+    #[test]
+    fn decoding_happens_once() {
+        for (text, path) in [
+            ("/%252e%252e/x", &b"/%2e%2e/x"[..]),
+            ("/%c0%ae%c0%ae/x", b"/\xc0\xae\xc0\xae/x"),
+            ("/%c0%af", b"/\xc0\xaf"),
+            ("/%e0%80%af", b"/\xe0\x80\xaf"),
+            ("/+", b"/+"),
+        ] {
+            assert_eq!(parse(text.as_bytes()).unwrap().path.as_bytes(), path, "{text}");
+        }
+    }
+
+    #[test]
+    fn queries_are_kept_apart() {
+        let target = parse(b"/a?sort=size&desc&x=%20").unwrap();
+        assert_eq!(target.query, Some(&b"sort=size&desc&x=%20"[..]));
+        assert_eq!(parameter(target.query, b"sort"), Some(&b"size"[..]));
+        assert_eq!(parameter(target.query, b"desc"), Some(&b""[..]));
+        assert_eq!(parameter(target.query, b"so"), None);
+        assert_eq!(parse(b"/a").unwrap().query, None);
+        assert_eq!(parse(b"http://h?x").unwrap().query, Some(&b"x"[..]));
+    }
+
+    proptest! {
+        #[test]
+        fn an_encoded_name_comes_back(name in prop::collection::vec(1..=255_u8, 1..40)) {
+            prop_assume!(!name.contains(&b'/') && name != b"." && name != b"..");
+            let mut text = b"/".to_vec();
+            encode(&name, &mut text);
+            let target = parse(&text).unwrap();
+            prop_assert_eq!(target.path.name(), &name[..]);
+        }
+
+        #[test]
+        fn no_target_panics(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            if let Ok(target) = parse(&bytes) {
+                prop_assert!(target.path.components().all(|name| name != b".."));
+            }
+        }
+    }
+}
