@@ -3,6 +3,7 @@
 //! - [`listener`] binds control and data listeners, [`stream`] reads and writes sockets without blocking.
 //! - [`copy`] moves file bytes: `sendfile`, `splice`, and reads that never wait for a disk.
 //! - [`timer`] keeps many deadlines cheaply, [`inbox`] is how other threads reach a reactor.
+//! - [`tls`] is TLS over such sockets.
 //! - [`limits`] is what the process is allowed.
 
 pub mod copy;
@@ -11,3 +12,4 @@ pub mod limits;
 pub mod listener;
 pub mod stream;
 pub mod timer;
+pub mod tls;

@@ -1,0 +1,233 @@
+//! The server's side: which certificate, which clients, which tickets.
+//!
+//! An [`Acceptor`] is shared by everybody and can be given new certificates at any time; what has begun
+//! goes on with the old ones. A [`Host`] is one control connection's part of it: it makes that connection and
+//! its data connections, which resume with its own tickets only ([`super::tickets`]).
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+
+use super::connection::{Fault, Tls};
+use super::identity::{self, Identities, LoadError};
+use super::tickets::Binding;
+
+/// Tickets that a control connection gives out when it begins (TLS 1.3). Some clients use each only once,
+/// and rustls can send none later; 8 cost 2 KiB of a login.
+const TICKETS: usize = 8;
+
+/// A control connection's protocol, by its registered name; also what clients say of data connections.
+const ALPN_FTP: &[u8] = b"ftp";
+
+/// What FileZilla says of data connections.
+const ALPN_FTP_DATA: &[u8] = b"ftp-data";
+
+/// What an acceptor is made of: files, so that they can be read again.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// Certificates and their keys. The first is the one for clients that name no server.
+    pub identities: Vec<KeyPair>,
+    /// What is asked of clients.
+    pub clients: Clients,
+}
+
+/// A certificate chain and its key, in PEM; where one file has both, it is named twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyPair {
+    /// The server's certificate first, then those that vouch for it.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// What is asked of clients besides their password.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Clients {
+    /// No certificate.
+    #[default]
+    Anybody,
+    /// A certificate is welcome: a bad one ends the connection, none does not.
+    Accept(Authorities),
+    /// Without a good certificate there is no connection.
+    Require(Authorities),
+}
+
+/// Who vouches for clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authorities {
+    /// The certificates of those that may, in PEM.
+    pub certificates: PathBuf,
+    /// Lists of certificates that were taken back, in PEM.
+    pub revoked: Vec<PathBuf>,
+}
+
+/// Accepts TLS connections. One serves all workers.
+#[derive(Debug)]
+pub struct Acceptor {
+    keys: Arc<dyn ProducesTickets>,
+    /// Locked for a clone or a swap.
+    current: RwLock<Arc<Base>>,
+}
+
+/// What all connections of one generation of certificates share.
+#[derive(Debug)]
+struct Base {
+    identities: Arc<Identities>,
+    config: ServerConfig,
+    /// For protocols without data connections.
+    plain: Arc<ServerConfig>,
+}
+
+impl Acceptor {
+    /// Reads the files.
+    pub fn new(plan: &Plan) -> Result<Self, LoadError> {
+        let keys = ring::Ticketer::new().map_err(LoadError::Tls)?;
+        let base = Base::load(plan, &keys)?;
+        Ok(Self { keys, current: RwLock::new(Arc::new(base)) })
+    }
+
+    /// Reads the files again, for connections from now on. Where one of them cannot be used, all stays as
+    /// it is.
+    pub fn reload(&self, plan: &Plan) -> Result<(), LoadError> {
+        let base = Arc::new(Base::load(plan, &self.keys)?);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = base;
+        Ok(())
+    }
+
+    /// A connection of a protocol that has one connection at a time, and these names in ALPN (HTTP). Its
+    /// tickets are everybody's.
+    pub fn accept(&self, protocols: &[&[u8]]) -> Result<Tls, Fault> {
+        let base = self.current();
+        if protocols.is_empty() {
+            return Tls::server(Arc::clone(&base.plain));
+        }
+        let mut config = ServerConfig::clone(&base.plain);
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        Tls::server(Arc::new(config))
+    }
+
+    /// A control connection's part, as soon as one begins.
+    pub fn host(&self) -> Host {
+        Host {
+            base: self.current(),
+            binding: Arc::new(Binding::new(Arc::clone(&self.keys))),
+            data: OnceLock::new(),
+        }
+    }
+
+    /// Claims that there is a certificate for this name.
+    pub fn serves(&self, name: &str) -> bool {
+        self.current().identities.named(name).is_some()
+    }
+
+    /// The SHA-256 fingerprint of each server certificate.
+    pub fn fingerprints(&self) -> Vec<String> {
+        self.current().identities.fingerprints()
+    }
+
+    fn current(&self) -> Arc<Base> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Base {
+    fn load(plan: &Plan, keys: &Arc<dyn ProducesTickets>) -> Result<Self, LoadError> {
+        let identities = Arc::new(Identities::load(&plan.identities)?);
+        // TLS 1.2 and 1.3: rustls has no older one.
+        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(LoadError::Tls)?;
+        let builder = match &plan.clients {
+            Clients::Anybody => builder.with_no_client_auth(),
+            Clients::Accept(authorities) => builder.with_client_cert_verifier(
+                verifier(authorities)?.allow_unauthenticated().build().map_err(LoadError::verifier)?,
+            ),
+            Clients::Require(authorities) => builder
+                .with_client_cert_verifier(verifier(authorities)?.build().map_err(LoadError::verifier)?),
+        };
+        let chosen = Chosen { identities: Arc::clone(&identities), host: None };
+        let config = builder.with_cert_resolver(Arc::new(chosen));
+        let mut plain = config.clone();
+        plain.ticketer = Arc::clone(keys);
+        Ok(Self { identities, config, plain: Arc::new(plain) })
+    }
+}
+
+fn verifier(authorities: &Authorities) -> Result<rustls::server::ClientCertVerifierBuilder, LoadError> {
+    let roots = Arc::new(identity::roots(&authorities.certificates)?);
+    let provider = Arc::new(ring::default_provider());
+    let mut revoked = Vec::new();
+    for path in &authorities.revoked {
+        revoked.extend(identity::revocations(path)?);
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(roots, provider).with_crls(revoked);
+    // A list says who was taken back; whom no list knows was not.
+    Ok(builder.allow_unknown_revocation_status().only_check_end_entity_revocation())
+}
+
+/// One control connection and its data connections.
+#[derive(Debug)]
+pub struct Host {
+    base: Arc<Base>,
+    binding: Arc<Binding>,
+    data: OnceLock<Arc<ServerConfig>>,
+}
+
+impl Host {
+    /// The control connection; `host` is the name that `HOST` gave, for clients that do not give one by SNI.
+    pub fn control(&self, host: Option<&str>) -> Result<Tls, Fault> {
+        let mut config = self.bound();
+        config.send_tls13_tickets = TICKETS;
+        config.max_tls13_tickets = 4 * TICKETS;
+        // A client that names other protocols only was led here by somebody (ALPACA): rustls refuses it.
+        config.alpn_protocols = vec![ALPN_FTP.to_vec()];
+        if let Some(host) = host {
+            let identities = Arc::clone(&self.base.identities);
+            config.cert_resolver = Arc::new(Chosen { identities, host: Some(host.to_owned()) });
+        }
+        Tls::server(Arc::new(config))
+    }
+
+    /// One of its data connections. No tickets come from it: a client that closes without reading them makes
+    /// its kernel send a reset, which loses what is still on its way to us.
+    pub fn data(&self) -> Result<Tls, Fault> {
+        let config = self.data.get_or_init(|| {
+            let mut config = self.bound();
+            config.send_tls13_tickets = 0;
+            config.alpn_protocols = vec![ALPN_FTP_DATA.to_vec(), ALPN_FTP.to_vec()];
+            Arc::new(config)
+        });
+        Tls::server(Arc::clone(config))
+    }
+
+    /// Claims that the last data connection showed the ticket of another control connection.
+    pub fn take_foreign(&self) -> bool {
+        self.binding.take_foreign()
+    }
+
+    fn bound(&self) -> ServerConfig {
+        let mut config = self.base.config.clone();
+        config.ticketer = Arc::clone(&self.binding) as _;
+        config.session_storage = Arc::clone(&self.binding) as _;
+        config
+    }
+}
+
+/// Chooses a certificate: by SNI, else by `HOST`, else the first.
+#[derive(Debug)]
+struct Chosen {
+    identities: Arc<Identities>,
+    host: Option<String>,
+}
+
+impl ResolvesServerCert for Chosen {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let name = hello.server_name().or(self.host.as_deref());
+        let named = name.and_then(|name| self.identities.named(name));
+        named.or_else(|| self.identities.first())
+    }
+}

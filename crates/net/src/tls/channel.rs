@@ -1,0 +1,182 @@
+//! A TLS connection together with what its socket has not taken yet: the copy loop.
+//!
+//! Nothing here waits. Reads are as large as the caller's buffer and hold many records; writes hand the
+//! kernel several full-size records at a time. What was encrypted is sent before anything else is.
+//!
+//! Where the kernel knows TLS, its part of this would be a second kind of channel: see [`kernel_offload`].
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+
+use super::connection::{Fault, Tls};
+use super::wire::Wire;
+use crate::stream;
+
+/// What is encrypted before the socket is offered it: 4 full records, one call.
+const BATCH: usize = 64 * 1024;
+
+/// How large the buffer must be that the channel reads into: more than the longest handshake message.
+pub const BUFFER: usize = 256 * 1024;
+
+/// TLS over a non-blocking socket that somebody else holds.
+#[derive(Debug)]
+pub struct Channel {
+    tls: Tls,
+    out: Wire,
+    /// Our close_notify is among what was sent, or waits in `out`.
+    closed: bool,
+}
+
+/// What came of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// Wire bytes, so many; the read filled the buffer or not.
+    Bytes {
+        /// Whether the socket may have more: the buffer was filled.
+        more: bool,
+    },
+    /// The other side said that this was all.
+    End,
+    /// The connection ended without a word: what came may be a part.
+    Cut,
+}
+
+impl Channel {
+    /// A channel whose handshake is about to begin.
+    pub fn new(tls: Tls) -> Self {
+        Self { tls, out: Wire::default(), closed: false }
+    }
+
+    /// The connection's state.
+    pub fn tls(&self) -> &Tls {
+        &self.tls
+    }
+
+    /// The connection's state, to give up what is no longer needed.
+    pub fn tls_mut(&mut self) -> &mut Tls {
+        &mut self.tls
+    }
+
+    /// Moves the handshake on; answers whether it is over and all of it was sent.
+    pub fn handshake(&mut self, socket: impl AsFd, buffer: &mut [u8]) -> io::Result<bool> {
+        if self.tls.is_untouched() && self.tls.is_handshaking() {
+            // The client's side speaks first.
+            self.tls.receive(&mut [], &mut self.out, &mut |_| {}).map_err(invalid)?;
+        }
+        loop {
+            match self.flush(&socket) {
+                Ok(()) if !self.tls.is_handshaking() => return Ok(true),
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+            let begun = self.tls.begin(buffer);
+            // A small read: what follows the handshake is the transfer's to read.
+            let most = buffer.len().min(begun + 16 * 1024 + 512);
+            match stream::read(&socket, &mut buffer[begun..most]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    let mut early = false;
+                    let result = self.tls.receive(&mut buffer[..begun + count], &mut self.out, &mut |_| {
+                        early = true;
+                    });
+                    if early || result.is_err() {
+                        let _ = self.flush(&socket);
+                    }
+                    result.map_err(invalid)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Reads once, and gives what it came to to `take`. [`io::ErrorKind::WouldBlock`] when nothing has come,
+    /// [`io::ErrorKind::InvalidData`] when it is no TLS.
+    pub fn read(
+        &mut self,
+        socket: impl AsFd,
+        buffer: &mut [u8],
+        take: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<Heard> {
+        if self.tls.has_ended() {
+            return Ok(Heard::End);
+        }
+        let begun = self.tls.begin(buffer);
+        let count = stream::read(&socket, &mut buffer[begun..])?;
+        if count == 0 {
+            return Ok(Heard::Cut);
+        }
+        let filled = begun + count;
+        let more = filled == buffer.len();
+        let result = self.tls.receive(&mut buffer[..filled], &mut self.out, take);
+        if !self.out.is_empty() {
+            // An answer to a key update, or an alert: if the socket is full, the next write takes it along.
+            match self.flush(&socket) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+        }
+        result.map_err(invalid)?;
+        Ok(if self.tls.has_ended() { Heard::End } else { Heard::Bytes { more } })
+    }
+
+    /// Sends plain bytes; answers how many of them are on their way, which the socket may not all have
+    /// taken: [`Channel::flush`] brings the rest. [`io::ErrorKind::WouldBlock`] while it takes nothing.
+    pub fn write(&mut self, socket: impl AsFd, plain: &[u8]) -> io::Result<usize> {
+        self.flush(&socket)?;
+        let plain = &plain[..plain.len().min(BATCH)];
+        self.tls.seal(plain, &mut self.out).map_err(invalid)?;
+        match self.flush(&socket) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(plain.len()),
+        }
+    }
+
+    /// Sends what was encrypted and not taken.
+    pub fn flush(&mut self, socket: impl AsFd) -> io::Result<()> {
+        while !self.out.is_empty() {
+            let count = stream::write(&socket, self.out.pending())?;
+            self.out.consume(count);
+        }
+        Ok(())
+    }
+
+    /// Says that this was all, after everything before; `Ok` once the socket has taken it.
+    pub fn close(&mut self, socket: impl AsFd) -> io::Result<()> {
+        if !self.closed {
+            self.closed = true;
+            self.tls.close(&mut self.out).map_err(invalid)?;
+        }
+        self.flush(socket)
+    }
+
+    /// Sends with new keys from here on.
+    pub fn update_keys(&mut self, socket: impl AsFd) -> io::Result<()> {
+        self.tls.update_keys(&mut self.out).map_err(invalid)?;
+        self.flush(socket)
+    }
+}
+
+fn invalid(fault: Fault) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, fault)
+}
+
+/// Claims that this kernel can do the records itself (kTLS), asked once.
+///
+/// Nothing uses it yet: no kernel that this was developed on has it, and what cannot be measured is not
+/// built. The seam is [`Channel`]: with `dangerous_into_kernel_connection` of rustls, a channel whose
+/// handshake is over would give its keys to the socket and be `sendfile` from there on.
+pub fn kernel_offload() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let probe = || -> io::Result<()> {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+            let client = std::net::TcpStream::connect(listener.local_addr()?)?;
+            let ulp = nix::sys::socket::sockopt::TcpUlp::default();
+            Ok(nix::sys::socket::setsockopt(&client, ulp, b"tls")?)
+        };
+        probe().is_ok()
+    })
+}

@@ -1,0 +1,381 @@
+//! One TLS connection, without its socket: wire bytes in, plain bytes and wire bytes out.
+//!
+//! rustls decrypts within the caller's buffer and encrypts into it, so a connection holds no buffer of its
+//! own between calls: only the beginning of a record whose rest has not come yet. rustls makes one
+//! short-lived vector for a record in each direction; there is no way around that in its interface.
+//!
+//! The invariant: what `take` was given came before the end that [`Tls::has_ended`] claims, so a stream
+//! that stops without that claim was cut.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::{CommonState, HandshakeKind, ProtocolVersion};
+
+use super::hello::Hello;
+use super::wire::Wire;
+
+/// What may wait for its rest: a handshake message of 64 KiB, which no honest one reaches.
+const KEPT: usize = 64 * 1024 + 256;
+
+/// The largest record, with what encryption adds to it.
+const RECORD: usize = 16 * 1024;
+const OVERHEAD: usize = 64;
+
+/// One side of a TLS connection.
+pub struct Tls {
+    side: Side,
+    /// The beginning of a record or of a handshake message.
+    incoming: Vec<u8>,
+    /// What the client offered, until the handshake is over.
+    hello: Option<Box<Hello>>,
+    peeked: bool,
+    ended: bool,
+}
+
+enum Side {
+    Server(Box<UnbufferedServerConnection>),
+    Client(Box<UnbufferedClientConnection>),
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tls({:?}, ended: {})", self.version(), self.ended)
+    }
+}
+
+/// What is wrong with what the other side sent, or with the keys.
+#[derive(Debug, Clone)]
+pub struct Fault(rustls::Error);
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl From<rustls::Error> for Fault {
+    fn from(error: rustls::Error) -> Self {
+        Self(error)
+    }
+}
+
+impl Fault {
+    /// Claims that the two sides have no version of TLS, or no cipher, in common.
+    pub fn is_incompatible(&self) -> bool {
+        matches!(self.0, rustls::Error::PeerIncompatible(_))
+    }
+}
+
+impl Tls {
+    /// The server's side.
+    pub(super) fn server(config: Arc<rustls::ServerConfig>) -> Result<Self, Fault> {
+        Ok(Self::new(Side::Server(Box::new(UnbufferedServerConnection::new(config)?))))
+    }
+
+    /// The client's side; the ClientHello is made by the first call of [`Tls::receive`], with nothing.
+    pub(super) fn client(
+        config: Arc<rustls::ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Self, Fault> {
+        Ok(Self::new(Side::Client(Box::new(UnbufferedClientConnection::new(config, name)?))))
+    }
+
+    fn new(side: Side) -> Self {
+        Self { side, incoming: Vec::new(), hello: None, peeked: false, ended: false }
+    }
+
+    /// Copies what waits for its rest to the front of `buffer`, behind which the socket is to be read.
+    /// The whole is then given to [`Tls::receive`].
+    ///
+    /// `buffer` must hold more than 64 KiB, or a long handshake message never fits.
+    pub fn begin(&self, buffer: &mut [u8]) -> usize {
+        let count = self.incoming.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&self.incoming[..count]);
+        count
+    }
+
+    /// Takes wire bytes, of which the first are those of [`Tls::begin`]: gives the plain ones to `take`,
+    /// and puts what has to be said (the handshake, an alert) into `out`.
+    pub fn receive(
+        &mut self,
+        wire: &mut [u8],
+        out: &mut Wire,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Fault> {
+        if !self.peeked && !wire.is_empty() {
+            self.peeked = true;
+            self.hello = Hello::peek(wire).map(Box::new);
+        }
+        let mut used = 0;
+        let result = loop {
+            match self.step(&mut wire[used..], &mut used, out, take) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.incoming.clear();
+        self.incoming.extend_from_slice(&wire[used.min(wire.len())..]);
+        if self.incoming.is_empty() {
+            self.incoming = Vec::new();
+        }
+        match result {
+            Ok(()) if self.incoming.len() > KEPT => {
+                Err(Fault(rustls::Error::General("a handshake message is too long".to_owned())))
+            }
+            Ok(()) => Ok(()),
+            Err(error) => {
+                // The alert that tells the other side so. (With what is left: rustls remembers how far it had
+                // looked into it.)
+                let mut rest = std::mem::take(&mut self.incoming);
+                let _ = self.step(&mut rest, &mut 0, out, &mut |_| {});
+                Err(Fault(error))
+            }
+        }
+    }
+
+    fn step(
+        &mut self,
+        wire: &mut [u8],
+        used: &mut usize,
+        out: &mut Wire,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<ControlFlow<()>, rustls::Error> {
+        match &mut self.side {
+            Side::Server(server) => step(server.process_tls_records(wire), used, &mut self.ended, out, take),
+            Side::Client(client) => step(client.process_tls_records(wire), used, &mut self.ended, out, take),
+        }
+    }
+
+    /// Makes records of plain bytes, as large as they may be.
+    pub fn seal(&mut self, plain: &[u8], out: &mut Wire) -> Result<(), Fault> {
+        if plain.is_empty() {
+            return Ok(());
+        }
+        self.with_writer(out, &mut |writer, out| {
+            let mut room = plain.len() + plain.len().div_ceil(RECORD) * OVERHEAD;
+            loop {
+                match writer.encrypt(plain, out.room(room)) {
+                    Ok(count) => {
+                        out.fill(count);
+                        return Ok(());
+                    }
+                    Err(EncryptError::InsufficientSize(size)) if size.required_size > room => {
+                        room = size.required_size;
+                    }
+                    Err(error) => return Err(rustls::Error::General(error.to_string())),
+                }
+            }
+        })
+    }
+
+    /// Says that nothing more will be sent: the end that the other side can trust.
+    pub fn close(&mut self, out: &mut Wire) -> Result<(), Fault> {
+        self.with_writer(out, &mut |writer, out| match writer.close(out.room(OVERHEAD * 2)) {
+            Ok(count) => {
+                out.fill(count);
+                Ok(())
+            }
+            Err(error) => Err(rustls::Error::General(error.to_string())),
+        })
+    }
+
+    /// Sends with new keys from here on (TLS 1.3), and asks the other side to do so as well.
+    pub fn update_keys(&mut self, out: &mut Wire) -> Result<(), Fault> {
+        self.with_writer(out, &mut |writer, _| writer.update_keys())?;
+        let mut incoming = std::mem::take(&mut self.incoming);
+        self.receive(&mut incoming, out, &mut |_| {})
+    }
+
+    fn with_writer(&mut self, out: &mut Wire, work: &mut Work<'_>) -> Result<(), Fault> {
+        let mut used = 0;
+        let mut incoming = std::mem::take(&mut self.incoming);
+        let result = loop {
+            let rest = &mut incoming[used..];
+            let turn = match &mut self.side {
+                Side::Server(server) => write(server.process_tls_records(rest), &mut used, out, work),
+                Side::Client(client) => write(client.process_tls_records(rest), &mut used, out, work),
+            };
+            match turn {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => break Ok(()),
+                Err(error) => break Err(Fault(error)),
+            }
+        };
+        incoming.drain(..used.min(incoming.len()));
+        self.incoming = incoming;
+        result
+    }
+
+    fn common(&self) -> &CommonState {
+        match &self.side {
+            Side::Server(server) => server,
+            Side::Client(client) => client,
+        }
+    }
+
+    /// Claims that the handshake goes on.
+    pub fn is_handshaking(&self) -> bool {
+        self.common().is_handshaking()
+    }
+
+    /// Claims that the other side has said, by its close_notify, that nothing more will come.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// What came behind the other side's close_notify, or is not a whole record yet.
+    pub fn into_rest(self) -> Vec<u8> {
+        self.incoming
+    }
+
+    /// Claims that the handshake was a short one: the keys are those of an earlier session.
+    pub fn is_resumed(&self) -> bool {
+        self.common().handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    /// Claims that nothing has come from the other side.
+    pub fn is_untouched(&self) -> bool {
+        !self.peeked
+    }
+
+    /// What the client offered; only for as long as nobody called [`Tls::forget_hello`].
+    pub fn hello(&self) -> Option<&Hello> {
+        self.hello.as_deref()
+    }
+
+    /// Gives up what was kept of the handshake.
+    pub fn forget_hello(&mut self) {
+        self.hello = None;
+    }
+
+    /// The version in use: `TLS 1.2` or `TLS 1.3`.
+    pub fn version(&self) -> Option<&'static str> {
+        match self.common().protocol_version()? {
+            ProtocolVersion::TLSv1_2 => Some("TLS 1.2"),
+            ProtocolVersion::TLSv1_3 => Some("TLS 1.3"),
+            _ => None,
+        }
+    }
+
+    /// The cipher suite in use, by its registered name.
+    pub fn cipher(&self) -> Option<&'static str> {
+        self.common().negotiated_cipher_suite().and_then(|suite| suite.suite().as_str())
+    }
+
+    /// The certificate that the other side showed, and that was found to be good.
+    pub fn peer_certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.common().peer_certificates().and_then(<[_]>::first)
+    }
+}
+
+/// The writing state of either side's connection.
+trait Writer {
+    fn encrypt(&mut self, plain: &[u8], room: &mut [u8]) -> Result<usize, EncryptError>;
+    fn close(&mut self, room: &mut [u8]) -> Result<usize, EncryptError>;
+    fn update_keys(&mut self) -> Result<(), rustls::Error>;
+}
+
+/// [`Writer`] over rustls's, of which updating the keys takes possession.
+struct Traffic<'c, D>(Option<rustls::unbuffered::WriteTraffic<'c, D>>);
+
+impl<D> Writer for Traffic<'_, D> {
+    fn encrypt(&mut self, plain: &[u8], room: &mut [u8]) -> Result<usize, EncryptError> {
+        self.0.as_mut().map_or(Ok(0), |writer| writer.encrypt(plain, room))
+    }
+
+    fn close(&mut self, room: &mut [u8]) -> Result<usize, EncryptError> {
+        self.0.as_mut().map_or(Ok(0), |writer| writer.queue_close_notify(room))
+    }
+
+    fn update_keys(&mut self) -> Result<(), rustls::Error> {
+        self.0.take().map_or(Ok(()), |writer| writer.refresh_traffic_keys())
+    }
+}
+
+type Work<'a> = dyn FnMut(&mut dyn Writer, &mut Wire) -> Result<(), rustls::Error> + 'a;
+
+/// One state of a connection that receives: `Break` when it has nothing more to do.
+fn step<D>(
+    status: UnbufferedStatus<'_, '_, D>,
+    used: &mut usize,
+    ended: &mut bool,
+    out: &mut Wire,
+    take: &mut dyn FnMut(&[u8]),
+) -> Result<ControlFlow<()>, rustls::Error> {
+    let UnbufferedStatus { discard, state } = status;
+    *used += discard;
+    let flow = match state? {
+        ConnectionState::ReadTraffic(mut records) => {
+            while let Some(record) = records.next_record() {
+                let record = record?;
+                *used += record.discard;
+                take(record.payload);
+            }
+            ControlFlow::Continue(())
+        }
+        ConnectionState::PeerClosed => {
+            *ended = true;
+            ControlFlow::Continue(())
+        }
+        ConnectionState::EncodeTlsData(mut data) => encode(&mut |room| data.encode(room), out)?,
+        ConnectionState::TransmitTlsData(data) => {
+            // It is in `out`, which keeps the order.
+            data.done();
+            ControlFlow::Continue(())
+        }
+        _ => ControlFlow::Break(()),
+    };
+    Ok(flow)
+}
+
+/// One state of a connection that wants to send: `Break` when the work is done.
+fn write<D>(
+    status: UnbufferedStatus<'_, '_, D>,
+    used: &mut usize,
+    out: &mut Wire,
+    work: &mut Work<'_>,
+) -> Result<ControlFlow<()>, rustls::Error> {
+    let UnbufferedStatus { discard, state } = status;
+    *used += discard;
+    match state? {
+        ConnectionState::WriteTraffic(writer) => {
+            work(&mut Traffic(Some(writer)), out).map(|()| ControlFlow::Break(()))
+        }
+        ConnectionState::EncodeTlsData(mut data) => encode(&mut |room| data.encode(room), out),
+        ConnectionState::TransmitTlsData(data) => {
+            data.done();
+            Ok(ControlFlow::Continue(()))
+        }
+        // Both sides have closed: there is nobody to send to.
+        ConnectionState::Closed => Ok(ControlFlow::Break(())),
+        _ => Err(rustls::Error::HandshakeNotComplete),
+    }
+}
+
+fn encode(
+    data: &mut dyn FnMut(&mut [u8]) -> Result<usize, EncodeError>,
+    out: &mut Wire,
+) -> Result<ControlFlow<()>, rustls::Error> {
+    let mut room = 512;
+    loop {
+        match data(out.room(room)) {
+            Ok(count) => {
+                out.fill(count);
+                return Ok(ControlFlow::Continue(()));
+            }
+            Err(EncodeError::InsufficientSize(size)) if size.required_size > room => {
+                room = size.required_size;
+            }
+            Err(error) => return Err(rustls::Error::General(error.to_string())),
+        }
+    }
+}

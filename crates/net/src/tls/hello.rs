@@ -1,0 +1,210 @@
+//! A look at a ClientHello before it is answered: what a client offered, for the log.
+//!
+//! rustls refuses what is too old or does not fit, but cannot say what it was. This parser decides
+//! nothing: where it understands nothing it answers nothing, and the handshake goes its way.
+
+use std::fmt;
+
+/// What a client offered.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Hello {
+    /// The versions, as their numbers on the wire (0x0303 is TLS 1.2).
+    pub versions: Vec<u16>,
+    /// The name of the server that it wants (SNI).
+    pub server_name: Option<String>,
+    /// The protocols that it speaks (ALPN).
+    pub protocols: Vec<Vec<u8>>,
+}
+
+const HANDSHAKE: u8 = 22;
+const CLIENT_HELLO: u8 = 1;
+const SERVER_NAME: u16 = 0;
+const ALPN: u16 = 16;
+const SUPPORTED_VERSIONS: u16 = 43;
+
+impl Hello {
+    /// Looks at the first bytes of a connection. `None` where they are no whole ClientHello in one record,
+    /// nor the SSL 2.0 form that the oldest clients begin with.
+    pub fn peek(wire: &[u8]) -> Option<Self> {
+        let mut record = Reader(wire);
+        if record.byte()? != HANDSHAKE {
+            return ssl2(wire);
+        }
+        record.take(2)?;
+        let mut message = record.with_length_16()?;
+        if message.byte()? != CLIENT_HELLO {
+            return None;
+        }
+        message.take(3)?;
+        let legacy = message.u16()?;
+        message.take(32)?;
+        message.with_length_8()?; // session id
+        message.with_length_16()?; // cipher suites
+        message.with_length_8()?; // compression
+        let mut hello = Self { versions: vec![legacy], ..Self::default() };
+        // Without extensions, the hello of an old client ends here.
+        if let Some(mut extensions) = message.with_length_16() {
+            while let (Some(kind), Some(body)) = (extensions.u16(), extensions.with_length_16()) {
+                hello.take_extension(kind, body);
+            }
+        }
+        Some(hello)
+    }
+
+    fn take_extension(&mut self, kind: u16, mut body: Reader<'_>) {
+        match kind {
+            SERVER_NAME => {
+                let name = body.with_length_16().and_then(|mut list| {
+                    list.byte().filter(|&kind| kind == 0)?;
+                    list.with_length_16()
+                });
+                self.server_name = name.map(|Reader(name)| String::from_utf8_lossy(name).into_owned());
+            }
+            ALPN => {
+                let Some(mut list) = body.with_length_16() else { return };
+                while let Some(Reader(name)) = list.with_length_8() {
+                    self.protocols.push(name.to_vec());
+                }
+            }
+            SUPPORTED_VERSIONS => {
+                let Some(mut list) = body.with_length_8() else { return };
+                self.versions.clear();
+                while let Some(version) = list.u16() {
+                    self.versions.push(version);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// `TLS 1.0, TLS 1.1`, in the client's order, without the values that mean nothing (GREASE).
+impl fmt::Display for Hello {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for name in self.versions.iter().filter_map(|version| version_name(*version)) {
+            write!(out, "{separator}{name}")?;
+            separator = ", ";
+        }
+        if separator.is_empty() { out.write_str("no version that is known") } else { Ok(()) }
+    }
+}
+
+fn version_name(version: u16) -> Option<&'static str> {
+    Some(match version {
+        0x0002 => "SSL 2.0",
+        0x0300 => "SSL 3.0",
+        0x0301 => "TLS 1.0",
+        0x0302 => "TLS 1.1",
+        0x0303 => "TLS 1.2",
+        0x0304 => "TLS 1.3",
+        _ => return None,
+    })
+}
+
+/// The hello of SSL 2.0, in which clients of that age also offer SSL 3.0 and TLS 1.0.
+fn ssl2(wire: &[u8]) -> Option<Hello> {
+    let [length, _, CLIENT_HELLO, major, minor, ..] = *wire else { return None };
+    let version = u16::from_be_bytes([major, minor]);
+    let known = length & 0x80 != 0 && version_name(version).is_some();
+    known.then(|| Hello { versions: vec![version], ..Hello::default() })
+}
+
+/// What is left to read.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+
+    fn with_length_8(&mut self) -> Option<Self> {
+        let length = self.byte()?;
+        self.take(length.into()).map(Self)
+    }
+
+    fn with_length_16(&mut self) -> Option<Self> {
+        let length = self.u16()?;
+        self.take(length.into()).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A ClientHello with these extensions, as it comes in a record.
+    fn record(version: u16, extensions: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut block = Vec::new();
+        for (kind, body) in extensions {
+            block.extend(kind.to_be_bytes());
+            block.extend((body.len() as u16).to_be_bytes());
+            block.extend(*body);
+        }
+        let mut message = version.to_be_bytes().to_vec();
+        message.extend([7; 32]);
+        message.extend([0, 0, 2, 0x13, 0x01, 1, 0]);
+        if !extensions.is_empty() {
+            message.extend((block.len() as u16).to_be_bytes());
+            message.extend(block);
+        }
+        let length = message.len() as u32;
+        let mut wire = vec![22, 3, 1];
+        wire.extend((length as u16 + 4).to_be_bytes());
+        wire.extend(((1 << 24) | length).to_be_bytes());
+        wire.extend(message);
+        wire
+    }
+
+    #[test]
+    fn old_clients_are_told_by_their_version() {
+        let hello = Hello::peek(&record(0x0302, &[])).unwrap();
+        assert_eq!(hello.to_string(), "TLS 1.1");
+        let hello = Hello::peek(&[0x80, 0x2e, 1, 3, 1, 0, 21, 0, 0]).unwrap();
+        assert_eq!(hello.to_string(), "TLS 1.0");
+    }
+
+    #[test]
+    fn extensions_are_read() {
+        let name = b"\0\x0e\0\0\x0bftp.example";
+        let hello = Hello::peek(&record(
+            0x0303,
+            &[(0, name), (10, b"\0\x02\0\x1d"), (16, b"\0\x04\x03ftp"), (43, &[6, 0x6a, 0x6a, 3, 4, 3, 3])],
+        ))
+        .unwrap();
+        assert_eq!(hello.server_name.as_deref(), Some("ftp.example"));
+        assert_eq!(hello.protocols, [b"ftp".to_vec()]);
+        assert_eq!(hello.to_string(), "TLS 1.3, TLS 1.2");
+    }
+
+    #[test]
+    fn what_is_no_hello_is_nothing() {
+        for text in [&b"USER alice\r\n"[..], b"", b"\x16\x03\x01", b"\x80", b"GET / HTTP/1.1\r\n\r\n"] {
+            assert_eq!(Hello::peek(text), None, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), cut in 0usize..200) {
+            let _ = Hello::peek(&bytes);
+            let whole = record(0x0303, &[(0, &bytes), (16, &bytes), (43, &bytes)]);
+            let _ = Hello::peek(&whole);
+            let _ = Hello::peek(&whole[..cut.min(whole.len())]);
+            bytes.splice(0..0, [22, 3, 1]);
+            let _ = Hello::peek(&bytes);
+        }
+    }
+}

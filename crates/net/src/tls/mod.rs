@@ -1,0 +1,31 @@
+//! TLS: rustls without its sockets, over ours.
+//!
+//! - [`Acceptor`] and [`Connector`] are the two sides' settings; [`Host`] is one FTP control connection's
+//!   part, whose data connections resume with its own tickets only.
+//! - [`Tls`] is a connection without a socket; [`Channel`] has the copy loop over one.
+//! - [`self_signed`] makes a certificate for a first try, [`Hello`] says what a client offered.
+//!
+//! The algorithms are ring's. aws-lc-rs is about as fast for AES-GCM, but its build takes minutes and
+//! cmake where ring's takes seconds.
+
+mod acceptor;
+mod channel;
+mod client;
+mod connection;
+mod hello;
+mod identity;
+mod self_signed;
+mod tickets;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use acceptor::{Acceptor, Authorities, Clients, Host, KeyPair, Plan};
+pub use channel::{BUFFER, Channel, Heard, kernel_offload};
+pub use client::{Connector, Trust, Versions};
+pub use connection::{Fault, Tls};
+pub use hello::Hello;
+pub use identity::{LoadError, fingerprint};
+pub use self_signed::self_signed;
+pub use wire::Wire;

@@ -1,0 +1,131 @@
+//! Tickets that say whose they are.
+//!
+//! Every ticket, and every session id of TLS 1.2, that a control connection gives out carries the number
+//! of that control connection. A data connection resumes only with one of its own; that one was shown
+//! which belongs to somebody else is remembered, and asked for once the handshake is over
+//! ([`Binding::take_foreign`]).
+//!
+//! The keys are the process's alone and change every six hours; rustls keeps them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::server::{ProducesTickets, StoresServerSessions};
+
+/// Sessions of TLS 1.2 without tickets that one control connection keeps: the control connection's own,
+/// and those of its last data connections, whose ids a client may prefer.
+const KEPT: usize = 4;
+
+/// A control connection, as its tickets know it.
+pub(super) struct Binding {
+    number: u64,
+    keys: Arc<dyn ProducesTickets>,
+    /// A ticket of another control connection was shown.
+    foreign: AtomicBool,
+    /// TLS 1.2 by session id. Locked for a look at four entries.
+    sessions: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
+}
+
+impl std::fmt::Debug for Binding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Binding({})", self.number)
+    }
+}
+
+impl Binding {
+    /// A control connection like no other of this process.
+    pub(super) fn new(keys: Arc<dyn ProducesTickets>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { number, keys, foreign: AtomicBool::new(false), sessions: Mutex::default() }
+    }
+
+    /// Claims that somebody else's ticket was shown since the last call.
+    pub(super) fn take_foreign(&self) -> bool {
+        self.foreign.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl ProducesTickets for Binding {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.keys.lifetime()
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.keys.encrypt(&[&self.number.to_be_bytes(), plain].concat())
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        // What cannot be read is too old, or another server's: nobody's, and a full handshake follows.
+        let mut text = self.keys.decrypt(ticket)?;
+        let (number, _) = text.split_first_chunk()?;
+        if u64::from_be_bytes(*number) != self.number {
+            self.foreign.store(true, Ordering::Relaxed);
+            return None;
+        }
+        text.drain(..size_of::<u64>());
+        Some(text)
+    }
+}
+
+impl StoresServerSessions for Binding {
+    fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        if sessions.len() == KEPT {
+            // The first is the control connection's, which most clients show again and again.
+            sessions.remove(1);
+        }
+        sessions.push((key, value));
+        true
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.iter().find(|(kept, _)| kept == key).map(|(_, value)| value.clone())
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = sessions.iter().position(|(kept, _)| kept == key)?;
+        Some(sessions.remove(at).1)
+    }
+
+    fn can_cache(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_its_own_sessions_only() {
+        let keys = rustls::crypto::ring::Ticketer::new().unwrap();
+        let (one, other) = (Binding::new(Arc::clone(&keys)), Binding::new(keys));
+        let ticket = one.encrypt(b"secret").unwrap();
+        assert_eq!(one.decrypt(&ticket).as_deref(), Some(&b"secret"[..]));
+        assert!(!one.take_foreign());
+        assert_eq!(other.decrypt(&ticket), None);
+        assert!(other.take_foreign());
+        assert!(!other.take_foreign(), "told once");
+        assert_eq!(other.decrypt(b"garbage"), None);
+        assert!(!other.take_foreign(), "what nobody can read is nobody's");
+    }
+
+    #[test]
+    fn the_control_connections_session_outlives_many_others() {
+        let binding = Binding::new(rustls::crypto::ring::Ticketer::new().unwrap());
+        binding.put(b"control".to_vec(), b"first".to_vec());
+        for number in 0..100u8 {
+            binding.put(vec![number], vec![number]);
+        }
+        assert_eq!(binding.get(b"control").as_deref(), Some(&b"first"[..]));
+        assert_eq!(binding.get(&[99]).as_deref(), Some(&[99][..]));
+        assert_eq!(binding.get(&[0]), None);
+    }
+}

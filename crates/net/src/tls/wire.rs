@@ -1,0 +1,76 @@
+//! Bytes on their way to a socket: filled at the end, taken from the front, zeroed once.
+
+/// A buffer between whoever makes records and the socket that takes them.
+#[derive(Debug, Default)]
+pub struct Wire {
+    /// Initialised to its length, so that making room again costs nothing.
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Wire {
+    /// What waits to be taken.
+    pub fn pending(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// Claims that nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Says that the first `count` bytes were taken.
+    pub fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.end);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Gives the memory back, if nothing waits in it.
+    pub fn release(&mut self) {
+        if self.is_empty() {
+            *self = Self::default();
+        }
+    }
+
+    /// Room for `count` more bytes; [`Wire::fill`] says how many of them were used.
+    pub(super) fn room(&mut self, count: usize) -> &mut [u8] {
+        if self.bytes.len() - self.end < count && self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if self.bytes.len() - self.end < count {
+            self.bytes.resize(self.end + count, 0);
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    /// Says that the first `count` bytes of the room were filled.
+    pub(super) fn fill(&mut self, count: usize) {
+        self.end = (self.end + count).min(self.bytes.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_filled_is_taken_in_order_and_room_is_used_again() {
+        let mut wire = Wire::default();
+        for round in 0..10u8 {
+            wire.room(4)[..4].copy_from_slice(&[round, 1, 2, 3]);
+            wire.fill(4);
+            assert_eq!(wire.pending(), [round, 1, 2, 3]);
+            wire.consume(1);
+            assert_eq!(wire.pending(), [1, 2, 3]);
+            wire.consume(3);
+            assert!(wire.is_empty());
+        }
+        assert_eq!(wire.bytes.len(), 4);
+        wire.release();
+        assert_eq!(wire.bytes.capacity(), 0);
+    }
+}
