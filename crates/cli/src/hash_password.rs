@@ -1,6 +1,8 @@
 //! `millrace hash-password`: a password in, its argon2id hash out.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::process;
 use std::thread;
 
@@ -45,10 +47,15 @@ fn prompt(text: &str) -> Result<Vec<u8>, Failure> {
     line
 }
 
-/// One line, as bytes, without its end.
+/// One line, as bytes, without its end. What came with it is told of; nobody is waited for to send more.
 fn read_line() -> Result<Vec<u8>, Failure> {
     let mut line = Vec::new();
-    io::stdin().lock().read_until(b'\n', &mut line).map_err(failed)?;
+    let stdin = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
+    let mut stdin = BufReader::new(File::from(stdin));
+    stdin.read_until(b'\n', &mut line).map_err(failed)?;
+    if !stdin.buffer().is_empty() {
+        eprintln!("warning: only the first line was taken for the password; more followed it");
+    }
     if line.ends_with(b"\n") {
         line.pop();
     }

@@ -283,6 +283,49 @@ fn a_hashed_password_logs_in() {
 }
 
 #[test]
+fn what_follows_the_first_line_is_told_to_be_no_part_of_the_password() {
+    for (input, told) in
+        [("pw\nmore\n", "warning: only the first line was taken for the password; more followed it\n"), ("pw\n", "")]
+    {
+        let mut child = millrace(&["hash-password"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(text(&output.stdout).starts_with("$argon2id$"));
+        assert_eq!(text(&output.stderr), told);
+    }
+}
+
+#[test]
+fn a_hash_on_the_command_line_is_a_hash_there_too() {
+    // The hash of `password`, from the tests of the reference implementation in C.
+    let user = "dora:$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4:ro";
+    let serving = Serving::start(&["--user", user]);
+    let mut client = serving.connect();
+    write!(client.get_mut(), "USER dora\r\nPASS password\r\n").unwrap();
+    assert!(reply(&mut client).starts_with("331 "));
+    assert!(reply(&mut client).starts_with("230 "));
+}
+
+#[test]
+fn quiet_and_json_go_together() {
+    let mut serving = Serving::start(&["--quiet", "--log-format", "json", "--user", "dora:pw"]);
+    let mut client = serving.connect();
+    write!(client.get_mut(), "USER dora\r\nPASS wrong\r\n").unwrap();
+    assert!(reply(&mut client).starts_with("331 "));
+    assert!(reply(&mut client).starts_with("530 "));
+    serving.signal("-TERM");
+    assert_eq!(serving.exit_code(), Some(0));
+    let logged = serving.logged();
+    assert_eq!(logged.lines().count(), 1, "{logged}");
+    assert!(logged.starts_with("{\"time\":\"") && logged.contains("\"event\":\"login-failed\""), "{logged}");
+}
+
+#[test]
 fn passwords_that_cannot_be_sent_are_not_hashed() {
     for password in [&b""[..], b"\n", b"a\0b\n", b"a\tb\n"] {
         let mut child = millrace(&["hash-password"])

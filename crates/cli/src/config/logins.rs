@@ -45,14 +45,14 @@ impl User {
             None => (rest, None),
         };
         check_name(name).map_err(|message| refused(format!("--user: {message}.")))?;
-        check_password(password).map_err(|message| refused(format!("--user {name}: {message}.")))?;
+        let password = read_password(password).map_err(|message| refused(format!("--user {name}: {message}.")))?;
         let (access, beneath) = rest.map_or((None, None), access_and_folder);
         if beneath == Some("") {
             return Err(refused(FORM.to_owned()));
         }
         Ok(Self {
             name: Said::on_command_line(name.to_owned()),
-            password: password.into(),
+            password,
             access: access.unwrap_or(Access::ReadWrite),
             beneath: beneath.map(|folder| Said::on_command_line(folder.into())),
         })
@@ -96,13 +96,17 @@ fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-fn check_password(password: &str) -> Result<(), String> {
+/// A password of the command line: the hash of one, where it is written as such, or the text itself.
+fn read_password(password: &str) -> Result<Password, String> {
     match password {
+        _ if password.starts_with("$argon2") => {
+            Password::hashed(password).map_err(|error| format!("{error}; `millrace hash-password` makes one"))
+        }
         "" => Err("the password is empty; use --anonymous to let everyone in".to_owned()),
         _ if password.contains(char::is_control) => {
             Err("the password contains a control character, which no client can send".to_owned())
         }
-        _ => Ok(()),
+        _ => Ok(password.into()),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use super::keys;
 use crate::failure::Failure;
 
 /// A configuration file that was read.
@@ -33,7 +34,7 @@ impl Source {
         let width = self.text[start..marked].chars().count().max(1);
 
         let mut text = format!("{}:{number}:{column}: {}\n", self.path.display(), sentence(message));
-        if is_secret(line) {
+        if is_secret(&self.text[..line_start], line) {
             text += &format!("{number:>5} | (a line with a password is not shown)");
         } else {
             // Tabs stay tabs, so that the mark is below what it marks.
@@ -45,12 +46,16 @@ impl Source {
     }
 }
 
-/// Claims that a line may hold a password, also under a misspelt key: error messages end in logs.
-fn is_secret(line: &str) -> bool {
+/// Claims that a line may hold a password, also under a misspelt key: error messages end in logs. Among users,
+/// inline or in tables of their own, only what is known to be harmless is shown.
+fn is_secret(before: &str, line: &str) -> bool {
     let key = line.split('=').next().unwrap_or_default().trim();
+    let is_known = || keys::of_file().contains(&key) || keys::of_user().contains(&key);
+    let among_users = before.lines().any(|line| line.trim_start_matches('[').starts_with("user"));
     line.contains("passw")
         || key.starts_with("user")
         || strsim::jaro_winkler(key, "password") > 0.8 && !key.starts_with("passive")
+        || among_users && !is_known() && !key.starts_with('[')
 }
 
 fn sentence(message: &str) -> String {

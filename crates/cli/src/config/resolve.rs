@@ -1,7 +1,7 @@
 //! What was written, turned into what it means: defaults added, contradictions refused, trees opened.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,7 +127,7 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
         coalesce: is_on(written.coalesce, default.coalesce),
         sort_entries: count(written.list_sort, default.sort_entries),
         anonymous: logins.iter().any(|login| login.name.is_none()),
-        xferlog: written.xferlog.map(|said| places.path(&said)),
+        xferlog: xferlog(written.xferlog, &places)?,
         log: log(written.quiet, written.log_format),
     };
     Ok(Site { directory, logins, files, writable: trees.writable(), config })
@@ -261,6 +261,34 @@ fn greeting(said: Option<Said<String>>, default: String, places: &Places<'_>) ->
             "expected one line of text, without control characters",
         )),
         Some(said) => Ok(said.value),
+    }
+}
+
+/// A transfer log that could be written to now, without touching it.
+fn xferlog(said: Option<Said<PathBuf>>, places: &Places<'_>) -> Result<Option<PathBuf>, Failure> {
+    let Some(said) = said else { return Ok(None) };
+    let path = places.path(&said);
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let wrong = |message: String| Err(places.error(&said.place, "--xferlog", &message));
+    let lacks_write = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).err();
+    match path.metadata() {
+        Ok(found) if found.is_dir() => wrong(format!("{} is a folder; name a file in it", path.display())),
+        Ok(_) => match lacks_write(&path) {
+            Some(error) => wrong(format!("{} cannot be written to: {error}", path.display())),
+            None => Ok(Some(path)),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => match lacks_write(folder) {
+            Some(error) => wrong(format!(
+                "{} cannot be made in {}: {error}; make the folder first, or name another",
+                path.display(),
+                folder.display()
+            )),
+            None => Ok(Some(path)),
+        },
+        Err(error) => wrong(format!("{} cannot be written to: {error}", path.display())),
     }
 }
 

@@ -116,6 +116,10 @@ impl<'de, T: Value> Visitor<'de> for OneOrMoreVisitor<T> {
         while let Some(Scalar(value)) = sequence.next_element()? {
             values.push(value);
         }
-        Ok(values)
+        // An empty list could mean "none" or "nothing said": it is not for us to choose.
+        match values.is_empty() {
+            true => Err(A::Error::custom("this list is empty; write \"off\" for none, or leave the key out")),
+            false => Ok(values),
+        }
     }
 }

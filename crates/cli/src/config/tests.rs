@@ -223,6 +223,14 @@ fn contradicting_flags_are_refused() {
             "--user alice: what follows the password is neither ro nor rw nor a folder in HERE (No such file or \
              directory (os error 2)); make the folder first, and choose a password without a colon.",
         ),
+        (
+            "--user a:$argon2id$v=19$m=1",
+            "--user a: this argon2id hash is damaged or incomplete; `millrace hash-password` makes one.",
+        ),
+        (
+            "--user a:$argon2d$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4",
+            "--user a: this is a hash by argon2d; only argon2id is understood; `millrace hash-password` makes one.",
+        ),
         ("--user a:x --user a:y", "--user: there are two users named a."),
         (
             "--user FTP:x --anonymous ro",
@@ -348,6 +356,24 @@ fn errors_in_a_file_show_where() {
       |       ^^^^^^^^^^^^^^^^^^^^^^"#,
         ),
         (
+            "ftp = []",
+            r#"HERE/m.toml:1:7: This list is empty; write "off" for none, or leave the key out.
+    1 | ftp = []
+      |       ^^"#,
+        ),
+        (
+            "xferlog = \"missing/x.log\"",
+            r#"HERE/m.toml:1:11: HERE/missing/x.log cannot be made in HERE/missing: No such file or directory (os error 2); make the folder first, or name another.
+    1 | xferlog = "missing/x.log"
+      |           ^^^^^^^^^^^^^^^"#,
+        ),
+        (
+            "xferlog = \"photos\"",
+            r#"HERE/m.toml:1:11: HERE/photos is a folder; name a file in it.
+    1 | xferlog = "photos"
+      |           ^^^^^^^^"#,
+        ),
+        (
             "directory = \"missing\"",
             r#"HERE/m.toml:1:13: The folder HERE/missing cannot be served: No such file or directory (os error 2); make it first, or name another.
     1 | directory = "missing"
@@ -372,6 +398,21 @@ fn errors_in_a_file_show_where() {
         (
             "[[user]]\nname = \"a\"\npasswort = \"secret\"",
             "HERE/m.toml:3:1: A [[user]] table has no key `passwort`; did you mean `password`?\n    3 | (a line with a \
+             password is not shown)",
+        ),
+        (
+            "user = [{ name = \"a\", password = \"secret\" }]",
+            "HERE/m.toml:1:34: This is not a password hash, which looks like $argon2id$v=19$m=19456,t=2,p=1$...$.... \
+             Run `millrace hash-password` and write here what it prints.\n    1 | (a line with a password is not shown)",
+        ),
+        (
+            "user = [\n  { name = \"a\", pasword = \"secret\" },\n]",
+            "HERE/m.toml:2:17: A [[user]] table has no key `pasword`; did you mean `password`?\n    2 | (a line with a \
+             password is not shown)",
+        ),
+        (
+            "user = [\n  { name = \"a\", pw = \"secret\" },\n]",
+            "HERE/m.toml:2:17: A [[user]] table has no key `pw`; there are `name`, `password`, `access`, `directory`.\n    2 | (a line with a \
              password is not shown)",
         ),
         (
