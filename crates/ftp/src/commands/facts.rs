@@ -128,6 +128,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_unknown_fact_is_no_matter_of_syntax() {
+        let code = |facts: &[u8]| parse_facts(facts).unwrap_err().code();
+        for unknown in [&b"Colour=red;"[..], b"Create=20200101000000;", b"UNIX.mode=0644;Size=5;"] {
+            assert_eq!(code(unknown), code::BAD_PARAMETER, "{}", unknown.escape_ascii());
+        }
+        for malformed in [&b"Colour;"[..], b"Colour=red", b"Modify=yesterday;"] {
+            assert_eq!(code(malformed), code::BAD_ARGUMENT, "{}", malformed.escape_ascii());
+        }
+    }
+
+    #[test]
     fn facts_are_read_in_any_case_and_all_of_them() {
         let change = parse_facts(b"Modify=20200101000000;UNIX.mode=0644;unix.GROUP=5;").unwrap();
         assert_eq!(change.modified.unwrap().seconds, 1_577_836_800);

@@ -21,6 +21,7 @@ pub(super) const LIST: Command = Command {
     needs: Permissions::only(Permission::List),
     transfers: true,
     help: "LIST [-aARrtS1d] [<directory, file or pattern>]",
+    note: "control characters in names are escaped, as `\\012`; a pattern that is also a name is the name",
     run: |session, argument| begin(session, argument, Format::Unix),
     ..ROW
 };
@@ -31,6 +32,7 @@ pub(super) const NLST: Command = Command {
     needs: Permissions::only(Permission::List),
     transfers: true,
     help: "NLST [-aARrtS1dl] [<directory or pattern>]",
+    note: "as LIST",
     run: |session, argument| begin(session, argument, Format::Names),
     ..ROW
 };
@@ -52,6 +54,7 @@ pub(super) const MLST: Command = Command {
     needs: Permissions::only(Permission::List),
     feat: Feat::Made(|session| format!("MLST {}", session.facts.feature())),
     help: "MLST [<path>]",
+    note: "control characters in the path are escaped, as `\\012`; MLSD gives names byte for byte",
     source: "RFC 3659",
     run: mlst,
     ..ROW
@@ -81,24 +84,34 @@ fn request(session: &mut Session, argument: &[u8], format: Format) -> Result<Lis
         Format::Names if options.long => Format::Unix,
         format => format,
     };
-    let mut listing =
+    let listing =
         Listing { options, rights: session.permissions().rights(), ..Listing::new(format, session.now.wall) };
-    let mut path = path;
     // A pattern in the last component only: `dir/*.txt`.
     let name_at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
-    if Glob::is_pattern(&path[name_at..]) {
-        listing.pattern = Some(Glob::new(&path[name_at..]));
-        listing.prefix = path[..name_at].to_vec();
-        path = &path[..name_at];
-    } else if format == Format::Names && !path.is_empty() {
-        listing.prefix = path.to_vec();
-        if !path.ends_with(b"/") {
+    let literal = literal(session, path, listing.clone());
+    let request = match Glob::is_pattern(&path[name_at..]) {
+        false => literal?,
+        true => {
+            let (prefix, pattern) = (path[..name_at].to_vec(), Some(Glob::new(&path[name_at..])));
+            let listing = Listing { prefix, pattern, ..listing };
+            // A pattern may be longer than any name.
+            let literal = literal.ok().map(Box::new);
+            ListRequest { path: session.path(&path[..name_at])?, listing, files: true, literal }
+        }
+    };
+    session.subject = Some(request.path.clone());
+    Ok(request)
+}
+
+/// The listing of what is named so, to the letter.
+fn literal(session: &Session, name: &[u8], mut listing: Listing) -> Result<ListRequest, Reply> {
+    if listing.format == Format::Names && !name.is_empty() {
+        listing.prefix = name.to_vec();
+        if !name.ends_with(b"/") {
             listing.prefix.push(b'/');
         }
     }
-    let path = session.path(path)?;
-    session.subject = Some(path.clone());
-    Ok(ListRequest { path, listing, files: true })
+    Ok(ListRequest { path: session.path(name)?, listing, files: true, literal: None })
 }
 
 fn mlsd(session: &mut Session, argument: &[u8]) -> Step {
@@ -110,7 +123,7 @@ fn mlsd(session: &mut Session, argument: &[u8]) -> Step {
     // The entry of the directory itself is part of an MLSD (RFC 3659 section 7.2).
     let listing = Listing { rights, ..Listing::new(Format::Facts(session.facts), session.now.wall) };
     session.subject = Some(path.clone());
-    session.ask(Request::List(Box::new(ListRequest { path, listing, files: false })), opened)
+    session.ask(Request::List(Box::new(ListRequest { path, listing, files: false, literal: None })), opened)
 }
 
 fn opened(session: &mut Session, answer: Answer) -> Step {

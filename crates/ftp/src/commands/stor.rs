@@ -141,7 +141,7 @@ fn open(session: &mut Session, path: VirtualPath, mode: WriteMode, plan: Plan) -
 fn stou(session: &mut Session, argument: &[u8]) -> Step {
     let base = if argument.is_empty() { b"upload" } else { argument };
     match session.path(base) {
-        Ok(path) => session.ask(Request::OpenUnique(path), unique),
+        Ok(path) => session.ask_about(path, Request::OpenUnique, unique),
         Err(reply) => reply.into(),
     }
 }

@@ -181,6 +181,8 @@ pub enum Answer {
     Done,
     /// It failed.
     Failed(FileError),
+    /// It failed, and of all that it was about this path is to blame.
+    FailedAt(VirtualPath, FileError),
     /// How the login went.
     Login(Verdict),
     /// The passive port listens at this address.
@@ -275,6 +277,9 @@ pub struct ListRequest {
     pub listing: Listing,
     /// Whether a file may be listed as well (`LIST file`), or only a directory (`MLSD`).
     pub files: bool,
+    /// The listing of what has a pattern for its name (`LIST [a]`): where there is such a thing, it goes
+    /// before what the pattern matches.
+    pub literal: Option<Box<ListRequest>>,
 }
 
 /// A transfer to be run.

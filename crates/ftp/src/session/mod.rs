@@ -435,6 +435,13 @@ impl Session {
                 return Step::NOTHING;
             }
         };
+        let answer = match answer {
+            Answer::FailedAt(path, error) => {
+                self.subject = Some(path);
+                Answer::Failed(error)
+            }
+            answer => answer,
+        };
         let step = match answer {
             // What would begin a transfer comes too late for one who has given it up.
             Answer::Readable(_) | Answer::Writable(_) | Answer::Unique(..) | Answer::Listing(_)

@@ -408,7 +408,10 @@ impl Tree {
                 let free = free.unwrap();
                 Answer::Unique(self.upload(free.clone(), WriteMode::CreateNew)?, free)
             }
-            Request::List(request) => {
+            Request::List(mut request) => {
+                if let Some(literal) = request.literal.take_if(|literal| self.node(&literal.path).is_ok()) {
+                    request = literal;
+                }
                 let node = self.node(&request.path)?;
                 let entries = match node.content {
                     None => self.entries(&request.path),

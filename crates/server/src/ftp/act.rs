@@ -79,13 +79,15 @@ pub(crate) fn answer(
         }
         Request::MakeDirectory(path) => files.make_directory(&path).map(|()| Answer::Done),
         Request::RemoveDirectory(path) => files.remove_directory(&path).map(|()| Answer::Done),
-        Request::RemoveTree(path) => remove_tree(files, &path, shared).map(Answer::Count),
+        Request::RemoveTree(path) => return at_fault(remove_tree(files, path, shared).map(Answer::Count)),
         Request::RemoveFile(path) => files.remove_file(&path).map(|()| Answer::Done),
-        Request::Rename(from, to) => files.rename(&from, &to).map(|()| Answer::Done),
+        Request::Rename(from, to) => return at_fault(rename(files, from, to).map(|()| Answer::Done)),
         Request::Change(path, change) => files.change(&path, change).map(|()| Answer::Done),
         Request::MakeSymlink(target, path) => files.make_symlink(&target, &path).map(|()| Answer::Done),
-        Request::Copy(from, to) => copy(files, &from, &to, shared).map(Answer::Count),
-        Request::Combine(target, parts) => combine(files, &target, &parts, shared).map(Answer::Count),
+        Request::Copy(from, to) => return at_fault(copy(files, from, to, shared).map(Answer::Count)),
+        Request::Combine(target, parts) => {
+            return at_fault(combine(files, target, parts, shared).map(Answer::Count));
+        }
         Request::Digest(path, algorithm, range) => {
             digest(files, &path, algorithm, range, shared).map(|(hash, bytes)| Answer::Digest(hash, bytes))
         }
@@ -98,8 +100,27 @@ pub(crate) fn answer(
     answer.unwrap_or_else(Answer::Failed)
 }
 
+/// A failure, and which of several paths is to blame.
+type Fault = (VirtualPath, FileError);
+
+fn at_fault(result: Result<Answer, Fault>) -> Answer {
+    result.unwrap_or_else(|(path, error)| Answer::FailedAt(path, error))
+}
+
+/// Which of two paths made a step from the one to the other fail: the first, if it cannot be used alone.
+fn blame<T>(from: VirtualPath, to: VirtualPath, alone: Result<T, FileError>, error: FileError) -> Fault {
+    match alone {
+        Ok(_) => (to, error),
+        Err(own) => (from, own),
+    }
+}
+
 fn list(storage: &Arc<dyn Storage>, request: ListRequest, limits: ListLimits) -> Result<Lister, FileError> {
-    let ListRequest { path, mut listing, files } = request;
+    let request = match request.literal {
+        Some(literal) if storage.entry(&literal.path).is_ok() => *literal,
+        _ => request,
+    };
+    let ListRequest { path, mut listing, files, .. } = request;
     listing.sort_bound = limits.sort_entries;
     if files && listing.options.directory && listing.pattern.is_none() {
         return entry_itself(&**storage, &path, listing);
@@ -166,15 +187,21 @@ fn open_unique(
     Err(FileError::AlreadyExists)
 }
 
-fn copy(
-    storage: &dyn Storage,
-    from: &VirtualPath,
-    to: &VirtualPath,
-    shared: &Shared,
-) -> Result<u64, FileError> {
-    storage.copy(from, to, &mut |bytes| {
+fn rename(storage: &dyn Storage, from: VirtualPath, to: VirtualPath) -> Result<(), Fault> {
+    storage.rename(&from, &to).map_err(|error| {
+        let alone = storage.entry(&from);
+        blame(from, to, alone, error)
+    })
+}
+
+fn copy(storage: &dyn Storage, from: VirtualPath, to: VirtualPath, shared: &Shared) -> Result<u64, Fault> {
+    let mut progress = |bytes| {
         shared.bytes.store(bytes, Ordering::Relaxed);
         !shared.is_cancelled()
+    };
+    storage.copy(&from, &to, &mut progress).map_err(|error| {
+        let alone = storage.open_read(&from, Wait::Allowed);
+        blame(from, to, alone, error)
     })
 }
 
@@ -183,23 +210,35 @@ fn copy(
 /// the target by another name, a link, and would grow as it is read.
 fn combine(
     storage: &dyn Storage,
-    target: &VirtualPath,
-    parts: &[VirtualPath],
+    target: VirtualPath,
+    parts: Vec<VirtualPath>,
     shared: &Shared,
-) -> Result<u64, FileError> {
-    if parts.contains(target) || (1..parts.len()).any(|n| parts[..n].contains(&parts[n])) {
-        return Err(FileError::InvalidName);
+) -> Result<u64, Fault> {
+    let is_named_twice = |n: &usize| parts[*n] == target || parts[..*n].contains(&parts[*n]);
+    if let Some(again) = (0..parts.len()).find(is_named_twice) {
+        return Err((parts[again].clone(), FileError::InvalidName));
     }
-    let handles =
-        parts.iter().map(|part| storage.open_read(part, Wait::Allowed)).collect::<Result<Vec<_>, _>>()?;
-    let mut upload = storage.open_write(target, WriteMode::Append, Wait::Allowed)?;
-    for handle in handles {
+    let at = |path: &VirtualPath| {
+        let path = path.clone();
+        move |error| (path, error)
+    };
+    let open = |part| storage.open_read(part, Wait::Allowed).map_err(at(part));
+    let handles = parts.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let mut upload = storage.open_write(&target, WriteMode::Append, Wait::Allowed).map_err(at(&target))?;
+    for (part, handle) in parts.iter().zip(handles) {
         let range = ByteRange { start: 0, end: handle.size() };
-        read_through(handle, range, shared, |chunk| upload.write_all(chunk))?;
+        let mut written = Ok(());
+        let append = |chunk: &[u8]| {
+            written = upload.write_all(chunk);
+            if written.is_ok() { Ok(()) } else { Err(FileError::Cancelled) }
+        };
+        let read = read_through(handle, range, shared, append);
+        written.map_err(at(&target))?;
+        read.map_err(at(part))?;
     }
-    let size = upload.commit()?.size;
-    for part in parts {
-        storage.remove_file(part)?;
+    let size = upload.commit().map_err(at(&target))?.size;
+    for part in &parts {
+        storage.remove_file(part).map_err(at(part))?;
     }
     Ok(size)
 }
@@ -294,15 +333,19 @@ fn walk(
     Ok(visited)
 }
 
-fn remove_tree(storage: &dyn Storage, path: &VirtualPath, shared: &Shared) -> Result<u64, FileError> {
-    let visited = walk(storage, path, shared, &mut |path, entry| match entry.metadata.is_directory()
-        && entry.link.is_none()
-    {
-        true => storage.remove_directory(path),
-        false => storage.remove_file(path),
-    })?;
-    storage.remove_directory(path)?;
-    Ok(visited + 1)
+fn remove_tree(storage: &dyn Storage, top: VirtualPath, shared: &Shared) -> Result<u64, Fault> {
+    let mut at = None;
+    let removed = walk(storage, &top, shared, &mut |path, entry| {
+        let removed = match entry.metadata.is_directory() && entry.link.is_none() {
+            true => storage.remove_directory(path),
+            false => storage.remove_file(path),
+        };
+        removed.inspect_err(|_| at = Some(path.clone()))
+    });
+    match removed.and_then(|visited| storage.remove_directory(&top).map(|()| visited + 1)) {
+        Ok(count) => Ok(count),
+        Err(error) => Err((at.unwrap_or(top), error)),
+    }
 }
 
 fn tree_size(storage: &dyn Storage, path: &VirtualPath, shared: &Shared) -> Result<u64, FileError> {

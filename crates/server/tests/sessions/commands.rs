@@ -288,3 +288,69 @@ fn parts_that_are_the_target_by_another_name_or_come_twice_do_no_harm() {
     client.expect("SIZE g", 550);
     assert_eq!(client.fetch("RETR f").len(), 20);
 }
+
+#[test]
+fn a_name_goes_before_the_pattern_that_it_also_is() {
+    let storage = MemoryStorage::new();
+    storage.insert("/[a]", "1").insert("/a", "22").insert("/d/[bc]", "333").insert("/x*/in", "4");
+    let served = serve(Arc::new(storage));
+    let mut client = served.login();
+    assert_eq!(client.fetch("NLST [a]"), b"[a]\r\n");
+    assert!(client.fetch("LIST [a]").ends_with(b" [a]\r\n"));
+    assert_eq!(client.fetch("NLST d/[bc]"), b"d/[bc]\r\n");
+    assert_eq!(client.fetch("NLST x*"), b"x*/in\r\n", "a directory of that name is listed");
+    assert_eq!(client.fetch("NLST [ad]"), b"a\r\nd\r\n", "where nothing is named so, it is a pattern");
+}
+
+#[test]
+fn a_failure_names_the_path_that_failed() {
+    let storage = MemoryStorage::new();
+    storage.insert("/a", "1").insert("/b", "22").insert("/d/c", "333");
+    let served = serve(Arc::new(storage));
+    let mut client = served.login();
+    for (line, code, named) in [
+        ("SITE COPY a none/b", 550, "/none/b: no such file or directory"),
+        ("SITE COPY none a", 550, "/none: no such file or directory"),
+        ("SITE COPY a d", 550, "/d: "),
+        ("COMB a b none", 550, "/none: no such file or directory"),
+        ("COMB d a b", 550, "/d: is a directory"),
+        ("COMB a b b", 553, "/b: name not allowed"),
+        ("COMB a b a", 553, "/a: name not allowed"),
+    ] {
+        let reply = client.expect(line, code);
+        assert!(reply.text.contains(named), "{line}: {reply:?}");
+    }
+    client.expect("RNFR a", 350);
+    assert!(client.expect("RNTO none/x", 550).text.contains("/none/x: no such file"));
+    client.expect("RNFR a", 350);
+    client.expect("DELE a", 250);
+    let reply = client.expect("RNTO x", 550);
+    assert!(reply.text.contains("/a: no such file"), "{reply:?}");
+    client.expect("SITE CPFR b", 350);
+    assert!(client.expect("SITE CPTO none/x", 550).text.contains("/none/x: no such file"));
+}
+
+#[test]
+fn stou_with_a_path_makes_its_name_there() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.file("d")).unwrap();
+    scratch.write("d/taken", b"old");
+    let served = serve(scratch.storage());
+    let mut client = served.login();
+    let mut store = |line: &str| {
+        let mut data = client.passive();
+        let reply = client.expect(line, 150);
+        data.write_all(b"new").unwrap();
+        drop(data);
+        client.expect_reply(226);
+        reply.text.trim_end().split("FILE: ").nth(1).unwrap_or_else(|| panic!("{reply:?}")).to_owned()
+    };
+    assert_eq!(store("STOU d/free"), "/d/free");
+    let other = store("STOU /d/taken");
+    assert!(other.starts_with("/d/taken") && other.len() > "/d/taken".len(), "{other}");
+    assert_eq!(scratch.read("d/taken").unwrap(), b"old");
+    assert_eq!(scratch.read(&other[1..]).unwrap(), b"new");
+    let mut client = served.login();
+    client.passive_address();
+    assert!(client.expect("STOU none/x", 550).text.contains("/none"));
+}
