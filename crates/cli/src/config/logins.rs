@@ -45,7 +45,8 @@ impl User {
             None => (rest, None),
         };
         check_name(name).map_err(|message| refused(format!("--user: {message}.")))?;
-        let password = read_password(password).map_err(|message| refused(format!("--user {name}: {message}.")))?;
+        let password =
+            read_password(password).map_err(|message| refused(format!("--user {name}: {message}.")))?;
         let (access, beneath) = rest.map_or((None, None), access_and_folder);
         if beneath == Some("") {
             return Err(refused(FORM.to_owned()));

@@ -91,6 +91,8 @@ fn the_example_can_be_used() {
     let folder = Folder::new();
     fs::create_dir(folder.path().join("scans")).unwrap();
     let example = TEXT.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let site = folder.file(&example.replace("/srv/files", ".").replace("/var/log/millrace/", "")).unwrap_or_else(|failure| panic!("{failure}"));
+    let site = folder
+        .file(&example.replace("/srv/files", ".").replace("/var/log/millrace/", ""))
+        .unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(logins(&site), "alice may read and write; scanner may read and write, in scans");
 }
