@@ -55,6 +55,10 @@ const GERMAN: &[(&str, &str)] = &[
     ),
     ("Transfer aborted.", "Übertragung abgebrochen."),
     ("The server is shutting down.", "Der Server wird heruntergefahren."),
+    (
+        "This account can no longer be used here: closing the control connection.",
+        "Dieses Konto kann hier nicht mehr benutzt werden: Die Steuerverbindung wird geschlossen.",
+    ),
     ("Goodbye.", "Auf Wiedersehen."),
     ("Please log in with USER and PASS.", "Bitte mit USER und PASS anmelden."),
     ("A NUL byte in the argument.", "Ein NUL-Byte im Argument."),

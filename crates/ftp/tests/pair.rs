@@ -316,3 +316,30 @@ fn a_failed_transfer_names_its_fault() {
         assert_eq!(pair.run(), [format!("refused {code}")]);
     }
 }
+
+#[test]
+fn a_session_whose_account_is_disabled_ends_with_421() {
+    let mut pair = Pair::logged_in();
+    pair.server.handle(Input::Expelled);
+    assert_eq!(pair.run(), ["closing 421"]);
+}
+
+#[test]
+fn a_transfer_of_a_disabled_account_is_ended_first() {
+    let mut pair = Pair::logged_in();
+    pair.server.tree.insert("/f", "x");
+    pair.runs = false;
+    pair.transfer("RETR", "f");
+    pair.run();
+    pair.server.handle(Input::Expelled);
+    assert!(pair.server.aborted);
+    pair.server.end(Err(TransferError::Aborted));
+    assert_eq!(pair.run(), ["refused 426", "closing 421"]);
+}
+
+#[test]
+fn a_stranger_is_not_expelled() {
+    let mut pair = Pair::connected();
+    pair.server.handle(Input::Expelled);
+    assert_eq!(pair.run(), ["greeted"]);
+}

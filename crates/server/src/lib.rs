@@ -32,5 +32,5 @@ mod worker;
 
 pub use auth::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
 pub use config::Config;
-pub use millrace_ftp::session::{Permission, Permissions};
+pub use millrace_ftp::session::{Permission, Permissions, Rules};
 pub use running::{Running, Server, StartError};

@@ -84,8 +84,12 @@ fn logged_in(session: &mut Session, answer: Answer) -> Step {
                 return Step::mismatch();
             };
             session.directory = grant.home.clone();
-            session.access =
-                Access::User(Login { name: name.into(), permissions: grant.permissions, home: grant.home });
+            session.access = Access::User(Login {
+                name: name.into(),
+                permissions: grant.permissions,
+                rules: grant.rules,
+                home: grant.home,
+            });
             Reply::new(code::LOGGED_IN, "Logged in.").into()
         }
         Verdict::Denied => session.punish(),

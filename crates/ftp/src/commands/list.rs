@@ -84,8 +84,7 @@ fn request(session: &mut Session, argument: &[u8], format: Format) -> Result<Lis
         Format::Names if options.long => Format::Unix,
         format => format,
     };
-    let listing =
-        Listing { options, rights: session.permissions().rights(), ..Listing::new(format, session.now.wall) };
+    let listing = Listing { options, ..Listing::new(format, session.now.wall) };
     // A pattern in the last component only: `dir/*.txt`.
     let name_at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     let literal = literal(session, path, listing.clone());
@@ -93,10 +92,12 @@ fn request(session: &mut Session, argument: &[u8], format: Format) -> Result<Lis
         false => literal?,
         true => {
             let (prefix, pattern) = (path[..name_at].to_vec(), Some(Glob::new(&path[name_at..])));
-            let listing = Listing { prefix, pattern, ..listing };
+            let path = session.path(&path[..name_at])?;
+            let rights = session.permissions_at(&path).rights();
+            let listing = Listing { prefix, pattern, rights, ..listing };
             // A pattern may be longer than any name.
             let literal = literal.ok().map(Box::new);
-            ListRequest { path: session.path(&path[..name_at])?, listing, files: true, literal }
+            ListRequest { path, listing, files: true, literal }
         }
     };
     session.subject = Some(request.path.clone());
@@ -111,7 +112,9 @@ fn literal(session: &Session, name: &[u8], mut listing: Listing) -> Result<ListR
             listing.prefix.push(b'/');
         }
     }
-    Ok(ListRequest { path: session.path(name)?, listing, files: true, literal: None })
+    let path = session.path(name)?;
+    listing.rights = session.permissions_at(&path).rights();
+    Ok(ListRequest { path, listing, files: true, literal: None })
 }
 
 fn mlsd(session: &mut Session, argument: &[u8]) -> Step {
@@ -119,7 +122,7 @@ fn mlsd(session: &mut Session, argument: &[u8]) -> Step {
         Ok(path) => path,
         Err(reply) => return reply.into(),
     };
-    let rights = session.permissions().rights();
+    let rights = session.permissions_at(&path).rights();
     // The entry of the directory itself is part of an MLSD (RFC 3659 section 7.2).
     let listing = Listing { rights, ..Listing::new(Format::Facts(session.facts), session.now.wall) };
     session.subject = Some(path.clone());
@@ -199,7 +202,8 @@ fn mlst(session: &mut Session, argument: &[u8]) -> Step {
         let (Answer::Entry(entry), Some(path)) = (answer, session.subject.take()) else {
             return Step::mismatch();
         };
-        let writer = Writer::new(session.facts, session.permissions().rights(), Arc::new(NumericOwners));
+        let rights = session.permissions_at(&path).rights();
+        let writer = Writer::new(session.facts, rights, Arc::new(NumericOwners));
         Reply::lines(code::FILE_ACTION_OK, "Facts:", [fact_line(&writer, &entry, &path)], "End").into()
     })
 }

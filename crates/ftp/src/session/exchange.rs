@@ -1,6 +1,7 @@
 //! The vocabulary between a session and whoever drives it: what comes in, what goes out.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_vfs::{
@@ -12,6 +13,7 @@ use crate::digest::Algorithm;
 use crate::listing::{Lister, Listing};
 use crate::reply::{Replies, Reply, code};
 use crate::session::permission::Permissions;
+use crate::session::rules::Rules;
 
 /// What happens to a session.
 #[derive(Debug)]
@@ -31,6 +33,10 @@ pub enum Input<'a> {
     Deadline,
     /// The server is closing.
     Shutdown,
+    /// The account of the logged-in user was changed; what it now allows counts at once.
+    Regranted(Grant),
+    /// The logged-in user's account was disabled or removed, or is not for this client at this hour: 421.
+    Expelled,
 }
 
 /// The time, twice: one that never jumps, for deadlines, and one for people.
@@ -262,8 +268,11 @@ pub enum Verdict {
 /// What a logged-in session may do, and where it begins.
 #[derive(Debug, Clone)]
 pub struct Grant {
-    /// Which commands are allowed.
+    /// Which commands are allowed: those that are in one place or another.
     pub permissions: Permissions,
+    /// Where which of them are; `None` for everywhere. The storage holds the account to them; the session only
+    /// tells of them, in the `perm` facts.
+    pub rules: Option<Arc<Rules>>,
     /// The working directory to begin in.
     pub home: VirtualPath,
 }

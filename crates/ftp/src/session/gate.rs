@@ -14,6 +14,12 @@ const NONSENSE_LIMIT: u8 = 20;
 
 pub(super) const SHUTTING_DOWN: Reply = Reply::new(code::SERVICE_CLOSING, "The server is shutting down.");
 
+/// What for is the log's to know.
+pub(super) const EXPELLED: Reply = Reply::new(
+    code::SERVICE_CLOSING,
+    "This account can no longer be used here: closing the control connection.",
+);
+
 pub(super) const GOODBYE: Reply = Reply::new(code::GOODBYE, "Goodbye.");
 
 /// Splits a line into its verb and its argument, which is `None` where not even a space follows.

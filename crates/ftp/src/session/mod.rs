@@ -22,6 +22,7 @@ mod data;
 mod exchange;
 mod gate;
 mod permission;
+mod rules;
 mod settings;
 
 use std::net::SocketAddr;
@@ -43,6 +44,7 @@ pub use exchange::{
 };
 pub(crate) use gate::{DENIED, split, wrong_syntax};
 pub use permission::{Permission, Permissions};
+pub use rules::Rules;
 pub use settings::Settings;
 
 /// What an asked question goes on with, so that a command stays in one file. A box around a function
@@ -133,7 +135,10 @@ pub(crate) enum Access {
 #[derive(Debug)]
 pub(crate) struct Login {
     pub(crate) name: Box<[u8]>,
+    /// Those of some place.
     pub(crate) permissions: Permissions,
+    /// `None`: the same everywhere.
+    pub(crate) rules: Option<Arc<Rules>>,
     pub(crate) home: VirtualPath,
 }
 
@@ -182,6 +187,8 @@ enum Closing {
     Quit,
     /// The server is closing: 421.
     Shutdown,
+    /// The account may not be used any more: 421.
+    Expelled,
 }
 
 impl Session {
@@ -227,6 +234,8 @@ impl Session {
             Input::TransferEnded(outcome) => self.transfer_ended(outcome),
             Input::Deadline => self.expired(),
             Input::Shutdown => self.shut_down(),
+            Input::Regranted(grant) => self.regrant(grant),
+            Input::Expelled => self.expel(),
         };
         self.rearm(now.instant);
         match self.language() {
@@ -367,10 +376,19 @@ impl Session {
         Step::from(reply).then(Act::Close)
     }
 
-    /// What the user may do; nothing before the login.
+    /// What the user may do in one place or another; nothing before the login. Which place it is, the account's
+    /// files know, also behind links and patterns: they refuse what is not allowed there.
     pub(crate) fn permissions(&self) -> Permissions {
         match &self.access {
             Access::User(login) => login.permissions,
+            _ => Permissions::NONE,
+        }
+    }
+
+    /// What the user may do at a path.
+    pub(crate) fn permissions_at(&self, path: &VirtualPath) -> Permissions {
+        match &self.access {
+            Access::User(login) => login.rules.as_ref().map_or(login.permissions, |rules| rules.at(path)),
             _ => Permissions::NONE,
         }
     }
@@ -483,6 +501,7 @@ impl Session {
             None => return step,
             Some(Closing::Quit) => gate::GOODBYE,
             Some(Closing::Shutdown) => gate::SHUTTING_DOWN,
+            Some(Closing::Expelled) => gate::EXPELLED,
         };
         self.phase = Phase::Closed;
         step.and(last).then(Act::Close)
@@ -519,6 +538,27 @@ impl Session {
                 self.denied()
             }
             Phase::Ready => self.close(gate::SHUTTING_DOWN),
+        }
+    }
+
+    /// The account was changed: what it allows counts from the next command on.
+    fn regrant(&mut self, grant: Grant) -> Step {
+        if let Access::User(login) = &mut self.access {
+            (login.permissions, login.rules, login.home) = (grant.permissions, grant.rules, grant.home);
+        }
+        Step::NOTHING
+    }
+
+    /// The account is no more, or no longer for this client: what is under way is ended, then the session.
+    fn expel(&mut self) -> Step {
+        match self.phase {
+            _ if !matches!(self.access, Access::User(_)) => Step::NOTHING,
+            Phase::Transferring(_) | Phase::Reporting | Phase::Asking(_) => {
+                self.closing.get_or_insert(Closing::Expelled);
+                Step::act(Act::Abort)
+            }
+            Phase::Closed => Step::NOTHING,
+            Phase::Penalty | Phase::Ready => self.close(gate::EXPELLED),
         }
     }
 

@@ -30,6 +30,23 @@ pub enum Permission {
     Admin = 1024,
 }
 
+impl Permission {
+    /// Each with the word for it in configuration files and in this order.
+    pub const WORDS: [(Self, &'static str); 11] = [
+        (Self::List, "list"),
+        (Self::Read, "read"),
+        (Self::Write, "write"),
+        (Self::Append, "append"),
+        (Self::Overwrite, "overwrite"),
+        (Self::Rename, "rename"),
+        (Self::Delete, "delete"),
+        (Self::MakeDirectory, "mkdir"),
+        (Self::Attributes, "attributes"),
+        (Self::Link, "link"),
+        (Self::Admin, "admin"),
+    ];
+}
+
 /// A set of [`Permission`]s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Permissions(u16);
@@ -55,6 +72,11 @@ impl Permissions {
     /// This set less one.
     pub const fn without(self, permission: Permission) -> Self {
         Self(self.0 & !(permission as u16))
+    }
+
+    /// This set and another.
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// Claims that `permission` is in the set.

@@ -246,7 +246,7 @@ impl Driver {
     fn verdict(&self, credentials: &Credentials) -> Verdict {
         match self.accounts.get(&credentials.user) {
             Some((password, permissions)) if *password == credentials.password => {
-                Verdict::Granted(Grant { permissions: *permissions, home: VirtualPath::root() })
+                Verdict::Granted(Grant { permissions: *permissions, rules: None, home: VirtualPath::root() })
             }
             _ => Verdict::Denied,
         }

@@ -1,6 +1,7 @@
 //! Who may log in: the door for accounts, and the accounts that need no door.
 
 mod accounts;
+mod guard;
 mod hashing;
 mod password;
 
@@ -9,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use millrace_ftp::session::Permissions;
+use millrace_ftp::session::{Permissions, Rules};
 use millrace_vfs::{Storage, VirtualPath};
 
 pub use accounts::Accounts;
@@ -105,8 +106,10 @@ pub enum Decision {
 pub struct Account {
     /// The files.
     pub storage: Arc<dyn Storage>,
-    /// What may be done with them.
+    /// What may be done with them, in one place or another.
     pub permissions: Permissions,
+    /// What may be done where, which `storage` sees to; `None` for the same everywhere.
+    pub rules: Option<Arc<Rules>>,
     /// Where the session begins.
     pub home: VirtualPath,
 }
@@ -114,6 +117,15 @@ pub struct Account {
 impl Account {
     /// These files, with these permissions everywhere, and no other bounds.
     pub fn new(storage: Arc<dyn Storage>, permissions: Permissions) -> Self {
-        Self { storage, permissions, home: VirtualPath::root() }
+        Self { storage, permissions, rules: None, home: VirtualPath::root() }
+    }
+
+    /// These files, with permissions that differ by place and name.
+    pub fn ruled(storage: Arc<dyn Storage>, rules: Rules) -> Self {
+        let rules = Arc::new(rules);
+        let storage = guard::guard(storage, &rules);
+        let permissions = rules.anywhere();
+        let rules = (!rules.is_uniform()).then_some(rules);
+        Self { storage, permissions, rules, home: VirtualPath::root() }
     }
 }

@@ -385,7 +385,7 @@ impl Connection {
     fn verdict(&mut self, core: &mut Core, user: &[u8], decision: Decision) -> Verdict {
         match decision {
             Decision::Granted(account) => {
-                let grant = Grant { permissions: account.permissions, home: account.home.clone() };
+                let grant = grant(&account);
                 self.account = Some(account);
                 // The session learns of it only now.
                 let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
@@ -578,6 +578,11 @@ impl Drop for Promise {
             self.sender.send(message);
         }
     }
+}
+
+/// What the session has to know of an account.
+fn grant(account: &Account) -> Grant {
+    Grant { permissions: account.permissions, rules: account.rules.clone(), home: account.home.clone() }
 }
 
 /// A login as the accounts are asked about it.

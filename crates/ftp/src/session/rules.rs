@@ -1,0 +1,205 @@
+//! What an account may do where: permissions for each tree of directories, and rules about names.
+//!
+//! Every path has exactly one set of permissions: that of the deepest tree whose pattern its first components
+//! match, of two as deep that of the later one, and where none matches the account's own. A name that is
+//! denied is denied as any component of a path, so nothing beneath such a directory is reached either.
+
+use millrace_vfs::VirtualPath;
+
+use super::permission::{Permission, Permissions};
+use crate::glob::Glob;
+
+/// Permissions by place and name. Cheap where there is nothing to look at.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// Where no tree matches.
+    base: Permissions,
+    trees: Vec<Tree>,
+    denied_names: Vec<Glob>,
+    /// Empty: every name.
+    allowed_names: Vec<Glob>,
+}
+
+#[derive(Debug, Clone)]
+struct Tree {
+    /// One for each component from the root down.
+    pattern: Vec<Glob>,
+    permissions: Permissions,
+}
+
+impl Rules {
+    /// The same everywhere.
+    pub fn new(base: Permissions) -> Self {
+        Self { base, ..Self::default() }
+    }
+
+    /// With other permissions at and beneath what a pattern such as `/home/*/incoming` matches. A wildcard stays
+    /// within one component.
+    pub fn tree(mut self, pattern: &[u8], permissions: Permissions) -> Self {
+        let components = pattern.split(|&byte| byte == b'/').filter(|component| !component.is_empty());
+        self.trees.push(Tree { pattern: components.map(Glob::new).collect(), permissions });
+        self
+    }
+
+    /// Where no file or directory has a name that this pattern matches, as far as the account is concerned.
+    pub fn deny_name(mut self, pattern: &[u8]) -> Self {
+        self.denied_names.push(Glob::new(pattern));
+        self
+    }
+
+    /// Where files, not directories, have only names that this pattern or another such one matches.
+    pub fn allow_name(mut self, pattern: &[u8]) -> Self {
+        self.allowed_names.push(Glob::new(pattern));
+        self
+    }
+
+    /// The permissions at a path.
+    pub fn at(&self, path: &VirtualPath) -> Permissions {
+        let matching = self.trees.iter().filter(|tree| tree.covers(path));
+        matching.max_by_key(|tree| tree.pattern.len()).map_or(self.base, |tree| tree.permissions)
+    }
+
+    /// What is allowed in one place or another: what is not in this set is allowed nowhere.
+    pub fn anywhere(&self) -> Permissions {
+        self.trees.iter().fold(self.base, |all, tree| all.union(tree.permissions))
+    }
+
+    /// Claims that every path has the same permissions.
+    pub fn is_uniform(&self) -> bool {
+        self.trees.is_empty()
+    }
+
+    /// Claims that there is nothing to be looked at but the permissions of the account.
+    pub fn is_plain(&self) -> bool {
+        self.is_uniform() && self.denied_names.is_empty() && self.allowed_names.is_empty()
+    }
+
+    /// Claims that a tree with other permissions may lie beneath this path.
+    pub fn differs_beneath(&self, path: &VirtualPath) -> bool {
+        self.trees.iter().any(|tree| tree.lies_beneath(path))
+    }
+
+    /// Claims that something may be done beneath this path: then it can be passed through, whatever may be done
+    /// with the directory itself.
+    pub fn leads_on(&self, path: &VirtualPath) -> bool {
+        self.trees.iter().any(|tree| tree.permissions != Permissions::NONE && tree.lies_beneath(path))
+    }
+
+    /// Claims that what is at this path can be known of. A directory can where anything may be done; a file not
+    /// in a place into which the account may only put things.
+    pub fn shows(&self, path: &VirtualPath, is_directory: bool) -> bool {
+        const BLIND: Permissions = Permissions::only(Permission::Write)
+            .with(Permission::MakeDirectory)
+            .with(Permission::Link)
+            .with(Permission::Admin);
+        let permissions = self.at(path);
+        match is_directory {
+            true => permissions != Permissions::NONE || self.leads_on(path),
+            false => !BLIND.contains(permissions),
+        }
+    }
+
+    /// Claims that a component of the path has a denied name.
+    pub fn denies_name(&self, path: &VirtualPath) -> bool {
+        !self.denied_names.is_empty() && path.components().any(|name| self.denies_component(name))
+    }
+
+    /// Claims that a single component is a denied name.
+    pub fn denies_component(&self, name: &[u8]) -> bool {
+        self.denied_names.iter().any(|pattern| pattern.matches(name))
+    }
+
+    /// Claims that a file, not a directory, may have this name.
+    pub fn allows_file(&self, name: &[u8]) -> bool {
+        self.allowed_names.is_empty() || self.allowed_names.iter().any(|pattern| pattern.matches(name))
+    }
+}
+
+impl Tree {
+    fn covers(&self, path: &VirtualPath) -> bool {
+        let mut components = path.components();
+        self.pattern.iter().all(|glob| components.next().is_some_and(|name| glob.matches(name)))
+    }
+
+    /// Claims that the pattern goes on where the path ends.
+    fn lies_beneath(&self, path: &VirtualPath) -> bool {
+        let mut pattern = self.pattern.iter();
+        path.components().all(|name| pattern.next().is_some_and(|glob| glob.matches(name)))
+            && pattern.next().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RO: Permissions = Permissions::READ_ONLY;
+    const RW: Permissions = Permissions::READ_WRITE;
+    const NONE: Permissions = Permissions::NONE;
+
+    fn path(text: &str) -> VirtualPath {
+        VirtualPath::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn the_deepest_tree_that_matches_decides() {
+        let rules = Rules::new(RO)
+            .tree(b"/a", NONE)
+            .tree(b"/a/b/", RW)
+            .tree(b"/*/b/c", NONE)
+            .tree(b"/z*", RW)
+            .tree(b"/zz", RO);
+        for (text, expected) in [
+            ("/", RO),
+            ("/a", NONE),
+            ("/a/x", NONE),
+            ("/a/b", RW),
+            ("/a/b/x/y", RW),
+            ("/a/b/c", NONE),
+            ("/q/b", RO),
+            ("/q/b/c/d", NONE),
+            ("/zoo", RW),
+            ("/zz/x", RO),
+            ("/ab", RO),
+        ] {
+            assert_eq!(rules.at(&path(text)), expected, "{text}");
+        }
+        assert_eq!(rules.anywhere(), RW);
+    }
+
+    #[test]
+    fn what_lies_on_the_way_to_a_tree_can_be_passed() {
+        let rules = Rules::new(NONE).tree(b"/a/*/c", RO).tree(b"/a/b/c/d", NONE);
+        for (text, shows) in [
+            ("/", true),
+            ("/a", true),
+            ("/a/b", true),
+            ("/a/b/c", true),
+            ("/a/b/c/e", true),
+            ("/a/b/c/d", false),
+            ("/a/b/x", false),
+            ("/b", false),
+        ] {
+            assert_eq!(rules.shows(&path(text), true), shows, "{text}");
+        }
+        assert!(rules.differs_beneath(&path("/a/b/c")) && !rules.differs_beneath(&path("/a/b/c/d")));
+    }
+
+    #[test]
+    fn a_place_to_put_things_into_shows_nothing() {
+        let drop_box = Permissions::only(Permission::Write).with(Permission::MakeDirectory);
+        let rules = Rules::new(RO).tree(b"/in", drop_box);
+        assert!(rules.shows(&path("/in"), true) && !rules.shows(&path("/in/file"), false));
+        assert!(rules.shows(&path("/file"), false));
+    }
+
+    #[test]
+    fn a_denied_name_denies_what_is_beneath_it() {
+        let rules = Rules::new(RW).deny_name(b".*").deny_name(b"*.exe").allow_name(b"*.csv");
+        for (text, denied) in [("/.ssh/keys", true), ("/a/x.exe", true), ("/a/b.txt", false), ("/", false)] {
+            assert_eq!(rules.denies_name(&path(text)), denied, "{text}");
+        }
+        assert!(rules.allows_file(b"a.csv") && !rules.allows_file(b"a.txt"));
+        assert!(Rules::new(RW).allows_file(b"anything"));
+    }
+}
