@@ -1,7 +1,7 @@
 //! What goes wrong in an operation: classified, counted, and the first of each kind kept in its own words.
 
 use millrace_ftp::reply::code;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::payload::Flaw;
 
@@ -9,7 +9,7 @@ use crate::payload::Flaw;
 const KEPT: usize = 3;
 
 /// A kind of failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
     /// The control connection could not be made.

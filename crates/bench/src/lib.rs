@@ -16,6 +16,7 @@
 //! - [`run`] takes the figures, one [`plan::Cell`] after the other; `driver` loads the server, [`schedule`] says
 //!   when operations begin, [`payload`] what files contain.
 //! - [`histogram`], [`fault`], [`fairness`] and [`host`] are what is noted; [`report`] is what is shown.
+//! - [`gate`] says whether a report is good enough.
 //! - [`search`] looks for the most users that a server holds.
 //! - [`stats`] is what may be concluded from several of them.
 //! - [`limits`] is what this machine allows.
@@ -23,6 +24,7 @@
 mod driver;
 pub mod fairness;
 pub mod fault;
+pub mod gate;
 pub mod histogram;
 pub mod host;
 pub mod limits;

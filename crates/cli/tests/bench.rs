@@ -111,6 +111,8 @@ fn what_makes_no_sense_exits_with_2_and_says_what_to_do() {
         (&["bench", "ftp://127.0.0.1:1/", "--users", "0"], "--users: "),
         (&["bench", "ftp://127.0.0.1:1/", "--search", "rate"], "users"),
         (&["bench", "ftp://127.0.0.1:1/", "--json", "/nowhere/at/all"], "cannot be written"),
+        (&["bench", "ftp://127.0.0.1:1/", "--fail-if", "retr.p98 > 1ms"], "\n         ^"),
+        (&["bench", "ftp://127.0.0.1:1/", "--fail-if", "mlsd.p99 > 1ms"], "no figure of this run"),
         (&["bench", "http://127.0.0.1:1/"], "http:// cannot be measured"),
         (&["bench", "ftp://192.0.2.1/"], "--allow 192.0.2.1"),
     ] {
@@ -118,6 +120,45 @@ fn what_makes_no_sense_exits_with_2_and_says_what_to_do() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(text(&output.stderr).contains(advice), "{arguments:?} {output:?}");
     }
+}
+
+#[test]
+fn thresholds_decide_the_exit_status() {
+    let serving = Serving::start("gate");
+    let noop = [&SHORT[..], &["--ops", "noop"]].concat();
+    for (expression, status, words) in [
+        ("noop.errors > 0", 0, "passed   noop.errors > 0: no; errors of noop, 3 users is 0"),
+        ("errors < 1", 1, "FAILED   errors < 1: yes"),
+        ("server-us > 1us", 3, "unclear  server-us > 1us: does not tell"),
+    ] {
+        let output = serving.bench(&[&noop[..], &["--fail-if", expression]].concat());
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        assert!(text(&output.stdout).contains(words), "{output:?}");
+    }
+    // Of several the worst counts.
+    let output =
+        serving.bench(&[&noop[..], &["--fail-if", "errors > 0", "--fail-if", "errors >= 0"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_baseline_is_compared_and_must_be_a_report() {
+    let serving = Serving::start("baseline");
+    let json = serving.folder.with_extension("json");
+    let noop = [&SHORT[..], &["--ops", "noop"]].concat();
+    serving.bench(&[&noop[..], &["--json", json.to_str().unwrap()]].concat());
+    let output = serving.bench(&[&noop[..], &["--baseline", json.to_str().unwrap()]].concat());
+    // Five operations tell nothing, and that is what must be said.
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let table = text(&output.stdout);
+    assert!(table.contains("noop, 3 users                   p99 "), "{table}");
+    assert!(table.contains("\ncannot tell: "), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    std::fs::write(&json, "{}").unwrap();
+    let output = serving.bench(&["--baseline", json.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("it is no report"), "{output:?}");
+    std::fs::remove_file(&json).unwrap();
 }
 
 #[test]

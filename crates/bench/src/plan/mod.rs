@@ -16,6 +16,7 @@ use thiserror::Error;
 pub use self::keys::{KEYS, Key, Settings};
 pub use self::preset::{BUILT_IN, Preset};
 pub use self::published::{Line, Published, Value};
+pub(crate) use self::value::size as parse_size;
 pub use self::value::{MODES, Mode, Names, OPS, Op, SourceRange};
 use crate::schedule::Pace;
 use crate::target::Target;

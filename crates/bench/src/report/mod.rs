@@ -7,11 +7,12 @@ pub mod markdown;
 pub mod table;
 pub mod text;
 
+use std::fmt::Write;
 use std::fs;
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::fairness::Fairness;
 use crate::fault::{Fault, Faults};
@@ -24,7 +25,7 @@ use crate::schedule::Pace;
 use crate::tally::Tally;
 
 /// Changes when the meaning of a field does.
-const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 
 /// All figures of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -67,7 +68,8 @@ pub struct Machine {
 }
 
 /// What a cell was, in the report's words.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[allow(missing_docs)] // `plan::KEYS` documents them.
 pub struct Measured {
     pub op: String,
@@ -180,6 +182,11 @@ impl Report {
         serde_json::to_string_pretty(self).expect("a report has no map with keys that are no text")
     }
 
+    /// What [`Report::json`] says, for those who read it.
+    pub(crate) fn value(&self) -> serde_json::Value {
+        serde_json::to_value(self).expect("a report has no map with keys that are no text")
+    }
+
     /// Claims that bytes were wrong somewhere.
     pub fn has_wrong_data(&self) -> bool {
         self.cells.iter().any(|cell| cell.faults.kinds().any(|kind| kind.fault.is_wrong_data()))
@@ -208,7 +215,22 @@ impl Machine {
 }
 
 impl Measured {
-    fn of(cell: &Cell) -> Self {
+    /// `retr 1k pasv`, without the users.
+    pub(crate) fn name(&self) -> String {
+        let mut name = self.op.clone();
+        if let Some(size) = self.size {
+            let _ = write!(name, " {}", short_size(size));
+        }
+        if let Some(mode) = &self.mode {
+            let _ = write!(name, " {mode}");
+        }
+        if let Some(rate) = self.rate {
+            let _ = write!(name, " @{rate}");
+        }
+        name
+    }
+
+    pub(crate) fn of(cell: &Cell) -> Self {
         let think = match cell.pace() {
             Pace::Closed { think } => think.as_secs_f64() * 1e3,
             Pace::Rate(_) => 0.0,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{CellReport, Report, short_size};
+use super::{CellReport, Report};
 use crate::histogram::Percentiles;
 use crate::host::verdict::Bound;
 use crate::search::Capacity;
@@ -56,18 +56,7 @@ const HEAD: &str =
 
 /// A cell's name: `retr 1k pasv`.
 pub(crate) fn name(cell: &CellReport) -> String {
-    let measured = &cell.measured;
-    let mut name = measured.op.clone();
-    if let Some(size) = measured.size {
-        let _ = write!(name, " {}", short_size(size));
-    }
-    if let Some(mode) = &measured.mode {
-        let _ = write!(name, " {mode}");
-    }
-    if let Some(rate) = measured.rate {
-        let _ = write!(name, " @{rate}");
-    }
-    name
+    cell.measured.name()
 }
 
 /// A cell in one line, as under [`HEAD`].
@@ -133,7 +122,7 @@ fn notes(cell: &CellReport) -> String {
 }
 
 /// To the width of a terminal.
-fn cut(line: &str) -> String {
+pub(crate) fn cut(line: &str) -> String {
     const WIDTH: usize = 100;
     let safe: String = line.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
     if safe.chars().count() <= WIDTH {

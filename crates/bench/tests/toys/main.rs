@@ -5,6 +5,9 @@ mod server;
 use std::time::Duration;
 
 use millrace_bench::fault;
+use millrace_bench::gate::baseline::{Baseline, Says};
+use millrace_bench::gate::threshold::Threshold;
+use millrace_bench::gate::{self, Outcome};
 use millrace_bench::host::verdict::Bound;
 use millrace_bench::plan::Plan;
 use millrace_bench::report::{CellReport, Report};
@@ -143,4 +146,31 @@ fn a_hard_limit_of_users_is_found_within_two_percent() {
     assert!((135..=137).contains(&capacity.users), "{capacity:?}");
     let refused = capacity.trials.iter().find_map(|trial| trial.objection.as_ref()).unwrap();
     assert!(refused.contains("421 Full."), "{refused}");
+}
+
+#[test]
+fn a_slower_server_does_not_pass_the_gate() {
+    let flags = [("ops", "noop"), ("users", "4"), ("think", "5ms"), ("duration", "300ms"), ("repeat", "3")];
+    let then = measure(&Toy::start(Fault::Nothing), &flags);
+    let now = measure(&Toy::start(Fault::StarvesSessions(1, Duration::from_millis(30))), &flags);
+    let comparisons = Baseline::parse(&then.json()).unwrap().compare(&now);
+    for comparison in &comparisons {
+        // On a machine that others fill nothing can be told; but nothing else may be said.
+        let is_excused = comparison.says == Says::CannotTell && comparison.why.is_some();
+        assert!(comparison.says == Says::Worse || is_excused, "{comparison:?}");
+    }
+    assert!(comparisons.iter().any(|comparison| comparison.metric == "p99"), "{comparisons:?}");
+    assert!(gate::baseline::outcome(&comparisons) > Outcome::Passed);
+}
+
+#[test]
+fn a_threshold_is_held_against_what_happened() {
+    let toy = Toy::start(Fault::DropsTheEnd(3));
+    let flags = [("ops", "retr"), ("size", "4k"), ("users", "2"), ("count", "6"), ("verify", "on")];
+    let report = measure(&toy, &flags);
+    let outcome = |text: &str| Threshold::parse(text).unwrap().judge(&report)[0].outcome;
+    assert_eq!(outcome("retr.4k.wrong-data > 3"), Outcome::Failed);
+    assert_eq!(outcome("errors > 4"), Outcome::Passed);
+    assert_eq!(outcome("error-share > 0.5"), Outcome::Passed);
+    assert_eq!(outcome("memory > 1KiB"), Outcome::Inconclusive);
 }

@@ -18,8 +18,11 @@ Examples:
   millrace bench ftp://... waarp-1k --json waarp.json    a published experiment, beside its own numbers
   millrace bench --list                                  all of those
 
-Exit status: 0 when all is well; 1 when bytes were wrong, or the server or this machine failed;
-2 for usage; 3 when a figure shows this client's limit, and says nothing about the server.
+  millrace bench ftp://... --ops retr --repeat 5 --fail-if 'retr.p99 > 20ms' --baseline yesterday.json
+
+Exit status: 0 when all is well; 1 when a threshold failed, a figure is worse than its baseline, bytes
+were wrong, or the server was not there; 2 for usage; 3 when it cannot be told, because a figure shows
+this client's limit or varies too much.
 
 A load is bounded in users, rate and time, and goes to this machine unless --allow names another.
 docs/benchmarks.md says how to read the figures, and when to believe them.";
@@ -60,6 +63,20 @@ pub(crate) struct Bench {
 
     #[command(flatten)]
     settings: Flags,
+
+    /// Fail where this is so, such as 'retr.p99 > 20ms'
+    ///
+    /// May be given more than once. What stands before the metric chooses figures: an operation, a size, a
+    /// mode, a number of users (retr.1k.pasv.100users.p99). A wrong one names the metrics.
+    #[arg(long, value_name = "EXPR", help_heading = "Thresholds")]
+    pub(crate) fail_if: Vec<String>,
+
+    /// Fail where a figure is worse than in an earlier --json FILE
+    ///
+    /// Says better, same, worse or cannot tell. Give both runs --repeat 5: what single runs differ by says
+    /// little.
+    #[arg(long, value_name = "FILE", help_heading = "Thresholds")]
+    pub(crate) baseline: Option<PathBuf>,
 
     /// Write everything that was noted to a file; "-" is standard output
     #[arg(long, value_name = "FILE", help_heading = "Reports")]

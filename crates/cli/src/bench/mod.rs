@@ -1,11 +1,13 @@
 //! `millrace bench`: loads a server, and says what it can do and what the figures are worth.
 
 mod flags;
+mod gate;
 mod output;
 mod progress;
 
 use std::process::ExitCode;
 
+use millrace_bench::gate::Outcome;
 use millrace_bench::host::verdict::Bound;
 use millrace_bench::plan::{BUILT_IN, Plan, PlanError, Preset};
 use millrace_bench::report::Report;
@@ -13,6 +15,7 @@ use millrace_bench::run::{Progress, RunError, run as measure};
 use millrace_bench::search::{Criterion, search};
 
 pub(crate) use self::flags::Bench;
+use self::gate::Gate;
 use self::output::Output;
 use self::progress::Line;
 use crate::failure::Failure;
@@ -34,23 +37,38 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
 }
 
 fn figures(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitCode, Failure> {
-    let output = Output::open(arguments)?;
+    let (gate, output) = (Gate::open(arguments, plan)?, Output::open(arguments)?);
     let report = measure(plan, progress).map_err(advise_run)?;
-    output.write(&report)?;
-    Ok(ExitCode::from(status(&report)))
+    let judgement = gate.judge(&report);
+    output.write(&report, &judgement.text)?;
+    Ok(ExitCode::from(status(&report, judgement.outcome)))
 }
 
-/// Wrong bytes outweigh whatever the client could not do.
-fn status(report: &Report) -> u8 {
-    let is_client_bound = report.cells.iter().any(|cell| cell.verdict.bound == Bound::Client);
-    match () {
-        () if report.has_wrong_data() => FAILED,
-        () if is_client_bound => INCONCLUSIVE,
-        () => 0,
+/// Who asks for thresholds gets their answer; else a client's limit is what a script must know of. Wrong bytes
+/// outweigh both.
+fn status(report: &Report, asked: Option<Outcome>) -> u8 {
+    let is_client_bound = || report.cells.iter().any(|cell| cell.verdict.bound == Bound::Client);
+    match asked {
+        _ if report.has_wrong_data() => FAILED,
+        Some(Outcome::Failed) => FAILED,
+        Some(Outcome::Inconclusive) => INCONCLUSIVE,
+        Some(Outcome::Passed) => 0,
+        None => {
+            if is_client_bound() {
+                INCONCLUSIVE
+            } else {
+                0
+            }
+        }
     }
 }
 
 fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitCode, Failure> {
+    if !arguments.fail_if.is_empty() || arguments.baseline.is_some() {
+        return Err(Failure::Configuration(
+            "a search has no figures for --fail-if and --baseline.".to_owned(),
+        ));
+    }
     let output = Output::open(arguments)?;
     let most = arguments.most_users(plan);
     let capacity = search(plan, most, Criterion::default(), progress).map_err(advise_run)?;

@@ -32,14 +32,16 @@ impl Output {
         Ok(Self { json: open(&arguments.json)?, csv: open(&arguments.csv)?, markdown: arguments.markdown })
     }
 
-    /// Shows the figures.
-    pub(super) fn write(self, report: &Report) -> Result<(), Failure> {
-        if self.shows_table() {
+    /// Shows the figures, and what the gate says of them.
+    pub(super) fn write(self, report: &Report, judgement: &str) -> Result<(), Failure> {
+        if !self.shows_table() {
+            eprint!("{judgement}");
+        } else {
             let text = match self.markdown {
                 true => markdown::render(report),
                 false => text::render(report, has_color(&stdout())),
             };
-            print(&text)?;
+            print(&(text + judgement))?;
         }
         write(self.json, || report.json())?;
         write(self.csv, || csv::render(report))
