@@ -56,7 +56,7 @@ impl Conduit {
         Ok(Self { read, write, capacity })
     }
 
-    /// Moves what has come on the socket into the file at `offset`. 0 is the end of the stream;
+    /// Moves what has come on the socket, up to `most` bytes, into the file at `offset`. 0 is the end of the stream;
     /// [`io::ErrorKind::WouldBlock`] an empty socket. What was taken off the socket is always written,
     /// or the error is the file's ([`Side::File`]).
     pub fn receive(
@@ -64,9 +64,11 @@ impl Conduit {
         socket: impl AsFd,
         file: &File,
         offset: u64,
+        most: u64,
     ) -> Result<usize, (Side, io::Error)> {
         let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-        let taken = match splice(socket, None, &self.write, None, self.capacity, flags) {
+        let wanted = self.capacity.min(usize::try_from(most).unwrap_or(usize::MAX));
+        let taken = match splice(socket, None, &self.write, None, wanted, flags) {
             Ok(taken) => taken,
             Err(error) => return Err((Side::Socket, error.into())),
         };
@@ -135,8 +137,9 @@ mod tests {
         let mut conduit = Conduit::new().unwrap();
         client.write_all(b"abc").unwrap();
         drop(client);
-        assert_eq!(conduit.receive(&server, &file, 4).unwrap(), 3);
-        assert_eq!(conduit.receive(&server, &file, 7).unwrap(), 0);
+        assert_eq!(conduit.receive(&server, &file, 4, 2).unwrap(), 2);
+        assert_eq!(conduit.receive(&server, &file, 6, 100).unwrap(), 1);
+        assert_eq!(conduit.receive(&server, &file, 7, 100).unwrap(), 0);
         let mut content = [0; 10];
         file.read_exact_at(&mut content, 0).unwrap();
         assert_eq!(&content, b"0123abc789");
@@ -148,7 +151,7 @@ mod tests {
         let (client, server) = pair();
         crate::stream::reset_on_close(&client);
         drop(client);
-        let (side, _) = Conduit::new().unwrap().receive(&server, &file, 0).unwrap_err();
+        let (side, _) = Conduit::new().unwrap().receive(&server, &file, 0, 100).unwrap_err();
         assert_eq!(side, Side::Socket);
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::Authenticator;
+use crate::limits::ServerLimits;
 
 /// What a server is started with.
 #[derive(Debug, Clone)]
@@ -30,6 +31,8 @@ pub struct Config {
     pub sessions: usize,
     /// Sessions at most from one address; 0 for no limit.
     pub sessions_per_address: usize,
+    /// Bandwidth, and sessions by listener and user. Listeners are named as in [`Config::ftp`].
+    pub limits: ServerLimits,
     /// The text of the first reply.
     pub greeting: String,
     /// From connecting to being logged in.
@@ -94,6 +97,7 @@ impl Config {
             blocking_threads: 256,
             sessions: 0,
             sessions_per_address: 0,
+            limits: ServerLimits::default(),
             greeting: "Millrace ready.".to_owned(),
             login_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(300),

@@ -22,6 +22,8 @@ pub mod auth;
 mod blocking;
 pub mod config;
 mod ftp;
+mod housekeeping;
+pub mod limits;
 mod log;
 mod passive;
 mod running;

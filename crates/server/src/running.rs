@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,19 @@ use thiserror::Error;
 
 use crate::blocking::BlockingPool;
 use crate::config::Config;
+use crate::ftp::Connection;
+use crate::housekeeping::{Housekeeping, wall_seconds};
+use crate::limits::{Limits, Scope, ScopeReport, ServerLimits, Tree};
 use crate::log::Log;
 use crate::passive::PassivePool;
 use crate::state::{Addresses, Server as State};
-use crate::worker::{Message, Worker};
+use crate::worker::{Core, Errand, Message, Worker};
 
 /// Logins that may be decided at once: more than cores, for accounts that are asked over a network.
 const LOGIN_THREADS: usize = 16;
+
+/// How long workers are waited for that were asked something.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
 
 /// Where servers are started.
 #[derive(Debug)]
@@ -37,6 +43,9 @@ pub struct Running {
     grace: Duration,
     /// Closed at the end.
     pools: [BlockingPool; 2],
+    state: Arc<State>,
+    /// Ends before the workers do.
+    housekeeping: Mutex<Option<Housekeeping>>,
 }
 
 /// Why a server did not start.
@@ -79,13 +88,15 @@ impl Server {
             ftp.push(bound);
             listeners.iter_mut().zip(sockets).for_each(|(worker, socket)| worker.push((bound, socket)));
         }
-        let state = Arc::new(state(config, descriptors)?);
+        let state = Arc::new(state(config, &ftp, descriptors)?);
         let mut running = Running {
             ftp,
             workers: Vec::new(),
             threads: Mutex::default(),
             grace: state.config.grace,
             pools: [state.pool.clone(), state.logins.clone()],
+            state: Arc::clone(&state),
+            housekeeping: Mutex::default(),
         };
         for (index, listeners) in listeners.into_iter().enumerate() {
             let (worker, sender) = Worker::new(Arc::clone(&state), listeners).map_err(StartError::Worker)?;
@@ -96,11 +107,18 @@ impl Server {
                 .map_err(StartError::Worker)?;
             running.threads.get_mut().unwrap_or_else(PoisonError::into_inner).push(thread);
         }
+        let housekeeping = Housekeeping::start(state, running.workers.clone()).map_err(StartError::Worker)?;
+        running.housekeeping = Mutex::new(Some(housekeeping));
         Ok(running)
     }
 }
 
-fn state(config: Config, descriptors: u64) -> Result<State, StartError> {
+fn state(mut config: Config, bound: &[SocketAddr], descriptors: u64) -> Result<State, StartError> {
+    for (address, _) in &mut config.limits.listeners {
+        if let Some(index) = config.ftp.iter().position(|asked| asked == address) {
+            *address = bound[index];
+        }
+    }
     let log = Log::open(config.log, config.xferlog.as_deref())
         .map_err(|source| StartError::Xferlog { path: config.xferlog.clone().unwrap_or_default(), source })?;
     let settings = Settings {
@@ -123,6 +141,7 @@ fn state(config: Config, descriptors: u64) -> Result<State, StartError> {
         sessions: AtomicUsize::new(0),
         session_limit: session_limit(config.sessions, descriptors),
         addresses: Addresses::new(config.sessions_per_address),
+        limits: Tree::new(config.limits.clone(), Instant::now(), wall_seconds()),
         next_session: AtomicU64::new(1),
         config,
     })
@@ -147,6 +166,52 @@ impl Running {
         self.workers.iter().for_each(|worker| worker.send(Message::ShutDown(end)));
     }
 
+    /// Sets limits, in running transfers too, until they are set again or [restored](Running::restore_limits).
+    /// What is `None` stays as it is. Of a user or group that is not there they hold when it comes. Answers
+    /// whether there is such a scope.
+    pub fn set_limits(&self, scope: &Scope, limits: &Limits) -> bool {
+        match scope {
+            Scope::Session(number) => {
+                let (number, limits) = (*number, limits.clone());
+                self.each(move |connection, core| connection.set_limits(core, number, &limits))
+                    .into_iter()
+                    .any(|found| found)
+            }
+            _ => self.state.limits.set(scope, limits, Instant::now()),
+        }
+    }
+
+    /// Forgets what was set: the configured limits hold again. Not for sessions.
+    pub fn restore_limits(&self, scope: &Scope) -> bool {
+        self.state.limits.restore(scope, Instant::now())
+    }
+
+    /// Takes over other configured limits; what was set stays set.
+    pub fn configure_limits(&self, limits: ServerLimits) {
+        self.state.limits.configure(limits, Instant::now());
+    }
+
+    /// What is in force now, but for sessions' own limits.
+    pub fn limits(&self) -> Vec<ScopeReport> {
+        self.state.limits.report()
+    }
+
+    /// Has every worker ask each of its connections; a worker that does not answer soon is left out.
+    fn each<T: Send + 'static>(
+        &self,
+        ask: impl Fn(&mut Connection, &mut Core) -> T + Send + Sync + 'static,
+    ) -> Vec<T> {
+        let (sender, answers) = mpsc::channel();
+        let errand = Errand::new(move |connection, core| {
+            let _ = sender.send(ask(connection, core));
+        });
+        self.workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
+        drop(errand);
+        let end = Instant::now() + ANSWER_TIME;
+        let next = || answers.recv_timeout(end.saturating_duration_since(Instant::now())).ok();
+        std::iter::from_fn(next).collect()
+    }
+
     /// Waits until the server has ended.
     pub fn wait(&self) {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
@@ -154,6 +219,7 @@ impl Running {
             // A worker that panicked has ended as well.
             let _ = thread.join();
         }
+        self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.pools.iter().for_each(BlockingPool::close);
     }
 

@@ -9,6 +9,7 @@ use millrace_ftp::Settings;
 
 use crate::blocking::BlockingPool;
 use crate::config::Config;
+use crate::limits::Tree;
 use crate::log::Log;
 use crate::passive::PassivePool;
 
@@ -26,8 +27,16 @@ pub(crate) struct Server {
     pub(crate) sessions: AtomicUsize,
     pub(crate) session_limit: usize,
     pub(crate) addresses: Addresses,
+    /// Buckets, and who shares them.
+    pub(crate) limits: Tree,
     /// Numbers sessions in the log.
     pub(crate) next_session: AtomicU64,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 /// Sessions per client address; costs nothing where there is no limit.

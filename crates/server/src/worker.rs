@@ -65,10 +65,30 @@ pub(crate) enum Message {
     Port(Key, Lease),
     /// A session's data connection was accepted by another session.
     Wake(Key),
+    /// Do this with every connection.
+    Each(Errand),
     /// Accept nobody more; what has not ended by then is ended.
     ShutDown(Instant),
     /// End at once.
     Stop,
+}
+
+/// Something to be done with connections; everything that came of it is there when the last copy is dropped.
+#[derive(Clone)]
+pub(crate) struct Errand(Arc<Work>);
+
+type Work = dyn Fn(&mut Connection, &mut Core) + Send + Sync;
+
+impl Errand {
+    pub(crate) fn new(work: impl Fn(&mut Connection, &mut Core) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(work))
+    }
+}
+
+impl std::fmt::Debug for Errand {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Errand")
+    }
 }
 
 /// What a connection needs of its worker.
@@ -274,6 +294,11 @@ impl Worker {
                 self.serve(key, |connection, core| connection.port_granted(core, lease))
             }
             Message::Wake(key) => self.serve(key, Connection::woken),
+            Message::Each(Errand(work)) => {
+                for key in self.connections.keys() {
+                    self.serve(key, |connection, core| work(connection, core));
+                }
+            }
             Message::ShutDown(end) => self.shut_down(end),
             Message::Stop => {}
         }
@@ -344,12 +369,21 @@ impl Worker {
         if let Err(reason) = self.core.server.admit(peer.ip()) {
             return self.refuse(&socket, peer, reason);
         }
+        let member = match self.core.server.limits.connect(bound, self.core.now.instant) {
+            Ok(member) => member,
+            Err(refused) => {
+                self.core.server.release(peer.ip());
+                let subject = Subject { session: 0, peer, user: None };
+                self.core.log(&subject, log::Event::Limited { limit: &refused.key(), value: refused.value });
+                return self.refuse(&socket, peer, refused.for_the_client());
+            }
+        };
         let local = match bound.ip().is_unspecified() {
             false => bound,
             true => listener::local_address(&socket).unwrap_or(bound),
         };
         let core = &mut self.core;
-        let key = self.connections.insert_with(|key| Connection::new(key, socket, peer, local, core));
+        let key = self.connections.insert_with(|key| Connection::new(key, socket, peer, local, member, core));
         self.serve(key, Connection::greet);
     }
 

@@ -110,6 +110,7 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
         )?,
         sessions: count(written.sessions, default.sessions),
         sessions_per_address: count(written.sessions_per_address, default.sessions_per_address),
+        limits: default.limits,
         greeting: greeting(written.greeting, default.greeting, &places)?,
         login_timeout: places.some_time(written.login_timeout, "login-timeout", default.login_timeout)?,
         idle_timeout: places.some_time(written.idle_timeout, "idle-timeout", default.idle_timeout)?,

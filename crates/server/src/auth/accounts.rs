@@ -12,6 +12,7 @@ use millrace_vfs::Storage;
 use super::hashing::Hashing;
 use super::password::{Argon2id, Kept, Mac, Password};
 use super::{Account, Attempt, Authenticator, Decision};
+use crate::limits::AccountLimits;
 
 /// A fixed set of accounts.
 ///
@@ -64,6 +65,14 @@ impl Accounts {
         self.keep_up_decoy(&password);
         let user = User { password, account: Account::new(storage, permissions) };
         self.users.insert(name.as_ref().to_vec(), user);
+        self
+    }
+
+    /// The user of this name has these limits.
+    pub fn limited(mut self, name: impl AsRef<[u8]>, limits: AccountLimits) -> Self {
+        if let Some(user) = self.users.get_mut(name.as_ref()) {
+            user.account.limits = Some(Arc::new(limits));
+        }
         self
     }
 

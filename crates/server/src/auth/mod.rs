@@ -13,6 +13,8 @@ use std::time::SystemTime;
 use millrace_ftp::session::{Permissions, Rules};
 use millrace_vfs::{Storage, VirtualPath};
 
+use crate::limits::AccountLimits;
+
 pub use accounts::Accounts;
 pub use password::{Password, PasswordError, hash_password};
 
@@ -112,12 +114,14 @@ pub struct Account {
     pub rules: Option<Arc<Rules>>,
     /// Where the session begins.
     pub home: VirtualPath,
+    /// Bandwidth and sessions; `None` where the server's defaults hold.
+    pub limits: Option<Arc<AccountLimits>>,
 }
 
 impl Account {
     /// These files, with these permissions everywhere, and no other bounds.
     pub fn new(storage: Arc<dyn Storage>, permissions: Permissions) -> Self {
-        Self { storage, permissions, rules: None, home: VirtualPath::root() }
+        Self { storage, permissions, rules: None, home: VirtualPath::root(), limits: None }
     }
 
     /// These files, with permissions that differ by place and name.
@@ -126,6 +130,6 @@ impl Account {
         let storage = guard::guard(storage, &rules);
         let permissions = rules.anywhere();
         let rules = (!rules.is_uniform()).then_some(rules);
-        Self { storage, permissions, rules, home: VirtualPath::root() }
+        Self { storage, permissions, rules, home: VirtualPath::root(), limits: None }
     }
 }

@@ -25,6 +25,7 @@ use mio::event::Event;
 
 use super::act::{self, ListLimits};
 use crate::auth::{Account, Attempt, Decision, Protocol};
+use crate::limits::{AccountLimits, Limits, Member, Refused};
 use crate::log::{self, Subject};
 use crate::passive::Lease;
 use crate::slab::Key;
@@ -53,6 +54,8 @@ pub(crate) struct Connection {
     number: u64,
     pub(super) session: Session,
     pub(super) account: Option<Account>,
+    /// Its part in the tree of limits.
+    pub(super) member: Member,
     reader: LineReader,
     /// A line that the session does not take yet.
     held: Option<Held>,
@@ -116,6 +119,7 @@ impl Connection {
         socket: OwnedFd,
         peer: SocketAddr,
         local: SocketAddr,
+        member: Member,
         core: &mut Core,
     ) -> Self {
         let session = Session::new(Arc::clone(&core.server.settings), peer, local, core.now);
@@ -126,6 +130,7 @@ impl Connection {
             number: core.server.next_session.fetch_add(1, Ordering::Relaxed),
             session,
             account: None,
+            member,
             reader: LineReader::default(),
             held: None,
             pending: Vec::new(),
@@ -303,6 +308,7 @@ impl Connection {
             }
             Act::LogOut => {
                 self.account = None;
+                self.member.log_out();
                 self.lease = None;
                 None
             }
@@ -385,6 +391,9 @@ impl Connection {
     fn verdict(&mut self, core: &mut Core, user: &[u8], decision: Decision) -> Verdict {
         match decision {
             Decision::Granted(account) => {
+                if let Err(refused) = self.enter(core, user, &account) {
+                    return Verdict::Unavailable(refused.for_the_client().to_owned());
+                }
                 let grant = grant(&account);
                 self.account = Some(account);
                 // The session learns of it only now.
@@ -405,6 +414,30 @@ impl Connection {
                 Verdict::Unavailable(reason)
             }
         }
+    }
+
+    /// Takes its place among its user's and groups' sessions, if there is one.
+    fn enter(&mut self, core: &mut Core, user: &[u8], account: &Account) -> Result<(), Refused> {
+        let nothing = AccountLimits::default();
+        let limits = account.limits.as_deref().unwrap_or(&nothing);
+        let server = Arc::clone(&core.server);
+        server.limits.log_in(&mut self.member, user, limits, core.now.instant).inspect_err(|refused| {
+            let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
+            core.log(&subject, log::Event::Limited { limit: &refused.key(), value: refused.value });
+        })
+    }
+
+    /// Sets the limits of this session, if it has this number; answers whether it has.
+    pub(crate) fn set_limits(&mut self, core: &mut Core, number: u64, limits: &Limits) -> bool {
+        if self.number == number {
+            core.server.limits.limit_member(&mut self.member, number, limits, core.now.instant);
+        }
+        self.number == number
+    }
+
+    /// A new minute has begun.
+    pub(crate) fn tick(&mut self, core: &mut Core) {
+        core.server.limits.tick_member(&self.member, core.now.instant);
     }
 
     fn progress(&self, now: Instant) -> millrace_ftp::session::Progress {
@@ -608,6 +641,6 @@ mod tests {
     /// A thousand idle sessions are a megabyte at most: this, the allocator's share, a user's name.
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Connection>() <= 704, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 768, "{}", size_of::<Connection>());
     }
 }

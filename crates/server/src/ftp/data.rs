@@ -167,18 +167,22 @@ impl Connection {
                     }
                     running.moved = core.now.instant;
                 }
-                Link::Open(_) => match running.turn(core.now.instant, &mut core.scratch) {
-                    Turn::Done(result) => return self.conclude(core, result),
-                    Turn::Wait => return self.watch(core, Interest::READABLE | Interest::WRITABLE),
-                    Turn::Job(kind) => {
-                        self.lend(core, kind);
-                        return None;
+                Link::Open(_) => {
+                    match running.turn(core.now.instant, &mut core.scratch, &core.server.limits, &self.member)
+                    {
+                        Turn::Done(result) => return self.conclude(core, result),
+                        Turn::Pause => return None,
+                        Turn::Wait => return self.watch(core, Interest::READABLE | Interest::WRITABLE),
+                        Turn::Job(kind) => {
+                            self.lend(core, kind);
+                            return None;
+                        }
+                        Turn::Yield => {
+                            core.yielded.push_back(self.key);
+                            return None;
+                        }
                     }
-                    Turn::Yield => {
-                        core.yielded.push_back(self.key);
-                        return None;
-                    }
-                },
+                }
                 Link::Control => return self.advance_on_control(core),
                 Link::Lent => return None,
             }
@@ -250,6 +254,7 @@ impl Connection {
                 serial,
                 work: Work::Lent,
                 socket: None,
+                taken: 0,
                 result: Some(Err(TransferError::File(FileError::Io(io::Error::other("internal error"))))),
             };
             let mut reply = Promise { sender, message: Some(Message::Job(key, failed)) };
@@ -375,6 +380,7 @@ impl Connection {
             (None, Link::Accepting(_) | Link::Connecting(_)) => {
                 Some(running.started + config.connect_timeout)
             }
+            (None, Link::Open(_)) if running.paused.is_some() => running.paused,
             (None, Link::Open(_) | Link::Control) => Some(running.moved + config.stall_timeout),
             (None, Link::Lent) => None,
         }
@@ -383,6 +389,11 @@ impl Connection {
     /// It has.
     pub(super) fn transfer_overdue(&mut self, core: &mut Core) {
         let Some(running) = self.running.as_deref_mut() else { return };
+        if running.ending.is_none() && running.paused.take().is_some() {
+            // It was a limit that nothing moved for.
+            running.moved = core.now.instant;
+            return self.continue_transfer(core);
+        }
         let error = match (running.ending.take(), &running.link) {
             (Some((error, _)), _) => error,
             (None, Link::Accepting(_)) => {

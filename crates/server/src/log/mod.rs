@@ -27,6 +27,8 @@ pub(crate) enum Event<'a> {
     Connected,
     /// A control connection was refused, with the reason that the client was told.
     Refused { reason: &'a str },
+    /// A limit turned somebody away: which, and its value.
+    Limited { limit: &'a str, value: u64 },
     /// A login succeeded.
     LoggedIn,
     /// A login failed.
@@ -111,6 +113,7 @@ impl Log {
                         | Event::Refused { .. }
                         | Event::LoginFailed { .. }
                         | Event::LoginRefused { .. }
+                        | Event::Limited { .. }
                 )
             }
             LogFormat::Text | LogFormat::Json => true,
@@ -149,6 +152,9 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
     match event {
         Event::Connected => ("connected", vec![]),
         Event::Refused { reason } => ("refused", vec![("reason", Text((*reason).to_owned()))]),
+        Event::Limited { limit, value } => {
+            ("limited", vec![("limit", Text((*limit).to_owned())), ("value", Number(*value))])
+        }
         Event::LoggedIn => ("login", vec![]),
         Event::LoginFailed { user } => ("login-failed", vec![("tried", bytes(user))]),
         Event::LoginRefused { user, reason } => {

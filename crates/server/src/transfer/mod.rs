@@ -27,6 +27,7 @@ use millrace_vfs::VirtualPath;
 pub(crate) use receive::Receiver;
 pub(crate) use send::{FILL, Sender};
 
+use crate::limits::{self, Allowance, Member, Meter, Tree};
 use crate::log::Direction;
 
 /// Bytes that one turn of one transfer may move before others have theirs: some 0.3 ms.
@@ -50,6 +51,11 @@ pub(crate) struct Running {
     pub(crate) serial: u64,
     /// What was heard of the peer's end while a job had the socket.
     pub(crate) end: End,
+    /// `None` where nothing on its way is limited; and which state of the limits that was.
+    meter: Option<Box<Meter>>,
+    generation: u64,
+    /// Until when a limit keeps it waiting.
+    pub(crate) paused: Option<Instant>,
     /// Set when the transfer is to end while a job has it: why, and when to stop waiting for the job.
     pub(crate) ending: Option<(TransferError, Instant)>,
 }
@@ -134,6 +140,8 @@ pub(crate) enum Turn {
     Yield,
     /// The socket has to become ready.
     Wait,
+    /// A limit has to allow more: [`Running::paused`] says when.
+    Pause,
     /// This has to be done on the blocking pool.
     Job(JobKind),
     /// It is over.
@@ -155,6 +163,8 @@ pub(crate) struct JobDone {
     pub(crate) serial: u64,
     pub(crate) work: Work,
     pub(crate) socket: Option<Socket>,
+    /// Bytes that the job itself took off the socket.
+    pub(crate) taken: u64,
     /// `None`: go on with turns.
     pub(crate) result: Option<Result<(), TransferError>>,
 }
@@ -198,23 +208,66 @@ impl Running {
             shared: Arc::default(),
             serial,
             end: End::NotYet,
+            meter: None,
+            // No state of the limits has this number: the first turn looks.
+            generation: u64::MAX,
+            paused: None,
             ending: None,
         }
     }
 
-    /// Moves what can be moved now. `scratch` is the worker's buffer.
-    pub(crate) fn turn(&mut self, now: Instant, scratch: &mut [u8]) -> Turn {
+    /// Moves what can be moved and is allowed now. `scratch` is the worker's buffer.
+    pub(crate) fn turn(&mut self, now: Instant, scratch: &mut [u8], tree: &Tree, member: &Member) -> Turn {
+        let allowed = match self.allowance(now, tree, member) {
+            Ok(allowed) => allowed.min(TURN as u64) as usize,
+            Err(pause) => return pause,
+        };
         let Link::Open(socket) = &mut self.link else { return Turn::Wait };
         let before = self.shared.bytes();
+        let mut share = allowed;
         let turn = match &mut self.work {
-            Work::Send(sender) => sender.turn(socket, &self.shared, scratch),
-            Work::Receive(receiver) => receiver.turn(socket, &self.shared, scratch),
+            Work::Send(sender) => sender.turn(socket, &self.shared, scratch, &mut share),
+            Work::Receive(receiver) => receiver.turn(socket, &self.shared, scratch, &mut share),
             Work::Lent => Turn::Wait,
         };
-        if self.shared.bytes() != before || matches!(turn, Turn::Yield) {
+        if self.shared.bytes() != before || share < allowed || matches!(turn, Turn::Yield) {
             self.moved = now;
         }
+        if let Some(meter) = &mut self.meter {
+            meter.spend((allowed - share) as u64);
+            match turn {
+                Turn::Wait => meter.fall_out_of_line(),
+                // To sleep at once is cheaper than to come again and hear so.
+                Turn::Yield => return self.allowance(now, tree, member).err().unwrap_or(turn),
+                Turn::Pause | Turn::Job(_) | Turn::Done(_) => {}
+            }
+        }
         turn
+    }
+
+    /// How many bytes the limits allow now, or the pause that they ask for.
+    fn allowance(&mut self, now: Instant, tree: &Tree, member: &Member) -> Result<u64, Turn> {
+        self.paused = None;
+        let generation = tree.generation();
+        if self.generation != generation {
+            self.generation = generation;
+            // Out of the old line before it gets in the new.
+            self.meter = None;
+            let direction = match self.direction {
+                Direction::Upload => limits::Direction::Upload,
+                Direction::Download | Direction::Listing => limits::Direction::Download,
+            };
+            self.meter = tree.meter(member, direction);
+        }
+        let Some(meter) = &mut self.meter else { return Ok(u64::MAX) };
+        let wanted = self.total.map_or(u64::MAX, |total| total.saturating_sub(self.shared.bytes()));
+        match meter.allowance(tree.nanos(now), wanted) {
+            Allowance::Now(bytes) => Ok(bytes),
+            Allowance::Until(moment) => {
+                self.paused = Some(tree.instant(moment));
+                Err(Turn::Pause)
+            }
+        }
     }
 
     /// Takes out what a job needs.
@@ -230,7 +283,8 @@ impl Running {
             }
             _ => None,
         };
-        Job { serial: self.serial, work, socket, shared: Arc::clone(&self.shared) }
+        let most = self.meter.as_ref().map_or(u64::MAX, |meter| meter.left());
+        Job { serial: self.serial, work, socket, shared: Arc::clone(&self.shared), most }
     }
 
     /// Claims that a job has the work now.
@@ -244,6 +298,9 @@ impl Running {
         if let Some(mut socket) = done.socket {
             socket.end = socket.end.max(self.end);
             self.link = Link::Open(socket);
+        }
+        if let Some(meter) = &mut self.meter {
+            meter.spend(done.taken);
         }
         self.moved = now;
         done.result
@@ -265,6 +322,8 @@ pub(crate) struct Job {
     work: Work,
     socket: Option<Socket>,
     shared: Arc<Shared>,
+    /// What it may take off the socket.
+    most: u64,
 }
 
 impl Job {
@@ -276,18 +335,19 @@ impl Job {
 
     /// Does it; on a thread that may wait.
     pub(crate) fn run(self) -> JobDone {
-        let Self { serial, work, mut socket, shared } = self;
+        let Self { serial, work, mut socket, shared, most } = self;
+        let mut left = most;
         let (work, result) = match work {
             Work::Send(mut sender) => {
                 let result = sender.fill().err().map(|error| Err(TransferError::File(error)));
                 (Work::Send(sender), result)
             }
             Work::Receive(mut receiver) => {
-                let result = receiver.sink(socket.as_mut(), &shared);
+                let result = receiver.sink(socket.as_mut(), &shared, &mut left);
                 (Work::Receive(receiver), result)
             }
             Work::Lent => (Work::Lent, None),
         };
-        JobDone { serial, work, socket, result }
+        JobDone { serial, work, socket, taken: most - left, result }
     }
 }

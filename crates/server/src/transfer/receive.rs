@@ -14,7 +14,7 @@ use millrace_net::copy::{Conduit, Side};
 use millrace_net::stream;
 use millrace_vfs::{FileError, Readiness, Upload};
 
-use super::{End, JobKind, Shared, Socket, TURN, Turn};
+use super::{End, JobKind, Shared, Socket, Turn};
 
 /// A read as full as this says that more is coming: time for the pool and `splice`. engine.md: recv 64 KiB
 /// first; a full buffer, then splice.
@@ -93,15 +93,21 @@ impl Receiver {
         self.upload.is_some()
     }
 
-    pub(super) fn turn(&mut self, socket: &mut Socket, shared: &Shared, scratch: &mut [u8]) -> Turn {
-        let mut share = TURN;
-        while share > 0 {
-            let room = scratch.len().min(LARGE);
+    /// Receives up to `share` bytes, from which what was received is taken away.
+    pub(super) fn turn(
+        &mut self,
+        socket: &mut Socket,
+        shared: &Shared,
+        scratch: &mut [u8],
+        share: &mut usize,
+    ) -> Turn {
+        while *share > 0 {
+            let room = scratch.len().min(LARGE).min(*share);
             match stream::read(&socket.fd, &mut scratch[..room]) {
                 Ok(count) => {
                     self.ended = count == 0 || (count < room && socket.end == End::Orderly);
-                    share = share.saturating_sub(count);
-                    if let Some(turn) = self.take(&scratch[..count], count == room, shared) {
+                    *share -= count;
+                    if let Some(turn) = self.take(&scratch[..count], count == LARGE, shared) {
                         return turn;
                     }
                     if count < room && socket.end != End::Broken {
@@ -147,11 +153,13 @@ impl Receiver {
     }
 
     /// Writes what was collected, commits at the end of the stream, and otherwise splices for as long as
-    /// bytes keep coming. May wait. `None`: the reactor goes on.
+    /// bytes keep coming and `most`, from which they are taken away, allows more. May wait. `None`: the
+    /// reactor goes on.
     pub(super) fn sink(
         &mut self,
         socket: Option<&mut Socket>,
         shared: &Shared,
+        most: &mut u64,
     ) -> Option<Result<(), TransferError>> {
         if let Err(error) = self.write_collected(shared) {
             return Some(Err(error));
@@ -160,7 +168,7 @@ impl Receiver {
             && self.decoder.is_none()
             && self.left.is_none()
             && let Some(socket) = socket
-            && let Err(error) = self.splice(socket, shared)
+            && let Err(error) = self.splice(socket, shared, most)
         {
             return Some(Err(error));
         }
@@ -214,7 +222,7 @@ impl Receiver {
         Ok(())
     }
 
-    fn splice(&mut self, socket: &mut Socket, shared: &Shared) -> Result<(), TransferError> {
+    fn splice(&mut self, socket: &mut Socket, shared: &Shared, most: &mut u64) -> Result<(), TransferError> {
         let Some(upload) = &mut self.upload else { return Ok(()) };
         let conduit = match &mut self.conduit {
             Some(conduit) => conduit,
@@ -225,9 +233,9 @@ impl Receiver {
             },
         };
         let mut moved = 0;
-        while moved < STRETCH && !shared.is_cancelled() {
+        while moved < STRETCH && *most > 0 && !shared.is_cancelled() {
             let Some((file, position)) = upload.file().map_err(TransferError::File)? else { return Ok(()) };
-            match conduit.receive(&socket.fd, file, position) {
+            match conduit.receive(&socket.fd, file, position, *most) {
                 Ok(0) => {
                     self.ended = true;
                     return Ok(());
@@ -236,6 +244,7 @@ impl Receiver {
                     upload.advance(count as u64);
                     shared.add(count as u64);
                     moved += count as u64;
+                    *most -= count as u64;
                 }
                 Err((Side::Socket, error)) if error.kind() == io::ErrorKind::WouldBlock => {
                     if !stream::wait_readable(&socket.fd, LINGER) {

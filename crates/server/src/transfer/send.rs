@@ -13,7 +13,7 @@ use millrace_ftp::session::{ByteRange, TransferError};
 use millrace_net::{copy, stream};
 use millrace_vfs::{FileError, FileRange, ReadHandle, ReadStream, Readiness};
 
-use super::{JobKind, Shared, Socket, TURN, Turn};
+use super::{JobKind, Shared, Socket, Turn};
 
 /// Up to here a file is read and sent rather than handed to `sendfile`: one packet holds data and FIN.
 /// engine.md: -5 to -10 % CPU at 1 KiB, a loss at 100 KiB.
@@ -91,38 +91,52 @@ impl Sender {
         }
     }
 
-    pub(super) fn turn(&mut self, socket: &Socket, shared: &Shared, scratch: &mut [u8]) -> Turn {
+    /// Sends up to `share` bytes, from which what was sent is taken away.
+    pub(super) fn turn(
+        &mut self,
+        socket: &Socket,
+        shared: &Shared,
+        scratch: &mut [u8],
+        share: &mut usize,
+    ) -> Turn {
         match (&self.source, &self.encoder) {
             (Source::File(FileRange { readiness: Readiness::Cached, .. }), None) => {
-                self.turn_by_kernel(socket, shared, scratch)
+                self.turn_by_kernel(socket, shared, scratch, share)
             }
-            _ => self.turn_by_buffer(socket, shared),
+            _ => self.turn_by_buffer(socket, shared, share),
         }
     }
 
-    fn turn_by_kernel(&mut self, socket: &Socket, shared: &Shared, scratch: &mut [u8]) -> Turn {
+    fn turn_by_kernel(
+        &mut self,
+        socket: &Socket,
+        shared: &Shared,
+        scratch: &mut [u8],
+        share: &mut usize,
+    ) -> Turn {
         let Source::File(FileRange { file, .. }) = &self.source else { return Turn::Wait };
         let end = self.end.unwrap_or(u64::MAX);
         if let Some(small) = scratch.get_mut(..end.saturating_sub(self.offset) as usize)
             && small.len() as u64 <= SMALL
+            && small.len() <= *share
             && let Ok(count) = copy::read_cached(file, small, self.offset)
             && count == small.len()
         {
             match stream::write_more(&socket.fd, small) {
                 Ok(count) => {
                     self.offset += count as u64;
+                    *share -= count;
                     shared.add(count as u64);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
                 Err(error) => return Turn::Done(Err(TransferError::Broken(error))),
             }
         }
-        let share_ends = self.offset.saturating_add(TURN as u64);
         while self.offset < end {
-            if self.offset >= share_ends {
+            if *share == 0 {
                 return Turn::Yield;
             }
-            let length = (end - self.offset).min(CHUNK);
+            let length = (end - self.offset).min(CHUNK).min(*share as u64);
             if !copy::is_cached(file, self.offset, length) {
                 return Turn::Job(JobKind::Fill);
             }
@@ -130,6 +144,7 @@ impl Sender {
                 Ok(0) => return Turn::Done(Err(TransferError::File(shrunk()))),
                 Ok(count) => {
                     self.offset += count as u64;
+                    *share -= count;
                     shared.add(count as u64);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
@@ -140,14 +155,17 @@ impl Sender {
         Turn::Done(Ok(()))
     }
 
-    fn turn_by_buffer(&mut self, socket: &Socket, shared: &Shared) -> Turn {
-        let mut share = TURN;
+    fn turn_by_buffer(&mut self, socket: &Socket, shared: &Shared, share: &mut usize) -> Turn {
         loop {
             while self.sent < self.buffer.len() {
-                match stream::write(&socket.fd, &self.buffer[self.sent..]) {
+                if *share == 0 {
+                    return Turn::Yield;
+                }
+                let end = self.buffer.len().min(self.sent + *share);
+                match stream::write(&socket.fd, &self.buffer[self.sent..end]) {
                     Ok(count) => {
                         self.sent += count;
-                        share = share.saturating_sub(count);
+                        *share -= count;
                         shared.add(count as u64);
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
@@ -160,7 +178,7 @@ impl Sender {
             if !self.fills_at_once() {
                 return Turn::Job(JobKind::Fill);
             }
-            if share == 0 {
+            if *share == 0 {
                 return Turn::Yield;
             }
             if let Err(error) = self.fill() {

@@ -7,6 +7,7 @@ mod kit;
 mod aborts;
 mod active;
 mod bad_input;
+mod bandwidth;
 mod commands;
 mod endings;
 mod limits;

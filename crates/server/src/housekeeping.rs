@@ -1,0 +1,74 @@
+//! What has to be done now and then, by a thread that otherwise sleeps: schedules take effect on the minute.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use millrace_net::inbox::Sender;
+
+use crate::ftp::Connection;
+use crate::state::Server;
+use crate::worker::{Errand, Message};
+
+/// How late a schedule may be noticed, also where somebody has set the clock.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The thread; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Housekeeping {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Housekeeping {
+    /// Begins.
+    pub(crate) fn start(server: Arc<Server>, workers: Vec<Sender<Message>>) -> std::io::Result<Self> {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let (signal, mut minute) = (Arc::clone(&stop), None);
+        let run = move || {
+            while !is_stopped(&signal) {
+                minute = Some(look(&server, &workers, minute));
+            }
+        };
+        let thread = thread::Builder::new().name("millrace-clock".to_owned()).spawn(run)?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Housekeeping {
+    fn drop(&mut self) {
+        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits for the end of the period, or the end.
+fn is_stopped((stopped, change): &(Mutex<bool>, Condvar)) -> bool {
+    let guard = stopped.lock().unwrap_or_else(PoisonError::into_inner);
+    let waited = change.wait_timeout_while(guard, PERIOD, |stopped| !*stopped);
+    *waited.unwrap_or_else(PoisonError::into_inner).0
+}
+
+/// Looks at the clock; answers the minute.
+fn look(server: &Server, workers: &[Sender<Message>], before: Option<i64>) -> i64 {
+    let wall = wall_seconds();
+    let minute = wall.div_euclid(60);
+    server.limits.set_clock(wall);
+    if before != Some(minute) {
+        server.limits.tick(Instant::now());
+        if server.limits.sessions_follow_the_clock() {
+            let errand = Errand::new(Connection::tick);
+            workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
+        }
+    }
+    minute
+}
+
+/// Seconds since 1970.
+pub(crate) fn wall_seconds() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}

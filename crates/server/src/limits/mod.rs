@@ -1,0 +1,126 @@
+//! Limits: how many bytes a second, how many sessions, for whom, and when.
+//!
+//! ```text
+//! server > listener > group > user > session      each with a bucket for downloads and one for uploads
+//! ```
+//!
+//! A transfer asks for an allowance before each slice (`meter.rs`) and sleeps in its worker's timer wheel
+//! until its turn. The same allowance bounds `sendfile`, `splice` and what goes through a buffer. Where
+//! nothing is limited there is no meter, and a turn costs one look at a counter.
+
+mod bucket;
+mod meter;
+mod schedule;
+mod tree;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+pub(crate) use meter::{Allowance, Meter};
+pub use schedule::{Limit, LimitError};
+pub use tree::{Direction, Scope, ScopeReport};
+pub(crate) use tree::{Member, Tree};
+
+/// What a scope is limited to; `None` where nothing was said, so that a default may hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes a second to clients.
+    pub download: Option<Limit>,
+    /// Bytes a second from clients.
+    pub upload: Option<Limit>,
+    /// Sessions at a time. (A session's own limits have no use for it.)
+    pub sessions: Option<Limit>,
+}
+
+impl Limits {
+    /// These, and where they say nothing, those.
+    pub fn or(self, others: &Self) -> Self {
+        Self {
+            download: self.download.or_else(|| others.download.clone()),
+            upload: self.upload.or_else(|| others.upload.clone()),
+            sessions: self.sessions.or_else(|| others.sessions.clone()),
+        }
+    }
+
+    /// Claims that nothing was said.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What an account brings along: the limits of its user, groups and sessions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AccountLimits {
+    /// All of the user's sessions together.
+    pub user: Limits,
+    /// Each of the user's sessions.
+    pub session: Limits,
+    /// All sessions of all members of each of the user's groups together.
+    pub groups: Vec<GroupLimits>,
+}
+
+/// A group that shares a limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupLimits {
+    /// Its name.
+    pub name: Arc<str>,
+    /// For all members together.
+    pub limits: Limits,
+}
+
+/// What a server is limited to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Everybody together. Its sessions stand beside [`Config::sessions`](crate::Config::sessions).
+    pub server: Limits,
+    /// All who come to an address, as [`Running::ftp_addresses`](crate::Running::ftp_addresses) names it.
+    pub listeners: Vec<(SocketAddr, Limits)>,
+    /// Each user whose account says nothing else.
+    pub user: Limits,
+    /// Each session whose account says nothing else.
+    pub session: Limits,
+}
+
+/// A limit of sessions is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Whose.
+    pub scope: Scope,
+    /// How many there may be.
+    pub value: u64,
+}
+
+impl Refused {
+    /// What the client may know: which limit it is, and no number or name.
+    pub fn for_the_client(&self) -> &'static str {
+        match self.scope {
+            Scope::Server => "Too many sessions on this server; try again later.",
+            Scope::Listener(_) => "Too many sessions on this address of the server; try again later.",
+            Scope::Group(_) => "Too many sessions of your group; try again later.",
+            Scope::User(_) | Scope::Session(_) => {
+                "Too many sessions of this user; end one, or try again later."
+            }
+        }
+    }
+
+    /// The limit's name for the log: `sessions of user alice`.
+    pub(crate) fn key(&self) -> String {
+        format!("sessions of {}", self.scope)
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server => f.write_str("server"),
+            Self::Listener(address) => write!(f, "listener {address}"),
+            Self::Group(name) => write!(f, "group {name}"),
+            Self::User(name) => write!(f, "user {}", String::from_utf8_lossy(name)),
+            Self::Session(number) => write!(f, "session {number}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! The tree, with time passed in.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const LISTENER: &str = "127.0.0.1:2121";
+
+fn rate(value: u64) -> Limits {
+    Limits { download: Some(Limit::of(value)), ..Limits::default() }
+}
+
+fn listener() -> SocketAddr {
+    LISTENER.parse().unwrap()
+}
+
+/// A tree whose clock is turned by hand.
+struct Bench {
+    tree: Tree,
+    start: Instant,
+}
+
+impl Bench {
+    fn new(limits: ServerLimits) -> Self {
+        let start = Instant::now();
+        Self { tree: Tree::new(limits, start, 0), start }
+    }
+
+    fn member(&self, user: &str, limits: &AccountLimits) -> Member {
+        let mut member = self.tree.connect(listener(), self.start).unwrap();
+        self.tree.log_in(&mut member, user.as_bytes(), limits, self.start).unwrap();
+        member
+    }
+
+    /// Lets transfers move all they may, looked at once a tick, and answers what each moved.
+    fn run(&self, meters: &mut [Meter], from: Duration, to: Duration) -> Vec<u64> {
+        let mut moved = vec![0; meters.len()];
+        let mut at = from;
+        while at < to {
+            let now = self.tree.nanos(self.start + at);
+            for (meter, moved) in meters.iter_mut().zip(&mut moved) {
+                while let Allowance::Now(bytes) = meter.allowance(now, u64::MAX) {
+                    meter.spend(bytes);
+                    *moved += bytes;
+                }
+            }
+            at += Duration::from_millis(50);
+        }
+        moved
+    }
+
+    fn meters(&self, members: &[Member]) -> Vec<Meter> {
+        members.iter().map(|member| *self.tree.meter(member, Direction::Download).unwrap()).collect()
+    }
+}
+
+const TEN_SECONDS: Duration = Duration::from_secs(10);
+
+fn assert_within(moved: u64, expected: u64, percent: f64) {
+    let off = (moved as f64 / expected as f64 - 1.0).abs() * 100.0;
+    assert!(off <= percent, "{moved} bytes are {off:.2} % off {expected}");
+}
+
+#[test]
+fn what_is_not_limited_has_no_meter() {
+    let bench = Bench::new(ServerLimits::default());
+    let member = bench.member("alice", &AccountLimits::default());
+    assert!(bench.tree.meter(&member, Direction::Download).is_none());
+    let bench = Bench::new(ServerLimits { server: rate(5), ..ServerLimits::default() });
+    let member = bench.member("alice", &AccountLimits::default());
+    assert!(bench.tree.meter(&member, Direction::Download).is_some());
+    assert!(bench.tree.meter(&member, Direction::Upload).is_none(), "each direction has its own limit");
+}
+
+#[test]
+fn a_session_moves_what_its_limit_says() {
+    for value in [10_000, 100_000, 1_000_000, 50_000_000, 3_000_000_000] {
+        let bench = Bench::new(ServerLimits { session: rate(value), ..ServerLimits::default() });
+        let members = [bench.member("alice", &AccountLimits::default())];
+        let moved = bench.run(&mut bench.meters(&members), Duration::ZERO, TEN_SECONDS);
+        assert_within(moved[0], value * 10, 2.0);
+    }
+}
+
+#[test]
+fn the_sessions_of_a_user_share_fairly() {
+    for count in [1, 8, 10, 64] {
+        let limits = AccountLimits { user: rate(5_000_000), ..AccountLimits::default() };
+        let bench = Bench::new(ServerLimits::default());
+        let members: Vec<_> = (0..count).map(|_| bench.member("alice", &limits)).collect();
+        let other = [bench.member("bob", &limits)];
+        let (mut meters, mut others) = (bench.meters(&members), bench.meters(&other));
+        let moved = bench.run(&mut meters, Duration::ZERO, TEN_SECONDS);
+        assert_within(moved.iter().sum(), 50_000_000, 2.0);
+        moved.iter().for_each(|&one| assert_within(one, 50_000_000 / count, 4.0));
+        assert_within(bench.run(&mut others, Duration::ZERO, TEN_SECONDS)[0], 50_000_000, 2.0);
+    }
+}
+
+#[test]
+fn the_narrowest_bucket_on_the_way_decides() {
+    let bench = Bench::new(ServerLimits { server: rate(1_000_000), ..ServerLimits::default() });
+    let slow = AccountLimits { session: rate(100_000), ..AccountLimits::default() };
+    let group = GroupLimits { name: "staff".into(), limits: rate(300_000) };
+    let staff = AccountLimits { groups: vec![group], ..AccountLimits::default() };
+    let members = [
+        bench.member("slow", &slow),
+        bench.member("amy", &staff),
+        bench.member("ben", &staff),
+        bench.member("free", &AccountLimits::default()),
+    ];
+    let mut meters = bench.meters(&members);
+    let moved = bench.run(&mut meters, Duration::ZERO, TEN_SECONDS);
+    assert_within(moved[0], 1_000_000, 2.0);
+    assert_within(moved[1] + moved[2], 3_000_000, 2.0);
+    assert!(moved.iter().sum::<u64>() <= 10_300_000, "{moved:?}");
+}
+
+#[test]
+fn a_change_counts_for_those_who_wait() {
+    let bench = Bench::new(ServerLimits { user: rate(2_000), ..ServerLimits::default() });
+    let members = [bench.member("alice", &AccountLimits::default())];
+    let mut meters = bench.meters(&members);
+    bench.run(&mut meters, Duration::ZERO, Duration::from_secs(3));
+    let user = Scope::User(Arc::from(&b"alice"[..]));
+    let before = bench.tree.generation();
+    assert!(bench.tree.set(&user, &rate(1_000_000), bench.start + Duration::from_secs(3)));
+    assert_ne!(bench.tree.generation(), before);
+    let moved = bench.run(&mut meters, Duration::from_secs(3), Duration::from_secs(13));
+    assert_within(moved[0], 10_000_000, 2.0);
+    assert!(bench.tree.restore(&user, bench.start + Duration::from_secs(13)));
+    let moved = bench.run(&mut meters, Duration::from_secs(13), Duration::from_secs(33));
+    assert_within(moved[0], 40_000, 6.0);
+}
+
+#[test]
+fn a_schedule_takes_effect_when_the_clock_says_so() {
+    let limit: Limit = "1000; 00:01-00:02 UTC 2000".parse().unwrap();
+    let limits = Limits { download: Some(limit), ..Limits::default() };
+    let bench = Bench::new(ServerLimits { server: limits, ..ServerLimits::default() });
+    let in_force = || bench.tree.report()[0].download;
+    for (second, expected) in [(59, 1000), (60, 2000), (119, 2000), (120, 1000), (60, 2000)] {
+        bench.tree.set_clock(second);
+        bench.tree.tick(bench.start);
+        assert_eq!(in_force(), expected, "at {second} s");
+    }
+}
+
+#[test]
+fn a_user_who_connects_anew_finds_the_same_line() {
+    let bench = Bench::new(ServerLimits { user: rate(1_000_000), ..ServerLimits::default() });
+    let mut moved = 0;
+    for tenth in 0..100 {
+        let at = bench.start + Duration::from_millis(100 * tenth);
+        for _ in 0..20 {
+            let member = bench.member("alice", &AccountLimits::default());
+            let mut meter = bench.tree.meter(&member, Direction::Download).unwrap();
+            if let Allowance::Now(bytes) = meter.allowance(bench.tree.nanos(at), 50_000) {
+                meter.spend(bytes);
+                moved += bytes;
+            }
+        }
+    }
+    assert!(moved <= 10_200_000, "{moved}");
+}
+
+#[test]
+fn sessions_are_counted_and_refused_by_whose_limit_it_is() {
+    let two = Limits { sessions: Some(Limit::of(2)), ..Limits::default() };
+    let bench = Bench::new(ServerLimits { user: two.clone(), ..ServerLimits::default() });
+    let mut members = vec![bench.member("alice", &AccountLimits::default())];
+    members.push(bench.member("alice", &AccountLimits::default()));
+    let mut third = bench.tree.connect(listener(), bench.start).unwrap();
+    let refused =
+        bench.tree.log_in(&mut third, b"alice", &AccountLimits::default(), bench.start).unwrap_err();
+    assert_eq!((refused.scope.to_string().as_str(), refused.value), ("user alice", 2));
+    assert!(bench.tree.log_in(&mut third, b"bob", &AccountLimits::default(), bench.start).is_ok());
+    members.pop();
+    assert!(bench.tree.log_in(&mut third, b"alice", &AccountLimits::default(), bench.start).is_ok());
+    let alice = bench.tree.report().into_iter().find(|one| one.scope.to_string() == "user alice").unwrap();
+    assert_eq!(alice.sessions, 2);
+
+    let bench = Bench::new(ServerLimits { listeners: vec![(listener(), two)], ..ServerLimits::default() });
+    let _members = [bench.tree.connect(listener(), bench.start), bench.tree.connect(listener(), bench.start)];
+    assert!(bench.tree.connect(listener(), bench.start).is_err());
+    assert!(bench.tree.connect("127.0.0.2:21".parse().unwrap(), bench.start).is_ok());
+}
+
+#[test]
+fn what_was_not_moved_is_given_back() {
+    let bench = Bench::new(ServerLimits { server: rate(1_000_000), ..ServerLimits::default() });
+    let member = bench.member("alice", &AccountLimits::default());
+    for _ in 0..1000 {
+        // A small file each: what the last slice had too much must not hold up the next transfer.
+        let mut meter = bench.tree.meter(&member, Direction::Download).unwrap();
+        assert!(matches!(meter.allowance(0, u64::MAX), Allowance::Now(10..)));
+        meter.spend(10);
+    }
+}
+
+proptest! {
+    /// Whatever they do, sessions move no more than the rate, and one slice each.
+    #[test]
+    fn nobody_gets_more_than_the_rate(
+        value in 2_000u64..5_000_000,
+        steps in prop::collection::vec((0usize..5, 0u64..200, 0u64..2_000_000, any::<bool>()), 1..300),
+    ) {
+        let limits = AccountLimits { user: rate(value), ..AccountLimits::default() };
+        let bench = Bench::new(ServerLimits::default());
+        let members: Vec<_> = (0..5).map(|_| bench.member("alice", &limits)).collect();
+        let mut meters = bench.meters(&members);
+        let (mut at, mut moved) = (0, 0);
+        for (who, pause, wanted, blocked) in steps {
+            at += pause * 1_000_000;
+            if let Allowance::Now(bytes) = meters[who].allowance(at, wanted) {
+                let some = bytes.min(wanted);
+                meters[who].spend(some);
+                moved += some;
+            }
+            if blocked {
+                meters[who].fall_out_of_line();
+            }
+        }
+        let most = value as u128 * (at as u128 + 25_000_000) / 1_000_000_000;
+        // Each may have one slice, and each may be half a second late.
+        let slack = u128::from(value) * 7 / 10 + 5 * 1024;
+        prop_assert!(u128::from(moved) <= most + slack, "{moved} moved, {most} allowed");
+    }
+}

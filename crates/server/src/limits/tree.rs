@@ -1,0 +1,458 @@
+//! Who shares what: the server's buckets, those of its listeners, groups and users, and each session's.
+//!
+//! A node lives as long as somebody uses it or owes it something: a user who connects anew for each file
+//! finds the line in which the last session stood.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::bucket::{Bucket, Nanos};
+use super::meter::Meter;
+use super::{AccountLimits, Limit, Limits, Refused, ServerLimits};
+
+/// Nodes without anybody in them that are kept before those that owe nothing are swept away.
+const SPARE_NODES: usize = 1024;
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// To the client.
+    Download,
+    /// From the client.
+    Upload,
+}
+
+/// Whose limits are meant.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Everybody's together.
+    Server,
+    /// Those of all who came to this address.
+    Listener(SocketAddr),
+    /// Those of all members of this group together.
+    Group(Arc<str>),
+    /// Those of all sessions of this user together.
+    User(Arc<[u8]>),
+    /// Those of the session with this number.
+    Session(u64),
+}
+
+/// One bucket in each direction, how many share them, and what was said about them.
+#[derive(Debug)]
+pub(super) struct Node {
+    scope: Scope,
+    download: Bucket,
+    upload: Bucket,
+    sessions: AtomicUsize,
+    /// 0 for no limit.
+    most_sessions: AtomicU64,
+    wanted: Mutex<Wanted>,
+}
+
+/// What was configured, and what was set since.
+#[derive(Debug, Default)]
+struct Wanted {
+    configured: Limits,
+    set: Limits,
+}
+
+impl Node {
+    fn new(scope: Scope, configured: Limits, clock: Moment) -> Arc<Self> {
+        let node = Arc::new(Self {
+            scope,
+            download: Bucket::default(),
+            upload: Bucket::default(),
+            sessions: AtomicUsize::new(0),
+            most_sessions: AtomicU64::new(0),
+            wanted: Mutex::default(),
+        });
+        node.configure(configured, clock);
+        node
+    }
+
+    pub(super) fn bucket(&self, direction: Direction) -> &Bucket {
+        match direction {
+            Direction::Download => &self.download,
+            Direction::Upload => &self.upload,
+        }
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the configuration says; what was set since stays. Answers whether anything changed.
+    fn configure(&self, configured: Limits, clock: Moment) -> bool {
+        let mut wanted = self.wanted();
+        if wanted.configured != configured {
+            wanted.configured = configured;
+        }
+        self.apply(&wanted, clock)
+    }
+
+    /// Puts in force what is wanted at this moment; answers whether that is anything new.
+    fn apply(&self, wanted: &Wanted, clock: Moment) -> bool {
+        let at = |set: &Option<Limit>, configured: &Option<Limit>| {
+            set.as_ref().or(configured.as_ref()).map_or(0, |limit| limit.at(clock.wall))
+        };
+        let (set, configured) = (&wanted.set, &wanted.configured);
+        let sessions = at(&set.sessions, &configured.sessions);
+        let down = self.download.set_rate(at(&set.download, &configured.download), clock.nanos);
+        let up = self.upload.set_rate(at(&set.upload, &configured.upload), clock.nanos);
+        self.most_sessions.swap(sessions, Relaxed) != sessions || down || up
+    }
+
+    fn enter(self: &Arc<Self>) -> Result<Seat, Refused> {
+        let (most, before) = (self.most_sessions.load(Relaxed), self.sessions.fetch_add(1, Relaxed));
+        // Counted out again by the drop.
+        let seat = Seat(Arc::clone(self));
+        match most > 0 && before as u64 >= most {
+            true => Err(Refused { scope: self.scope.clone(), value: most }),
+            false => Ok(seat),
+        }
+    }
+
+    fn is_idle(&self, now: Nanos) -> bool {
+        self.sessions.load(Relaxed) == 0
+            && self.download.is_settled(now)
+            && self.upload.is_settled(now)
+            && self.wanted().set == Limits::default()
+    }
+}
+
+/// A session's part in a node.
+#[derive(Debug)]
+struct Seat(Arc<Node>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.sessions.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The same moment for deadlines and for schedules.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    nanos: Nanos,
+    wall: i64,
+}
+
+/// All buckets of a server.
+pub(crate) struct Tree {
+    base: Instant,
+    /// Seconds since 1970, as it was looked at last.
+    wall: AtomicI64,
+    /// Counts changes; a transfer that sees another number than before looks for its buckets anew.
+    generation: AtomicU64,
+    /// Whether any session ever had a schedule of its own.
+    session_schedules: AtomicBool,
+    server: Arc<Node>,
+    /// Each map is locked for one operation, or for a change of the limits.
+    listeners: Mutex<HashMap<SocketAddr, Arc<Node>>>,
+    groups: Mutex<HashMap<Arc<str>, Arc<Node>>>,
+    users: Mutex<HashMap<Arc<[u8]>, Arc<Node>>>,
+    defaults: Mutex<Defaults>,
+}
+
+/// For users and sessions whose account says nothing.
+#[derive(Debug, Default)]
+struct Defaults {
+    user: Limits,
+    session: Limits,
+    listeners: HashMap<SocketAddr, Limits>,
+}
+
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tree").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl Tree {
+    /// The buckets of a server that begins now; `wall` is in seconds since 1970.
+    pub(crate) fn new(limits: ServerLimits, now: Instant, wall: i64) -> Self {
+        let clock = Moment { nanos: 0, wall };
+        let ServerLimits { server, listeners, user, session } = limits;
+        Self {
+            base: now,
+            wall: AtomicI64::new(wall),
+            generation: AtomicU64::new(0),
+            session_schedules: AtomicBool::new(false),
+            server: Node::new(Scope::Server, server, clock),
+            listeners: Mutex::default(),
+            groups: Mutex::default(),
+            users: Mutex::default(),
+            defaults: Mutex::new(Defaults { user, session, listeners: listeners.into_iter().collect() }),
+        }
+    }
+
+    /// A moment as buckets count it.
+    pub(crate) fn nanos(&self, moment: Instant) -> Nanos {
+        u64::try_from(moment.saturating_duration_since(self.base).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// And back.
+    pub(crate) fn instant(&self, nanos: Nanos) -> Instant {
+        self.base + Duration::from_nanos(nanos)
+    }
+
+    /// The number of changes so far.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Relaxed)
+    }
+
+    /// A client came to a listener: counted in, or refused.
+    pub(crate) fn connect(&self, listener: SocketAddr, now: Instant) -> Result<Member, Refused> {
+        let server = self.server.enter()?;
+        let clock = self.moment(now);
+        let mut listeners = lock(&self.listeners);
+        let node = listeners.entry(listener).or_insert_with(|| {
+            let limits = lock(&self.defaults).listeners.get(&listener).cloned().unwrap_or_default();
+            Node::new(Scope::Listener(listener), limits, clock)
+        });
+        let listener = node.enter()?;
+        Ok(Member { server, listener, login: None, session: None })
+    }
+
+    /// A member logged in: takes its place among its groups' and its user's sessions, or is refused.
+    pub(crate) fn log_in(
+        &self,
+        member: &mut Member,
+        user: &[u8],
+        limits: &AccountLimits,
+        now: Instant,
+    ) -> Result<(), Refused> {
+        member.log_out();
+        let clock = self.moment(now);
+        let (user_limits, session_limits) = {
+            let defaults = lock(&self.defaults);
+            (limits.user.clone().or(&defaults.user), limits.session.clone().or(&defaults.session))
+        };
+        // Others are to hear of it, where there are others.
+        let mut changed = false;
+        let mut groups = Vec::with_capacity(limits.groups.len());
+        for group in &limits.groups {
+            let node = node(&self.groups, &group.name, clock, |name| Scope::Group(Arc::clone(name)));
+            let differs = node.configure(group.limits.clone(), clock);
+            groups.push(node.enter()?);
+            changed |= differs && node.sessions.load(Relaxed) > 1;
+        }
+        let node = node(&self.users, user, clock, |name| Scope::User(Arc::clone(name)));
+        let differs = node.configure(user_limits, clock);
+        let user = node.enter()?;
+        changed |= differs && user.0.sessions.load(Relaxed) > 1;
+        if !session_limits.is_empty() {
+            self.note_schedule(&session_limits);
+            member.session = Some(Node::new(Scope::Session(0), session_limits, clock));
+        }
+        member.login = Some(Box::new(Login { groups, user }));
+        if changed {
+            self.generation.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The meter for a transfer that begins; `None` where nothing on its way is limited.
+    pub(crate) fn meter(&self, member: &Member, direction: Direction) -> Option<Box<Meter>> {
+        Meter::new(direction, member.way()).map(Box::new)
+    }
+
+    /// Sets limits until they are set again; a part that is `None` stays as it is. Answers whether there
+    /// is such a scope. Sessions' limits are set where the sessions are: [`Tree::limit_member`].
+    pub(crate) fn set(&self, scope: &Scope, limits: &Limits, now: Instant) -> bool {
+        self.change(scope, now, |wanted| wanted.set = limits.clone().or(&wanted.set))
+    }
+
+    /// Forgets what was set: the configured limits hold again.
+    pub(crate) fn restore(&self, scope: &Scope, now: Instant) -> bool {
+        self.change(scope, now, |wanted| wanted.set = Limits::default())
+    }
+
+    fn change(&self, scope: &Scope, now: Instant, change: impl FnOnce(&mut Wanted)) -> bool {
+        let clock = self.moment(now);
+        let found = match scope {
+            Scope::Server => Some(Arc::clone(&self.server)),
+            Scope::Listener(address) => lock(&self.listeners).get(address).cloned(),
+            // Also of one who is not there: what is set holds when they come.
+            Scope::Group(name) => {
+                Some(node(&self.groups, name, clock, |name| Scope::Group(Arc::clone(name))))
+            }
+            Scope::User(name) => Some(node(&self.users, name, clock, |name| Scope::User(Arc::clone(name)))),
+            Scope::Session(_) => None,
+        };
+        let Some(node) = found else { return false };
+        self.change_node(&node, clock, change);
+        true
+    }
+
+    fn change_node(&self, node: &Node, clock: Moment, change: impl FnOnce(&mut Wanted)) {
+        let mut wanted = node.wanted();
+        change(&mut wanted);
+        if node.apply(&wanted, clock) {
+            self.generation.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Sets the limits of one session.
+    pub(crate) fn limit_member(&self, member: &mut Member, number: u64, limits: &Limits, now: Instant) {
+        self.note_schedule(limits);
+        let clock = self.moment(now);
+        let node =
+            member.session.get_or_insert_with(|| Node::new(Scope::Session(number), Limits::default(), clock));
+        self.change_node(node, clock, |wanted| wanted.set = limits.clone().or(&wanted.set));
+    }
+
+    /// Takes over another configuration; what was set at run time stays set.
+    pub(crate) fn configure(&self, limits: ServerLimits, now: Instant) {
+        let clock = self.moment(now);
+        let ServerLimits { server, listeners, user, session } = limits;
+        self.server.configure(server, clock);
+        let listeners: HashMap<_, _> = listeners.into_iter().collect();
+        *lock(&self.defaults) = Defaults { user, session, listeners: listeners.clone() };
+        for (address, node) in &*lock(&self.listeners) {
+            node.configure(listeners.get(address).cloned().unwrap_or_default(), clock);
+        }
+        self.generation.fetch_add(1, Relaxed);
+    }
+
+    /// The time of day, in seconds since 1970, for whatever looks at a schedule from now on.
+    pub(crate) fn set_clock(&self, wall: i64) {
+        self.wall.store(wall, Relaxed);
+    }
+
+    /// Schedules take effect. To be called on the minute.
+    pub(crate) fn tick(&self, now: Instant) {
+        let clock = self.moment(now);
+        let mut changed = self.server.apply(&self.server.wanted(), clock);
+        let mut all = |nodes: &mut dyn Iterator<Item = &Arc<Node>>| {
+            nodes.for_each(|node| changed |= node.apply(&node.wanted(), clock));
+        };
+        all(&mut lock(&self.listeners).values());
+        all(&mut lock(&self.groups).values());
+        all(&mut lock(&self.users).values());
+        if changed {
+            self.generation.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Claims that there is a session with a schedule of its own: [`Tree::tick`] does not see sessions.
+    pub(crate) fn sessions_follow_the_clock(&self) -> bool {
+        self.session_schedules.load(Relaxed)
+    }
+
+    /// A session's own schedule takes effect.
+    pub(crate) fn tick_member(&self, member: &Member, now: Instant) {
+        if let Some(node) = &member.session {
+            self.change_node(node, self.moment(now), |_| {});
+        }
+    }
+
+    /// What is in force, for every scope with a limit or with sessions.
+    pub(crate) fn report(&self) -> Vec<ScopeReport> {
+        let mut nodes = vec![Arc::clone(&self.server)];
+        nodes.extend(lock(&self.listeners).values().cloned());
+        nodes.extend(lock(&self.groups).values().cloned());
+        nodes.extend(lock(&self.users).values().cloned());
+        nodes.iter().map(|node| node.report()).collect()
+    }
+
+    fn note_schedule(&self, limits: &Limits) {
+        let both = [&limits.download, &limits.upload];
+        if both.into_iter().flatten().any(Limit::follows_the_clock) {
+            self.session_schedules.store(true, Relaxed);
+        }
+    }
+
+    fn moment(&self, now: Instant) -> Moment {
+        Moment { nanos: self.nanos(now), wall: self.wall.load(Relaxed) }
+    }
+}
+
+/// What is in force for a scope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScopeReport {
+    /// Whose limits.
+    pub scope: Scope,
+    /// Sessions now.
+    pub sessions: usize,
+    /// Bytes a second to clients; 0 for no limit.
+    pub download: u64,
+    /// Bytes a second from clients; 0 for no limit.
+    pub upload: u64,
+    /// Sessions at most; 0 for no limit.
+    pub most_sessions: u64,
+}
+
+impl Node {
+    fn report(&self) -> ScopeReport {
+        ScopeReport {
+            scope: self.scope.clone(),
+            sessions: self.sessions.load(Relaxed),
+            download: self.download.rate(),
+            upload: self.upload.rate(),
+            most_sessions: self.most_sessions.load(Relaxed),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The node of a name, made where there is none.
+fn node<K: ?Sized + std::hash::Hash + Eq>(
+    nodes: &Mutex<HashMap<Arc<K>, Arc<Node>>>,
+    name: &K,
+    clock: Moment,
+    scope: impl FnOnce(&Arc<K>) -> Scope,
+) -> Arc<Node>
+where
+    Arc<K>: for<'a> From<&'a K>,
+{
+    let mut nodes = lock(nodes);
+    if let Some(node) = nodes.get(name) {
+        return Arc::clone(node);
+    }
+    if nodes.len() >= SPARE_NODES && nodes.len() == nodes.capacity() {
+        // Before the map grows: at most every other time that it would.
+        nodes.retain(|_, node| !node.is_idle(clock.nanos));
+    }
+    let name: Arc<K> = name.into();
+    let node = Node::new(scope(&name), Limits::default(), clock);
+    nodes.insert(name, Arc::clone(&node));
+    node
+}
+
+/// One session's part in the tree; it is counted out when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Member {
+    server: Seat,
+    listener: Seat,
+    login: Option<Box<Login>>,
+    /// The session's own buckets, where it has limits of its own.
+    session: Option<Arc<Node>>,
+}
+
+#[derive(Debug)]
+struct Login {
+    groups: Vec<Seat>,
+    user: Seat,
+}
+
+impl Member {
+    /// The user is gone, the client is still there.
+    pub(crate) fn log_out(&mut self) {
+        self.login = None;
+        self.session = None;
+    }
+
+    /// From the server's buckets to the session's.
+    fn way(&self) -> impl Iterator<Item = &Arc<Node>> {
+        let login = self.login.iter().flat_map(|login| login.groups.iter().chain([&login.user]));
+        [&self.server, &self.listener].into_iter().chain(login).map(|seat| &seat.0).chain(&self.session)
+    }
+}
