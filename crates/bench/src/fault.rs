@@ -42,6 +42,8 @@ pub enum Fault {
     Corrupt,
     /// No answer came in time.
     Timeout,
+    /// A download was slower than it had to be.
+    TooSlow,
     /// The server said what cannot be followed.
     Protocol,
     /// This machine could not: no port, no descriptor, no memory.

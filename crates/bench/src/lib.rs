@@ -15,12 +15,14 @@
 //! - [`plan`] is what to measure: a [`target`], and settings that flags and presets share.
 //! - [`run`] takes the figures, one [`plan::Cell`] after the other; `driver` loads the server, [`schedule`] says
 //!   when operations begin, [`payload`] what files contain.
+//! - [`colony`] is who lives, where a user that fails is out.
 //! - [`histogram`], [`fault`], [`fairness`] and [`host`] are what is noted; [`report`] is what is shown.
 //! - [`gate`] says whether a report is good enough.
 //! - [`search`] looks for the most users that a server holds.
 //! - [`stats`] is what may be concluded from several of them.
 //! - [`limits`] is what this machine allows.
 
+pub mod colony;
 mod driver;
 pub mod fairness;
 pub mod fault;

@@ -99,10 +99,16 @@ pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
     let station = Station::open(plan)?;
     let began = SystemTime::now();
     let cells = plan.cells();
+    let gap = |index: usize, cell: &Cell| {
+        if index > 0 {
+            thread::sleep(cell.settings.gap)
+        }
+    };
     let measured = cells
         .iter()
         .enumerate()
         .map(|(index, cell)| {
+            gap(index, cell);
             let report = station.take(cell, (index, cells.len()), progress)?;
             progress.cell_done(&report);
             Ok(report)
@@ -160,7 +166,7 @@ fn check(plan: &Plan) -> Result<SocketAddr, RunError> {
     let descriptors = millrace_net::limits::raise_descriptors();
     for cell in plan.cells() {
         let most = users_a_process(descriptors, cell.op.has_data());
-        if u64::from(cell.users) > most {
+        if u64::from(cell.sessions()) > most {
             return Err(RunError::TooManyUsers { users: cell.users, most, descriptors });
         }
     }
@@ -170,7 +176,9 @@ fn check(plan: &Plan) -> Result<SocketAddr, RunError> {
 /// Takes one figure.
 fn measure(driver: &dyn Driver, cell: &Cell, tell: &dyn Fn(Snapshot<'_>)) -> Result<Figures, RunError> {
     driver.prepare(cell)?;
-    let workers = (cell.settings.threads as usize).min(cell.users as usize);
+    // A death must be known to whoever lets the next user begin.
+    let threads = if cell.grows() { 1 } else { cell.settings.threads };
+    let workers = (threads as usize).min(cell.users as usize);
     let gate = Gate::new(workers);
     let lives: Vec<Live> = (0..workers).map(|_| Live::default()).collect();
     let results = Mutex::new(Vec::new());
@@ -185,13 +193,21 @@ fn measure(driver: &dyn Driver, cell: &Cell, tell: &dyn Fn(Snapshot<'_>)) -> Res
         }
         Coordinator { cell, gate: &gate, lives: &lives, tell, timeline: Vec::new() }.attend()
     });
-    let (audit, begun, timeline) = outcome;
+    let Attended { audit, begun, login_seconds, timeline } = outcome;
     let mut sum = Tally::default();
     for tally in results.into_inner().expect("no worker panics with it") {
         sum.add(tally?);
     }
     driver.check(cell, &mut sum)?;
-    Ok(Figures { tally: sum, audit, begun, timeline })
+    Ok(Figures { tally: sum, audit, begun, login_seconds, timeline })
+}
+
+/// What the coordinator has seen.
+struct Attended {
+    audit: Audit,
+    begun: Instant,
+    login_seconds: f64,
+    timeline: Vec<Moment>,
 }
 
 /// Meets the workers between the phases, and watches meanwhile.
@@ -204,10 +220,12 @@ struct Coordinator<'a> {
 }
 
 impl Coordinator<'_> {
-    fn attend(mut self) -> (Audit, Instant, Vec<Moment>) {
+    fn attend(mut self) -> Attended {
         let mut watch = Watch::new(self.cell.settings.server_pid);
         self.gate.meet();
+        let connecting = Instant::now();
         self.gate.meet(); // everyone has logged in
+        let login_seconds = connecting.elapsed().as_secs_f64();
         watch.logged_in();
         self.gate.meet(); // the warm-up has ended
         watch.begin(self.lives.iter().map(|live| live.thread.load(Ordering::Relaxed)).collect());
@@ -224,7 +242,7 @@ impl Coordinator<'_> {
         }
         let audit = watch.end();
         self.gate.meet();
-        (audit, begun, self.timeline)
+        Attended { audit, begun, login_seconds, timeline: self.timeline }
     }
 
     fn note(&mut self, before: [u64; 4], elapsed: Duration) {

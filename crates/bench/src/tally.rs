@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::colony::Standing;
 use crate::fault::Faults;
 use crate::histogram::Latencies;
 
@@ -17,6 +18,8 @@ pub(crate) struct Tally {
     pub(crate) first_byte: Latencies,
     /// By how much the last byte of a download came after its 226.
     pub(crate) lead: Latencies,
+    /// Of downloads: from the first byte to the last.
+    pub(crate) flow: Latencies,
     /// Of logins: from the connect to the 230.
     pub(crate) login: Latencies,
     pub(crate) faults: Faults,
@@ -25,6 +28,8 @@ pub(crate) struct Tally {
     pub(crate) bytes: u64,
     /// When the last operation ended.
     pub(crate) ended: Option<Instant>,
+    /// Where a death rule held.
+    pub(crate) standing: Option<Standing>,
     pub(crate) users: Vec<UserTally>,
 }
 
@@ -36,6 +41,9 @@ pub(crate) struct UserTally {
     pub(crate) bytes: u64,
     /// Its longest operation.
     pub(crate) longest: Duration,
+    /// When its first operation began, and its last ended.
+    pub(crate) began: Option<Instant>,
+    pub(crate) ended: Option<Instant>,
     /// How many uploads it began.
     pub(crate) uploads: u32,
     /// The serial number of its last upload, if that was confirmed.
@@ -50,9 +58,8 @@ impl Tally {
 
     /// Forgets what the warm-up counted.
     pub(crate) fn clear_warm_up(&mut self) {
-        for latencies in [&mut self.latency, &mut self.raw, &mut self.first_byte, &mut self.lead] {
-            latencies.clear();
-        }
+        let Self { latency, raw, first_byte, lead, flow, .. } = self;
+        [latency, raw, first_byte, lead, flow].into_iter().for_each(Latencies::clear);
         self.faults.clear();
         self.bytes = 0;
         self.ended = None;
@@ -63,11 +70,13 @@ impl Tally {
         self.raw.add(&other.raw);
         self.first_byte.add(&other.first_byte);
         self.lead.add(&other.lead);
+        self.flow.add(&other.flow);
         self.login.add(&other.login);
         self.faults.add(&other.faults);
         self.login_faults.add(&other.login_faults);
         self.bytes += other.bytes;
         self.ended = self.ended.max(other.ended);
+        self.standing = self.standing.take().or(other.standing);
         self.users.extend(other.users);
     }
 }

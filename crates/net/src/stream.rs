@@ -31,10 +31,22 @@ pub fn write_more(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
 /// `from` is the address of the control connection: an active data connection must come from it, or
 /// the client's firewall refuses it (RFC 959 section 3.2). Its port is left to the kernel.
 pub fn begin_connect(from: SocketAddr, to: SocketAddr) -> io::Result<OwnedFd> {
+    begin_connect_with(from, to, None)
+}
+
+/// As [`begin_connect`], with a receive buffer of at most so many bytes: a slow client.
+pub fn begin_connect_with(
+    from: SocketAddr,
+    to: SocketAddr,
+    receive_buffer: Option<usize>,
+) -> io::Result<OwnedFd> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     sockopt::set_tcp_nodelay(&socket, true)?;
+    if let Some(size) = receive_buffer {
+        limit_receive_buffer(&socket, size)?;
+    }
     let source = SocketAddr::new(from.ip(), 0);
     if from.is_ipv4() == to.is_ipv4() && !from.ip().is_unspecified() {
         // The port is chosen at connect, for this destination: no search of a range full of TIME_WAIT.
@@ -45,6 +57,12 @@ pub fn begin_connect(from: SocketAddr, to: SocketAddr) -> io::Result<OwnedFd> {
         Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Lets the peer send only so many bytes ahead (the kernel counts its own overhead in, and has a least). For a
+/// listener it holds for the connections that come after.
+pub fn limit_receive_buffer(socket: impl AsFd, size: usize) -> io::Result<()> {
+    Ok(sockopt::set_socket_recv_buffer_size(socket, size)?)
 }
 
 /// How a connection attempt ended, asked once the socket is writable.

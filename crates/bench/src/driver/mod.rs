@@ -3,7 +3,10 @@
 //! A cell runs in phases that all workers enter together ([`Gate`]); the coordinator meets them at each, and looks
 //! at the machine meanwhile.
 
+mod files;
 mod ftp;
+mod life;
+mod worker;
 
 use std::net::SocketAddr;
 use std::sync::Barrier;
@@ -100,9 +103,9 @@ impl Post<'_> {
         self.gate.meet();
     }
 
-    /// This worker's users: every `workers`-th.
+    /// This worker's users, the idle ones included: every `workers`-th.
     pub(crate) fn users(&self) -> impl Iterator<Item = u32> + use<> {
-        (self.index as u32..self.cell.users).step_by(self.workers)
+        (self.index as u32..self.cell.sessions()).step_by(self.workers)
     }
 }
 

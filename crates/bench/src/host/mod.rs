@@ -75,6 +75,12 @@ pub struct ServerAudit {
     pub pss_kib_logged_in: u64,
     /// At the end.
     pub pss_kib_after: u64,
+    /// At the end; pages that processes share count for each of them.
+    pub rss_kib: u64,
+    /// At the end; pages that processes share do not count.
+    pub uss_kib: u64,
+    /// The most that was seen during the load.
+    pub rss_kib_peak: u64,
 }
 
 /// What the network did.
@@ -105,7 +111,12 @@ pub(crate) struct Watch {
     thread_times: Vec<ThreadTime>,
     usage: Usage,
     lag: Latencies,
+    glances: u32,
+    rss_kib_peak: u64,
 }
+
+/// Every so many glances the server's memory is looked at.
+const MEMORY_GLANCES: u32 = 10;
 
 impl Watch {
     /// Nobody has connected yet.
@@ -120,6 +131,8 @@ impl Watch {
             thread_times: Vec::new(),
             usage: Usage::default(),
             lag: Latencies::default(),
+            glances: 0,
+            rss_kib_peak: 0,
         }
     }
 
@@ -142,6 +155,11 @@ impl Watch {
         let asleep = Instant::now();
         std::thread::sleep(GLANCE);
         self.lag.record(asleep.elapsed().saturating_sub(GLANCE));
+        if self.glances.is_multiple_of(MEMORY_GLANCES) {
+            let rss_kib = self.server_pid.and_then(Tree::of).map_or(0, |tree| tree.rss_kib());
+            self.rss_kib_peak = self.rss_kib_peak.max(rss_kib);
+        }
+        self.glances += 1;
     }
 
     /// The measured phase has ended.
@@ -201,6 +219,9 @@ impl Watch {
             pss_kib_before: self.memory_before[0],
             pss_kib_logged_in: self.memory_logged_in[0],
             pss_kib_after: usage.pss_kib,
+            rss_kib: usage.rss_kib,
+            uss_kib: usage.uss_kib,
+            rss_kib_peak: self.rss_kib_peak.max(usage.rss_kib),
         })
     }
 

@@ -24,6 +24,10 @@ pub(crate) struct Usage {
     pub(crate) descriptors: u64,
     /// Shared pages are divided among those who share them.
     pub(crate) pss_kib: u64,
+    /// They count for each who shares them: what `ps` shows, and too much for a process a session.
+    pub(crate) rss_kib: u64,
+    /// They do not count at all.
+    pub(crate) uss_kib: u64,
 }
 
 impl Tree {
@@ -68,9 +72,21 @@ impl Tree {
             if with_memory {
                 let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
                 sum.pss_kib += field(&rollup, "Pss:");
+                sum.rss_kib += field(&rollup, "Rss:");
+                sum.uss_kib += field(&rollup, "Private_Clean:") + field(&rollup, "Private_Dirty:");
             }
         }
         sum
+    }
+
+    /// The resident memory of all, which is cheap to ask for.
+    pub(crate) fn rss_kib(&self) -> u64 {
+        let page_kib = rustix::param::page_size() as u64 / 1024;
+        let pages = |pid: &i32| {
+            let text = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+            text.split_whitespace().nth(1).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0)
+        };
+        self.pids.iter().map(pages).sum::<u64>() * page_kib
     }
 }
 

@@ -2,62 +2,8 @@
 
 use std::time::Duration;
 
-use super::value::{self, MODES, Mode, Names, OPS, Op, SourceRange};
-
-/// What one step of a plan measures, and how.
-#[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)] // `KEYS` documents each field.
-pub struct Settings {
-    pub ops: Vec<Op>,
-    pub sizes: Vec<u64>,
-    pub users: Vec<u32>,
-    pub modes: Vec<Mode>,
-    pub rate: Option<f64>,
-    pub think: Duration,
-    pub duration: Duration,
-    pub warm_up: Duration,
-    pub repeat: u32,
-    pub count: Option<u32>,
-    pub verify: bool,
-    pub file: Option<String>,
-    pub files: Option<u32>,
-    pub names: Names,
-    pub source: Option<SourceRange>,
-    pub threads: u32,
-    pub server_pid: Option<i32>,
-    pub patience: Duration,
-    pub seed: u64,
-    pub keep: bool,
-    pub handicap: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            ops: vec![Op::Retr],
-            sizes: vec![1024],
-            users: vec![100],
-            modes: vec![Mode::Pasv],
-            rate: None,
-            think: Duration::ZERO,
-            duration: Duration::from_secs(5),
-            warm_up: Duration::from_millis(500),
-            repeat: 1,
-            count: None,
-            verify: false,
-            file: None,
-            files: None,
-            names: Names::Same,
-            source: None,
-            threads: 1,
-            server_pid: None,
-            patience: Duration::from_secs(60),
-            seed: 1,
-            keep: false,
-            handicap: Duration::ZERO,
-        }
-    }
-}
+use super::settings::Settings;
+use super::value::{self, CACHES, CLOCKS, DEATHS, DOWNLOADS, MODES, NAMES, OPS, SourceRange};
 
 /// One setting.
 #[derive(Debug)]
@@ -84,11 +30,11 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Every setting.
-pub const KEYS: [Key; 21] = [
+pub const KEYS: [Key; 38] = [
     Key {
         name: "ops",
         value: "OP,...",
-        help: "retr, stor, list, nlst, mlsd, login, noop, idle: measured one after the other",
+        help: "retr, stor, list, nlst, mlsd, login, noop, idle, quit: measured one after the other",
         set: |s, t| put(&mut s.ops, value::list(t, |op| value::one_of(&OPS, op))),
     },
     Key {
@@ -113,7 +59,7 @@ pub const KEYS: [Key; 21] = [
         name: "rate",
         value: "N",
         help: "operations a second over all users, whatever the server does; off for a closed loop",
-        set: |s, t| put(&mut s.rate, if t == "off" { Ok(None) } else { value::rate(t).map(Some) }),
+        set: |s, t| put(&mut s.rate, unless_off(t, value::rate)),
     },
     Key {
         name: "think",
@@ -165,9 +111,9 @@ pub const KEYS: [Key; 21] = [
     },
     Key {
         name: "names",
-        value: "same|fresh",
-        help: "upload to one name a user, or to a new one each time",
-        set: |s, t| put(&mut s.names, value::one_of(&[("same", Names::Same), ("fresh", Names::Fresh)], t)),
+        value: "same|fresh|one",
+        help: "upload to one name a user, to a new one each time, or all users to one",
+        set: |s, t| put(&mut s.names, value::one_of(&NAMES, t)),
     },
     Key {
         name: "source",
@@ -211,7 +157,114 @@ pub const KEYS: [Key; 21] = [
         help: "waste so much CPU at every event: a slow client, to test the audit with",
         set: |s, t| put(&mut s.handicap, value::duration(t)),
     },
+    Key {
+        name: "label",
+        value: "TEXT",
+        help: "what a preset's document calls this step",
+        set: |s, t| put(&mut s.label, Ok(Some(t.to_owned()))),
+    },
+    Key {
+        name: "cycle",
+        value: "",
+        help: "repeat the whole plan, rather than each figure before the next",
+        set: |s, t| put(&mut s.cycle, value::switch(t)),
+    },
+    Key {
+        name: "gap",
+        value: "TIME",
+        help: "a pause between two figures",
+        set: |s, t| put(&mut s.gap, value::duration(t).map(|time| time.min(LONGEST))),
+    },
+    Key {
+        name: "connecting",
+        value: "N",
+        help: "how many users of a thread log in at once",
+        set: |s, t| put(&mut s.connecting, value::number(t, 1..=100_000)),
+    },
+    Key {
+        name: "idlers",
+        value: "N",
+        help: "users besides, who log in and do nothing",
+        set: |s, t| put(&mut s.idlers, value::number(t, 0..=1_000_000)),
+    },
+    Key {
+        name: "read-rate",
+        value: "SIZE",
+        help: "bytes a second that a user takes of a download, at most; off for all that comes",
+        set: |s, t| put(&mut s.read_rate, unless_off(t, |t| value::count(t, 1))),
+    },
+    Key {
+        name: "least-rate",
+        value: "PERCENT",
+        help: "a download at less than this share of the read rate has failed",
+        set: |s, t| put(&mut s.least_rate, value::number(t.trim_end_matches('%'), 0..=100)),
+    },
+    Key {
+        name: "clock",
+        value: "first-byte|command",
+        help: "from when the rate of a download counts",
+        set: |s, t| put(&mut s.clock, value::one_of(&CLOCKS, t)),
+    },
+    Key {
+        name: "on-death",
+        value: "off|drop-out|stop-growth",
+        help: "users begin one after the other, and whoever fails is out; a death may end the growth",
+        set: |s, t| put(&mut s.on_death, value::one_of(&DEATHS, t)),
+    },
+    Key {
+        name: "quiet",
+        value: "TIME",
+        help: "with a death rule: it is over when nobody was born or died for so long",
+        set: |s, t| put(&mut s.quiet, value::duration(t).map(|time| time.clamp(SHORTEST, LONGEST))),
+    },
+    Key {
+        name: "chunk",
+        value: "SIZE",
+        help: "bytes of a data connection that are read or written at a time, at most; off for any number",
+        set: |s, t| put(&mut s.chunk, unless_off(t, |t| value::count(t, 1))),
+    },
+    Key {
+        name: "rcvbuf",
+        value: "SIZE",
+        help: "the receive buffer of data connections; off for the system's own",
+        set: |s, t| put(&mut s.rcvbuf, unless_off(t, |t| value::number(t, 1..=1 << 30))),
+    },
+    Key {
+        name: "endless",
+        value: "",
+        help: "one transfer a user, which is cut off when the time is over",
+        set: |s, t| put(&mut s.endless, value::switch(t)),
+    },
+    Key {
+        name: "download",
+        value: "made|uploaded",
+        help: "download test files, or what the users of a step before have uploaded",
+        set: |s, t| put(&mut s.download, value::one_of(&DOWNLOADS, t)),
+    },
+    Key {
+        name: "barrier",
+        value: "",
+        help: "arrange every data connection first, then release all transfers together",
+        set: |s, t| put(&mut s.barrier, value::switch(t)),
+    },
+    Key {
+        name: "cache",
+        value: "any|created|warm|cold",
+        help: "before each figure: make the files anew, read them, or drop them from the page cache",
+        set: |s, t| put(&mut s.cache, value::one_of(&CACHES, t)),
+    },
+    Key {
+        name: "server-root",
+        value: "DIRECTORY",
+        help: "where the target's folder is on this machine: what a cold cache needs",
+        set: |s, t| put(&mut s.server_root, Ok(Some(t.to_owned()))),
+    },
 ];
+
+/// `off`, or a value.
+fn unless_off<T>(text: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+    if text == "off" { Ok(None) } else { one(text).map(Some) }
+}
 
 fn put<T>(slot: &mut T, value: Result<T, String>) -> Result<(), String> {
     *slot = value?;
@@ -246,6 +299,23 @@ mod tests {
             ("seed", "9"),
             ("keep", "on"),
             ("handicap", "1ms"),
+            ("label", "a row"),
+            ("cycle", ""),
+            ("gap", "60s"),
+            ("connecting", "1"),
+            ("idlers", "200"),
+            ("read-rate", "3600"),
+            ("least-rate", "75%"),
+            ("clock", "command"),
+            ("on-death", "drop-out"),
+            ("quiet", "180s"),
+            ("chunk", "1500"),
+            ("rcvbuf", "8k"),
+            ("endless", ""),
+            ("download", "uploaded"),
+            ("barrier", ""),
+            ("cache", "cold"),
+            ("server-root", "/srv/ftp"),
         ];
         let mut settings = Settings::default();
         for (name, value) in examples {
@@ -258,7 +328,8 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for key in KEYS.iter().filter(|key| key.name != "file") {
+        let any_text = ["file", "label", "server-root"];
+        for key in KEYS.iter().filter(|key| !any_text.contains(&key.name)) {
             assert!(Settings::default().set(key.name, "?!").is_err(), "{}", key.name);
         }
         assert!(Settings::default().set("sise", "1").is_err());

@@ -6,6 +6,7 @@
 mod keys;
 mod preset;
 mod published;
+mod settings;
 mod value;
 
 use std::net::IpAddr;
@@ -13,11 +14,12 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-pub use self::keys::{KEYS, Key, Settings};
-pub use self::preset::{BUILT_IN, Preset};
+pub use self::keys::{KEYS, Key};
+pub use self::preset::{BUILT_IN, Form, Preset};
 pub use self::published::{Line, Published, Value};
+pub use self::settings::Settings;
 pub(crate) use self::value::size as parse_size;
-pub use self::value::{MODES, Mode, Names, OPS, Op, SourceRange};
+pub use self::value::{Cache, Clock, Download, MODES, Mode, Names, OPS, OnDeath, Op, SourceRange};
 use crate::schedule::Pace;
 use crate::target::Target;
 
@@ -118,12 +120,15 @@ impl Plan {
                 cells.push(cell);
             }
         }
+        if self.base.cycle {
+            cells.sort_by_key(|cell| cell.repetition); // stable: each cycle has the plan's order
+        }
         cells
     }
 
     /// How long it takes, without logins, stragglers and the making of test files.
     pub fn time(&self) -> Duration {
-        self.cells().iter().map(|cell| cell.settings.warm_up + cell.settings.duration).sum()
+        self.cells().iter().map(|cell| cell.warm_up() + cell.settings.duration).sum()
     }
 }
 
@@ -169,6 +174,23 @@ impl Cell {
             Some(rate) => Pace::Rate(rate),
             None => Pace::Closed { think: self.settings.think },
         }
+    }
+
+    /// Its users, and those who only keep sessions open.
+    pub fn sessions(&self) -> u32 {
+        self.users.saturating_add(self.settings.idlers)
+    }
+
+    /// Claims that users begin one after the other, and may die.
+    pub fn grows(&self) -> bool {
+        self.settings.on_death != OnDeath::Off
+    }
+
+    /// How long it is loaded before that counts. Who begins one after the other, or all at once, and who does
+    /// something only once has no warm-up.
+    pub fn warm_up(&self) -> Duration {
+        let once = self.op == Op::Quit || self.settings.barrier || self.grows() || self.settings.endless;
+        if once { Duration::ZERO } else { self.settings.warm_up }
     }
 
     /// How many test files its downloads are spread over.

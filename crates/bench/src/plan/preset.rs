@@ -10,6 +10,11 @@
 //!
 //! `notes` and `[[table]]` are what the document says that a preset reproduces: see `published`.
 //!
+//! A preset has two forms: corrected, and as its document was published, where what is in the table
+//! `as-published` overrides. Either can be `quick`, for a test in well under a minute. Both tables may stand at
+//! the top, for every step, or in a step; and `only = "corrected"` or `"as-published"` leaves a step out of the
+//! other form.
+//!
 //! An unknown key is an error that names the file and the line.
 
 use serde::Deserialize;
@@ -17,12 +22,16 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::PlanError;
-use super::keys::Settings;
 use super::published::Published;
+use super::settings::Settings;
 
 /// The presets that come with the program: name and text.
-pub const BUILT_IN: [(&str, &str); 8] = [
+pub const BUILT_IN: [(&str, &str); 12] = [
     ("default", include_str!("../../presets/default.toml")),
+    ("dkftp-2000-01-13", include_str!("../../presets/dkftp-2000-01-13.toml")),
+    ("dkftp-2000-01-24", include_str!("../../presets/dkftp-2000-01-24.toml")),
+    ("dkftp-2001-09-14", include_str!("../../presets/dkftp-2001-09-14.toml")),
+    ("dkftp-modern", include_str!("../../presets/dkftp-modern.toml")),
     ("iitk1996-loop-const", include_str!("../../presets/iitk1996-loop-const.toml")),
     ("iitk1996-net-conns", include_str!("../../presets/iitk1996-net-conns.toml")),
     ("iitk1996-net-sizes", include_str!("../../presets/iitk1996-net-sizes.toml")),
@@ -31,6 +40,30 @@ pub const BUILT_IN: [(&str, &str); 8] = [
     ("waarp-10k", include_str!("../../presets/waarp-10k.toml")),
     ("waarp-size", include_str!("../../presets/waarp-size.toml")),
 ];
+
+/// Which of its forms a preset is read in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Form {
+    /// As the document was published, flaws and all, rather than corrected.
+    pub as_published: bool,
+    /// Shortened, for a test: it shows that all works, and its figures are worth little.
+    pub quick: bool,
+}
+
+impl Form {
+    /// The tables of a preset that hold in this form, the strongest last.
+    fn overrides(self) -> impl Iterator<Item = &'static str> {
+        let named = [(self.as_published, "as-published"), (self.quick, "quick")];
+        named.into_iter().filter_map(|(applies, name)| applies.then_some(name))
+    }
+
+    fn name(self) -> &'static str {
+        if self.as_published { "as-published" } else { "corrected" }
+    }
+}
+
+/// What is said of a form rather than of a setting.
+const ABOUT_FORMS: [&str; 3] = ["as-published", "quick", "only"];
 
 /// A plan without a target.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,16 +83,21 @@ pub struct Preset {
 }
 
 impl Preset {
-    /// A preset that comes with the program.
+    /// A preset that comes with the program, corrected and in full.
     pub fn built_in(name: &str) -> Result<Self, PlanError> {
+        Self::built_in_as(name, Form::default())
+    }
+
+    /// A preset that comes with the program, in a form.
+    pub fn built_in_as(name: &str, form: Form) -> Result<Self, PlanError> {
         let found = BUILT_IN.iter().find(|row| row.0 == name);
         let (_, text) = found.ok_or_else(|| PlanError::NoPreset(name.to_owned()))?;
-        Self::parse(name, &format!("presets/{name}.toml"), text)
+        Self::parse(name, &format!("presets/{name}.toml"), text, form)
     }
 
     /// Reads a preset; `file` is for errors.
-    pub fn parse(name: &str, file: &str, text: &str) -> Result<Self, PlanError> {
-        let source = Source { file, text };
+    pub fn parse(name: &str, file: &str, text: &str, form: Form) -> Result<Self, PlanError> {
+        let source = Source { file, text, form };
         let table = DeTable::parse(text).map_err(|error| {
             source.error(error.span().map_or(0, |span| span.start), error.message().to_owned())
         })?;
@@ -85,6 +123,7 @@ impl Preset {
             match key.get_ref().as_ref() {
                 "notes" | "table" => {} // the document's
                 "summary" => preset.summary = source.words(value)?,
+                name if ABOUT_FORMS.contains(&name) => {} // for the steps
                 _ => source.set(&mut preset.base, key, value)?,
             }
         }
@@ -92,13 +131,16 @@ impl Preset {
             let DeValue::Array(tables) = value.get_ref() else {
                 return Err(source.error(value.span().start, "a step is written [[step]]".to_owned()));
             };
-            for table in tables.iter() {
-                preset.steps.push(source.step(&preset.base, table)?);
+            for step in tables.iter() {
+                preset.steps.extend(source.step(&preset.base, table.get_ref(), step)?);
             }
         }
+        let mut base = preset.base.clone();
+        source.apply_forms(&mut base, [table.get_ref()])?;
         if preset.steps.is_empty() {
-            preset.steps.push(preset.base.clone());
+            preset.steps.push(base.clone());
         }
+        preset.base = base;
         Ok(preset)
     }
 }
@@ -116,18 +158,50 @@ struct Document {
 struct Source<'a> {
     file: &'a str,
     text: &'a str,
+    form: Form,
 }
 
 impl Source<'_> {
-    fn step(&self, base: &Settings, table: &Spanned<DeValue<'_>>) -> Result<Settings, PlanError> {
-        let DeValue::Table(table) = table.get_ref() else {
+    /// A step; `None` where it is only of the other form.
+    fn step(
+        &self,
+        base: &Settings,
+        document: &DeTable<'_>,
+        table: &Spanned<DeValue<'_>>,
+    ) -> Result<Option<Settings>, PlanError> {
+        let DeValue::Table(keys) = table.get_ref() else {
             return Err(self.error(table.span().start, "a step is written [[step]]".to_owned()));
         };
+        if let Some(only) = keys.get("only")
+            && self.words(only)? != self.form.name()
+        {
+            return Ok(None);
+        }
         let mut step = base.clone();
-        for (key, value) in table {
+        for (key, value) in keys.iter().filter(|(key, _)| !ABOUT_FORMS.contains(&key.get_ref().as_ref())) {
             self.set(&mut step, key, value)?;
         }
-        Ok(step)
+        self.apply_forms(&mut step, [document, keys])?;
+        Ok(Some(step))
+    }
+
+    /// What the form says in the document's own tables, and then in a step's.
+    fn apply_forms<'t>(
+        &self,
+        settings: &mut Settings,
+        tables: impl IntoIterator<Item = &'t DeTable<'t>> + Clone,
+    ) -> Result<(), PlanError> {
+        for name in self.form.overrides() {
+            for value in tables.clone().into_iter().filter_map(|table| table.get(name)) {
+                let DeValue::Table(keys) = value.get_ref() else {
+                    return Err(self.error(value.span().start, format!("{name} is a table of settings")));
+                };
+                for (key, value) in keys {
+                    self.set(settings, key, value)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn set(
@@ -174,18 +248,36 @@ mod tests {
     use crate::plan::Op;
 
     #[test]
-    fn the_built_in_presets_can_be_read() {
+    fn the_built_in_presets_can_be_read_in_every_form() {
         for (name, _) in BUILT_IN {
-            let preset = Preset::built_in(name).unwrap();
-            assert!(!preset.summary.is_empty() && preset.summary.len() < 100, "{name}");
+            for as_published in [false, true] {
+                for quick in [false, true] {
+                    let preset = Preset::built_in_as(name, Form { as_published, quick }).unwrap();
+                    assert!(!preset.summary.is_empty() && preset.summary.len() < 100, "{name}");
+                }
+            }
         }
+    }
+
+    #[test]
+    fn forms_override_from_the_document_to_the_step() {
+        let text = "users = 9\n[quick]\nusers = 1\n[as-published]\nfiles = 7\n\
+            [[step]]\nusers = 5\nquick = { files = 3 }\n[[step]]\nonly = 'as-published'\n";
+        let read = |as_published, quick| {
+            let steps = Preset::parse("x", "x", text, Form { as_published, quick }).unwrap().steps;
+            steps.iter().map(|step| (step.users[0], step.files)).collect::<Vec<_>>()
+        };
+        assert_eq!(read(false, false), [(5, None)]);
+        assert_eq!(read(false, true), [(1, Some(3))]);
+        assert_eq!(read(true, false), [(5, Some(7)), (9, Some(7))]);
+        assert_eq!(read(true, true), [(1, Some(3)), (1, Some(7))]);
     }
 
     #[test]
     fn steps_build_on_what_stands_above_them() {
         let text =
             "summary = 'x'\nduration = '2s'\nusers = [1, 2]\n[[step]]\nops = 'login'\n[[step]]\nusers = 9\n";
-        let preset = Preset::parse("x", "x.toml", text).unwrap();
+        let preset = Preset::parse("x", "x.toml", text, Form::default()).unwrap();
         assert_eq!(preset.steps.len(), 2);
         assert_eq!((&preset.steps[0].ops[..], &preset.steps[0].users[..]), (&[Op::Login][..], &[1, 2][..]));
         assert_eq!(
@@ -196,7 +288,7 @@ mod tests {
 
     #[test]
     fn errors_name_file_and_line() {
-        let wrong = |text: &str| Preset::parse("x", "x.toml", text).unwrap_err().to_string();
+        let wrong = |text: &str| Preset::parse("x", "x.toml", text, Form::default()).unwrap_err().to_string();
         assert!(wrong("users = 1\nsise = 5\n").starts_with("x.toml:2: sise: there is no such setting"));
         assert!(wrong("[[step]]\nusers = 0\n").starts_with("x.toml:2: users: "));
         assert!(wrong("users = \n").starts_with("x.toml:1: "));

@@ -1,7 +1,8 @@
 //! Tables that a preset's document published: how each is laid out, and its numbers.
 //!
 //! A cell belongs where both the row and the column say nothing against it, so a document's own shape can be
-//! written down whatever it puts across and whatever down.
+//! written down whatever it puts across and whatever down. Columns that are *theirs* hold what the document measured
+//! of its servers: beside one column of ours.
 
 use serde::Deserialize;
 
@@ -11,7 +12,7 @@ use serde::Deserialize;
 pub struct Published {
     /// What it is called.
     pub title: String,
-    /// What its numbers are.
+    /// What its numbers are, unless a row or a column says otherwise.
     pub value: Value,
     /// Repetitions that the document left out of its means, from the first.
     #[serde(default)]
@@ -34,6 +35,33 @@ pub enum Value {
     /// Waarp's Mbit, of 1,024,000 bit.
     #[serde(rename = "Waarp-Mbit/s")]
     WaarpMbitPerSecond,
+    /// 1,048,576 bytes a second, of all users together: what pyftpdlib's script calls MB.
+    #[serde(rename = "MiB/s")]
+    MibPerSecond,
+    /// 1024 bytes a second from the first user's beginning to the last one's end.
+    #[serde(rename = "KiB/s in step")]
+    KibPerSecondInStep,
+    /// Until the last operation had ended.
+    #[serde(rename = "s")]
+    Seconds,
+    /// Until everyone had logged in.
+    #[serde(rename = "s of logins")]
+    LoginSeconds,
+    /// Where a death rule holds.
+    #[serde(rename = "users left")]
+    UsersLeft,
+    /// The server's memory, at the end.
+    #[serde(rename = "RSS MiB")]
+    Rss,
+    /// The same, each shared page divided among those who share it.
+    #[serde(rename = "PSS MiB")]
+    Pss,
+    /// The same, without any shared page.
+    #[serde(rename = "USS MiB")]
+    Uss,
+    /// The most RSS that was seen.
+    #[serde(rename = "peak MiB")]
+    PeakRss,
 }
 
 /// A row or a column: which cells belong to it.
@@ -42,6 +70,13 @@ pub enum Value {
 pub struct Line {
     /// As the document calls it.
     pub name: String,
+    /// Of a column: what the document measured; no cell of ours belongs there.
+    #[serde(default)]
+    pub theirs: bool,
+    /// What its numbers are; a column's word goes before a row's.
+    pub value: Option<Value>,
+    /// The step's.
+    pub label: Option<String>,
     /// The operation.
     pub op: Option<String>,
     /// How data connections are made.

@@ -5,8 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// What a user does again and again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Op {
     /// Downloads a file.
     Retr,
@@ -24,10 +26,12 @@ pub enum Op {
     Noop,
     /// Is logged in and does nothing.
     Idle,
+    /// Says `QUIT`, once.
+    Quit,
 }
 
 /// Every [`Op`] by the name it has in flags, presets and reports.
-pub const OPS: [(&str, Op); 8] = [
+pub const OPS: [(&str, Op); 9] = [
     ("retr", Op::Retr),
     ("stor", Op::Stor),
     ("list", Op::List),
@@ -36,12 +40,13 @@ pub const OPS: [(&str, Op); 8] = [
     ("login", Op::Login),
     ("noop", Op::Noop),
     ("idle", Op::Idle),
+    ("quit", Op::Quit),
 ];
 
 impl Op {
     /// Claims that it uses a data connection.
     pub fn has_data(self) -> bool {
-        !matches!(self, Self::Login | Self::Noop | Self::Idle)
+        !matches!(self, Self::Login | Self::Noop | Self::Idle | Self::Quit)
     }
 
     /// Claims that it has a size.
@@ -51,7 +56,7 @@ impl Op {
 }
 
 /// Who connects the data connection, and how that is said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Mode {
     /// The client connects; `PASV`.
     Pasv,
@@ -68,13 +73,76 @@ pub const MODES: [(&str, Mode); 4] =
     [("pasv", Mode::Pasv), ("epsv", Mode::Epsv), ("port", Mode::Port), ("eprt", Mode::Eprt)];
 
 /// How uploads are named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Names {
     /// One name a user, written over again and again.
     Same,
     /// A new name each time.
     Fresh,
+    /// One name that all users write over at once, as pyftpdlib's script does.
+    One,
 }
+
+/// Every [`Names`] by its name.
+pub(super) const NAMES: [(&str, Names); 3] =
+    [("same", Names::Same), ("fresh", Names::Fresh), ("one", Names::One)];
+
+/// What is downloaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Download {
+    /// Test files of the cell's size.
+    Made,
+    /// What the users of a step before have uploaded, however large that got.
+    Uploaded,
+}
+
+/// Every [`Download`] by its name.
+pub(super) const DOWNLOADS: [(&str, Download); 2] =
+    [("made", Download::Made), ("uploaded", Download::Uploaded)];
+
+/// From when the rate of a download counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Clock {
+    /// From its first byte, as dkftpbench has it: `PASV` and the server's start are free.
+    FirstByte,
+    /// From its command.
+    Command,
+}
+
+/// Every [`Clock`] by its name.
+pub(super) const CLOCKS: [(&str, Clock); 2] = [("first-byte", Clock::FirstByte), ("command", Clock::Command)];
+
+/// What becomes of a user who fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnDeath {
+    /// It goes on, and the failure is counted.
+    Off,
+    /// It is out; all others begin nevertheless (dkftpbench 0.4 and 0.7).
+    DropOut,
+    /// It is out, and nobody begins any more (dkftpbench from 2001 on).
+    StopGrowth,
+}
+
+/// Every [`OnDeath`] by its name.
+pub(super) const DEATHS: [(&str, OnDeath); 3] =
+    [("off", OnDeath::Off), ("drop-out", OnDeath::DropOut), ("stop-growth", OnDeath::StopGrowth)];
+
+/// What the server's page cache holds of the files when a cell begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cache {
+    /// Whatever it holds: files are made once a run.
+    Any,
+    /// The files were made just before.
+    Created,
+    /// They were read once.
+    Warm,
+    /// Nothing of them: needs the server's folder.
+    Cold,
+}
+
+/// Every [`Cache`] by its name.
+pub(super) const CACHES: [(&str, Cache); 4] =
+    [("any", Cache::Any), ("created", Cache::Created), ("warm", Cache::Warm), ("cold", Cache::Cold)];
 
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -214,7 +282,7 @@ pub(super) fn users(text: &str) -> Result<Vec<u32>, String> {
 }
 
 /// Addresses that users connect from: user `i` from the `i`-th, and round again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceRange {
     first: Ipv4Addr,
     count: u32,

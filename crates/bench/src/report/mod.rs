@@ -14,6 +14,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::colony::Standing;
 use crate::fairness::Fairness;
 use crate::fault::{Fault, Faults};
 use crate::histogram::Percentiles;
@@ -22,7 +23,7 @@ use crate::host::verdict::{Load, Verdict, judge};
 use crate::limits::{Limit, limits};
 use crate::plan::{Cell, Op, Plan};
 use crate::schedule::Pace;
-use crate::tally::Tally;
+use crate::tally::{Tally, UserTally};
 
 /// Changes when the meaning of a field does.
 pub(crate) const FORMAT: u32 = 1;
@@ -72,10 +73,12 @@ pub struct Machine {
 #[serde(default)]
 #[allow(missing_docs)] // `plan::KEYS` documents them.
 pub struct Measured {
+    pub label: Option<String>,
     pub op: String,
     pub size: Option<u64>,
     pub mode: Option<String>,
     pub users: u32,
+    pub idlers: u32,
     pub files: u32,
     pub rate: Option<f64>,
     pub think_ms: f64,
@@ -111,8 +114,16 @@ pub struct CellReport {
     pub first_byte: Option<Percentiles>,
     /// By how much the last byte of a download came after its 226.
     pub lead_226: Option<Percentiles>,
+    /// Of downloads, from the first byte to the last.
+    pub flow: Option<Percentiles>,
     /// Of the logins before the load.
     pub login: Percentiles,
+    /// How long all of these took together, as many at once as `connecting` says.
+    pub login_seconds: f64,
+    /// Where a user that fails is out: who was left.
+    pub standing: Option<Standing>,
+    /// How well the users kept in step, where each has one operation.
+    pub step: Option<InStep>,
     /// What went wrong.
     pub faults: Faults,
     /// And in the logins before the load: so many users fewer.
@@ -141,6 +152,38 @@ pub struct CellReport {
     pub histogram: Vec<(u64, u64)>,
 }
 
+/// How well users kept in step who each have one operation, as the thesis of 1996 judges it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct InStep {
+    /// From the first user's beginning to the last one's.
+    pub skew_ms: f64,
+    /// All bytes, over the time from the first beginning to the last end, in units of 1,000,000 a second.
+    pub overall_mb_per_s: f64,
+    /// The mean over users of each one's bytes over its own time.
+    pub user_mb_per_s: f64,
+    /// The users' number times the latter, over the former: 1 where all were there all the time.
+    pub sync: f64,
+}
+
+impl InStep {
+    fn of(users: &[UserTally]) -> Option<Self> {
+        let spans: Vec<_> =
+            users.iter().filter_map(|user| Some((user.began?, user.ended?, user.bytes))).collect();
+        let first = spans.iter().map(|span| span.0).min()?;
+        let last = spans.iter().map(|span| span.0).max()?;
+        let end = spans.iter().map(|span| span.1).max()?;
+        let rate = |bytes: u64, time: std::time::Duration| bytes as f64 / time.as_secs_f64().max(1e-9) / 1e6;
+        let overall = rate(spans.iter().map(|span| span.2).sum(), end - first);
+        let each: f64 = spans.iter().map(|&(began, ended, bytes)| rate(bytes, ended - began)).sum();
+        Some(Self {
+            skew_ms: (last - first).as_secs_f64() * 1e3,
+            overall_mb_per_s: overall,
+            user_mb_per_s: each / spans.len() as f64,
+            sync: if overall > 0.0 { each / overall } else { 0.0 },
+        })
+    }
+}
+
 /// How far a cell had come.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[allow(missing_docs)] // The names are the documentation.
@@ -156,6 +199,7 @@ pub(crate) struct Figures {
     pub(crate) tally: Tally,
     pub(crate) audit: Audit,
     pub(crate) begun: Instant,
+    pub(crate) login_seconds: f64,
     pub(crate) timeline: Vec<Moment>,
 }
 
@@ -236,10 +280,12 @@ impl Measured {
             Pace::Rate(_) => 0.0,
         };
         Self {
+            label: cell.settings.label.clone(),
             op: cell.op.to_string(),
             size: cell.size,
             mode: cell.mode.map(|mode| mode.to_string()),
             users: cell.users,
+            idlers: cell.settings.idlers,
             files: cell.files(),
             rate: cell.settings.rate,
             think_ms: think,
@@ -253,7 +299,7 @@ impl Measured {
 
 impl CellReport {
     pub(crate) fn new(cell: &Cell, figures: Figures) -> Self {
-        let Figures { tally, audit, begun, timeline } = figures;
+        let Figures { tally, audit, begun, login_seconds, timeline } = figures;
         let ops = tally.latency.count();
         let planned = cell.settings.duration.as_secs_f64();
         let ended = tally.ended.map(|ended| ended.saturating_duration_since(begun).as_secs_f64());
@@ -280,7 +326,11 @@ impl CellReport {
             raw_latency: some(&tally.raw),
             first_byte: some(&tally.first_byte),
             lead_226: some(&tally.lead),
+            flow: some(&tally.flow),
             login: tally.login.percentiles(),
+            login_seconds,
+            step: (cell.settings.count == Some(1)).then(|| InStep::of(&tally.users)).flatten(),
+            standing: tally.standing.clone(),
             fairness: Fairness::of(&tally.users),
             little: little(cell, &tally, seconds),
             client_us_per_op: per_op(audit.client.cpu_seconds),
@@ -324,13 +374,28 @@ impl CellReport {
                 "Little's ratio is {little:.2}: time is missing from the latencies, or users stood idle"
             ));
         }
+        if let Some(step) = self.step
+            && (step.sync - 1.0).abs() > 0.1
+            && self.measured.users > 1
+        {
+            doubts.push(format!(
+                "the users did not keep in step: their speeds add up to {:.2} of the whole's, within {:.1} ms of each other's start",
+                step.sync, step.skew_ms
+            ));
+        }
+        if let Some(standing) = &self.standing
+            && self.ops < u64::from(standing.started)
+        {
+            doubts.push(format!("only {} downloads were complete when it was over", self.ops));
+        }
         if self.straggled_seconds > planned * 0.2 {
             doubts.push(format!(
                 "the last operation ended {:.1} s after the time was over",
                 self.straggled_seconds
             ));
         }
-        if self.ops > 0 && self.ops < 100 && self.measured.op != "idle" {
+        let is_counted = self.step.is_some() || self.measured.op == "quit";
+        if self.ops > 0 && self.ops < 100 && self.measured.op != "idle" && !is_counted {
             doubts.push(format!("only {} operations: percentiles mean little", self.ops));
         }
         doubts
@@ -341,7 +406,11 @@ impl CellReport {
 fn little(cell: &Cell, tally: &Tally, seconds: f64) -> Option<f64> {
     let Pace::Closed { think } = cell.pace() else { return None };
     // A login's user is busy until its QUIT is answered, which is no part of the latency.
-    if tally.latency.count() == 0 || matches!(cell.op, Op::Login | Op::Idle) {
+    let does_not_loop = matches!(cell.op, Op::Login | Op::Idle | Op::Quit)
+        || cell.grows()
+        || cell.settings.endless
+        || cell.settings.count == Some(1);
+    if tally.latency.count() == 0 || does_not_loop {
         return None;
     }
     let cycle = tally.latency.mean_ms() / 1e3 + think.as_secs_f64();

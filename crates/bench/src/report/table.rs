@@ -1,9 +1,13 @@
 //! A document's table in its own shape: its numbers, and ours beside them.
+//!
+//! Where the document compared servers, ours is one column before theirs; else each of our numbers stands above the
+//! document's.
 
 use serde::Serialize;
 
 use super::CellReport;
 use super::text::rate;
+use crate::host::ServerAudit;
 use crate::plan::{Line, Published, Value};
 
 /// A table of a document with what was measured now.
@@ -13,6 +17,8 @@ pub struct Table {
     pub title: String,
     /// Across.
     pub columns: Vec<String>,
+    /// Claims that there are columns of the document's alone: each row is then one line.
+    pub is_beside: bool,
     /// Down.
     pub rows: Vec<Row>,
 }
@@ -45,15 +51,17 @@ impl Table {
             let numbers = published.column.iter().zip(&row.published).map(|(column, &number)| {
                 let belongs = |cell: &&CellReport| {
                     let kept = cell.measured.repetition >= published.discard;
-                    kept && is_in(cell, row) && is_in(cell, column)
+                    kept && !column.theirs && is_in(cell, row) && is_in(cell, column)
                 };
-                Number::new(number, published.value, cells.iter().filter(belongs))
+                let value = column.value.or(row.value).unwrap_or(published.value);
+                Number::new(number, value, cells.iter().filter(belongs))
             });
             Row { name: row.name.clone(), numbers: numbers.collect() }
         });
         Self {
             title: format!("{}, {}", published.title, published.value.unit()),
             columns: published.column.iter().map(|column| column.name.clone()).collect(),
+            is_beside: published.column.iter().any(|column| column.theirs),
             rows: rows.collect(),
         }
     }
@@ -71,6 +79,11 @@ impl Table {
         out += &line("", "", &mut self.columns.iter().cloned());
         for row in &self.rows {
             let theirs = |number: &Number| number.published.map_or_else(|| "-".to_owned(), rate);
+            if self.is_beside {
+                let either = |number: &Number| number.published.map_or_else(|| number.words(), rate);
+                out += &line(&row.name, "", &mut row.numbers.iter().map(either));
+                continue;
+            }
             out += &line(&row.name, "now", &mut row.numbers.iter().map(Number::words));
             out += &line("", "document", &mut row.numbers.iter().map(theirs));
         }
@@ -86,6 +99,7 @@ impl Number {
                 faults += cell.faults.count() + cell.login_faults.count();
                 value.of(cell)
             })
+            .filter(|sample| !sample.is_nan())
             .collect();
         let mean = samples.iter().sum::<f64>() / samples.len() as f64;
         Self {
@@ -125,6 +139,17 @@ impl Value {
             Self::OpsPerSecond => cell.ops_per_s,
             Self::KibPerSecond => cell.mb_per_s * 1e6 / 1024.0,
             Self::WaarpMbitPerSecond => cell.mb_per_s * 1e6 * 8.0 / 1_024_000.0,
+            Self::MibPerSecond => cell.mb_per_s * 1e6 / (1024.0 * 1024.0),
+            Self::KibPerSecondInStep => {
+                cell.step.map_or(f64::NAN, |step| step.overall_mb_per_s * 1e6 / 1024.0)
+            }
+            Self::Seconds => cell.seconds,
+            Self::LoginSeconds => cell.login_seconds,
+            Self::UsersLeft => cell.standing.as_ref().map_or(f64::NAN, |standing| f64::from(standing.left)),
+            Self::Rss => memory(cell, |server| server.rss_kib),
+            Self::Pss => memory(cell, |server| server.pss_kib_after),
+            Self::Uss => memory(cell, |server| server.uss_kib),
+            Self::PeakRss => memory(cell, |server| server.rss_kib_peak),
         }
     }
 
@@ -133,13 +158,24 @@ impl Value {
             Self::OpsPerSecond => "operations a second",
             Self::KibPerSecond => "KiB a second",
             Self::WaarpMbitPerSecond => "Mbit of 1,024,000 bit a second",
+            Self::MibPerSecond => "MiB a second",
+            Self::KibPerSecondInStep => "KiB a second from the first beginning to the last end",
+            Self::Seconds | Self::LoginSeconds => "seconds",
+            Self::UsersLeft => "users left",
+            Self::Rss | Self::Pss | Self::Uss | Self::PeakRss => "MiB of memory",
         }
     }
 }
 
+/// Of the server, in MiB; no number where its process is not known.
+fn memory(cell: &CellReport, kib: fn(&ServerAudit) -> u64) -> f64 {
+    cell.audit.server.as_ref().map_or(f64::NAN, |server| kib(server) as f64 / 1024.0)
+}
+
 fn is_in(cell: &CellReport, line: &Line) -> bool {
     let measured = &cell.measured;
-    line.op.as_ref().is_none_or(|op| *op == measured.op)
+    line.label.as_ref().is_none_or(|label| Some(label) == measured.label.as_ref())
+        && line.op.as_ref().is_none_or(|op| *op == measured.op)
         && line.mode.as_ref().is_none_or(|mode| Some(mode) == measured.mode.as_ref())
         && line.size.is_none_or(|size| Some(size) == measured.size)
         && line.users.is_none_or(|users| users == measured.users)

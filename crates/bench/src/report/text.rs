@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{CellReport, Report};
+use crate::colony::Standing;
 use crate::histogram::Percentiles;
 use crate::host::verdict::Bound;
 use crate::search::Capacity;
@@ -98,6 +99,7 @@ fn notes(cell: &CellReport) -> String {
             ms(raw.max_ms)
         ));
     }
+    lines.extend(cell.standing.as_ref().map(|standing| standing_line(cell, standing)));
     lines.extend(cell.warnings.iter().map(|warning| format!("! {warning}")));
     for kind in cell.faults.kinds() {
         lines.push(format!(
@@ -119,6 +121,38 @@ fn notes(cell: &CellReport) -> String {
         let _ = writeln!(out, "{}", cut(&format!("{name}, {} users: {line}", cell.measured.users)));
         out
     })
+}
+
+/// Who was left, as dkftpbench tells it.
+fn standing_line(cell: &CellReport, standing: &Standing) -> String {
+    let mut line = format!("{} users left standing of {} that began", standing.left, standing.started);
+    match &standing.first_death {
+        Some(death) => {
+            let _ =
+                write!(line, "; the first died at {:.1} s, of {}: {}", death.at_s, death.alive, death.why);
+        }
+        None => line.push_str("; nobody died"),
+    }
+    if let (Some(size), Some(flow)) = (cell.measured.size, &cell.flow) {
+        let speed = |ms: f64| rate(size as f64 / ms.max(1e-3) * 1e3);
+        let _ = write!(
+            line,
+            "; {} downloads done, at B/s from the first byte: p1 {} p50 {}; with PASV and RETR: p1 {} p50 {}",
+            cell.ops,
+            speed(flow.p99_ms),
+            speed(flow.p50_ms),
+            speed(cell.latency.p99_ms),
+            speed(cell.latency.p50_ms)
+        );
+    }
+    if let Some(lead) = &cell.lead_226 {
+        let _ = write!(line, "; the 226 came before the last byte by p50 {} ms", ms(lead.p50_ms));
+    }
+    let _ = write!(line, "; login p50 {} p99 {}", ms(cell.login.p50_ms), ms(cell.login.p99_ms));
+    if !standing.is_settled {
+        line.push_str("; ! the time was over before it was quiet");
+    }
+    line
 }
 
 /// To the width of a terminal.

@@ -43,6 +43,14 @@ pub(crate) struct Bench {
     #[arg(value_name = "PRESET")]
     pub(crate) preset: Option<String>,
 
+    /// Shorten the preset, to see that all works: well under a minute, and its figures are worth little
+    #[arg(long, requires = "preset")]
+    pub(crate) quick: bool,
+
+    /// Run the preset as its document was published, flaws and all, rather than corrected
+    #[arg(long, requires = "preset")]
+    pub(crate) as_published: bool,
+
     /// Say each preset in a line
     #[arg(long, conflicts_with = "target")]
     pub(crate) list: bool,

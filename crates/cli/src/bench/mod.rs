@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use millrace_bench::gate::Outcome;
 use millrace_bench::host::verdict::Bound;
-use millrace_bench::plan::{BUILT_IN, Plan, PlanError, Preset};
+use millrace_bench::plan::{BUILT_IN, Form, Plan, PlanError, Preset};
 use millrace_bench::report::Report;
 use millrace_bench::run::{Progress, RunError, run as measure};
 use millrace_bench::search::{Criterion, search};
@@ -27,7 +27,8 @@ const INCONCLUSIVE: u8 = 3;
 
 pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     let Some(target) = &arguments.target else { return list() };
-    let preset = arguments.preset.as_deref().map(preset).transpose()?;
+    let form = Form { as_published: arguments.as_published, quick: arguments.quick };
+    let preset = arguments.preset.as_deref().map(|name| preset(name, form)).transpose()?;
     let plan = Plan::new(target, preset.as_ref(), &arguments.settings()).map_err(advise_plan)?;
     let progress = Line::new(plan.cells().len());
     match arguments.search {
@@ -86,14 +87,14 @@ fn list() -> Result<ExitCode, Failure> {
 }
 
 /// One that comes with the program, or a file.
-fn preset(name: &str) -> Result<Preset, Failure> {
+fn preset(name: &str, form: Form) -> Result<Preset, Failure> {
     if !name.ends_with(".toml") {
-        return Preset::built_in(name).map_err(advise_plan);
+        return Preset::built_in_as(name, form).map_err(advise_plan);
     }
     let text = std::fs::read_to_string(name)
         .map_err(|error| Failure::Configuration(format!("{name} cannot be read: {error}.")))?;
     let stem = std::path::Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
-    Preset::parse(&stem, name, &text).map_err(advise_plan)
+    Preset::parse(&stem, name, &text, form).map_err(advise_plan)
 }
 
 fn advise_plan(error: PlanError) -> Failure {

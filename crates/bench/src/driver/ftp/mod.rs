@@ -1,24 +1,22 @@
 //! FTP: loads a server with sessions, each of them a [`ClientSession`](millrace_ftp::client::ClientSession)
 //! with sockets.
 //!
-//! - [`user`] is one session in its loop, [`transfer`] its data connection; [`worker`] is a thread with an
-//!   epoll set and its share of the users.
-//! - [`files`] names the test files and says what they contain.
+//! - [`user`] is one session in its loop, [`transfer`] its data connection, [`throttle`] how slowly it reads.
 //! - [`errand`] is one blocking session that makes, checks and removes them.
 
 mod errand;
-mod files;
+mod throttle;
 mod transfer;
 mod user;
-mod worker;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
 use self::errand::Errand;
-use self::files::Files;
-use self::worker::Worker;
+use self::user::User;
+use super::files::Files;
+use super::worker::Worker;
 use super::{Driver, DriverError, Post};
 use crate::fault::Fault;
 use crate::payload::Payload;
@@ -79,7 +77,7 @@ impl Driver for FtpDriver {
     }
 
     fn work(&self, post: &Post<'_>) -> Result<Tally, DriverError> {
-        match Worker::new(&self.target, self.address, post) {
+        match Worker::<User>::new(&self.target, self.address, post) {
             Ok(worker) => Ok(worker.run()),
             Err(error) => {
                 post.sit_out();

@@ -3,6 +3,9 @@
 //! A transfer counts when its data connection has ended **and** the server has said 226 **and** every byte that
 //! was to come has come. A data socket is put into the epoll set only when it would block: a small file has
 //! usually come by the time its replies are read, and is then taken without a further event.
+//!
+//! An *endless* transfer is cut off when the time is over, and what the server says of that does not matter. One
+//! that is *held back* waits between the two until all users are there.
 
 use std::fmt;
 use std::io;
@@ -15,11 +18,12 @@ use millrace_ftp::client::{ClientSession, Event, Plan, Received};
 use millrace_net::{copy, listener, stream};
 use rustix::net::{RecvFlags, recv};
 
-use super::files::Files;
-use super::worker::{Desk, Role, UPLOAD_BLOCK};
+use super::throttle::Throttle;
+use crate::driver::files::Files;
+use crate::driver::worker::{Desk, Interest, Role, UPLOAD_BLOCK};
 use crate::fault::Fault;
 use crate::payload::{Checker, FileId, Flaw};
-use crate::plan::{Mode, Op};
+use crate::plan::{Download, Mode, Op};
 use crate::tally::UserTally;
 
 /// Active mode listens on explicit ports, in turn, below Linux's ephemeral range: binding to port 0 becomes
@@ -58,6 +62,11 @@ pub(super) struct Transfer {
     checker: Option<Checker>,
     flaw: Option<Flaw>,
     commanded: Instant,
+    throttle: Option<Throttle>,
+    /// It lasts until this.
+    cut_at: Option<Instant>,
+    first_byte: Option<Instant>,
+    last_byte: Option<Instant>,
     /// When the last byte came, if that was after the 226.
     late_byte: Option<Instant>,
 }
@@ -66,12 +75,26 @@ pub(super) struct Transfer {
 enum Stage {
     /// `PASV`, `EPSV`, `PORT` or `EPRT` was sent.
     Arranging,
+    /// The data connection is arranged, and the command is held back.
+    Held,
     /// The transfer command was sent.
     Commanded,
     /// 150 has come.
     Opened,
+    /// It was cut off; any last reply will do.
+    Cut,
     /// 226 has come, at this moment.
     Confirmed(Instant),
+}
+
+/// What a look at the data connection has come to.
+enum Flow {
+    /// There will be another event.
+    Rests,
+    /// The end of the stream, or of what is to be sent.
+    Ended,
+    /// The time of an endless transfer is over.
+    Cut,
 }
 
 /// How it goes on.
@@ -121,10 +144,14 @@ impl Transfer {
             checker: None,
             flaw: None,
             commanded: desk.until,
+            throttle: None,
+            cut_at: cell.settings.endless.then_some(desk.until),
+            first_byte: None,
+            last_byte: None,
             late_byte: None,
         };
         match cell.op {
-            Op::Retr if cell.settings.file.is_some() => {
+            Op::Retr if cell.settings.file.is_some() || cell.settings.download == Download::Uploaded => {
                 transfer.path = files.download(counts.number);
                 transfer.size = None; // it may be any file
             }
@@ -146,6 +173,9 @@ impl Transfer {
             }
             _ => transfer.path = files.directory(counts.number),
         }
+        if cell.op == Op::Retr {
+            transfer.throttle = Throttle::of(&cell.settings, desk.until);
+        }
         transfer
     }
 
@@ -158,7 +188,10 @@ impl Transfer {
             tries -= 1;
             match listener::bind_data(address) {
                 Ok(socket) => {
-                    desk.watch(&socket, self.user, Role::Listener)?;
+                    if let Some(size) = desk.cell.settings.rcvbuf {
+                        stream::limit_receive_buffer(&socket, size as usize)?;
+                    }
+                    desk.watch(&socket, self.user, Role::Listener, Interest::Read)?;
                     self.listener = Some(socket);
                     return Ok(address);
                 }
@@ -184,13 +217,14 @@ impl Transfer {
     ) -> Next {
         match (self.stage, event) {
             (Stage::Arranging, Event::Listening(address)) => {
-                match stream::begin_connect(self.local, address) {
+                let rcvbuf = desk.cell.settings.rcvbuf.map(|size| size as usize);
+                match stream::begin_connect_with(self.local, address, rcvbuf) {
                     Ok(data) => self.data = Some(data),
                     Err(error) => return Next::Fail(Fault::Client, format!("data connection: {error}")),
                 }
-                self.command(session, desk)
+                self.command_or_hold(session, desk)
             }
-            (Stage::Arranging, Event::Done(_)) => self.command(session, desk),
+            (Stage::Arranging, Event::Done(_)) => self.command_or_hold(session, desk),
             (Stage::Arranging, Event::Refused(reply)) => Next::Fail(Fault::DataConnection, words(reply)),
             (Stage::Commanded, Event::Opening(announced)) => {
                 self.stage = Stage::Opened;
@@ -203,8 +237,25 @@ impl Transfer {
                 self.stage = Stage::Confirmed(Instant::now());
                 self.check_over(desk)
             }
+            (Stage::Cut, Event::Done(_) | Event::Refused(_)) => Next::Complete { moved: self.moved },
             (_, Event::Refused(reply)) => Next::Fail(Fault::of_reply(reply.code), words(reply)),
             _ => Next::Wait,
+        }
+    }
+
+    fn command_or_hold(&mut self, session: &mut ClientSession, desk: &mut Desk<'_>) -> Next {
+        if !desk.holds_back {
+            return self.command(session, desk);
+        }
+        self.stage = Stage::Held;
+        desk.held_back += 1;
+        Next::Wait
+    }
+
+    /// Sends the command, if it was held back.
+    pub(super) fn release(&mut self, session: &mut ClientSession, desk: &mut Desk<'_>) {
+        if matches!(self.stage, Stage::Held) {
+            self.command(session, desk);
         }
     }
 
@@ -219,6 +270,9 @@ impl Transfer {
         session.transfer(verb, self.path.as_bytes(), &mut desk.out);
         self.stage = Stage::Commanded;
         self.commanded = Instant::now();
+        if let Some(throttle) = &mut self.throttle {
+            throttle.note_command(self.commanded);
+        }
         Next::Wait
     }
 
@@ -231,25 +285,27 @@ impl Transfer {
     pub(super) fn move_bytes(&mut self, hung_up: bool, desk: &mut Desk<'_>) -> Next {
         let Some(data) = self.data.take() else { return Next::Wait };
         let result = match self.op {
-            Op::Stor if !matches!(self.stage, Stage::Opened) => Ok(false),
+            Op::Stor if !matches!(self.stage, Stage::Opened) => Ok(Flow::Rests),
             Op::Stor => self.send(&data, desk),
             _ => self.receive(&data, hung_up, desk),
         };
         match result {
-            Ok(true) => self.ended = true,
-            Ok(false) => {
+            Ok(Flow::Ended) => self.ended = true,
+            Ok(Flow::Rests) => {
                 self.data = Some(data);
+                return self.judge_speed(false);
+            }
+            Ok(Flow::Cut) => {
+                self.stage = Stage::Cut;
                 return Next::Wait;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if !self.is_watched {
-                    self.is_watched = true;
-                    if let Err(error) = desk.watch(&data, self.user, Role::Data) {
-                        return Next::Fail(Fault::Client, format!("epoll: {error}"));
-                    }
-                }
+                let watched = self.watch(&data, desk);
                 self.data = Some(data);
-                return Next::Wait;
+                return match watched {
+                    Ok(()) => self.judge_speed(false),
+                    Err(error) => Next::Fail(Fault::Client, format!("epoll: {error}")),
+                };
             }
             Err(error) => {
                 self.broken = Some(error);
@@ -260,49 +316,106 @@ impl Transfer {
         self.check_over(desk)
     }
 
-    /// Takes what has come; true at the end of it.
-    fn receive(&mut self, data: &OwnedFd, hung_up: bool, desk: &mut Desk<'_>) -> io::Result<bool> {
+    fn watch(&mut self, data: &OwnedFd, desk: &Desk<'_>) -> io::Result<()> {
+        let was_watched = std::mem::replace(&mut self.is_watched, true);
+        match (self.op, self.throttle, was_watched) {
+            (Op::Stor, ..) if !was_watched => desk.watch(data, self.user, Role::Data, Interest::Write),
+            (_, Some(_), false) => desk.watch(data, self.user, Role::Data, Interest::Once),
+            (_, Some(_), true) => desk.watch_again(data, self.user, Role::Data, Interest::Once),
+            (_, None, false) => desk.watch(data, self.user, Role::Data, Interest::Stream),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes what has come.
+    fn receive(&mut self, data: &OwnedFd, hung_up: bool, desk: &mut Desk<'_>) -> io::Result<Flow> {
         for _ in 0..ROUNDS {
+            let now = Instant::now();
+            if self.cut_at.is_some_and(|cut_at| now >= cut_at) {
+                return Ok(Flow::Cut);
+            }
+            let mut most = desk.cell.settings.chunk.unwrap_or(u64::MAX);
+            if let Some(throttle) = &self.throttle {
+                if let Some(next) = throttle.next(self.moved).filter(|&next| next > now) {
+                    desk.sleep_within(self.user, next);
+                    return Ok(Flow::Rests);
+                }
+                most = throttle.chunk;
+            }
+            let most = usize::try_from(most).unwrap_or(usize::MAX);
             let (count, room) = match &mut self.checker {
                 Some(checker) if self.flaw.is_none() => {
-                    let count = stream::read(data, &mut desk.buffer)?;
+                    let room = desk.buffer.len().min(most);
+                    let count = stream::read(data, &mut desk.buffer[..room])?;
                     self.flaw = checker.check(&desk.buffer[..count]).err();
-                    (count, desk.buffer.len())
+                    (count, room)
                 }
-                _ => (recv(data, &mut desk.discard[..], RecvFlags::TRUNC)?.1, desk.discard.len()),
+                _ => {
+                    let room = desk.discard.len().min(most);
+                    (recv(data, &mut desk.discard[..room], RecvFlags::TRUNC)?.1, room)
+                }
             };
             if count > 0 {
                 self.count_received(count, desk);
             }
             // With the end already here, a short read has taken everything: no second call to learn of it.
             if count == 0 || (hung_up && count < room) {
-                return Ok(true);
+                return Ok(Flow::Ended);
             }
         }
-        if self.is_watched { Ok(false) } else { Err(io::ErrorKind::WouldBlock.into()) }
+        // Others have their turn; a socket that is watched for good tells of what is left.
+        if self.is_watched && self.throttle.is_none() {
+            Ok(Flow::Rests)
+        } else {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
     }
 
     fn count_received(&mut self, count: usize, desk: &mut Desk<'_>) {
+        let now = Instant::now();
         if self.moved == 0 {
-            desk.tally.first_byte.record(self.commanded.elapsed());
+            self.first_byte = Some(now);
+            desk.tally.first_byte.record(now - self.commanded);
         }
+        self.last_byte = Some(now);
         if matches!(self.stage, Stage::Confirmed(_)) {
-            self.late_byte = Some(Instant::now());
+            self.late_byte = Some(now);
+        }
+        if let Some(throttle) = &mut self.throttle {
+            throttle.note_bytes(now);
         }
         self.moved += count as u64;
     }
 
-    /// Sends what the socket takes; true when all is sent.
-    fn send(&mut self, data: &OwnedFd, desk: &mut Desk<'_>) -> io::Result<bool> {
-        let size = self.size.unwrap_or(0);
+    fn judge_speed(&self, is_over: bool) -> Next {
+        let slow = self.throttle.and_then(|throttle| throttle.too_slow(self.moved, is_over, Instant::now()));
+        match slow {
+            Some(speed) => {
+                let text = format!("{} at {speed:.0} B/s after {} bytes", self.path, self.moved);
+                Next::Fail(Fault::TooSlow, text)
+            }
+            None => Next::Wait,
+        }
+    }
+
+    /// Sends what the socket takes.
+    fn send(&mut self, data: &OwnedFd, desk: &mut Desk<'_>) -> io::Result<Flow> {
+        let size = if self.cut_at.is_some() { u64::MAX } else { self.size.unwrap_or(0) };
+        let chunk = desk.cell.settings.chunk.unwrap_or(u64::MAX);
         while self.moved < size {
-            let left = size - self.moved;
+            if self.cut_at.is_some_and(|cut_at| Instant::now() >= cut_at) {
+                break;
+            }
+            let left = (size - self.moved).min(chunk);
             let sent = if let Some(content) = self.content {
                 let count = left.min(desk.buffer.len() as u64) as usize;
                 desk.payload.fill(content, self.moved, &mut desk.buffer[..count]);
                 stream::write(data, &desk.buffer[..count])?
             } else if size <= SMALL_UPLOAD {
-                stream::write(data, &desk.block[self.moved as usize..size as usize])?
+                let end = self.moved + left;
+                stream::write(data, &desk.block[self.moved as usize..end as usize])?
+            } else if chunk <= SMALL_UPLOAD {
+                stream::write(data, &desk.block[..left as usize])?
             } else {
                 let offset = self.moved % UPLOAD_BLOCK as u64;
                 copy::send_file(
@@ -314,7 +427,7 @@ impl Transfer {
             };
             self.moved += sent as u64;
         }
-        Ok(true)
+        Ok(Flow::Ended)
     }
 
     /// Whether it has ended, and how.
@@ -330,14 +443,26 @@ impl Transfer {
         if let Some(flaw) = self.find_flaw() {
             return Next::Fail(flaw.into(), format!("{} is {flaw}", self.path));
         }
+        if let slow @ Next::Fail(..) = self.judge_speed(true) {
+            return slow;
+        }
         if self.op == Op::Retr {
             desk.tally.lead.record(self.late_byte.map_or_else(Default::default, |at| at - confirmed));
+        }
+        if let (Some(first), Some(last)) = (self.first_byte, self.last_byte) {
+            desk.tally.flow.record(last - first);
         }
         Next::Complete { moved: self.moved }
     }
 
+    /// How many bytes it has moved so far.
+    pub(super) fn moved(&self) -> u64 {
+        self.moved
+    }
+
     fn find_flaw(&self) -> Option<Flaw> {
         let counted = match self.size {
+            _ if self.cut_at.is_some() => None,
             Some(size) if self.moved < size => Some(Flaw::Truncated { got: self.moved, size }),
             Some(size) if self.moved > size => Some(Flaw::TooLong { size }),
             _ => None,
@@ -356,8 +481,10 @@ impl fmt::Display for Transfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reached = match self.stage {
             Stage::Arranging => "before its data connection was arranged",
+            Stage::Held => "while it was held back",
             Stage::Commanded => "before its 150",
             Stage::Opened => "after its 150",
+            Stage::Cut => "after it was cut off",
             Stage::Confirmed(_) => "after its 226",
         };
         write!(f, "{} {} ({reached}, {} bytes moved)", self.op, self.path, self.moved)

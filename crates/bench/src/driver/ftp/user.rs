@@ -8,6 +8,8 @@
 //!  |<--- Leaving <-- QUIT ------------------------------------|
 //! ```
 //!
+//! Where a death rule holds, a user that meets a fault is out for good.
+//!
 //! For `login` the whole way from `Out` to `Out` is the operation; it ends for the clock at the 230. A user that
 //! meets a fault goes on after a pause; one that lost its session logs in again.
 
@@ -19,22 +21,16 @@ use millrace_ftp::client::{ClientError, ClientSession, Event, ReplyReader};
 use millrace_net::{listener, stream};
 
 use super::transfer::{Next, Transfer, words};
-use super::worker::{Desk, Role};
+use crate::driver::life::{AFTER_LOSS, AFTER_REFUSAL, Life};
+use crate::driver::worker::{Client, Desk, Interest, Role};
 use crate::fault::Fault;
 use crate::plan::{Mode, Op, SourceRange};
 use crate::schedule::Pace;
 use crate::tally::{Live, UserTally};
 
-/// How long a user pauses after a refusal, so that a server which refuses all is not merely hammered.
-const AFTER_REFUSAL: Duration = Duration::from_millis(10);
-/// And after it lost its session.
-const AFTER_LOSS: Duration = Duration::from_millis(100);
-
 /// One user.
 pub(super) struct User {
-    /// Its place in its worker.
-    index: u32,
-    number: u32,
+    life: Life,
     state: State,
     control: Option<OwnedFd>,
     /// How many control connections it has had: what remains of an old one's input is recognised by it.
@@ -43,15 +39,6 @@ pub(super) struct User {
     local: SocketAddr,
     session: ClientSession,
     reader: ReplyReader,
-    /// When the operation was meant to begin, and when it did.
-    intended: Instant,
-    begun: Instant,
-    /// How many operations it has begun since the warm-up.
-    begun_ops: u32,
-    deadline: Instant,
-    /// The wheel will look at the deadline.
-    is_watched: bool,
-    counts: UserTally,
 }
 
 // Under load nearly every user is transferring: a box would be an allocation for each operation.
@@ -67,45 +54,81 @@ enum State {
     Leaving,
 }
 
-impl User {
-    pub(super) fn new(index: u32, number: u32, desk: &mut Desk<'_>) -> Self {
-        let now = Instant::now();
+impl Client for User {
+    fn new(index: u32, number: u32, desk: &mut Desk<'_>) -> Self {
         let anywhere: IpAddr =
             if desk.server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let source = desk.cell.settings.source.as_ref().map(|range: &SourceRange| range.address(number));
         Self {
-            index,
-            number,
+            life: Life::new(index, number),
             state: State::Out,
             control: None,
             connection: 0,
             local: SocketAddr::new(source.unwrap_or(anywhere), 0),
             session: ClientSession::new(desk.server),
             reader: ReplyReader::default(),
-            intended: now,
-            begun: now,
-            begun_ops: 0,
-            deadline: now,
-            is_watched: false,
-            counts: UserTally { number, ..UserTally::default() },
         }
     }
 
-    pub(super) fn counts(&self) -> UserTally {
-        self.counts
+    fn connect(&mut self, desk: &mut Desk<'_>) {
+        let now = Instant::now();
+        if desk.cell.op != Op::Login {
+            (self.life.intended, self.life.begun) = (now, now);
+        }
+        self.start(State::Connecting, now, desk);
+        self.connection += 1;
+        self.session = ClientSession::new(desk.server);
+        self.reader = ReplyReader::default();
+        let connected = stream::begin_connect(self.local, desk.server).and_then(|socket| {
+            desk.watch(&socket, self.life.index, Role::Control, Interest::Read).map(|()| socket)
+        });
+        match connected {
+            Ok(socket) => self.control = Some(socket),
+            Err(error) => self.lose(Fault::Client, desk, || format!("connect: {error}")),
+        }
     }
 
-    /// Forgets what the warm-up counted; what it uploaded stays counted, to be removed.
-    pub(super) fn clear_warm_up(&mut self) {
-        self.begun_ops = 0;
-        let UserTally { number, uploads, confirmed, .. } = self.counts;
-        self.counts = UserTally { number, uploads, confirmed, ..UserTally::default() };
+    fn is_able(&self, desk: &Desk<'_>) -> bool {
+        match self.state {
+            _ if self.life.is_idler(desk) => false,
+            State::Out => desk.cell.op == Op::Login,
+            State::Free => desk.cell.op != Op::Login,
+            _ => false,
+        }
     }
 
-    /// Begins the next operation, or waits for the moment to, or logs in again.
-    pub(super) fn settle(&mut self, now: Instant, desk: &mut Desk<'_>) {
+    fn has_done_all(&self, desk: &Desk<'_>) -> bool {
+        self.life.has_done_all(desk)
+    }
+
+    fn begin(&mut self, intended: Instant, now: Instant, desk: &mut Desk<'_>) {
+        self.life.begin(intended, now);
+        match desk.cell.op {
+            Op::Login => self.connect(desk),
+            Op::Noop => {
+                self.start(State::Pinging, now, desk);
+                self.session.command(b"NOOP", b"", &mut desk.out);
+                self.send(desk);
+            }
+            Op::Idle => {}
+            Op::Quit => self.quit(desk),
+            Op::Retr | Op::Stor | Op::List | Op::Nlst | Op::Mlsd => self.begin_transfer(now, desk),
+        }
+    }
+
+    fn release(&mut self, now: Instant, desk: &mut Desk<'_>) {
+        if let State::Transferring(transfer) = &mut self.state {
+            (self.life.intended, self.life.begun) = (now, now);
+            self.life.counts.began = Some(Instant::now());
+            self.life.be_patient_from(now, desk);
+            transfer.release(&mut self.session, desk);
+            self.send(desk);
+        }
+    }
+
+    fn settle(&mut self, now: Instant, desk: &mut Desk<'_>) {
         if desk.is_paced() && self.is_able(desk) {
-            desk.offer(self.index);
+            desk.offer(self.life.index);
         } else if now < desk.until && !self.has_done_all(desk) {
             match self.state {
                 _ if self.is_able(desk) => self.begin(now, now, desk),
@@ -115,42 +138,81 @@ impl User {
         }
     }
 
-    /// Claims that it has begun as many operations as it may.
-    pub(super) fn has_done_all(&self, desk: &Desk<'_>) -> bool {
-        desk.cell.settings.count.is_some_and(|count| self.begun_ops >= count)
+    fn wake(&mut self, now: Instant, desk: &mut Desk<'_>) {
+        match &self.state {
+            State::Transferring(_) => self.on_data(false, desk),
+            _ => self.settle(now, desk),
+        }
     }
 
-    /// Claims that it can begin an operation.
-    pub(super) fn is_able(&self, desk: &Desk<'_>) -> bool {
+    fn on_event(&mut self, role: Role, hung_up: bool, desk: &mut Desk<'_>) {
+        match role {
+            Role::Control => self.on_control(desk),
+            Role::Data => self.on_data(hung_up, desk),
+            Role::Listener => self.on_listener(desk),
+        }
+    }
+
+    fn look_at_deadline(&mut self, now: Instant, desk: &mut Desk<'_>) {
+        let is_waiting = !matches!(self.state, State::Out | State::Free);
+        if self.life.is_overdue(is_waiting, now, desk) {
+            self.time_out(desk);
+        }
+    }
+
+    fn time_out(&mut self, desk: &mut Desk<'_>) {
+        let doing = match &self.state {
+            State::Out | State::Free => return,
+            State::Connecting => "its greeting".to_owned(),
+            State::LoggingIn | State::SettingType => "its login".to_owned(),
+            State::Pinging => "a NOOP".to_owned(),
+            State::Leaving => "a QUIT".to_owned(),
+            State::Transferring(transfer) => transfer.to_string(),
+        };
+        let patience = desk.cell.settings.patience;
+        self.lose(Fault::Timeout, desk, || format!("{doing} did not end in {patience:?}"));
+    }
+
+    fn abandon(&mut self, desk: &mut Desk<'_>) {
+        if let State::Transferring(transfer) = &self.state {
+            let moved = transfer.moved();
+            self.life.count_bytes(moved, desk);
+        }
         match self.state {
-            State::Out => desk.cell.op == Op::Login,
-            State::Free => desk.cell.op != Op::Login,
-            _ => false,
-        }
-    }
-
-    /// Begins an operation.
-    pub(super) fn begin(&mut self, intended: Instant, now: Instant, desk: &mut Desk<'_>) {
-        (self.intended, self.begun) = (intended, now);
-        self.begun_ops += 1;
-        match desk.cell.op {
-            Op::Login => self.connect(desk),
-            Op::Noop => {
-                self.start(State::Pinging, now, desk);
-                self.session.command(b"NOOP", b"", &mut desk.out);
-                self.send(desk);
+            State::Out => {}
+            State::Free => {
+                desk.busy += 1; // it was doing nothing, and that has ended
+                self.leave(desk);
             }
-            Op::Idle => {}
-            Op::Retr | Op::Stor | Op::List | Op::Nlst | Op::Mlsd => self.begin_transfer(now, desk),
+            _ => self.leave(desk),
         }
     }
 
+    fn quit(&mut self, desk: &mut Desk<'_>) {
+        if matches!(self.state, State::Free) {
+            self.start(State::Leaving, Instant::now(), desk);
+            self.session.quit(&mut desk.out);
+            self.send(desk);
+        }
+    }
+
+    fn clear_warm_up(&mut self) {
+        self.life.clear_warm_up();
+    }
+
+    fn counts(&self) -> UserTally {
+        self.life.counts
+    }
+}
+
+impl User {
     fn begin_transfer(&mut self, now: Instant, desk: &mut Desk<'_>) {
         let local = match desk.cell.mode {
             Some(Mode::Port | Mode::Eprt) => self.local_address(),
             _ => self.local,
         };
-        let transfer = Transfer::begin(self.index, &mut self.counts, local, &mut self.session, desk);
+        let transfer =
+            Transfer::begin(self.life.index, &mut self.life.counts, local, &mut self.session, desk);
         match transfer {
             Ok(transfer) => {
                 self.start(State::Transferring(transfer), now, desk);
@@ -165,42 +227,11 @@ impl User {
 
     fn start(&mut self, state: State, now: Instant, desk: &mut Desk<'_>) {
         self.state = state;
-        desk.busy += 1;
-        self.deadline = now + desk.cell.settings.patience;
-        if !self.is_watched {
-            self.is_watched = true;
-            desk.look_later(self.index, self.deadline);
-        }
-    }
-
-    /// Connects, and logs in when it is greeted.
-    pub(super) fn connect(&mut self, desk: &mut Desk<'_>) {
-        let now = Instant::now();
-        if desk.cell.op != Op::Login {
-            (self.intended, self.begun) = (now, now);
-        }
-        self.start(State::Connecting, now, desk);
-        self.connection += 1;
-        self.session = ClientSession::new(desk.server);
-        self.reader = ReplyReader::default();
-        let connected = stream::begin_connect(self.local, desk.server)
-            .and_then(|socket| desk.watch(&socket, self.index, Role::Control).map(|()| socket));
-        match connected {
-            Ok(socket) => self.control = Some(socket),
-            Err(error) => self.lose(Fault::Client, desk, || format!("connect: {error}")),
-        }
-    }
-
-    pub(super) fn quit(&mut self, desk: &mut Desk<'_>) {
-        if matches!(self.state, State::Free) {
-            self.start(State::Leaving, Instant::now(), desk);
-            self.session.quit(&mut desk.out);
-            self.send(desk);
-        }
+        self.life.start(now, desk);
     }
 
     /// Something has come on the control connection, or it has ended.
-    pub(super) fn on_control(&mut self, desk: &mut Desk<'_>) {
+    fn on_control(&mut self, desk: &mut Desk<'_>) {
         let Some(control) = &self.control else { return };
         let mut buffer = std::mem::take(&mut desk.buffer);
         match stream::read(control, &mut buffer) {
@@ -247,6 +278,9 @@ impl User {
 
     fn on_reply(&mut self, event: Event<'_>, desk: &mut Desk<'_>) {
         match (&mut self.state, event) {
+            (State::Leaving, Event::Closing(_)) if desk.cell.op == Op::Quit => {
+                self.life.record(Instant::now(), 0, desk);
+            }
             (State::Leaving, Event::Closing(_)) => {} // the server closes
             (_, Event::Closing(reply)) => self.lose(Fault::TurnedAway, desk, || words(reply)),
             (State::Connecting, Event::Greeted) => {
@@ -258,7 +292,12 @@ impl User {
             (State::Connecting | State::LoggingIn | State::SettingType, Event::Refused(reply)) => {
                 self.lose(Fault::Login, desk, || words(reply));
             }
-            (State::SettingType, Event::Done(_)) => self.rest(desk),
+            (State::SettingType, Event::Done(_)) => {
+                if let Some(colony) = &mut desk.colony {
+                    colony.note_birth(Instant::now());
+                }
+                self.rest(desk);
+            }
             (State::Pinging, Event::Done(_)) => self.complete(0, desk),
             (State::Pinging, Event::Refused(reply)) => {
                 self.fail(Fault::of_reply(reply.code), desk, || words(reply));
@@ -274,10 +313,10 @@ impl User {
 
     fn on_logged_in(&mut self, desk: &mut Desk<'_>) {
         let now = Instant::now();
-        desk.tally.login.record(now - self.begun);
+        desk.tally.login.record(now - self.life.begun);
         Live::bump(&desk.live.sessions, 1);
         if desk.cell.op == Op::Login {
-            self.record(now, 0, desk);
+            self.life.record(now, 0, desk);
             self.state = State::Leaving;
             self.session.quit(&mut desk.out);
         } else {
@@ -286,7 +325,7 @@ impl User {
         }
     }
 
-    pub(super) fn on_data(&mut self, hung_up: bool, desk: &mut Desk<'_>) {
+    fn on_data(&mut self, hung_up: bool, desk: &mut Desk<'_>) {
         if let State::Transferring(transfer) = &mut self.state {
             let next = transfer.move_bytes(hung_up, desk);
             self.follow(next, desk);
@@ -303,7 +342,7 @@ impl User {
         }
     }
 
-    pub(super) fn on_listener(&mut self, desk: &mut Desk<'_>) {
+    fn on_listener(&mut self, desk: &mut Desk<'_>) {
         if let State::Transferring(transfer) = &mut self.state {
             transfer.accept();
             let next = transfer.move_bytes(false, desk);
@@ -335,25 +374,10 @@ impl User {
 
     fn complete(&mut self, moved: u64, desk: &mut Desk<'_>) {
         if let State::Transferring(transfer) = &self.state {
-            self.counts.confirmed = Some(transfer.serial());
+            self.life.counts.confirmed = Some(transfer.serial());
         }
-        self.record(Instant::now(), moved, desk);
+        self.life.record(Instant::now(), moved, desk);
         self.rest(desk);
-    }
-
-    fn record(&mut self, now: Instant, moved: u64, desk: &mut Desk<'_>) {
-        let latency = now.saturating_duration_since(self.intended);
-        desk.tally.latency.record(latency);
-        if desk.is_paced() {
-            desk.tally.raw.record(now.saturating_duration_since(self.begun));
-        }
-        desk.tally.bytes += moved;
-        desk.tally.ended = Some(now);
-        self.counts.ops += 1;
-        self.counts.bytes += moved;
-        self.counts.longest = self.counts.longest.max(latency);
-        Live::bump(&desk.live.ops, 1);
-        Live::bump(&desk.live.bytes, moved);
     }
 
     /// The operation is over and the session is free.
@@ -370,6 +394,9 @@ impl User {
 
     /// The operation has failed, and the session can go on.
     fn fail(&mut self, fault: Fault, desk: &mut Desk<'_>, text: impl FnOnce() -> String) {
+        if desk.colony.is_some() {
+            return self.lose(fault, desk, text);
+        }
         self.count_fault(fault, desk, text);
         self.state = State::Free;
         desk.busy -= 1;
@@ -386,6 +413,12 @@ impl User {
         self.settle_after(AFTER_LOSS, desk);
     }
 
+    fn count_fault(&mut self, fault: Fault, desk: &mut Desk<'_>, text: impl FnOnce() -> String) {
+        let is_connecting =
+            matches!(self.state, State::Out | State::Connecting | State::LoggingIn | State::SettingType);
+        self.life.count_fault(fault, is_connecting, desk, text);
+    }
+
     fn leave(&mut self, desk: &mut Desk<'_>) {
         if !matches!(self.state, State::Connecting | State::LoggingIn) {
             Live::bump(&desk.live.sessions, u64::MAX);
@@ -398,40 +431,7 @@ impl User {
 
     fn settle_after(&mut self, pause: Duration, desk: &mut Desk<'_>) {
         let now = Instant::now();
-        if pause.is_zero() { self.settle(now, desk) } else { desk.sleep(self.index, now + pause) }
-    }
-
-    fn count_fault(&mut self, fault: Fault, desk: &mut Desk<'_>, text: impl FnOnce() -> String) {
-        desk.tally.faults.record(fault, self.number, text);
-        desk.tally.ended = Some(Instant::now());
-        Live::bump(&desk.live.faults, 1);
-    }
-
-    pub(super) fn look_at_deadline(&mut self, now: Instant, desk: &mut Desk<'_>) {
-        self.is_watched = false;
-        if matches!(self.state, State::Out | State::Free) {
-            return;
-        }
-        if self.deadline > now {
-            self.is_watched = true;
-            desk.look_later(self.index, self.deadline);
-        } else {
-            self.time_out(desk);
-        }
-    }
-
-    /// Gives up what it is doing.
-    pub(super) fn time_out(&mut self, desk: &mut Desk<'_>) {
-        let doing = match &self.state {
-            State::Out | State::Free => return,
-            State::Connecting => "its greeting".to_owned(),
-            State::LoggingIn | State::SettingType => "its login".to_owned(),
-            State::Pinging => "a NOOP".to_owned(),
-            State::Leaving => "a QUIT".to_owned(),
-            State::Transferring(transfer) => transfer.to_string(),
-        };
-        let patience = desk.cell.settings.patience;
-        self.lose(Fault::Timeout, desk, || format!("{doing} did not end in {patience:?}"));
+        if pause.is_zero() { self.settle(now, desk) } else { desk.sleep(self.life.index, now + pause) }
     }
 
     /// Sends what is to be said. A lost connection shows at the next read.

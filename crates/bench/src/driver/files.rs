@@ -1,7 +1,7 @@
 //! Test files: what they are called and what they contain.
 
 use crate::payload::FileId;
-use crate::plan::{Cell, Names};
+use crate::plan::{Cell, Download, Names};
 use crate::target::Target;
 
 /// The test files of one cell.
@@ -18,6 +18,9 @@ impl<'a> Files<'a> {
 
     /// The path of the `number`-th file to download.
     pub(super) fn download(&self, number: u32) -> String {
+        if self.cell.settings.download == Download::Uploaded {
+            return self.upload(number, 0);
+        }
         let name = || format!("millrace-bench-{}-{number}", self.cell.size.unwrap_or(0));
         self.named(number).unwrap_or_else(|| self.target.file(&name()))
     }
@@ -28,10 +31,11 @@ impl<'a> Files<'a> {
 
     /// The path of a user's upload.
     pub(super) fn upload(&self, user: u32, serial: u32) -> String {
+        let user = if self.cell.settings.names == Names::One { 0 } else { user };
         let base =
             self.named(user).unwrap_or_else(|| self.target.file(&format!("millrace-bench-upload-{user}")));
         match self.cell.settings.names {
-            Names::Same => base,
+            Names::Same | Names::One => base,
             Names::Fresh => format!("{base}-{serial}"),
         }
     }
@@ -43,7 +47,7 @@ impl<'a> Files<'a> {
     /// The paths of all that a user uploaded.
     pub(super) fn uploads(self, user: u32, count: u32) -> impl Iterator<Item = String> + use<'a> {
         let names = match self.cell.settings.names {
-            Names::Same => count.min(1),
+            Names::Same | Names::One => count.min(1),
             Names::Fresh => count,
         };
         (0..names).map(move |serial| self.upload(user, serial))

@@ -1,4 +1,6 @@
-//! One thread of the load: an epoll set and its share of the users.
+//! One thread of the load, whatever the protocol: an epoll set and its share of the users.
+//!
+//! A [`Worker`] leads its [`Client`]s through the phases of a cell; the [`Desk`] is what they share.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -17,20 +19,18 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
+use super::Post;
 use super::files::Files;
-use super::user::User;
-use crate::driver::Post;
+use crate::colony::Colony;
 use crate::fault::Fault;
 use crate::payload::{FileId, Payload};
 use crate::plan::{Cell, Op};
 use crate::schedule::{Arrivals, Pace};
-use crate::tally::{Live, Tally};
+use crate::tally::{Live, Tally, UserTally};
 use crate::target::Target;
 
 /// Events taken at a time.
 const EVENTS: usize = 256;
-/// Logins that a worker begins at a time: a server's backlog is not what is measured.
-const LOGINS_AT_ONCE: usize = 32;
 /// What is read or made at a time, where bytes are looked at.
 const BUFFER: usize = 256 * 1024;
 /// The most that the kernel is told to drop at a time: more than any receive buffer.
@@ -48,10 +48,86 @@ pub(super) enum Role {
     Listener,
 }
 
+/// What is waited for at a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interest {
+    /// Something to read.
+    Read,
+    /// Something of a stream to read, or its end.
+    Stream,
+    /// The same, and only the next time: its user rests in between.
+    Once,
+    /// Room to write.
+    Write,
+}
+
+impl Interest {
+    fn flags(self) -> epoll::EventFlags {
+        use epoll::EventFlags as Flags;
+        match self {
+            Self::Read => Flags::IN,
+            Self::Stream => Flags::IN | Flags::RDHUP,
+            Self::Once => Flags::IN | Flags::RDHUP | Flags::ONESHOT,
+            Self::Write => Flags::OUT,
+        }
+    }
+}
+
+fn token(user: u32, role: Role) -> epoll::EventData {
+    epoll::EventData::new_u64(u64::from(user) << 2 | role as u64)
+}
+
+/// One user of a protocol. What it waits for, it has the desk watch; what comes of that, it is told.
+pub(super) trait Client: Sized {
+    /// A user who has not connected.
+    fn new(index: u32, number: u32, desk: &mut Desk<'_>) -> Self;
+
+    /// Connects, and logs in.
+    fn connect(&mut self, desk: &mut Desk<'_>);
+
+    /// Claims that it can begin an operation.
+    fn is_able(&self, desk: &Desk<'_>) -> bool;
+
+    /// Claims that it has begun as many operations as it may.
+    fn has_done_all(&self, desk: &Desk<'_>) -> bool;
+
+    /// Begins an operation that was meant to begin at `intended`.
+    fn begin(&mut self, intended: Instant, now: Instant, desk: &mut Desk<'_>);
+
+    /// Sends the operation that it has arranged and holds back.
+    fn release(&mut self, now: Instant, desk: &mut Desk<'_>);
+
+    /// Begins the next operation, or waits for the moment to, or logs in again.
+    fn settle(&mut self, now: Instant, desk: &mut Desk<'_>);
+
+    /// It had asked to be woken: goes on with its operation, or settles.
+    fn wake(&mut self, now: Instant, desk: &mut Desk<'_>);
+
+    /// A socket is ready; `hung_up`: the server's end of its stream has come.
+    fn on_event(&mut self, role: Role, hung_up: bool, desk: &mut Desk<'_>);
+
+    /// The wheel has come round to it.
+    fn look_at_deadline(&mut self, now: Instant, desk: &mut Desk<'_>);
+
+    /// Gives up what it is doing.
+    fn time_out(&mut self, desk: &mut Desk<'_>);
+
+    /// Stops in the middle of whatever it is doing, which is no fault.
+    fn abandon(&mut self, desk: &mut Desk<'_>);
+
+    /// Leaves, if it is free.
+    fn quit(&mut self, desk: &mut Desk<'_>);
+
+    /// Forgets what the warm-up counted.
+    fn clear_warm_up(&mut self);
+
+    fn counts(&self) -> UserTally;
+}
+
 /// One thread of the load.
-pub(super) struct Worker<'a> {
+pub(super) struct Worker<'a, C> {
     post: Post<'a>,
-    users: Vec<User>,
+    users: Vec<C>,
     desk: Desk<'a>,
     events: Vec<epoll::Event>,
 }
@@ -80,6 +156,11 @@ pub(super) struct Desk<'a> {
     armed: Option<Instant>,
     /// Operations and logins that have begun and not ended.
     pub(super) busy: usize,
+    /// Operations are held back once their data connections are arranged; so many are.
+    pub(super) holds_back: bool,
+    pub(super) held_back: usize,
+    /// Where a death rule holds: who lives.
+    pub(super) colony: Option<Colony>,
     /// No operation begins after this.
     pub(super) until: Instant,
     /// At a fixed rate: when operations are meant to begin, and who can.
@@ -91,11 +172,10 @@ pub(super) struct Desk<'a> {
     wheel: Wheel<u32>,
 }
 
-impl<'a> Worker<'a> {
+impl<'a, C: Client> Worker<'a, C> {
     pub(super) fn new(target: &'a Target, server: SocketAddr, post: &Post<'a>) -> io::Result<Self> {
         let mut desk = Desk::new(target, server, post)?;
-        let users =
-            (0..).zip(post.users()).map(|(index, number)| User::new(index, number, &mut desk)).collect();
+        let users = (0..).zip(post.users()).map(|(index, number)| C::new(index, number, &mut desk)).collect();
         Ok(Self { post: *post, users, desk, events: Vec::with_capacity(EVENTS) })
     }
 
@@ -104,36 +184,41 @@ impl<'a> Worker<'a> {
         let Post { cell, gate, live, .. } = self.post;
         live.thread.store(rustix::thread::gettid().as_raw_nonzero().get() as u64, Ordering::Relaxed);
         gate.meet(); // nobody has connected yet
-        if cell.op != Op::Login {
+        if cell.op != Op::Login && !cell.grows() {
             self.log_in_all();
         }
         self.desk.tally.end_logins();
         gate.meet(); // everyone has logged in
-        if cell.op != Op::Idle && !cell.settings.warm_up.is_zero() {
-            self.load(cell.settings.warm_up);
+        if cell.op != Op::Idle && !cell.warm_up().is_zero() {
+            self.load(cell.warm_up());
         }
         self.desk.tally.clear_warm_up();
-        self.users.iter_mut().for_each(User::clear_warm_up);
+        self.users.iter_mut().for_each(C::clear_warm_up);
+        if cell.settings.barrier {
+            self.arrange_all();
+        }
         gate.meet(); // the warm-up has ended
         gate.meet(); // the coordinator has looked at the machine
-        if cell.op == Op::Idle {
-            self.hold(cell.settings.duration)
-        } else {
-            self.load(cell.settings.duration)
+        match cell.op {
+            Op::Idle => self.hold(cell.settings.duration),
+            _ if cell.grows() => self.grow(cell.settings.duration),
+            _ => self.load(cell.settings.duration),
         }
         live.finished.store(1, Ordering::Release);
         gate.meet(); // the last operation has ended, and the coordinator has looked again
         self.quit_all();
         let mut tally = self.desk.tally;
-        tally.users = self.users.iter().map(User::counts).collect();
+        let active = self.users.iter().map(C::counts).filter(|user| user.number < cell.users);
+        tally.users = active.collect();
         tally
     }
 
     fn log_in_all(&mut self) {
         let give_up = Instant::now() + self.desk.cell.settings.patience;
+        let at_once = self.desk.cell.settings.connecting as usize;
         let mut next = 0;
         while next < self.users.len() || self.desk.busy > 0 {
-            while next < self.users.len() && self.desk.busy < LOGINS_AT_ONCE {
+            while next < self.users.len() && self.desk.busy < at_once {
                 self.users[next].connect(&mut self.desk);
                 next += 1;
             }
@@ -144,10 +229,53 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Has everyone begin an operation, and hold it back when its data connection is arranged.
+    fn arrange_all(&mut self) {
+        let now = Instant::now();
+        self.desk.holds_back = true;
+        for user in self.users.iter_mut() {
+            if user.is_able(&self.desk) && !user.has_done_all(&self.desk) {
+                user.begin(now, now, &mut self.desk);
+            }
+        }
+        let give_up = now + self.desk.cell.settings.patience;
+        while self.desk.busy > self.desk.held_back && Instant::now() < give_up {
+            self.turn();
+        }
+        (self.desk.holds_back, self.desk.held_back) = (false, 0);
+    }
+
+    /// Lets users begin one after the other, until nobody is born or dies any more.
+    fn grow(&mut self, length: Duration) {
+        let settings = &self.desk.cell.settings;
+        let (rule, quiet, at_once) = (settings.on_death, settings.quiet, settings.connecting);
+        let begun = Instant::now();
+        self.desk.open(begun, begun + length, &self.post);
+        self.desk.colony = Some(Colony::new(rule, quiet, self.users.len() as u32, at_once, begun));
+        let mut now = begun;
+        while now < begun + length && self.desk.colony.as_ref().is_some_and(|colony| !colony.is_over(now)) {
+            while let Some(next) = self.desk.colony.as_mut().and_then(Colony::start) {
+                self.users[next as usize].connect(&mut self.desk);
+            }
+            self.turn();
+            now = Instant::now();
+        }
+        self.desk.until = now;
+        self.desk.tally.standing = self.desk.colony.take().map(|colony| colony.standing(now));
+        self.desk.tally.ended = Some(now);
+        for user in &mut self.users {
+            user.abandon(&mut self.desk);
+        }
+        self.desk.close();
+    }
+
     /// Begins operations for so long, and waits until all have ended.
     fn load(&mut self, length: Duration) {
         let now = Instant::now();
         self.desk.open(now, now + length, &self.post);
+        for user in &mut self.users {
+            user.release(now, &mut self.desk);
+        }
         for user in &mut self.users {
             user.settle(now, &mut self.desk);
         }
@@ -206,7 +334,7 @@ impl<'a> Worker<'a> {
         self.events = events;
         let now = Instant::now();
         while let Some(index) = self.desk.awake(now) {
-            self.users[index as usize].settle(now, &mut self.desk);
+            self.users[index as usize].wake(now, &mut self.desk);
         }
         while let Some((index, intended)) = self.desk.arrival(now, &self.users) {
             self.users[index as usize].begin(intended, now, &mut self.desk);
@@ -225,14 +353,13 @@ impl<'a> Worker<'a> {
             return;
         }
         self.desk.waste();
-        let user = &mut self.users[(token >> 2) as usize];
-        match token & 3 {
-            token if token == Role::Control as u64 => user.on_control(&mut self.desk),
-            token if token == Role::Data as u64 => {
-                user.on_data(flags.contains(epoll::EventFlags::RDHUP), &mut self.desk);
-            }
-            _ => user.on_listener(&mut self.desk),
-        }
+        let role = match token & 3 {
+            token if token == Role::Control as u64 => Role::Control,
+            token if token == Role::Data as u64 => Role::Data,
+            _ => Role::Listener,
+        };
+        let hung_up = flags.contains(epoll::EventFlags::RDHUP);
+        self.users[(token >> 2) as usize].on_event(role, hung_up, &mut self.desk);
     }
 }
 
@@ -266,6 +393,9 @@ impl<'a> Desk<'a> {
             timer,
             armed: None,
             busy: 0,
+            holds_back: false,
+            held_back: 0,
+            colony: None,
             until: now,
             arrivals: None,
             free: VecDeque::new(),
@@ -314,16 +444,31 @@ impl<'a> Desk<'a> {
         self.wheel.insert(deadline, user);
     }
 
+    /// Has a user woken in the middle of an operation, also after the last has begun.
+    pub(super) fn sleep_within(&mut self, user: u32, until: Instant) {
+        self.sleepers.push(Reverse((until, user)));
+    }
+
     /// Watches a socket, level-triggered.
-    pub(super) fn watch(&self, socket: impl AsFd, user: u32, role: Role) -> io::Result<()> {
-        use epoll::EventFlags as Flags;
-        let flags = match role {
-            Role::Control | Role::Listener => Flags::IN,
-            Role::Data if self.cell.op == Op::Stor => Flags::OUT,
-            Role::Data => Flags::IN | Flags::RDHUP,
-        };
-        let token = epoll::EventData::new_u64(u64::from(user) << 2 | role as u64);
-        Ok(epoll::add(&self.epoll, socket, token, flags)?)
+    pub(super) fn watch(
+        &self,
+        socket: impl AsFd,
+        user: u32,
+        role: Role,
+        interest: Interest,
+    ) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, socket, token(user, role), interest.flags())?)
+    }
+
+    /// Watches a socket that was watched before for something else, or for [`Interest::Once`] again.
+    pub(super) fn watch_again(
+        &self,
+        socket: impl AsFd,
+        user: u32,
+        role: Role,
+        interest: Interest,
+    ) -> io::Result<()> {
+        Ok(epoll::modify(&self.epoll, socket, token(user, role), interest.flags())?)
     }
 
     fn wait(&mut self, now: Instant, events: &mut Vec<epoll::Event>) {
@@ -363,7 +508,7 @@ impl<'a> Desk<'a> {
     }
 
     /// An operation that is meant to begin, and who can.
-    fn arrival(&mut self, now: Instant, users: &[User]) -> Option<(u32, Instant)> {
+    fn arrival<C: Client>(&mut self, now: Instant, users: &[C]) -> Option<(u32, Instant)> {
         // One that lost its session since it was offered comes back by itself.
         while let Some(&user) = self.free.front()
             && !users[user as usize].is_able(self)

@@ -1,0 +1,141 @@
+//! What every user has, whatever it speaks: its number, the clock of its operation, its patience and its counts.
+//!
+//! Invariant: `Desk::busy` counts the users between [`Life::start`] and the moment that their protocol says they
+//! are free or out.
+
+use std::time::{Duration, Instant};
+
+use super::worker::Desk;
+use crate::fault::Fault;
+use crate::plan::Op;
+use crate::tally::{Live, UserTally};
+
+/// How long a user pauses after a refusal, so that a server which refuses all is not merely hammered.
+pub(super) const AFTER_REFUSAL: Duration = Duration::from_millis(10);
+/// And after it lost its session.
+pub(super) const AFTER_LOSS: Duration = Duration::from_millis(100);
+
+/// One user, as far as its protocol does not matter.
+#[derive(Debug)]
+pub(super) struct Life {
+    /// Its place in its worker.
+    pub(super) index: u32,
+    pub(super) number: u32,
+    /// When the operation was meant to begin, and when it did.
+    pub(super) intended: Instant,
+    pub(super) begun: Instant,
+    /// How many operations it has begun since the warm-up.
+    begun_ops: u32,
+    deadline: Instant,
+    /// The wheel will look at the deadline.
+    is_watched: bool,
+    /// It failed, and a death rule holds: it never comes back.
+    is_dead: bool,
+    pub(super) counts: UserTally,
+}
+
+impl Life {
+    pub(super) fn new(index: u32, number: u32) -> Self {
+        let now = Instant::now();
+        Self {
+            index,
+            number,
+            intended: now,
+            begun: now,
+            begun_ops: 0,
+            deadline: now,
+            is_watched: false,
+            is_dead: false,
+            counts: UserTally { number, ..UserTally::default() },
+        }
+    }
+
+    /// Forgets what the warm-up counted; what it uploaded stays counted, to be removed.
+    pub(super) fn clear_warm_up(&mut self) {
+        self.begun_ops = 0;
+        let UserTally { number, uploads, confirmed, .. } = self.counts;
+        self.counts = UserTally { number, uploads, confirmed, ..UserTally::default() };
+    }
+
+    /// Claims that it only keeps a session open.
+    pub(super) fn is_idler(&self, desk: &Desk<'_>) -> bool {
+        self.number >= desk.cell.users
+    }
+
+    /// Claims that it has begun as many operations as it may.
+    pub(super) fn has_done_all(&self, desk: &Desk<'_>) -> bool {
+        let most = if desk.cell.op == Op::Quit { Some(1) } else { desk.cell.settings.count };
+        self.is_dead || self.is_idler(desk) || most.is_some_and(|most| self.begun_ops >= most)
+    }
+
+    /// An operation begins.
+    pub(super) fn begin(&mut self, intended: Instant, now: Instant) {
+        (self.intended, self.begun) = (intended, now);
+        self.begun_ops += 1;
+        self.counts.began.get_or_insert(now);
+    }
+
+    /// It waits for the server from now on.
+    pub(super) fn start(&mut self, now: Instant, desk: &mut Desk<'_>) {
+        desk.busy += 1;
+        self.be_patient_from(now, desk);
+    }
+
+    pub(super) fn be_patient_from(&mut self, now: Instant, desk: &mut Desk<'_>) {
+        self.deadline = now + desk.cell.settings.patience;
+        if !self.is_watched {
+            self.is_watched = true;
+            desk.look_later(self.index, self.deadline);
+        }
+    }
+
+    /// The wheel looks at it: claims that its patience is over, or asks to be looked at again.
+    pub(super) fn is_overdue(&mut self, is_waiting: bool, now: Instant, desk: &mut Desk<'_>) -> bool {
+        self.is_watched = is_waiting && self.deadline > now;
+        if self.is_watched {
+            desk.look_later(self.index, self.deadline);
+        }
+        is_waiting && !self.is_watched
+    }
+
+    /// An operation has ended well.
+    pub(super) fn record(&mut self, now: Instant, moved: u64, desk: &mut Desk<'_>) {
+        let latency = now.saturating_duration_since(self.intended);
+        desk.tally.latency.record(latency);
+        if desk.is_paced() {
+            desk.tally.raw.record(now.saturating_duration_since(self.begun));
+        }
+        desk.tally.ended = Some(now);
+        self.counts.ops += 1;
+        self.counts.ended = Some(now);
+        self.counts.longest = self.counts.longest.max(latency);
+        Live::bump(&desk.live.ops, 1);
+        self.count_bytes(moved, desk);
+    }
+
+    pub(super) fn count_bytes(&mut self, moved: u64, desk: &mut Desk<'_>) {
+        desk.tally.bytes += moved;
+        self.counts.bytes += moved;
+        Live::bump(&desk.live.bytes, moved);
+    }
+
+    /// Something has failed; where a death rule holds, that was the end of it.
+    pub(super) fn count_fault(
+        &mut self,
+        fault: Fault,
+        was_connecting: bool,
+        desk: &mut Desk<'_>,
+        text: impl FnOnce() -> String,
+    ) {
+        let now = Instant::now();
+        desk.tally.ended = Some(now);
+        Live::bump(&desk.live.faults, 1);
+        let Some(colony) = &mut desk.colony else {
+            return desk.tally.faults.record(fault, self.number, text);
+        };
+        let text = text();
+        colony.note_death(was_connecting, now, &text);
+        self.is_dead = true;
+        desk.tally.faults.record(fault, self.number, || text);
+    }
+}

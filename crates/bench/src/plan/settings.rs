@@ -1,0 +1,97 @@
+//! The settings of one step: what each of [`KEYS`](super::KEYS) sets.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::value::{Cache, Clock, Download, Mode, Names, OnDeath, Op, SourceRange};
+
+/// What one step of a plan measures, and how.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // `KEYS` documents each field.
+pub struct Settings {
+    pub label: Option<String>,
+    pub ops: Vec<Op>,
+    pub sizes: Vec<u64>,
+    pub users: Vec<u32>,
+    pub modes: Vec<Mode>,
+    pub rate: Option<f64>,
+    pub think: Duration,
+    pub duration: Duration,
+    pub warm_up: Duration,
+    pub repeat: u32,
+    pub cycle: bool,
+    pub gap: Duration,
+    pub count: Option<u32>,
+    pub verify: bool,
+    pub file: Option<String>,
+    pub files: Option<u32>,
+    pub names: Names,
+    pub download: Download,
+    pub source: Option<SourceRange>,
+    pub threads: u32,
+    pub connecting: u32,
+    pub idlers: u32,
+    pub read_rate: Option<u64>,
+    pub least_rate: u32,
+    pub clock: Clock,
+    pub on_death: OnDeath,
+    pub quiet: Duration,
+    pub chunk: Option<u64>,
+    pub rcvbuf: Option<u32>,
+    pub endless: bool,
+    pub barrier: bool,
+    pub cache: Cache,
+    pub server_root: Option<String>,
+    pub server_pid: Option<i32>,
+    pub patience: Duration,
+    pub seed: u64,
+    pub keep: bool,
+    pub handicap: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            label: None,
+            ops: vec![Op::Retr],
+            sizes: vec![1024],
+            users: vec![100],
+            modes: vec![Mode::Pasv],
+            rate: None,
+            think: Duration::ZERO,
+            duration: Duration::from_secs(5),
+            warm_up: Duration::from_millis(500),
+            repeat: 1,
+            cycle: false,
+            gap: Duration::ZERO,
+            count: None,
+            verify: false,
+            file: None,
+            files: None,
+            names: Names::Same,
+            download: Download::Made,
+            source: None,
+            threads: 1,
+            // A server's backlog is not what is measured.
+            connecting: 32,
+            idlers: 0,
+            read_rate: None,
+            least_rate: 0,
+            clock: Clock::FirstByte,
+            on_death: OnDeath::Off,
+            quiet: Duration::from_secs(10),
+            chunk: None,
+            rcvbuf: None,
+            endless: false,
+            barrier: false,
+            cache: Cache::Any,
+            server_root: None,
+            server_pid: None,
+            patience: Duration::from_secs(60),
+            seed: 1,
+            keep: false,
+            handicap: Duration::ZERO,
+        }
+    }
+}
