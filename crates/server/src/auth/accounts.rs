@@ -9,8 +9,9 @@ use std::sync::Arc;
 use millrace_ftp::session::Permissions;
 use millrace_vfs::Storage;
 
+use super::hash::Hash;
 use super::hashing::Hashing;
-use super::password::{Argon2id, Kept, Mac, Password};
+use super::password::{Kept, Mac, Password};
 use super::{Account, Attempt, Authenticator, Decision};
 use crate::limits::AccountLimits;
 
@@ -25,7 +26,7 @@ pub struct Accounts {
     hashing: Hashing,
     /// Checked in place of a hash that is not there; as costly as the costliest. `None` while no account
     /// has a hash.
-    decoy: Option<Argon2id>,
+    decoy: Option<Hash>,
 }
 
 #[derive(Debug)]
@@ -112,7 +113,7 @@ impl Accounts {
         let user_found = self.users.get(user);
         let granted = match user_found.map(|user| &user.password.0) {
             Some(Kept::Plain(right)) => Mac::of(b"", password) == *right,
-            Some(Kept::Hashed(_)) => self.hashing.remembers(Mac::of(user, password)),
+            Some(Kept::Hashed(hash)) => self.hashing.remembers(Mac::with_hash(user, password, hash)),
             None => {
                 // As long as a plain password's comparison.
                 std::hint::black_box(Mac::of(b"", password));
@@ -147,7 +148,7 @@ impl Authenticator for Accounts {
         let sound = !user.contains(&0) && !password.contains(&0);
         match self.users.get(user).filter(|_| sound) {
             Some(User { password: Password(Kept::Hashed(hash)), account }) => {
-                match self.hashing.check(Mac::of(user, password), hash, password) {
+                match self.hashing.check(Mac::with_hash(user, password, hash), hash, password) {
                     true => Decision::Granted(account.clone()),
                     false => Decision::Denied,
                 }

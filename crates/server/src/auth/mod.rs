@@ -2,6 +2,7 @@
 
 mod accounts;
 mod guard;
+mod hash;
 mod hashing;
 mod password;
 

@@ -11,6 +11,8 @@ use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Version};
 use thiserror::Error;
 
+use super::hash::Hash;
+
 /// A password to compare with: `"text".into()`, or [`Password::hashed`].
 #[derive(Clone, Debug)]
 pub struct Password(pub(super) Kept);
@@ -20,7 +22,7 @@ pub(super) enum Kept {
     /// Given in clear; kept as a MAC that only this process can make.
     Plain(Mac),
     /// Given as a hash.
-    Hashed(Box<Argon2id>),
+    Hashed(Box<Hash>),
 }
 
 /// Why a text is not a hash that can be checked.
@@ -30,20 +32,24 @@ pub enum PasswordError {
     #[error("this is not a password hash, which looks like $argon2id$v=19$m=19456,t=2,p=1$...$...")]
     NotAHash,
     /// A hash by something else.
-    #[error("this is a hash by {0}; only argon2id is understood")]
+    #[error("this is a hash by {0}; argon2id, bcrypt, scrypt, yescrypt and SHA-512-crypt are accepted")]
     Algorithm(String),
-    /// Argon2id, with costs or a version that it cannot be computed with, or without salt or hash.
-    #[error("this argon2id hash is damaged or incomplete")]
+    /// With costs or a version that it cannot be computed with, or without salt or hash.
+    #[error("this hash is damaged or incomplete")]
     Damaged,
     /// More memory than a login may cost.
     #[error("this hash needs {0} KiB of memory for each login; at most {most} are allowed", most = Argon2id::MAX_MEMORY)]
     Memory(u32),
+    /// More time than a login may cost.
+    #[error("to check this hash would take many seconds for each login; make one with lower costs")]
+    Costly,
 }
 
 impl Password {
-    /// Takes over a hash that [`hash_password`] or another argon2id program made.
+    /// Takes over a hash that [`hash_password`] or another program made: argon2id, bcrypt, scrypt, yescrypt,
+    /// SHA-512-crypt or SHA-256-crypt.
     pub fn hashed(phc: &str) -> Result<Self, PasswordError> {
-        Argon2id::parse(phc).map(|hash| Self(Kept::Hashed(Box::new(hash))))
+        Hash::parse(phc).map(|hash| Self(Kept::Hashed(Box::new(hash))))
     }
 }
 
@@ -80,6 +86,11 @@ pub fn hash_password(password: &[u8]) -> String {
 pub(super) struct Mac(blake3::Hash);
 
 impl Mac {
+    /// Of a login with a hash: what was right with another hash is not remembered for this one.
+    pub(super) fn with_hash(user: &[u8], password: &[u8], hash: &Hash) -> Self {
+        Self::of(&[user, b"\0", hash.text().as_bytes()].concat(), password)
+    }
+
     pub(super) fn of(user: &[u8], password: &[u8]) -> Self {
         static KEY: OnceLock<[u8; 32]> = OnceLock::new();
         let mut hasher = blake3::Hasher::new_keyed(KEY.get_or_init(random));
@@ -102,7 +113,7 @@ impl Argon2id {
     /// In bytes: fewer are a hash that was cut when it was copied.
     const MIN_TAG: usize = 16;
 
-    fn parse(phc: &str) -> Result<Self, PasswordError> {
+    pub(super) fn parse(phc: &str) -> Result<Self, PasswordError> {
         let shape = phc.strip_prefix('$').and_then(|rest| rest.split_once('$'));
         match shape {
             Some(("argon2id", _)) => {}
@@ -139,6 +150,11 @@ impl Argon2id {
         u64::from(params.m_cost()) * u64::from(params.t_cost())
     }
 
+    /// As it was read.
+    pub(super) fn text(&self) -> String {
+        self.0.to_string()
+    }
+
     fn params(&self) -> Params {
         Params::try_from(&self.0).expect("the parameters were read once, in `parse`")
     }
@@ -164,7 +180,7 @@ impl fmt::Debug for Argon2id {
     }
 }
 
-fn random<const N: usize>() -> [u8; N] {
+pub(super) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let filled = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
     assert_eq!(filled, Ok(N), "getrandom gives up to 256 bytes at once on every Linux since 3.17");
@@ -222,8 +238,8 @@ mod tests {
             ("$", PasswordError::NotAHash),
             ("$$", PasswordError::NotAHash),
             ("se$cr$et", PasswordError::NotAHash),
-            ("$6$salt$hash", other("6")),
-            ("$2b$12$abcdefghijklmnopqrstuv", other("2b")),
+            ("$1$salt$hash", other("1")),
+            ("$2b$12$abcdefghijklmnopqrstuv", PasswordError::Damaged),
             ("$argon2i$v=19$m=64,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA", other("argon2i")),
             (&FOREIGN[..60], PasswordError::Damaged),
             ("$argon2id$v=19$m=64,t=1,p=1$c29tZXNhbHQ", PasswordError::Damaged),
@@ -249,7 +265,7 @@ mod tests {
     #[test]
     fn nothing_printed_shows_a_password() {
         assert_eq!(format!("{:?}", Password::from("secret")), "Password(Plain(Mac))");
-        let hashed = Password(Kept::Hashed(Box::new(cheap(b"secret"))));
+        let hashed = Password(Kept::Hashed(Box::new(Hash::Argon2id(Box::new(cheap(b"secret"))))));
         assert_eq!(format!("{hashed:?}"), "Password(Hashed(Argon2id(m=64,t=1,p=1)))");
     }
 }
