@@ -8,16 +8,26 @@
 //! | [`LocalStorage`]  | a directory of this machine, beneath one descriptor          | when not in the caches  |
 //! | [`MemoryStorage`] | a tree in memory, for tests and for embedding                | never                   |
 //! | [`ReadOnly`]      | any other back end, without its changes                      | as the other            |
+//! | [`Folders`]       | a back end with others mounted in it                         | as theirs               |
+//! | [`Encrypted`]     | any other back end, its files' content encrypted              | always                  |
+//! | [`Archives`]      | any other back end; a folder is also `folder.tar`, `.zip` ... | as the other            |
 //! | [`FaultStorage`]  | any other back end, failing or hanging on chosen calls: tests | as the other            |
 //!
 //! A new back end is one file beside these, a row here, and a test that calls the conformance suite.
 
+mod archive;
+mod encrypted;
 mod fault;
+mod folders;
 mod local;
 mod memory;
 mod read_only;
+mod through;
 
+pub use archive::Archives;
+pub use encrypted::{Encrypted, Key, KeyError};
 pub use fault::{Fault, FaultStorage, Faults};
+pub use folders::Folders;
 pub use local::{LocalError, LocalOptions, LocalStorage, SweepReport, Uploads};
 pub use memory::MemoryStorage;
 pub use read_only::ReadOnly;

@@ -15,6 +15,7 @@ use millrace_vfs::{
     Upload, VirtualPath, Wait, WriteMode,
 };
 
+use crate::through;
 use node::{Attributes, Content, Names, Node, Room, Tree};
 use upload::{InPlace, Staged};
 
@@ -217,23 +218,7 @@ impl Storage for MemoryStorage {
         to: &VirtualPath,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<u64, FileError> {
-        let ReadHandle::Stream(mut source) = self.open_read(from, Wait::Allowed)? else {
-            return Err(FileError::Unsupported);
-        };
-        let mut upload = self.open_write(to, WriteMode::Replace, Wait::Allowed)?;
-        let mut buffer = vec![0; 64 << 10];
-        let mut copied = 0;
-        loop {
-            let count = source.read_at(copied, &mut buffer)?;
-            if count == 0 {
-                return upload.commit().map(|committed| committed.size);
-            }
-            upload.write_all(&buffer[..count])?;
-            copied += count as u64;
-            if !progress(copied) {
-                return Err(FileError::Cancelled);
-            }
-        }
+        through::copy((self, from), (self, to), progress)
     }
 
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {

@@ -1,0 +1,132 @@
+//! Folders as archives, made while they are sent: `RETR photos.tar`, `photos.tar.gz`, `photos.zip`.
+//!
+//! A name that no file has, and that is a folder's with one of these endings, reads as the whole folder. It
+//! is not listed and has no length beforehand; nothing is written to disk, and one file at a time is open.
+//! Links are packed as links (zip: as what they lead to, where that is a file) and never descended into, so
+//! a walk ends. What cannot be read ends the archive with an error that names it: an archive that arrives
+//! whole has everything. A file that vanishes before its turn is left out, as it would be from a listing.
+//!
+//! The layer packs what the storage beneath it shows: rules about who may see what belong beneath it.
+
+mod pack;
+mod tarball;
+mod walk;
+mod zipped;
+
+use std::sync::Arc;
+
+use millrace_vfs::{
+    Change, DirEntry, Directory, FileError, Metadata, ReadHandle, Space, Storage, Upload, VirtualPath, Wait,
+    WriteMode,
+};
+
+use pack::Packer;
+
+/// A kind of archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Tar,
+    TarGz,
+    Zip,
+}
+
+/// The endings of names. The longer of two that fit comes first.
+const ENDINGS: &[(&[u8], Format)] =
+    &[(b".tar.gz", Format::TarGz), (b".tgz", Format::TarGz), (b".tar", Format::Tar), (b".zip", Format::Zip)];
+
+/// Another back end, whose folders can be read as archives.
+#[derive(Debug, Clone)]
+pub struct Archives {
+    inner: Arc<dyn Storage>,
+}
+
+impl Archives {
+    /// Lets folders of `inner` be read as archives.
+    pub fn new(inner: Arc<dyn Storage>) -> Self {
+        Self { inner }
+    }
+
+    /// The folder that the name of an archive stands for, if there is one.
+    fn folder(&self, path: &VirtualPath) -> Option<(VirtualPath, Format)> {
+        let name = path.name();
+        let (ending, format) =
+            ENDINGS.iter().find(|(ending, _)| name.len() > ending.len() && name.ends_with(ending))?;
+        let folder = path.parent().join(&name[..name.len() - ending.len()]).ok()?;
+        let metadata = self.inner.metadata(&folder, Wait::Allowed).ok()?;
+        metadata.is_directory().then_some((folder, *format))
+    }
+}
+
+impl Storage for Archives {
+    fn open_read(&self, path: &VirtualPath, wait: Wait) -> Result<ReadHandle, FileError> {
+        match self.inner.open_read(path, wait) {
+            // Looking for the folder may wait.
+            Err(FileError::NotFound) if wait == Wait::Never => Err(FileError::WouldWait),
+            Err(FileError::NotFound) => match self.folder(path) {
+                Some((folder, format)) => {
+                    Ok(ReadHandle::Stream(Box::new(Packer::new(Arc::clone(&self.inner), folder, format)?)))
+                }
+                None => Err(FileError::NotFound),
+            },
+            result => result,
+        }
+    }
+
+    fn open_write(
+        &self,
+        path: &VirtualPath,
+        mode: WriteMode,
+        wait: Wait,
+    ) -> Result<Box<dyn Upload>, FileError> {
+        self.inner.open_write(path, mode, wait)
+    }
+
+    fn metadata(&self, path: &VirtualPath, wait: Wait) -> Result<Metadata, FileError> {
+        self.inner.metadata(path, wait)
+    }
+
+    fn entry(&self, path: &VirtualPath) -> Result<DirEntry, FileError> {
+        self.inner.entry(path)
+    }
+
+    fn open_directory(&self, path: &VirtualPath) -> Result<Box<dyn Directory>, FileError> {
+        self.inner.open_directory(path)
+    }
+
+    fn make_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
+        self.inner.make_directory(path)
+    }
+
+    fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
+        self.inner.remove_directory(path)
+    }
+
+    fn remove_file(&self, path: &VirtualPath) -> Result<(), FileError> {
+        self.inner.remove_file(path)
+    }
+
+    fn rename(&self, from: &VirtualPath, to: &VirtualPath) -> Result<(), FileError> {
+        self.inner.rename(from, to)
+    }
+
+    fn change(&self, path: &VirtualPath, change: Change) -> Result<(), FileError> {
+        self.inner.change(path, change)
+    }
+
+    fn make_symlink(&self, target: &[u8], path: &VirtualPath) -> Result<(), FileError> {
+        self.inner.make_symlink(target, path)
+    }
+
+    fn copy(
+        &self,
+        from: &VirtualPath,
+        to: &VirtualPath,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<u64, FileError> {
+        self.inner.copy(from, to, progress)
+    }
+
+    fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
+        self.inner.space(path)
+    }
+}

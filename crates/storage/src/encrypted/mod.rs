@@ -1,0 +1,238 @@
+//! Encryption at rest: any back end, the content of its files encrypted under a key that it never sees.
+//!
+//! ```text
+//! file   = header chunk* last-chunk                          every file has a last chunk, an empty one too
+//! header = "millrace encrypted 1\n" (21 bytes) salt (19)      40 bytes
+//! chunk  = nonce (24) ciphertext tag (16)                     64 KiB of content each, the last 0 to 64 KiB
+//! ```
+//!
+//! Each chunk is XChaCha20-Poly1305 under the folder's key and a random nonce; the file's salt, the chunk's
+//! number and whether it is the last are authenticated with it. So chunks cannot be swapped, repeated, moved
+//! between files or cut off without the reader's noticing: it gets an error, never wrong bytes. Any part can
+//! be read without what stands before it (`REST`). Names, sizes and times are not hidden.
+//!
+//! Content is never changed in place: `APPE` and `REST` before `STOR` copy what stays into a new upload, so a
+//! nonce is never used twice and a cut connection leaves a file that can be read. What had come of such an
+//! upload stays, as it does where a back end writes in place.
+
+mod chunk;
+mod read;
+mod write;
+
+use std::fmt;
+use std::io;
+
+use millrace_vfs::{
+    Change, DirEntry, Directory, FileError, Metadata, ReadHandle, Space, Storage, Upload, VirtualPath, Wait,
+    WriteMode,
+};
+use thiserror::Error;
+
+use crate::through;
+use chunk::Sealer;
+use read::Reader;
+use write::Writer;
+
+/// The key of an encrypted folder: 32 random bytes.
+#[derive(Clone)]
+pub struct Key([u8; 32]);
+
+/// Why a text is no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a key is 64 hexadecimal digits; `openssl rand -hex 32` makes one")]
+pub struct KeyError;
+
+impl Key {
+    /// A key out of its bytes.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// A key out of 64 hexadecimal digits, as a key file has them; white space around them is no part of it.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        let digits = text.trim().as_bytes();
+        let mut bytes = [0; 32];
+        if digits.len() != 64 {
+            return Err(KeyError);
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let digit = |digit: u8| (digit as char).to_digit(16).ok_or(KeyError);
+            *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+/// Another back end, its files' content encrypted.
+///
+/// Every file in it must have been written through this layer: others are an error to read, and can be
+/// replaced or removed.
+pub struct Encrypted<S> {
+    inner: S,
+    sealer: Sealer,
+}
+
+impl<S: fmt::Debug> fmt::Debug for Encrypted<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Encrypted").field(&self.inner).finish()
+    }
+}
+
+impl<S: Storage> Encrypted<S> {
+    /// Encrypts what is written to `inner`, and decrypts what is read.
+    pub fn new(inner: S, key: &Key) -> Self {
+        Self { inner, sealer: Sealer::new(&key.0) }
+    }
+
+    /// What is there to keep of the file under an upload that begins at `offset`; the end if `None`.
+    fn kept(&self, path: &VirtualPath, offset: Option<u64>) -> Result<Option<(Reader, u64)>, FileError> {
+        let reader = match self.inner.open_read(path, Wait::Allowed) {
+            Ok(handle) => Reader::open(handle, self.sealer.clone())?,
+            Err(FileError::NotFound) if offset.unwrap_or(0) == 0 => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let length = reader.length();
+        match offset {
+            Some(offset) if offset > length => Err(FileError::OutOfRange),
+            offset => Ok(Some((reader, offset.unwrap_or(length)))),
+        }
+    }
+}
+
+/// What the client is told of a file: the length of its content.
+fn shown(metadata: Metadata) -> Metadata {
+    if metadata.is_file() {
+        Metadata { size: chunk::content_length(metadata.size), ..metadata }
+    } else {
+        metadata
+    }
+}
+
+/// The error about a file that is not what this layer wrote, or was changed since.
+fn damaged(what: &str) -> FileError {
+    FileError::Io(io::Error::new(io::ErrorKind::InvalidData, format!("encrypted file: {what}")))
+}
+
+impl<S: Storage> Storage for Encrypted<S> {
+    fn open_read(&self, path: &VirtualPath, wait: Wait) -> Result<ReadHandle, FileError> {
+        if wait == Wait::Never {
+            return Err(FileError::WouldWait);
+        }
+        let handle = self.inner.open_read(path, wait)?;
+        Ok(ReadHandle::Stream(Box::new(Reader::open(handle, self.sealer.clone())?)))
+    }
+
+    fn open_write(
+        &self,
+        path: &VirtualPath,
+        mode: WriteMode,
+        wait: Wait,
+    ) -> Result<Box<dyn Upload>, FileError> {
+        if wait == Wait::Never {
+            return Err(FileError::WouldWait);
+        }
+        let kept = match mode {
+            WriteMode::CreateNew => None,
+            WriteMode::Replace => None,
+            WriteMode::Append => self.kept(path, None)?,
+            WriteMode::At(offset) => self.kept(path, Some(offset))?,
+        };
+        let inner_mode = if mode == WriteMode::CreateNew { mode } else { WriteMode::Replace };
+        let in_place = matches!(mode, WriteMode::Append | WriteMode::At(_));
+        let upload = self.inner.open_write(path, inner_mode, wait)?;
+        Ok(Box::new(Writer::begin(upload, self.sealer.clone(), kept, in_place)?))
+    }
+
+    fn metadata(&self, path: &VirtualPath, wait: Wait) -> Result<Metadata, FileError> {
+        self.inner.metadata(path, wait).map(shown)
+    }
+
+    fn entry(&self, path: &VirtualPath) -> Result<DirEntry, FileError> {
+        let entry = self.inner.entry(path)?;
+        Ok(DirEntry { metadata: shown(entry.metadata), ..entry })
+    }
+
+    fn open_directory(&self, path: &VirtualPath) -> Result<Box<dyn Directory>, FileError> {
+        Ok(Box::new(Shown(self.inner.open_directory(path)?)))
+    }
+
+    fn make_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
+        self.inner.make_directory(path)
+    }
+
+    fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
+        self.inner.remove_directory(path)
+    }
+
+    fn remove_file(&self, path: &VirtualPath) -> Result<(), FileError> {
+        self.inner.remove_file(path)
+    }
+
+    fn rename(&self, from: &VirtualPath, to: &VirtualPath) -> Result<(), FileError> {
+        self.inner.rename(from, to)
+    }
+
+    fn change(&self, path: &VirtualPath, change: Change) -> Result<(), FileError> {
+        self.inner.change(path, change)
+    }
+
+    fn make_symlink(&self, target: &[u8], path: &VirtualPath) -> Result<(), FileError> {
+        self.inner.make_symlink(target, path)
+    }
+
+    fn copy(
+        &self,
+        from: &VirtualPath,
+        to: &VirtualPath,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<u64, FileError> {
+        // Encrypted anew: two files under one salt would let their chunks be exchanged.
+        through::copy((self, from), (self, to), progress)
+    }
+
+    fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
+        self.inner.space(path)
+    }
+}
+
+/// A directory whose files show the length of their content.
+#[derive(Debug)]
+struct Shown(Box<dyn Directory>);
+
+impl Directory for Shown {
+    fn next_batch(&mut self, entries: &mut Vec<DirEntry>, most: usize) -> Result<(), FileError> {
+        let start = entries.len();
+        self.0.next_batch(entries, most)?;
+        entries[start..].iter_mut().for_each(|entry| entry.metadata = shown(entry.metadata));
+        Ok(())
+    }
+
+    fn next_names(&mut self, visit: &mut dyn FnMut(&[u8]), most: usize) -> Result<usize, FileError> {
+        self.0.next_names(visit, most)
+    }
+
+    fn metadata(&self) -> Result<Metadata, FileError> {
+        self.0.metadata()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_64_digits() {
+        let text = "00ff".repeat(16);
+        assert_eq!(Key::parse(&format!(" {text}\n")).unwrap().0[..4], [0, 255, 0, 255]);
+        for wrong in ["", "00", &"0g".repeat(32), &"0".repeat(63), &"é".repeat(32)] {
+            assert_eq!(Key::parse(wrong).unwrap_err(), KeyError);
+        }
+        assert_eq!(format!("{:?}", Key::new([7; 32])), "Key(..)", "a key is never printed");
+    }
+}

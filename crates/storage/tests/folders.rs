@@ -1,0 +1,122 @@
+//! Virtual folders: what belongs to which back end, and what a client may not do to them.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{path, upload};
+use millrace_storage::{Folders, MemoryStorage, ReadOnly};
+use millrace_vfs::{DirEntry, FileError, Storage, Wait, WriteMode, conformance};
+
+/// A base with `/f` and a covered `/media/covered`; folders at `/media` and `/in/bank`.
+fn mounted() -> (Folders, MemoryStorage, MemoryStorage) {
+    let (base, media, bank) = (MemoryStorage::new(), MemoryStorage::new(), MemoryStorage::new());
+    base.insert("/f", "base").insert("/media/covered", "never seen");
+    media.insert("/film", "media").insert("/sub/film", "deeper");
+    bank.insert("/order", "bank");
+    let folders = Folders::new(Arc::new(base))
+        .mount(path("/media"), Arc::new(ReadOnly::new(media.clone())))
+        .mount(path("/in/bank"), Arc::new(bank.clone()));
+    (folders, media, bank)
+}
+
+fn names(storage: &dyn Storage, directory: &str) -> Vec<String> {
+    let (mut batched, mut visited) = (Vec::<DirEntry>::new(), Vec::new());
+    let mut open = storage.open_directory(&path(directory)).unwrap();
+    loop {
+        let before = batched.len();
+        open.next_batch(&mut batched, 2).unwrap();
+        if batched.len() == before {
+            break;
+        }
+    }
+    let mut open = storage.open_directory(&path(directory)).unwrap();
+    while open.next_names(&mut |name| visited.push(name.to_vec()), 2).unwrap() > 0 {}
+    let mut names: Vec<_> = batched.into_iter().map(|entry| entry.name).collect();
+    names.sort();
+    visited.sort();
+    assert_eq!(names, visited, "both kinds of listing show the same");
+    names.into_iter().map(|name| String::from_utf8(name).unwrap()).collect()
+}
+
+#[test]
+fn folders_with_nothing_mounted_conform() {
+    conformance::run(&Folders::new(Arc::new(MemoryStorage::new())));
+}
+
+#[test]
+fn a_folder_that_replaces_the_root_conforms() {
+    let base = Arc::new(MemoryStorage::new());
+    conformance::run(&Folders::new(base).mount(path("/"), Arc::new(MemoryStorage::new())));
+}
+
+#[test]
+fn listings_show_folders_and_the_ways_to_them_and_hide_what_they_cover() {
+    let (folders, ..) = mounted();
+    assert_eq!(names(&folders, "/"), ["f", "in", "media"]);
+    assert_eq!(names(&folders, "/media"), ["film", "sub"]);
+    assert_eq!(names(&folders, "/media/sub"), ["film"]);
+    assert_eq!(names(&folders, "/in"), ["bank"]);
+    assert_eq!(names(&folders, "/in/bank"), ["order"]);
+    for directory in ["/", "/media", "/media/sub", "/in", "/in/bank"] {
+        assert!(folders.metadata(&path(directory), Wait::Allowed).unwrap().is_directory(), "{directory}");
+        assert_eq!(folders.entry(&path(directory)).unwrap().name, path(directory).name());
+    }
+    assert!(matches!(
+        folders.metadata(&path("/media/covered"), Wait::Allowed).unwrap_err(),
+        FileError::NotFound
+    ));
+}
+
+#[test]
+fn a_path_belongs_to_the_deepest_folder() {
+    let inner = MemoryStorage::new();
+    inner.insert("/x", "inner");
+    let (folders, media, bank) = mounted();
+    let folders = folders.mount(path("/media/sub"), Arc::new(inner.clone()));
+    assert_eq!(names(&folders, "/media"), ["film", "sub"]);
+    assert_eq!(names(&folders, "/media/sub"), ["x"]);
+    upload(&folders, "/media/sub/y", b"new").unwrap();
+    assert_eq!(inner.read("/y").unwrap(), b"new");
+    upload(&folders, "/in/bank/order", b"replaced").unwrap();
+    assert_eq!(bank.read("/order").unwrap(), b"replaced");
+    assert!(matches!(upload(&folders, "/media/film", b"no").unwrap_err(), FileError::ReadOnly));
+    assert_eq!(media.read("/film").unwrap(), b"media");
+}
+
+#[test]
+fn a_name_that_only_begins_like_a_folder_is_the_base_s() {
+    let (folders, ..) = mounted();
+    upload(&folders, "/media2", b"base").unwrap();
+    assert_eq!(names(&folders, "/"), ["f", "in", "media", "media2"]);
+}
+
+#[test]
+fn folders_and_the_ways_to_them_stay_where_they_are() {
+    let (folders, ..) = mounted();
+    for fixed in ["/media", "/in", "/in/bank"] {
+        let fixed = path(fixed);
+        folders.remove_directory(&fixed).unwrap_err();
+        folders.remove_file(&fixed).unwrap_err();
+        folders.rename(&fixed, &path("/elsewhere")).unwrap_err();
+        folders.rename(&path("/f"), &fixed).unwrap_err();
+        folders.open_write(&fixed, WriteMode::Replace, Wait::Allowed).unwrap_err();
+        assert!(matches!(folders.make_directory(&fixed).unwrap_err(), FileError::AlreadyExists));
+        assert!(matches!(folders.make_symlink(b"f", &fixed).unwrap_err(), FileError::AlreadyExists));
+    }
+    assert!(matches!(upload(&folders, "/in/f", b"x").unwrap_err(), FileError::ReadOnly), "only a way");
+    assert!(matches!(folders.make_directory(&path("/in/d")).unwrap_err(), FileError::ReadOnly));
+    assert_eq!(names(&folders, "/"), ["f", "in", "media"]);
+}
+
+#[test]
+fn between_back_ends_files_are_copied_and_not_renamed() {
+    let (folders, _, bank) = mounted();
+    let (from, to) = (path("/media/film"), path("/in/bank/film"));
+    assert_eq!(folders.copy(&from, &to, &mut |_| true).unwrap(), 5);
+    assert_eq!(bank.read("/film").unwrap(), b"media");
+    assert!(matches!(folders.rename(&to, &path("/film")).unwrap_err(), FileError::CrossDevice));
+    assert!(matches!(folders.rename(&path("/in/bank/no"), &path("/no")).unwrap_err(), FileError::NotFound));
+    folders.rename(&to, &path("/in/bank/moved")).unwrap();
+    assert_eq!(bank.read("/moved").unwrap(), b"media");
+}
