@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::bench::Bench;
 use crate::config::Written;
+use crate::ctl::Ctl;
 
 /// Millrace: a file server that FTP clients use, and the ruler that measures any of them.
 ///
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     Serve(Box<Serve>),
     /// Load a server, ours or anyone's, and say what it can do and what the figures are worth
     Bench(Box<Bench>),
+    /// Ask or tell a running server: sessions, kick, limits, reload, drain, stop
+    Ctl(Box<Ctl>),
     /// Say what this machine allows, and what that means in users
     Limits,
     /// Say what a configuration file means, or what is wrong with it

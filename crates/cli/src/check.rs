@@ -92,12 +92,38 @@ fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let sessions = limit(config.sessions, "as many as the descriptor limit allows");
     let each = limit(config.sessions_per_address, "no limit");
     writeln!(out, "Sessions      {sessions}; from one address: {each}")?;
+    bandwidth(config, out)?;
     let workers = match config.workers {
         0 => "one for each core".to_owned(),
         workers => workers.to_string(),
     };
     writeln!(out, "Threads       {workers}; for what may wait: at most {}", config.blocking_threads)?;
     writeln!(out, "Greeting      {:?}", config.greeting)
+}
+
+/// Only what was said.
+fn bandwidth(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let limits = &config.limits;
+    let scopes =
+        [("all together", &limits.server), ("each user", &limits.user), ("each session", &limits.session)];
+    let mut title = "Limits";
+    for (whose, limits) in scopes {
+        let all = [
+            ("to", "bytes/s", &limits.download),
+            ("from", "bytes/s", &limits.upload),
+            ("", "sessions", &limits.sessions),
+        ];
+        for (way, unit, limit) in all {
+            let Some(limit) = limit else { continue };
+            writeln!(
+                out,
+                "{title:14}{unit} {way}{}{whose}: {limit}",
+                if way.is_empty() { "of " } else { " " }
+            )?;
+            title = "";
+        }
+    }
+    Ok(())
 }
 
 fn timeouts(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,6 +9,7 @@ mod args;
 mod bench;
 mod check;
 mod config;
+mod ctl;
 mod failure;
 mod hash_password;
 mod limits;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(arguments) => done(serve::run(*arguments)),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Ctl(arguments) => done(ctl::run(*arguments)),
         Command::Limits => limits::run(),
         Command::Check(arguments) => done(check::run(&arguments)),
         Command::HashPassword => done(hash_password::run()),

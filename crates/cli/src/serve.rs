@@ -1,32 +1,68 @@
 //! `millrace serve`: starts the server, says so, and stops it when told to.
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 
-use millrace_server::{Running, Server, StartError};
+use millrace_server::{Control, Running, Server, StartError};
 use millrace_storage::LocalStorage;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::announce;
 use crate::args::Serve;
-use crate::config::{self, Site};
+use crate::config::{self, Site, Written};
 use crate::failure::Failure;
 
 pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
-    let site = config::load(arguments.written, arguments.config.as_deref())?;
+    let Serve { config: file, written } = arguments;
+    let site = config::load(written.clone(), file.as_deref())?;
     // Before the server starts: a signal that comes while it does is not lost.
-    let signals = Signals::new([SIGINT, SIGTERM])
+    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
         .map_err(|error| Failure::Running(format!("cannot listen for signals: {error}")))?;
     let running = Server::start(site.config.clone()).map_err(|error| Failure::Running(advise(&error)))?;
     let running = Arc::new(running);
+    let again = Again { written, file, running: Arc::downgrade(&running) };
+    let control =
+        site.control.as_deref().map(|path| open_control(path, &running, again.clone())).transpose()?;
     announce(&site, &running);
-    stop_when_told(signals, Arc::clone(&running))?;
+    listen_to_signals(signals, Arc::clone(&running), again)?;
     sweep(site.writable);
     running.wait();
+    drop(control);
     Ok(())
+}
+
+/// What it takes to read the configuration anew.
+#[derive(Clone)]
+struct Again {
+    written: Written,
+    file: Option<PathBuf>,
+    running: Weak<Running>,
+}
+
+impl Again {
+    /// Puts in force what the file says now; where that makes no sense, all stays as it was.
+    fn reload(&self) -> Result<(), String> {
+        let site = config::load(self.written.clone(), self.file.as_deref())
+            .map_err(|failure| format!("the old configuration stays in force: {failure}"))?;
+        if let Some(running) = self.running.upgrade() {
+            running.reload(site.config);
+        }
+        Ok(())
+    }
+}
+
+fn open_control(path: &Path, running: &Arc<Running>, again: Again) -> Result<Control, Failure> {
+    Control::open(path, running, Box::new(move || again.reload())).map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => " (another server answers there)",
+            _ => "",
+        };
+        Failure::Running(format!("cannot open the control socket {}: {error}{hint}.", path.display()))
+    })
 }
 
 /// Whether somebody still reads what is printed makes no difference to serving.
@@ -39,15 +75,24 @@ fn announce(site: &Site, running: &Running) {
     let _ = out.write_all(announce::announcement(site, bound).as_bytes()).and_then(|()| out.flush());
 }
 
-/// The first signal asks the transfers to end; the second does not ask.
-fn stop_when_told(mut signals: Signals, running: Arc<Running>) -> Result<(), Failure> {
+/// SIGHUP reads the configuration anew. Of the others the first asks the transfers to end; the second does
+/// not ask.
+fn listen_to_signals(mut signals: Signals, running: Arc<Running>, again: Again) -> Result<(), Failure> {
     let listen = move || {
-        let mut signals = signals.forever();
-        if signals.next().is_some() {
-            running.request_shutdown();
-        }
-        if let Some(signal) = signals.next() {
-            process::exit(128 + signal);
+        let mut is_ending = false;
+        for signal in signals.forever() {
+            match signal {
+                SIGHUP => {
+                    let told =
+                        again.reload().map_or_else(|error| error, |()| "configuration read anew".to_owned());
+                    let _ = writeln!(io::stderr(), "millrace: {told}");
+                }
+                signal if is_ending => process::exit(128 + signal),
+                _ => {
+                    is_ending = true;
+                    running.request_shutdown();
+                }
+            }
         }
     };
     thread::Builder::new()

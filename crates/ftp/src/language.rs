@@ -55,6 +55,11 @@ const GERMAN: &[(&str, &str)] = &[
     ),
     ("Transfer aborted.", "Übertragung abgebrochen."),
     ("The server is shutting down.", "Der Server wird heruntergefahren."),
+    ("Expected no number, one, or two.", "Erwartet wird keine Zahl, eine oder zwei."),
+    ("Limit bandwidth accepted.", "Begrenzung der Bandbreite angenommen."),
+    ("The server is shutting down. Goodbye.", "Der Server wird beendet. Auf Wiedersehen."),
+    ("Not the shutdown password.", "Das ist nicht das Kennwort zum Beenden."),
+    ("Disconnected by the administrator.", "Von der Verwaltung getrennt."),
     (
         "This account can no longer be used here: closing the control connection.",
         "Dieses Konto kann hier nicht mehr benutzt werden: Die Steuerverbindung wird geschlossen.",

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::auth::Authenticator;
+use crate::auth::{Authenticator, Password};
 use crate::limits::ServerLimits;
 
 /// What a server is started with.
@@ -51,6 +51,9 @@ pub struct Config {
     pub login_attempts: u32,
     /// How long transfers may go on after a shutdown was asked for.
     pub grace: Duration,
+    /// What an administrator proves with `INTERNALSHUTDOWN` (Waarp's command) that the server is to stop; `None`:
+    /// it cannot be stopped so.
+    pub shutdown_password: Option<Password>,
     /// Whether `PORT` may name another host than the client's (FXP).
     pub foreign_data: bool,
     /// Whether a small file's data may be sent before the 150 that announces it, so that 150 and 226 share
@@ -107,6 +110,7 @@ impl Config {
             login_delay: Duration::from_secs(1),
             login_attempts: 5,
             grace: Duration::from_secs(30),
+            shutdown_password: None,
             foreign_data: false,
             coalesce: true,
             sort_entries: millrace_ftp::listing::SORT_BOUND,

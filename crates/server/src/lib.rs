@@ -21,6 +21,7 @@
 pub mod auth;
 mod blocking;
 pub mod config;
+pub mod ctl;
 mod ftp;
 mod housekeeping;
 pub mod limits;
@@ -34,5 +35,6 @@ mod worker;
 
 pub use auth::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
 pub use config::Config;
+pub use ctl::Control;
 pub use millrace_ftp::session::{Permission, Permissions, Rules};
-pub use running::{Running, Server, StartError};
+pub use running::{Running, Server, SessionReport, StartError, TransferReport};

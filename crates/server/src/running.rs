@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,41 @@ const LOGIN_THREADS: usize = 16;
 
 /// How long workers are waited for that were asked something.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// As good as without an end.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// A session as an administrator sees it.
+#[derive(Debug, Clone)]
+pub struct SessionReport {
+    /// As the log numbers it.
+    pub number: u64,
+    /// The client.
+    pub peer: SocketAddr,
+    /// Where it connected to.
+    pub local: SocketAddr,
+    /// The user, once logged in.
+    pub user: Option<Vec<u8>>,
+    /// What is being transferred.
+    pub transfer: Option<TransferReport>,
+}
+
+/// A transfer that runs.
+#[derive(Debug, Clone)]
+pub struct TransferReport {
+    /// `download`, `upload` or `listing`.
+    pub kind: &'static str,
+    /// The file.
+    pub path: Vec<u8>,
+    /// Bytes so far.
+    pub bytes: u64,
+    /// Bytes in all, where that is known.
+    pub total: Option<u64>,
+    /// For how long.
+    pub elapsed: Duration,
+    /// Whether a limit holds it back just now.
+    pub held_back: bool,
+}
 
 /// Where servers are started.
 #[derive(Debug)]
@@ -107,6 +142,7 @@ impl Server {
                 .map_err(StartError::Worker)?;
             running.threads.get_mut().unwrap_or_else(PoisonError::into_inner).push(thread);
         }
+        let _ = state.workers.set(running.workers.clone());
         let housekeeping = Housekeeping::start(state, running.workers.clone()).map_err(StartError::Worker)?;
         running.housekeeping = Mutex::new(Some(housekeeping));
         Ok(running)
@@ -141,6 +177,8 @@ fn state(mut config: Config, bound: &[SocketAddr], descriptors: u64) -> Result<S
         sessions: AtomicUsize::new(0),
         session_limit: session_limit(config.sessions, descriptors),
         addresses: Addresses::new(config.sessions_per_address),
+        accounts: RwLock::new(Arc::clone(&config.accounts)),
+        workers: OnceLock::new(),
         limits: Tree::new(config.limits.clone(), Instant::now(), wall_seconds()),
         next_session: AtomicU64::new(1),
         config,
@@ -162,8 +200,7 @@ impl Running {
 
     /// Stops accepting and tells idle sessions 421; transfers may go on for the configured grace.
     pub fn request_shutdown(&self) {
-        let end = Instant::now() + self.grace;
-        self.workers.iter().for_each(|worker| worker.send(Message::ShutDown(end)));
+        self.state.begin_shutdown(self.grace);
     }
 
     /// Sets limits, in running transfers too, until they are set again or [restored](Running::restore_limits).
@@ -186,9 +223,41 @@ impl Running {
         self.state.limits.restore(scope, Instant::now())
     }
 
-    /// Takes over other configured limits; what was set stays set.
-    pub fn configure_limits(&self, limits: ServerLimits) {
-        self.state.limits.configure(limits, Instant::now());
+    /// Takes over what can change while it runs: the accounts and the limits. What was
+    /// [set](Running::set_limits) stays set, and who is logged in stays so.
+    pub fn reload(&self, config: Config) {
+        let ServerLimits { listeners, .. } = &config.limits;
+        let bound = |asked: &SocketAddr| {
+            let index = self.state.config.ftp.iter().position(|other| other == asked);
+            index.map_or(*asked, |index| self.ftp[index])
+        };
+        let listeners = listeners.iter().map(|(asked, limits)| (bound(asked), limits.clone())).collect();
+        self.state.limits.configure(ServerLimits { listeners, ..config.limits }, Instant::now());
+        *self.state.accounts.write().unwrap_or_else(PoisonError::into_inner) = config.accounts;
+    }
+
+    /// Who is connected.
+    pub fn sessions(&self) -> Vec<SessionReport> {
+        let mut sessions = self.each(|connection, core| connection.report(core.now.instant));
+        sessions.sort_by_key(|session| session.number);
+        sessions
+    }
+
+    /// Ends the sessions that are meant, with 421; answers how many.
+    pub fn kick(&self, meant: impl Fn(&SessionReport) -> bool + Send + Sync + 'static) -> usize {
+        let kicked = self.each(move |connection, core| {
+            let is_meant = meant(&connection.report(core.now.instant));
+            if is_meant {
+                connection.kick(core);
+            }
+            is_meant
+        });
+        kicked.into_iter().filter(|kicked| *kicked).count()
+    }
+
+    /// Stops accepting, and waits for running transfers however long they take; idle sessions are told 421.
+    pub fn drain(&self) {
+        self.state.begin_shutdown(FOREVER);
     }
 
     /// What is in force now, but for sessions' own limits.

@@ -3,19 +3,28 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use std::time::{Duration, Instant};
 
 use millrace_ftp::Settings;
+use millrace_net::inbox::Sender;
 
+use crate::auth::Authenticator;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
 use crate::limits::Tree;
 use crate::log::Log;
 use crate::passive::PassivePool;
+use crate::worker::Message;
 
 /// The shared part of a running server.
 pub(crate) struct Server {
     pub(crate) config: Config,
+    /// Who may log in now: those of `config`, until it is read again.
+    pub(crate) accounts: RwLock<Arc<dyn Authenticator>>,
+    /// The ways to the workers, once they run.
+    pub(crate) workers: OnceLock<Vec<Sender<Message>>>,
     /// What sessions are told of the configuration.
     pub(crate) settings: Arc<Settings>,
     pub(crate) pool: BlockingPool,
@@ -31,6 +40,24 @@ pub(crate) struct Server {
     pub(crate) limits: Tree,
     /// Numbers sessions in the log.
     pub(crate) next_session: AtomicU64,
+}
+
+impl Server {
+    /// Who may log in now.
+    pub(crate) fn accounts(&self) -> Arc<dyn Authenticator> {
+        Arc::clone(&self.accounts.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Tells every worker something.
+    pub(crate) fn tell_workers(&self, message: impl Fn() -> Message) {
+        self.workers.get().into_iter().flatten().for_each(|worker| worker.send(message()));
+    }
+
+    /// Stops accepting; transfers may go on for this time.
+    pub(crate) fn begin_shutdown(&self, grace: Duration) {
+        let end = Instant::now() + grace;
+        self.tell_workers(|| Message::ShutDown(end));
+    }
 }
 
 impl std::fmt::Debug for Server {

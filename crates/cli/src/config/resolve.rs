@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_server::auth::Password;
 use millrace_server::{Accounts, Config, config};
 use millrace_storage::{LocalOptions, LocalStorage};
 
@@ -26,6 +27,8 @@ pub(crate) struct Site {
     pub(crate) files: LocalOptions,
     /// Trees that may hold what a killed server left.
     pub(crate) writable: Vec<Arc<LocalStorage>>,
+    /// Where `millrace ctl` finds the server.
+    pub(crate) control: Option<PathBuf>,
     /// What the server is started with.
     pub(crate) config: Config,
 }
@@ -81,6 +84,7 @@ impl Places<'_> {
 /// Resolves what was written; `file` is the one that some of it was written in.
 pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, Failure> {
     let places = Places { file };
+    let limits = super::limits::limits(&written);
     let directory = directory(written.directory.as_ref(), &places)?;
     let files = LocalOptions {
         uploads: written.uploads.map_or(millrace_storage::Uploads::Staged, |said| {
@@ -110,7 +114,8 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
         )?,
         sessions: count(written.sessions, default.sessions),
         sessions_per_address: count(written.sessions_per_address, default.sessions_per_address),
-        limits: default.limits,
+        limits,
+        shutdown_password: shutdown_password(written.shutdown_password, &places)?,
         greeting: greeting(written.greeting, default.greeting, &places)?,
         login_timeout: places.some_time(written.login_timeout, "login-timeout", default.login_timeout)?,
         idle_timeout: places.some_time(written.idle_timeout, "idle-timeout", default.idle_timeout)?,
@@ -131,7 +136,8 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
         xferlog: xferlog(written.xferlog, &places)?,
         log: log(written.quiet, written.log_format),
     };
-    Ok(Site { directory, logins, files, writable: trees.writable(), config })
+    let control = written.control.map(|said| places.path(&said));
+    Ok(Site { directory, logins, files, writable: trees.writable(), control, config })
 }
 
 fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBuf, Failure> {
@@ -251,6 +257,16 @@ fn workers(said: Option<Said<Count>>, places: &Places<'_>) -> Result<usize, Fail
 fn login_attempts(said: Option<Said<Count>>, default: u32, places: &Places<'_>) -> Result<u32, Failure> {
     let attempts = places.at_least_one(said, "login-attempts", default as usize)?;
     Ok(u32::try_from(attempts).unwrap_or(u32::MAX))
+}
+
+fn shutdown_password(said: Option<Said<String>>, places: &Places<'_>) -> Result<Option<Password>, Failure> {
+    said.map(|said| {
+        Password::hashed(&said.value).map_err(|error| {
+            let message = format!("{error}. Run `millrace hash-password` and write here what it prints");
+            places.error(&said.place, "shutdown-password", &message)
+        })
+    })
+    .transpose()
 }
 
 fn greeting(said: Option<Said<String>>, default: String, places: &Places<'_>) -> Result<String, Failure> {

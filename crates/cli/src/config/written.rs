@@ -10,13 +10,15 @@ use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use serde::Deserialize;
 
+use millrace_server::limits::Limit;
+
 use super::said::{Said, one_or_more};
 use super::value::{Access, Anonymous, Count, Listen, LogFormat, Period, Ports, Switch, Uploads};
 
 /// What was written, in the order of the help.
 // The comments are the help too, where `[::]` is an address and no link.
 #[allow(rustdoc::broken_intra_doc_links)]
-#[derive(Debug, Default, Args, Deserialize)]
+#[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Written {
     /// The folder to serve [default: the current one]
@@ -56,6 +58,11 @@ pub(crate) struct Written {
     /// A number of seconds, or a number with ms, s, m or h. 0 ends them at once.
     #[arg(long, value_name = "TIME", help_heading = "Network")]
     pub(crate) grace: Option<Said<Period>>,
+
+    /// A socket for "millrace ctl", to ask and tell the running server things; only its owner may use it
+    #[arg(long, value_name = "FILE", help_heading = "Network",
+        value_parser = PathBufValueParser::new().map(Said::on_command_line))]
+    pub(crate) control: Option<Said<PathBuf>>,
 
     /// Let the two replies to a small download share a packet: on or off [default: on]
     ///
@@ -121,6 +128,30 @@ pub(crate) struct Written {
     /// Sessions at most from one address.
     #[arg(skip)]
     pub(crate) sessions_per_address: Option<Said<Count>>,
+    /// Bytes a second to all clients together.
+    #[arg(skip)]
+    pub(crate) download_limit: Option<Said<Limit>>,
+    /// Bytes a second from all clients together.
+    #[arg(skip)]
+    pub(crate) upload_limit: Option<Said<Limit>>,
+    /// Bytes a second to all sessions of a user together.
+    #[arg(skip)]
+    pub(crate) user_download_limit: Option<Said<Limit>>,
+    /// Bytes a second from all sessions of a user together.
+    #[arg(skip)]
+    pub(crate) user_upload_limit: Option<Said<Limit>>,
+    /// Sessions of a user at a time.
+    #[arg(skip)]
+    pub(crate) user_sessions: Option<Said<Limit>>,
+    /// Bytes a second to each session.
+    #[arg(skip)]
+    pub(crate) session_download_limit: Option<Said<Limit>>,
+    /// Bytes a second from each session.
+    #[arg(skip)]
+    pub(crate) session_upload_limit: Option<Said<Limit>>,
+    /// The hash of the password of `INTERNALSHUTDOWN`.
+    #[arg(skip)]
+    pub(crate) shutdown_password: Option<Said<String>>,
     /// The text of the first reply.
     #[arg(skip)]
     pub(crate) greeting: Option<Said<String>>,
@@ -172,6 +203,15 @@ impl Written {
             public_ip: self.public_ip.or(file.public_ip),
             workers: self.workers.or(file.workers),
             grace: self.grace.or(file.grace),
+            control: self.control.or(file.control),
+            download_limit: self.download_limit.or(file.download_limit),
+            upload_limit: self.upload_limit.or(file.upload_limit),
+            user_download_limit: self.user_download_limit.or(file.user_download_limit),
+            user_upload_limit: self.user_upload_limit.or(file.user_upload_limit),
+            user_sessions: self.user_sessions.or(file.user_sessions),
+            session_download_limit: self.session_download_limit.or(file.session_download_limit),
+            session_upload_limit: self.session_upload_limit.or(file.session_upload_limit),
+            shutdown_password: self.shutdown_password.or(file.shutdown_password),
             coalesce: self.coalesce.or(file.coalesce),
             user_flags: self.user_flags,
             user_tables: if no_users { file.user_tables } else { Vec::new() },

@@ -4,6 +4,7 @@
 //! not in it. To add a command: write its file, put its row here.
 
 mod access;
+mod admin;
 mod control;
 mod data;
 mod digest;
@@ -193,6 +194,9 @@ pub static COMMANDS: &[Command] = &[
     data::PRET,
     data::ESTA,
     data::ESTP,
+    // Waarp FTP
+    admin::LIMITBANDWIDTH,
+    admin::INTERNALSHUTDOWN,
 ];
 
 /// The row of a verb, however its letters are cased.

@@ -37,6 +37,8 @@ pub enum Input<'a> {
     Regranted(Grant),
     /// The logged-in user's account was disabled or removed, or is not for this client at this hour: 421.
     Expelled,
+    /// An administrator ends this session: 421.
+    Kicked,
 }
 
 /// The time, twice: one that never jumps, for deadlines, and one for people.
@@ -160,6 +162,18 @@ pub enum Request {
     Space(VirtualPath),
     /// Who is logged in (`SITE WHO`). Answer: [`Answer::Lines`].
     Who,
+    /// Limit the whole server to so many bytes a second from clients (write) and to them (read); 0 for no
+    /// limit. Answer: [`Answer::Done`].
+    LimitBandwidth {
+        /// From clients.
+        write: u64,
+        /// To clients.
+        read: u64,
+    },
+    /// The configured limits hold again. Answer: [`Answer::Done`].
+    RestoreBandwidth,
+    /// Stop the server, if this is the password for it. Answer: [`Answer::Count`] of 1 if it is, else 0.
+    ShutDown(Vec<u8>),
     /// How far has the running transfer or long request come? Answer: [`Answer::Progress`], at once: before
     /// the session is given anything else, so that the reply keeps its place.
     Progress,

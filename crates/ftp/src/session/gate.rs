@@ -15,6 +15,8 @@ const NONSENSE_LIMIT: u8 = 20;
 pub(super) const SHUTTING_DOWN: Reply = Reply::new(code::SERVICE_CLOSING, "The server is shutting down.");
 
 /// What for is the log's to know.
+pub(super) const KICKED: Reply = Reply::new(code::SERVICE_CLOSING, "Disconnected by the administrator.");
+
 pub(super) const EXPELLED: Reply = Reply::new(
     code::SERVICE_CLOSING,
     "This account can no longer be used here: closing the control connection.",
@@ -47,7 +49,7 @@ impl Session {
             return Step::NOTHING;
         }
         let (verb, argument) = split(line);
-        let Some(command) = commands::find(verb) else { return self.unknown(verb) };
+        let Some(command) = commands::find(verb) else { return self.stray(verb) };
         self.nonsense = 0;
         match self.is_busy() {
             true => self.while_busy(command, argument),
@@ -113,12 +115,17 @@ impl Session {
         }
     }
 
-    fn unknown(&mut self, verb: &[u8]) -> Step {
+    fn stray(&mut self, verb: &[u8]) -> Step {
         // What a browser sends when it is led to an FTP port.
         if [&b"GET"[..], b"POST", b"HEAD", b"PUT", b"OPTIONS", b"CONNECT"].contains(&verb) {
             return self
                 .close(Reply::new(code::SERVICE_CLOSING, "This is an FTP server, not an HTTP server."));
         }
+        self.unknown()
+    }
+
+    /// The reply to a verb that is not known, or not to this user.
+    pub(crate) fn unknown(&mut self) -> Step {
         self.nonsense(Reply::new(code::UNKNOWN_COMMAND, "Unknown command; HELP lists those that are known."))
     }
 

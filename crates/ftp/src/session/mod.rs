@@ -189,6 +189,8 @@ enum Closing {
     Shutdown,
     /// The account may not be used any more: 421.
     Expelled,
+    /// An administrator said so: 421.
+    Kicked,
 }
 
 impl Session {
@@ -235,7 +237,8 @@ impl Session {
             Input::Deadline => self.expired(),
             Input::Shutdown => self.shut_down(),
             Input::Regranted(grant) => self.regrant(grant),
-            Input::Expelled => self.expel(),
+            Input::Expelled => self.expel(Closing::Expelled),
+            Input::Kicked => self.expel(Closing::Kicked),
         };
         self.rearm(now.instant);
         match self.language() {
@@ -502,6 +505,7 @@ impl Session {
             Some(Closing::Quit) => gate::GOODBYE,
             Some(Closing::Shutdown) => gate::SHUTTING_DOWN,
             Some(Closing::Expelled) => gate::EXPELLED,
+            Some(Closing::Kicked) => gate::KICKED,
         };
         self.phase = Phase::Closed;
         step.and(last).then(Act::Close)
@@ -549,16 +553,18 @@ impl Session {
         Step::NOTHING
     }
 
-    /// The account is no more, or no longer for this client: what is under way is ended, then the session.
-    fn expel(&mut self) -> Step {
+    /// The account is no more, or no longer for this client; or somebody wants the session gone. What is under
+    /// way is ended, then the session.
+    fn expel(&mut self, why: Closing) -> Step {
         match self.phase {
-            _ if !matches!(self.access, Access::User(_)) => Step::NOTHING,
+            _ if why == Closing::Expelled && !matches!(self.access, Access::User(_)) => Step::NOTHING,
             Phase::Transferring(_) | Phase::Reporting | Phase::Asking(_) => {
-                self.closing.get_or_insert(Closing::Expelled);
+                self.closing.get_or_insert(why);
                 Step::act(Act::Abort)
             }
             Phase::Closed => Step::NOTHING,
-            Phase::Penalty | Phase::Ready => self.close(gate::EXPELLED),
+            Phase::Penalty | Phase::Ready if why == Closing::Expelled => self.close(gate::EXPELLED),
+            Phase::Penalty | Phase::Ready => self.close(gate::KICKED),
         }
     }
 

@@ -238,6 +238,8 @@ impl Driver {
                 self.leased = true;
                 Answer::Listening("192.0.2.1:50000".parse().unwrap())
             }
+            Request::LimitBandwidth { .. } | Request::RestoreBandwidth => Answer::Done,
+            Request::ShutDown(password) => Answer::Count(u64::from(password == b"down")),
             Request::Who => Answer::Lines(vec![b" eve from 192.0.2.7".to_vec()]),
             request => self.tree.answer(request).unwrap_or_else(Answer::Failed),
         }
@@ -499,7 +501,13 @@ impl Tree {
                 Answer::Lines(newer.map(|(path, _)| [b" ", path.as_bytes()].concat()).collect())
             }
             Request::Space(_) => Answer::Space(Space { available: 1000, total: 5000 }),
-            Request::LogIn(_) | Request::Listen | Request::Who | Request::Progress => {
+            Request::LogIn(_)
+            | Request::Listen
+            | Request::Who
+            | Request::Progress
+            | Request::LimitBandwidth { .. }
+            | Request::RestoreBandwidth
+            | Request::ShutDown(_) => {
                 unreachable!("the driver's")
             }
         })

@@ -51,6 +51,14 @@ impl Password {
     pub fn hashed(phc: &str) -> Result<Self, PasswordError> {
         Hash::parse(phc).map(|hash| Self(Kept::Hashed(Box::new(hash))))
     }
+
+    /// Claims that this is the password. A hash takes its time.
+    pub(crate) fn matches(&self, password: &[u8]) -> bool {
+        match &self.0 {
+            Kept::Plain(right) => Mac::of(b"", password) == *right,
+            Kept::Hashed(hash) => hash.verify(password),
+        }
+    }
 }
 
 impl From<&[u8]> for Password {

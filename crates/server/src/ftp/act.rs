@@ -95,7 +95,13 @@ pub(crate) fn answer(
         Request::Newer(path, since) => newer(files, &path, since, shared).map(Answer::Lines),
         Request::Space(path) => files.space(&path).map(Answer::Space),
         // The driver answers these itself.
-        Request::LogIn(_) | Request::Listen | Request::Who | Request::Progress => Err(FileError::Unsupported),
+        Request::LogIn(_)
+        | Request::Listen
+        | Request::Who
+        | Request::LimitBandwidth { .. }
+        | Request::RestoreBandwidth
+        | Request::ShutDown(_)
+        | Request::Progress => Err(FileError::Unsupported),
     };
     answer.unwrap_or_else(Answer::Failed)
 }

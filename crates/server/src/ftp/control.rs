@@ -25,9 +25,10 @@ use mio::event::Event;
 
 use super::act::{self, ListLimits};
 use crate::auth::{Account, Attempt, Decision, Protocol};
-use crate::limits::{AccountLimits, Limits, Member, Refused};
+use crate::limits::{AccountLimits, Limit, Limits, Member, Refused, Scope};
 use crate::log::{self, Subject};
 use crate::passive::Lease;
+use crate::running::{SessionReport, TransferReport};
 use crate::slab::Key;
 use crate::transfer::{Link, Running, Shared};
 use crate::worker::{Core, Message};
@@ -323,6 +324,11 @@ impl Connection {
         match request {
             Request::LogIn(credentials) => return self.log_in(core, credentials),
             Request::Listen => return self.listen(core),
+            Request::LimitBandwidth { write, read } => {
+                return Some(self.limit_bandwidth(core, Some((write, read))));
+            }
+            Request::RestoreBandwidth => return Some(self.limit_bandwidth(core, None)),
+            Request::ShutDown(password) => return self.ask_shutdown(core, password),
             Request::Progress => return Some(Answer::Progress(self.progress(core.now.instant))),
             Request::Who => {
                 let text =
@@ -367,13 +373,12 @@ impl Connection {
     }
 
     fn log_in(&mut self, core: &mut Core, credentials: Credentials) -> Option<Answer> {
-        let accounts = &core.server.config.accounts;
+        let accounts = core.server.accounts();
         let from = self.session.peer().ip();
         let asked = attempt(&credentials, from);
         if let Some(decision) = accounts.quick(&asked) {
             return Some(Answer::Login(self.verdict(core, &credentials.user, decision)));
         }
-        let accounts = Arc::clone(accounts);
         let (key, sender, serial, _) = self.question(core);
         if let Some(question) = &mut self.question {
             question.user.clone_from(&credentials.user);
@@ -433,6 +438,74 @@ impl Connection {
             core.server.limits.limit_member(&mut self.member, number, limits, core.now.instant);
         }
         self.number == number
+    }
+
+    /// As an administrator sees it.
+    pub(crate) fn report(&self, now: Instant) -> SessionReport {
+        let transfer = self.running.as_deref().map(|running| {
+            let progress = running.progress(now);
+            TransferReport {
+                kind: running.direction.word(),
+                path: running.path.as_bytes().to_vec(),
+                bytes: progress.bytes,
+                total: progress.total,
+                elapsed: progress.elapsed,
+                held_back: running.paused.is_some(),
+            }
+        });
+        SessionReport {
+            number: self.number,
+            peer: self.session.peer(),
+            local: self.session.local(),
+            user: self.session.user().map(<[u8]>::to_vec),
+            transfer,
+        }
+    }
+
+    /// An administrator wants it gone.
+    pub(crate) fn kick(&mut self, core: &mut Core) {
+        self.log(core, log::Event::Kicked);
+        self.feed(core, Input::Kicked);
+    }
+
+    /// `LIMITBANDWIDTH`: of the whole server, from clients and to them; `None` as configured.
+    fn limit_bandwidth(&mut self, core: &mut Core, limits: Option<(u64, u64)>) -> Answer {
+        let (tree, now) = (&core.server.limits, core.now.instant);
+        match limits {
+            None => tree.restore(&Scope::Server, now),
+            Some((write, read)) => {
+                let (upload, download) = (Some(Limit::of(write)), Some(Limit::of(read)));
+                tree.set(&Scope::Server, &Limits { upload, download, sessions: None }, now)
+            }
+        };
+        let text = match limits {
+            None => "LIMITBANDWIDTH: as configured".to_owned(),
+            Some((write, read)) => format!("LIMITBANDWIDTH: write {write}, read {read} bytes a second"),
+        };
+        self.log(core, log::Event::Warning { text: &text });
+        Answer::Done
+    }
+
+    /// `INTERNALSHUTDOWN`: looks at the password where that may take its time, then stops the server.
+    fn ask_shutdown(&mut self, core: &mut Core, password: Vec<u8>) -> Option<Answer> {
+        if core.server.config.shutdown_password.is_none() {
+            return Some(Answer::Count(0));
+        }
+        self.log(core, log::Event::Warning { text: "INTERNALSHUTDOWN was asked for" });
+        let server = Arc::clone(&core.server);
+        let (key, sender, serial, _) = self.question(core);
+        core.server.logins.run(move || {
+            let mut reply = Promise { sender, message: Some(Message::Answer(key, serial, internal_error())) };
+            let right =
+                server.config.shutdown_password.as_ref().is_some_and(|right| right.matches(&password));
+            reply.message = Some(Message::Answer(key, serial, Answer::Count(u64::from(right))));
+            drop(reply);
+            if right {
+                // Behind the answer: this session still hears its 221.
+                server.begin_shutdown(server.config.grace);
+            }
+        });
+        None
     }
 
     /// A new minute has begun.

@@ -29,6 +29,8 @@ pub(crate) enum Event<'a> {
     Refused { reason: &'a str },
     /// A limit turned somebody away: which, and its value.
     Limited { limit: &'a str, value: u64 },
+    /// An administrator ended the session.
+    Kicked,
     /// A login succeeded.
     LoggedIn,
     /// A login failed.
@@ -67,6 +69,17 @@ pub(crate) enum Direction {
     Download,
     Upload,
     Listing,
+}
+
+impl Direction {
+    /// The word for it in logs and reports.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Download => "download",
+            Self::Upload => "upload",
+            Self::Listing => "listing",
+        }
+    }
 }
 
 /// Whom an event is about.
@@ -155,17 +168,14 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
         Event::Limited { limit, value } => {
             ("limited", vec![("limit", Text((*limit).to_owned())), ("value", Number(*value))])
         }
+        Event::Kicked => ("kicked", vec![]),
         Event::LoggedIn => ("login", vec![]),
         Event::LoginFailed { user } => ("login-failed", vec![("tried", bytes(user))]),
         Event::LoginRefused { user, reason } => {
             ("login-refused", vec![("tried", bytes(user)), ("reason", Text((*reason).to_owned()))])
         }
         Event::Transferred(transfer) => {
-            let name = match transfer.direction {
-                Direction::Download => "download",
-                Direction::Upload => "upload",
-                Direction::Listing => "listing",
-            };
+            let name = transfer.direction.word();
             let mut fields = vec![
                 ("path", Text(transfer.path.to_string())),
                 ("bytes", Number(transfer.bytes)),

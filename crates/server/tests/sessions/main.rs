@@ -16,3 +16,4 @@ mod pipelining;
 mod shutdown;
 mod timeouts;
 mod uploads;
+mod waarp;

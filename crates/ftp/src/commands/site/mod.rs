@@ -47,6 +47,7 @@ pub static SITE_COMMANDS: &[Command] = &[
     about::WHO,
     about::STAT,
     about::DESCUSER,
+    super::admin::SITE_LIMITBANDWIDTH,
     // What has no use here
     legacy::ALIAS,
     legacy::BUFSIZE,

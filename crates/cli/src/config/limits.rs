@@ -1,0 +1,45 @@
+//! The keys about bandwidth and sessions, as the server takes them.
+
+use millrace_server::limits::{Limit, Limits, ServerLimits};
+
+use super::said::Said;
+use super::value::Value;
+use super::written::Written;
+
+impl Value for Limit {
+    const EXPECTED: &'static str = "a number, such as 1000 or \"10M; mon-fri 08:00-18:00 1M\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|error: millrace_server::limits::LimitError| error.to_string())
+    }
+
+    fn from_integer(number: i64) -> Option<Result<Self, String>> {
+        let value = u64::try_from(number).map(Self::of);
+        Some(value.map_err(|_| format!("{number} is below zero; write a number such as 1000")))
+    }
+}
+
+/// What was written about them.
+pub(crate) fn limits(written: &Written) -> ServerLimits {
+    let said = |said: &Option<Said<Limit>>| {
+        said.as_ref().map(|said| said.value.clone()).filter(|limit| !limit.is_none())
+    };
+    ServerLimits {
+        server: Limits {
+            download: said(&written.download_limit),
+            upload: said(&written.upload_limit),
+            sessions: None,
+        },
+        listeners: Vec::new(),
+        user: Limits {
+            download: said(&written.user_download_limit),
+            upload: said(&written.user_upload_limit),
+            sessions: said(&written.user_sessions),
+        },
+        session: Limits {
+            download: said(&written.session_download_limit),
+            upload: said(&written.session_upload_limit),
+            sessions: None,
+        },
+    }
+}

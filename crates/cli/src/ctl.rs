@@ -1,0 +1,145 @@
+//! `millrace ctl`: asks and tells a running server things, over its control socket.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Args)]
+pub(crate) struct Ctl {
+    /// The server's control socket, as its --control says
+    #[arg(long, value_name = "FILE")]
+    control: PathBuf,
+    /// Print the answer as the server gives it: a line of JSON
+    #[arg(long)]
+    json: bool,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Who is connected, and what is being transferred
+    Sessions,
+    /// End sessions: all that every given flag matches
+    Kick {
+        #[arg(long, value_name = "NUMBER")]
+        session: Option<u64>,
+        #[arg(long, value_name = "NAME")]
+        user: Option<String>,
+        #[arg(long, value_name = "ADDRESS")]
+        address: Option<IpAddr>,
+    },
+    /// What is limited, or other limits until the server ends: they count at once, for running transfers too
+    ///
+    /// SCOPE is "server", "listener ADDR:PORT", "group NAME", "user NAME" or "session NUMBER". A limit is
+    /// written as in the configuration: 10M, none, "10M; mon-fri 08:00-18:00 1M".
+    Limits {
+        #[arg(value_name = "SCOPE", num_args = 0..)]
+        scope: Vec<String>,
+        /// Bytes a second to clients
+        #[arg(long, value_name = "LIMIT")]
+        download: Option<String>,
+        /// Bytes a second from clients
+        #[arg(long, value_name = "LIMIT")]
+        upload: Option<String>,
+        /// Sessions at a time
+        #[arg(long, value_name = "LIMIT")]
+        sessions: Option<String>,
+        /// Back to what is configured
+        #[arg(long)]
+        restore: bool,
+    },
+    /// Read the configuration file anew, as SIGHUP does
+    Reload,
+    /// Accept nobody more, wait for running transfers however long they take, then end
+    Drain,
+    /// The same, but no longer than the configured grace
+    Stop,
+}
+
+pub(crate) fn run(arguments: Ctl) -> Result<(), Failure> {
+    let request = request(arguments.action);
+    let answer = ask(&arguments.control, &request).map_err(|error| {
+        let socket = arguments.control.display();
+        Failure::Running(format!(
+            "no answer from {socket}: {error}; is a server running with --control {socket}?"
+        ))
+    })?;
+    let parsed: Value = serde_json::from_str(&answer)
+        .map_err(|error| Failure::Running(format!("{answer:?} is no answer: {error}.")))?;
+    if parsed["ok"] != true {
+        return Err(Failure::Running(format!("{}.", word(&parsed["error"]))));
+    }
+    match arguments.json {
+        true => print!("{answer}"),
+        false => tell(&parsed),
+    }
+    Ok(())
+}
+
+fn request(action: Action) -> Value {
+    match action {
+        Action::Sessions => json!({ "do": "sessions" }),
+        Action::Kick { session, user, address } => {
+            json!({ "do": "kick", "session": session, "user": user, "address": address.map(|address| address.to_string()) })
+        }
+        Action::Limits { scope, download, upload, sessions, restore } => {
+            let scope = (!scope.is_empty()).then(|| scope.join(" "));
+            json!({
+                "do": "limits", "scope": scope, "download": download, "upload": upload, "sessions": sessions,
+                "restore": restore,
+            })
+        }
+        Action::Reload => json!({ "do": "reload" }),
+        Action::Drain => json!({ "do": "drain" }),
+        Action::Stop => json!({ "do": "stop" }),
+    }
+}
+
+fn ask(socket: &std::path::Path, request: &Value) -> std::io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("{request}\n").as_bytes())?;
+    let mut answer = String::new();
+    match BufReader::new(stream).read_line(&mut answer)? {
+        0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(answer),
+    }
+}
+
+/// A line for each session, limit or ban; otherwise the answer's other parts, or nothing.
+fn tell(answer: &Value) {
+    let Some(answer) = answer.as_object() else { return };
+    for (name, value) in answer.iter().filter(|(name, _)| *name != "ok") {
+        match value {
+            Value::Array(lines) => lines.iter().for_each(|line| println!("{}", fields(line))),
+            value => println!("{name} {}", word(value)),
+        }
+    }
+}
+
+fn fields(line: &Value) -> String {
+    let Some(fields) = line.as_object() else { return word(line) };
+    let told = fields.iter().filter(|(_, value)| !value.is_null());
+    told.map(|(name, value)| match value {
+        Value::Object(_) => format!("{name}: ({})", self::fields(value)),
+        value => format!("{name}: {}", word(value)),
+    })
+    .collect::<Vec<_>>()
+    .join("  ")
+}
+
+fn word(value: &Value) -> String {
+    // What clients named goes to a terminal: no control characters.
+    value.as_str().map_or_else(|| value.to_string(), |text| text.escape_debug().to_string())
+}

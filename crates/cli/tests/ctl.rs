@@ -1,0 +1,294 @@
+//! `millrace ctl` and SIGHUP against a server of their own; and every example of `docs/limits.md`.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const TEXT: &str = include_str!("../../../docs/limits.md");
+
+/// The hash of `password`: cheap.
+const HASH: &str = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
+
+struct Site {
+    folder: PathBuf,
+    child: Child,
+    address: String,
+}
+
+impl Site {
+    fn start(name: &str, keys: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("millrace-ctl-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("f"), vec![b'x'; 300_000]).unwrap();
+        write(&folder, keys);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(["serve", "--ftp", "127.0.0.1:0", "--quiet", "--config"])
+            .arg(folder.join("millrace.toml"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = child.stdout.take().unwrap();
+        let mut site = Self { folder, child, address: String::new() };
+        for line in BufReader::new(out).lines().map(Result::unwrap) {
+            if let Some((_, rest)) = line.split_once("ftp://") {
+                site.address = rest.split('/').next().unwrap().rsplit('@').next().unwrap().to_owned();
+            }
+            if line.starts_with("Ready") {
+                return site;
+            }
+        }
+        panic!("it ended before it was ready");
+    }
+
+    fn ctl(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .arg("ctl")
+            .arg("--control")
+            .arg(self.folder.join("control"))
+            .args(arguments)
+            .output()
+            .unwrap()
+    }
+
+    /// What it prints, where all went well.
+    #[track_caller]
+    fn tell(&self, arguments: &[&str]) -> String {
+        let output = self.ctl(arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {error}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn connect(&self) -> Client {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut client = Client(BufReader::new(stream));
+        client.expect("220");
+        client
+    }
+
+    fn log_in(&self, user: &str) -> Client {
+        let mut client = self.connect();
+        client.say(&format!("USER {user}"), "331");
+        client.say("PASS password", "230");
+        client.say("TYPE I", "200");
+        client
+    }
+
+    fn exit_code(&mut self) -> Option<i32> {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            match self.child.try_wait().unwrap() {
+                Some(status) => return status.code(),
+                None if Instant::now() > end => panic!("it does not end"),
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn write(folder: &Path, keys: &str) {
+    let users = ["alice", "bob"].map(|name| format!("[[user]]\nname = \"{name}\"\npassword = \"{HASH}\"\n"));
+    let text = format!("directory = \".\"\ncontrol = \"control\"\n{keys}\n{}", users.concat());
+    fs::write(folder.join("millrace.toml"), text).unwrap();
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    #[track_caller]
+    fn expect(&mut self, code: &str) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        assert!(line.starts_with(code), "expected {code}: {line:?}");
+        line
+    }
+
+    #[track_caller]
+    fn say(&mut self, line: &str, code: &str) -> String {
+        write!(self.0.get_mut(), "{line}\r\n").unwrap();
+        self.expect(code)
+    }
+
+    /// Begins a download; its data connection.
+    fn download(&mut self) -> TcpStream {
+        let reply = self.say("EPSV", "229");
+        let port: u16 = reply.split('|').nth(3).unwrap().parse().unwrap();
+        let data = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        data.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        self.say("RETR f", "150");
+        data
+    }
+}
+
+fn eventually(what: &str, mut claim: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !claim() {
+        assert!(Instant::now() < end, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_running_transfer_is_seen_freed_and_its_session_ended() {
+    let site = Site::start("transfer", "user-download-limit = \"2k\"");
+    let mode = fs::metadata(site.folder.join("control")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let mut client = site.log_in("alice");
+    let mut data = client.download();
+    let seen = site.tell(&["sessions"]);
+    assert!(seen.contains("user: alice") && seen.contains("kind: download"), "{seen}");
+    assert!(site.tell(&["limits"]).contains("download: 2000"));
+    site.tell(&["limits", "user", "alice", "--download", "none"]);
+    let mut all = Vec::new();
+    data.read_to_end(&mut all).unwrap();
+    assert_eq!(all.len(), 300_000);
+    client.expect("226");
+
+    site.tell(&["limits", "user", "alice", "--download", "1k"]);
+    let mut data = client.download();
+    assert_eq!(site.tell(&["kick", "--user", "alice", "--address", "127.0.0.1"]), "kicked 1\n");
+    let _ = data.read_to_end(&mut all);
+    client.expect("426");
+    client.expect("421 Disconnected by the administrator.");
+    assert_eq!(site.tell(&["kick", "--session", "99"]), "kicked 0\n");
+    let refused = site.ctl(&["limits", "nobody", "--download", "1k"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is not server, listener"));
+}
+
+#[test]
+fn a_reload_takes_over_accounts_and_limits_or_leaves_all_as_it_was() {
+    let site = Site::start("reload", "");
+    let mut stays = site.log_in("bob");
+    let no_bob = format!(
+        "directory = \".\"\ncontrol = \"control\"\ndownload-limit = 12345\n[[user]]\nname = \"carol\"\npassword = \"{HASH}\"\n"
+    );
+    fs::write(site.folder.join("millrace.toml"), &no_bob).unwrap();
+    site.tell(&["reload"]);
+    site.log_in("carol");
+    let mut gone = site.connect();
+    gone.say("USER bob", "331");
+    gone.say("PASS password", "530");
+    stays.say("NOOP", "200");
+    assert!(site.tell(&["limits"]).contains("download: 12345"));
+
+    fs::write(site.folder.join("millrace.toml"), no_bob.replace("12345", "\"a lot\"")).unwrap();
+    let refused = site.ctl(&["reload"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(error.contains("the old configuration stays in force") && error.contains(":3:"), "{error}");
+    assert!(site.tell(&["limits"]).contains("download: 12345"));
+
+    fs::write(site.folder.join("millrace.toml"), no_bob.replace("12345", "54321")).unwrap();
+    let hang_up = Command::new("kill").args(["-HUP", &site.child.id().to_string()]).status().unwrap();
+    assert!(hang_up.success());
+    eventually("SIGHUP reads the file", || site.tell(&["limits"]).contains("download: 54321"));
+    site.log_in("carol");
+}
+
+#[test]
+fn drain_waits_for_transfers_and_stop_for_no_longer_than_the_grace() {
+    let mut site = Site::start("drain", "user-download-limit = \"100k\"\ngrace = 0");
+    let mut client = site.log_in("alice");
+    let mut data = client.download();
+    site.tell(&["drain"]);
+    let mut all = Vec::new();
+    data.read_to_end(&mut all).unwrap();
+    assert_eq!(all.len(), 300_000);
+    client.expect("226");
+    client.expect("421");
+    assert_eq!(site.exit_code(), Some(0));
+    assert!(!site.folder.join("control").exists(), "the socket is removed");
+
+    let mut site = Site::start("stop", "user-download-limit = \"1k\"\ngrace = 0");
+    let mut client = site.log_in("alice");
+    let _data = client.download();
+    site.tell(&["stop"]);
+    client.expect("426");
+    assert_eq!(site.exit_code(), Some(0));
+}
+
+#[test]
+fn nonsense_on_the_control_socket_is_answered_as_such() {
+    let site = Site::start("nonsense", "");
+    let mut stream = UnixStream::connect(site.folder.join("control")).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    for line in [
+        "",
+        "x",
+        "{}",
+        "[]",
+        "{\"do\":\"dance\"}",
+        "{\"do\":\"kick\"}",
+        "{\"do\":\"kick\",\"who\":1}",
+        "\u{0}",
+    ] {
+        writeln!(stream, "{line}").unwrap();
+        let mut answer = String::new();
+        reader.read_line(&mut answer).unwrap();
+        assert!(answer.contains("\"ok\":false"), "{line:?}: {answer}");
+    }
+    let long = [vec![b'x'; 70_000], b"\n".to_vec()].concat();
+    let _ = stream.write_all(&long);
+    let mut answer = String::new();
+    reader.read_line(&mut answer).unwrap();
+    assert!(answer.contains("\"ok\":false"));
+    assert!(site.tell(&["limits"]).contains("scope: server"), "others are served");
+}
+
+/// The code blocks of the document in this language.
+fn blocks(language: &str) -> impl Iterator<Item = &'static str> {
+    let fence = format!("```{language}\n");
+    TEXT.split("```").scan(0, |_, part| Some(part)).filter_map(move |part| {
+        let rest = format!("```{part}");
+        rest.starts_with(&fence).then(|| &part[language.len() + 1..])
+    })
+}
+
+#[test]
+fn the_documented_examples_do_what_they_say() {
+    let site = Site::start("document", "");
+    for line in blocks("limits").flat_map(str::lines) {
+        let limit = line.split("  ").next().unwrap();
+        site.tell(&["limits", "server", "--download", limit]);
+    }
+    for line in blocks("json").flat_map(str::lines) {
+        let mut stream = UnixStream::connect(site.folder.join("control")).unwrap();
+        writeln!(stream, "{line}").unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        assert!(answer.contains("\"ok\":true"), "{line}: {answer}");
+    }
+    for keys in blocks("toml") {
+        fs::write(site.folder.join("example.toml"), keys).unwrap();
+        let check = Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(["check", site.folder.join("example.toml").to_str().unwrap()])
+            .output()
+            .unwrap();
+        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+    }
+    let mut site = site;
+    for line in blocks("console").flat_map(str::lines).filter(|line| !line.ends_with(" stop")) {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words[..3], ["millrace", "ctl", "--control"], "{line}");
+        site.tell(&words[4..]);
+    }
+    assert_eq!(site.exit_code(), Some(0), "drain was the last");
+}

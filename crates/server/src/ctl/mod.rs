@@ -1,0 +1,135 @@
+//! The control socket: how a running server is asked and told things from the same computer.
+//!
+//! A Unix socket that only its owner may open (mode 0600). A request is a line of JSON, and so is its answer:
+//! see `docs/limits.md`. Each client has a thread, of which there are few; none of it touches a worker but by
+//! its inbox.
+
+mod request;
+
+use std::fs::Permissions;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+
+use crate::running::Running;
+
+/// Reads the configuration anew and puts it in force; the error is for people.
+pub type Reload = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// Clients at a time; each costs a thread.
+const CLIENTS: usize = 16;
+
+/// The longest request.
+const LONGEST: u64 = 64 * 1024;
+
+/// A control socket that is open. It is closed, and removed, when this is dropped.
+pub struct Control {
+    path: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// What a client's thread needs.
+struct Served {
+    running: Weak<Running>,
+    reload: Reload,
+    clients: AtomicUsize,
+}
+
+impl Control {
+    /// Opens the socket. One that a killed server left is replaced, one that answers is not.
+    pub fn open(path: &Path, running: &Arc<Running>, reload: Reload) -> io::Result<Self> {
+        let listener = open(path)?;
+        let served =
+            Arc::new(Served { running: Arc::downgrade(running), reload, clients: AtomicUsize::new(0) });
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let accept = move || {
+            for stream in listener.incoming() {
+                if stopped.load(Ordering::Acquire) {
+                    return;
+                }
+                if let Ok(stream) = stream {
+                    take_in(&served, stream);
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("millrace-control".to_owned()).spawn(accept)?;
+        Ok(Self { path: path.to_owned(), stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        // Wakes the thread; where that fails it ends with the process.
+        if UnixStream::connect(&self.path).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn open(path: &Path) -> io::Result<UnixListener> {
+    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        match UnixStream::connect(path) {
+            Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
+            Err(_) => std::fs::remove_file(path)?,
+        }
+    }
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    // Before anybody can connect.
+    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    listen(&socket, CLIENTS as i32)?;
+    Ok(UnixListener::from(socket))
+}
+
+fn take_in(served: &Arc<Served>, stream: UnixStream) {
+    if served.clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS {
+        served.clients.fetch_sub(1, Ordering::Relaxed);
+        return;
+    }
+    let its = Arc::clone(served);
+    let serve = move || {
+        // A client that hangs up in the middle is nobody's error.
+        let _ = serve(&its, stream);
+        its.clients.fetch_sub(1, Ordering::Relaxed);
+    };
+    if thread::Builder::new().name("millrace-control".to_owned()).spawn(serve).is_err() {
+        served.clients.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn serve(served: &Served, stream: UnixStream) -> io::Result<()> {
+    let mut out = stream.try_clone()?;
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut line = Vec::new();
+        if reader.by_ref().take(LONGEST).read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        let Some(running) = served.running.upgrade() else { return Ok(()) };
+        let mut answer = request::answer(&line, &running, &served.reload).to_string();
+        answer.push('\n');
+        out.write_all(answer.as_bytes())?;
+        if line.last() != Some(&b'\n') {
+            // Too long, or the last: what follows would be read as another request.
+            return Ok(());
+        }
+    }
+}

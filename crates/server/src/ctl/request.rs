@@ -1,0 +1,153 @@
+//! Requests and their answers.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Reload;
+use crate::limits::{Limit, Limits, Scope, ScopeReport};
+use crate::running::{Running, SessionReport};
+
+/// A line from a client.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
+enum Request {
+    /// Who is connected?
+    Sessions {},
+    /// End sessions: all that every given part matches.
+    Kick { session: Option<u64>, user: Option<String>, address: Option<IpAddr> },
+    /// Without a scope: what is in force. With one: set what is given, or restore.
+    Limits {
+        scope: Option<String>,
+        download: Option<String>,
+        upload: Option<String>,
+        sessions: Option<String>,
+        #[serde(default)]
+        restore: bool,
+    },
+    /// Read the configuration anew.
+    Reload {},
+    /// Accept nobody, wait for transfers, end.
+    Drain {},
+    /// The same, with the configured grace.
+    Stop {},
+}
+
+/// Answers a line.
+pub(super) fn answer(line: &[u8], running: &Running, reload: &Reload) -> Value {
+    let result = serde_json::from_slice(line).map_err(|error| format!("not a request: {error}"));
+    match result.and_then(|request| perform(request, running, reload)) {
+        Ok(Value::Object(mut answer)) => {
+            answer.insert("ok".to_owned(), true.into());
+            answer.into()
+        }
+        Ok(_) => json!({ "ok": true }),
+        Err(error) => json!({ "ok": false, "error": error }),
+    }
+}
+
+fn perform(request: Request, running: &Running, reload: &Reload) -> Result<Value, String> {
+    match request {
+        Request::Sessions {} => {
+            Ok(json!({ "sessions": running.sessions().iter().map(session).collect::<Vec<_>>() }))
+        }
+        Request::Kick { session: None, user: None, address: None } => {
+            Err("say whom: a session, a user or an address".to_owned())
+        }
+        Request::Kick { session, user, address } => {
+            let meant = move |one: &SessionReport| {
+                session.is_none_or(|number| one.number == number)
+                    && user.as_ref().is_none_or(|user| one.user.as_deref() == Some(user.as_bytes()))
+                    && address.is_none_or(|address| one.peer.ip() == address.to_canonical())
+            };
+            Ok(json!({ "kicked": running.kick(meant) }))
+        }
+        Request::Limits { scope: None, download: None, upload: None, sessions: None, restore: false } => {
+            Ok(json!({ "limits": running.limits().iter().map(limits).collect::<Vec<_>>() }))
+        }
+        Request::Limits { scope, download, upload, sessions, restore } => {
+            let scope = parse_scope(scope.as_deref().ok_or("say whose: server, user NAME, session NUMBER")?)?;
+            let limit = |text: Option<String>| {
+                text.map(|text| text.parse::<Limit>()).transpose().map_err(|error| error.to_string())
+            };
+            let limits =
+                Limits { download: limit(download)?, upload: limit(upload)?, sessions: limit(sessions)? };
+            match (restore && !running.restore_limits(&scope)) || !running.set_limits(&scope, &limits) {
+                true => Err(format!("there is no {scope}")),
+                false => Ok(Value::Null),
+            }
+        }
+        Request::Reload {} => reload().map(|()| Value::Null),
+        Request::Drain {} => {
+            running.drain();
+            Ok(Value::Null)
+        }
+        Request::Stop {} => {
+            running.request_shutdown();
+            Ok(Value::Null)
+        }
+    }
+}
+
+/// `server`, `listener 0.0.0.0:21`, `group staff`, `user alice`, `session 17`
+fn parse_scope(text: &str) -> Result<Scope, String> {
+    let wrong =
+        || format!("{text:?} is not server, listener ADDR:PORT, group NAME, user NAME or session NUMBER");
+    match text.split_once(' ').unwrap_or((text, "")) {
+        ("server", "") => Ok(Scope::Server),
+        (_, "") => Err(wrong()),
+        ("listener", address) => address.parse().map(Scope::Listener).map_err(|_| wrong()),
+        ("group", name) => Ok(Scope::Group(name.into())),
+        ("user", name) => Ok(Scope::User(Arc::from(name.as_bytes()))),
+        ("session", number) => number.parse().map(Scope::Session).map_err(|_| wrong()),
+        _ => Err(wrong()),
+    }
+}
+
+fn session(session: &SessionReport) -> Value {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let transfer = session.transfer.as_ref().map(|transfer| {
+        json!({
+            "kind": transfer.kind,
+            "path": text(&transfer.path),
+            "bytes": transfer.bytes,
+            "total": transfer.total,
+            "seconds": transfer.elapsed.as_secs_f64(),
+            "held-back": transfer.held_back,
+        })
+    });
+    json!({
+        "session": session.number,
+        "peer": session.peer.to_string(),
+        "local": session.local.to_string(),
+        "user": session.user.as_deref().map(text),
+        "transfer": transfer,
+    })
+}
+
+fn limits(report: &ScopeReport) -> Value {
+    json!({
+        "scope": report.scope.to_string(),
+        "sessions": report.sessions,
+        "sessions-at-most": report.most_sessions,
+        "download": report.download,
+        "upload": report.upload,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_are_read_as_they_are_written() {
+        for text in ["server", "listener 0.0.0.0:21", "group staff", "user alice and bob", "session 17"] {
+            assert_eq!(parse_scope(text).unwrap().to_string(), text);
+        }
+        for text in ["", "servers", "server x", "user", "user ", "session x", "listener x"] {
+            assert!(parse_scope(text).is_err(), "{text:?}");
+        }
+    }
+}
