@@ -265,6 +265,31 @@ fn quiet_keeps_the_announcement_and_drops_the_events() {
 }
 
 #[test]
+fn a_stuck_log_does_not_stop_the_server() {
+    // Nobody reads the pipe of its standard error, which holds 64 KiB.
+    let serving = Serving::start(&["--user", "dora:pw"]);
+    let mut client = serving.connect();
+    client.get_mut().write_all(b"USER dora\r\nPASS pw\r\n").unwrap();
+    for code in ["331 ", "230 "] {
+        assert!(reply(&mut client).starts_with(code));
+    }
+    let mut another = serving.connect();
+    for round in 0..60 {
+        // Each login is a line in the log.
+        client.get_mut().write_all("USER dora\r\nPASS pw\r\n".repeat(50).as_bytes()).unwrap();
+        for number in 0..100 {
+            let expected = if number % 2 == 0 { "331 " } else { "230 " };
+            assert!(reply(&mut client).starts_with(expected), "round {round}");
+        }
+        write!(another.get_mut(), "NOOP\r\n").unwrap();
+        assert!(reply(&mut another).starts_with("200 "));
+        if round % 10 == 9 {
+            another = serving.connect();
+        }
+    }
+}
+
+#[test]
 fn a_hashed_password_logs_in() {
     let mut child =
         millrace(&["hash-password"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

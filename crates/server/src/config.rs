@@ -39,7 +39,8 @@ pub struct Config {
     pub login_timeout: Duration,
     /// Silence of a logged-in client while nothing is transferred.
     pub idle_timeout: Duration,
-    /// From the transfer command to the data connection; also how long `PASV` waits for a free port.
+    /// From the transfer command to the data connection; also how long `PASV` waits for a free port, and how
+    /// long a port is kept for a client that begins no transfer.
     pub connect_timeout: Duration,
     /// Silence on a data connection.
     pub stall_timeout: Duration,

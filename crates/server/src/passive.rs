@@ -3,7 +3,7 @@
 //! ```text
 //!            lease                     accept, or re-lease by the same session
 //! unbound ----------> leased --------------------------------------------> free (bound, listening)
-//!    ^                  | dropped before its connection came                |
+//!    ^                  | dropped, or overdue, before its connection came   |
 //!    +--- closed, last in line -----------------------------<---------------+ lease drains it first
 //! ```
 //!
@@ -26,6 +26,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use millrace_net::listener;
 
@@ -129,7 +130,7 @@ impl PassivePool {
 
     fn granted(&self, local: IpAddr, client: IpAddr, port: Arc<Port>) -> Lease {
         let address = SocketAddr::new(local, port.number);
-        Lease { pool: self.clone(), address, client, port: Some(port), open: true }
+        Lease { pool: self.clone(), address, client, port: Some(port), open: true, kept: None, due: None }
     }
 
     /// Takes a port back; what it makes possible for somebody in line is done at once.
@@ -233,18 +234,22 @@ impl Host {
     /// Places whoever waits and can be placed now.
     fn serve_waiting(&mut self, local: IpAddr) -> Vec<(IpAddr, Arc<Port>, Deliver)> {
         let mut served = Vec::new();
+        // Where one has to wait on, so have the others of its address; somebody else may still fit in.
+        let mut full: Vec<IpAddr> = Vec::new();
         let mut at = 0;
-        while let Some((tenant, deliver)) = self.waiting.remove(at) {
+        while let Some((tenant, _)) = self.waiting.get(at) {
             let client = tenant.client;
+            if full.contains(&client) {
+                at += 1;
+                continue;
+            }
+            let Some((tenant, deliver)) = self.waiting.remove(at) else { break };
             match self.place(local, tenant) {
                 Ok(port) => served.push((client, port, deliver)),
                 Err((tenant, _)) => {
                     self.waiting.insert(at, (tenant, deliver));
-                    // Only somebody of another address may still fit in.
-                    match self.waiting.iter().skip(at).position(|(other, _)| other.client != client) {
-                        Some(next) if served.is_empty() => at += next,
-                        _ => break,
-                    }
+                    full.push(client);
+                    at += 1;
                 }
             }
         }
@@ -293,10 +298,14 @@ pub(crate) struct Lease {
     pool: PassivePool,
     address: SocketAddr,
     client: IpAddr,
-    /// Taken when the lease is dropped.
+    /// Taken when the port is given back, at the latest when the lease is dropped.
     port: Option<Arc<Port>>,
     /// Whether the connection is still to come.
     open: bool,
+    /// A connection that came before anybody asked for it, from when the port was given back.
+    kept: Option<OwnedFd>,
+    /// When the port is given back although no transfer has begun.
+    pub(crate) due: Option<Instant>,
 }
 
 impl std::fmt::Debug for Lease {
@@ -306,32 +315,50 @@ impl std::fmt::Debug for Lease {
 }
 
 impl Lease {
+    /// Ends the wait for a transfer: the port is somebody else's from now on. Answers whether the client's
+    /// connection had come; then it is kept here.
+    pub(crate) fn give_back(&mut self, turned_away: impl FnMut(SocketAddr)) -> bool {
+        self.due = None;
+        self.kept = self.accept(turned_away).ok();
+        self.return_port();
+        self.kept.is_some()
+    }
+
+    fn return_port(&mut self) {
+        if let Some(port) = self.port.take() {
+            self.pool.give_back(self.address.ip(), self.client, port, self.open);
+        }
+    }
+
     /// Where the client is to connect.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The listener, to wait for.
-    pub(crate) fn listener(&self) -> BorrowedFd<'_> {
-        self.port().listener.as_fd()
+    /// The listener, to wait for, where the port has not been given back.
+    pub(crate) fn listener(&self) -> Option<BorrowedFd<'_>> {
+        self.port.as_ref().map(|port| port.listener.as_fd())
     }
 
-    fn port(&self) -> &Port {
-        self.port.as_deref().expect("a lease has its port until it is dropped")
-    }
-
-    /// Begins anew for the same session (a second `PASV`): what came until now is closed.
-    pub(crate) fn renew(&mut self) {
-        let mut tenants = self.port().lock();
-        tenants.sort_arrivals(&self.port().listener);
+    /// Begins anew for the same session (a second `PASV`): what came until now is closed. Answers whether
+    /// there is still a port to begin with.
+    pub(crate) fn renew(&mut self) -> bool {
+        self.kept = None;
+        let Some(port) = &self.port else { return false };
+        let mut tenants = port.lock();
+        tenants.sort_arrivals(&port.listener);
         if let Some(own) = tenants.of(self.client) {
             own.arrived = None;
         }
+        true
     }
 
     /// The client's connection, if it has come; [`io::ErrorKind::WouldBlock`] if not. `turned_away` is
     /// told of every stranger.
     pub(crate) fn accept(&mut self, mut turned_away: impl FnMut(SocketAddr)) -> io::Result<OwnedFd> {
+        if let Some(socket) = self.kept.take() {
+            return Ok(socket);
+        }
         let Some(port) = &self.port else { return Err(io::ErrorKind::NotConnected.into()) };
         let mut tenants = port.lock();
         loop {
@@ -358,9 +385,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(port) = self.port.take() {
-            self.pool.give_back(self.address.ip(), self.client, port, self.open);
-        }
+        self.return_port();
     }
 }
 
@@ -521,6 +546,55 @@ mod tests {
         assert_eq!(number, 2);
         drop(second);
         assert_eq!(delivered.recv_timeout(Duration::from_secs(5)).unwrap().0, 3);
+    }
+
+    #[test]
+    fn one_return_serves_everybody_in_line_who_fits_in() {
+        let pool = PassivePool::new(range(1));
+        let (one, two) = (lease(&pool, client(1)), lease(&pool, client(2)));
+        let (deliver, delivered) = mpsc::channel();
+        for (number, from) in [(1, 1), (2, 1), (3, 2), (4, 2)] {
+            let deliver = deliver.clone();
+            let queued = pool.lease(
+                LOCAL,
+                client(from),
+                Arc::new(|| {}),
+                Box::new(move |lease| drop(deliver.send((number, lease)))),
+            );
+            assert!(matches!(queued, Leasing::Queued));
+        }
+        // Nobody is left on the port, which is bound anew: now one of each address fits in.
+        let two_and_one = (two, one);
+        let mut hosts = pool.shared.lock();
+        let host = hosts.get_mut(&LOCAL).unwrap();
+        let waiting = std::mem::take(&mut host.waiting);
+        drop(hosts);
+        drop(two_and_one);
+        pool.shared.lock().get_mut(&LOCAL).unwrap().waiting = waiting;
+        drop(lease(&pool, client(3)));
+        let mut served: Vec<_> = delivered.try_iter().collect();
+        served.sort_by_key(|(number, _)| *number);
+        assert_eq!(served.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1, 3]);
+    }
+
+    #[test]
+    fn a_port_that_is_given_back_keeps_the_connection_that_had_come() {
+        let pool = PassivePool::new(range(1));
+        let mut early = lease(&pool, client(1));
+        let data = connect(client(1), early.address());
+        // A local connection is in the listener's line once the client has it.
+        let begin = Instant::now();
+        while data.peer_addr().is_err() {
+            assert!(begin.elapsed() < Duration::from_secs(10));
+        }
+        assert!(early.give_back(|_| {}));
+        let mut next = lease(&pool, client(1));
+        assert!(next.accept(|_| {}).is_err());
+        let socket = early.accept(|_| {}).unwrap();
+        assert_eq!(TcpStream::from(socket).peer_addr().unwrap(), data.local_addr().unwrap());
+        assert!(!early.renew(), "it has no port any more");
+        assert!(!next.give_back(|_| {}));
+        assert!(next.accept(|_| {}).is_err());
     }
 
     #[test]

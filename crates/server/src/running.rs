@@ -76,6 +76,8 @@ pub struct Running {
     /// Taken by whoever waits.
     threads: Mutex<Vec<JoinHandle<()>>>,
     grace: Duration,
+    /// Written out at the end.
+    log: Log,
     /// Closed at the end.
     pools: [BlockingPool; 2],
     state: Arc<State>,
@@ -129,6 +131,7 @@ impl Server {
             workers: Vec::new(),
             threads: Mutex::default(),
             grace: state.config.grace,
+            log: state.log.clone(),
             pools: [state.pool.clone(), state.logins.clone()],
             state: Arc::clone(&state),
             housekeeping: Mutex::default(),
@@ -290,6 +293,7 @@ impl Running {
         }
         self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.pools.iter().for_each(BlockingPool::close);
+        self.log.close();
     }
 
     /// Ends gracefully: [`Running::request_shutdown`], then [`Running::wait`].

@@ -104,6 +104,8 @@ pub(crate) struct Core {
     /// Transfers whose share was used up.
     pub(crate) yielded: VecDeque<Key>,
     pub(crate) wheel: Wheel<Key>,
+    /// The server is closing: nobody who has nothing more to say is waited for.
+    pub(crate) ending: bool,
     serial: u64,
     lines: log::Lines,
 }
@@ -188,6 +190,7 @@ impl Worker {
             scratch: vec![0; SCRATCH],
             yielded: VecDeque::new(),
             wheel: Wheel::new(now.instant),
+            ending: false,
             serial: 0,
             lines: log::Lines::default(),
         };
@@ -324,7 +327,7 @@ impl Worker {
         while left > 0 {
             left -= 1;
             if let Some(key) = self.core.yielded.pop_front() {
-                self.serve(key, Connection::continue_transfer);
+                self.serve(key, Connection::next_turn);
             }
             if begin.elapsed() > TRANSFER_SHARE {
                 break;
@@ -416,6 +419,7 @@ impl Worker {
 
     fn shut_down(&mut self, end: Instant) {
         self.stopping = Some(end);
+        self.core.ending = true;
         for (_, listener) in self.listeners.drain(..) {
             self.core.forget(&listener);
         }
@@ -426,6 +430,7 @@ impl Worker {
 
     /// Ends what is left: transfers get their 426, everybody 421.
     fn end(mut self) {
+        self.core.ending = true;
         for key in self.connections.keys() {
             self.serve(key, Connection::end_now);
         }

@@ -39,6 +39,9 @@ const OUT: usize = 16 * 1024;
 /// How long the last replies may take to be read by a client that is being closed.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// Reads of a client that goes on sending to a session that has ended, until it is cut.
+const DRAIN: usize = 64;
+
 /// How long an aborted transfer or question waits for the job that has its file, before it is answered all
 /// the same.
 pub(super) const JOB_GRACE: Duration = Duration::from_secs(2);
@@ -69,7 +72,7 @@ pub(crate) struct Connection {
     pub(super) lease: Option<Box<Lease>>,
     pub(super) running: Option<Box<Running>>,
     /// The question that the blocking pool answers.
-    question: Option<Question>,
+    question: Option<Box<Question>>,
     /// Until when the session waits for a passive port.
     pub(super) port_deadline: Option<Instant>,
     /// When the wheel will have this connection looked at.
@@ -99,6 +102,11 @@ pub(super) struct State {
     broken: bool,
     /// It is closed when the replies are sent, or at this time.
     closing: Option<Instant>,
+    /// All has been said and done; what the client still sends is read, and means nothing. Closing a socket
+    /// with something unread resets it, and a reset can overtake the last reply.
+    is_left: bool,
+    /// Its transfer is in the worker's line for another turn.
+    pub(super) in_line: bool,
 }
 
 #[derive(Debug)]
@@ -191,23 +199,56 @@ impl Connection {
     /// Reads on where reading is possible, sends what there is to say, sets the clock. Answers whether the
     /// connection goes on.
     pub(crate) fn settle(&mut self, core: &mut Core) -> bool {
-        self.read_on(core);
-        self.send(core);
-        if self.is_over() {
+        if self.state.is_left {
+            self.drain(core);
+        } else {
+            self.read_on(core);
+            while self.state.hung_up && !self.state.broken && self.hang_up(core) {
+                self.read_on(core);
+            }
+            self.send(core);
+            if self.is_over() {
+                self.leave(core);
+            }
+        }
+        if self.state.is_left && (self.state.broken || self.state.hung_up || core.ending) {
             return false;
         }
         self.set_clock(core);
         true
     }
 
+    /// Everything of the session ends but its socket, which waits, for a moment, for the client's end.
+    fn leave(&mut self, core: &mut Core) {
+        self.end_session(core);
+        self.state.is_left = true;
+        self.state.closing = Some(core.now.instant + FAREWELL);
+        if !self.state.broken {
+            self.state.broken = stream::end_writing(&self.socket).is_err();
+        }
+        if self.state.readable {
+            self.drain(core);
+        }
+    }
+
+    /// Reads what nobody wants any more: all that has come, as there is one event for it, but no flood.
+    fn drain(&mut self, core: &mut Core) {
+        if self.state.broken {
+            return;
+        }
+        for _ in 0..DRAIN {
+            match stream::read(&self.socket, &mut core.control_buffer) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => break,
+            }
+        }
+        self.state.broken = true;
+    }
+
     fn is_over(&self) -> bool {
         if self.state.broken || (self.state.closing.is_some() && self.output.is_empty()) {
-            return true;
-        }
-        // A client that has said its last: what it asked for is still done, but a transfer, or a port for one,
-        // needs somebody who hears how it ended. Lines that wait behind it do not change that.
-        let wants_port = self.port_deadline.is_some();
-        if self.state.hung_up && (self.running.is_some() || wants_port) {
             return true;
         }
         self.state.ended
@@ -361,14 +402,14 @@ impl Connection {
         let serial = core.next_serial();
         let shared = Arc::new(Shared::default());
         let asked = core.now.instant;
-        self.question = Some(Question {
+        self.question = Some(Box::new(Question {
             serial,
             shared: Arc::clone(&shared),
             asked,
             give_up: None,
             user: Vec::new(),
             change: None,
-        });
+        }));
         (self.key, core.sender.clone(), serial, shared)
     }
 
@@ -573,7 +614,8 @@ impl Connection {
     /// When something is due, whatever it is.
     fn due(&self, core: &Core) -> Option<Instant> {
         let transfer = self.running.as_deref().and_then(|running| self.transfer_due(running, core));
-        [self.session.deadline(), self.port_deadline, self.state.closing, transfer, self.question_due()]
+        let (question, lease) = (self.question_due(), self.lease_due());
+        [self.session.deadline(), self.port_deadline, self.state.closing, transfer, question, lease]
             .into_iter()
             .flatten()
             .min()
@@ -619,6 +661,8 @@ impl Connection {
             self.transfer_overdue(core);
         } else if is_due(self.question_due()) {
             self.question_overdue(core);
+        } else if is_due(self.lease_due()) {
+            self.lease_overdue(core);
         } else if is_due(self.session.deadline()) {
             self.feed(core, Input::Deadline);
         }
@@ -646,17 +690,17 @@ impl Connection {
 
     /// Ends the connection and everything that belongs to it.
     pub(crate) fn close(mut self: Box<Self>, core: &mut Core) {
-        if let Some(question) = &self.question {
+        if !self.state.is_left {
+            self.end_session(core);
+        }
+    }
+
+    fn end_session(&mut self, core: &mut Core) {
+        if let Some(question) = self.question.take() {
             question.shared.cancelled.store(true, Ordering::Relaxed);
         }
         self.give_up_transfer(core);
-        // Closing a socket with something unread resets it, and a reset can overtake the last reply.
-        if self.state.readable && !self.state.broken {
-            let mut buffer = std::mem::take(&mut core.control_buffer);
-            let _ = stream::end_writing(&self.socket);
-            let _ = stream::read(&self.socket, &mut buffer);
-            core.control_buffer = buffer;
-        }
+        (self.lease, self.port_deadline) = (None, None);
         let reason = match (&self.state, self.session.is_closed()) {
             (_, true) => "closed",
             (State { broken: true, .. }, _) => "connection lost",
@@ -714,6 +758,6 @@ mod tests {
     /// A thousand idle sessions are a megabyte at most: this, the allocator's share, a user's name.
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Connection>() <= 768, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 680, "{}", size_of::<Connection>());
     }
 }

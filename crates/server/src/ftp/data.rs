@@ -19,23 +19,23 @@ use crate::passive::{Lease, Leasing};
 use crate::transfer::{End, JobDone, JobKind, Link, Running, Socket, Turn, Work};
 use crate::worker::{Core, Message};
 
+/// Why there is no connection for a transfer that came too long after its `PASV`.
+const PORT_IS_GONE: &str = "the passive port was given back as nothing used it in time; ask for another";
+
 impl Connection {
     /// Leases a passive port, or gets in line for one.
     pub(super) fn listen(&mut self, core: &mut Core) -> Option<Answer> {
-        if let Some(lease) = &mut self.lease {
-            lease.renew();
-            return Some(Answer::Listening(lease.address()));
+        if let Some(mut lease) = self.lease.take()
+            && lease.renew()
+        {
+            return Some(self.hold(core, lease));
         }
         let (key, sender) = (self.key, core.sender.clone());
         let wake = Arc::new(move || sender.send(Message::Wake(key)));
         let sender = core.sender.clone();
         let deliver = Box::new(move |lease| sender.send(Message::Port(key, lease)));
         match core.server.passive.lease(self.session.local().ip(), self.session.peer().ip(), wake, deliver) {
-            Leasing::Granted(lease) => {
-                let address = lease.address();
-                self.lease = Some(Box::new(lease));
-                Some(Answer::Listening(address))
-            }
+            Leasing::Granted(lease) => Some(self.hold(core, Box::new(lease))),
             Leasing::Queued => {
                 self.port_deadline = Some(core.now.instant + core.server.config.connect_timeout);
                 None
@@ -58,9 +58,33 @@ impl Connection {
     pub(crate) fn port_granted(&mut self, core: &mut Core, lease: Lease) {
         // If nobody waits any more, dropping the lease passes it to the next in line.
         if self.port_deadline.take().is_some() {
-            let address = lease.address();
-            self.lease = Some(Box::new(lease));
-            self.feed(core, Input::Answer(Answer::Listening(address)));
+            let listening = self.hold(core, Box::new(lease));
+            self.feed(core, Input::Answer(listening));
+        }
+    }
+
+    /// Keeps a lease for the transfer that is to come, but not for long: others may wait for the port.
+    fn hold(&mut self, core: &Core, mut lease: Box<Lease>) -> Answer {
+        let address = lease.address();
+        lease.due = Some(core.now.instant + core.server.config.connect_timeout);
+        self.lease = Some(lease);
+        Answer::Listening(address)
+    }
+
+    /// When the port is given back, as no transfer has begun.
+    pub(super) fn lease_due(&self) -> Option<Instant> {
+        self.lease.as_ref().filter(|_| self.running.is_none())?.due
+    }
+
+    /// None has. A connection that has come all the same is kept for it.
+    pub(super) fn lease_overdue(&mut self, core: &mut Core) {
+        let Some(lease) = &mut self.lease else { return };
+        let mut strangers = Vec::new();
+        if !lease.give_back(|peer| strangers.push(peer)) {
+            self.lease = None;
+        }
+        for peer in strangers {
+            self.log(core, log::Event::Stranger { peer });
         }
     }
 
@@ -133,6 +157,12 @@ impl Connection {
         }
     }
 
+    /// The next turn of a transfer that used up its share.
+    pub(crate) fn next_turn(&mut self, core: &mut Core) {
+        self.state.in_line = false;
+        self.continue_transfer(core);
+    }
+
     fn end_transfer(&mut self, core: &mut Core, result: Result<(), TransferError>) {
         let via = self.running.as_deref().map(|running| running.via);
         if let Some(outcome) = self.conclude(core, result) {
@@ -178,7 +208,10 @@ impl Connection {
                             return None;
                         }
                         Turn::Yield => {
-                            core.yielded.push_back(self.key);
+                            // An event may have come between two turns: it is in line once all the same.
+                            if !std::mem::replace(&mut self.state.in_line, true) {
+                                core.yielded.push_back(self.key);
+                            }
                             return None;
                         }
                     }
@@ -191,7 +224,7 @@ impl Connection {
 
     /// Accepts the client's data connection, if it has come.
     fn accept(&mut self, core: &mut Core) -> io::Result<bool> {
-        let Some(lease) = &mut self.lease else { return Err(io::ErrorKind::NotConnected.into()) };
+        let Some(lease) = &mut self.lease else { return Err(io::Error::other(PORT_IS_GONE)) };
         let mut strangers = Vec::new();
         let accepted = lease.accept(|peer| strangers.push(peer));
         let running = self.running.as_deref_mut();
@@ -209,7 +242,8 @@ impl Connection {
             (Err(error), Some(running)) if error.kind() == io::ErrorKind::WouldBlock => {
                 if let Link::Accepting(watched @ None) = &mut running.link {
                     // A descriptor of its own: sessions that share the port each wait by one.
-                    let listener = lease.listener().try_clone_to_owned()?;
+                    let Some(listener) = lease.listener() else { return Ok(false) };
+                    let listener = listener.try_clone_to_owned()?;
                     core.watch_data(self.key, &listener, Interest::READABLE)?;
                     *watched = Some(listener);
                 }
@@ -357,6 +391,28 @@ impl Connection {
             core.discard(std::mem::replace(&mut running.work, Work::Lent));
         }
         Some(Outcome { bytes, result })
+    }
+
+    /// The client has said its last. What it asked for is done as far as that is possible, but a transfer, or a
+    /// port for one, needs somebody who hears how it ended: that is given up, and said while it can be.
+    /// Answers whether there was such a thing, and what comes after it may go on.
+    pub(super) fn hang_up(&mut self, core: &mut Core) -> bool {
+        if self.port_deadline.take().is_some() {
+            let why = "the control connection was closed before one was free".to_owned();
+            self.feed(core, Input::Answer(Answer::NoPort(why)));
+            return true;
+        }
+        let Some(running) = self.running.as_deref().filter(|running| running.ending.is_none()) else {
+            return false;
+        };
+        // Perhaps nobody hears the 426: what was sent must not look like the whole file.
+        if let (Link::Open(socket), Direction::Download) = (&running.link, running.direction) {
+            stream::reset_on_close(&socket.fd);
+        }
+        if let Some(outcome) = self.abort_transfer(core, TransferError::Aborted) {
+            self.feed(core, Input::TransferEnded(outcome));
+        }
+        true
     }
 
     /// The connection ends, and with it the transfer.

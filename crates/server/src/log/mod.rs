@@ -1,23 +1,26 @@
 //! What happened, for people and programs: events as text or JSON on standard error, and transfers in
 //! wu-ftpd's xferlog format.
 //!
-//! A worker collects the lines of one turn of its reactor and writes them with one call, so that a
-//! log costs little at thousands of transfers a second. What a client named is escaped: one event is one
+//! A worker collects the lines of one turn of its reactor and hands them to a thread ([`writer`]) that writes
+//! them, so that a log costs little at thousands of transfers a second, and nobody waits for one that is stuck. What a client named is escaped: one event is one
 //! line, whatever a file is called.
 
+mod writer;
 mod xferlog;
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use millrace_ftp::time;
 use millrace_vfs::{Timestamp, VirtualPath};
 
+use self::writer::Writer;
 use crate::config::LogFormat;
 
 /// Something worth knowing.
@@ -94,7 +97,9 @@ pub(crate) struct Subject<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Log {
     format: LogFormat,
-    xferlog: Option<Arc<File>>,
+    /// `None` where nothing is logged.
+    events: Option<Arc<Writer>>,
+    xferlog: Option<Arc<Writer>>,
 }
 
 /// The lines of one turn.
@@ -107,9 +112,32 @@ pub(crate) struct Lines {
 impl Log {
     /// Opens what has to be opened.
     pub(crate) fn open(format: LogFormat, xferlog: Option<&Path>) -> io::Result<Self> {
-        let xferlog =
-            xferlog.map(|path| OpenOptions::new().create(true).append(true).open(path)).transpose()?;
-        Ok(Self { format, xferlog: xferlog.map(Arc::new) })
+        let events = match format {
+            LogFormat::Off => None,
+            _ => {
+                // A descriptor of its own: the lock of the standard library's must not be held by who is stuck.
+                let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+                let notice = move |lines| missing(format, lines, "the log, which nobody reads");
+                Some(Arc::new(Writer::start(stderr, Box::new(notice))?))
+            }
+        };
+        let xferlog = xferlog.map(|path| {
+            let file = OpenOptions::new().create(true).append(true).open(path)?;
+            let events = events.clone();
+            // Its own format has no line for that.
+            let notice = move |lines| {
+                let notice = missing(format, lines, "the transfer log, whose disk does not keep up");
+                events.iter().for_each(|events| events.push(&notice));
+                Vec::new()
+            };
+            Writer::start(file, Box::new(notice)).map(Arc::new)
+        });
+        Ok(Self { format, events, xferlog: xferlog.transpose()? })
+    }
+
+    /// Waits, for a moment, until what was recorded is written.
+    pub(crate) fn close(&self) {
+        self.xferlog.iter().chain(&self.events).for_each(|writer| writer.close());
     }
 
     /// Adds an event to the lines of this turn.
@@ -141,21 +169,38 @@ impl Log {
         }
     }
 
-    /// Writes out the lines of a turn. A log that cannot be written must not stop the server.
+    /// Hands over the lines of a turn.
     pub(crate) fn flush(&self, lines: &mut Lines) {
         if !lines.events.is_empty() {
-            let _ = io::stderr().write_all(lines.events.as_bytes());
+            if let Some(events) = &self.events {
+                events.push(lines.events.as_bytes());
+            }
             lines.events.clear();
             lines.events.shrink_to(64 * 1024);
         }
         if !lines.transfers.is_empty() {
-            if let Some(file) = &self.xferlog {
-                let _ = (&**file).write_all(&lines.transfers);
+            if let Some(xferlog) = &self.xferlog {
+                xferlog.push(&lines.transfers);
             }
             lines.transfers.clear();
             lines.transfers.shrink_to(64 * 1024);
         }
     }
+}
+
+/// The line that stands for lines that are missing.
+fn missing(format: LogFormat, lines: u64, of: &str) -> Vec<u8> {
+    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = Timestamp { seconds: wall.as_secs() as i64, nanoseconds: wall.subsec_nanos() };
+    let subject = Subject { session: 0, peer: SocketAddr::from(([0, 0, 0, 0], 0)), user: None };
+    let text = format!("{lines} lines are missing from {of}");
+    let (event, mut line) = (Event::Warning { text: &text }, String::new());
+    match format {
+        LogFormat::Off => {}
+        LogFormat::Json | LogFormat::JsonWarnings => write_json(&mut line, now, &subject, &event),
+        LogFormat::Text | LogFormat::Warnings => write_text(&mut line, now, &subject, &event),
+    }
+    line.into_bytes()
 }
 
 /// An event's name and its fields, in the order in which they are written.
@@ -281,7 +326,7 @@ mod tests {
     use super::*;
 
     fn recorded(format: LogFormat, event: Event<'_>) -> String {
-        let log = Log { format, xferlog: None };
+        let log = Log { format, events: None, xferlog: None };
         let mut lines = Lines::default();
         let subject =
             Subject { session: 7, peer: "127.0.0.1:1025".parse().unwrap(), user: Some(b"al\"ice\n") };

@@ -226,6 +226,30 @@ fn a_waiting_passive_port_is_free_when_its_control_connection_is_gone() {
     }
 }
 
+#[test]
+fn a_client_that_sends_no_more_is_told_that_its_transfer_ended() {
+    let (served, scratch) = served_file();
+    scratch.write("f", b"old");
+    let mut client = served.login();
+    let data = held_up_download(&mut client);
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    client.expect_reply(426);
+    client.expect_end();
+    drop(data);
+    for length in [10, 3 << 20] {
+        let mut client = served.login();
+        let mut data = client.passive();
+        client.expect("STOR f", 150);
+        data.write_all(&pattern(length)).unwrap();
+        client.send("PWD\r\n");
+        client.stream.shutdown(Shutdown::Write).unwrap();
+        client.expect_reply(426);
+        client.expect_reply(257);
+        client.expect_end();
+        assert_eq!(scratch.read("f").unwrap(), b"old");
+    }
+}
+
 fn ended(stream: &std::net::TcpStream) -> bool {
     let mut sink = vec![0; 1 << 20];
     stream.set_nonblocking(true).unwrap();

@@ -120,3 +120,32 @@ fn a_stop_does_not_wait_for_a_question_longer_than_its_grace() {
     client.expect_end();
     faults.reset();
 }
+
+/// Windows and the BSDs throw away what was received and not read when a reset comes.
+#[test]
+fn what_comes_behind_quit_does_not_reset_the_connection() {
+    let served = serve(Arc::new(MemoryStorage::new()));
+    let mut client = served.login();
+    client.expect("QUIT", 221);
+    client.expect_end();
+    for _ in 0..20 {
+        client.stream.write_all(b"NOOP\r\n").expect("the server still takes it");
+    }
+    // Its session has ended all the same: nothing is answered, and nobody else is kept out.
+    drop(client);
+    served.login().expect_alive();
+}
+
+#[test]
+fn whoever_quits_makes_room_at_once() {
+    let mut config = config(Arc::new(MemoryStorage::new()));
+    config.sessions = 1;
+    let served = serve_with(config);
+    let mut clients = Vec::new();
+    for _ in 0..5 {
+        let mut client = served.login();
+        client.expect("QUIT", 221);
+        client.expect_end();
+        clients.push(client);
+    }
+}

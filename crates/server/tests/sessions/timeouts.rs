@@ -214,3 +214,40 @@ fn a_client_that_takes_no_farewell_is_closed_all_the_same() {
         matches!(kind, Err(std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe))
     });
 }
+
+#[test]
+fn a_port_that_nothing_uses_in_time_is_somebody_elses() {
+    let served = served(|config| {
+        let first = *config.passive_ports.start();
+        config.passive_ports = first..=first;
+        config.connect_timeout = SHORT;
+    });
+    let mut idle = served.login();
+    idle.expect("PASV", 227);
+    let mut fresh = served.login();
+    // Each waits in line for as long as a lease may last.
+    within(PATIENCE, "the port is free", || fresh.command("PASV").code == 227);
+    idle.expect("NLST", 150);
+    let reply = idle.expect_reply(425);
+    assert!(reply.text.contains("nothing used it in time"), "{reply:?}");
+    idle.expect_alive();
+}
+
+#[test]
+fn a_connection_that_came_early_is_kept_when_its_port_is_given_back() {
+    let served = served(|config| {
+        let first = *config.passive_ports.start();
+        config.passive_ports = first..=first;
+        config.connect_timeout = SHORT;
+    });
+    let mut slow = served.login();
+    slow.store("STOR f", b"content");
+    let mut data = slow.passive();
+    let mut fresh = served.login();
+    within(PATIENCE, "the port is free", || fresh.command("PASV").code == 227);
+    slow.expect("RETR f", 150);
+    let mut content = String::new();
+    data.read_to_string(&mut content).unwrap();
+    assert_eq!(content, "content");
+    slow.expect_reply(226);
+}
