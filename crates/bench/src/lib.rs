@@ -20,7 +20,7 @@
 //! - [`gate`] says whether a report is good enough.
 //! - [`search`] looks for the most users that a server holds.
 //! - [`stats`] is what may be concluded from several of them.
-//! - [`limits`] is what this machine allows.
+//! - [`limits`] is what this machine allows; [`poller`] compares the ways of waiting for many sockets.
 
 pub mod colony;
 mod driver;
@@ -32,6 +32,7 @@ pub mod host;
 pub mod limits;
 pub mod payload;
 pub mod plan;
+pub mod poller;
 pub mod report;
 pub mod run;
 pub mod schedule;

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::bench::Bench;
 use crate::config::Written;
 use crate::ctl::Ctl;
+use crate::poller_bench::PollerBench;
 
 /// Millrace: a file server that FTP clients use, and the ruler that measures any of them.
 ///
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     Ctl(Box<Ctl>),
     /// Say what this machine allows, and what that means in users
     Limits,
+    /// Say what waiting for many sockets costs: by poll, epoll and io_uring
+    PollerBench(PollerBench),
     /// Say what a configuration file means, or what is wrong with it
     Check(Check),
     /// Make the hash of a password, for a configuration file

@@ -2,13 +2,11 @@
 
 use std::process::ExitCode;
 
-use millrace_bench::limits::limits;
+use millrace_bench::limits;
 
 use crate::failure::Failure;
 
 pub(crate) fn run() -> Result<ExitCode, Failure> {
-    for limit in limits() {
-        println!("{limit}");
-    }
+    print!("{}", limits::render());
     Ok(ExitCode::SUCCESS)
 }

@@ -13,6 +13,7 @@ mod ctl;
 mod failure;
 mod hash_password;
 mod limits;
+mod poller_bench;
 mod serve;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Ctl(arguments) => done(ctl::run(*arguments)),
         Command::Limits => limits::run(),
+        Command::PollerBench(arguments) => poller_bench::run(&arguments),
         Command::Check(arguments) => done(check::run(&arguments)),
         Command::HashPassword => done(hash_password::run()),
     };

@@ -182,6 +182,30 @@ fn a_search_asks_for_no_more_than_it_may() {
 }
 
 #[test]
+fn limits_are_read_tried_and_said_in_users() {
+    let output = millrace(&["limits"]);
+    assert_eq!(output.status.code(), Some(0));
+    let page = text(&output.stdout);
+    for part in ["fs.nr_open", "\n  io_uring ", "\n  this client, transferring "] {
+        assert!(page.contains(part), "{page}");
+    }
+    assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
+}
+
+#[test]
+fn selectors_are_compared_within_the_descriptors() {
+    let few = ["poller-bench", "--sockets", "8,20", "--active", "3,10", "--time", "0.01"];
+    let table = text(&millrace(&few).stdout);
+    assert_eq!(table.matches("\nepoll-edge ").count(), 2, "{table}");
+    let json = text(&millrace(&[&few[..], &["--json"]].concat()).stdout);
+    // Ten of eight cannot be active.
+    assert_eq!(json.lines().count(), 3, "{json}");
+    let output = millrace(&["poller-bench", "--sockets", "2000000000"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("descriptors"), "{output:?}");
+}
+
+#[test]
 fn every_setting_stands_in_the_guide() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks.md");
     let guide = std::fs::read_to_string(guide).unwrap();

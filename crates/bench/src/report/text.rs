@@ -155,28 +155,36 @@ fn standing_line(cell: &CellReport, standing: &Standing) -> String {
     line
 }
 
-/// To the width of a terminal.
+const WIDTH: usize = 100;
+
+/// To the width of a terminal, further lines a little to the right.
 pub(crate) fn cut(line: &str) -> String {
-    const WIDTH: usize = 100;
-    let safe: String = line.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
-    if safe.chars().count() <= WIDTH {
-        return safe;
-    }
-    let mut wrapped = String::new();
-    let mut column = 0;
-    for word in safe.split(' ') {
+    let line: String = line.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
+    if line.chars().count() <= WIDTH { line } else { fold("", &line, "    ") }
+}
+
+/// A head and a text beside it, whose further lines stand under its first.
+pub(crate) fn wrapped(head: &str, text: &str) -> String {
+    fold(head, text, &" ".repeat(head.chars().count()))
+}
+
+fn fold(head: &str, text: &str, indent: &str) -> String {
+    let (mut out, mut column, mut is_first) = (head.to_owned(), head.chars().count(), true);
+    for word in text.split(' ') {
         let width = word.chars().count();
-        if column > 0 && column + 1 + width > WIDTH {
-            wrapped.push_str("\n    ");
-            column = 4;
-        } else if column > 0 {
-            wrapped.push(' ');
+        if !is_first && column + 1 + width > WIDTH {
+            out.push('\n');
+            out.push_str(indent);
+            column = indent.chars().count();
+        } else if !is_first {
+            out.push(' ');
             column += 1;
         }
-        wrapped.push_str(word);
+        is_first = false;
+        out.push_str(word);
         column += width;
     }
-    wrapped
+    out
 }
 
 fn painted(bound: Bound, color: bool) -> String {

@@ -1,7 +1,15 @@
 //! What this machine allows, and what that means in users.
+//!
+//! [`limits`] reads what the kernel says; `measured` tries it; `users` draws the conclusions.
 
-use std::fmt;
+mod measured;
+mod users;
+
+use std::fmt::Write;
 use std::fs;
+
+pub use self::users::Allowance;
+use crate::report::text::wrapped;
 
 /// One limit.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -14,10 +22,29 @@ pub struct Limit {
     pub meaning: String,
 }
 
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<34} {:<22} {}", self.name, self.value, self.meaning)
+/// Everything, for a terminal: at most 100 columns.
+///
+/// For a moment this takes every descriptor that the process may have: nothing else should go on in it.
+pub fn render() -> String {
+    let mut out = "what the kernel says\n".to_owned();
+    let mut section = |limits: &mut dyn Iterator<Item = Limit>| {
+        for Limit { name, value, meaning } in limits {
+            let _ = writeln!(out, "{}", wrapped(&format!("  {name:<29} {value:<23} "), &meaning));
+        }
+    };
+    section(&mut limits().into_iter());
+    let mut trials = measured::measured();
+    let mut tried = "\nwhat it does when tried\n".to_owned();
+    for Limit { name, value, meaning } in &mut trials {
+        let _ = writeln!(tried, "{}", wrapped(&format!("  {name:<23} {value:<29} "), &meaning));
     }
+    out += &tried;
+    out += "\nwhat that means in users, at most\n";
+    for Allowance { who, most, because } in users::allowances(descriptors()) {
+        let most = most.map_or_else(|| "unknown".to_owned(), |most| most.to_string());
+        let _ = writeln!(out, "{}", wrapped(&format!("  {who:<39} {most:>13} "), &because));
+    }
+    out
 }
 
 /// Descriptors that a process has besides its users' sockets.
@@ -107,7 +134,7 @@ mod tests {
         let limits = limits();
         assert_eq!(limits.len(), KERNEL.len() + 2);
         for limit in limits {
-            assert!(!limit.value.is_empty() && limit.meaning.len() < 90, "{limit}");
+            assert!(!limit.value.is_empty() && limit.meaning.len() < 90, "{limit:?}");
         }
         assert!(ephemeral_ports() > 1000);
     }
