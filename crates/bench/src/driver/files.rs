@@ -1,5 +1,10 @@
 //! Test files: what they are called and what they contain.
 
+use std::fs::File;
+use std::path::Path;
+
+use rustix::fs::Advice;
+
 use crate::payload::FileId;
 use crate::plan::{Cell, Download, Names};
 use crate::target::Target;
@@ -56,6 +61,23 @@ impl<'a> Files<'a> {
     /// The directory to list; empty for the session's own.
     pub(super) fn directory(&self, user: u32) -> String {
         self.named(user).unwrap_or_else(|| self.target.path.clone())
+    }
+
+    /// Drops a file from the page cache of this machine, if the server's folder is here.
+    pub(super) fn drop_from_cache(&self, path: &str, size: u64) -> Result<(), String> {
+        let root =
+            self.cell.settings.server_root.as_ref().ok_or("--server-root must name the server's folder")?;
+        let name = path.strip_prefix(&self.target.path).unwrap_or(path).trim_start_matches('/');
+        let place = Path::new(root).join(name);
+        let failed = |error: std::io::Error| format!("{}: {error}", place.display());
+        let file = File::open(&place).map_err(failed)?;
+        // Pages that are not yet written stay.
+        file.sync_all().map_err(failed)?;
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| failed(error.into()))?;
+        if size > 0 && millrace_net::copy::is_cached(&file, 0, size) {
+            return Err(format!("{} is still in memory: is it on a memory file system?", place.display()));
+        }
+        Ok(())
     }
 
     /// What `--file` says, for this number.

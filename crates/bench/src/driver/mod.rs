@@ -49,6 +49,9 @@ pub enum DriverError {
     /// The server's replies cannot be followed.
     #[error("{0}")]
     Protocol(#[from] millrace_ftp::client::ClientError),
+    /// The files cannot be dropped from the server's page cache.
+    #[error("the cache cannot be made cold: {0}")]
+    Cache(String),
     /// This machine cannot.
     #[error("this machine: {0}")]
     Client(std::io::Error),

@@ -75,6 +75,9 @@ const DISK_WAIT: f64 = 0.25;
 /// From here on, other virtual machines disturb the figure.
 const STOLEN: f64 = 0.03;
 
+/// Of less than this, in seconds, the machine's counters tell nothing.
+const SHORTEST: f64 = 0.1;
+
 /// A rule: the evidence if it holds.
 type Rule = fn(&Audit, Load) -> Option<String>;
 
@@ -98,6 +101,8 @@ pub(crate) fn judge(audit: &Audit, load: Load) -> Verdict {
     let nothing = match load {
         Load { op: Op::Idle, .. } => Some("nothing was asked of the server"),
         Load { ops: 0, client_faults: 0, .. } => Some("no operation ended well"),
+        // The kernel counts the machine's time in ticks of 10 ms.
+        _ if audit.seconds < SHORTEST => Some("it was too short to tell what was at its limit"),
         _ => None,
     };
     if let Some(reason) = nothing {

@@ -26,15 +26,17 @@ use super::published::Published;
 use super::settings::Settings;
 
 /// The presets that come with the program: name and text.
-pub const BUILT_IN: [(&str, &str); 12] = [
+pub const BUILT_IN: [(&str, &str); 14] = [
     ("default", include_str!("../../presets/default.toml")),
     ("dkftp-2000-01-13", include_str!("../../presets/dkftp-2000-01-13.toml")),
     ("dkftp-2000-01-24", include_str!("../../presets/dkftp-2000-01-24.toml")),
     ("dkftp-2001-09-14", include_str!("../../presets/dkftp-2001-09-14.toml")),
     ("dkftp-modern", include_str!("../../presets/dkftp-modern.toml")),
+    ("iitk1996-loop-change", include_str!("../../presets/iitk1996-loop-change.toml")),
     ("iitk1996-loop-const", include_str!("../../presets/iitk1996-loop-const.toml")),
     ("iitk1996-net-conns", include_str!("../../presets/iitk1996-net-conns.toml")),
     ("iitk1996-net-sizes", include_str!("../../presets/iitk1996-net-sizes.toml")),
+    ("pyftpdlib", include_str!("../../presets/pyftpdlib.toml")),
     ("waarp-conn", include_str!("../../presets/waarp-conn.toml")),
     ("waarp-1k", include_str!("../../presets/waarp-1k.toml")),
     ("waarp-10k", include_str!("../../presets/waarp-10k.toml")),

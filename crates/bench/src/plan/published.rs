@@ -50,6 +50,9 @@ pub enum Value {
     /// Where a death rule holds.
     #[serde(rename = "users left")]
     UsersLeft,
+    /// Nothing but its memory.
+    #[serde(rename = "none")]
+    Nothing,
     /// The server's memory, at the end.
     #[serde(rename = "RSS MiB")]
     Rss,

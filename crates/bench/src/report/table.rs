@@ -70,22 +70,35 @@ impl Table {
     pub fn render(&self) -> String {
         let width = |text: &str| text.chars().count();
         let head = self.rows.iter().map(|row| width(&row.name)).max().unwrap_or(0) + 2;
-        let column = self.columns.iter().map(|name| width(name)).max().unwrap_or(0).max(12) + 1;
+        let least = if self.is_beside { 8 } else { 12 };
+        let widest = self.columns.iter().map(|name| width(name)).max().unwrap_or(0).max(least);
+        // Their names differ much in length where they are servers.
+        let columns: Vec<_> = self
+            .columns
+            .iter()
+            .map(|name| 1 + if self.is_beside { width(name).max(least) } else { widest })
+            .collect();
         let line = |name: &str, whose: &str, numbers: &mut dyn Iterator<Item = String>| {
-            let numbers: String = numbers.map(|text| format!("{text:>column$}")).collect();
-            format!("{name:head$}{whose:8}{numbers}\n")
+            let numbers: String =
+                numbers.zip(&columns).map(|(text, &column)| format!("{text:>column$}")).collect();
+            format!("{name:head$}{whose}{numbers}\n")
         };
+        let (nobody, now, document) =
+            if self.is_beside { ("", "", "") } else { ("        ", "now     ", "document") };
         let mut out = format!("{}\n", self.title);
-        out += &line("", "", &mut self.columns.iter().cloned());
+        out += &line("", nobody, &mut self.columns.iter().cloned());
         for row in &self.rows {
             let theirs = |number: &Number| number.published.map_or_else(|| "-".to_owned(), rate);
+            let either = |number: &Number| number.published.map_or_else(|| number.words(), rate);
+            let has_theirs = row.numbers.iter().any(|number| number.published.is_some());
             if self.is_beside {
-                let either = |number: &Number| number.published.map_or_else(|| number.words(), rate);
-                out += &line(&row.name, "", &mut row.numbers.iter().map(either));
+                out += &line(&row.name, nobody, &mut row.numbers.iter().map(either));
                 continue;
             }
-            out += &line(&row.name, "now", &mut row.numbers.iter().map(Number::words));
-            out += &line("", "document", &mut row.numbers.iter().map(theirs));
+            out += &line(&row.name, now, &mut row.numbers.iter().map(Number::words));
+            if has_theirs {
+                out += &line("", document, &mut row.numbers.iter().map(theirs));
+            }
         }
         out
     }
@@ -146,6 +159,7 @@ impl Value {
             Self::Seconds => cell.seconds,
             Self::LoginSeconds => cell.login_seconds,
             Self::UsersLeft => cell.standing.as_ref().map_or(f64::NAN, |standing| f64::from(standing.left)),
+            Self::Nothing => f64::NAN,
             Self::Rss => memory(cell, |server| server.rss_kib),
             Self::Pss => memory(cell, |server| server.pss_kib_after),
             Self::Uss => memory(cell, |server| server.uss_kib),
@@ -162,6 +176,7 @@ impl Value {
             Self::KibPerSecondInStep => "KiB a second from the first beginning to the last end",
             Self::Seconds | Self::LoginSeconds => "seconds",
             Self::UsersLeft => "users left",
+            Self::Nothing => "",
             Self::Rss | Self::Pss | Self::Uss | Self::PeakRss => "MiB of memory",
         }
     }

@@ -20,7 +20,7 @@ use super::worker::Worker;
 use super::{Driver, DriverError, Post};
 use crate::fault::Fault;
 use crate::payload::Payload;
-use crate::plan::{Cell, Op};
+use crate::plan::{Cache, Cell, Download, Op};
 use crate::tally::Tally;
 use crate::target::Target;
 
@@ -59,7 +59,8 @@ impl Driver for FtpDriver {
     }
 
     fn prepare(&self, cell: &Cell) -> Result<(), DriverError> {
-        if cell.op != Op::Retr || cell.settings.file.is_some() {
+        let is_made = cell.settings.file.is_none() && cell.settings.download == Download::Made;
+        if cell.op != Op::Retr || !is_made {
             return Ok(());
         }
         let (files, payload) = (self.files(cell), Payload::new(cell.settings.seed));
@@ -67,9 +68,15 @@ impl Driver for FtpDriver {
         for number in 0..cell.files() {
             let path = files.download(number);
             let is_new = !self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&path);
-            if is_new {
-                errand.store(&path, &payload, Files::download_id(number), cell.size.unwrap_or(0))?;
-                self.remember([path]);
+            let (id, size) = (Files::download_id(number), cell.size.unwrap_or(0));
+            if is_new || cell.settings.cache == Cache::Created {
+                errand.store(&path, &payload, id, size)?;
+                self.remember([path.clone()]);
+            }
+            match cell.settings.cache {
+                Cache::Any | Cache::Created => {}
+                Cache::Warm => drop(errand.check(&path, payload.checker(id, size))?),
+                Cache::Cold => files.drop_from_cache(&path, size).map_err(DriverError::Cache)?,
             }
         }
         errand.quit();

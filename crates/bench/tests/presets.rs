@@ -1,0 +1,71 @@
+//! Every preset, shortened, against Millrace: it runs to its end without a fault, and fills its document's table.
+
+use std::sync::Arc;
+
+use millrace_bench::plan::{BUILT_IN, Form, Plan, Preset};
+use millrace_bench::report::{Report, text};
+use millrace_bench::run::{Silent, run};
+use millrace_server::{Accounts, Config, Permissions, Running, Server};
+use millrace_storage::MemoryStorage;
+
+fn start() -> Running {
+    let tree = Arc::new(MemoryStorage::new());
+    let accounts = Accounts::new().user("bench", "bench", Permissions::READ_WRITE, tree);
+    let config = Config { ftp: vec!["127.0.0.1:0".parse().unwrap()], ..Config::new(Arc::new(accounts)) };
+    Server::start(config).unwrap()
+}
+
+fn measure(name: &str, as_published: bool) -> Report {
+    let server = start();
+    let url = format!("ftp://bench:bench@{}/", server.ftp_addresses()[0]);
+    let preset = Preset::built_in_as(name, Form { as_published, quick: true }).unwrap();
+    let pid = std::process::id().to_string();
+    let plan = Plan::new(&url, Some(&preset), &[("server-pid", &pid)]).unwrap();
+    let report = run(&plan, &Silent).unwrap();
+    server.shut_down();
+    report
+}
+
+#[test]
+fn the_quick_form_of_every_preset_runs_without_a_fault() {
+    for (name, _) in BUILT_IN {
+        let report = measure(name, false);
+        for cell in &report.cells {
+            assert_eq!(cell.faults.count() + cell.login_faults.count(), 0, "{name}: {:?}", cell.faults);
+        }
+        let text = text::render(&report, false);
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{name}: {text}");
+        assert!(report.warnings.is_empty(), "{name}: {:?}", report.warnings);
+    }
+}
+
+#[test]
+fn every_table_gets_a_number() {
+    for (name, as_published) in
+        [("dkftp-2001-09-14", false), ("iitk1996-loop-change", true), ("waarp-1k", false)]
+    {
+        let report = measure(name, as_published);
+        for table in &report.tables {
+            let measured = |row: &millrace_bench::report::table::Row| {
+                row.numbers.iter().any(|number| number.measured.is_some_and(|number| number > 0.0))
+            };
+            let is_known = table.rows.iter().any(measured);
+            assert!(is_known || name.starts_with("dkftp"), "{name}: {}", table.render());
+        }
+    }
+}
+
+#[test]
+fn the_script_of_pyftpdlib_is_followed_as_published() {
+    let report = measure("pyftpdlib", true);
+    let [rows, _] = &report.tables[..] else { panic!("{:?}", report.tables) };
+    let known = |name: &str| {
+        let row = rows.rows.iter().find(|row| row.name.starts_with(name)).unwrap();
+        row.numbers.iter().filter(|number| number.measured.is_some()).count()
+    };
+    // The value, and four kinds of memory.
+    for name in ["STOR, MB/s", "RETR, MB/s", "200 connect", "200 x RETR", "200 x STOR", "200 x QUIT"] {
+        assert_eq!(known(name), 5, "{name}: {}", rows.render());
+    }
+    assert_eq!(known("the same at once"), 0, "{}", rows.render());
+}
