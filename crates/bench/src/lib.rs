@@ -21,6 +21,8 @@
 //! - [`search`] looks for the most users that a server holds.
 //! - [`stats`] is what may be concluded from several of them.
 //! - [`limits`] is what this machine allows; [`poller`] compares the ways of waiting for many sockets.
+//! - [`race`] puts several servers side by side; [`peers`] are servers that are known by name.
+//! - [`limits`] is what this machine allows.
 
 pub mod colony;
 mod driver;
@@ -31,8 +33,10 @@ pub mod histogram;
 pub mod host;
 pub mod limits;
 pub mod payload;
+pub mod peers;
 pub mod plan;
 pub mod poller;
+pub mod race;
 pub mod report;
 pub mod run;
 pub mod schedule;

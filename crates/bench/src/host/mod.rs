@@ -234,6 +234,11 @@ impl Watch {
     }
 }
 
+/// The processes that descend from one, itself included.
+pub(crate) fn descendants(pid: i32) -> Vec<i32> {
+    Tree::of(pid).map(Tree::pids).unwrap_or_default()
+}
+
 /// Of a server and of this client.
 fn memory(server: Option<i32>) -> [u64; 2] {
     [server, Some(std::process::id() as i32)]

@@ -53,6 +53,10 @@ impl Tree {
         Some(Self { pids: found.into_iter().collect() })
     }
 
+    pub(crate) fn pids(self) -> Vec<i32> {
+        self.pids
+    }
+
     /// What they use. Memory is costly to ask for: it is a walk over every page.
     pub(crate) fn usage(&self, with_memory: bool) -> Usage {
         let tick = Duration::from_secs(1) / rustix::param::clock_ticks_per_second().max(1) as u32;

@@ -74,7 +74,7 @@ pub struct Plan {
 }
 
 /// Flags that say what is measured: without a preset's name they make a plan of their own.
-const CHOOSING: [&str; 3] = ["ops", "size", "file"];
+pub(crate) const CHOOSING: [&str; 3] = ["ops", "size", "file"];
 
 impl Plan {
     /// Puts a target, a preset and flags together; flags override every step of the preset.

@@ -26,7 +26,7 @@ use super::published::Published;
 use super::settings::Settings;
 
 /// The presets that come with the program: name and text.
-pub const BUILT_IN: [(&str, &str); 14] = [
+pub const BUILT_IN: [(&str, &str); 15] = [
     ("default", include_str!("../../presets/default.toml")),
     ("dkftp-2000-01-13", include_str!("../../presets/dkftp-2000-01-13.toml")),
     ("dkftp-2000-01-24", include_str!("../../presets/dkftp-2000-01-24.toml")),
@@ -37,6 +37,7 @@ pub const BUILT_IN: [(&str, &str); 14] = [
     ("iitk1996-net-conns", include_str!("../../presets/iitk1996-net-conns.toml")),
     ("iitk1996-net-sizes", include_str!("../../presets/iitk1996-net-sizes.toml")),
     ("pyftpdlib", include_str!("../../presets/pyftpdlib.toml")),
+    ("race", include_str!("../../presets/race.toml")),
     ("waarp-conn", include_str!("../../presets/waarp-conn.toml")),
     ("waarp-1k", include_str!("../../presets/waarp-1k.toml")),
     ("waarp-10k", include_str!("../../presets/waarp-10k.toml")),

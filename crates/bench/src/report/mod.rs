@@ -238,7 +238,7 @@ impl Report {
 }
 
 impl Machine {
-    fn this() -> Self {
+    pub(crate) fn this() -> Self {
         let uname = rustix::system::uname();
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let processors = text("/proc/cpuinfo");

@@ -1,0 +1,295 @@
+//! How each server is configured: alike in what it must do, and otherwise as its users run it.
+//!
+//! For all: loopback only, its own range of passive ports, limits on clients raised or off, no DNS or ident look-ups,
+//! no transfer log, no TLS, and the cheapest password check that it offers.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use super::find::Place;
+use super::{Launch, Peer, Setting};
+
+/// crypt(3) of "bench" in its cheapest form: a login should cost the server's work, not the hash's.
+const BENCH_HASH: &str = "mrsQXBVE22d8Y";
+const NOBODY: u32 = 65_534;
+const SESSIONS: u32 = 20_000;
+const PACKAGE: &str = "peers/install fetches it, or your distribution's package manager";
+const PYFTPDLIB_SERVER: &str = include_str!("../../../../peers/pyftpdlib_server.py");
+
+pub(super) const MILLRACE: Peer = Peer {
+    name: "millrace",
+    scheme: "ftp",
+    model: "a thread a core, each with its own epoll",
+    auth: "a password of its command line, compared as text",
+    source: "it is this program, or name the path of another build",
+    place: Place { program: "millrace", below: "millrace", package: None, version: &["--version"] },
+    configure: |at| {
+        let mut argv = at.command();
+        argv.extend(["serve", &text(at.root), "--ftp", &at.address()].map(String::from));
+        argv.extend(["--user", "bench:bench:rw", "--quiet", "--passive-ports"].map(String::from));
+        argv.push(at.passive("-"));
+        Ok(bench(argv))
+    },
+};
+
+pub(super) const VSFTPD: Peer = Peer {
+    name: "vsftpd",
+    scheme: "ftp",
+    model: "two processes a session, in a seccomp sandbox",
+    auth: "anonymous with write permission (its local users would need PAM)",
+    source: PACKAGE,
+    place: Place {
+        program: "vsftpd",
+        below: "debian/usr/sbin/vsftpd",
+        package: Some("vsftpd"),
+        version: &[],
+    },
+    configure: vsftpd,
+};
+
+pub(super) const PURE_FTPD: Peer = Peer {
+    name: "pure-ftpd",
+    scheme: "ftp",
+    model: "two processes a session, with privilege separation",
+    auth: "its own PureDB, DES crypt",
+    source: PACKAGE,
+    place: Place {
+        program: "pure-ftpd",
+        below: "debian/usr/sbin/pure-ftpd",
+        package: Some("pure-ftpd"),
+        version: &["--help"],
+    },
+    configure: pure_ftpd,
+};
+
+pub(super) const PROFTPD: Peer = Peer {
+    name: "proftpd",
+    scheme: "ftp",
+    model: "a process a session",
+    auth: "AuthUserFile, DES crypt, no PAM",
+    source: PACKAGE,
+    place: Place {
+        program: "proftpd",
+        below: "debian/usr/sbin/proftpd",
+        package: Some("proftpd-core"),
+        version: &["-v"],
+    },
+    configure: proftpd,
+};
+
+pub(super) const PYFTPDLIB: Peer = Peer {
+    name: "pyftpdlib",
+    scheme: "ftp",
+    model: "one process, one thread, Python's asynchronous sockets",
+    auth: "a dictionary in memory, compared as text",
+    source: "peers/install fetches it, or: pip install pyftpdlib",
+    place: Place {
+        program: "python3",
+        below: "python3",
+        package: None,
+        version: &["-c", "import pyftpdlib; print(pyftpdlib.__ver__)"],
+    },
+    configure: |at| {
+        let script = write(at, "pyftpdlib_server.py", PYFTPDLIB_SERVER)?;
+        let mut argv = at.command();
+        let (first, last) = at.ports.passive;
+        argv.extend([text(&script), text(at.root), at.ports.control.to_string()]);
+        argv.extend(["bench".into(), "bench".into(), first.to_string(), last.to_string()]);
+        Ok(bench(argv))
+    },
+};
+
+pub(super) const UNFTP: Peer = Peer {
+    name: "unftp",
+    scheme: "ftp",
+    model: "one process, tasks on a thread a core (Tokio)",
+    auth: "anonymous",
+    source: "peers/install --unftp builds it, or: cargo install unftp",
+    place: Place { program: "unftp", below: "unftp/bin/unftp", package: None, version: &["--version"] },
+    configure: |at| {
+        let mut argv = at.command();
+        argv.extend(["--root-dir", &text(at.root), "--bind-address", &at.address()].map(String::from));
+        argv.extend(["--auth-type", "anonymous", "--idle-session-timeout", "3600"].map(String::from));
+        argv.extend(["--passive-ports".into(), at.passive("-")]);
+        Ok(Launch { argv, user: "anonymous", password: "bench@" })
+    },
+};
+
+pub(super) const NGINX: Peer = Peer {
+    name: "nginx",
+    scheme: "http",
+    model: "a worker process a core, each with its own epoll",
+    auth: "none",
+    source: PACKAGE,
+    place: Place {
+        program: "nginx",
+        below: "debian/usr/sbin/nginx",
+        package: Some("nginx"),
+        version: &["-v"],
+    },
+    configure: nginx,
+};
+
+pub(super) const LIGHTTPD: Peer = Peer {
+    name: "lighttpd",
+    scheme: "http",
+    model: "one process, one thread, epoll",
+    auth: "none",
+    source: PACKAGE,
+    place: Place {
+        program: "lighttpd",
+        below: "debian/usr/sbin/lighttpd",
+        package: Some("lighttpd"),
+        version: &["-v"],
+    },
+    configure: lighttpd,
+};
+
+pub(super) const FLOOR: Peer = Peer {
+    name: "floor",
+    scheme: "ftp",
+    model: "a thread a session and only the calls that none can avoid: a yardstick, not a server",
+    auth: "any",
+    source: "peers/install compiles it from meter/floor.c",
+    place: Place { program: "millrace-floor", below: "floor/millrace-floor", package: None, version: &[] },
+    configure: |at| {
+        let mut argv = at.command();
+        argv.extend([text(at.root), at.ports.control.to_string(), at.passive("-")]);
+        Ok(bench(argv))
+    },
+};
+
+fn vsftpd(at: &Setting<'_>) -> io::Result<Launch> {
+    let empty = at.state.join("empty");
+    fs::create_dir(&empty)?;
+    let (first, last) = at.ports.passive;
+    // daemon: an account without rights whose home exists on every Debian, which vsftpd insists on.
+    let configuration = format!(
+        "listen=YES\nlisten_address=127.0.0.1\nlisten_port={}\nbackground=NO\nanonymous_enable=YES\n\
+         local_enable=NO\nftp_username=daemon\nanon_root={}\nwrite_enable=YES\nanon_upload_enable=YES\n\
+         anon_mkdir_write_enable=YES\nanon_other_write_enable=YES\nanon_world_readable_only=NO\n\
+         allow_writeable_chroot=YES\nsecure_chroot_dir={}\npasv_min_port={first}\npasv_max_port={last}\n\
+         max_clients=0\nmax_per_ip=0\nisolate=NO\nisolate_network=NO\nxferlog_enable=NO\n\
+         idle_session_timeout=3600\n",
+        at.ports.control,
+        at.root.display(),
+        empty.display(),
+    );
+    let mut argv = at.command();
+    argv.push(text(&write(at, "vsftpd.conf", &configuration)?));
+    Ok(Launch { argv, user: "anonymous", password: "bench@" })
+}
+
+fn pure_ftpd(at: &Setting<'_>) -> io::Result<Launch> {
+    let account = format!("bench:{BENCH_HASH}:{NOBODY}:{NOBODY}::{}::::::::::::\n", at.root.display());
+    let (account, database) = (write(at, "pure.passwd", &account)?, at.state.join("pure.pdb"));
+    let program = &at.installed.program;
+    // sbin/pure-ftpd and bin/pure-pw are neighbours wherever they are installed.
+    let pure_pw = program.parent().and_then(|sbin| sbin.parent()).map(|usr| usr.join("bin/pure-pw"));
+    let made = Command::new(pure_pw.unwrap_or_else(|| "pure-pw".into()))
+        .args(["mkdb", &text(&database), "-f", &text(&account)])
+        .envs(at.installed.environment.iter().cloned())
+        .stdin(Stdio::null())
+        .output()?;
+    if !made.status.success() {
+        let said = String::from_utf8_lossy(&made.stderr).into_owned();
+        return Err(io::Error::other(format!("pure-pw: {said}")));
+    }
+    let mut argv = at.command();
+    argv.extend(["-S".into(), format!("127.0.0.1,{}", at.ports.control)]);
+    argv.extend(["-l".into(), format!("puredb:{}", database.display())]);
+    argv.extend(["-E", "-H", "-4", "-u", "1", "-f", "none", "-I", "60", "-L", "2000000:5"].map(String::from));
+    argv.extend(["-g".into(), text(&at.state.join("pure.pid"))]);
+    argv.extend(["-c".into(), SESSIONS.to_string(), "-C".into(), SESSIONS.to_string()]);
+    argv.extend(["-p".into(), at.passive(":")]);
+    Ok(bench(argv))
+}
+
+fn proftpd(at: &Setting<'_>) -> io::Result<Launch> {
+    let account = format!("bench:{BENCH_HASH}:{NOBODY}:{NOBODY}::{}:/bin/sh\n", at.root.display());
+    let (account, state) = (write(at, "proftpd.passwd", &account)?, at.state.display());
+    let configuration = format!(
+        "ServerType standalone\nDefaultAddress 127.0.0.1\nPort {}\nUseIPv6 off\nUser nobody\nGroup nogroup\n\
+         AuthOrder mod_auth_file.c\nAuthUserFile {}\nRequireValidShell off\nAllowOverwrite on\n\
+         PassivePorts {}\nMaxInstances none\nTimeoutIdle 3600\nTimeoutNoTransfer 0\nUseReverseDNS off\n\
+         DelayEngine off\nScoreboardFile none\nPidFile {state}/proftpd.pid\nDelayTable none\n\
+         ControlsEngine off\nWtmpLog off\nTransferLog none\nSystemLog none\n",
+        at.ports.control,
+        account.display(),
+        at.passive(" "),
+    );
+    let mut argv = at.command();
+    argv.extend(["--nodaemon", "--quiet", "--config"].map(String::from));
+    argv.push(text(&write(at, "proftpd.conf", &configuration)?));
+    Ok(bench(argv))
+}
+
+fn nginx(at: &Setting<'_>) -> io::Result<Launch> {
+    let state = at.state.display();
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("{kind}_temp_path {state}/{kind};\n"))
+        .concat();
+    let configuration = format!(
+        "daemon off;\nworker_processes auto;\nworker_rlimit_nofile {SESSIONS};\npid {state}/nginx.pid;\n\
+         error_log stderr error;\nevents {{ worker_connections {SESSIONS}; }}\nhttp {{\naccess_log off;\n\
+         sendfile on;\ntcp_nopush on;\nkeepalive_timeout 3600;\nkeepalive_requests 1000000000;\n{temporary}\
+         server {{ listen {}; root {}; }}\n}}\n",
+        at.address(),
+        at.root.display(),
+    );
+    let mut argv = at.command();
+    argv.extend(["-p".into(), text(at.state), "-e".into(), "stderr".into(), "-c".into()]);
+    argv.push(text(&write(at, "nginx.conf", &configuration)?));
+    Ok(Launch { argv, user: "", password: "" })
+}
+
+fn lighttpd(at: &Setting<'_>) -> io::Result<Launch> {
+    let configuration = format!(
+        "server.document-root = \"{}\"\nserver.bind = \"127.0.0.1\"\nserver.port = {}\n\
+         server.max-fds = {SESSIONS}\nserver.max-keep-alive-requests = 100000\n\
+         server.max-keep-alive-idle = 3600\nserver.network-backend = \"sendfile\"\n",
+        at.root.display(),
+        at.ports.control,
+    );
+    let mut argv = at.command();
+    argv.extend(["-D".into(), "-f".into(), text(&write(at, "lighttpd.conf", &configuration)?)]);
+    let modules =
+        at.installed.program.parent().and_then(|sbin| sbin.parent()).map(|usr| usr.join("lib/lighttpd"));
+    if let Some(modules) = modules.filter(|folder| folder.is_dir()) {
+        argv.extend(["-m".into(), text(&modules)]);
+    }
+    Ok(Launch { argv, user: "", password: "" })
+}
+
+impl Setting<'_> {
+    fn command(&self) -> Vec<String> {
+        vec![text(&self.installed.program)]
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.control)
+    }
+
+    fn passive(&self, between: &str) -> String {
+        let (first, last) = self.ports.passive;
+        format!("{first}{between}{last}")
+    }
+}
+
+fn bench(argv: Vec<String>) -> Launch {
+    Launch { argv, user: "bench", password: "bench" }
+}
+
+fn text(path: &std::path::Path) -> String {
+    path.display().to_string()
+}
+
+fn write(at: &Setting<'_>, name: &str, content: &str) -> io::Result<PathBuf> {
+    let path = at.state.join(name);
+    fs::write(&path, content)?;
+    fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    Ok(path)
+}

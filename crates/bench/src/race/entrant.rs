@@ -1,0 +1,118 @@
+//! Who takes part: a server that is known by name, or one that runs already.
+
+use std::path::{Path, PathBuf};
+
+use super::RaceError;
+use crate::peers::{Installed, Peer, PeerError, Ports, Running};
+use crate::plan::{Cell, Op};
+use crate::target::Target;
+
+/// The folder that listings are made of, and how many files it has.
+const LISTED: &str = "listing";
+const ENTRIES: u32 = 1000;
+
+/// One who takes part.
+#[derive(Debug, Clone)]
+pub struct Entrant {
+    /// As reports call it; no two are alike.
+    pub label: String,
+    pub(super) server: Server,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Server {
+    /// It runs already.
+    Url(String),
+    /// It is started, with more words behind its command line.
+    Known { installed: Installed, more: Vec<String> },
+}
+
+impl Entrant {
+    /// Reads a URL, a known server's name, or the path of its program; flags for it may follow in the same words:
+    /// `millrace --uploads in-place`.
+    pub fn parse(words: &str) -> Result<Self, RaceError> {
+        if words.contains("://") {
+            let target = Target::parse(words).map_err(RaceError::Target)?;
+            return Ok(Self { label: target.to_string(), server: Server::Url(words.to_owned()) });
+        }
+        let mut split = words.split_whitespace().map(str::to_owned);
+        let first = split.next().ok_or_else(|| PeerError::Unknown(String::new()))?;
+        let path = first.contains('/').then(|| PathBuf::from(&first));
+        let installed = Peer::named(&first)?.installed(path)?;
+        Ok(Self { label: words.to_owned(), server: Server::Known { installed, more: split.collect() } })
+    }
+
+    /// Tells those apart that are called alike: an A/A race has a server twice.
+    pub(super) fn tell_apart(entrants: &mut [Self]) {
+        let labels: Vec<String> = entrants.iter().map(|entrant| entrant.label.clone()).collect();
+        for (at, entrant) in entrants.iter_mut().enumerate() {
+            let before = labels[..at].iter().filter(|label| **label == entrant.label).count();
+            if before > 0 {
+                entrant.label += &format!(" #{}", before + 1);
+            }
+        }
+    }
+
+    /// Claims that the race may look into it and fill its folder.
+    pub(super) fn is_started(&self) -> bool {
+        matches!(self.server, Server::Known { .. })
+    }
+
+    /// Starts it, where it does not run.
+    pub(super) fn start(&self, ports: Ports, place: &Path, cells: &[Cell]) -> Result<Started, PeerError> {
+        match &self.server {
+            Server::Url(url) => Ok(Started { url: url.clone(), process: None }),
+            Server::Known { installed, more } => {
+                let fill = |root: &Path| fill(root, cells);
+                let process = Running::start(installed, ports, more, place, &fill)?;
+                Ok(Started { url: process.url.clone(), process: Some(process) })
+            }
+        }
+    }
+}
+
+/// One who is there.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) url: String,
+    pub(super) process: Option<Running>,
+}
+
+/// Puts there what listings are made of.
+fn fill(root: &Path, cells: &[Cell]) -> std::io::Result<()> {
+    if !cells.iter().any(is_of_listed) {
+        return Ok(());
+    }
+    let folder = root.join(LISTED);
+    std::fs::create_dir(&folder)?;
+    for number in 0..ENTRIES {
+        std::fs::write(folder.join(format!("entry-{number:04}.txt")), [])?;
+    }
+    Ok(())
+}
+
+/// Claims that a cell lists the folder that only a race's own servers have.
+pub(super) fn is_of_listed(cell: &Cell) -> bool {
+    matches!(cell.op, Op::List | Op::Nlst | Op::Mlsd) && cell.settings.file.as_deref() == Some(LISTED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_takes_part_twice_has_two_names() {
+        let url = "ftp://a:b@127.0.0.1:2121/";
+        let mut entrants = [url, url, "ftp://127.0.0.1/"].map(|words| Entrant::parse(words).unwrap());
+        Entrant::tell_apart(&mut entrants);
+        let labels = entrants.map(|entrant| entrant.label);
+        assert_eq!(labels[0], "ftp://a@127.0.0.1:2121/");
+        assert_eq!(labels[1], "ftp://a@127.0.0.1:2121/ #2");
+        assert_ne!(labels[2], labels[0]);
+    }
+
+    #[test]
+    fn a_path_that_leads_nowhere_is_no_server() {
+        assert!(Entrant::parse("/nowhere/vsftpd").is_err() && Entrant::parse("").is_err());
+    }
+}

@@ -1,0 +1,336 @@
+//! Races: several servers under the same loads, in random order, so that the machine's moods cancel out.
+//!
+//! A race is made of **blocks**. In each, every server is started afresh, and every load is put on all of them, one
+//! after the other in an order that is drawn anew. A comparison is of two figures of the same load and block, so what
+//! moved both drops out; a [`sentinel`] between the blocks says how much the machine moved. Everything that is drawn
+//! follows from the seed.
+
+mod entrant;
+mod report;
+mod sentinel;
+pub mod text;
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use thiserror::Error;
+
+pub use self::entrant::Entrant;
+use self::entrant::Started;
+pub use self::report::{
+    Comparison, Contestant, METRICS, Metric, Outcome, RaceReport, Scenario, SentinelReport, Standing,
+};
+use crate::peers::{PeerError, Ports};
+use crate::plan::{CHOOSING, Cell, Op, Plan, PlanError, Preset};
+use crate::report::CellReport;
+use crate::run::{RunError, Silent, Station};
+use crate::stats::Random;
+
+/// Blocks, where nobody says how many: fewer leave intervals too wide to be of use.
+const BLOCKS: u32 = 5;
+
+/// Why there is no race.
+#[derive(Debug, Error)]
+pub enum RaceError {
+    /// A URL.
+    #[error("{0}")]
+    Target(String),
+    /// Fewer than two, or nobody of that name to hold the others against.
+    #[error("{0}")]
+    Usage(String),
+    /// The settings.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A server.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// The measurement.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// This machine.
+    #[error("this machine: {0}")]
+    Machine(#[from] std::io::Error),
+}
+
+impl RaceError {
+    /// Claims that what was asked for cannot be, whatever server and machine do.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Target(_) | Self::Usage(_) | Self::Plan(_) => true,
+            Self::Peer(error) => matches!(error, PeerError::Unknown(_) | PeerError::NotInstalled { .. }),
+            Self::Run(error) => error.is_usage(),
+            Self::Machine(_) => false,
+        }
+    }
+}
+
+/// What is to be raced.
+#[derive(Debug, Clone)]
+pub struct Race {
+    entrants: Vec<Entrant>,
+    /// Whom the others are held against.
+    against: usize,
+    preset: Option<Preset>,
+    flags: Vec<(String, String)>,
+    /// What everyone has to do.
+    cells: Vec<Cell>,
+    blocks: u32,
+    seed: u64,
+    place: PathBuf,
+    warnings: Vec<String>,
+}
+
+/// What may be said of a race besides who takes part and what is measured.
+#[derive(Debug, Clone, Default)]
+pub struct Settings<'a> {
+    /// Whom the others are held against; the first.
+    pub against: Option<&'a str>,
+    /// How many times each figure is taken; else what the plan repeats, or five.
+    pub blocks: Option<u32>,
+    /// Of every order that is drawn.
+    pub seed: u64,
+    /// A folder on the disk to measure; else the system's for temporary files.
+    pub place: Option<PathBuf>,
+}
+
+/// One figure's place in a race.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn<'a> {
+    /// From 0, and of how many.
+    pub block: (u32, u32),
+    /// Over all blocks: from 0, and of how many.
+    pub figure: (usize, usize),
+    /// Whose.
+    pub entrant: &'a str,
+    /// Of what.
+    pub cell: &'a Cell,
+}
+
+/// Who is told.
+pub trait Watcher {
+    /// A figure is about to be taken.
+    fn begins(&self, turn: &Turn<'_>);
+}
+
+impl Watcher for Silent {
+    fn begins(&self, _: &Turn<'_>) {}
+}
+
+impl Race {
+    /// Puts a race together; `flags` are those of a [`Plan`].
+    pub fn new(
+        mut entrants: Vec<Entrant>,
+        preset: Option<&Preset>,
+        flags: &[(&str, &str)],
+        settings: Settings<'_>,
+    ) -> Result<Self, RaceError> {
+        if entrants.len() < 2 {
+            return Err(RaceError::Usage("a race needs at least two servers".to_owned()));
+        }
+        Entrant::tell_apart(&mut entrants);
+        let against = match settings.against {
+            None => 0,
+            Some(name) => entrants.iter().position(|entrant| entrant.label == name).ok_or_else(|| {
+                let labels: Vec<_> = entrants.iter().map(|entrant| entrant.label.as_str()).collect();
+                RaceError::Usage(format!("--against {name:?} takes no part, only {}", labels.join(", ")))
+            })?,
+        };
+        let chosen = flags.iter().any(|(name, _)| CHOOSING.contains(name));
+        let preset = match preset {
+            None if !chosen => Some(Preset::built_in("race")?),
+            preset => preset.cloned(),
+        };
+        let mut race = Self {
+            entrants,
+            against,
+            preset,
+            flags: flags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            cells: Vec::new(),
+            blocks: 0,
+            seed: settings.seed,
+            place: settings.place.unwrap_or_else(std::env::temp_dir),
+            warnings: Vec::new(),
+        };
+        let plan = race.plan("ftp://127.0.0.1:21/", None)?;
+        let repeated = plan.cells().iter().map(|cell| cell.repetition + 1).max().unwrap_or(1);
+        race.blocks = settings.blocks.unwrap_or(if repeated > 1 { repeated } else { BLOCKS });
+        race.cells = plan.cells().into_iter().filter(|cell| cell.repetition == 0).collect();
+        race.leave_out_listings();
+        Ok(race)
+    }
+
+    /// How long it takes, without starts, logins, stragglers and the making of test files.
+    pub fn time(&self) -> Duration {
+        let once: Duration =
+            self.cells.iter().map(|cell| cell.settings.warm_up + cell.settings.duration).sum();
+        once * self.blocks * self.entrants.len() as u32
+    }
+
+    /// Runs it.
+    pub fn run(&self, watcher: &dyn Watcher) -> Result<RaceReport, RaceError> {
+        let began = SystemTime::now();
+        let mut draws = Random::new(self.seed);
+        let mut course =
+            Course { race: self, watcher, taken: 0, figures: Vec::new(), contestants: Vec::new() };
+        let mut readings = vec![sentinel::reading()?];
+        for block in 0..self.blocks {
+            course.block(block, &mut draws)?;
+            readings.push(sentinel::reading()?);
+        }
+        let plan = self.plan("ftp://127.0.0.1:21/", None)?;
+        let Course { figures, contestants, .. } = course;
+        Ok(RaceReport::new(self, &plan, began, contestants, figures, readings))
+    }
+
+    /// What one of them has to do.
+    fn plan(&self, url: &str, pid: Option<i32>) -> Result<Plan, PlanError> {
+        let mut flags: Vec<(&str, &str)> =
+            self.flags.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let pid = pid.map(|pid| pid.to_string());
+        if let Some(pid) = &pid {
+            flags.push(("server-pid", pid));
+        }
+        Plan::new(url, self.preset.as_ref(), &flags)
+    }
+
+    /// A server that runs already lists what it has, which is not what the others list.
+    fn leave_out_listings(&mut self) {
+        if self.entrants.iter().all(Entrant::is_started) {
+            return;
+        }
+        let before = self.cells.len();
+        self.cells.retain(|cell| !entrant::is_of_listed(cell));
+        if self.cells.len() < before {
+            self.warnings.push(
+                "the listing was left out: a server that was not started for the race lists a folder of its own"
+                    .to_owned(),
+            );
+        }
+    }
+}
+
+/// A figure, or why there is none.
+struct Figure {
+    cell: usize,
+    entrant: usize,
+    block: u32,
+    outcome: Result<CellReport, String>,
+}
+
+/// A race that is being run.
+struct Course<'a> {
+    race: &'a Race,
+    watcher: &'a dyn Watcher,
+    taken: usize,
+    figures: Vec<Figure>,
+    contestants: Vec<Contestant>,
+}
+
+/// One that is ready to be loaded, in this block.
+struct Ready {
+    started: Started,
+    station: Station,
+    /// As the race's, with its process.
+    cells: Vec<Cell>,
+}
+
+impl Course<'_> {
+    fn block(&mut self, block: u32, draws: &mut Random) -> Result<(), RaceError> {
+        let race = self.race;
+        let ready = (0..race.entrants.len()).map(|at| self.start(at)).collect::<Result<Vec<_>, _>>()?;
+        if self.contestants.is_empty() {
+            let entrants = race.entrants.iter().zip(&ready);
+            self.contestants =
+                entrants.map(|(entrant, ready)| Contestant::new(entrant, &ready.started)).collect();
+        }
+        let mut turns: Vec<usize> = (0..race.cells.len()).collect();
+        draws.shuffle(&mut turns);
+        // What an idle session costs is measured of a server that has not done anything else yet.
+        turns.sort_by_key(|&cell| race.cells[cell].op != Op::Idle);
+        for cell in turns {
+            let mut order: Vec<usize> = (0..race.entrants.len()).collect();
+            draws.shuffle(&mut order);
+            for entrant in order {
+                self.take(block, cell, entrant, &ready[entrant]);
+            }
+        }
+        for Ready { started, station, .. } in ready {
+            // What was started for the race goes with its folder.
+            if started.process.is_none() {
+                station.close().map_err(RunError::from)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&self, at: usize) -> Result<Ready, RaceError> {
+        let race = self.race;
+        let ports = Ports::free(at, race.entrants.len())?;
+        let started = race.entrants[at].start(ports, &race.place, &race.cells)?;
+        let pid = started.process.as_ref().map(|process| process.pid());
+        let plan = race.plan(&started.url, pid)?;
+        let mut cells = race.cells.clone();
+        if pid.is_some() {
+            cells.iter_mut().for_each(|cell| cell.settings.server_pid = pid);
+        }
+        Ok(Ready { station: Station::open(&plan)?, started, cells })
+    }
+
+    fn take(&mut self, block: u32, cell: usize, entrant: usize, ready: &Ready) {
+        let race = self.race;
+        let all = race.blocks as usize * race.entrants.len() * race.cells.len();
+        let what = Cell { repetition: block, ..ready.cells[cell].clone() };
+        self.watcher.begins(&Turn {
+            block: (block, race.blocks),
+            figure: (self.taken, all),
+            entrant: &race.entrants[entrant].label,
+            cell: &what,
+        });
+        let outcome = ready.station.take(&what, (self.taken, all), &Silent).map_err(|error| {
+            let said = ready.started.process.as_ref().map(|process| process.said());
+            format!("{error}{}", said.map_or_else(String::new, |said| format!("; the server said: {said}")))
+        });
+        self.taken += 1;
+        self.figures.push(Figure { cell, entrant, block, outcome });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URL: &str = "ftp://a:b@127.0.0.1:2121/";
+
+    fn race(flags: &[(&str, &str)], settings: Settings<'_>) -> Result<Race, RaceError> {
+        Race::new(vec![Entrant::parse(URL)?, Entrant::parse(URL)?], None, flags, settings)
+    }
+
+    #[test]
+    fn a_race_for_two_takes_about_two_minutes() {
+        let time = race(&[], Settings::default()).unwrap().time();
+        assert!((50..=120).contains(&time.as_secs()), "{time:?}");
+    }
+
+    #[test]
+    fn blocks_are_what_the_plan_repeats() {
+        let flags = [("ops", "noop"), ("repeat", "9")];
+        let nine = race(&flags, Settings::default()).unwrap();
+        assert_eq!((nine.blocks, nine.cells.len()), (9, 1));
+        assert_eq!(race(&flags[..1], Settings::default()).unwrap().blocks, BLOCKS);
+        assert_eq!(race(&flags, Settings { blocks: Some(2), ..Settings::default() }).unwrap().blocks, 2);
+    }
+
+    #[test]
+    fn one_server_is_no_race_and_a_stranger_no_reference() {
+        let alone = Race::new(vec![Entrant::parse(URL).unwrap()], None, &[], Settings::default());
+        assert!(alone.unwrap_err().is_usage());
+        let error = race(&[], Settings { against: Some("proftpd"), ..Settings::default() }).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains("#2"), "{error}");
+    }
+
+    #[test]
+    fn servers_of_others_are_not_made_to_list_what_they_have() {
+        let race = race(&[], Settings::default()).unwrap();
+        assert!(race.cells.iter().all(|cell| cell.op != Op::List) && race.warnings.len() == 1);
+    }
+}
