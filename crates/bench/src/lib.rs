@@ -22,7 +22,6 @@
 //! - [`stats`] is what may be concluded from several of them.
 //! - [`limits`] is what this machine allows; [`poller`] compares the ways of waiting for many sockets.
 //! - [`race`] puts several servers side by side; [`peers`] are servers that are known by name.
-//! - [`limits`] is what this machine allows.
 
 pub mod colony;
 mod driver;

@@ -8,6 +8,7 @@ use crate::bench::Bench;
 use crate::config::Written;
 use crate::ctl::Ctl;
 use crate::poller_bench::PollerBench;
+use crate::race::Race;
 
 /// Millrace: a file server that FTP clients use, and the ruler that measures any of them.
 ///
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     Bench(Box<Bench>),
     /// Ask or tell a running server: sessions, kick, limits, reload, drain, stop
     Ctl(Box<Ctl>),
+    /// Put several servers under the same loads, in random order, and say which differ
+    Race(Box<Race>),
     /// Say what this machine allows, and what that means in users
     Limits,
     /// Say what waiting for many sockets costs: by poll, epoll and io_uring

@@ -14,6 +14,7 @@ mod failure;
 mod hash_password;
 mod limits;
 mod poller_bench;
+mod race;
 mod serve;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => done(serve::run(*arguments)),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Ctl(arguments) => done(ctl::run(*arguments)),
+        Command::Race(arguments) => race::run(&arguments),
         Command::Limits => limits::run(),
         Command::PollerBench(arguments) => poller_bench::run(&arguments),
         Command::Check(arguments) => done(check::run(&arguments)),

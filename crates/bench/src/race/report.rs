@@ -311,6 +311,12 @@ impl RaceReport {
         cells().any(|cell| cell.faults.kinds().any(|kind| kind.fault.is_wrong_data()))
     }
 
+    /// Claims that a figure could not be taken at all.
+    pub fn has_gaps(&self) -> bool {
+        let standings = || self.scenarios.iter().flat_map(|scenario| &scenario.standings);
+        standings().any(|standing| standing.cells.len() < self.blocks as usize)
+    }
+
     /// Claims that the figures vary too much, or are too few, for any main comparison to say anything.
     pub fn is_inconclusive(&self) -> bool {
         self.scenarios

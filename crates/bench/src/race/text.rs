@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn long_names_are_clipped() {
-        assert_eq!(clipped("millrace --uploads in-place", 12), "millrace --~");
+        assert_eq!(clipped("millrace --uploads in-place", 12), "millrace -~");
         assert_eq!(clipped("short", 12), "short");
     }
 }

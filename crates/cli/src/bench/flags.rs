@@ -102,13 +102,12 @@ pub(crate) struct Bench {
 impl Bench {
     /// Every setting that a flag changes, as [`Plan::new`] takes them.
     pub(crate) fn settings(&self) -> Vec<(&str, &str)> {
-        let keys = self.settings.0.iter().map(|(name, value)| (*name, value.as_str()));
-        keys.chain(self.allow.iter().map(|address| ("allow", address.as_str()))).collect()
+        self.settings.pairs().chain(self.allow.iter().map(|address| ("allow", address.as_str()))).collect()
     }
 
     /// How far a search goes.
     pub(crate) fn most_users(&self, plan: &Plan) -> u32 {
-        let named = self.settings.0.iter().any(|(name, _)| *name == "users");
+        let named = self.settings.pairs().any(|(name, _)| name == "users");
         let asked = plan.cells().iter().map(|cell| cell.users).max().filter(|_| named);
         asked.unwrap_or_else(|| {
             let descriptors = millrace_bench::limits::descriptors();
@@ -119,7 +118,14 @@ impl Bench {
 
 /// A flag for each row of [`KEYS`]: pairs of a name and a value.
 #[derive(Debug, Default)]
-struct Flags(Vec<(&'static str, String)>);
+pub(crate) struct Flags(Vec<(&'static str, String)>);
+
+impl Flags {
+    /// As [`Plan::new`] takes them.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (*name, value.as_str()))
+    }
+}
 
 impl Args for Flags {
     fn augment_args(command: Command) -> Command {

@@ -2,7 +2,7 @@
 
 mod flags;
 mod gate;
-mod output;
+pub(crate) mod output;
 mod progress;
 
 use std::process::ExitCode;
@@ -14,16 +14,16 @@ use millrace_bench::report::Report;
 use millrace_bench::run::{Progress, RunError, run as measure};
 use millrace_bench::search::{Criterion, search};
 
-pub(crate) use self::flags::Bench;
+pub(crate) use self::flags::{Bench, Flags};
 use self::gate::Gate;
 use self::output::Output;
 use self::progress::Line;
 use crate::failure::Failure;
 
 /// Exit status: a threshold failed, or bytes were wrong.
-const FAILED: u8 = 1;
+pub(crate) const FAILED: u8 = 1;
 /// Exit status: the figures tell nothing of the server.
-const INCONCLUSIVE: u8 = 3;
+pub(crate) const INCONCLUSIVE: u8 = 3;
 
 pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     let Some(target) = &arguments.target else { return list() };
@@ -87,7 +87,7 @@ fn list() -> Result<ExitCode, Failure> {
 }
 
 /// One that comes with the program, or a file.
-fn preset(name: &str, form: Form) -> Result<Preset, Failure> {
+pub(crate) fn preset(name: &str, form: Form) -> Result<Preset, Failure> {
     if !name.ends_with(".toml") {
         return Preset::built_in_as(name, form).map_err(advise_plan);
     }
@@ -97,7 +97,7 @@ fn preset(name: &str, form: Form) -> Result<Preset, Failure> {
     Preset::parse(&stem, name, &text, form).map_err(advise_plan)
 }
 
-fn advise_plan(error: PlanError) -> Failure {
+pub(crate) fn advise_plan(error: PlanError) -> Failure {
     let hint = match error {
         PlanError::NoPreset(_) => "; millrace bench --list names them, and one of your own ends in .toml",
         _ => "",

@@ -20,7 +20,7 @@ pub(super) struct Output {
 }
 
 /// A file, or standard output.
-struct Sink {
+pub(crate) struct Sink {
     path: PathBuf,
     file: Option<File>,
 }
@@ -61,7 +61,7 @@ impl Output {
     }
 }
 
-fn write(sink: Option<Sink>, render: impl FnOnce() -> String) -> Result<(), Failure> {
+pub(crate) fn write(sink: Option<Sink>, render: impl FnOnce() -> String) -> Result<(), Failure> {
     let Some(Sink { path, file }) = sink else { return Ok(()) };
     match file {
         None => print(&render()),
@@ -70,7 +70,13 @@ fn write(sink: Option<Sink>, render: impl FnOnce() -> String) -> Result<(), Fail
 }
 
 impl Sink {
-    fn open(path: &Path) -> Result<Self, Failure> {
+    /// Claims that it is standard output.
+    pub(crate) fn is_stdout(&self) -> bool {
+        self.file.is_none()
+    }
+
+    /// Makes the file.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let file = match path.as_os_str() == "-" {
             true => None,
             false => Some(File::create(path).map_err(|error| {
@@ -86,7 +92,7 @@ fn failed(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// A reader that has gone (`millrace bench ... | head`) is no failure.
-fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(failed(Path::new("standard output"), &error))
@@ -96,6 +102,6 @@ fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Claims that a person looks at it who wants color (<https://no-color.org>).
-pub(super) fn has_color(stream: &impl IsTerminal) -> bool {
+pub(crate) fn has_color(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

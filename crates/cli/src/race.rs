@@ -1,0 +1,210 @@
+//! `millrace race`: puts several servers side by side, and says where they differ and where that cannot be told.
+
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+
+use clap::Args;
+use millrace_bench::peers::{PEERS, PeerError, end_all};
+use millrace_bench::plan::Form;
+use millrace_bench::race::{self, Entrant, RaceError, RaceReport, Settings, Turn, Watcher, text};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::bench::output::{Sink, has_color, print, write};
+use crate::bench::{FAILED, Flags, INCONCLUSIVE, advise_plan, preset};
+use crate::failure::Failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  millrace race millrace pure-ftpd                       two minutes: logins, small and large files, a listing
+  millrace race millrace vsftpd proftpd --preset waarp-1k --html race.html
+  millrace race millrace pure-ftpd --ops retr --size 1k --users 100 --blocks 10
+  millrace race millrace 'millrace --coalesce off'       flags for one of them
+  millrace race /old/millrace millrace                   two builds
+  millrace race millrace ftp://user:password@127.0.0.1:2121/
+  millrace race millrace millrace                        an A/A race: how much does this machine see?
+  millrace race --list                                   the servers that are known by name
+
+Exit status: 0 when all is well; 1 when bytes were wrong, or a server or this machine failed;
+2 for usage; 3 when the figures vary too much for any comparison to say anything.
+
+peers/install gets the servers. docs/benchmarks.md says how to read the intervals.";
+
+/// `millrace race`.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Race {
+    /// Who takes part: a known server's name, the path of its program, or a URL
+    ///
+    /// A known server is started for the race in a fresh folder, on ports of its own; flags for it may
+    /// follow its name in the same (quoted) word.
+    #[arg(value_name = "SERVER", required_unless_present = "list")]
+    servers: Vec<String>,
+
+    /// Say each server that is known by name, and where it was found
+    #[arg(long, conflicts_with = "servers")]
+    list: bool,
+
+    /// What to measure: a preset of "millrace bench --list", or a file of your own that ends in .toml
+    ///
+    /// Without one, and without --ops, --size or --file, it is "race": a minute for each server.
+    #[arg(long, value_name = "PRESET")]
+    preset: Option<String>,
+
+    /// Run the preset as its document had it, flaws and all, rather than corrected
+    #[arg(long, requires = "preset")]
+    as_published: bool,
+
+    /// Run the preset shortened: it shows that all works, and its figures are worth little
+    #[arg(long, requires = "preset")]
+    quick: bool,
+
+    /// Whom the others are held against [default: the first]
+    #[arg(long, value_name = "SERVER")]
+    against: Option<String>,
+
+    /// How many times each figure is taken, of every server [default: 5, or as the preset repeats]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    blocks: Option<u32>,
+
+    /// Of the order that is drawn; the same seed draws the same
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    draw: u64,
+
+    /// A folder on the disk to measure, that any user may enter [default: the system's temporary one]
+    #[arg(long, value_name = "FOLDER")]
+    place: Option<PathBuf>,
+
+    /// Load this server too, though it is not this machine: one of your own
+    #[arg(long, value_name = "ADDRESS")]
+    allow: Vec<String>,
+
+    #[command(flatten)]
+    flags: Flags,
+
+    /// Write everything that was noted to a file; "-" is standard output
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    json: Option<PathBuf>,
+
+    /// Print a table for a page rather than for a terminal
+    #[arg(long, help_heading = "Reports")]
+    markdown: bool,
+}
+
+pub(crate) fn run(arguments: &Race) -> Result<ExitCode, Failure> {
+    if arguments.list {
+        return list();
+    }
+    let json = arguments.json.as_deref().map(Sink::open).transpose()?;
+    let race = arguments.race()?;
+    end_servers_on_signals()?;
+    let _ = writeln!(stderr(), "This takes about {} minutes.", 1 + race.time().as_secs() * 6 / 5 / 60);
+    let report = race.run(&Line::new()).map_err(advise)?;
+    clear_line();
+    if !json.as_ref().is_some_and(Sink::is_stdout) {
+        print(&match arguments.markdown {
+            true => text::markdown(&report),
+            false => text::render(&report, has_color(&stdout())),
+        })?;
+    }
+    write(json, || report.json())?;
+    Ok(ExitCode::from(status(&report)))
+}
+
+impl Race {
+    fn race(&self) -> Result<race::Race, Failure> {
+        let form = Form { as_published: self.as_published, quick: self.quick };
+        let preset = self.preset.as_deref().map(|name| preset(name, form)).transpose()?;
+        let entrants = self.servers.iter().map(|words| Entrant::parse(words)).collect::<Result<_, _>>();
+        let allowed = self.allow.iter().map(|address| ("allow", address.as_str()));
+        let flags: Vec<_> = self.flags.pairs().chain(allowed).collect();
+        let settings = Settings {
+            against: self.against.as_deref(),
+            blocks: self.blocks,
+            seed: self.draw,
+            place: self.place.clone(),
+        };
+        race::Race::new(entrants.map_err(advise)?, preset.as_ref(), &flags, settings).map_err(advise)
+    }
+}
+
+fn status(report: &RaceReport) -> u8 {
+    match () {
+        () if report.has_wrong_data() || report.has_gaps() => FAILED,
+        () if report.is_inconclusive() => INCONCLUSIVE,
+        () => 0,
+    }
+}
+
+/// `--list`.
+fn list() -> Result<ExitCode, Failure> {
+    for peer in &PEERS {
+        let found = match peer.installed(None) {
+            Ok(installed) => format!("{} ({})", installed.version, installed.program.display()),
+            Err(PeerError::NotInstalled { remedy, .. }) => format!("not installed: {remedy}"),
+            Err(error) => error.to_string(),
+        };
+        print(&format!("{:<11} {:<5} {found}\n", peer.name, peer.scheme))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn advise(error: RaceError) -> Failure {
+    match error {
+        RaceError::Plan(error) => advise_plan(error),
+        error if error.is_usage() => Failure::Configuration(format!("{error}.")),
+        error => Failure::Running(format!("{error}.")),
+    }
+}
+
+/// The servers of a race are in process groups of their own: a Ctrl-C in the terminal does not reach them.
+fn end_servers_on_signals() -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|error| Failure::Running(format!("no signals can be received: {error}.")))?;
+    thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            end_all();
+            std::process::exit(128 + signal);
+        }
+    });
+    Ok(())
+}
+
+/// A line that is written over, where a person looks at it; else a line a block.
+struct Line {
+    is_terminal: bool,
+}
+
+impl Line {
+    fn new() -> Self {
+        Self { is_terminal: stderr().is_terminal() }
+    }
+}
+
+impl Watcher for Line {
+    fn begins(&self, turn: &Turn<'_>) {
+        let (figure, figures) = turn.figure;
+        let (block, blocks) = turn.block;
+        if self.is_terminal {
+            let line = format!(
+                "block {}/{blocks}, figure {}/{figures}: {} by {} users at {}",
+                block + 1,
+                figure + 1,
+                turn.cell.op,
+                turn.cell.users,
+                turn.entrant
+            );
+            let _ = write!(stderr(), "\r{}\x1b[K", line.chars().take(99).collect::<String>());
+        } else if figure % (figures / blocks as usize).max(1) == 0 {
+            let _ = writeln!(stderr(), "block {}/{blocks}", block + 1);
+        }
+    }
+}
+
+fn clear_line() {
+    if stderr().is_terminal() {
+        let _ = write!(stderr(), "\r\x1b[K");
+    }
+}
