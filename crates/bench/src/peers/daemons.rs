@@ -114,6 +114,8 @@ pub(super) const UNFTP: Peer = Peer {
         argv.extend(["--root-dir", &text(at.root), "--bind-address", &at.address()].map(String::from));
         argv.extend(["--auth-type", "anonymous", "--idle-session-timeout", "3600"].map(String::from));
         argv.extend(["--passive-ports".into(), at.passive("-")]);
+        // It has no flag that switches its metrics off.
+        argv.extend(["--bind-address-http", "127.0.0.1:0"].map(String::from));
         Ok(Launch { argv, user: "anonymous", password: "bench@" })
     },
 };

@@ -25,6 +25,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Of what a server said, so much is shown.
 const SAID: usize = 600;
 
+/// The folder that test files are put in, below what is served.
+const FILES: &str = "files";
+
 /// Process groups of servers that run, for whoever must end at once.
 static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 /// Sets the folders of one process apart.
@@ -89,7 +92,9 @@ impl Running {
         let folder = place.join(format!("millrace-race-{}-{number}", std::process::id()));
         let begun = (|| {
             let (root, state) = (folder.join("root"), folder.join("state"));
-            for (path, mode) in [(&folder, 0o755), (&root, 0o777), (&state, 0o755)] {
+            // vsftpd refuses to serve a root that its user may write to.
+            let files = root.join(FILES);
+            for (path, mode) in [(&folder, 0o755), (&root, 0o755), (&files, 0o777), (&state, 0o755)] {
                 fs::create_dir(path)?;
                 fs::set_permissions(path, Permissions::from_mode(mode))?;
             }
@@ -120,7 +125,7 @@ impl Running {
             "" => String::new(),
             user => format!("{user}:{}@", launch.password.replace('@', "%40")),
         };
-        let url = format!("{}://{account}127.0.0.1:{}/", installed.peer.scheme, ports.control);
+        let url = format!("{}://{account}127.0.0.1:{}/{FILES}", installed.peer.scheme, ports.control);
         let mut running = Self { child, folder, argv: launch.argv, root, url };
         running.wait_for_answer(installed, ports.control)?;
         Ok(running)

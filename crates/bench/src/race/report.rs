@@ -377,30 +377,34 @@ impl RaceReport {
                 self.sentinel.words
             ));
         }
-        let mut bound = Vec::new();
         for scenario in &self.scenarios {
-            for standing in &scenario.standings {
-                if standing.client_bound * 2 > standing.cells.len() {
-                    bound.push(format!("{} at {}", standing.contestant, scenario.title));
-                }
-                if let Some(failure) = standing.failures.first() {
-                    self.warnings.push(format!(
-                        "{} at {}: {} of {} operations failed, first: {failure}",
-                        standing.contestant,
-                        scenario.title,
-                        standing.errors,
-                        standing.ops + standing.errors
-                    ));
-                }
+            for standing in scenario.standings.iter().filter(|standing| !standing.failures.is_empty()) {
+                self.warnings.push(format!(
+                    "{} at {}: {} of {} operations failed, first: {}",
+                    standing.contestant,
+                    scenario.title,
+                    standing.errors,
+                    standing.ops + standing.errors,
+                    standing.failures[0]
+                ));
             }
         }
+        let bound: Vec<String> = (0..self.contestants.len()).filter_map(|at| self.client_bound(at)).collect();
         if !bound.is_empty() {
             self.warnings.push(format!(
-                "The client was at its limit, so that the rate says little and the server may be faster than shown \
-                 (its CPU for an operation is still true): {}.",
-                bound.join("; ")
+                "This client was at its limit: {}. There a rate says little, and the server may be faster than shown; \
+                 its CPU for an operation is still true.",
+                bound.join(", ")
             ));
         }
+    }
+
+    /// `millrace in 3 of 7 loads`, where the client was at its limit in most blocks of these.
+    fn client_bound(&self, at: usize) -> Option<String> {
+        let standings = self.scenarios.iter().map(|scenario| &scenario.standings[at]);
+        let bound = standings.filter(|standing| standing.client_bound * 2 > standing.cells.len()).count();
+        (bound > 0)
+            .then(|| format!("{} in {bound} of {} loads", self.contestants[at].label, self.scenarios.len()))
     }
 }
 

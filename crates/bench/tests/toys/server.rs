@@ -34,7 +34,7 @@ pub(crate) struct Toy {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
     /// One toy at a time: what a measurement says must not depend on the load of the other tests'.
-    _alone: MutexGuard<'static, ()>,
+    _alone: Option<MutexGuard<'static, ()>>,
 }
 
 static ALONE: Mutex<()> = Mutex::new(());
@@ -53,7 +53,15 @@ struct Shared {
 
 impl Toy {
     pub(crate) fn start(fault: Fault) -> Self {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::open(fault, Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// One more, for the test that has one.
+    pub(crate) fn start_beside(fault: Fault) -> Self {
+        Self::open(fault, None)
+    }
+
+    fn open(fault: Fault, alone: Option<MutexGuard<'static, ()>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {

@@ -1,0 +1,67 @@
+//! Races between toys of which it is known whether they differ.
+
+use millrace_bench::race::{Entrant, Outcome, Race, RaceReport, Settings};
+use millrace_bench::run::Silent;
+
+use crate::server::{Fault, Toy};
+
+fn race(urls: &[&str], seed: u64, blocks: u32, flags: &[(&str, &str)]) -> RaceReport {
+    let entrants = urls.iter().map(|url| Entrant::parse(url).unwrap()).collect();
+    let settings = Settings { blocks: Some(blocks), seed, ..Settings::default() };
+    Race::new(entrants, None, flags, settings).unwrap().run(&Silent).unwrap()
+}
+
+const QUICK: [(&str, &str); 4] = [("ops", "noop"), ("users", "4"), ("duration", "40ms"), ("warm-up", "0")];
+
+#[test]
+fn races_of_a_server_with_itself_find_no_difference() {
+    let toy = Toy::start(Fault::Nothing);
+    let url = toy.url();
+    let holds = (0..20).filter(|&seed| {
+        let report = race(&[&url, &url], seed, 5, &QUICK);
+        report.scenarios[0].standings[1].main().unwrap().ratio.unwrap().holds(1.0)
+    });
+    let holds = holds.count();
+    assert!(holds >= 18, "the interval holds zero in {holds} of 20");
+}
+
+#[test]
+fn a_server_that_is_slower_is_found_out() {
+    let toy = Toy::start(Fault::Nothing);
+    let slow = Toy::start_beside(Fault::StarvesSessions(1, std::time::Duration::from_millis(3)));
+    let report = race(&[&toy.url(), &slow.url()], 1, 5, &QUICK);
+    let main = report.scenarios[0].standings[1].main().unwrap();
+    assert_eq!(main.outcome, Some(Outcome::Worse), "{main:?}");
+    assert_eq!(main.samples.len(), 5);
+    assert!(report.conclusions[0].contains("is worse than"), "{:?}", report.conclusions);
+    assert!(!report.has_gaps() && !report.is_inconclusive());
+}
+
+#[test]
+fn equal_seeds_draw_equal_orders() {
+    let toy = Toy::start(Fault::Nothing);
+    let url = toy.url();
+    let flags = [("ops", "noop,login"), ("users", "1,2"), ("duration", "10ms"), ("warm-up", "0")];
+    let order = |seed| {
+        let order = Order::default();
+        let entrants = [&url, &url].map(|url| Entrant::parse(url).unwrap()).to_vec();
+        let settings = Settings { blocks: Some(3), seed, ..Settings::default() };
+        Race::new(entrants, None, &flags, settings).unwrap().run(&order).unwrap();
+        order.0.into_inner()
+    };
+    let first = order(1);
+    assert_eq!(first.len(), 3 * 2 * 4);
+    assert_eq!(first, order(1));
+    assert_ne!(first, order(2));
+}
+
+/// Notes who was measured when.
+#[derive(Default)]
+struct Order(std::cell::RefCell<Vec<String>>);
+
+impl millrace_bench::race::Watcher for Order {
+    fn begins(&self, turn: &millrace_bench::race::Turn<'_>) {
+        let what = format!("{} {} {}", turn.entrant, turn.cell.op, turn.cell.users);
+        self.0.borrow_mut().push(what);
+    }
+}
