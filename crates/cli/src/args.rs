@@ -1,5 +1,6 @@
 //! The command line: what may be written after `millrace`.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -44,6 +45,8 @@ pub(crate) enum Command {
     PollerBench(PollerBench),
     /// Say what a configuration file means, or what is wrong with it
     Check(Check),
+    /// Say what holds for a user, where it comes from, and whether a login would be let in
+    Explain(Explain),
     /// Make the hash of a password, for a configuration file
     ///
     /// Asks for the password on a terminal; otherwise reads one line from standard input.
@@ -75,4 +78,27 @@ pub(crate) struct Check {
     /// The configuration file
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// The name that the client sends
+    #[arg(value_name = "USER")]
+    pub(crate) user: String,
+
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+
+    /// The address that the login comes from
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+    pub(crate) from: IpAddr,
+
+    /// The login comes over an encrypted connection
+    #[arg(long)]
+    pub(crate) tls: bool,
+
+    /// The login comes by HTTP, not by FTP
+    #[arg(long)]
+    pub(crate) http: bool,
 }

@@ -10,6 +10,7 @@ mod bench;
 mod check;
 mod config;
 mod ctl;
+mod explain;
 mod failure;
 mod hash_password;
 mod limits;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Limits => limits::run(),
         Command::PollerBench(arguments) => poller_bench::run(&arguments),
         Command::Check(arguments) => done(check::run(&arguments)),
+        Command::Explain(arguments) => done(explain::run(&arguments)),
         Command::HashPassword => done(hash_password::run()),
     };
     result.unwrap_or_else(|failure| {

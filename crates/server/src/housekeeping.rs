@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use millrace_net::inbox::Sender;
 
+use crate::auth::Changed;
 use crate::ftp::Connection;
 use crate::state::Server;
 use crate::worker::{Errand, Message};
@@ -64,7 +65,22 @@ fn look(server: &Server, workers: &[Sender<Message>], before: Option<i64>) -> i6
             workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
         }
     }
+    review(server, workers, before.is_some_and(|before| before != minute));
     minute
+}
+
+/// Has sessions look at their accounts again where these were changed, and with a new minute where they follow
+/// the clock.
+fn review(server: &Server, workers: &[Sender<Message>], is_new_minute: bool) {
+    let changed = server.config.accounts.changed();
+    if changed == Changed::Nothing && !is_new_minute {
+        return;
+    }
+    let errand = Errand::new(move |connection, core| {
+        connection
+            .review(core, |user, account| changed.concerns(user) || (is_new_minute && account.follows_clock));
+    });
+    workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
 }
 
 /// Seconds since 1970.

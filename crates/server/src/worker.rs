@@ -24,7 +24,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token};
 
 use crate::auth::Decision;
-use crate::ftp::Connection;
+use crate::ftp::{Connection, Reviewed};
 use crate::log::{self, Subject};
 use crate::passive::Lease;
 use crate::slab::{Key, Slab};
@@ -59,6 +59,8 @@ pub(crate) enum Message {
     Answer(Key, u64, Answer),
     /// A login was decided.
     Login(Key, u64, Decision),
+    /// The account of somebody who is logged in was looked at again.
+    Reviewed(Key, Box<Reviewed>),
     /// A transfer's job is done.
     Job(Key, JobDone),
     /// The passive port that a session waited for.
@@ -291,6 +293,9 @@ impl Worker {
             }
             Message::Login(key, serial, decision) => {
                 self.serve(key, |connection, core| connection.login_decided(core, serial, decision));
+            }
+            Message::Reviewed(key, reviewed) => {
+                self.serve(key, |connection, core| connection.reviewed(core, *reviewed));
             }
             Message::Job(key, done) => self.serve(key, |connection, core| connection.job_done(core, done)),
             Message::Port(key, lease) => {

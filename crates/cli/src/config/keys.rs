@@ -1,5 +1,6 @@
 //! The names of the keys, taken from the structs that hold them.
 
+use millrace_server::auth::Profile;
 use serde::Deserialize;
 use serde::de::value::Error as Refusal;
 use serde::de::{Deserializer, Error, Visitor};
@@ -7,7 +8,7 @@ use serde::forward_to_deserialize_any;
 use toml::de::{DeTable, DeValue};
 
 use super::report::Source;
-use super::written::{UserTable, Written};
+use super::written::{GroupTable, UserTable, Written};
 use crate::failure::Failure;
 
 /// The keys of the file's top level.
@@ -16,11 +17,19 @@ pub(crate) fn of_file() -> &'static [&'static str] {
 }
 
 /// The keys of a `[[user]]` table.
-pub(crate) fn of_user() -> &'static [&'static str] {
-    fields_of::<UserTable>()
+pub(crate) fn of_user() -> Vec<&'static str> {
+    with_profile(fields_of::<UserTable>())
 }
 
-const USER_FORM: &str = "each user is a table of its own, which begins with [[user]], in two brackets";
+/// The keys of a `[[group]]` table.
+pub(crate) fn of_group() -> Vec<&'static str> {
+    with_profile(fields_of::<GroupTable>())
+}
+
+fn with_profile(own: &[&'static str]) -> Vec<&'static str> {
+    let of_profile = fields_of::<Profile>().iter().filter(|key| !own.contains(key));
+    own.iter().chain(of_profile).copied().collect()
+}
 
 /// Points at the first key that does not exist, and names the nearest that does.
 ///
@@ -30,13 +39,21 @@ pub(crate) fn refuse_unknown(source: &Source) -> Result<(), Failure> {
         return Ok(()); // What is wrong with the syntax is told by the parser that comes next.
     };
     refuse(source, table.get_ref(), of_file(), "a configuration file")?;
-    let Some(users) = table.get_ref().get("user") else { return Ok(()) };
-    match users.get_ref() {
-        DeValue::Array(users) => users.iter().try_for_each(|user| match user.get_ref() {
-            DeValue::Table(user) => refuse(source, user, of_user(), "a [[user]] table"),
-            _ => Err(source.point(user.span(), USER_FORM)),
+    for (name, known) in [("user", of_user()), ("group", of_group())] {
+        refuse_in_tables(source, table.get_ref(), name, &known)?;
+    }
+    Ok(())
+}
+
+fn refuse_in_tables(source: &Source, table: &DeTable<'_>, name: &str, known: &[&str]) -> Result<(), Failure> {
+    let form = format!("each {name} is a table of its own, which begins with [[{name}]], in two brackets");
+    let Some(tables) = table.get(name) else { return Ok(()) };
+    match tables.get_ref() {
+        DeValue::Array(tables) => tables.iter().try_for_each(|one| match one.get_ref() {
+            DeValue::Table(one) => refuse(source, one, known, &format!("a [[{name}]] table")),
+            _ => Err(source.point(one.span(), &form)),
         }),
-        _ => Err(source.point(users.span(), USER_FORM)),
+        _ => Err(source.point(tables.span(), &form)),
     }
 }
 

@@ -1,17 +1,16 @@
 //! Who may log in: `--user`, `[[user]]` and `--anonymous`, turned into accounts.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use millrace_server::Accounts;
-use millrace_server::auth::Password;
-use millrace_storage::{LocalOptions, LocalStorage};
+use millrace_server::auth::{self, Chain, Effective, Group, Homes, Listed, Password, Profile};
+use millrace_server::{Accounts, Permissions};
 
 use super::resolve::Places;
 use super::said::{Place, Said};
 use super::value::{Access, Value};
-use super::written::UserTable;
+use super::written::{GroupTable, UserTable};
 use crate::failure::Failure;
 
 /// Somebody who may log in.
@@ -29,7 +28,9 @@ pub(crate) struct Login {
 pub(crate) struct User {
     name: Said<String>,
     password: Password,
-    access: Access,
+    groups: Vec<Said<String>>,
+    profile: Profile,
+    /// The profile's folder, and where it was written.
     beneath: Option<Said<PathBuf>>,
 }
 
@@ -51,10 +52,16 @@ impl User {
         if beneath == Some("") {
             return Err(refused(FORM.to_owned()));
         }
+        let profile = Profile {
+            access: access.map(|access| auth::Access(access.permissions())),
+            directory: beneath.map(str::to_owned),
+            ..Profile::default()
+        };
         Ok(Self {
             name: Said::on_command_line(name.to_owned()),
             password,
-            access: access.unwrap_or(Access::ReadWrite),
+            groups: Vec::new(),
+            profile,
             beneath: beneath.map(|folder| Said::on_command_line(folder.into())),
         })
     }
@@ -69,7 +76,8 @@ impl User {
         Ok(Self {
             name: table.name,
             password,
-            access: table.access.map_or(Access::ReadWrite, |access| access.value),
+            groups: table.groups,
+            profile: table.profile,
             beneath: table.directory,
         })
     }
@@ -131,71 +139,121 @@ pub(crate) fn check_names(users: &[User], anonymous: bool, places: &Places<'_>) 
     Ok(())
 }
 
-/// The trees that accounts are given, each opened once.
-#[derive(Debug)]
-pub(crate) struct Trees {
+/// Puts accounts together, and opens the folders that are known now.
+pub(crate) struct Assembly<'a> {
     /// The served folder, absolute, without links.
-    root: PathBuf,
-    options: LocalOptions,
-    open: HashMap<(PathBuf, Access), Arc<LocalStorage>>,
+    root: &'a Path,
+    homes: Arc<Homes>,
+    groups: Vec<Group>,
+    places: &'a Places<'a>,
 }
 
-impl Trees {
-    pub(crate) fn new(root: PathBuf, options: LocalOptions) -> Self {
-        Self { root, options, open: HashMap::new() }
+impl<'a> Assembly<'a> {
+    pub(crate) fn new(
+        root: &'a Path,
+        homes: Arc<Homes>,
+        groups: Vec<GroupTable>,
+        places: &'a Places<'a>,
+    ) -> Result<Self, Failure> {
+        let mut names = HashSet::new();
+        for GroupTable { name, .. } in &groups {
+            if !names.insert(name.value.clone()) {
+                return Err(places.error(
+                    &name.place,
+                    "group",
+                    &format!("there are two groups named {}", name.value),
+                ));
+            }
+        }
+        let group = |table: GroupTable| Group { name: table.name.value, profile: table.profile };
+        Ok(Self { root, homes, groups: groups.into_iter().map(group).collect(), places })
     }
 
-    pub(crate) fn anonymous(
-        &mut self,
-        accounts: Accounts,
-        access: Access,
-    ) -> Result<(Accounts, Login), Failure> {
-        let tree = self.tree(self.root.clone(), access)?;
+    /// A chain with the groups, and with the anonymous user, if there is one.
+    pub(crate) fn begin(&self, anonymous: Option<Access>) -> Result<(Chain, Vec<Login>), Failure> {
+        let mut chain = Chain::new(Arc::clone(&self.homes));
+        for group in &self.groups {
+            chain = chain.group(group.clone());
+        }
+        let Some(access) = anonymous else { return Ok((chain, Vec::new())) };
+        let tree = self.open("", access == Access::ReadOnly)?;
         let login = Login { name: None, access, beneath: None };
-        Ok((accounts.anonymous(access.permissions(), tree), login))
+        Ok((chain.anonymous(access.permissions(), tree), vec![login]))
     }
 
-    pub(crate) fn user(
-        &mut self,
-        accounts: Accounts,
-        user: User,
-        places: &Places<'_>,
-    ) -> Result<(Accounts, Login), Failure> {
-        let folder = match &user.beneath {
-            None => self.root.clone(),
-            Some(beneath) => self.folder(&user.name.value, beneath, places)?,
-        };
-        let tree = self.tree(folder, user.access)?;
-        let name = user.name.value;
-        let accounts = accounts.user(&name, user.password, user.access.permissions(), tree);
-        let beneath = user.beneath.map(|beneath| beneath.value);
-        Ok((accounts, Login { name: Some(name), access: user.access, beneath }))
+    /// The users, as a source, and what is to be told of them.
+    pub(crate) fn users(&self, users: Vec<User>) -> Result<(Listed, Vec<Login>), Failure> {
+        let (mut listed, mut logins) = (Listed::new(), Vec::new());
+        for user in users {
+            let groups = user.groups.iter().map(|group| self.known_group(group)).collect::<Result<_, _>>()?;
+            let record = auth::User { name: user.name.value.clone(), groups, profile: user.profile };
+            logins.push(self.prepare(&record, &user.name, user.beneath.as_ref())?);
+            listed = listed.user(record, user.password);
+        }
+        Ok((listed, logins))
     }
 
-    /// Those that uploads may have left something in.
-    pub(crate) fn writable(self) -> Vec<Arc<LocalStorage>> {
-        let writable = |((_, access), tree)| (access == Access::ReadWrite).then_some(tree);
-        self.open.into_iter().filter_map(writable).collect()
+    fn known_group(&self, said: &Said<String>) -> Result<String, Failure> {
+        match self.groups.iter().any(|group| group.name == said.value) {
+            true => Ok(said.value.clone()),
+            false => {
+                let message =
+                    format!("there is no group {}; write a [[group]] table of that name", said.value);
+                Err(self.places.error(&said.place, "groups", &message))
+            }
+        }
     }
 
-    fn folder(&self, user: &str, beneath: &Said<PathBuf>, places: &Places<'_>) -> Result<PathBuf, Failure> {
+    /// Opens the user's folder, so that a mistake is told now; not one that a template names, which is made when
+    /// it is first needed.
+    fn prepare(
+        &self,
+        user: &auth::User,
+        name: &Said<String>,
+        beneath: Option<&Said<PathBuf>>,
+    ) -> Result<Login, Failure> {
+        let find = |name: &str| self.groups.iter().find(|group| group.name == name).cloned();
+        let effective = auth::resolve(user, find);
+        let access = access(&effective);
+        let place = beneath.map_or(&name.place, |beneath| &beneath.place);
+        let folder =
+            effective.directory().map_err(|message| self.places.error(place, "directory", &message))?;
+        let is_template = effective.said.directory.as_ref().is_some_and(|folder| folder.contains('{'));
+        if !is_template {
+            if let Some(beneath) = beneath {
+                self.check_folder(&user.name, beneath)?;
+            }
+            let folder = folder.clone().unwrap_or_default();
+            self.homes
+                .open(&folder, access == Access::ReadOnly, false)
+                .map_err(|message| self.places.error(place, "--user", &message))?;
+        }
+        Ok(Login { name: Some(user.name.clone()), access, beneath: folder.map(PathBuf::from) })
+    }
+
+    fn open(&self, folder: &str, read_only: bool) -> Result<Arc<millrace_storage::LocalStorage>, Failure> {
+        let opened = self.homes.open(folder, read_only, false);
+        opened.map_err(|error| Failure::Configuration(format!("{error}.")))
+    }
+
+    fn check_folder(&self, user: &str, beneath: &Said<PathBuf>) -> Result<(), Failure> {
         let root = self.root.display();
         // On the command line it may be the rest of a password with a colon: not to be quoted.
         let (flag, folder) = match beneath.place {
             Place::CommandLine => (format!("--user {user}"), "SUBDIR".to_owned()),
             Place::File(_) => (String::new(), format!("the folder {}", beneath.value.display())),
         };
-        let wrong = |message: String| Err(places.error(&beneath.place, &flag, &message));
+        let wrong = |message: String| Err(self.places.error(&beneath.place, &flag, &message));
         let descends = |component| matches!(component, Component::Normal(_) | Component::CurDir);
         if !beneath.value.components().all(descends) {
             return wrong(format!("{folder} has to lie within {root}, without .. or a leading /"));
         }
         match self.root.join(&beneath.value).canonicalize() {
-            Ok(found) if !found.starts_with(&self.root) => {
+            Ok(found) if !found.starts_with(self.root) => {
                 wrong(format!("{folder} is a link that leads out of {root}"))
             }
             Ok(found) if !found.is_dir() => wrong(format!("{folder} is not a folder")),
-            Ok(found) => Ok(found),
+            Ok(_) => Ok(()),
             Err(error) if beneath.place == Place::CommandLine => wrong(format!(
                 "what follows the password is neither ro nor rw nor a folder in {root} ({error}); make the folder \
                  first, and choose a password without a colon"
@@ -203,18 +261,11 @@ impl Trees {
             Err(error) => wrong(format!("{folder} is not there in {root} ({error}); make it first")),
         }
     }
+}
 
-    fn tree(&mut self, folder: PathBuf, access: Access) -> Result<Arc<LocalStorage>, Failure> {
-        if let Some(tree) = self.open.get(&(folder.clone(), access)) {
-            return Ok(Arc::clone(tree));
-        }
-        let tree = Arc::new(self.open_tree(&folder, access)?);
-        self.open.insert((folder, access), Arc::clone(&tree));
-        Ok(tree)
-    }
-
-    fn open_tree(&self, folder: &Path, access: Access) -> Result<LocalStorage, Failure> {
-        let options = LocalOptions { read_only: access == Access::ReadOnly, ..self.options };
-        LocalStorage::open(folder, options).map_err(|error| Failure::Configuration(format!("{error}.")))
-    }
+/// What is told of an account in a word.
+fn access(effective: &Effective) -> Access {
+    let permissions = effective.rules().anywhere();
+    let reads = Permissions::READ_ONLY.with(millrace_server::Permission::Admin);
+    if reads.contains(permissions) { Access::ReadOnly } else { Access::ReadWrite }
 }

@@ -6,6 +6,7 @@
 mod keys;
 mod limits;
 mod logins;
+mod profiles;
 mod report;
 mod resolve;
 mod said;
@@ -18,6 +19,7 @@ use std::path::Path;
 use crate::failure::Failure;
 
 pub(crate) use logins::Login;
+use profiles::{Beside, Profiles};
 pub(crate) use report::Source;
 pub(crate) use resolve::Site;
 pub(crate) use value::Access;
@@ -49,7 +51,16 @@ fn read(path: &Path) -> Result<Source, Failure> {
 
 fn parse(source: &Source) -> Result<Written, Failure> {
     keys::refuse_unknown(source)?;
-    toml::from_str(&source.text).map_err(|error| source.point(error.span().unwrap_or(0..0), error.message()))
+    let failed = |error: toml::de::Error| source.point(error.span().unwrap_or(0..0), error.message());
+    let mut written: Written = toml::from_str(&source.text).map_err(failed)?;
+    let profiles: Profiles = toml::from_str(&source.text).map_err(failed)?;
+    for (table, Beside(profile)) in written.user_tables.iter_mut().zip(profiles.user) {
+        table.profile = profile;
+    }
+    for (table, Beside(profile)) in written.group_tables.iter_mut().zip(profiles.group) {
+        table.profile = profile;
+    }
+    Ok(written)
 }
 
 #[cfg(test)]

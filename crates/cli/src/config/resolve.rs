@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_server::auth::Password;
-use millrace_server::{Accounts, Config, config};
+use millrace_server::auth::{Chain, Homes, Password};
+use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{LocalOptions, LocalStorage};
 
-use super::logins::{self, Login, Trees, User};
+use super::logins::{self, Assembly, Login, User};
 use super::report::Source;
 use super::said::{Place, Said};
 use super::value::{Access, Anonymous, Count, Listen, LogFormat, Period, Ports, Switch, Uploads};
@@ -23,6 +23,8 @@ pub(crate) struct Site {
     pub(crate) directory: PathBuf,
     /// Anonymous first, then as written.
     pub(crate) logins: Vec<Login>,
+    /// The same as `config` has, to be explained.
+    pub(crate) accounts: Arc<Chain>,
     /// How files are written.
     pub(crate) files: LocalOptions,
     /// Trees that may hold what a killed server left.
@@ -94,11 +96,13 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
         fsync: is_on(written.fsync, false),
         ..LocalOptions::default()
     };
-    let mut trees = Trees::new(directory.clone(), files);
+    let homes = Arc::new(Homes::new(directory.clone(), files));
     let users = users(written.user_flags, written.user_tables, &places)?;
-    let (accounts, logins) = accounts(users, written.anonymous, &mut trees, &places)?;
+    let assembly = Assembly::new(&directory, Arc::clone(&homes), written.group_tables, &places)?;
+    let (accounts, logins) = accounts(users, written.anonymous, &assembly, &places)?;
+    let accounts = Arc::new(accounts);
 
-    let default = Config::new(Arc::new(accounts));
+    let default = Config::new(Arc::clone(&accounts) as Arc<dyn Authenticator>);
     let ftp = listens(written.ftp, default.ftp, &places)?;
     let passive_ports = passive_ports(written.passive_ports, &ftp, &places)?;
     let config = Config {
@@ -137,7 +141,7 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
         log: log(written.quiet, written.log_format),
     };
     let control = written.control.map(|said| places.path(&said));
-    Ok(Site { directory, logins, files, writable: trees.writable(), control, config })
+    Ok(Site { directory, logins, accounts, files, writable: homes.writable(), control, config })
 }
 
 fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBuf, Failure> {
@@ -164,9 +168,9 @@ fn users(flags: Vec<String>, tables: Vec<UserTable>, places: &Places<'_>) -> Res
 fn accounts(
     users: Vec<User>,
     anonymous: Option<Said<Anonymous>>,
-    trees: &mut Trees,
+    assembly: &Assembly<'_>,
     places: &Places<'_>,
-) -> Result<(Accounts, Vec<Login>), Failure> {
+) -> Result<(Chain, Vec<Login>), Failure> {
     let open_to_all = match &anonymous {
         Some(said) => said.value.0,
         None => users.is_empty().then_some(Access::ReadOnly),
@@ -177,18 +181,10 @@ fn accounts(
         return Err(places.error(&said.place, "--anonymous", message));
     }
     logins::check_names(&users, open_to_all.is_some(), places)?;
-    let (mut accounts, mut logins) = (Accounts::new(), Vec::new());
-    if let Some(access) = open_to_all {
-        let (more, login) = trees.anonymous(accounts, access)?;
-        accounts = more;
-        logins.push(login);
-    }
-    for user in users {
-        let (more, login) = trees.user(accounts, user, places)?;
-        accounts = more;
-        logins.push(login);
-    }
-    Ok((accounts, logins))
+    let (chain, mut logins) = assembly.begin(open_to_all)?;
+    let (listed, more) = assembly.users(users)?;
+    logins.extend(more);
+    Ok((chain.source(listed), logins))
 }
 
 fn listens(

@@ -225,11 +225,11 @@ fn contradicting_flags_are_refused() {
         ),
         (
             "--user a:$argon2id$v=19$m=1",
-            "--user a: this argon2id hash is damaged or incomplete; `millrace hash-password` makes one.",
+            "--user a: this hash is damaged or incomplete; `millrace hash-password` makes one.",
         ),
         (
             "--user a:$argon2d$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4",
-            "--user a: this is a hash by argon2d; only argon2id is understood; `millrace hash-password` makes one.",
+            "--user a: this is a hash by argon2d; argon2id, bcrypt, scrypt, yescrypt and SHA-512-crypt are accepted; `millrace hash-password` makes one.",
         ),
         ("--user a:x --user a:y", "--user: there are two users named a."),
         (
@@ -412,12 +412,12 @@ fn errors_in_a_file_show_where() {
         ),
         (
             "user = [\n  { name = \"a\", pw = \"secret\" },\n]",
-            "HERE/m.toml:2:17: A [[user]] table has no key `pw`; there are `name`, `password`, `access`, `directory`.\n    2 | (a line with a \
+            "HERE/m.toml:2:17: A [[user]] table has no key `pw`; there are `name`, `password`, `groups`, `directory`, `access`, `tree`, `deny-names`, `allow-names`, `from`, `not-from`, `hours`, `protocols`, `require-tls`, `expires`, `disabled`, `download`, `upload`, `session-download`, `session-upload`, `sessions`.\n    2 | (a line with a \
              password is not shown)",
         ),
         (
             "[[user]]\nname = \"a\"\npassword = \"$2b$12$abcdefgh\"",
-            "HERE/m.toml:3:12: This is a hash by 2b; only argon2id is understood. Run `millrace hash-password` and write \
+            "HERE/m.toml:3:12: This hash is damaged or incomplete. Run `millrace hash-password` and write \
              here what it prints.\n    3 | (a line with a password is not shown)",
         ),
         (

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use millrace_server::auth::Profile;
 use serde::Deserialize;
 
 use millrace_server::limits::Limit;
 
 use super::said::{Said, one_or_more};
-use super::value::{Access, Anonymous, Count, Listen, LogFormat, Period, Ports, Switch, Uploads};
+use super::value::{Anonymous, Count, Listen, LogFormat, Period, Ports, Switch, Uploads};
 
 /// What was written, in the order of the help.
 // The comments are the help too, where `[::]` is an address and no link.
@@ -85,6 +86,11 @@ pub(crate) struct Written {
     #[arg(skip)]
     #[serde(rename = "user")]
     pub(crate) user_tables: Vec<UserTable>,
+
+    /// What holds for members of groups, in the file.
+    #[arg(skip)]
+    #[serde(rename = "group")]
+    pub(crate) group_tables: Vec<GroupTable>,
 
     /// What everyone may do without a password: ro, rw or off [default: ro without any --user, else off]
     #[arg(long, value_name = "ro|rw|off", help_heading = "Who may log in")]
@@ -183,13 +189,29 @@ pub(crate) struct Written {
 
 /// A `[[user]]` table. What is missing is told when it is resolved, with the place of what is there.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub(crate) struct UserTable {
     pub(crate) name: Said<String>,
-    /// An argon2id hash.
+    /// A hash.
     pub(crate) password: Said<String>,
-    pub(crate) access: Option<Said<Access>>,
+    /// In the order in which they are asked for what the user does not say.
+    #[serde(default, deserialize_with = "one_or_more")]
+    pub(crate) groups: Vec<Said<String>>,
+    /// Part of the profile; here for its place.
     pub(crate) directory: Option<Said<PathBuf>>,
+    /// All other keys.
+    #[serde(skip)]
+    pub(crate) profile: Profile,
+}
+
+/// A `[[group]]` table.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct GroupTable {
+    pub(crate) name: Said<String>,
+    /// All other keys.
+    #[serde(skip)]
+    pub(crate) profile: Profile,
 }
 
 impl Written {
@@ -215,6 +237,7 @@ impl Written {
             coalesce: self.coalesce.or(file.coalesce),
             user_flags: self.user_flags,
             user_tables: if no_users { file.user_tables } else { Vec::new() },
+            group_tables: file.group_tables,
             anonymous: self.anonymous.or(file.anonymous),
             uploads: self.uploads.or(file.uploads),
             fsync: self.fsync.or(file.fsync),

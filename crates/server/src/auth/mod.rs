@@ -1,10 +1,15 @@
 //! Who may log in: the door for accounts, and the accounts that need no door.
 
 mod accounts;
+mod chain;
+mod effective;
 mod guard;
 mod hash;
 mod hashing;
+mod homes;
+mod listed;
 mod password;
+mod profile;
 
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -17,7 +22,12 @@ use millrace_vfs::{Storage, VirtualPath};
 use crate::limits::AccountLimits;
 
 pub use accounts::Accounts;
+pub use chain::{Chain, Found, Proof, Source};
+pub use effective::{Effective, Origin, resolve};
+pub use homes::Homes;
+pub use listed::Listed;
 pub use password::{Password, PasswordError, hash_password};
+pub use profile::{Access, Amount, Expiry, Group, Hours, Network, Profile, Tree, User, ValueError};
 
 /// Decides logins. One value serves all workers and all protocols.
 pub trait Authenticator: Send + Sync + Debug {
@@ -40,6 +50,46 @@ pub trait Authenticator: Send + Sync + Debug {
     fn current(&self, attempt: &Attempt<'_>) -> Option<Decision> {
         let _ = attempt;
         None
+    }
+
+    /// Whose accounts were changed since this was asked last; their sessions are looked at again. Asked about
+    /// every second on a thread of its own.
+    fn changed(&self) -> Changed {
+        Changed::Nothing
+    }
+}
+
+/// Whose accounts were changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changed {
+    /// Nobody's.
+    Nothing,
+    /// Those of these names.
+    Users(Vec<Vec<u8>>),
+    /// It may be everybody's.
+    Everything,
+}
+
+impl Changed {
+    /// This and that.
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Nothing, changed) | (changed, Self::Nothing) => changed,
+            (Self::Users(mut users), Self::Users(more)) => {
+                users.extend(more);
+                Self::Users(users)
+            }
+            (Self::Everything, _) | (_, Self::Everything) => Self::Everything,
+        }
+    }
+
+    /// Claims that a user's account may have been changed.
+    pub fn concerns(&self, user: &[u8]) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Users(users) => users.iter().any(|changed| changed == user),
+            Self::Everything => true,
+        }
     }
 }
 
@@ -100,7 +150,8 @@ pub enum Decision {
     /// The right password, but not so: from there, at this hour, in clear. The client is told no more than
     /// with [`Decision::Denied`]; the log is told this.
     Refused(String),
-    /// The accounts cannot be reached, or the account is not usable now; the text may be told.
+    /// The accounts cannot be reached, or the account is not usable now: 421. The client is told no more than
+    /// that it is so; the log is told this.
     Unavailable(String),
 }
 
@@ -117,12 +168,21 @@ pub struct Account {
     pub home: VirtualPath,
     /// Bandwidth and sessions; `None` where the server's defaults hold.
     pub limits: Option<Arc<AccountLimits>>,
+    /// Whether the account may have to be looked at again as time passes: it has hours, or an end.
+    pub follows_clock: bool,
 }
 
 impl Account {
     /// These files, with these permissions everywhere, and no other bounds.
     pub fn new(storage: Arc<dyn Storage>, permissions: Permissions) -> Self {
-        Self { storage, permissions, rules: None, home: VirtualPath::root(), limits: None }
+        Self {
+            storage,
+            permissions,
+            rules: None,
+            home: VirtualPath::root(),
+            limits: None,
+            follows_clock: false,
+        }
     }
 
     /// These files, with permissions that differ by place and name.
@@ -131,6 +191,6 @@ impl Account {
         let storage = guard::guard(storage, &rules);
         let permissions = rules.anywhere();
         let rules = (!rules.is_uniform()).then_some(rules);
-        Self { storage, permissions, rules, home: VirtualPath::root(), limits: None }
+        Self { storage, permissions, rules, home: VirtualPath::root(), limits: None, follows_clock: false }
     }
 }

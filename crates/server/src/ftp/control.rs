@@ -457,7 +457,7 @@ impl Connection {
             }
             Decision::Unavailable(reason) => {
                 self.log(core, log::Event::LoginRefused { user, reason: &reason });
-                Verdict::Unavailable(reason)
+                Verdict::Unavailable("Nobody can be let in at the moment; try again later.".to_owned())
             }
         }
     }
@@ -547,6 +547,49 @@ impl Connection {
             }
         });
         None
+    }
+
+    /// Accounts were changed, or time has passed: has the user's account looked at again, where it is one of
+    /// those. Commands go on meanwhile.
+    pub(crate) fn review(&mut self, core: &mut Core, concerned: impl Fn(&[u8], &Account) -> bool) {
+        let (Some(user), Some(account)) = (self.session.user(), &self.account) else { return };
+        if !concerned(user, account) {
+            return;
+        }
+        let credentials = Credentials { user: user.to_vec(), password: Vec::new() };
+        let from = self.session.peer().ip();
+        let accounts = Arc::clone(&core.server.config.accounts);
+        let (key, sender) = (self.key, core.sender.clone());
+        core.server.logins.run(move || {
+            if let Some(decision) = accounts.current(&attempt(&credentials, from)) {
+                let reviewed = Reviewed { user: credentials.user, decision };
+                sender.send(Message::Reviewed(key, Box::new(reviewed)));
+            }
+        });
+    }
+
+    /// The user's account was looked at again.
+    pub(crate) fn reviewed(&mut self, core: &mut Core, reviewed: Reviewed) {
+        // Somebody else may have logged in meanwhile.
+        if self.session.user() != Some(&reviewed.user) {
+            return;
+        }
+        let reason = match reviewed.decision {
+            Decision::Granted(account) => match self.enter(core, &reviewed.user, &account) {
+                Ok(()) => {
+                    let grant = grant(&account);
+                    self.account = Some(account);
+                    return self.feed(core, Input::Regranted(grant));
+                }
+                Err(refused) => refused.for_the_client().to_owned(),
+            },
+            // Who is in stays in while the accounts are out of reach.
+            Decision::Unavailable(_) => return,
+            Decision::Denied => "the account is no longer there".to_owned(),
+            Decision::Refused(reason) => reason,
+        };
+        self.log(core, log::Event::Expelled { reason: &reason });
+        self.feed(core, Input::Expelled);
     }
 
     /// A new minute has begun.
@@ -714,6 +757,13 @@ impl Connection {
         let subject = Subject { session: self.number, peer: self.session.peer(), user: self.session.user() };
         core.log(&subject, event);
     }
+}
+
+/// What accounts say of somebody who is logged in.
+#[derive(Debug)]
+pub(crate) struct Reviewed {
+    user: Vec<u8>,
+    decision: Decision,
 }
 
 /// Sends its message when dropped: also when the job that was to fill it in panics.

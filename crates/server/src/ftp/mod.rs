@@ -4,4 +4,4 @@ pub(crate) mod act;
 mod control;
 mod data;
 
-pub(crate) use control::Connection;
+pub(crate) use control::{Connection, Reviewed};

@@ -40,6 +40,8 @@ pub(crate) enum Event<'a> {
     LoginFailed { user: &'a [u8] },
     /// A login was not let in for another reason than a wrong name or password.
     LoginRefused { user: &'a [u8], reason: &'a str },
+    /// A session is ended because its account may not be used any more.
+    Expelled { reason: &'a str },
     /// A transfer ended.
     Transferred(&'a Transferred<'a>),
     /// Something was changed: the verb, the path.
@@ -154,6 +156,7 @@ impl Log {
                         | Event::Refused { .. }
                         | Event::LoginFailed { .. }
                         | Event::LoginRefused { .. }
+                        | Event::Expelled { .. }
                         | Event::Limited { .. }
                 )
             }
@@ -216,6 +219,7 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
         Event::Kicked => ("kicked", vec![]),
         Event::LoggedIn => ("login", vec![]),
         Event::LoginFailed { user } => ("login-failed", vec![("tried", bytes(user))]),
+        Event::Expelled { reason } => ("expelled", vec![("reason", Text((*reason).to_owned()))]),
         Event::LoginRefused { user, reason } => {
             ("login-refused", vec![("tried", bytes(user)), ("reason", Text((*reason).to_owned()))])
         }

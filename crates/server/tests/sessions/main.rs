@@ -5,6 +5,7 @@
 mod kit;
 
 mod aborts;
+mod accounts;
 mod active;
 mod bad_input;
 mod bandwidth;

@@ -96,3 +96,19 @@ fn the_example_can_be_used() {
         .unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(logins(&site), "alice may read and write; scanner may read and write, in scans");
 }
+
+#[test]
+fn the_examples_of_accounts_can_be_used() {
+    let folder = Folder::new();
+    let text = include_str!("../../../../../docs/accounts.md");
+    let examples: Vec<&str> =
+        text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let said: Vec<String> = examples
+        .iter()
+        .map(|example| {
+            let site = folder.file(&example.replace("/srv/files", "."));
+            logins(&site.unwrap_or_else(|failure| panic!("{example}\n{failure}")))
+        })
+        .collect();
+    assert_eq!(said, ["acme may read and write, in customers/acme", "partner may read and write"]);
+}

@@ -1,0 +1,61 @@
+//! `millrace explain`: what holds for a user, who said so, and whether a login would be let in.
+
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use millrace_server::auth::{Effective, Origin};
+use millrace_server::{Attempt, Protocol};
+
+use crate::args::Explain;
+use crate::config::{self, Written};
+use crate::failure::Failure;
+
+pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
+    let site = config::load(Written::default(), Some(&arguments.config))?;
+    let attempt = Attempt {
+        user: arguments.user.as_bytes(),
+        password: b"",
+        from: arguments.from,
+        protocol: if arguments.http { Protocol::Http } else { Protocol::Ftp },
+        encrypted: arguments.tls,
+        now: SystemTime::now(),
+    };
+    let found = site.accounts.explain(&attempt).map_err(|why| Failure::Running(format!("{why}.")))?;
+    let Some((source, effective)) = found else {
+        return Err(Failure::Configuration(format!(
+            "no account is named {}; anonymous is {}.",
+            arguments.user,
+            if site.config.anonymous { "on" } else { "off" }
+        )));
+    };
+    // Nobody may read on; that is no failure.
+    let _ = io::stdout().write_all(explanation(&source, &effective, &attempt).as_bytes());
+    Ok(())
+}
+
+fn explanation(source: &str, effective: &Effective, attempt: &Attempt<'_>) -> String {
+    let mut text = format!("{} is in {source}", effective.user);
+    match &effective.groups[..] {
+        [] => text += ".\n\n",
+        groups => text += &format!(", and of {}.\n\n", groups.join(", ")),
+    }
+    for (key, value, origin) in effective.explain() {
+        let by = match origin {
+            Origin::Default => "by default".to_owned(),
+            origin => format!("said of the {origin}"),
+        };
+        text += &format!("{key:18}{value:32}  {by}\n");
+    }
+    match effective.directory() {
+        Ok(Some(folder)) => text += &format!("\nThe folder is {folder}.\n"),
+        Ok(None) => {}
+        Err(why) => text += &format!("\nThere is no folder: {why}.\n"),
+    }
+    let how = if attempt.encrypted { "with TLS" } else { "without TLS" };
+    text += &format!("\nA login from {} by {} {how}, now: ", attempt.from, attempt.protocol);
+    match effective.admit(attempt) {
+        Ok(()) => text += "let in with the right password.\n",
+        Err(why) => text += &format!("refused, {why}.\n"),
+    }
+    text
+}

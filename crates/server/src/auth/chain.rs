@@ -1,0 +1,300 @@
+//! The accounts of a server: sources, asked in order, and one way to decide with what they know.
+//!
+//! The first source that knows a name decides about it; one that cannot be reached ends the search, because a
+//! later one of the same name may be somebody else. What a source says of a user goes through
+//! [`Effective`](super::Effective), whatever the source, so that a rule of the configuration file means the
+//! same for a user of a database.
+//!
+//! A wrong password and an unknown name take the same time and get the same answer: where any source may hold
+//! hashes, an unknown name is checked against a decoy.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millrace_ftp::session::{Permission, Permissions};
+use millrace_vfs::Storage;
+
+use super::effective::{Effective, resolve};
+use super::hash::Hash;
+use super::hashing::Hashing;
+use super::homes::Homes;
+use super::password::{Kept, Mac, Password, hash_password};
+use super::profile::{Group, User};
+use super::{Account, Accounts, Attempt, Authenticator, Changed, Decision};
+use crate::limits::AccountLimits;
+
+/// Where accounts are kept. One value serves all workers.
+pub trait Source: Send + Sync + Debug {
+    /// How the log names it: `users.db`.
+    fn name(&self) -> &str;
+
+    /// Who has this name. Asked on a thread that may wait; what takes longer than a client would, a source gives
+    /// up itself. The error is for the log.
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String>;
+
+    /// As [`Source::find`], on a reactor thread; `None` where that would wait.
+    fn find_at_once(&self, attempt: &Attempt<'_>) -> Option<Found> {
+        let _ = attempt;
+        None
+    }
+
+    /// Whether [`Source::find`] can tell only with the password at hand, so not of somebody logged in long ago.
+    fn needs_password(&self) -> bool {
+        false
+    }
+
+    /// Whether names, however wrong, are looked up in hashes here.
+    fn holds_hashes(&self) -> bool {
+        true
+    }
+
+    /// What was changed since this was asked last. Asked every second, on a thread of its own.
+    fn changed(&self) -> Changed {
+        Changed::Nothing
+    }
+}
+
+/// What a source knows of a name.
+#[derive(Debug)]
+pub enum Found {
+    /// Nothing: the next source is asked.
+    Nobody,
+    /// A user, and what is to be made of the password.
+    User(Box<User>, Proof),
+}
+
+/// What is to be made of a password.
+#[derive(Debug)]
+pub enum Proof {
+    /// It is to be compared.
+    Password(Password),
+    /// The source has found it right.
+    Right,
+    /// The source has found it wrong, or there is none that would be right.
+    Wrong,
+}
+
+/// Sources in order, with what belongs to all of them.
+#[derive(Debug)]
+pub struct Chain {
+    sources: Vec<Box<dyn Source>>,
+    groups: HashMap<String, Group>,
+    homes: Arc<Homes>,
+    anonymous: Option<Account>,
+    hashing: Hashing,
+    /// As costly as the costliest hash that was met; `None` while none can be met. Guarded for a clone.
+    decoy: Mutex<Option<Arc<Hash>>>,
+}
+
+impl Chain {
+    /// Nobody may log in until a source is added.
+    pub fn new(homes: Arc<Homes>) -> Self {
+        Self {
+            sources: Vec::new(),
+            groups: HashMap::new(),
+            homes,
+            anonymous: None,
+            hashing: Hashing::new(),
+            decoy: Mutex::default(),
+        }
+    }
+
+    /// With one more source, asked after those before it.
+    pub fn source(mut self, source: impl Source + 'static) -> Self {
+        if source.holds_hashes() {
+            self.meet(&Hash::parse(&hash_password(b"")).expect("it was made just now"));
+        }
+        self.sources.push(Box::new(source));
+        self
+    }
+
+    /// With a group, for users of any source.
+    pub fn group(mut self, group: Group) -> Self {
+        self.groups.insert(group.name.clone(), group);
+        self
+    }
+
+    /// With `anonymous`, also called `ftp`, whom any password lets in, before any source is asked.
+    pub fn anonymous(mut self, permissions: Permissions, storage: Arc<dyn Storage>) -> Self {
+        self.anonymous = Some(Account::new(storage, permissions));
+        self
+    }
+
+    /// The settings of a user, if a source knows the name; errors are full sentences.
+    pub fn explain(&self, attempt: &Attempt<'_>) -> Result<Option<(String, Effective)>, String> {
+        for source in self.sources.iter().filter(|source| !source.needs_password()) {
+            match source.find(attempt) {
+                Ok(Found::Nobody) => {}
+                Ok(Found::User(user, _)) => {
+                    return Ok(Some((source.name().to_owned(), self.effective(&user))));
+                }
+                Err(why) => return Err(format!("{} cannot be asked: {why}", source.name())),
+            }
+        }
+        Ok(None)
+    }
+
+    fn effective(&self, user: &User) -> Effective {
+        resolve(user, |name| self.groups.get(name).cloned())
+    }
+
+    /// Decides about a user who was found.
+    fn decide(&self, source: &dyn Source, user: &User, proof: &Proof, attempt: &Attempt<'_>) -> Decision {
+        let is_right = match proof {
+            Proof::Password(password) => self.check(attempt, password),
+            Proof::Right => true,
+            Proof::Wrong => {
+                self.pretend(attempt.password);
+                false
+            }
+        };
+        match is_right {
+            true => self.admit(source, user, attempt),
+            false => Decision::Denied,
+        }
+    }
+
+    /// Decides about a user whose password was right, or is not asked for.
+    fn admit(&self, source: &dyn Source, user: &User, attempt: &Attempt<'_>) -> Decision {
+        let effective = self.effective(user);
+        if let Err(why) = effective.admit(attempt) {
+            return Decision::Refused(why);
+        }
+        match self.account(&effective, false) {
+            Ok(Some(account)) => Decision::Granted(account),
+            Ok(None) => Decision::Unavailable("the folder is not open".to_owned()),
+            Err(why) => Decision::Unavailable(format!("{}, of {}", why, source.name())),
+        }
+    }
+
+    /// What a user is given; `None` where that would wait and must not.
+    fn account(&self, effective: &Effective, at_once: bool) -> Result<Option<Account>, String> {
+        let rules = effective.rules();
+        let read_only = Permissions::READ_ONLY.with(Permission::Admin).contains(rules.anywhere());
+        let is_template = effective.said.directory.as_ref().is_some_and(|folder| folder.contains('{'));
+        let folder = effective.directory()?.unwrap_or_default();
+        let storage = match at_once {
+            true => self.homes.ready(&folder, read_only),
+            false => Some(self.homes.open(&folder, read_only, is_template)?),
+        };
+        let limits = effective.limits();
+        Ok(storage.map(|storage| Account {
+            limits: (limits != AccountLimits::default()).then(|| Arc::new(limits)),
+            follows_clock: effective.follows_the_clock(),
+            ..Account::ruled(storage, rules)
+        }))
+    }
+
+    fn check(&self, attempt: &Attempt<'_>, password: &Password) -> bool {
+        match &password.0 {
+            Kept::Plain(right) => Mac::of(b"", attempt.password) == *right,
+            Kept::Hashed(hash) => {
+                let login = Mac::with_hash(attempt.user, attempt.password, hash);
+                self.meet(hash);
+                self.hashing.remembers(login) || self.hashing.check(login, hash, attempt.password)
+            }
+        }
+    }
+
+    /// Keeps the decoy as costly as the costliest hash.
+    fn meet(&self, hash: &Hash) {
+        let mut decoy = self.decoy.lock().unwrap_or_else(PoisonError::into_inner);
+        if decoy.as_ref().is_none_or(|decoy| decoy.cost() < hash.cost()) {
+            *decoy = Some(Arc::new(hash.decoy()));
+        }
+    }
+
+    fn pretend(&self, password: &[u8]) {
+        let decoy = self.decoy.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(decoy) = decoy {
+            self.hashing.pretend(&decoy, password);
+        }
+    }
+
+    fn anonymous_for(&self, attempt: &Attempt<'_>) -> Option<Decision> {
+        let account = self.anonymous.as_ref().filter(|_| Accounts::is_anonymous_name(attempt.user))?;
+        Some(Decision::Granted(account.clone()))
+    }
+
+    /// A name or password that no client sends by mistake: what lies behind a source may take the NUL for the end.
+    fn is_unsound(attempt: &Attempt<'_>) -> bool {
+        attempt.user.contains(&0) || attempt.password.contains(&0)
+    }
+}
+
+impl Authenticator for Chain {
+    /// Answers where the first source to know the name has it in memory, and the password needs no hash now.
+    fn quick(&self, attempt: &Attempt<'_>) -> Option<Decision> {
+        if Self::is_unsound(attempt) {
+            return None;
+        }
+        if let Some(decision) = self.anonymous_for(attempt) {
+            return Some(decision);
+        }
+        for source in &self.sources {
+            let (user, proof) = match source.find_at_once(attempt)? {
+                Found::Nobody => continue,
+                Found::User(user, proof) => (user, proof),
+            };
+            let is_right = match &proof {
+                Proof::Password(Password(Kept::Plain(right))) => Mac::of(b"", attempt.password) == *right,
+                Proof::Password(Password(Kept::Hashed(hash))) => {
+                    self.hashing.remembers(Mac::with_hash(attempt.user, attempt.password, hash))
+                }
+                Proof::Right | Proof::Wrong => false,
+            };
+            let effective = is_right.then(|| self.effective(&user))?;
+            if let Err(why) = effective.admit(attempt) {
+                return Some(Decision::Refused(why));
+            }
+            return self.account(&effective, true).ok()?.map(Decision::Granted);
+        }
+        None
+    }
+
+    fn authenticate(&self, attempt: &Attempt<'_>) -> Decision {
+        if Self::is_unsound(attempt) {
+            self.pretend(attempt.password);
+            return Decision::Denied;
+        }
+        if let Some(decision) = self.anonymous_for(attempt) {
+            return decision;
+        }
+        for source in &self.sources {
+            match source.find(attempt) {
+                Ok(Found::Nobody) => {}
+                Ok(Found::User(user, proof)) => return self.decide(&**source, &user, &proof, attempt),
+                Err(why) => {
+                    return Decision::Unavailable(format!("{} cannot be asked: {why}", source.name()));
+                }
+            }
+        }
+        self.pretend(attempt.password);
+        Decision::Denied
+    }
+
+    fn current(&self, attempt: &Attempt<'_>) -> Option<Decision> {
+        if let Some(decision) = self.anonymous_for(attempt) {
+            return Some(decision);
+        }
+        let mut may_be_known_elsewhere = false;
+        for source in &self.sources {
+            if source.needs_password() {
+                may_be_known_elsewhere = true;
+                continue;
+            }
+            match source.find(attempt) {
+                Ok(Found::Nobody) => {}
+                Ok(Found::User(user, _)) => return Some(self.admit(&**source, &user, attempt)),
+                // Who is in stays in while a database is away.
+                Err(_) => return None,
+            }
+        }
+        (!may_be_known_elsewhere).then_some(Decision::Denied)
+    }
+
+    fn changed(&self) -> Changed {
+        self.sources.iter().map(|source| source.changed()).fold(Changed::Nothing, Changed::and)
+    }
+}

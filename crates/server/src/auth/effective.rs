@@ -1,0 +1,389 @@
+//! What holds for a user: what was said of the user, else of a group, in the order of the groups, else the
+//! default; and whether it lets a login in.
+//!
+//! Nothing here asks a clock, a file or a network: the same [`Effective`] decides logins, ends sessions whose
+//! hour has passed, and is printed by `millrace explain`.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use millrace_ftp::session::{Permissions, Rules};
+use serde_json::{Map, Value};
+
+use super::Attempt;
+use super::profile::{Group, Network, Profile, User};
+use crate::limits::{AccountLimits, Limits};
+
+/// The settings of a user, each with where it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Effective {
+    /// The user.
+    pub user: String,
+    /// The user's groups.
+    pub groups: Vec<String>,
+    /// What was said, by whoever said it first. What nobody said is `None`.
+    pub said: Profile,
+    /// Keys of `said`, and who said them.
+    origins: Vec<(String, Origin)>,
+}
+
+/// Who said something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody: it is the default.
+    Default,
+    /// It is said of the user.
+    User,
+    /// It is said of a group of this name.
+    Group(String),
+}
+
+/// The keys, in the order in which they are explained, and what holds where nobody says anything.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("directory", "all that is served"),
+    ("access", "rw"),
+    ("tree", "the same everywhere"),
+    ("deny-names", "none"),
+    ("allow-names", "all"),
+    ("from", "everywhere"),
+    ("not-from", "nowhere"),
+    ("hours", "always"),
+    ("protocols", "all"),
+    ("require-tls", "false"),
+    ("expires", "never"),
+    ("disabled", "false"),
+    ("download", "the server's"),
+    ("upload", "the server's"),
+    ("session-download", "the server's"),
+    ("session-upload", "the server's"),
+    ("sessions", "the server's"),
+];
+
+/// Puts together what is said of a user and of the groups; `group` finds one by its name.
+pub fn resolve(user: &User, group: impl Fn(&str) -> Option<Group>) -> Effective {
+    let mut said = Map::new();
+    let mut origins = Vec::new();
+    let groups = user.groups.iter().filter_map(|name| group(name));
+    let of_groups = groups.map(|group| (Origin::Group(group.name), group.profile));
+    for (origin, profile) in std::iter::once((Origin::User, user.profile.clone())).chain(of_groups) {
+        for (key, value) in keys(&profile) {
+            if !said.contains_key(&key) {
+                origins.push((key.clone(), origin.clone()));
+                said.insert(key, value);
+            }
+        }
+    }
+    let said = serde_json::from_value(Value::Object(said)).expect("a profile is read as it was written");
+    Effective { user: user.name.clone(), groups: user.groups.clone(), said, origins }
+}
+
+/// What a profile says.
+fn keys(profile: &Profile) -> Map<String, Value> {
+    match serde_json::to_value(profile) {
+        Ok(Value::Object(keys)) => keys,
+        _ => Map::new(),
+    }
+}
+
+impl Effective {
+    /// Claims that a login may come in so, or says why not: for the log.
+    pub fn admit(&self, attempt: &Attempt<'_>) -> Result<(), String> {
+        let said = &self.said;
+        let now = seconds(attempt.now);
+        if said.disabled == Some(true) {
+            return Err("the account is disabled".to_owned());
+        }
+        if let Some(expires) = &said.expires
+            && now >= expires.seconds()
+        {
+            return Err(format!("the account has expired: expires is {expires}"));
+        }
+        if said.require_tls == Some(true) && !attempt.encrypted {
+            return Err("the connection is not encrypted, and require-tls is true".to_owned());
+        }
+        if let Some(protocols) = &said.protocols
+            && !protocols.contains(&attempt.protocol)
+        {
+            return Err(format!("protocols is {}", list(protocols)));
+        }
+        let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(attempt.from));
+        match (&said.from, &said.not_from) {
+            (Some(from), _) if !is_in(from) => {
+                return Err(format!("the address is not in from, {}", list(from)));
+            }
+            (_, Some(not_from)) if is_in(not_from) => {
+                return Err(format!("the address is in not-from, {}", list(not_from)));
+            }
+            _ => {}
+        }
+        match &said.hours {
+            Some(hours) if !hours.iter().any(|hours| hours.contain(now)) => {
+                Err(format!("it is not within hours, {}", list(hours)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Claims that what is admitted now may not be admitted later.
+    pub fn follows_the_clock(&self) -> bool {
+        self.said.hours.is_some() || self.said.expires.is_some()
+    }
+
+    /// What may be done where.
+    pub fn rules(&self) -> Rules {
+        let said = &self.said;
+        let base = said.access.map_or(Permissions::READ_WRITE, |access| access.0);
+        let trees = said.tree.iter().flatten();
+        let rules =
+            trees.fold(Rules::new(base), |rules, tree| rules.tree(tree.path.as_bytes(), tree.access.0));
+        let denied = said.deny_names.iter().flatten();
+        let rules = denied.fold(rules, |rules, name| rules.deny_name(name.as_bytes()));
+        let allowed = said.allow_names.iter().flatten();
+        allowed.fold(rules, |rules, name| rules.allow_name(name.as_bytes()))
+    }
+
+    /// How much may be moved and how often the user may be logged in.
+    pub fn limits(&self) -> AccountLimits {
+        let said = &self.said;
+        let limit = |amount: &Option<super::profile::Amount>| amount.as_ref().map(|amount| amount.0.clone());
+        AccountLimits {
+            user: Limits {
+                download: limit(&said.download),
+                upload: limit(&said.upload),
+                sessions: limit(&said.sessions),
+            },
+            session: Limits {
+                download: limit(&said.session_download),
+                upload: limit(&said.session_upload),
+                sessions: None,
+            },
+            groups: Vec::new(),
+        }
+    }
+
+    /// The user's folder within the served one, its template filled in. `None` is all that is served.
+    pub fn directory(&self) -> Result<Option<String>, String> {
+        let Some(template) = &self.said.directory else { return Ok(None) };
+        let mut folder = String::new();
+        let mut rest = template.as_str();
+        while let Some((before, after)) = rest.split_once('{') {
+            let (word, behind) =
+                after.split_once('}').ok_or_else(|| format!("{template:?} has a {{ without }}"))?;
+            let value = match word {
+                "user" => &self.user,
+                "group" => self
+                    .groups
+                    .first()
+                    .ok_or_else(|| format!("{template:?} needs a group, and there is none"))?,
+                _ => return Err(format!("{template:?} has {{{word}}}; there are {{user}} and {{group}}")),
+            };
+            folder.push_str(before);
+            folder.push_str(one_component(value)?);
+            rest = behind;
+        }
+        folder.push_str(rest);
+        Ok(Some(folder))
+    }
+
+    /// Who said a key.
+    pub fn origin(&self, key: &str) -> Origin {
+        let found = self.origins.iter().find(|(name, _)| name == key);
+        found.map_or(Origin::Default, |(_, origin)| origin.clone())
+    }
+
+    /// Every setting, its value, and who said it.
+    pub fn explain(&self) -> Vec<(&'static str, String, Origin)> {
+        let said = keys(&self.said);
+        let line = |(key, default): &(&'static str, &str)| match said.get(*key) {
+            Some(value) => (*key, text(value), self.origin(key)),
+            None => (*key, (*default).to_owned(), Origin::Default),
+        };
+        DEFAULTS.iter().map(line).collect()
+    }
+}
+
+/// A name that a template may put into a path: never more than one component, never up.
+fn one_component(name: &str) -> Result<&str, String> {
+    let is_one = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']);
+    if is_one { Ok(name) } else { Err(format!("the name {name:?} cannot be the name of a folder")) }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(values) => values.iter().map(text).collect::<Vec<_>>().join(", "),
+        Value::Object(tree) => tree.values().rev().map(text).collect::<Vec<_>>().join(": "),
+        value => value.to_string(),
+    }
+}
+
+fn list<T: fmt::Display>(values: &[T]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn seconds(moment: SystemTime) -> i64 {
+    let since = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::User => f.write_str("user"),
+            Self::Group(name) => write!(f, "group {name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::auth::Protocol;
+
+    fn profile(json: &str) -> Profile {
+        serde_json::from_str(json).unwrap_or_else(|error| panic!("{json}: {error}"))
+    }
+
+    fn effective(user: &str, groups: &[(&str, &str)]) -> Effective {
+        let names = groups.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let user = User { name: "alice".to_owned(), groups: names, profile: profile(user) };
+        resolve(&user, |wanted| {
+            let found = groups.iter().find(|(name, _)| *name == wanted);
+            found.map(|(name, said)| Group { name: (*name).to_owned(), profile: profile(said) })
+        })
+    }
+
+    #[test]
+    fn the_user_goes_before_the_first_group_and_that_before_the_second() {
+        let effective = effective(
+            r#"{"access": "ro"}"#,
+            &[
+                ("staff", r#"{"access": "rw", "directory": "staff/{user}"}"#),
+                ("all", r#"{"directory": "all", "sessions": 3}"#),
+            ],
+        );
+        let lines = effective.explain();
+        let line = |key: &str| {
+            let (_, value, origin) = lines.iter().find(|(name, ..)| *name == key).unwrap();
+            format!("{value}, by {origin}")
+        };
+        assert_eq!(line("access"), "ro, by user");
+        assert_eq!(line("directory"), "staff/{user}, by group staff");
+        assert_eq!(line("sessions"), "3, by group all");
+        assert_eq!(line("hours"), "always, by default");
+        assert_eq!(effective.directory(), Ok(Some("staff/alice".to_owned())));
+    }
+
+    /// So that `explain` leaves nothing out.
+    #[test]
+    fn every_key_of_a_profile_has_a_default() {
+        let known = "unknown field `nonsense`, expected one of ";
+        let error = serde_json::from_str::<Profile>(r#"{"nonsense": 1}"#).unwrap_err().to_string();
+        let keys = error.strip_prefix(known).and_then(|rest| rest.split(" at line").next()).expect(&error);
+        let keys: Vec<&str> = keys.split(", ").map(|key| key.trim_matches('`')).collect();
+        assert_eq!(DEFAULTS.iter().map(|(key, _)| *key).collect::<Vec<_>>(), keys);
+    }
+
+    #[test]
+    fn a_profile_is_read_as_it_is_written() {
+        let said = profile(
+            r#"{"directory": "d", "access": ["list", "read", "mkdir"], "tree": [{"path": "/in", "access": "none"}],
+            "deny-names": [".*"], "allow-names": ["*.csv"], "from": ["10.0.0.0/8", "::1"], "not-from": ["10.1.0.0/16"],
+            "hours": ["mon-fri 08:00-18:00 UTC"], "protocols": ["ftp"], "require-tls": true, "expires": "2027-01-31",
+            "disabled": false, "download": "10M; sat 20M", "upload": 5, "session-download": "1k",
+            "session-upload": "1k", "sessions": 3}"#,
+        );
+        let text = serde_json::to_string(&said).unwrap();
+        assert_eq!(serde_json::from_str::<Profile>(&text).unwrap(), said);
+        assert_eq!(keys(&said).len(), DEFAULTS.len());
+    }
+
+    #[test]
+    fn a_login_is_held_to_what_is_said() {
+        // 2026-11-20 12:00 UTC is a Friday.
+        let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_176_000);
+        let attempt = Attempt { from: "10.1.2.3".parse().unwrap(), now: noon, ..Attempt::new(b"alice", b"") };
+        for (said, refusal) in [
+            ("{}", ""),
+            (r#"{"disabled": true}"#, "disabled"),
+            (r#"{"expires": "2026-11-20"}"#, "expired"),
+            (r#"{"expires": "2026-11-21"}"#, ""),
+            (r#"{"expires": "2026-11-20T12:00:01Z"}"#, ""),
+            (r#"{"require-tls": true}"#, "not encrypted"),
+            (r#"{"protocols": ["http"]}"#, "protocols is http"),
+            (r#"{"protocols": ["http", "ftp"]}"#, ""),
+            (r#"{"from": ["10.0.0.0/8"]}"#, ""),
+            (r#"{"from": ["10.0.0.0/8"], "not-from": ["10.1.0.0/16"]}"#, "not-from"),
+            (r#"{"from": ["10.1.2.4", "::/0"]}"#, "10.1.2.4/32, ::/0"),
+            (r#"{"from": []}"#, "not in from"),
+            (r#"{"hours": ["mon-fri 08:00-18:00 UTC"]}"#, ""),
+            (r#"{"hours": ["sat UTC", "22:00-06:00 UTC"]}"#, "within hours"),
+        ] {
+            let answer = effective(said, &[]).admit(&attempt).err().unwrap_or_default();
+            assert!(answer.contains(refusal) && answer.is_empty() == refusal.is_empty(), "{said}: {answer}");
+        }
+        let encrypted = Attempt { encrypted: true, protocol: Protocol::Http, ..attempt };
+        assert!(effective(r#"{"require-tls": true, "protocols": ["http"]}"#, &[]).admit(&encrypted).is_ok());
+    }
+
+    #[test]
+    fn networks_hold_their_addresses_only() {
+        for (network, address, is_in) in [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.1", false),
+            ("10.0.0.0/8", "::ffff:10.0.0.1", true),
+            ("0.0.0.0/0", "8.8.8.8", true),
+            ("0.0.0.0/0", "::1", false),
+            ("2001:db8::/32", "2001:db8:1::1", true),
+            ("2001:db8::/32", "2001:db9::1", false),
+            ("192.0.2.7", "192.0.2.7", true),
+            ("192.0.2.7", "192.0.2.8", false),
+        ] {
+            let network: Network = network.parse().unwrap();
+            assert_eq!(network.contains(address.parse().unwrap()), is_in, "{network} {address}");
+        }
+        for wrong in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "example.com", "10.0.0.0/-1"] {
+            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_a_hint() {
+        for (said, hint) in [
+            (r#"{"acess": "ro"}"#, "unknown field"),
+            (r#"{"access": "x"}"#, "mkdir"),
+            (r#"{"access": ["list", "fly"]}"#, "mkdir"),
+            (r#"{"hours": ["8-18"]}"#, "mon-fri 08:00-18:00"),
+            (r#"{"hours": ["mon 5; tue"]}"#, "mon-fri 08:00-18:00"),
+            (r#"{"expires": "soon"}"#, "2027-01-31"),
+            (r#"{"from": ["lan"]}"#, "10.0.0.0/8"),
+            (r#"{"protocols": ["gopher"]}"#, "http"),
+            (r#"{"download": "fast"}"#, "10M"),
+        ] {
+            let error = serde_json::from_str::<Profile>(said).unwrap_err().to_string();
+            assert!(error.contains(hint), "{said}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_template_takes_names_of_one_component_only() {
+        let of = |user: &str, template: &str| {
+            let profile = Profile { directory: Some(template.to_owned()), ..Profile::default() };
+            resolve(&User { name: user.to_owned(), groups: vec![], profile }, |_| None).directory()
+        };
+        assert_eq!(of("bob", "a/{user}/{user}.d"), Ok(Some("a/bob/bob.d".to_owned())));
+        for (user, template) in [
+            ("..", "{user}"),
+            ("a/../../b", "{user}"),
+            (".", "{user}"),
+            ("bob", "{group}"),
+            ("bob", "{home}"),
+            ("bob", "{user"),
+        ] {
+            assert!(of(user, template).is_err(), "{user} {template}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The folders of users: opened when somebody logs in, shared by all of that folder's sessions.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millrace_storage::{LocalOptions, LocalStorage};
+
+/// Folders that are kept open at most while nobody uses them: each is a descriptor.
+const KEPT: usize = 1024;
+
+/// Opens folders within one folder, and nothing outside it.
+#[derive(Debug)]
+pub struct Homes {
+    /// Absolute, without links.
+    root: PathBuf,
+    options: LocalOptions,
+    /// Guarded for a look-up.
+    open: Mutex<HashMap<Key, Arc<LocalStorage>>>,
+}
+
+/// A folder as it was named, and whether it is opened to read only.
+type Key = (String, bool);
+
+impl Homes {
+    /// Folders within `root`, which is absolute and has no links in it.
+    pub fn new(root: PathBuf, options: LocalOptions) -> Self {
+        Self { root, options, open: Mutex::default() }
+    }
+
+    /// The folder, if it is open already.
+    pub(super) fn ready(&self, folder: &str, read_only: bool) -> Option<Arc<LocalStorage>> {
+        self.lock().get(&(folder.to_owned(), read_only)).cloned()
+    }
+
+    /// The folder `folder`, relative to all that is served; the empty one is all of it. One that is missing is
+    /// made where that is asked for, if the folder that it is to lie in is there.
+    pub fn open(&self, folder: &str, read_only: bool, make: bool) -> Result<Arc<LocalStorage>, String> {
+        if let Some(open) = self.ready(folder, read_only) {
+            return Ok(open);
+        }
+        let path = self.find(Path::new(folder), make)?;
+        let options = LocalOptions { read_only, ..self.options };
+        let storage = Arc::new(LocalStorage::open(&path, options).map_err(|error| error.to_string())?);
+        let mut open = self.lock();
+        if open.len() >= KEPT {
+            open.retain(|_, storage| Arc::strong_count(storage) > 1);
+        }
+        Ok(Arc::clone(open.entry((folder.to_owned(), read_only)).or_insert(storage)))
+    }
+
+    /// Folders that are open to be written.
+    pub fn writable(&self) -> Vec<Arc<LocalStorage>> {
+        let open = self.lock();
+        open.iter().filter(|((_, read_only), _)| !read_only).map(|(_, storage)| Arc::clone(storage)).collect()
+    }
+
+    /// The absolute path of a folder, if it is one and lies within.
+    fn find(&self, folder: &Path, make: bool) -> Result<PathBuf, String> {
+        let (shown, root) = (folder.display(), self.root.display());
+        let descends = |component| matches!(component, Component::Normal(_) | Component::CurDir);
+        if !folder.components().all(descends) {
+            return Err(format!("the folder {shown} has to lie within {root}, without .. or a leading /"));
+        }
+        let path = self.root.join(folder);
+        let found = match path.canonicalize() {
+            Err(error) if make && error.kind() == io::ErrorKind::NotFound => self.make(&path),
+            found => found,
+        };
+        match found {
+            Ok(found) if !found.starts_with(&self.root) => {
+                Err(format!("the folder {shown} is a link that leads out of {root}"))
+            }
+            Ok(found) if !found.is_dir() => Err(format!("the folder {shown} is not a folder")),
+            Ok(found) => Ok(found),
+            Err(error) => Err(format!("the folder {shown} is not there in {root} ({error}); make it first")),
+        }
+    }
+
+    /// Makes the last component, never what it lies in: that may be a link to elsewhere.
+    fn make(&self, path: &Path) -> io::Result<PathBuf> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let parent = parent.canonicalize()?;
+        if !parent.starts_with(&self.root) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        match std::fs::create_dir(parent.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => parent.join(name).canonicalize(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<LocalStorage>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,52 @@
+//! Accounts that are known from the start: those of the configuration file and the command line.
+
+use std::collections::HashMap;
+
+use super::Attempt;
+use super::chain::{Found, Proof, Source};
+use super::password::{Kept, Password};
+use super::profile::User;
+
+/// A fixed list of users, in memory.
+#[derive(Debug, Default)]
+pub struct Listed {
+    users: HashMap<Vec<u8>, (User, Password)>,
+}
+
+impl Listed {
+    /// Nobody.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With a user. A later one of the same name replaces the earlier.
+    pub fn user(mut self, user: User, password: Password) -> Self {
+        self.users.insert(user.name.clone().into_bytes(), (user, password));
+        self
+    }
+
+    fn look_up(&self, name: &[u8]) -> Found {
+        match self.users.get(name) {
+            None => Found::Nobody,
+            Some((user, password)) => Found::User(Box::new(user.clone()), Proof::Password(password.clone())),
+        }
+    }
+}
+
+impl Source for Listed {
+    fn name(&self) -> &str {
+        "the configuration"
+    }
+
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+        Ok(self.look_up(attempt.user))
+    }
+
+    fn find_at_once(&self, attempt: &Attempt<'_>) -> Option<Found> {
+        Some(self.look_up(attempt.user))
+    }
+
+    fn holds_hashes(&self) -> bool {
+        self.users.values().any(|(_, password)| matches!(password.0, Kept::Hashed(_)))
+    }
+}

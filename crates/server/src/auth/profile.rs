@@ -1,0 +1,394 @@
+//! What is said of users and groups: one form for the configuration file, databases, programs and calls.
+//!
+//! A [`Profile`] says only what somebody wrote; what is not said is `None`, so that a group, and then the
+//! default, may say it. `effective.rs` puts them together. Every key is optional, and an unknown one is an
+//! error everywhere: a limit with a typing mistake in its name is no limit.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use millrace_ftp::session::{Permission, Permissions};
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::Protocol;
+use crate::limits::Limit;
+
+/// What is said of a user, or of all members of a group.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Profile {
+    /// The folder that is all the user sees, within the served one: `"home/{user}"`, `"{group}/in"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+    /// What may be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
+    /// Where something else may be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree: Option<Vec<Tree>>,
+    /// Names that no file or folder has, as far as the user can tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deny_names: Option<Vec<String>>,
+    /// Names that files have to have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_names: Option<Vec<String>>,
+    /// Networks to log in from; all others are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<Vec<Network>>,
+    /// Networks not to log in from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_from: Option<Vec<Network>>,
+    /// When to be logged in; at all other times the account is refused and its sessions are ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hours: Option<Vec<Hours>>,
+    /// What to log in by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocols: Option<Vec<Protocol>>,
+    /// Whether only encrypted connections are accepted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub require_tls: Option<bool>,
+    /// From when on the account cannot be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Expiry>,
+    /// Whether the account cannot be used now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disabled: Option<bool>,
+    /// Bytes a second to clients, of all sessions together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub download: Option<Amount>,
+    /// Bytes a second from clients, of all sessions together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upload: Option<Amount>,
+    /// As `download`, of each session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_download: Option<Amount>,
+    /// As `upload`, of each session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_upload: Option<Amount>,
+    /// Sessions at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Amount>,
+}
+
+/// Somebody who may log in, as found where accounts are kept.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct User {
+    /// As the client gives it.
+    pub name: String,
+    /// In the order in which they are asked for what the user does not say.
+    pub groups: Vec<String>,
+    /// What is said of the user alone.
+    pub profile: Profile,
+}
+
+/// What is said of a group's members.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// What holds where a member says nothing else.
+    pub profile: Profile,
+}
+
+/// What may be done: `"ro"`, `"rw"`, `"none"`, or an array of permissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access(pub Permissions);
+
+/// Other permissions at and beneath a path.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Tree {
+    /// As the user sees it; a component may be a pattern: `"/projects/*/incoming"`.
+    pub path: String,
+    /// What may be done there.
+    pub access: Access,
+}
+
+/// A range of addresses: `10.0.0.0/8`, `2001:db8::/32`, or one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+/// Some hours of some days: `mon-fri 08:00-18:00 Europe/Paris`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hours {
+    text: String,
+    limit: Limit,
+}
+
+/// The first moment at which an account cannot be used any more: a date (its beginning, in UTC) or a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expiry(Timestamp);
+
+/// A limit of bytes a second or of sessions, which may follow the clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Amount(pub Limit);
+
+/// Why a text is not what it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ValueError(String);
+
+impl Network {
+    /// Claims that an address is in the range; an IPv4 address also where it came in by an IPv6 socket.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
+                (network.to_bits() ^ address.to_bits()) & mask == 0
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
+                (network.to_bits() ^ address.to_bits()) & mask == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let wrong = || {
+            ValueError(format!("{text:?} is no network; write an address, or a range such as \"10.0.0.0/8\""))
+        };
+        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.map_or(Ok(most), |prefix| prefix.parse().map_err(|_| wrong()))?;
+        if prefix > most { Err(wrong()) } else { Ok(Self { address, prefix }) }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+impl Hours {
+    /// Claims that a moment, in seconds since 1970, lies within.
+    pub fn contain(&self, seconds: i64) -> bool {
+        self.limit.at(seconds) == 1
+    }
+}
+
+impl FromStr for Hours {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let wrong = || {
+            ValueError(format!(
+                "{text:?} is no time of the week; write such as \"mon-fri 08:00-18:00 Europe/Paris\""
+            ))
+        };
+        match format!("none; {text} 1").parse::<Limit>() {
+            Ok(limit) if !text.contains(';') => Ok(Self { text: text.to_owned(), limit }),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for Hours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Expiry {
+    /// In seconds since 1970.
+    pub fn seconds(&self) -> i64 {
+        self.0.as_second()
+    }
+}
+
+impl FromStr for Expiry {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let date = || text.parse::<jiff::civil::Date>().and_then(|date| date.to_zoned(TimeZone::UTC));
+        let moment = match text.contains(['T', ' ']) {
+            true => text.parse::<Timestamp>(),
+            false => date().map(|date| date.timestamp()),
+        };
+        moment.map(Self).map_err(|_| {
+            ValueError(format!("{text:?} is no date; write \"2027-01-31\" or \"2027-01-31T18:00:00Z\""))
+        })
+    }
+}
+
+impl fmt::Display for Expiry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Amount {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        text.parse().map(Self).map_err(|error: crate::limits::LimitError| ValueError(error.to_string()))
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match text {
+            "ftp" => Ok(Self::Ftp),
+            "http" => Ok(Self::Http),
+            _ => Err(ValueError(format!("{text:?} is no protocol; write \"ftp\" or \"http\""))),
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ftp => "ftp",
+            Self::Http => "http",
+        })
+    }
+}
+
+impl FromStr for Access {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match text {
+            "ro" => Ok(Self(Permissions::READ_ONLY)),
+            "rw" => Ok(Self(Permissions::READ_WRITE)),
+            "none" => Ok(Self(Permissions::NONE)),
+            word => permission(word).map(|permission| Self(Permissions::only(permission))),
+        }
+    }
+}
+
+fn permission(word: &str) -> Result<Permission, ValueError> {
+    let found = Permission::WORDS.iter().find(|(_, name)| *name == word);
+    found.map(|(permission, _)| *permission).ok_or_else(|| {
+        let words: Vec<&str> = Permission::WORDS.iter().map(|(_, name)| *name).collect();
+        ValueError(format!(
+            "{word:?} is no permission; write \"ro\", \"rw\", \"none\" or an array of {}",
+            words.join(", ")
+        ))
+    })
+}
+
+impl Access {
+    fn words(self) -> Vec<&'static str> {
+        let held = Permission::WORDS.iter().filter(|(permission, _)| self.0.allows(*permission));
+        held.map(|(_, word)| *word).collect()
+    }
+
+    /// `ro`, `rw` or `none`, where it is one of these.
+    fn name(self) -> Option<&'static str> {
+        match self.0 {
+            Permissions::READ_ONLY => Some("ro"),
+            Permissions::READ_WRITE => Some("rw"),
+            Permissions::NONE => Some("none"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => f.write_str(&self.words().join(", ")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Access {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AccessVisitor)
+    }
+}
+
+impl Serialize for Access {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.name() {
+            Some(name) => serializer.serialize_str(name),
+            None => serializer.collect_seq(self.words()),
+        }
+    }
+}
+
+struct AccessVisitor;
+
+impl<'de> Visitor<'de> for AccessVisitor {
+    type Value = Access;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"ro\", \"rw\", \"none\" or an array of permissions")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Access, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut words: A) -> Result<Access, A::Error> {
+        let mut permissions = Permissions::NONE;
+        while let Some(word) = words.next_element::<String>()? {
+            permissions = permissions.with(permission(&word).map_err(de::Error::custom)?);
+        }
+        Ok(Access(permissions))
+    }
+}
+
+/// Reads a value from a text, or from a number where a limit is one; writes it as a text.
+macro_rules! as_text {
+    ($($kind:ty),*) => {$(
+        impl<'de> Deserialize<'de> for $kind {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_any(TextVisitor).and_then(|text| text.parse().map_err(de::Error::custom))
+            }
+        }
+
+        impl Serialize for $kind {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    )*};
+}
+
+as_text!(Network, Hours, Expiry, Amount, Protocol);
+
+struct TextVisitor;
+
+impl Visitor<'_> for TextVisitor {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text in quotes")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+}

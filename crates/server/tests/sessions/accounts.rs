@@ -1,0 +1,147 @@
+//! Accounts on real sockets: rules by place, and changes that count while sessions run.
+
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use millrace_server::auth::{Chain, Changed, Found, Homes, Password, Profile, Proof, Source, User};
+use millrace_server::{Attempt, Config};
+use millrace_storage::LocalOptions;
+
+use crate::kit::{Client, Scratch, Served, config, serve_with};
+
+/// One user, `alice`, whose settings the test changes.
+#[derive(Debug, Clone, Default)]
+struct Changing {
+    profile: Arc<Mutex<Option<Profile>>>,
+    changes: Arc<AtomicUsize>,
+    /// Whether the source cannot be reached.
+    away: Arc<Mutex<bool>>,
+}
+
+impl Changing {
+    fn set(&self, profile: Option<&str>) {
+        *self.profile.lock().unwrap() = profile.map(|json| serde_json::from_str(json).unwrap());
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Source for Changing {
+    fn name(&self) -> &str {
+        "the test"
+    }
+
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+        if *self.away.lock().unwrap() {
+            return Err("the cable is out".to_owned());
+        }
+        let profile = self.profile.lock().unwrap().clone();
+        Ok(match profile {
+            Some(profile) if attempt.user == b"alice" => {
+                let user = User { name: "alice".to_owned(), groups: vec![], profile };
+                Found::User(Box::new(user), Proof::Password(Password::from("secret")))
+            }
+            _ => Found::Nobody,
+        })
+    }
+
+    fn changed(&self) -> Changed {
+        match self.changes.swap(0, Ordering::Relaxed) {
+            0 => Changed::Nothing,
+            _ => Changed::Users(vec![b"alice".to_vec()]),
+        }
+    }
+}
+
+/// A server of a folder with `pub/file` and `in/file`, for alice.
+fn server(profile: &str) -> (Served, Changing, Scratch) {
+    let scratch = Scratch::new();
+    for folder in ["pub", "in", "home"] {
+        fs::create_dir(scratch.path().join(folder)).unwrap();
+        fs::write(scratch.path().join(folder).join("file"), vec![7; 100_000]).unwrap();
+    }
+    let source = Changing::default();
+    source.set(Some(profile));
+    let root = scratch.path().canonicalize().unwrap();
+    let homes = Arc::new(Homes::new(root, LocalOptions::default()));
+    let chain = Chain::new(homes).source(source.clone());
+    let config =
+        Config { accounts: Arc::new(chain), ..config(Arc::new(millrace_storage::MemoryStorage::new())) };
+    (serve_with(config), source, scratch)
+}
+
+fn login(served: &Served) -> Client {
+    let mut client = Client::connect(served.address);
+    client.expect_reply(220);
+    client.log_in("alice", "secret");
+    client
+}
+
+#[test]
+fn permissions_hold_at_their_place_whatever_command_asks() {
+    let (served, _, _scratch) = server(
+        r#"{"access": "ro", "tree": [{"path": "/in", "access": ["write"]}, {"path": "/home", "access": "none"}]}"#,
+    );
+    let mut client = login(&served);
+    client.expect("SIZE pub/file", 213);
+    client.expect("DELE pub/file", 550);
+    client.expect("SIZE in/file", 550);
+    client.expect("CWD home", 550);
+    client.expect("CWD in", 250);
+    client.expect("MDTM file", 550);
+    client.expect("RNFR file", 550);
+    client.expect("HASH file", 550);
+    client.expect("CDUP", 250);
+    let facts = client.expect("MLST pub", 250).text;
+    assert!(facts.contains("perm=el;") || facts.contains("perm=le;"), "{facts}");
+    assert!(!client.expect("STAT .", 213).text.contains("home"));
+}
+
+#[test]
+fn a_change_counts_for_the_session_that_runs() {
+    let (served, source, scratch) = server(r#"{"access": "ro"}"#);
+    let mut client = login(&served);
+    client.expect("MKD new", 550);
+    source.set(Some(r#"{"access": "rw"}"#));
+    crate::kit::eventually("alice may write now", || client.command("MKD new").code == 257);
+    assert!(scratch.path().join("new").is_dir());
+}
+
+#[test]
+fn a_session_of_a_disabled_or_removed_account_ends_with_421() {
+    for change in [Some(r#"{"disabled": true}"#), Some(r#"{"from": ["192.0.2.1"]}"#), None] {
+        let (served, source, _scratch) = server("{}");
+        let mut client = login(&served);
+        source.set(change);
+        assert!(client.expect_reply(421).text.contains("account"));
+        client.expect_end();
+        let mut again = Client::connect(served.address);
+        again.expect_reply(220);
+        again.expect("USER alice", 331);
+        again.expect("PASS secret", 530);
+    }
+}
+
+#[test]
+fn while_a_source_is_away_logins_get_421_and_who_is_in_stays_in() {
+    let (served, source, _scratch) = server("{}");
+    let mut client = login(&served);
+    *source.away.lock().unwrap() = true;
+    source.set(Some("{}"));
+    let mut refused = Client::connect(served.address);
+    refused.expect_reply(220);
+    refused.expect("USER alice", 331);
+    let told = refused.expect("PASS secret", 421).text;
+    assert!(!told.contains("cable"), "{told}");
+    client.expect_alive();
+    *source.away.lock().unwrap() = false;
+    login(&served).expect_alive();
+}
+
+#[test]
+fn a_folder_that_a_template_names_is_made_at_the_first_login() {
+    let (served, _, scratch) = server(r#"{"directory": "home/{user}"}"#);
+    let mut client = login(&served);
+    client.expect("MKD mine", 257);
+    assert!(scratch.path().join("home/alice/mine").is_dir());
+}
