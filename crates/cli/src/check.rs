@@ -93,12 +93,43 @@ fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let each = limit(config.sessions_per_address, "no limit");
     writeln!(out, "Sessions      {sessions}; from one address: {each}")?;
     bandwidth(config, out)?;
+    bans(config, out)?;
     let workers = match config.workers {
         0 => "one for each core".to_owned(),
         workers => workers.to_string(),
     };
     writeln!(out, "Threads       {workers}; for what may wait: at most {}", config.blocking_threads)?;
     writeln!(out, "Greeting      {:?}", config.greeting)
+}
+
+/// Only what was said; the bans always.
+fn bans(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let list = |networks: &[millrace_server::Network]| {
+        networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    };
+    let bans = &config.bans;
+    if !bans.allow.is_empty() {
+        writeln!(out, "Clients       only from {}", list(&bans.allow))?;
+    }
+    if !bans.deny.is_empty() {
+        writeln!(
+            out,
+            "{:14}never from {}",
+            if bans.allow.is_empty() { "Clients" } else { "" },
+            list(&bans.deny)
+        )?;
+    }
+    if config.cpu_limit > 0 {
+        writeln!(out, "Busy          above {} % of all processors nobody may log in", config.cpu_limit)?;
+    }
+    match bans.after {
+        0 => writeln!(out, "Bans          none for failed logins"),
+        after => writeln!(
+            out,
+            "Bans          a user at an address after {after} failed logins, for {}",
+            time(bans.time)
+        ),
+    }
 }
 
 /// Only what was said.

@@ -59,6 +59,18 @@ enum Action {
         #[arg(long)]
         restore: bool,
     },
+    /// Turn away whoever comes from a network; sessions that run go on
+    Ban {
+        /// An address or a network, such as 192.0.2.7 or 10.0.0.0/8
+        network: String,
+        /// For so many seconds; without it until it is lifted
+        #[arg(long)]
+        seconds: Option<u64>,
+    },
+    /// Lift a ban
+    Unban { network: String },
+    /// Who is banned, and for how long yet
+    Bans,
     /// Read the configuration file anew, as SIGHUP does
     Reload,
     /// Accept nobody more, wait for running transfers however long they take, then end
@@ -100,6 +112,9 @@ fn request(action: Action) -> Value {
                 "restore": restore,
             })
         }
+        Action::Ban { network, seconds } => json!({ "do": "ban", "network": network, "seconds": seconds }),
+        Action::Unban { network } => json!({ "do": "unban", "network": network }),
+        Action::Bans => json!({ "do": "bans" }),
         Action::Reload => json!({ "do": "reload" }),
         Action::Drain => json!({ "do": "drain" }),
         Action::Stop => json!({ "do": "stop" }),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::{Authenticator, Password};
+use crate::bans::BanRules;
 use crate::limits::ServerLimits;
 
 /// What a server is started with.
@@ -33,6 +34,10 @@ pub struct Config {
     pub sessions_per_address: usize,
     /// Bandwidth, and sessions by listener and user. Listeners are named as in [`Config::ftp`].
     pub limits: ServerLimits,
+    /// Who may connect, and who is banned for failed logins.
+    pub bans: BanRules,
+    /// Percent of the machine's processors above which nobody may log in; 0 for no limit.
+    pub cpu_limit: u8,
     /// The text of the first reply.
     pub greeting: String,
     /// From connecting to being logged in.
@@ -102,6 +107,8 @@ impl Config {
             sessions: 0,
             sessions_per_address: 0,
             limits: ServerLimits::default(),
+            bans: BanRules::default(),
+            cpu_limit: 0,
             greeting: "Millrace ready.".to_owned(),
             login_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(300),

@@ -1,4 +1,5 @@
-//! What has to be done now and then, by a thread that otherwise sleeps: schedules take effect on the minute.
+//! What has to be done now and then, by a thread that otherwise sleeps: schedules take effect on the minute,
+//! and where logins depend on it, it looks how busy the machine is.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -57,6 +58,9 @@ fn is_stopped((stopped, change): &(Mutex<bool>, Condvar)) -> bool {
 fn look(server: &Server, workers: &[Sender<Message>], before: Option<i64>) -> i64 {
     let wall = wall_seconds();
     let minute = wall.div_euclid(60);
+    if server.config.cpu_limit > 0 {
+        server.load.look();
+    }
     server.limits.set_clock(wall);
     if before != Some(minute) {
         server.limits.tick(Instant::now());

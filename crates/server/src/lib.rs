@@ -19,13 +19,16 @@
 //! reactor, `ftp/` drives control sessions, `transfer/` moves the bytes, `passive.rs` leases data ports.
 
 pub mod auth;
+mod bans;
 mod blocking;
 pub mod config;
 pub mod ctl;
 mod ftp;
 mod housekeeping;
 pub mod limits;
+mod load;
 mod log;
+mod network;
 mod passive;
 mod running;
 mod slab;
@@ -34,7 +37,9 @@ mod transfer;
 mod worker;
 
 pub use auth::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
+pub use bans::BanRules;
 pub use config::Config;
 pub use ctl::Control;
 pub use millrace_ftp::session::{Permission, Permissions, Rules};
+pub use network::{Network, NetworkError};
 pub use running::{Running, Server, SessionReport, StartError, TransferReport};

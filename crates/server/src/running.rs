@@ -13,12 +13,15 @@ use millrace_net::inbox::Sender;
 use millrace_net::{limits, listener};
 use thiserror::Error;
 
+use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
 use crate::ftp::Connection;
 use crate::housekeeping::{Housekeeping, wall_seconds};
 use crate::limits::{Limits, Scope, ScopeReport, ServerLimits, Tree};
+use crate::load::Load;
 use crate::log::Log;
+use crate::network::Network;
 use crate::passive::PassivePool;
 use crate::state::{Addresses, Server as State};
 use crate::worker::{Core, Errand, Message, Worker};
@@ -180,6 +183,8 @@ fn state(mut config: Config, bound: &[SocketAddr], descriptors: u64) -> Result<S
         sessions: AtomicUsize::new(0),
         session_limit: session_limit(config.sessions, descriptors),
         addresses: Addresses::new(config.sessions_per_address),
+        bans: Bans::new(config.bans.clone()),
+        load: Load::default(),
         accounts: RwLock::new(Arc::clone(&config.accounts)),
         workers: OnceLock::new(),
         limits: Tree::new(config.limits.clone(), Instant::now(), wall_seconds()),
@@ -226,7 +231,7 @@ impl Running {
         self.state.limits.restore(scope, Instant::now())
     }
 
-    /// Takes over what can change while it runs: the accounts and the limits. What was
+    /// Takes over what can change while it runs: the accounts, the limits, who may connect. What was
     /// [set](Running::set_limits) stays set, and who is logged in stays so.
     pub fn reload(&self, config: Config) {
         let ServerLimits { listeners, .. } = &config.limits;
@@ -236,7 +241,24 @@ impl Running {
         };
         let listeners = listeners.iter().map(|(asked, limits)| (bound(asked), limits.clone())).collect();
         self.state.limits.configure(ServerLimits { listeners, ..config.limits }, Instant::now());
+        self.state.bans.configure(config.bans);
         *self.state.accounts.write().unwrap_or_else(PoisonError::into_inner) = config.accounts;
+    }
+
+    /// Turns away whoever comes from a network, for this time or until it is lifted; sessions that run go on.
+    /// `false` where too many are banned already.
+    pub fn ban(&self, network: Network, time: Option<Duration>) -> bool {
+        self.state.bans.ban(network, time.map(|time| Instant::now() + time))
+    }
+
+    /// Lifts a ban, also those of users there; answers whether there was one.
+    pub fn lift_ban(&self, network: Network) -> bool {
+        self.state.bans.lift(network)
+    }
+
+    /// Networks that are banned, altogether or for some users, and for how long yet.
+    pub fn bans(&self) -> Vec<(Network, Option<Duration>)> {
+        self.state.bans.list(Instant::now())
     }
 
     /// Who is connected.

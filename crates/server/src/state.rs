@@ -11,9 +11,11 @@ use millrace_ftp::Settings;
 use millrace_net::inbox::Sender;
 
 use crate::auth::Authenticator;
+use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
 use crate::limits::Tree;
+use crate::load::Load;
 use crate::log::Log;
 use crate::passive::PassivePool;
 use crate::worker::Message;
@@ -36,6 +38,10 @@ pub(crate) struct Server {
     pub(crate) sessions: AtomicUsize,
     pub(crate) session_limit: usize,
     pub(crate) addresses: Addresses,
+    /// Who is turned away.
+    pub(crate) bans: Bans,
+    /// How busy the machine is, where somebody wants to know.
+    pub(crate) load: Load,
     /// Buckets, and who shares them.
     pub(crate) limits: Tree,
     /// Numbers sessions in the log.

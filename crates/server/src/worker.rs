@@ -374,6 +374,9 @@ impl Worker {
     }
 
     fn welcome(&mut self, socket: OwnedFd, peer: SocketAddr, bound: SocketAddr) {
+        if let Err(turned) = self.core.server.bans.admit(peer.ip(), self.core.now.instant) {
+            return self.refuse(&socket, peer, turned.for_the_client());
+        }
         if let Err(reason) = self.core.server.admit(peer.ip()) {
             return self.refuse(&socket, peer, reason);
         }

@@ -1,6 +1,7 @@
 //! The keys about bandwidth and sessions, as the server takes them.
 
 use millrace_server::limits::{Limit, Limits, ServerLimits};
+use millrace_server::{BanRules, Network};
 
 use super::said::Said;
 use super::value::Value;
@@ -16,6 +17,29 @@ impl Value for Limit {
     fn from_integer(number: i64) -> Option<Result<Self, String>> {
         let value = u64::try_from(number).map(Self::of);
         Some(value.map_err(|_| format!("{number} is below zero; write a number such as 1000")))
+    }
+}
+
+impl Value for Network {
+    const EXPECTED: &'static str = "a network, such as \"10.0.0.0/8\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|error: millrace_server::NetworkError| error.to_string())
+    }
+}
+
+/// Who may connect, and who is banned.
+pub(crate) fn bans(written: &Written) -> BanRules {
+    let default = BanRules::default();
+    let networks = |said: &[Said<Network>]| said.iter().map(|said| said.value).collect();
+    BanRules {
+        allow: networks(&written.allow),
+        deny: networks(&written.deny),
+        after: written
+            .ban_after
+            .as_ref()
+            .map_or(default.after, |said| u32::try_from(said.value.0).unwrap_or(u32::MAX)),
+        time: written.ban_time.as_ref().map_or(default.time, |said| said.value.0),
     }
 }
 

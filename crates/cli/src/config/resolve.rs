@@ -87,6 +87,7 @@ impl Places<'_> {
 pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, Failure> {
     let places = Places { file };
     let limits = super::limits::limits(&written);
+    let bans = super::limits::bans(&written);
     let directory = directory(written.directory.as_ref(), &places)?;
     let files = LocalOptions {
         uploads: written.uploads.map_or(millrace_storage::Uploads::Staged, |said| {
@@ -119,6 +120,8 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
         sessions: count(written.sessions, default.sessions),
         sessions_per_address: count(written.sessions_per_address, default.sessions_per_address),
         limits,
+        bans,
+        cpu_limit: cpu_limit(written.cpu_limit, &places)?,
         shutdown_password: shutdown_password(written.shutdown_password, &places)?,
         greeting: greeting(written.greeting, default.greeting, &places)?,
         login_timeout: places.some_time(written.login_timeout, "login-timeout", default.login_timeout)?,
@@ -253,6 +256,15 @@ fn workers(said: Option<Said<Count>>, places: &Places<'_>) -> Result<usize, Fail
 fn login_attempts(said: Option<Said<Count>>, default: u32, places: &Places<'_>) -> Result<u32, Failure> {
     let attempts = places.at_least_one(said, "login-attempts", default as usize)?;
     Ok(u32::try_from(attempts).unwrap_or(u32::MAX))
+}
+
+fn cpu_limit(said: Option<Said<Count>>, places: &Places<'_>) -> Result<u8, Failure> {
+    match said {
+        None => Ok(0),
+        Some(said) => u8::try_from(said.value.0).ok().filter(|percent| *percent <= 100).ok_or_else(|| {
+            places.error(&said.place, "cpu-limit", "expected at most 100: percent of all processors")
+        }),
+    }
 }
 
 fn shutdown_password(said: Option<Said<String>>, places: &Places<'_>) -> Result<Option<Password>, Failure> {

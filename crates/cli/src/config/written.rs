@@ -11,6 +11,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use millrace_server::auth::Profile;
 use serde::Deserialize;
 
+use millrace_server::Network;
 use millrace_server::limits::Limit;
 
 use super::said::{Said, one_or_more};
@@ -155,6 +156,23 @@ pub(crate) struct Written {
     /// Bytes a second from each session.
     #[arg(skip)]
     pub(crate) session_upload_limit: Option<Said<Limit>>,
+    /// Only these networks may connect.
+    #[arg(skip)]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) allow: Vec<Said<Network>>,
+    /// These networks may not.
+    #[arg(skip)]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) deny: Vec<Said<Network>>,
+    /// Failed logins until a user is banned at an address.
+    #[arg(skip)]
+    pub(crate) ban_after: Option<Said<Count>>,
+    /// For how long.
+    #[arg(skip)]
+    pub(crate) ban_time: Option<Said<Period>>,
+    /// Percent of the machine's processors above which nobody may log in.
+    #[arg(skip)]
+    pub(crate) cpu_limit: Option<Said<Count>>,
     /// The hash of the password of `INTERNALSHUTDOWN`.
     #[arg(skip)]
     pub(crate) shutdown_password: Option<Said<String>>,
@@ -233,6 +251,11 @@ impl Written {
             user_sessions: self.user_sessions.or(file.user_sessions),
             session_download_limit: self.session_download_limit.or(file.session_download_limit),
             session_upload_limit: self.session_upload_limit.or(file.session_upload_limit),
+            allow: file.allow,
+            deny: file.deny,
+            ban_after: self.ban_after.or(file.ban_after),
+            ban_time: self.ban_time.or(file.ban_time),
+            cpu_limit: self.cpu_limit.or(file.cpu_limit),
             shutdown_password: self.shutdown_password.or(file.shutdown_password),
             coalesce: self.coalesce.or(file.coalesce),
             user_flags: self.user_flags,

@@ -70,6 +70,8 @@ pub struct Session {
     pub(crate) access: Access,
     /// Wrong names or passwords so far.
     failed_logins: u8,
+    /// And what is known of other connections.
+    failed_elsewhere: u8,
     /// Lines in a row that were no command.
     nonsense: u8,
     /// The working directory.
@@ -207,6 +209,7 @@ impl Session {
             closing: None,
             access: Access::Stranger,
             failed_logins: 0,
+            failed_elsewhere: 0,
             nonsense: 0,
             directory: VirtualPath::root(),
             coding: Coding::default(),
@@ -568,11 +571,17 @@ impl Session {
         }
     }
 
+    /// This client has failed to log in so often on other connections: the next delay is as long as if it had
+    /// been on this one. It does not bring the end of the connection nearer.
+    pub fn has_failed_before(&mut self, failures: u32) {
+        self.failed_elsewhere = u8::try_from(failures).unwrap_or(u8::MAX);
+    }
+
     /// After a wrong name or password: the reply is held back, longer each time.
     pub(crate) fn punish(&mut self) -> Step {
         self.access = Access::Stranger;
         self.failed_logins = self.failed_logins.saturating_add(1);
-        let doublings = u32::from(self.failed_logins - 1).min(6);
+        let doublings = u32::from((self.failed_logins - 1).max(self.failed_elsewhere)).min(6);
         self.phase = Phase::Penalty;
         self.deadline = Some(self.now.instant + self.settings.login_delay * 2u32.pow(doublings));
         Step::NOTHING

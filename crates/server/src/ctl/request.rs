@@ -2,13 +2,18 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Reload;
 use crate::limits::{Limit, Limits, Scope, ScopeReport};
+use crate::network::Network;
 use crate::running::{Running, SessionReport};
+
+/// Ten years: beyond that it is for the configuration.
+const LONGEST_BAN: u64 = 10 * 365 * 86_400;
 
 /// A line from a client.
 #[derive(Debug, Deserialize)]
@@ -27,6 +32,12 @@ enum Request {
         #[serde(default)]
         restore: bool,
     },
+    /// Turn away whoever comes from a network, for so many seconds or until it is lifted.
+    Ban { network: String, seconds: Option<u64> },
+    /// Lift that.
+    Unban { network: String },
+    /// Who is banned?
+    Bans {},
     /// Read the configuration anew.
     Reload {},
     /// Accept nobody, wait for transfers, end.
@@ -79,6 +90,21 @@ fn perform(request: Request, running: &Running, reload: &Reload) -> Result<Value
                 false => Ok(Value::Null),
             }
         }
+        Request::Ban { network, seconds } => {
+            let time = seconds.map(|seconds| Duration::from_secs(seconds.min(LONGEST_BAN)));
+            match running.ban(parse_network(&network)?, time) {
+                true => Ok(Value::Null),
+                false => Err("too many networks are banned already; deny a larger one".to_owned()),
+            }
+        }
+        Request::Unban { network } => match running.lift_ban(parse_network(&network)?) {
+            true => Ok(Value::Null),
+            false => Err(format!("{network} is not banned")),
+        },
+        Request::Bans {} => {
+            let ban = |(network, left): &(Network, Option<Duration>)| json!({ "network": network.to_string(), "seconds-left": left.map(|left| left.as_secs()) });
+            Ok(json!({ "bans": running.bans().iter().map(ban).collect::<Vec<_>>() }))
+        }
         Request::Reload {} => reload().map(|()| Value::Null),
         Request::Drain {} => {
             running.drain();
@@ -89,6 +115,10 @@ fn perform(request: Request, running: &Running, reload: &Reload) -> Result<Value
             Ok(Value::Null)
         }
     }
+}
+
+fn parse_network(text: &str) -> Result<Network, String> {
+    text.parse().map_err(|error: crate::network::NetworkError| error.to_string())
 }
 
 /// `server`, `listener 0.0.0.0:21`, `group staff`, `user alice`, `session 17`

@@ -414,6 +414,9 @@ impl Connection {
     }
 
     fn log_in(&mut self, core: &mut Core, credentials: Credentials) -> Option<Answer> {
+        if let Some(verdict) = self.turned_away(core, &credentials.user) {
+            return Some(Answer::Login(verdict));
+        }
         let accounts = core.server.accounts();
         let from = self.session.peer().ip();
         let asked = attempt(&credentials, from);
@@ -440,6 +443,7 @@ impl Connection {
                 if let Err(refused) = self.enter(core, user, &account) {
                     return Verdict::Unavailable(refused.for_the_client().to_owned());
                 }
+                core.server.bans.succeeded(self.session.peer().ip(), user, core.now.instant);
                 let grant = grant(&account);
                 self.account = Some(account);
                 // The session learns of it only now.
@@ -449,6 +453,7 @@ impl Connection {
             }
             Decision::Denied => {
                 self.log(core, log::Event::LoginFailed { user });
+                self.count_failure(core, user);
                 Verdict::Denied
             }
             Decision::Refused(reason) => {
@@ -460,6 +465,32 @@ impl Connection {
                 Verdict::Unavailable("Nobody can be let in at the moment; try again later.".to_owned())
             }
         }
+    }
+
+    /// A wrong password, or a name that is not there: the address is held to it, on other connections too.
+    fn count_failure(&mut self, core: &mut Core, user: &[u8]) {
+        let failed = core.server.bans.failed(self.session.peer().ip(), user, core.now.instant);
+        self.session.has_failed_before(failed.count.saturating_sub(1));
+        if failed.user_banned {
+            self.log(core, log::Event::Banned { user: Some(user) });
+        }
+        if failed.address_banned {
+            self.log(core, log::Event::Banned { user: None });
+        }
+    }
+
+    /// What is decided without asking the accounts.
+    fn turned_away(&mut self, core: &mut Core, user: &[u8]) -> Option<Verdict> {
+        let most = core.server.config.cpu_limit;
+        if most > 0 && core.server.load.percent() > most {
+            self.log(core, log::Event::Limited { limit: "cpu-limit", value: most.into() });
+            return Some(Verdict::Unavailable("The server is too busy; try again later.".to_owned()));
+        }
+        if core.server.bans.is_banned(self.session.peer().ip(), user, core.now.instant) {
+            self.log(core, log::Event::LoginRefused { user, reason: "banned at this address for a while" });
+            return Some(Verdict::Denied);
+        }
+        None
     }
 
     /// Takes its place among its user's and groups' sessions, if there is one.

@@ -32,6 +32,8 @@ pub(crate) enum Event<'a> {
     Refused { reason: &'a str },
     /// A limit turned somebody away: which, and its value.
     Limited { limit: &'a str, value: u64 },
+    /// Too many failed logins: a user at this address, or the address altogether.
+    Banned { user: Option<&'a [u8]> },
     /// An administrator ended the session.
     Kicked,
     /// A login succeeded.
@@ -158,6 +160,7 @@ impl Log {
                         | Event::LoginRefused { .. }
                         | Event::Expelled { .. }
                         | Event::Limited { .. }
+                        | Event::Banned { .. }
                 )
             }
             LogFormat::Text | LogFormat::Json => true,
@@ -216,6 +219,7 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
         Event::Limited { limit, value } => {
             ("limited", vec![("limit", Text((*limit).to_owned())), ("value", Number(*value))])
         }
+        Event::Banned { user } => ("banned", user.map(|user| ("tried", bytes(user))).into_iter().collect()),
         Event::Kicked => ("kicked", vec![]),
         Event::LoggedIn => ("login", vec![]),
         Event::LoginFailed { user } => ("login-failed", vec![("tried", bytes(user))]),

@@ -9,6 +9,7 @@ mod accounts;
 mod active;
 mod bad_input;
 mod bandwidth;
+mod bans;
 mod commands;
 mod endings;
 mod limits;

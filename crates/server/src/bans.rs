@@ -1,0 +1,379 @@
+//! Who is turned away before the login: networks that the lists name, and clients that failed too often.
+//!
+//! Each failed login counts against the pair of address and user, and against the address. Behind one address
+//! there may be many people (NAT): the pair is banned first, which harms nobody else, and an address from
+//! which others log in well is given four times the patience. Counts fade by half in [`FADE`].
+//!
+//! The invariant: memory is bounded ([`MOST`] entries of each kind), and a client that nothing is known of
+//! costs no lock.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use crate::network::Network;
+
+/// In this time a count becomes half of what it was.
+const FADE: Duration = Duration::from_secs(600);
+
+/// Entries of each kind at most; those that say least go first.
+const MOST: usize = 32 * 1024;
+
+/// Failures of an address, in those of a pair.
+const ADDRESS_FACTOR: f64 = 5.0;
+
+/// The same where somebody logged in well from there lately.
+const SHARED_FACTOR: f64 = 20.0;
+
+/// What is decided about clients before they log in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BanRules {
+    /// Where not empty, only these may connect.
+    pub allow: Vec<Network>,
+    /// These may not connect, whoever else may.
+    pub deny: Vec<Network>,
+    /// Failed logins of a user from an address until the two are banned; 0 for never.
+    pub after: u32,
+    /// For how long.
+    pub time: Duration,
+}
+
+impl Default for BanRules {
+    fn default() -> Self {
+        Self { allow: Vec::new(), deny: Vec::new(), after: 20, time: Duration::from_secs(15 * 60) }
+    }
+}
+
+/// Why a client is turned away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turned {
+    /// By the list of those who may, or who may not.
+    ByList,
+    /// By a ban.
+    ByBan,
+}
+
+impl Turned {
+    /// What the client may know.
+    pub(crate) fn for_the_client(self) -> &'static str {
+        match self {
+            Self::ByList => "Connections from your address are not accepted.",
+            Self::ByBan => "Your address is banned for a while; try again later.",
+        }
+    }
+}
+
+/// The lists and the counts, shared by all workers.
+#[derive(Debug)]
+pub(crate) struct Bans {
+    rules: RwLock<BanRules>,
+    /// Networks in the lists, and those that are banned: where there are none, nobody is looked for.
+    listed: AtomicUsize,
+    banned: AtomicUsize,
+    /// Locked for one look or one change.
+    book: Mutex<Book>,
+    hasher: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    addresses: HashMap<Network, Count>,
+    /// By a keyed hash of the name: names are as long as clients like.
+    pairs: HashMap<(Network, u64), Count>,
+    /// Until when; `None` until somebody lifts it.
+    banned: HashMap<Network, Option<Instant>>,
+}
+
+/// Failures that fade.
+#[derive(Debug, Clone, Copy)]
+struct Count {
+    failures: f64,
+    counted: Instant,
+    succeeded: Option<Instant>,
+    banned_until: Option<Instant>,
+}
+
+impl Count {
+    fn new(now: Instant) -> Self {
+        Self { failures: 0.0, counted: now, succeeded: None, banned_until: None }
+    }
+
+    fn at(&self, now: Instant) -> f64 {
+        let halves = now.saturating_duration_since(self.counted).as_secs_f64() / FADE.as_secs_f64();
+        self.failures * 0.5f64.powf(halves)
+    }
+
+    fn add(&mut self, now: Instant) -> f64 {
+        self.failures = self.at(now) + 1.0;
+        self.counted = now;
+        self.failures
+    }
+}
+
+/// What a failed login led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Failed {
+    /// Failures of this user from this address, the last one included.
+    pub(crate) count: u32,
+    /// The user is now banned at this address, or the address altogether.
+    pub(crate) user_banned: bool,
+    pub(crate) address_banned: bool,
+}
+
+impl Bans {
+    pub(crate) fn new(rules: BanRules) -> Self {
+        let bans = Self {
+            rules: RwLock::default(),
+            listed: AtomicUsize::new(0),
+            banned: AtomicUsize::new(0),
+            book: Mutex::default(),
+            hasher: RandomState::new(),
+        };
+        bans.configure(rules);
+        bans
+    }
+
+    /// Other rules; bans stay.
+    pub(crate) fn configure(&self, rules: BanRules) {
+        self.listed.store(rules.allow.len() + rules.deny.len(), Relaxed);
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
+    }
+
+    /// Claims that a client may connect, or says why not.
+    pub(crate) fn admit(&self, address: IpAddr, now: Instant) -> Result<(), Turned> {
+        if self.listed.load(Relaxed) > 0 {
+            let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+            let named = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
+            if named(&rules.deny) || (!rules.allow.is_empty() && !named(&rules.allow)) {
+                return Err(Turned::ByList);
+            }
+        }
+        if self.banned.load(Relaxed) == 0 {
+            return Ok(());
+        }
+        let mut book = self.book();
+        let banned = |(network, until): (&Network, &Option<Instant>)| {
+            network.contains(address) && until.is_none_or(|until| now < until)
+        };
+        if book.banned.iter().any(banned) {
+            return Err(Turned::ByBan);
+        }
+        if book.banned.values().any(|until| until.is_some_and(|until| until <= now)) {
+            book.banned.retain(|_, until| until.is_none_or(|until| now < until));
+            self.banned.store(book.banned.len(), Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Claims that this user is banned at this address: its password is not even looked at.
+    pub(crate) fn is_banned(&self, address: IpAddr, user: &[u8], now: Instant) -> bool {
+        let pair = self.pair(address, user);
+        let book = self.book();
+        let until = book.pairs.get(&pair).and_then(|count| count.banned_until);
+        until.is_some_and(|until| now < until)
+    }
+
+    /// Counts a failed login.
+    pub(crate) fn failed(&self, address: IpAddr, user: &[u8], now: Instant) -> Failed {
+        let (after, time) = {
+            let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+            (f64::from(rules.after), rules.time)
+        };
+        let pair = self.pair(address, user);
+        let mut book = self.book();
+        make_room(&mut book.pairs, now);
+        let count = book.pairs.entry(pair).or_insert_with(|| Count::new(now));
+        let failures = count.add(now);
+        let user_banned = after > 0.0 && failures > after - 0.5;
+        if user_banned {
+            count.banned_until = Some(now + time);
+            count.failures = 0.0;
+        }
+        make_room(&mut book.addresses, now);
+        let count = book.addresses.entry(pair.0).or_insert_with(|| Count::new(now));
+        let shared = count.succeeded.is_some_and(|then| now.saturating_duration_since(then) < FADE);
+        let factor = if shared { SHARED_FACTOR } else { ADDRESS_FACTOR };
+        let address_banned = count.add(now) > after * factor - 0.5 && after > 0.0;
+        if address_banned {
+            count.failures = 0.0;
+            if book.banned.len() < MOST {
+                book.banned.insert(pair.0, Some(now + time));
+            }
+            self.banned.store(book.banned.len(), Relaxed);
+        }
+        Failed { count: failures as u32, user_banned, address_banned }
+    }
+
+    /// A login went well: the address is shared by somebody honest, and the user's mistakes are forgotten.
+    pub(crate) fn succeeded(&self, address: IpAddr, user: &[u8], now: Instant) {
+        let pair = self.pair(address, user);
+        let mut book = self.book();
+        book.pairs.remove(&pair);
+        // Only of addresses with failures: those of everybody else need no memory.
+        if let Some(count) = book.addresses.get_mut(&pair.0) {
+            count.succeeded = Some(now);
+        }
+    }
+
+    /// Bans a network; without a time until it is lifted. Answers whether there was room for it.
+    pub(crate) fn ban(&self, network: Network, until: Option<Instant>) -> bool {
+        let mut book = self.book();
+        let fits = book.banned.len() < MOST || book.banned.contains_key(&network);
+        if fits {
+            book.banned.insert(network, until);
+        }
+        self.banned.store(book.banned.len(), Relaxed);
+        fits
+    }
+
+    /// Lifts the bans of a network, of users there too; answers whether there was one.
+    pub(crate) fn lift(&self, network: Network) -> bool {
+        let mut book = self.book();
+        let before = book.banned.len() + book.pairs.len();
+        book.banned.remove(&network);
+        book.pairs.retain(|(address, _), count| *address != network || count.banned_until.is_none());
+        book.addresses.remove(&network);
+        self.banned.store(book.banned.len(), Relaxed);
+        book.banned.len() + book.pairs.len() < before
+    }
+
+    /// Banned networks, and for how long yet.
+    pub(crate) fn list(&self, now: Instant) -> Vec<(Network, Option<Duration>)> {
+        let book = self.book();
+        let left = |until: Option<Instant>| until.map(|until| until.saturating_duration_since(now));
+        let users =
+            book.pairs.iter().filter_map(|((address, _), count)| Some((address, count.banned_until?)));
+        let mut list: Vec<_> = book.banned.iter().map(|(network, until)| (*network, left(*until))).collect();
+        list.extend(users.map(|(address, until)| (*address, left(Some(until)))));
+        list.retain(|(_, left)| left.is_none_or(|left| !left.is_zero()));
+        list
+    }
+
+    fn pair(&self, address: IpAddr, user: &[u8]) -> (Network, u64) {
+        (Network::of_client(address), self.hasher.hash_one(user))
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes room for one more: what has faded goes, and if that is not enough, the half that says least.
+fn make_room<K: Hash + Eq + Copy>(counts: &mut HashMap<K, Count>, now: Instant) {
+    if counts.len() < MOST {
+        return;
+    }
+    let is_banned = |count: &Count| count.banned_until.is_some_and(|until| now < until);
+    counts.retain(|_, count| is_banned(count) || count.at(now) > 0.5);
+    if counts.len() >= MOST {
+        let mut worth: Vec<f64> = counts.values().map(|count| count.at(now)).collect();
+        let (_, middle, _) = worth.select_nth_unstable_by(MOST / 2, f64::total_cmp);
+        let middle = *middle;
+        counts.retain(|_, count| count.at(now) > middle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn bans(after: u32) -> Bans {
+        Bans::new(BanRules { after, time: Duration::from_secs(60), ..BanRules::default() })
+    }
+
+    #[test]
+    fn a_user_who_fails_too_often_is_banned_there_and_nowhere_else() {
+        let (bans, start) = (bans(3), Instant::now());
+        let here = address("192.0.2.1");
+        assert_eq!(bans.failed(here, b"alice", start).count, 1);
+        assert!(!bans.failed(here, b"alice", start).user_banned);
+        assert!(bans.failed(here, b"alice", start).user_banned);
+        assert!(bans.is_banned(here, b"alice", start));
+        assert!(!bans.is_banned(here, b"bob", start));
+        assert!(!bans.is_banned(address("192.0.2.2"), b"alice", start));
+        assert_eq!(bans.admit(here, start), Ok(()));
+        assert_eq!(bans.list(start).len(), 1);
+        assert!(!bans.is_banned(here, b"alice", start + Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn an_address_that_tries_many_names_is_banned_for_a_time() {
+        let (bans, start) = (bans(2), Instant::now());
+        let here = address("2001:db8::1");
+        let banned =
+            (0..10).map(|number| bans.failed(here, &[number], start)).filter(|one| one.address_banned);
+        assert_eq!(banned.count(), 1);
+        assert_eq!(bans.admit(address("2001:db8::2"), start), Err(Turned::ByBan), "the same 64 bits");
+        assert_eq!(bans.admit(address("2001:db8:0:1::2"), start), Ok(()));
+        assert_eq!(bans.admit(here, start + Duration::from_secs(60)), Ok(()));
+    }
+
+    #[test]
+    fn an_address_that_others_use_well_has_more_patience() {
+        let (bans, start) = (bans(2), Instant::now());
+        let here = address("192.0.2.1");
+        bans.failed(here, b"mallory", start);
+        bans.succeeded(here, b"alice", start);
+        let banned = (0..39u8).map(|number| bans.failed(here, &[number], start).address_banned);
+        assert_eq!(banned.enumerate().find(|(_, banned)| *banned), Some((38, true)));
+    }
+
+    #[test]
+    fn mistakes_fade_and_a_success_forgets_them() {
+        let (bans, start) = (bans(3), Instant::now());
+        let here = address("192.0.2.1");
+        for hour in 0..100 {
+            let now = start + Duration::from_secs(3600 * hour);
+            assert!(!bans.failed(here, b"alice", now).user_banned, "one an hour");
+        }
+        for _ in 0..100 {
+            bans.failed(here, b"bob", start);
+            bans.failed(here, b"bob", start);
+            bans.succeeded(here, b"bob", start);
+        }
+        assert!(!bans.is_banned(here, b"bob", start));
+    }
+
+    #[test]
+    fn the_lists_decide_first_and_can_be_changed() {
+        let (bans, start) = (bans(0), Instant::now());
+        let network = |text: &str| text.parse::<Network>().unwrap();
+        let rules = BanRules {
+            allow: vec![network("10.0.0.0/8")],
+            deny: vec![network("10.1.0.0/16")],
+            ..BanRules::default()
+        };
+        bans.configure(rules);
+        assert_eq!(bans.admit(address("10.2.0.1"), start), Ok(()));
+        assert_eq!(bans.admit(address("10.1.0.1"), start), Err(Turned::ByList));
+        assert_eq!(bans.admit(address("192.0.2.1"), start), Err(Turned::ByList));
+        bans.configure(BanRules::default());
+        assert_eq!(bans.admit(address("192.0.2.1"), start), Ok(()));
+        assert!(bans.ban(network("192.0.2.0/24"), None));
+        assert_eq!(bans.admit(address("192.0.2.1"), start + FADE * 1000), Err(Turned::ByBan));
+        assert!(bans.lift(network("192.0.2.0/24")) && !bans.lift(network("192.0.2.0/24")));
+        assert_eq!(bans.admit(address("192.0.2.1"), start), Ok(()));
+    }
+
+    #[test]
+    fn a_flood_of_names_and_addresses_is_forgotten_before_it_fills_the_memory() {
+        let (bans, start) = (bans(3), Instant::now());
+        let guesser = address("192.0.2.1");
+        bans.failed(guesser, b"root", start);
+        bans.failed(guesser, b"root", start);
+        for number in 0..100_000u32 {
+            bans.failed(IpAddr::from(number.to_be_bytes()), b"root", start);
+        }
+        let book = bans.book();
+        assert!(book.pairs.len() <= MOST && book.addresses.len() <= MOST);
+        drop(book);
+        assert!(bans.failed(guesser, b"root", start).user_banned, "who failed more often is remembered");
+    }
+}

@@ -1,0 +1,62 @@
+//! Who is turned away before the login.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_server::{BanRules, Config};
+use millrace_storage::MemoryStorage;
+
+use crate::kit::{Client, Served, config, serve_with};
+
+fn serve(bans: BanRules) -> Served {
+    let config = config(Arc::new(MemoryStorage::new()));
+    serve_with(Config { bans, login_delay: Duration::from_millis(1), ..config })
+}
+
+#[test]
+fn a_banned_user_gets_the_same_answer_to_the_right_password() {
+    let served = serve(BanRules { after: 3, ..BanRules::default() });
+    for _ in 0..3 {
+        let mut client = served.connect();
+        client.expect("USER u", 331);
+        client.expect("PASS wrong", 530);
+    }
+    let mut client = served.connect();
+    client.expect("USER u", 331);
+    client.expect("PASS p", 530);
+    // Nobody else is locked out, not even from there.
+    client.log_in("r", "p");
+    let mut elsewhere = Client::connect_from("127.0.0.9", served.address);
+    elsewhere.expect_reply(220);
+    elsewhere.log_in("u", "p");
+    assert_eq!(served.running.bans().len(), 1);
+    assert!(served.running.lift_ban("127.0.0.1".parse().unwrap()));
+    served.login();
+}
+
+#[test]
+fn an_address_that_guesses_names_is_refused_at_the_door() {
+    let served = serve(BanRules { after: 2, ..BanRules::default() });
+    for number in 0..10 {
+        let mut client = Client::connect_from("127.0.0.9", served.address);
+        client.expect_reply(220);
+        client.expect(format!("USER guess{number}"), 331);
+        client.expect("PASS x", 530);
+    }
+    let mut refused = Client::connect_from("127.0.0.9", served.address);
+    assert!(refused.expect_reply(421).text.contains("banned"));
+    refused.expect_end();
+    served.login();
+}
+
+#[test]
+fn the_lists_can_be_changed_while_it_runs() {
+    let served = serve(BanRules { deny: vec!["127.0.0.9".parse().unwrap()], ..BanRules::default() });
+    let from = |address| Client::connect_from(address, served.address).reply().code;
+    assert_eq!((from("127.0.0.9"), from("127.0.0.1")), (421, 220));
+    let rules = BanRules { allow: vec!["127.0.0.8/31".parse().unwrap()], ..BanRules::default() };
+    served.running.reload(Config { bans: rules, ..config(Arc::new(MemoryStorage::new())) });
+    assert_eq!((from("127.0.0.9"), from("127.0.0.1")), (220, 421));
+    assert!(served.running.ban("127.0.0.9".parse().unwrap(), None));
+    assert_eq!((from("127.0.0.9"), from("127.0.0.8")), (421, 220));
+}
