@@ -1,0 +1,188 @@
+//! Writing: into a new content that takes the name at the end, or into the content that is there.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use millrace_vfs::{Committed, FileError, Readiness, Upload, VirtualPath};
+
+use super::content::{self, CHUNK, Hold};
+use super::{Shared, tree};
+
+/// What is gathered before it is written, in bytes: some chunks for each transaction.
+const GATHERED: usize = 4 * CHUNK;
+
+/// Bytes on their way into a content.
+#[derive(Debug)]
+struct Body {
+    hold: Hold,
+    offset: u64,
+    gathered: Vec<u8>,
+}
+
+impl Body {
+    fn new(hold: Hold, offset: u64) -> Self {
+        Self { hold, offset, gathered: Vec::new() }
+    }
+
+    fn end(&self) -> u64 {
+        self.offset + self.gathered.len() as u64
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+        self.gathered.extend_from_slice(bytes);
+        if self.gathered.len() >= GATHERED { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), FileError> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        let (content, offset, bytes) = (self.hold.content, self.offset, &self.gathered);
+        self.hold.shared().pool.change(|change| content::write(change, content, offset, bytes))?;
+        self.offset = self.end();
+        self.gathered.clear();
+        Ok(())
+    }
+}
+
+/// An upload that takes the name at the end.
+#[derive(Debug)]
+pub(super) struct Staged {
+    body: Body,
+    path: VirtualPath,
+    is_exclusive: bool,
+}
+
+impl Staged {
+    pub(super) fn begin(
+        shared: &Arc<Shared>,
+        path: &VirtualPath,
+        is_exclusive: bool,
+    ) -> Result<Self, FileError> {
+        match shared.pool.look(|connection| tree::find_place(connection, path))? {
+            (_, Some(node)) if node.metadata.is_directory() => return Err(FileError::IsDirectory),
+            (_, Some(_)) if is_exclusive => return Err(FileError::AlreadyExists),
+            _ => {}
+        }
+        let body = Body::new(Hold::create(shared)?, 0);
+        Ok(Self { body, path: path.clone(), is_exclusive })
+    }
+}
+
+impl Upload for Staged {
+    fn file(&mut self) -> Result<Option<(&File, u64)>, FileError> {
+        Ok(None)
+    }
+
+    fn advance(&mut self, _: u64) {}
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+        self.body.write(bytes)
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {
+        let Self { body, path, is_exclusive } = &mut *self;
+        // The last bytes and the name, in one transaction.
+        let (size, content, shared) = (body.end(), body.hold.content, Arc::clone(body.hold.shared()));
+        let named = shared.pool.change(|change| {
+            content::write(change, content, body.offset, &body.gathered)?;
+            let (parent, old) = tree::find_place(change, path)?;
+            match old {
+                Some(_) if *is_exclusive => return Err(FileError::AlreadyExists),
+                Some(old) => {
+                    let before = tree::replace(change, &old, content)?;
+                    shared.contents.release(change, before)?;
+                }
+                None => tree::insert(change, parent, path.name(), Some(content))?,
+            }
+            body.hold.set_named(true);
+            Ok(())
+        });
+        named.inspect_err(|_| body.hold.set_named(false))?;
+        Ok(Committed { size })
+    }
+
+    fn abort(self: Box<Self>) {}
+
+    fn readiness(&self) -> Readiness {
+        Readiness::MayHang
+    }
+
+    fn commit_readiness(&self) -> Readiness {
+        Readiness::MayHang
+    }
+}
+
+/// An upload into the file itself: what came stays.
+#[derive(Debug)]
+pub(super) struct InPlace {
+    body: Body,
+}
+
+impl InPlace {
+    /// Begins at an offset, or at the end.
+    pub(super) fn begin(
+        shared: &Arc<Shared>,
+        path: &VirtualPath,
+        offset: Option<u64>,
+    ) -> Result<Self, FileError> {
+        loop {
+            let place = shared.pool.look(|connection| tree::find_place(connection, path))?;
+            let content = match place {
+                (_, Some(node)) => node.content()?,
+                (_, None) if offset.unwrap_or(0) > 0 => return Err(FileError::NotFound),
+                (_, None) => {
+                    // An empty file, so that what comes has a place. Somebody else may have been quicker.
+                    match Box::new(Staged::begin(shared, path, true)?).commit() {
+                        Ok(_) | Err(FileError::AlreadyExists) => continue,
+                        Err(error) => return Err(error),
+                    }
+                }
+            };
+            let Some((hold, size)) = Hold::of(shared, content)? else { continue };
+            let offset = offset.unwrap_or(size);
+            if offset > size {
+                return Err(FileError::OutOfRange);
+            }
+            return Ok(Self { body: Body::new(hold, offset) });
+        }
+    }
+
+    fn finish(&mut self) -> Result<Committed, FileError> {
+        self.body.flush()?;
+        let content = self.body.hold.content;
+        let size = self.body.hold.shared().pool.change(|change| {
+            tree::touch(change, content)?;
+            content::size(change, content)
+        })?;
+        Ok(Committed { size: size.unwrap_or(self.body.offset) })
+    }
+}
+
+impl Upload for InPlace {
+    fn file(&mut self) -> Result<Option<(&File, u64)>, FileError> {
+        Ok(None)
+    }
+
+    fn advance(&mut self, _: u64) {}
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+        self.body.write(bytes)
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {
+        self.finish()
+    }
+
+    fn abort(mut self: Box<Self>) {
+        let _ = self.finish();
+    }
+
+    fn readiness(&self) -> Readiness {
+        Readiness::MayHang
+    }
+
+    fn commit_readiness(&self) -> Readiness {
+        Readiness::MayHang
+    }
+}

@@ -1,0 +1,109 @@
+//! Files as rows: whole or not at all, and nothing left behind.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Scratch, path, upload};
+use millrace_storage::SqlStorage;
+use millrace_vfs::{FileError, ReadHandle, ReadStream, Storage, Wait, WriteMode, conformance};
+
+fn open(scratch: &Scratch) -> SqlStorage {
+    SqlStorage::open(&scratch.path().join("files.db")).unwrap()
+}
+
+fn stream(storage: &dyn Storage, name: &str) -> Box<dyn ReadStream> {
+    match storage.open_read(&path(name), Wait::Allowed).unwrap() {
+        ReadHandle::Stream(stream) => stream,
+        ReadHandle::File(_) => panic!("rows are no descriptor"),
+    }
+}
+
+fn read(storage: &dyn Storage, name: &str) -> Vec<u8> {
+    let mut stream = stream(storage, name);
+    let mut content = vec![0; usize::try_from(stream.size().unwrap()).unwrap()];
+    assert_eq!(stream.read_at(0, &mut content).unwrap(), content.len());
+    content
+}
+
+/// Rows of contents, and of chunks, in the database.
+fn rows(scratch: &Scratch) -> (i64, i64) {
+    let connection = rusqlite::Connection::open(scratch.path().join("files.db")).unwrap();
+    let count = |table: &str| {
+        connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    };
+    (count("content"), count("chunk"))
+}
+
+#[test]
+fn files_as_rows_conform() {
+    let scratch = Scratch::new();
+    conformance::run(&open(&scratch));
+    assert_eq!(rows(&scratch), (0, 0), "what was removed is gone");
+}
+
+#[test]
+fn what_was_committed_is_there_again_and_what_was_not_is_swept() {
+    let scratch = Scratch::new();
+    {
+        let storage = open(&scratch);
+        storage.make_directory(&path("/d")).unwrap();
+        upload(&storage, "/d/f", &[7; 200_000]).unwrap();
+        let mut unfinished = storage.open_write(&path("/d/g"), WriteMode::Replace, Wait::Allowed).unwrap();
+        unfinished.write_all(&[8; 600_000]).unwrap();
+        std::mem::forget(unfinished); // As a kill would have it.
+    }
+    assert_eq!(rows(&scratch).0, 2);
+    let storage = open(&scratch);
+    assert_eq!(rows(&scratch), (1, 4));
+    assert_eq!(read(&storage, "/d/f"), [7; 200_000]);
+    assert!(matches!(storage.metadata(&path("/d/g"), Wait::Allowed).unwrap_err(), FileError::NotFound));
+}
+
+#[test]
+fn a_reader_keeps_what_it_opened_and_then_it_goes() {
+    let scratch = Scratch::new();
+    let storage = open(&scratch);
+    upload(&storage, "/f", &[1; 100_000]).unwrap();
+    let mut old = stream(&storage, "/f");
+    upload(&storage, "/f", b"new").unwrap();
+    storage.remove_file(&path("/f")).unwrap();
+    let mut buffer = vec![0; 100_000];
+    assert_eq!(old.read_at(0, &mut buffer).unwrap(), 100_000);
+    assert_eq!(buffer, [1; 100_000]);
+    drop(old);
+    assert_eq!(rows(&scratch), (0, 0));
+}
+
+#[test]
+fn uploads_side_by_side_each_arrive_whole() {
+    let scratch = Scratch::new();
+    let storage = Arc::new(open(&scratch));
+    let threads: Vec<_> = (0..4_u8)
+        .map(|number| {
+            let storage = Arc::clone(&storage);
+            std::thread::spawn(move || {
+                for round in 0..5 {
+                    upload(&*storage, &format!("/own{number}"), &vec![round; 150_000]).unwrap();
+                    upload(&*storage, "/shared", &vec![number; 150_000]).unwrap();
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    for number in 0..4 {
+        assert_eq!(read(&*storage, &format!("/own{number}")), [4; 150_000]);
+    }
+    let shared = read(&*storage, "/shared");
+    assert!(shared.iter().all(|byte| *byte == shared[0]) && shared.len() == 150_000);
+    assert_eq!(rows(&scratch).0, 5);
+}
+
+#[test]
+fn a_database_that_is_none_is_refused_by_name() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("files.db");
+    std::fs::write(&file, "this is no database, however long it is: ".repeat(100)).unwrap();
+    let error = SqlStorage::open(&file).unwrap_err().to_string();
+    assert!(error.contains("files.db") && error.contains("not a database"), "{error}");
+}
