@@ -581,6 +581,7 @@ impl Session {
                 Step::act(Act::Abort)
             }
             Phase::Closed => Step::NOTHING,
+            Phase::Securing => self.close_silently(),
             Phase::Penalty | Phase::Ready if why == Closing::Expelled => self.close(gate::EXPELLED),
             Phase::Penalty | Phase::Ready => self.close(gate::KICKED),
         }
