@@ -315,6 +315,11 @@ impl Session {
         }
     }
 
+    /// What the client said of itself, with `CLNT` or `CSID`.
+    pub fn client(&self) -> Option<&[u8]> {
+        self.extras.as_ref().and_then(|extras| extras.client.as_deref())
+    }
+
     /// The working directory.
     pub fn directory(&self) -> &VirtualPath {
         &self.directory
