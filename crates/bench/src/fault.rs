@@ -28,6 +28,8 @@ pub enum Fault {
     ControlLost,
     /// The data connection broke off, and yet the transfer was confirmed.
     DataLost,
+    /// A document over HTTP had another length than the first.
+    OtherLength,
     /// A file ended early.
     Truncated,
     /// A file went on beyond its end.

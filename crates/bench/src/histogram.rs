@@ -61,6 +61,11 @@ impl Latencies {
         self.histogram.value_at_quantile(share).min(self.max_ns) as f64 / 1e6
     }
 
+    /// The least, in milliseconds; 0 of none.
+    pub fn min_ms(&self) -> f64 {
+        if self.count() == 0 { 0.0 } else { self.histogram.min() as f64 / 1e6 }
+    }
+
     /// What a report shows of them.
     pub fn percentiles(&self) -> Percentiles {
         Percentiles {

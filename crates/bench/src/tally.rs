@@ -20,6 +20,17 @@ pub(crate) struct Tally {
     pub(crate) lead: Latencies,
     /// Of downloads: from the first byte to the last.
     pub(crate) flow: Latencies,
+    /// Of connections over HTTP.
+    pub(crate) connect: Latencies,
+    /// Of them, those that took a second or more: a lost SYN.
+    pub(crate) slow_connects: u64,
+    /// Responses after which the connection went on.
+    pub(crate) kept_alive: u64,
+    /// Bytes of responses with their heads.
+    pub(crate) wire_bytes: u64,
+    /// What the server calls itself, and the length of the first document.
+    pub(crate) http_server: Option<String>,
+    pub(crate) document: Option<u64>,
     /// Of logins: from the connect to the 230.
     pub(crate) login: Latencies,
     pub(crate) faults: Faults,
@@ -58,9 +69,10 @@ impl Tally {
 
     /// Forgets what the warm-up counted.
     pub(crate) fn clear_warm_up(&mut self) {
-        let Self { latency, raw, first_byte, lead, flow, .. } = self;
-        [latency, raw, first_byte, lead, flow].into_iter().for_each(Latencies::clear);
+        let Self { latency, raw, first_byte, lead, flow, connect, .. } = self;
+        [latency, raw, first_byte, lead, flow, connect].into_iter().for_each(Latencies::clear);
         self.faults.clear();
+        (self.slow_connects, self.kept_alive, self.wire_bytes) = (0, 0, 0);
         self.bytes = 0;
         self.ended = None;
     }
@@ -71,6 +83,12 @@ impl Tally {
         self.first_byte.add(&other.first_byte);
         self.lead.add(&other.lead);
         self.flow.add(&other.flow);
+        self.connect.add(&other.connect);
+        self.slow_connects += other.slow_connects;
+        self.kept_alive += other.kept_alive;
+        self.wire_bytes += other.wire_bytes;
+        self.http_server = self.http_server.take().or(other.http_server);
+        self.document = self.document.or(other.document);
         self.login.add(&other.login);
         self.faults.add(&other.faults);
         self.login_faults.add(&other.login_faults);

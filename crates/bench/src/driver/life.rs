@@ -65,11 +65,13 @@ impl Life {
     /// Claims that it has begun as many operations as it may.
     pub(super) fn has_done_all(&self, desk: &Desk<'_>) -> bool {
         let most = if desk.cell.op == Op::Quit { Some(1) } else { desk.cell.settings.count };
-        self.is_dead || self.is_idler(desk) || most.is_some_and(|most| self.begun_ops >= most)
+        let is_enough = desk.begun >= desk.total;
+        self.is_dead || is_enough || self.is_idler(desk) || most.is_some_and(|most| self.begun_ops >= most)
     }
 
     /// An operation begins.
-    pub(super) fn begin(&mut self, intended: Instant, now: Instant) {
+    pub(super) fn begin(&mut self, intended: Instant, now: Instant, desk: &mut Desk<'_>) {
+        desk.begun += 1;
         (self.intended, self.begun) = (intended, now);
         self.begun_ops += 1;
         self.counts.began.get_or_insert(now);

@@ -5,6 +5,7 @@
 
 mod files;
 mod ftp;
+mod http;
 mod life;
 mod worker;
 
@@ -15,7 +16,8 @@ use std::sync::atomic::Ordering;
 use thiserror::Error;
 
 use self::ftp::FtpDriver;
-use crate::plan::Cell;
+use self::http::HttpDriver;
+use crate::plan::{Cell, Op};
 use crate::tally::{Live, Tally};
 use crate::target::{Scheme, Target};
 
@@ -29,6 +31,16 @@ pub enum DriverError {
         scheme: Scheme,
         /// What it would take.
         missing: &'static str,
+    },
+    /// The protocol has no such thing.
+    #[error(
+        "{op} cannot be measured so over {scheme}://: ftp:// has retr, stor and the others, http:// has get"
+    )]
+    NoOperation {
+        /// What was asked for.
+        op: Op,
+        /// As in the target.
+        scheme: Scheme,
     },
     /// The server cannot be reached.
     #[error("{address}: {error}")]
@@ -64,7 +76,7 @@ pub(crate) fn open(target: &Target, address: SocketAddr) -> Result<Box<dyn Drive
         Scheme::Ftp => Ok(Box::new(FtpDriver::new(target.clone(), address))),
         Scheme::Ftps => no_driver("client for FTP in TLS"),
         Scheme::Ftpes => no_driver("client for AUTH TLS (RFC 4217)"),
-        Scheme::Http => no_driver("client for HTTP"),
+        Scheme::Http => Ok(Box::new(HttpDriver::new(target.clone(), address))),
     }
 }
 
@@ -104,6 +116,13 @@ impl Post<'_> {
         }
         self.live.finished.store(1, Ordering::Release);
         self.gate.meet();
+    }
+
+    /// How many of a cell's operations this worker may begin.
+    pub(crate) fn share(&self) -> u64 {
+        let (index, workers) = (self.index as u64, self.workers as u64);
+        let total = self.cell.settings.total.map(u64::from);
+        total.map_or(u64::MAX, |total| (total + workers - 1 - index) / workers)
     }
 
     /// This worker's users, the idle ones included: every `workers`-th.

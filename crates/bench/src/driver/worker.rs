@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -150,6 +151,11 @@ pub(super) struct Desk<'a> {
     pub(super) block_file: File,
     /// For commands, between two calls.
     pub(super) out: Vec<u8>,
+    /// What all users say again and again, where the protocol has that.
+    pub(super) request: Option<Arc<[u8]>>,
+    /// Operations that have begun since the warm-up, and how many may.
+    pub(super) begun: u64,
+    pub(super) total: u64,
     epoll: OwnedFd,
     timer: OwnedFd,
     /// What the timer is set to.
@@ -193,6 +199,7 @@ impl<'a, C: Client> Worker<'a, C> {
             self.load(cell.warm_up());
         }
         self.desk.tally.clear_warm_up();
+        self.desk.begun = 0;
         self.users.iter_mut().for_each(C::clear_warm_up);
         if cell.settings.barrier {
             self.arrange_all();
@@ -389,6 +396,9 @@ impl<'a> Desk<'a> {
             block,
             block_file,
             out: Vec::new(),
+            request: None,
+            begun: 0,
+            total: post.share(),
             epoll,
             timer,
             armed: None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::settings::Settings;
-use super::value::{self, CACHES, CLOCKS, DEATHS, DOWNLOADS, MODES, NAMES, OPS, SourceRange};
+use super::value::{self, CACHES, CLOCKS, DEATHS, DOWNLOADS, HTTP_VERSIONS, MODES, NAMES, OPS, SourceRange};
 
 /// One setting.
 #[derive(Debug)]
@@ -30,11 +30,11 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Every setting.
-pub const KEYS: [Key; 38] = [
+pub const KEYS: [Key; 42] = [
     Key {
         name: "ops",
         value: "OP,...",
-        help: "retr, stor, list, nlst, mlsd, login, noop, idle, quit: measured one after the other",
+        help: "retr, stor, list, nlst, mlsd, login, noop, idle, quit, over HTTP get: one after the other",
         set: |s, t| put(&mut s.ops, value::list(t, |op| value::one_of(&OPS, op))),
     },
     Key {
@@ -259,6 +259,30 @@ pub const KEYS: [Key; 38] = [
         help: "where the target's folder is on this machine: what a cold cache needs",
         set: |s, t| put(&mut s.server_root, Ok(Some(t.to_owned()))),
     },
+    Key {
+        name: "total",
+        value: "N",
+        help: "operations of all users together, at most; the time still bounds them",
+        set: |s, t| put(&mut s.total, value::number(t, 1..=1_000_000_000).map(Some)),
+    },
+    Key {
+        name: "http",
+        value: "1.0|1.1",
+        help: "the version of HTTP that requests are made in",
+        set: |s, t| put(&mut s.http, value::one_of(&HTTP_VERSIONS, t)),
+    },
+    Key {
+        name: "keep-alive",
+        value: "on|off",
+        help: "over HTTP: make the next request on the same connection",
+        set: |s, t| put(&mut s.keep_alive, value::switch(t)),
+    },
+    Key {
+        name: "raw-target",
+        value: "TEXT",
+        help: "over HTTP: ask for exactly this, rather than for the target's path",
+        set: |s, t| put(&mut s.raw_target, Ok(Some(t.to_owned()))),
+    },
 ];
 
 /// `off`, or a value.
@@ -316,6 +340,10 @@ mod tests {
             ("barrier", ""),
             ("cache", "cold"),
             ("server-root", "/srv/ftp"),
+            ("total", "20000"),
+            ("http", "1.0"),
+            ("keep-alive", "off"),
+            ("raw-target", "x?/index.html"),
         ];
         let mut settings = Settings::default();
         for (name, value) in examples {
@@ -328,7 +356,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        let any_text = ["file", "label", "server-root"];
+        let any_text = ["file", "label", "server-root", "raw-target"];
         for key in KEYS.iter().filter(|key| !any_text.contains(&key.name)) {
             assert!(Settings::default().set(key.name, "?!").is_err(), "{}", key.name);
         }

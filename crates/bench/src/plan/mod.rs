@@ -19,9 +19,11 @@ pub use self::preset::{BUILT_IN, Form, Preset};
 pub use self::published::{Line, Published, Value};
 pub use self::settings::Settings;
 pub(crate) use self::value::size as parse_size;
-pub use self::value::{Cache, Clock, Download, MODES, Mode, Names, OPS, OnDeath, Op, SourceRange};
+pub use self::value::{
+    Cache, Clock, Download, HttpVersion, MODES, Mode, Names, OPS, OnDeath, Op, SourceRange,
+};
 use crate::schedule::Pace;
-use crate::target::Target;
+use crate::target::{Scheme, Target};
 
 /// Why there is no plan.
 #[derive(Debug, Error)]
@@ -93,6 +95,7 @@ impl Plan {
                 base: Settings::default(),
                 steps: vec![Settings::default()],
             },
+            None if target.scheme == Scheme::Http => Preset::built_in("http")?,
             None => Preset::built_in("default")?,
         };
         let Preset { name, summary, notes, base, steps, tables } = preset;

@@ -26,12 +26,13 @@ use super::published::Published;
 use super::settings::Settings;
 
 /// The presets that come with the program: name and text.
-pub const BUILT_IN: [(&str, &str); 15] = [
+pub const BUILT_IN: [(&str, &str); 18] = [
     ("default", include_str!("../../presets/default.toml")),
     ("dkftp-2000-01-13", include_str!("../../presets/dkftp-2000-01-13.toml")),
     ("dkftp-2000-01-24", include_str!("../../presets/dkftp-2000-01-24.toml")),
     ("dkftp-2001-09-14", include_str!("../../presets/dkftp-2001-09-14.toml")),
     ("dkftp-modern", include_str!("../../presets/dkftp-modern.toml")),
+    ("http", include_str!("../../presets/http.toml")),
     ("iitk1996-loop-change", include_str!("../../presets/iitk1996-loop-change.toml")),
     ("iitk1996-loop-const", include_str!("../../presets/iitk1996-loop-const.toml")),
     ("iitk1996-net-conns", include_str!("../../presets/iitk1996-net-conns.toml")),
@@ -42,6 +43,8 @@ pub const BUILT_IN: [(&str, &str); 15] = [
     ("waarp-1k", include_str!("../../presets/waarp-1k.toml")),
     ("waarp-10k", include_str!("../../presets/waarp-10k.toml")),
     ("waarp-size", include_str!("../../presets/waarp-size.toml")),
+    ("zb-tux", include_str!("../../presets/zb-tux.toml")),
+    ("zb-tux-cgi", include_str!("../../presets/zb-tux-cgi.toml")),
 ];
 
 /// Which of its forms a preset is read in.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::value::{Cache, Clock, Download, Mode, Names, OnDeath, Op, SourceRange};
+use super::value::{Cache, Clock, Download, HttpVersion, Mode, Names, OnDeath, Op, SourceRange};
 
 /// What one step of a plan measures, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,7 @@ pub struct Settings {
     pub cycle: bool,
     pub gap: Duration,
     pub count: Option<u32>,
+    pub total: Option<u32>,
     pub verify: bool,
     pub file: Option<String>,
     pub files: Option<u32>,
@@ -41,6 +42,9 @@ pub struct Settings {
     pub rcvbuf: Option<u32>,
     pub endless: bool,
     pub barrier: bool,
+    pub http: HttpVersion,
+    pub keep_alive: bool,
+    pub raw_target: Option<String>,
     pub cache: Cache,
     pub server_root: Option<String>,
     pub server_pid: Option<i32>,
@@ -66,6 +70,7 @@ impl Default for Settings {
             cycle: false,
             gap: Duration::ZERO,
             count: None,
+            total: None,
             verify: false,
             file: None,
             files: None,
@@ -85,6 +90,9 @@ impl Default for Settings {
             rcvbuf: None,
             endless: false,
             barrier: false,
+            http: HttpVersion::Http11,
+            keep_alive: true,
+            raw_target: None,
             cache: Cache::Any,
             server_root: None,
             server_pid: None,

@@ -28,10 +28,12 @@ pub enum Op {
     Idle,
     /// Says `QUIT`, once.
     Quit,
+    /// Gets the target's document over HTTP.
+    Get,
 }
 
 /// Every [`Op`] by the name it has in flags, presets and reports.
-pub const OPS: [(&str, Op); 9] = [
+pub const OPS: [(&str, Op); 10] = [
     ("retr", Op::Retr),
     ("stor", Op::Stor),
     ("list", Op::List),
@@ -41,12 +43,13 @@ pub const OPS: [(&str, Op); 9] = [
     ("noop", Op::Noop),
     ("idle", Op::Idle),
     ("quit", Op::Quit),
+    ("get", Op::Get),
 ];
 
 impl Op {
     /// Claims that it uses a data connection.
     pub fn has_data(self) -> bool {
-        !matches!(self, Self::Login | Self::Noop | Self::Idle | Self::Quit)
+        !matches!(self, Self::Login | Self::Noop | Self::Idle | Self::Quit | Self::Get)
     }
 
     /// Claims that it has a size.
@@ -71,6 +74,19 @@ pub enum Mode {
 /// Every [`Mode`] by its name.
 pub const MODES: [(&str, Mode); 4] =
     [("pasv", Mode::Pasv), ("epsv", Mode::Epsv), ("port", Mode::Port), ("eprt", Mode::Eprt)];
+
+/// Which HTTP is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HttpVersion {
+    /// 1.0, whose connections end with the response unless both sides say `Keep-Alive`.
+    Http10,
+    /// 1.1.
+    Http11,
+}
+
+/// Every [`HttpVersion`] by its name.
+pub(super) const HTTP_VERSIONS: [(&str, HttpVersion); 2] =
+    [("1.0", HttpVersion::Http10), ("1.1", HttpVersion::Http11)];
 
 /// How uploads are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

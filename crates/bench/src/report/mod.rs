@@ -6,6 +6,7 @@ pub mod csv;
 pub mod markdown;
 pub mod table;
 pub mod text;
+pub mod zb;
 
 use std::fmt::Write;
 use std::fs;
@@ -122,6 +123,8 @@ pub struct CellReport {
     pub login_seconds: f64,
     /// Where a user that fails is out: who was left.
     pub standing: Option<Standing>,
+    /// Of HTTP.
+    pub http: Option<zb::HttpFigures>,
     /// How well the users kept in step, where each has one operation.
     pub step: Option<InStep>,
     /// What went wrong.
@@ -332,6 +335,7 @@ impl CellReport {
             login: tally.login.percentiles(),
             login_seconds,
             step: (cell.settings.count == Some(1)).then(|| InStep::of(&tally.users)).flatten(),
+            http: zb::HttpFigures::of(cell, &tally, &audit),
             standing: tally.standing.clone(),
             fairness: Fairness::of(&tally.users),
             little: little(cell, &tally, seconds),

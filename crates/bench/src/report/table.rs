@@ -47,10 +47,13 @@ pub struct Number {
 
 impl Table {
     pub(crate) fn new(published: &Published, cells: &[CellReport]) -> Self {
+        // Where nothing would be left, everything is kept.
+        let is_enough = cells.iter().any(|cell| cell.measured.repetition >= published.discard);
+        let discard = if is_enough { published.discard } else { 0 };
         let rows = published.row.iter().map(|row| {
             let numbers = published.column.iter().zip(&row.published).map(|(column, &number)| {
                 let belongs = |cell: &&CellReport| {
-                    let kept = cell.measured.repetition >= published.discard;
+                    let kept = cell.measured.repetition >= discard;
                     kept && !column.theirs && is_in(cell, row) && is_in(cell, column)
                 };
                 let value = column.value.or(row.value).unwrap_or(published.value);

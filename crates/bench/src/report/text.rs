@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::zb::{self, Spelling};
 use super::{CellReport, Report};
 use crate::colony::Standing;
 use crate::histogram::Percentiles;
@@ -26,6 +27,7 @@ pub fn render(report: &Report, color: bool) -> String {
     for cell in &report.cells {
         out.push_str(&notes(cell));
     }
+    out.push_str(&zb::render(report, Spelling::Modern));
     for table in &report.tables {
         let _ = write!(out, "\n{}", table.render());
     }

@@ -1,5 +1,6 @@
 //! The ruler against servers whose faults are known: what it says must be the truth.
 
+mod http;
 mod race;
 mod server;
 mod slow;

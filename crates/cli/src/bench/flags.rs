@@ -94,6 +94,10 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
     pub(crate) csv: Option<PathBuf>,
 
+    /// Print what another program would: zb (ZeusBench of 2000) for figures over HTTP
+    #[arg(long, value_name = "PROGRAM", value_parser = PossibleValuesParser::new(["zb"]), help_heading = "Reports")]
+    pub(crate) compat: Option<String>,
+
     /// Print a table for a page rather than for a terminal
     #[arg(long, help_heading = "Reports")]
     pub(crate) markdown: bool,

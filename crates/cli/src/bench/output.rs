@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 
+use millrace_bench::report::zb::{self, Spelling};
 use millrace_bench::report::{Report, csv, markdown, text};
 use millrace_bench::search::Capacity;
 
@@ -17,6 +18,7 @@ pub(super) struct Output {
     json: Option<Sink>,
     csv: Option<Sink>,
     markdown: bool,
+    is_zb: bool,
 }
 
 /// A file, or standard output.
@@ -29,7 +31,12 @@ impl Output {
     /// Makes the files.
     pub(super) fn open(arguments: &Bench) -> Result<Self, Failure> {
         let open = |path: &Option<PathBuf>| path.as_deref().map(Sink::open).transpose();
-        Ok(Self { json: open(&arguments.json)?, csv: open(&arguments.csv)?, markdown: arguments.markdown })
+        Ok(Self {
+            json: open(&arguments.json)?,
+            csv: open(&arguments.csv)?,
+            markdown: arguments.markdown,
+            is_zb: arguments.compat.is_some(),
+        })
     }
 
     /// Shows the figures, and what the gate says of them.
@@ -38,6 +45,7 @@ impl Output {
             eprint!("{judgement}");
         } else {
             let text = match self.markdown {
+                _ if self.is_zb => zb::render(report, Spelling::Then),
                 true => markdown::render(report),
                 false => text::render(report, has_color(&stdout())),
             };

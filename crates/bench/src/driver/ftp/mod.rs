@@ -59,6 +59,9 @@ impl Driver for FtpDriver {
     }
 
     fn prepare(&self, cell: &Cell) -> Result<(), DriverError> {
+        if cell.op == Op::Get {
+            return Err(DriverError::NoOperation { op: cell.op, scheme: self.target.scheme });
+        }
         let is_made = cell.settings.file.is_none() && cell.settings.download == Download::Made;
         if cell.op != Op::Retr || !is_made {
             return Ok(());

@@ -102,7 +102,7 @@ impl Client for User {
     }
 
     fn begin(&mut self, intended: Instant, now: Instant, desk: &mut Desk<'_>) {
-        self.life.begin(intended, now);
+        self.life.begin(intended, now, desk);
         match desk.cell.op {
             Op::Login => self.connect(desk),
             Op::Noop => {
@@ -110,7 +110,7 @@ impl Client for User {
                 self.session.command(b"NOOP", b"", &mut desk.out);
                 self.send(desk);
             }
-            Op::Idle => {}
+            Op::Idle | Op::Get => {}
             Op::Quit => self.quit(desk),
             Op::Retr | Op::Stor | Op::List | Op::Nlst | Op::Mlsd => self.begin_transfer(now, desk),
         }

@@ -1,0 +1,421 @@
+//! One user of HTTP, in its loop.
+//!
+//! ```text
+//! Out --connect--> Connecting --request--> Waiting --response--> Kept (keep-alive), or Out
+//!                                             ^                    |
+//!                                             '------- request ----'
+//! ```
+//!
+//! Connecting is part of the operation, and no connection is made before the load: a kept connection's request
+//! counts from when it is written. A server may close a kept connection at any time; a request that met that, and no
+//! byte of an answer, is made again on a new one, once.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_net::stream;
+use rustix::net::{RecvFlags, recv};
+
+use super::response::Reader;
+use crate::driver::life::{AFTER_LOSS, AFTER_REFUSAL, Life};
+use crate::driver::worker::{Client, Desk, Interest, Role};
+use crate::fault::Fault;
+use crate::plan::{HttpVersion, Settings};
+use crate::schedule::Pace;
+use crate::tally::{Live, UserTally};
+use crate::target::Target;
+
+/// A connect that takes so long had to be tried again (RFC 6298: the first timeout is a second).
+const SLOW_CONNECT: Duration = Duration::from_secs(1);
+
+/// One user.
+pub(super) struct User {
+    life: Life,
+    state: State,
+    socket: Option<OwnedFd>,
+    local: SocketAddr,
+    reader: Reader,
+    /// When its connection was begun.
+    connecting: Instant,
+    /// Responses on this connection.
+    served: u32,
+    request: Arc<[u8]>,
+    /// How much of it is written.
+    written: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Out,
+    Connecting,
+    Waiting,
+    Kept,
+}
+
+/// A request (RFC 9112 section 3).
+pub(super) fn request(target: &Target, settings: &Settings, path: &str) -> Vec<u8> {
+    let (version, connection) = match (settings.http, settings.keep_alive) {
+        (HttpVersion::Http10, true) => ("1.0", "Connection: Keep-Alive\r\n"),
+        (HttpVersion::Http10, false) => ("1.0", ""),
+        (HttpVersion::Http11, true) => ("1.1", ""),
+        (HttpVersion::Http11, false) => ("1.1", "Connection: close\r\n"),
+    };
+    let path = settings.raw_target.as_deref().unwrap_or(path);
+    let host = if target.host.contains(':') { format!("[{}]", target.host) } else { target.host.clone() };
+    let login = match target.user.as_str() {
+        "anonymous" => String::new(),
+        user => format!("Authorization: Basic {}\r\n", base64(&format!("{user}:{}", target.password))),
+    };
+    format!(
+        "GET {path} HTTP/{version}\r\nUser-Agent: millrace-bench/{}\r\n{connection}Host: {host}:{}\r\n{login}Accept: */*\r\n\r\n",
+        env!("CARGO_PKG_VERSION"),
+        target.port
+    )
+    .into_bytes()
+}
+
+/// RFC 4648 section 4.
+fn base64(text: &str) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for triple in text.as_bytes().chunks(3) {
+        let bits =
+            triple.iter().fold(0u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - triple.len()));
+        for at in 0..4 {
+            let is_padding = at > triple.len();
+            let letter = LETTERS[(bits >> (18 - 6 * at)) as usize & 63];
+            out.push(if is_padding { '=' } else { letter as char });
+        }
+    }
+    out
+}
+
+impl Client for User {
+    fn new(index: u32, number: u32, desk: &mut Desk<'_>) -> Self {
+        let anywhere: IpAddr =
+            if desk.server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let source = desk.cell.settings.source.as_ref().map(|range| range.address(number));
+        Self {
+            life: Life::new(index, number),
+            state: State::Out,
+            socket: None,
+            local: SocketAddr::new(source.unwrap_or(anywhere), 0),
+            reader: Reader::default(),
+            connecting: Instant::now(),
+            served: 0,
+            request: Self::request(number, desk),
+            written: 0,
+        }
+    }
+
+    fn connect(&mut self, _: &mut Desk<'_>) {}
+
+    fn is_able(&self, desk: &Desk<'_>) -> bool {
+        matches!(self.state, State::Out | State::Kept) && !self.life.is_idler(desk)
+    }
+
+    fn has_done_all(&self, desk: &Desk<'_>) -> bool {
+        self.life.has_done_all(desk)
+    }
+
+    fn begin(&mut self, intended: Instant, now: Instant, desk: &mut Desk<'_>) {
+        self.life.begin(intended, now, desk);
+        self.life.start(now, desk);
+        match self.state {
+            State::Kept => self.ask(desk),
+            _ => self.open(now, desk),
+        }
+    }
+
+    fn release(&mut self, _: Instant, _: &mut Desk<'_>) {}
+
+    fn settle(&mut self, now: Instant, desk: &mut Desk<'_>) {
+        if !self.is_able(desk) || self.has_done_all(desk) {
+            return;
+        }
+        if desk.is_paced() {
+            desk.offer(self.life.index);
+        } else if now < desk.until {
+            self.begin(now, now, desk);
+        }
+    }
+
+    fn wake(&mut self, now: Instant, desk: &mut Desk<'_>) {
+        self.settle(now, desk);
+    }
+
+    fn on_event(&mut self, _: Role, _: bool, desk: &mut Desk<'_>) {
+        match self.state {
+            State::Out => {}
+            State::Connecting => self.on_connected(desk),
+            State::Waiting if self.written < self.request.len() => self.write(desk),
+            State::Waiting | State::Kept => self.read(desk),
+        }
+    }
+
+    fn look_at_deadline(&mut self, now: Instant, desk: &mut Desk<'_>) {
+        let is_waiting = matches!(self.state, State::Connecting | State::Waiting);
+        if self.life.is_overdue(is_waiting, now, desk) {
+            self.time_out(desk);
+        }
+    }
+
+    fn time_out(&mut self, desk: &mut Desk<'_>) {
+        let doing = match self.state {
+            State::Out | State::Kept => return,
+            State::Connecting => "its connect",
+            State::Waiting => "a response",
+        };
+        let (patience, got) = (desk.cell.settings.patience, self.reader.all);
+        self.fail(Fault::Timeout, desk, || format!("{doing} did not end in {patience:?}, after {got} bytes"));
+    }
+
+    fn abandon(&mut self, desk: &mut Desk<'_>) {
+        if matches!(self.state, State::Connecting | State::Waiting) {
+            self.life.count_bytes(self.reader.body, desk);
+            desk.busy -= 1;
+        }
+        self.close(desk);
+    }
+
+    fn quit(&mut self, desk: &mut Desk<'_>) {
+        self.close(desk);
+    }
+
+    fn clear_warm_up(&mut self) {
+        self.life.clear_warm_up();
+    }
+
+    fn counts(&self) -> UserTally {
+        self.life.counts
+    }
+}
+
+impl User {
+    /// All users share theirs, unless it has their number in it.
+    fn request(number: u32, desk: &mut Desk<'_>) -> Arc<[u8]> {
+        let settings = &desk.cell.settings;
+        if let Some(request) = &desk.request {
+            return Arc::clone(request);
+        }
+        let path = match &settings.file {
+            Some(_) => desk.files.download(number),
+            None => format!("/{}", desk.target.path),
+        };
+        let request: Arc<[u8]> = request(desk.target, settings, &path).into();
+        if settings.file.as_ref().is_none_or(|file| !file.contains("%d")) {
+            desk.request = Some(Arc::clone(&request));
+        }
+        request
+    }
+
+    fn open(&mut self, now: Instant, desk: &mut Desk<'_>) {
+        self.state = State::Connecting;
+        self.connecting = now;
+        self.served = 0;
+        let rcvbuf = desk.cell.settings.rcvbuf.map(|size| size as usize);
+        let connected = stream::begin_connect_with(self.local, desk.server, rcvbuf).and_then(|socket| {
+            desk.watch(&socket, self.life.index, Role::Control, Interest::Write).map(|()| socket)
+        });
+        match connected {
+            Ok(socket) => self.socket = Some(socket),
+            Err(error) => self.fail(Fault::Client, desk, || format!("connect: {error}")),
+        }
+    }
+
+    fn on_connected(&mut self, desk: &mut Desk<'_>) {
+        let Some(socket) = &self.socket else { return };
+        if let Err(error) = stream::connected(socket) {
+            return self.fail(Fault::Connect, desk, || error.to_string());
+        }
+        let took = self.connecting.elapsed();
+        desk.tally.connect.record(took);
+        desk.tally.slow_connects += u64::from(took >= SLOW_CONNECT);
+        Live::bump(&desk.live.sessions, 1);
+        self.ask(desk);
+    }
+
+    fn ask(&mut self, desk: &mut Desk<'_>) {
+        self.state = State::Waiting;
+        self.reader = Reader::default();
+        self.written = 0;
+        self.write(desk);
+    }
+
+    fn write(&mut self, desk: &mut Desk<'_>) {
+        let Some(socket) = &self.socket else { return };
+        let request = &self.request;
+        // A connection that is lost shows at the next read.
+        self.written += match stream::write(socket, &request[self.written..]) {
+            Ok(count) => count,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => 0,
+            Err(_) => request.len() - self.written,
+        };
+        let interest = if self.written < request.len() { Interest::Write } else { Interest::Read };
+        if (self.served == 0 || interest == Interest::Write)
+            && let Err(error) = desk.watch_again(socket, self.life.index, Role::Control, interest)
+        {
+            self.fail(Fault::Client, desk, || format!("epoll: {error}"));
+        }
+    }
+
+    fn read(&mut self, desk: &mut Desk<'_>) {
+        let Some(socket) = &self.socket else { return };
+        let dull = self.reader.dull();
+        let was_fresh = self.reader.is_fresh();
+        let result = if dull > 0 {
+            let room = desk.discard.len().min(usize::try_from(dull).unwrap_or(usize::MAX));
+            recv(socket, &mut desk.discard[..room], RecvFlags::TRUNC)
+                .map(|(_, count)| count)
+                .map_err(Into::into)
+        } else {
+            stream::read(socket, &mut desk.buffer)
+        };
+        match result {
+            Ok(0) => return self.on_end(desk),
+            Ok(count) if dull > 0 => self.reader.skip(count as u64),
+            Ok(count) => {
+                if let Err(broken) = self.reader.feed(&desk.buffer[..count]) {
+                    return self.fail(Fault::Protocol, desk, || broken.to_string());
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+            Err(_) if self.may_repeat() => return self.repeat(desk),
+            Err(error) => return self.fail(Fault::ControlLost, desk, || error.to_string()),
+        }
+        if was_fresh {
+            desk.tally.first_byte.record(self.life.begun.elapsed());
+        }
+        if self.reader.is_over() {
+            self.on_response(desk);
+        }
+    }
+
+    /// The server has closed.
+    fn on_end(&mut self, desk: &mut Desk<'_>) {
+        match self.state {
+            State::Kept => self.close(desk),
+            _ if self.reader.end() => self.on_response(desk),
+            _ if self.may_repeat() => self.repeat(desk),
+            _ if self.reader.head().is_some() => {
+                let got = self.reader.body;
+                self.fail(Fault::Truncated, desk, || format!("closed after {got} bytes of the body"));
+            }
+            _ => self.fail(Fault::ControlLost, desk, || "closed before a response".to_owned()),
+        }
+    }
+
+    /// The server closed a kept connection just when a request came.
+    fn may_repeat(&self) -> bool {
+        self.served > 0 && self.reader.is_fresh()
+    }
+
+    fn repeat(&mut self, desk: &mut Desk<'_>) {
+        self.close(desk);
+        self.open(Instant::now(), desk);
+    }
+
+    fn on_response(&mut self, desk: &mut Desk<'_>) {
+        let (body, all) = (self.reader.body, self.reader.all);
+        let Some(head) = self.reader.head() else { return };
+        let (status, keeps_alive) = (head.status, head.keeps_alive && desk.cell.settings.keep_alive);
+        if desk.tally.http_server.is_none() {
+            desk.tally.http_server.clone_from(&head.server);
+        }
+        let first = *desk.tally.document.get_or_insert(body);
+        self.served += 1;
+        desk.tally.wire_bytes += all;
+        if !(200..300).contains(&status) {
+            let fault = if status == 503 { Fault::TurnedAway } else { Fault::Permanent };
+            return self.refuse(fault, keeps_alive, desk, || format!("status {status}"));
+        }
+        if body != first {
+            return self.refuse(Fault::OtherLength, keeps_alive, desk, || {
+                format!("{body} bytes, where the first document had {first}")
+            });
+        }
+        desk.tally.kept_alive += u64::from(keeps_alive);
+        self.life.record(Instant::now(), body, desk);
+        let think = match desk.cell.pace() {
+            Pace::Closed { think } => think,
+            Pace::Rate(_) => Duration::ZERO,
+        };
+        self.rest(keeps_alive, think, desk);
+    }
+
+    fn refuse(
+        &mut self,
+        fault: Fault,
+        keeps_alive: bool,
+        desk: &mut Desk<'_>,
+        text: impl FnOnce() -> String,
+    ) {
+        self.life.count_fault(fault, false, desk, text);
+        self.rest(keeps_alive, AFTER_REFUSAL, desk);
+    }
+
+    /// The operation is over; the connection may go on.
+    fn rest(&mut self, keeps_alive: bool, pause: Duration, desk: &mut Desk<'_>) {
+        if keeps_alive {
+            self.state = State::Kept;
+        } else {
+            self.close(desk);
+        }
+        desk.busy -= 1;
+        self.settle_after(pause, desk);
+    }
+
+    fn fail(&mut self, fault: Fault, desk: &mut Desk<'_>, text: impl FnOnce() -> String) {
+        self.life.count_fault(fault, false, desk, text);
+        self.close(desk);
+        desk.busy -= 1;
+        self.settle_after(AFTER_LOSS, desk);
+    }
+
+    fn close(&mut self, desk: &mut Desk<'_>) {
+        if matches!(self.state, State::Waiting | State::Kept) {
+            Live::bump(&desk.live.sessions, u64::MAX);
+        }
+        self.state = State::Out;
+        self.socket = None;
+    }
+
+    fn settle_after(&mut self, pause: Duration, desk: &mut Desk<'_>) {
+        let now = Instant::now();
+        if pause.is_zero() { self.settle(now, desk) } else { desk.sleep(self.life.index, now + pause) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_padded() {
+        assert_eq!(
+            ["", "a", "ab", "abc", "user:pass"].map(base64),
+            ["", "YQ==", "YWI=", "YWJj", "dXNlcjpwYXNz"]
+        );
+    }
+
+    #[test]
+    fn a_request_says_what_was_asked_for() {
+        let target = Target::parse("http://localhost:8080/").unwrap();
+        let zb = Settings { http: HttpVersion::Http10, keep_alive: true, ..Settings::default() };
+        let text = String::from_utf8(request(&target, &zb, "/index.html")).unwrap();
+        assert!(text.starts_with("GET /index.html HTTP/1.0\r\n"), "{text}");
+        assert!(text.contains("\r\nConnection: Keep-Alive\r\n") && text.ends_with("\r\n\r\n"), "{text}");
+        let raw = Settings {
+            raw_target: Some("x?/index.html".to_owned()),
+            keep_alive: false,
+            ..Settings::default()
+        };
+        let text = String::from_utf8(request(&target, &raw, "/")).unwrap();
+        assert!(
+            text.starts_with("GET x?/index.html HTTP/1.1\r\n") && text.contains("Connection: close"),
+            "{text}"
+        );
+    }
+}

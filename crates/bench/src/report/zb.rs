@@ -1,0 +1,137 @@
+//! HTTP's own figures, and ZeusBench's block of them: what `zb` printed in 2000, field by field.
+//!
+//! Its kb/s are 1000 bytes a second, heads included; its kept connections' requests count a connect of 0 ms.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::{CellReport, Report};
+use crate::histogram::Percentiles;
+use crate::host::Audit;
+use crate::plan::{Cell, Op};
+use crate::tally::Tally;
+
+/// What only HTTP has.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HttpFigures {
+    /// What the server calls itself.
+    pub server: String,
+    /// The length of the first document, in bytes.
+    pub document_bytes: u64,
+    /// Responses after which the connection went on.
+    pub kept_alive: u64,
+    /// Bytes of responses with their heads.
+    pub wire_bytes: u64,
+    /// Of new connections.
+    pub connect: Percentiles,
+    /// The shortest of them, in milliseconds.
+    pub connect_min_ms: f64,
+    /// Connections that took a second or more: a SYN was lost.
+    pub slow_connects: u64,
+    /// The shortest request, in milliseconds.
+    pub total_min_ms: f64,
+    /// TCP segments that this machine sent, for each response: of both sides where the server is on it too, and of
+    /// other programs.
+    pub segments_per_response: f64,
+}
+
+impl HttpFigures {
+    pub(crate) fn of(cell: &Cell, tally: &Tally, audit: &Audit) -> Option<Self> {
+        let ops = tally.latency.count();
+        (cell.op == Op::Get).then(|| Self {
+            server: tally.http_server.clone().unwrap_or_default(),
+            document_bytes: tally.document.unwrap_or(0),
+            kept_alive: tally.kept_alive,
+            wire_bytes: tally.wire_bytes,
+            connect: tally.connect.percentiles(),
+            connect_min_ms: tally.connect.min_ms(),
+            slow_connects: tally.slow_connects,
+            total_min_ms: tally.latency.min_ms(),
+            segments_per_response: audit.network.segments_sent as f64 / ops.max(1) as f64,
+        })
+    }
+}
+
+/// How the fields are spelt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spelling {
+    /// As the dictionary has it, and what zb did not know behind it.
+    Modern,
+    /// As the build of the thread of 2000 printed it, and nothing else.
+    Then,
+}
+
+/// The block of every figure that was taken over HTTP.
+pub fn render(report: &Report, spelling: Spelling) -> String {
+    let blocks = report.cells.iter().filter_map(|cell| Some((cell, cell.http.as_ref()?)));
+    blocks.fold(String::new(), |mut out, (cell, http)| {
+        out.push('\n');
+        out.push_str(&block(cell, http, spelling));
+        out
+    })
+}
+
+fn block(cell: &CellReport, http: &HttpFigures, spelling: Spelling) -> String {
+    let names = match spelling {
+        Spelling::Then => ["Doucment Length", "Concurency Level", "Bytes transfered", "HTML transfered"],
+        Spelling::Modern => ["Document Length", "Concurrency Level", "Bytes transferred", "HTML transferred"],
+    };
+    let [document, concurrency, bytes, html] = names;
+    let fields = [
+        ("Server", http.server.clone()),
+        (document, format!("{} bytes", http.document_bytes)),
+        (concurrency, cell.measured.users.to_string()),
+        ("Time taken for tests", format!("{:.3} seconds", cell.seconds)),
+        ("Complete requests", cell.ops.to_string()),
+        ("Failed requests", cell.faults.count().to_string()),
+        ("Keep-Alive requests", http.kept_alive.to_string()),
+        (bytes, format!("{} bytes", http.wire_bytes)),
+        (html, format!("{} bytes", cell.bytes)),
+        ("Requests per seconds", format!("{:.2}", cell.ops_per_s)),
+        ("Transfer rate", format!("{:.2} kb/s", http.wire_bytes as f64 / 1e3 / cell.seconds)),
+    ];
+    let mut out = String::new();
+    for (name, value) in fields {
+        let _ = writeln!(out, "{:<24}{}", format!("{name}:"), value.replace(char::is_control, "?"));
+    }
+    let then = spelling == Spelling::Then;
+    let _ = writeln!(out, "\n{}", if then { "Connnection Times (ms)" } else { "Connection Times (ms)" });
+    let _ = writeln!(out, "{:<10}{:>8}{:>8}{:>8}", "", "min", "avg", "max");
+    // A request on a kept connection has none.
+    let has_kept = http.connect.count < cell.ops;
+    let connect_mean = http.connect.mean_ms * http.connect.count as f64 / cell.ops.max(1) as f64;
+    let connect_min = if has_kept { 0.0 } else { http.connect_min_ms };
+    let times = [
+        ("Connect:", connect_min, connect_mean, http.connect.max_ms),
+        ("Total:", http.total_min_ms, cell.latency.mean_ms, cell.latency.max_ms),
+    ];
+    for (name, min, avg, max) in times {
+        let _ = match spelling {
+            Spelling::Then => writeln!(out, "{name:<10}{min:>8.0}{avg:>8.0}{max:>8.0}"),
+            Spelling::Modern => writeln!(out, "{name:<10}{min:>8.3}{avg:>8.3}{max:>8.3}"),
+        };
+    }
+    if spelling == Spelling::Modern {
+        let latency = &cell.latency;
+        let _ = writeln!(
+            out,
+            "Total p50 {:.3}  p90 {:.3}  p99 {:.3}  p99.9 {:.3}; connects of 1 s or more: {}; Jain {:.3}",
+            latency.p50_ms,
+            latency.p90_ms,
+            latency.p99_ms,
+            latency.p999_ms,
+            http.slow_connects,
+            cell.fairness.jain
+        );
+        let _ = writeln!(
+            out,
+            "{:.0} bytes and {:.2} TCP segments (this machine's) a response; CPU us: client {:.1}, server {}",
+            http.wire_bytes as f64 / cell.ops.max(1) as f64,
+            http.segments_per_response,
+            cell.client_us_per_op,
+            cell.server_us_per_op.map_or_else(|| "?".to_owned(), |us| format!("{us:.1}"))
+        );
+    }
+    out
+}

@@ -1,0 +1,141 @@
+//! The ruler's HTTP client against a toy whose faults are known.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use millrace_bench::fault;
+use millrace_bench::plan::{Form, Plan, Preset};
+use millrace_bench::report::zb::{self, Spelling};
+use millrace_bench::report::{CellReport, Report};
+use millrace_bench::run::{Silent, run};
+
+const DOCUMENT: usize = 1666;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flaw {
+    Nothing,
+    /// Every so many documents are a byte longer.
+    Longer(u64),
+    /// Every so many documents end early.
+    Truncates(u64),
+    /// Every kept connection is closed after so many responses, without a word.
+    Closes(u64),
+}
+
+/// A server that runs until its process ends; it answers where it listens.
+fn start(flaw: Flaw) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/index.html", listener.local_addr().unwrap());
+    let served = Arc::new(AtomicU64::new(0));
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let served = Arc::clone(&served);
+            std::thread::spawn(move || serve(socket, flaw, &served));
+        }
+    });
+    url
+}
+
+fn serve(mut socket: TcpStream, flaw: Flaw, served: &AtomicU64) {
+    socket.set_nodelay(true).unwrap();
+    let mut lines = BufReader::new(socket.try_clone().unwrap()).lines().map_while(Result::ok);
+    let mut here = 0;
+    while let Some(first) = lines.next() {
+        let rest: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+        assert!(first.starts_with("GET /index.html HTTP/1."), "{first}");
+        let says = |what: &str| rest.iter().any(|line| line.eq_ignore_ascii_case(what));
+        let keeps =
+            if first.ends_with("1.1") { !says("Connection: close") } else { says("Connection: Keep-Alive") };
+        let number = served.fetch_add(1, Ordering::SeqCst) + 1;
+        let is_spoilt = |every: u64| number.is_multiple_of(every);
+        let length =
+            if matches!(flaw, Flaw::Longer(every) if is_spoilt(every)) { DOCUMENT + 1 } else { DOCUMENT };
+        let sent =
+            if matches!(flaw, Flaw::Truncates(every) if is_spoilt(every)) { length / 2 } else { length };
+        let connection = if keeps { "Keep-Alive" } else { "close" };
+        let head = format!(
+            "HTTP/1.0 200 OK\r\nServer: Toy\r\nContent-Length: {length}\r\nConnection: {connection}\r\n\r\n"
+        );
+        let _ = socket.write_all(&[head.into_bytes(), vec![b'x'; sent]].concat());
+        here += 1;
+        if !keeps || sent < length || matches!(flaw, Flaw::Closes(most) if here == most) {
+            return;
+        }
+    }
+}
+
+fn measure(flaw: Flaw, flags: &[(&str, &str)]) -> CellReport {
+    let always = [("ops", "get"), ("warm-up", "0"), ("duration", "30s"), ("users", "4")];
+    let plan = Plan::new(&start(flaw), None, &[&always[..], flags].concat()).unwrap();
+    let [cell] = <[CellReport; 1]>::try_from(run(&plan, &Silent).unwrap().cells).unwrap();
+    cell
+}
+
+#[test]
+fn every_request_is_answered_on_kept_and_on_new_connections() {
+    for (keep_alive, connects) in [("on", 4), ("off", 300)] {
+        for http in ["1.0", "1.1"] {
+            let cell =
+                measure(Flaw::Nothing, &[("total", "300"), ("keep-alive", keep_alive), ("http", http)]);
+            let figures = cell.http.unwrap();
+            assert_eq!((cell.ops, cell.faults.count()), (300, 0), "{:?}", cell.faults);
+            assert_eq!(figures.connect.count, connects, "{keep_alive} {http}");
+            assert_eq!(figures.kept_alive, if keep_alive == "on" { 300 } else { 0 });
+            assert_eq!((cell.bytes, figures.document_bytes), (300 * DOCUMENT as u64, DOCUMENT as u64));
+            assert!(figures.wire_bytes > cell.bytes && figures.server == "Toy");
+        }
+    }
+}
+
+#[test]
+fn documents_of_another_length_have_failed() {
+    let cell = measure(Flaw::Longer(10), &[("total", "100")]);
+    assert_eq!((cell.ops, cell.faults.of(fault::Fault::OtherLength)), (90, 10), "{:?}", cell.faults);
+}
+
+#[test]
+fn documents_that_end_early_are_truncated() {
+    let cell = measure(Flaw::Truncates(10), &[("total", "100")]);
+    assert_eq!((cell.ops, cell.faults.of(fault::Fault::Truncated)), (90, 10), "{:?}", cell.faults);
+}
+
+#[test]
+fn a_kept_connection_may_be_closed_between_two_requests() {
+    let cell = measure(Flaw::Closes(5), &[("total", "200")]);
+    assert_eq!((cell.ops, cell.faults.count()), (200, 0), "{:?}", cell.faults);
+    assert!(cell.http.unwrap().connect.count >= 40);
+}
+
+fn preset(name: &str) -> Report {
+    let preset = Preset::built_in_as(name, Form { quick: true, ..Form::default() }).unwrap();
+    run(&Plan::new(&start(Flaw::Nothing), Some(&preset), &[]).unwrap(), &Silent).unwrap()
+}
+
+#[test]
+fn zeusbench_prints_its_block_letter_by_letter() {
+    let text = zb::render(&preset("zb-tux"), Spelling::Then);
+    for line in [
+        "Doucment Length:        1666 bytes",
+        "Concurency Level:       20",
+        "Complete requests:      500",
+        "Failed requests:        0",
+        "HTML transfered:        833000 bytes",
+        "Connnection Times (ms)",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line:?} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn the_presets_over_http_run_without_a_fault() {
+    for name in ["http", "zb-tux", "zb-tux-cgi"] {
+        let report = preset(name);
+        assert!(report.cells.iter().all(|cell| cell.faults.count() == 0 && cell.ops > 0), "{name}");
+        let is_full = |table: &millrace_bench::report::table::Table| {
+            table.rows.iter().all(|row| row.numbers[0].measured.is_some())
+        };
+        assert!(report.tables.iter().all(is_full), "{name}");
+    }
+}
