@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::Path;
 
 use crate::check::time;
 use crate::config::{Access, Login, Site};
@@ -17,7 +18,9 @@ pub(crate) fn announcement(site: &Site, bound: &[SocketAddr]) -> String {
         .iter()
         .flat_map(|address| {
             let host = host(site.config.public_ip, *address);
-            site.logins.iter().take(LOGINS_SHOWN).map(move |login| (url(login, host), may(login)))
+            let listed =
+                site.logins.iter().take(LOGINS_SHOWN).map(move |login| (url(login, host), may(login)));
+            listed.chain(site.database.iter().map(move |file| (format!("ftp://{host}/"), users_of(file))))
         })
         .collect();
     let width = lines.iter().map(|(url, _)| url.chars().count()).max().unwrap_or(0);
@@ -56,7 +59,7 @@ pub(crate) fn warnings(site: &Site, bound: &[SocketAddr]) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if open && site.logins.iter().any(|login| login.name.is_some()) {
+    if open && (site.database.is_some() || site.logins.iter().any(|login| login.name.is_some())) {
         warnings
             .push("passwords and files cross the network unencrypted: this is FTP without TLS".to_owned());
     }
@@ -74,6 +77,11 @@ pub(crate) fn may(login: &Login) -> String {
         None => format!("{name} may {access}"),
         Some(folder) => format!("{name} may {access}, in {}", folder.display()),
     }
+}
+
+/// `the users of /var/lib/millrace/users.db`
+pub(crate) fn users_of(database: &Path) -> String {
+    format!("the users of {}", database.display())
 }
 
 fn url(login: &Login, host: SocketAddr) -> String {

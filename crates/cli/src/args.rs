@@ -10,6 +10,7 @@ use crate::config::Written;
 use crate::ctl::Ctl;
 use crate::poller_bench::PollerBench;
 use crate::race::Race;
+use crate::user::Users;
 
 /// Millrace: a file server that FTP clients use, and the ruler that measures any of them.
 ///
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Check(Check),
     /// Say what holds for a user, where it comes from, and whether a login would be let in
     Explain(Explain),
+    /// Keep accounts in a database: add, change, list, import
+    User(Users),
     /// Make the hash of a password, for a configuration file
     ///
     /// Asks for the password on a terminal; otherwise reads one line from standard input.
@@ -88,7 +91,7 @@ pub(crate) struct Explain {
 
     /// The configuration file
     #[arg(long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
+    pub(crate) config: Option<PathBuf>,
 
     /// The address that the login comes from
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]

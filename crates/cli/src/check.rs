@@ -44,6 +44,14 @@ impl Display for Meaning<'_> {
         for (index, login) in site.logins.iter().enumerate() {
             writeln!(out, "{:14}{}.", if index == 0 { "Logins" } else { "" }, announce::may(login))?;
         }
+        if let Some(file) = &site.database {
+            writeln!(
+                out,
+                "{:14}{}",
+                if site.logins.is_empty() { "Logins" } else { "" },
+                announce::users_of(file)
+            )?;
+        }
         network(&site.config, out)?;
         timeouts(&site.config, out)?;
         logs(&site.config, out)

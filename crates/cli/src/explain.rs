@@ -11,7 +11,7 @@ use crate::config::{self, Written};
 use crate::failure::Failure;
 
 pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
-    let site = config::load(Written::default(), Some(&arguments.config))?;
+    let site = config::load(Written::default(), arguments.config.as_deref())?;
     let attempt = Attempt {
         user: arguments.user.as_bytes(),
         password: b"",

@@ -14,6 +14,12 @@ use signal_hook::iterator::Signals;
 use crate::failure::Failure;
 
 pub(crate) fn run() -> Result<(), Failure> {
+    println!("{}", hash_password(&ask()?));
+    Ok(())
+}
+
+/// The password that is typed, twice, or else the first line of standard input.
+pub(crate) fn ask() -> Result<Vec<u8>, Failure> {
     let password = match io::stdin().is_terminal() {
         true => ask_twice()?,
         false => read_line()?,
@@ -26,8 +32,7 @@ pub(crate) fn run() -> Result<(), Failure> {
             "the password contains a control character, which FTP clients cannot send.".to_owned(),
         ));
     }
-    println!("{}", hash_password(&password));
-    Ok(())
+    Ok(password)
 }
 
 fn ask_twice() -> Result<Vec<u8>, Failure> {

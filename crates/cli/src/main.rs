@@ -17,6 +17,7 @@ mod limits;
 mod poller_bench;
 mod race;
 mod serve;
+mod user;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::PollerBench(arguments) => poller_bench::run(&arguments),
         Command::Check(arguments) => done(check::run(&arguments)),
         Command::Explain(arguments) => done(explain::run(&arguments)),
+        Command::User(arguments) => done(user::run(arguments)),
         Command::HashPassword => done(hash_password::run()),
     };
     result.unwrap_or_else(|failure| {

@@ -76,7 +76,7 @@ fn look(server: &Server, workers: &[Sender<Message>], before: Option<i64>) -> i6
 /// Has sessions look at their accounts again where these were changed, and with a new minute where they follow
 /// the clock.
 fn review(server: &Server, workers: &[Sender<Message>], is_new_minute: bool) {
-    let changed = server.config.accounts.changed();
+    let changed = server.accounts().changed();
     if changed == Changed::Nothing && !is_new_minute {
         return;
     }

@@ -33,7 +33,6 @@ mod passive;
 mod running;
 mod slab;
 mod state;
-mod tls;
 mod transfer;
 mod worker;
 

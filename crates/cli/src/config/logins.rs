@@ -95,7 +95,7 @@ fn access_and_folder(text: &str) -> (Option<Access>, Option<&str>) {
     }
 }
 
-fn check_name(name: &str) -> Result<(), String> {
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
     match name {
         "" => Err("the name of a user is empty".to_owned()),
         _ if name.contains(char::is_control) => {

@@ -3,6 +3,7 @@
 //! Flags and the keys of a file are one struct, [`Written`], so that every flag has a key by construction.
 //! Each value remembers where it was written, and an error points there (`report.rs`).
 
+mod database;
 mod keys;
 mod limits;
 mod logins;
@@ -18,7 +19,8 @@ use std::path::Path;
 
 use crate::failure::Failure;
 
-pub(crate) use logins::Login;
+pub(crate) use database::default_path;
+pub(crate) use logins::{Login, check_name};
 use profiles::{Beside, Profiles};
 pub(crate) use report::Source;
 pub(crate) use resolve::Site;

@@ -23,6 +23,8 @@ pub(crate) struct Site {
     pub(crate) directory: PathBuf,
     /// Anonymous first, then as written.
     pub(crate) logins: Vec<Login>,
+    /// The database of users, if there is one.
+    pub(crate) database: Option<PathBuf>,
     /// The same as `config` has, to be explained.
     pub(crate) accounts: Arc<Chain>,
     /// How files are written.
@@ -50,7 +52,7 @@ impl Places<'_> {
     }
 
     /// A path that was written: from the file's folder if it was written there.
-    fn path(&self, said: &Said<PathBuf>) -> PathBuf {
+    pub(super) fn path(&self, said: &Said<PathBuf>) -> PathBuf {
         match (&said.place, self.file) {
             (Place::File(_), Some(source)) => source.folder().join(&said.value),
             _ => said.value.clone(),
@@ -100,7 +102,18 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
     let homes = Arc::new(Homes::new(directory.clone(), files));
     let users = users(written.user_flags, written.user_tables, &places)?;
     let assembly = Assembly::new(&directory, Arc::clone(&homes), written.group_tables, &places)?;
-    let (accounts, logins) = accounts(users, written.anonymous, &assembly, &places)?;
+    let database = super::database::open(written.users.as_ref(), &places)?;
+    let has_users = !users.is_empty() || database.is_some();
+    let anonymous = anonymous(written.anonymous, has_users, &places)?;
+    logins::check_names(&users, anonymous.is_some(), &places)?;
+    let (accounts, mut logins) = assembly.begin(anonymous)?;
+    let (listed, more) = assembly.users(users)?;
+    logins.extend(more);
+    let accounts = accounts.source(listed);
+    let (accounts, database) = match database {
+        Some((users, path)) => (accounts.source(users), Some(path)),
+        None => (accounts, None),
+    };
     let accounts = Arc::new(accounts);
 
     let default = Config::new(Arc::clone(&accounts) as Arc<dyn Authenticator>);
@@ -108,8 +121,6 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
     let passive_ports = passive_ports(written.passive_ports, &ftp, &places)?;
     let config = Config {
         ftp,
-        ftps: default.ftps,
-        tls: default.tls,
         accounts: default.accounts,
         passive_ports,
         public_ip: written.public_ip.map(|said| said.value),
@@ -146,7 +157,7 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
         log: log(written.quiet, written.log_format),
     };
     let control = written.control.map(|said| places.path(&said));
-    Ok(Site { directory, logins, accounts, files, writable: homes.writable(), control, config })
+    Ok(Site { directory, logins, database, accounts, files, writable: homes.writable(), control, config })
 }
 
 fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBuf, Failure> {
@@ -170,26 +181,20 @@ fn users(flags: Vec<String>, tables: Vec<UserTable>, places: &Places<'_>) -> Res
     from_flags.chain(from_tables).collect()
 }
 
-fn accounts(
-    users: Vec<User>,
-    anonymous: Option<Said<Anonymous>>,
-    assembly: &Assembly<'_>,
+fn anonymous(
+    said: Option<Said<Anonymous>>,
+    has_users: bool,
     places: &Places<'_>,
-) -> Result<(Chain, Vec<Login>), Failure> {
-    let open_to_all = match &anonymous {
-        Some(said) => said.value.0,
-        None => users.is_empty().then_some(Access::ReadOnly),
-    };
-    if let (Some(said), None, true) = (&anonymous, open_to_all, users.is_empty()) {
-        let message = "nobody could log in: anonymous is off and there is no user; add a user, or let anonymous \
-                       read (ro)";
-        return Err(places.error(&said.place, "--anonymous", message));
+) -> Result<Option<Access>, Failure> {
+    match said {
+        None => Ok((!has_users).then_some(Access::ReadOnly)),
+        Some(Said { value: Anonymous(None), place }) if !has_users => {
+            let message = "nobody could log in: anonymous is off and there is no user; add a user, or let anonymous \
+                           read (ro)";
+            Err(places.error(&place, "--anonymous", message))
+        }
+        Some(said) => Ok(said.value.0),
     }
-    logins::check_names(&users, open_to_all.is_some(), places)?;
-    let (chain, mut logins) = assembly.begin(open_to_all)?;
-    let (listed, more) = assembly.users(users)?;
-    logins.extend(more);
-    Ok((chain.source(listed), logins))
 }
 
 fn listens(

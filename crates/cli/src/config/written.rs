@@ -83,6 +83,11 @@ pub(crate) struct Written {
     #[serde(skip)]
     pub(crate) user_flags: Vec<String>,
 
+    /// A database of accounts, or "off" [default: the one of "millrace user", once it is used]
+    #[arg(long, value_name = "FILE", help_heading = "Who may log in",
+        value_parser = PathBufValueParser::new().map(Said::on_command_line))]
+    pub(crate) users: Option<Said<PathBuf>>,
+
     /// Accounts, in the file.
     #[arg(skip)]
     #[serde(rename = "user")]
@@ -258,6 +263,7 @@ impl Written {
             cpu_limit: self.cpu_limit.or(file.cpu_limit),
             shutdown_password: self.shutdown_password.or(file.shutdown_password),
             coalesce: self.coalesce.or(file.coalesce),
+            users: self.users.or(file.users),
             user_flags: self.user_flags,
             user_tables: if no_users { file.user_tables } else { Vec::new() },
             group_tables: file.group_tables,

@@ -10,6 +10,7 @@ mod homes;
 mod listed;
 mod password;
 mod profile;
+mod sqlite;
 
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -28,6 +29,7 @@ pub use homes::Homes;
 pub use listed::Listed;
 pub use password::{Password, PasswordError, hash_password};
 pub use profile::{Access, Amount, Expiry, Group, Hours, Network, Profile, Tree, User, ValueError};
+pub use sqlite::{Database, DatabaseError, Stored};
 
 /// Decides logins. One value serves all workers and all protocols.
 pub trait Authenticator: Send + Sync + Debug {

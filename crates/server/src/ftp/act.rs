@@ -97,7 +97,6 @@ pub(crate) fn answer(
         // The driver answers these itself.
         Request::LogIn(_)
         | Request::Listen
-        | Request::Host(_)
         | Request::Who
         | Request::LimitBandwidth { .. }
         | Request::RestoreBandwidth

@@ -3,7 +3,5 @@
 pub(crate) mod act;
 mod control;
 mod data;
-mod secure;
 
 pub(crate) use control::{Connection, Reviewed};
-pub(crate) use secure::Handshakes;

@@ -17,6 +17,5 @@ mod passive;
 mod pipelining;
 mod shutdown;
 mod timeouts;
-mod tls;
 mod uploads;
 mod waarp;

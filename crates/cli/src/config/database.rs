@@ -1,0 +1,53 @@
+//! The database of users: which file it is, and opening it.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use millrace_server::auth::Database;
+
+use super::resolve::Places;
+use super::said::Said;
+use crate::failure::Failure;
+
+/// Where `millrace user` keeps accounts, and `millrace serve` finds them, where neither is told another place.
+pub(crate) fn default_path() -> Option<PathBuf> {
+    // The tests of this crate have nothing to do with the accounts of whoever runs them.
+    if cfg!(test) {
+        return None;
+    }
+    let set = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
+    let folder = set("XDG_DATA_HOME")
+        .or_else(|| rustix::process::geteuid().is_root().then(|| "/var/lib".into()))
+        .or_else(|| set("HOME").map(|home| home.join(".local/share")))?;
+    Some(folder.join("millrace/users.db"))
+}
+
+/// Opens the database that was named; where none was, the one of `millrace user`, if it is there.
+pub(super) fn open(
+    said: Option<&Said<PathBuf>>,
+    places: &Places<'_>,
+) -> Result<Option<(Database, PathBuf)>, Failure> {
+    let Some(said) = said else {
+        let Some(path) = default_path().filter(|path| path.exists()) else { return Ok(None) };
+        return match Database::open(&path) {
+            Ok(database) => Ok(Some((database, path))),
+            Err(error) => Err(Failure::Configuration(format!(
+                "the database of users cannot be used: {error}; --users off does without it."
+            ))),
+        };
+    };
+    if said.value == Path::new("off") {
+        return Ok(None);
+    }
+    let path = places.path(said);
+    match Database::open(&path) {
+        Ok(database) => Ok(Some((database, path))),
+        Err(_) if !path.exists() => {
+            let message =
+                format!("there is no {}; `millrace user --users {0} add NAME` makes it", path.display());
+            Err(places.error(&said.place, "--users", &message))
+        }
+        Err(error) => Err(places.error(&said.place, "--users", &error.to_string())),
+    }
+}

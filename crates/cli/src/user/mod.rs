@@ -1,0 +1,279 @@
+//! `millrace user`: the accounts in a database. A server that uses it takes changes over within a second.
+
+mod import;
+mod settings;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use millrace_server::auth::{self, Database, DatabaseError, Password, Stored};
+
+use crate::config;
+use crate::failure::Failure;
+use crate::hash_password;
+use import::Import;
+use settings::Setting;
+
+/// Users at a time: listed, or brought in.
+const BATCH: usize = 1000;
+
+#[derive(Debug, Args)]
+pub(crate) struct Users {
+    /// The database [default: the one that "millrace serve" uses where it is told no other]
+    #[arg(long, value_name = "FILE", global = true)]
+    users: Option<PathBuf>,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Add a user; the password is asked for, or is the first line of standard input
+    ///
+    /// Settings are those of a user in the file: access=ro, directory=home/alice, from=10.0.0.0/8,192.0.2.7,
+    /// groups=staff, expires=2027-01-31. What is no plain word is written as in the file:
+    /// 'tree=[{path="/in", access="rw"}]'.
+    Add {
+        name: String,
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<Setting>,
+        /// The hash of the password, instead of the password
+        #[arg(long, value_name = "HASH")]
+        hash: Option<String>,
+    },
+    /// Change a user's password
+    Passwd {
+        name: String,
+        /// The hash of the password, instead of the password
+        #[arg(long, value_name = "HASH")]
+        hash: Option<String>,
+    },
+    /// Change settings of a user; KEY= takes one back
+    Set {
+        name: String,
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<Setting>,
+    },
+    /// Names, one a line
+    List {
+        /// A line of JSON for each user, with all that is said of it
+        #[arg(long)]
+        json: bool,
+    },
+    /// What is said of a user; "millrace explain" says what then holds
+    Show { name: String },
+    /// End a user's sessions and let none begin, until it is enabled again
+    Disable { name: String },
+    /// Let a user in again
+    Enable { name: String },
+    /// Forget a user
+    Remove { name: String },
+    /// Bring in users of another server
+    ///
+    /// passwd: lines as in /etc/passwd, less the system's own accounts; hashes come from --shadow.
+    /// htpasswd: NAME:HASH. puredb: the text file of Pure-FTPd's pure-pw. vsftpd: a line with a name, a line
+    /// with the password in clear, as for pam_userdb. proftpd: an AuthUserFile, with --groups an AuthGroupFile.
+    ///
+    /// A hash that cannot be verified is left out, and the user then has no password. A home becomes the
+    /// directory, less what --beneath says.
+    Import(Import),
+}
+
+pub(crate) fn run(arguments: Users) -> Result<(), Failure> {
+    let Users { users, action } = arguments;
+    let path = users.or_else(config::default_path).ok_or_else(|| {
+        Failure::Configuration(
+            "there is no home folder for a database; name a file: --users FILE.".to_owned(),
+        )
+    })?;
+    let makes = matches!(action, Action::Add { .. } | Action::Import(_));
+    let database = open(&path, makes)?;
+    match action {
+        Action::Add { name, settings, hash } => add(&database, &path, name, &settings, hash),
+        Action::Passwd { name, hash } => {
+            look_up(&database, &name)?;
+            let hash = password(hash)?;
+            change(&database, &name, |stored| {
+                stored.hash = Some(hash);
+                Ok(())
+            })
+        }
+        Action::Set { name, settings } => {
+            change(&database, &name, |stored| settings::apply(&settings, &mut stored.user))
+        }
+        Action::List { json } => list(&database, json),
+        Action::Show { name } => show(&look_up(&database, &name)?),
+        Action::Disable { name } => set_disabled(&database, &name, true),
+        Action::Enable { name } => set_disabled(&database, &name, false),
+        Action::Remove { name } => match database.remove(&name).map_err(failed)? {
+            true => Ok(()),
+            false => Err(failed(DatabaseError::Missing(name))),
+        },
+        Action::Import(import) => bring_in(&database, &import),
+    }
+}
+
+fn open(path: &Path, makes: bool) -> Result<Database, Failure> {
+    if !makes {
+        return match Database::open(path) {
+            Err(_) if !path.exists() => Err(Failure::Configuration(format!(
+                "there is no {}; `millrace user add NAME` makes it.",
+                path.display()
+            ))),
+            opened => opened.map_err(failed),
+        };
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(|error| {
+            Failure::Running(format!("cannot make the folder {}: {error}.", folder.display()))
+        })?;
+    }
+    Database::open_or_make(path).map_err(failed)
+}
+
+fn add(
+    database: &Database,
+    path: &Path,
+    name: String,
+    settings: &[Setting],
+    hash: Option<String>,
+) -> Result<(), Failure> {
+    config::check_name(&name).map_err(|message| Failure::Configuration(format!("{message}.")))?;
+    if database.get(&name).map_err(failed)?.is_some() {
+        return Err(failed(DatabaseError::Taken(name)));
+    }
+    let is_first = database.list("", 1).map_err(failed)?.is_empty();
+    let mut user = auth::User { name, ..auth::User::default() };
+    settings::apply(settings, &mut user)?;
+    database.add(&Stored { user, hash: Some(password(hash)?) }).map_err(failed)?;
+    if is_first {
+        eprintln!(
+            "This is the first user of {}; a server that runs already has to be restarted.",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// The hash to keep: what was given as such, or of what is typed now.
+fn password(hash: Option<String>) -> Result<String, Failure> {
+    match hash {
+        None => Ok(auth::hash_password(&hash_password::ask()?)),
+        Some(hash) => match Password::hashed(&hash) {
+            Ok(_) => Ok(hash),
+            Err(error) => Err(Failure::Configuration(format!("--hash: {error}."))),
+        },
+    }
+}
+
+fn look_up(database: &Database, name: &str) -> Result<Stored, Failure> {
+    database.get(name).map_err(failed)?.ok_or_else(|| failed(DatabaseError::Missing(name.to_owned())))
+}
+
+fn change(
+    database: &Database,
+    name: &str,
+    change: impl FnOnce(&mut Stored) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    database.change(name, change).map_err(failed)?
+}
+
+fn set_disabled(database: &Database, name: &str, disabled: bool) -> Result<(), Failure> {
+    change(database, name, |stored| {
+        stored.user.profile.disabled = disabled.then_some(true);
+        Ok(())
+    })
+}
+
+fn list(database: &Database, json: bool) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let mut last = String::new();
+    loop {
+        let users = database.list(&last, BATCH).map_err(failed)?;
+        let Some(end) = users.last() else { return Ok(()) };
+        last.clone_from(&end.user.name);
+        let lines: String = users.iter().map(|stored| line(stored, json)).collect();
+        // Nobody may read on; that is no failure.
+        if out.write_all(lines.as_bytes()).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+fn line(stored: &Stored, json: bool) -> String {
+    let Stored { user, hash } = stored;
+    if json {
+        let line = serde_json::json!({
+            "name": user.name,
+            "groups": user.groups,
+            "password": hash.is_some(),
+            "settings": user.profile,
+        });
+        return format!("{line}\n");
+    }
+    let mut remarks = Vec::new();
+    if user.profile.disabled == Some(true) {
+        remarks.push("disabled");
+    }
+    if hash.is_none() {
+        remarks.push("no password");
+    }
+    match remarks.is_empty() {
+        true => format!("{}\n", user.name),
+        false => format!("{}\t{}\n", user.name, remarks.join(", ")),
+    }
+}
+
+fn show(stored: &Stored) -> Result<(), Failure> {
+    let Stored { user, hash } = stored;
+    let mut text = format!("{:18}{}\n", "name", user.name);
+    let kind =
+        hash.as_deref().map_or("none", |hash| hash.trim_start_matches('$').split('$').next().unwrap_or(""));
+    text += &format!("{:18}{kind}\n", "password");
+    if !user.groups.is_empty() {
+        text += &format!("{:18}{}\n", "groups", user.groups.join(", "));
+    }
+    let effective = auth::resolve(user, |_| None);
+    for (key, value, origin) in effective.explain() {
+        if origin == auth::Origin::User {
+            text += &format!("{key:18}{value}\n");
+        }
+    }
+    let _ = io::stdout().write_all(text.as_bytes());
+    Ok(())
+}
+
+fn bring_in(database: &Database, import: &Import) -> Result<(), Failure> {
+    let brought = import::read(import)?;
+    let (mut added, mut kept) = (0, 0);
+    for batch in brought.users.chunks(BATCH) {
+        let mut new = Vec::new();
+        for stored in batch {
+            let is_there = !import.replace && database.get(&stored.user.name).map_err(failed)?.is_some();
+            kept += usize::from(is_there);
+            if !is_there {
+                new.push(stored.clone());
+            }
+        }
+        database.put(&new).map_err(failed)?;
+        added += new.len();
+    }
+    for note in &brought.notes {
+        eprintln!("{note}");
+    }
+    let kept = match kept {
+        0 => String::new(),
+        kept => format!(" {kept} were there already and stay as they are; --replace replaces them."),
+    };
+    println!("{added} users brought in.{kept}");
+    Ok(())
+}
+
+fn failed(error: DatabaseError) -> Failure {
+    match error {
+        DatabaseError::Taken(_) | DatabaseError::Missing(_) => Failure::Configuration(format!("{error}.")),
+        error => Failure::Running(format!("the database of users cannot be used: {error}.")),
+    }
+}

@@ -1,0 +1,299 @@
+//! `millrace user` and a server that runs meanwhile; and every command of `docs/accounts.md`.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const TEXT: &str = include_str!("../../../docs/accounts.md");
+
+/// The hash of `password`: cheap.
+const HASH: &str = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
+
+/// A folder to serve, `files`, with a folder for each of some users; the database is beside it.
+struct Site(PathBuf);
+
+impl Site {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("millrace-user-{}-{name}", std::process::id()));
+        fs::create_dir_all(folder.join("files/home/alice")).unwrap();
+        Self(folder)
+    }
+
+    /// The command, with a database that is found by itself.
+    fn millrace(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+        command.env("XDG_DATA_HOME", self.0.join("data")).current_dir(&self.0);
+        command
+    }
+
+    fn user(&self, arguments: &[&str]) -> Output {
+        let mut command = self.millrace();
+        command
+            .arg("user")
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // It may end without having read it.
+        let _ = child.stdin.take().unwrap().write_all(b"password\n");
+        child.wait_with_output().unwrap()
+    }
+
+    /// What it prints, where all went well.
+    #[track_caller]
+    fn tell(&self, arguments: &[&str]) -> String {
+        let output = self.user(arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {error}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[track_caller]
+    fn refused(&self, arguments: &[&str], told: &str) {
+        let output = self.user(arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(told), "{arguments:?}: {error}");
+    }
+
+    fn serve(&self, arguments: &[&str]) -> Serving {
+        let mut child = self
+            .millrace()
+            .args(["serve", "files", "--ftp", "127.0.0.1:0", "--quiet"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut serving = Serving { child, address: String::new(), announced: String::new() };
+        for line in out.lines().map(Result::unwrap) {
+            if let Some((_, rest)) = line.split_once("ftp://") {
+                serving.address = rest.split('/').next().unwrap().rsplit('@').next().unwrap().to_owned();
+            }
+            serving.announced += &format!("{line}\n");
+            if line.starts_with("Ready") {
+                return serving;
+            }
+        }
+        panic!("it ended before it was ready");
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Serving {
+    child: Child,
+    address: String,
+    announced: String,
+}
+
+impl Serving {
+    fn connect(&self) -> Client {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut client = Client(BufReader::new(stream));
+        client.expect("220");
+        client
+    }
+
+    fn log_in(&self, user: &str) -> Client {
+        let mut client = self.connect();
+        client.say(&format!("USER {user}"), "331");
+        client.say("PASS password", "230");
+        client
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn reply(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line
+    }
+
+    #[track_caller]
+    fn expect(&mut self, code: &str) {
+        let line = self.reply();
+        assert!(line.starts_with(code), "expected {code}: {line:?}");
+    }
+
+    #[track_caller]
+    fn say(&mut self, line: &str, code: &str) {
+        self.ask(line);
+        self.expect(code);
+    }
+
+    fn ask(&mut self, line: &str) {
+        write!(self.0.get_ref(), "{line}\r\n").unwrap();
+    }
+
+    /// Asks again until the answer is this: changes take up to a second.
+    #[track_caller]
+    fn say_until(&mut self, line: &str, code: &str) {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            self.ask(line);
+            let reply = self.reply();
+            if reply.starts_with(code) {
+                return;
+            }
+            assert!(Instant::now() < end, "still {reply:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn a_first_user_makes_the_database_that_the_server_finds() {
+    let site = Site::new("default");
+    site.tell(&["add", "alice", "directory=home/alice"]);
+    assert!(site.0.join("data/millrace/users.db").exists());
+    let serving = site.serve(&[]);
+    assert!(serving.announced.contains("the users of "), "{}", serving.announced);
+    let mut client = serving.log_in("alice");
+    client.say("MKD inside", "257");
+    assert!(site.0.join("files/home/alice/inside").exists());
+    let mut client = serving.connect();
+    client.say("USER anonymous", "331");
+    client.say("PASS x@", "530");
+    assert!(site.serve(&["--users", "off"]).announced.contains("anonymous may read"));
+}
+
+#[test]
+fn changes_count_for_sessions_that_run() {
+    let site = Site::new("changes");
+    site.tell(&["add", "alice", "--hash", HASH]);
+    site.tell(&["add", "bob", "--hash", HASH]);
+    let serving = site.serve(&[]);
+    let (mut alice, mut bob) = (serving.log_in("alice"), serving.log_in("bob"));
+    alice.say("MKD one", "257");
+    site.tell(&["set", "alice", "access=ro"]);
+    alice.say_until("MKD two", "5");
+    site.tell(&["disable", "alice"]);
+    alice.expect("421");
+    let mut client = serving.connect();
+    client.say("USER alice", "331");
+    client.say("PASS password", "530");
+    site.tell(&["enable", "alice"]);
+    let mut alice = serving.log_in("alice");
+    site.tell(&["remove", "alice"]);
+    alice.expect("421");
+    bob.say("NOOP", "200");
+}
+
+#[test]
+fn what_cannot_be_done_is_told_and_changes_nothing() {
+    let site = Site::new("refusals");
+    site.refused(&["list"], "millrace user add NAME");
+    site.refused(&["add", "alice", "acess=ro"], "unknown field `acess`");
+    site.tell(&["add", "alice", "--hash", HASH]);
+    site.refused(&["add", "alice", "--hash", HASH], "named alice already");
+    site.refused(&["add", "bob", "--hash", "secret"], "not a password hash");
+    site.refused(&["add", "b\u{7}b", "--hash", HASH], "control character");
+    for arguments in
+        [&["show", "carol"][..], &["passwd", "carol"], &["set", "carol", "access=ro"], &["remove", "carol"]]
+    {
+        site.refused(arguments, "no user named carol");
+    }
+    site.refused(&["set", "alice", "access=all"], "access");
+    assert_eq!(site.tell(&["list"]), "alice\n");
+    site.refused(&["import", "htpasswd", "nowhere"], "nowhere");
+}
+
+#[test]
+fn a_database_that_cannot_be_used_is_told_at_the_start() {
+    let site = Site::new("damaged");
+    fs::write(site.0.join("users.db"), "this is no database, and long enough to be seen as none").unwrap();
+    for (file, told) in [("users.db", "not a database"), ("missing.db", "there is no missing.db")] {
+        let output = site.millrace().args(["serve", "files", "--users", file]).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+/// The commands of a heading's section, less their remarks.
+fn commands(heading: &str) -> Vec<Vec<String>> {
+    let section = TEXT.split(&format!("# {heading}\n")).nth(1).unwrap();
+    let block = section.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let words = |line: &str| {
+        let line = line.split(" #").next().unwrap();
+        line.split_whitespace().skip(2).map(|word| word.trim_matches('\'').to_owned()).collect()
+    };
+    block.lines().map(words).collect()
+}
+
+fn run_all(site: &Site, commands: &[Vec<String>]) -> String {
+    let run = |command: &Vec<String>| site.tell(&command.iter().map(String::as_str).collect::<Vec<_>>());
+    commands.iter().map(run).collect()
+}
+
+#[test]
+fn the_documented_commands_do_what_is_said() {
+    let site = Site::new("documented");
+    let printed = run_all(&site, &commands("Users in a database"));
+    assert!(printed.contains("directory         home/alice"), "{printed}");
+    assert!(printed.contains("from              10.0.0.0/8, 127.0.0.1/32"), "{printed}");
+    assert!(!printed.contains("expires"), "{printed}");
+    assert!(printed.ends_with("alice\nscanner\n"), "{printed}");
+    assert_eq!(site.tell(&["list"]), "alice\n");
+}
+
+#[test]
+fn users_of_other_servers_log_in() {
+    let site = Site::new("import");
+    let etc = site.0.join("etc");
+    for folder in ["pure-ftpd", "vsftpd/users", "proftpd"] {
+        fs::create_dir_all(etc.join(folder)).unwrap();
+    }
+    fs::create_dir_all(site.0.join("files/joe")).unwrap();
+    let home = |base: &str| format!("{base}/joe");
+    let passwd =
+        |name: &str, hash: &str, base: &str| format!("{name}:{hash}:1000:1000::{}:/bin/sh\n", home(base));
+    for (file, text) in [
+        ("passwd", passwd("pam", "x", "/home")),
+        ("shadow", format!("pam:{HASH}:19000:0:99999:7:::\n")),
+        ("group", "web:x:100:pam\n".to_owned()),
+        ("../.htpasswd", format!("web:{HASH}\n")),
+        ("pure-ftpd/pureftpd.passwd", format!("pure:{HASH}:1000:1000::/srv/ftp/joe/./::::::::::::\n")),
+        ("vsftpd/logins.txt", "vs\npassword\n".to_owned()),
+        ("vsftpd/users/vs", "local_root=/srv/ftp/joe\n".to_owned()),
+        ("proftpd/ftpd.passwd", passwd("pro", HASH, "/srv/ftp")),
+        ("proftpd/ftpd.group", "staff:x:100:pro,web\n".to_owned()),
+    ] {
+        fs::write(etc.join(file), text).unwrap();
+    }
+    let here = |word: &String| word.replace("/etc/", &format!("{}/", etc.display()));
+    let commands: Vec<Vec<String>> =
+        commands("From another server").iter().map(|words| words.iter().map(here).collect()).collect();
+    assert_eq!(run_all(&site, &commands), "1 users brought in.\n".repeat(5));
+    assert!(run_all(&site, &commands[..1]).contains("0 users brought in. 1 were there already"));
+    assert_eq!(site.tell(&["list"]), "pam\npro\npure\nvs\nweb\n");
+    assert!(site.tell(&["show", "pro"]).contains("groups            staff"));
+    let serving = site.serve(&[]);
+    for name in ["pam", "pro", "pure", "vs"] {
+        let mut client = serving.log_in(name);
+        client.say(&format!("MKD {name}"), "257");
+        assert!(Path::new(&site.0).join("files/joe").join(name).exists(), "{name}");
+    }
+    serving.log_in("web").say("MKD web", "5");
+}

@@ -1,0 +1,452 @@
+//! Accounts in an embedded SQLite database: what `millrace user` writes and the server reads.
+//!
+//! One table of users, whose settings are a [`Profile`] as JSON, so that a new setting needs no new column. The
+//! file is read by many threads at once (write-ahead log), each look-up is one step down the index of names. A
+//! counter that every change moves tells a running server, also of changes by another process, whose sessions
+//! to look at again.
+
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
+
+use super::chain::{Found, Proof, Source};
+use super::password::Password;
+use super::profile::{Profile, User};
+use super::{Attempt, Changed};
+
+/// How long a reader or writer waits for another that holds the file.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// More names at a time, and everybody's sessions are looked at again instead.
+const CHANGES: usize = 10_000;
+
+const VERSION: i64 = 1;
+
+const SCHEMA: &str = "
+    CREATE TABLE user (
+        name TEXT PRIMARY KEY NOT NULL,
+        password TEXT,
+        groups TEXT NOT NULL DEFAULT '[]',
+        profile TEXT NOT NULL DEFAULT '{}'
+    ) WITHOUT ROWID;
+    CREATE TABLE change (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL);
+    PRAGMA user_version = 1;
+";
+
+/// A database of users.
+#[derive(Debug)]
+pub struct Database {
+    path: PathBuf,
+    /// For the log.
+    name: String,
+    /// Connections that nobody uses now. Guarded for a push or a pop.
+    idle: Mutex<Vec<Connection>>,
+    /// The last change that was told of. Guarded for as long as it takes to ask.
+    seen: Mutex<Option<i64>>,
+}
+
+/// A user as the database has it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Stored {
+    /// Who, and with which settings.
+    pub user: User,
+    /// The hash of the password; `None` where none would be right.
+    pub hash: Option<String>,
+}
+
+/// Why a database cannot be used; full sentences without their full stop.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// The file, or what SQLite says of it.
+    #[error("{}: {source}", path.display())]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: rusqlite::Error,
+    },
+    /// The file cannot be made.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// There is a user of this name already.
+    #[error("there is a user named {0} already")]
+    Taken(String),
+    /// There is no user of this name.
+    #[error("there is no user named {0}")]
+    Missing(String),
+    /// It is a database of something else, or of a later version.
+    #[error("{} is no database of users that this version can read", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl Database {
+    /// Opens the file, which has to be there.
+    pub fn open(path: &Path) -> Result<Self, DatabaseError> {
+        Self::new(path, false)
+    }
+
+    /// Opens the file, or makes it.
+    pub fn open_or_make(path: &Path) -> Result<Self, DatabaseError> {
+        Self::new(path, true)
+    }
+
+    fn new(path: &Path, make: bool) -> Result<Self, DatabaseError> {
+        let database = Self {
+            name: format!("the database of users {}", path.display()),
+            path: path.to_owned(),
+            idle: Mutex::default(),
+            seen: Mutex::default(),
+        };
+        let failed = |source| DatabaseError::Sqlite { path: path.to_owned(), source };
+        if make {
+            make_private(path).map_err(|source| DatabaseError::File { path: path.to_owned(), source })?;
+        }
+        let mut connection = database.connect(make).map_err(failed)?;
+        let version = |connection: &Connection| {
+            connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)).map_err(failed)
+        };
+        if make && version(&connection)? == 0 {
+            let is_empty = "SELECT count(*) = 0 FROM sqlite_schema";
+            let begun = connection.transaction_with_behavior(TransactionBehavior::Exclusive);
+            let transaction = begun.map_err(failed)?;
+            if transaction.query_row(is_empty, [], |row| row.get(0)).map_err(failed)? {
+                transaction.execute_batch(SCHEMA).map_err(failed)?;
+            }
+            transaction.commit().map_err(failed)?;
+        }
+        match version(&connection)? {
+            VERSION => database.begin(connection),
+            _ => Err(DatabaseError::Foreign { path: path.to_owned() }),
+        }
+    }
+
+    /// What was changed before now is known to whoever opens it now.
+    fn begin(self, connection: Connection) -> Result<Self, DatabaseError> {
+        self.give_back(connection);
+        let (_, last) = self.changes_behind(None)?;
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+        Ok(self)
+    }
+
+    fn connect(&self, make: bool) -> rusqlite::Result<Connection> {
+        let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        if make {
+            flags |= OpenFlags::SQLITE_OPEN_CREATE;
+        }
+        let connection = Connection::open_with_flags(&self.path, flags)?;
+        connection.busy_timeout(BUSY)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        Ok(connection)
+    }
+
+    fn give_back(&self, connection: Connection) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+    }
+
+    /// Runs something on a connection, which is kept for the next unless it failed.
+    fn with<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T, DatabaseError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let result = idle.map_or_else(|| self.connect(false), Ok).and_then(|mut connection| {
+            let value = work(&mut connection)?;
+            self.give_back(connection);
+            Ok(value)
+        });
+        result.map_err(|source| DatabaseError::Sqlite { path: self.path.clone(), source })
+    }
+
+    /// The user of this name.
+    pub fn get(&self, name: &str) -> Result<Option<Stored>, DatabaseError> {
+        self.with(|connection| read(connection, name))
+    }
+
+    /// Users in the order of their names, beginning behind this one.
+    pub fn list(&self, behind: &str, most: usize) -> Result<Vec<Stored>, DatabaseError> {
+        const QUERY: &str =
+            "SELECT name, password, groups, profile FROM user WHERE name > ?1 ORDER BY name LIMIT ?2";
+        self.with(|connection| {
+            let mut statement = connection.prepare_cached(QUERY)?;
+            statement.query_map(params![behind, most as i64], stored)?.collect()
+        })
+    }
+
+    /// Adds users, or replaces them; all or none.
+    pub fn put(&self, users: &[Stored]) -> Result<(), DatabaseError> {
+        self.with(|connection| {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            users.iter().try_for_each(|user| write(&transaction, user))?;
+            transaction.commit()
+        })
+    }
+
+    /// Adds a user, of a name that nobody has yet.
+    pub fn add(&self, stored: &Stored) -> Result<(), DatabaseError> {
+        let added = self.with(|connection| {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            if read(&transaction, &stored.user.name)?.is_some() {
+                return Ok(false);
+            }
+            write(&transaction, stored)?;
+            transaction.commit().map(|()| true)
+        })?;
+        if added { Ok(()) } else { Err(DatabaseError::Taken(stored.user.name.clone())) }
+    }
+
+    /// Changes a user; nobody else does meanwhile. What `change` refuses stays as it was.
+    pub fn change<E>(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Stored) -> Result<(), E>,
+    ) -> Result<Result<(), E>, DatabaseError> {
+        let changed = self.with(|connection| {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let Some(mut stored) = read(&transaction, name)? else { return Ok(None) };
+            if let Err(refused) = change(&mut stored) {
+                return Ok(Some(Err(refused)));
+            }
+            write(&transaction, &stored)?;
+            transaction.commit().map(|()| Some(Ok(())))
+        })?;
+        changed.ok_or_else(|| DatabaseError::Missing(name.to_owned()))
+    }
+
+    /// Removes a user; answers whether there was one.
+    pub fn remove(&self, name: &str) -> Result<bool, DatabaseError> {
+        self.with(|connection| {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let removed = transaction.execute("DELETE FROM user WHERE name = ?1", [name])?;
+            note_change(&transaction, name)?;
+            transaction.commit()?;
+            Ok(removed > 0)
+        })
+    }
+
+    /// How many users there are.
+    pub fn count(&self) -> Result<u64, DatabaseError> {
+        let count = |row: &Row<'_>| row.get::<_, i64>(0);
+        self.with(|connection| connection.query_row("SELECT count(*) FROM user", [], count))
+            .map(|count| count.max(0) as u64)
+    }
+
+    /// What was changed behind a number, and the last number.
+    fn changes_behind(&self, seen: Option<i64>) -> Result<(Changed, i64), DatabaseError> {
+        self.with(|connection| {
+            let last = "SELECT ifnull(max(number), 0) FROM change";
+            let last: i64 = connection.prepare_cached(last)?.query_row([], |row| row.get(0))?;
+            let Some(seen) = seen.filter(|seen| *seen != last) else { return Ok((Changed::Nothing, last)) };
+            if last < seen || last - seen > CHANGES as i64 {
+                return Ok((Changed::Everything, last));
+            }
+            let mut names = connection.prepare_cached("SELECT name FROM change WHERE number > ?1")?;
+            let names = names.query_map([seen], |row| row.get::<_, String>(0).map(String::into_bytes))?;
+            Ok((Changed::Users(names.collect::<Result<_, _>>()?), last))
+        })
+    }
+}
+
+/// Hashes are nobody else's to see; the files that SQLite puts beside this one get the same mode.
+fn make_private(path: &Path) -> io::Result<()> {
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map(drop),
+    }
+}
+
+fn read(connection: &Connection, name: &str) -> rusqlite::Result<Option<Stored>> {
+    const QUERY: &str = "SELECT name, password, groups, profile FROM user WHERE name = ?1";
+    connection.prepare_cached(QUERY)?.query_row([name], stored).optional()
+}
+
+fn write(connection: &Connection, Stored { user, hash }: &Stored) -> rusqlite::Result<()> {
+    const USER: &str = "INSERT INTO user (name, password, groups, profile) VALUES (?1, ?2, ?3, ?4)
+        ON CONFLICT (name) DO UPDATE SET password = ?2, groups = ?3, profile = ?4";
+    let (groups, profile) = (json(&user.groups)?, json(&user.profile)?);
+    connection.prepare_cached(USER)?.execute(params![user.name, hash, groups, profile])?;
+    note_change(connection, &user.name)
+}
+
+/// Tells running servers; of old changes only the numbers are needed any more.
+fn note_change(connection: &Connection, name: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached("INSERT INTO change (name) VALUES (?1)")?.execute([name])?;
+    let number = connection.last_insert_rowid();
+    let forget = "DELETE FROM change WHERE number < ?1";
+    connection.prepare_cached(forget)?.execute([number - 2 * CHANGES as i64]).map(drop)
+}
+
+fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
+    let (groups, profile): (String, String) = (row.get(2)?, row.get(3)?);
+    let wrong = |column, error: serde_json::Error| {
+        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(error))
+    };
+    Ok(Stored {
+        user: User {
+            name: row.get(0)?,
+            groups: serde_json::from_str(&groups).map_err(|error| wrong(2, error))?,
+            profile: serde_json::from_str::<Profile>(&profile).map_err(|error| wrong(3, error))?,
+        },
+        hash: row.get(1)?,
+    })
+}
+
+fn json(value: &impl serde::Serialize) -> rusqlite::Result<String> {
+    serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+}
+
+impl Source for Database {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+        let Ok(name) = str::from_utf8(attempt.user) else { return Ok(Found::Nobody) };
+        let Some(Stored { user, hash }) = self.get(name).map_err(|error| error.to_string())? else {
+            return Ok(Found::Nobody);
+        };
+        let proof = match hash.as_deref().map(Password::hashed) {
+            None => Proof::Wrong,
+            Some(Ok(password)) => Proof::Password(password),
+            Some(Err(error)) => return Err(format!("the password of {name}: {error}")),
+        };
+        Ok(Found::User(Box::new(user), proof))
+    }
+
+    /// The file may be replaced or away for a moment: what cannot be asked now is asked a second later.
+    fn changed(&self) -> Changed {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.changes_behind(*seen) {
+            Ok((changed, last)) => {
+                *seen = Some(last);
+                changed
+            }
+            Err(_) => Changed::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("millrace-users-{}-{name}", std::process::id()));
+            std::fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+
+        fn file(&self) -> PathBuf {
+            self.0.join("users.db")
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn user(name: &str) -> Stored {
+        let profile = serde_json::from_str(r#"{"access": "ro", "sessions": 2}"#).unwrap();
+        let user = User { name: name.to_owned(), groups: vec!["staff".to_owned()], profile };
+        Stored { user, hash: Some("$6$x$y".to_owned()) }
+    }
+
+    #[test]
+    fn what_is_put_is_found_again() {
+        let folder = Folder::new("put");
+        assert!(Database::open(&folder.file()).is_err(), "it is not there yet");
+        let database = Database::open_or_make(&folder.file()).unwrap();
+        database.put(&[user("bob"), user("alice"), user("carol")]).unwrap();
+        assert_eq!(database.get("bob").unwrap(), Some(user("bob")));
+        assert_eq!(database.get("Bob").unwrap(), None);
+        let names = |behind| -> Vec<String> {
+            database.list(behind, 2).unwrap().into_iter().map(|stored| stored.user.name).collect()
+        };
+        assert_eq!(names(""), ["alice", "bob"]);
+        assert_eq!(names("bob"), ["carol"]);
+        assert!(database.remove("bob").unwrap() && !database.remove("bob").unwrap());
+        assert_eq!(Database::open(&folder.file()).unwrap().count().unwrap(), 2);
+    }
+
+    #[test]
+    fn a_name_is_taken_once_and_changed_only_where_it_is_there() {
+        let folder = Folder::new("taken");
+        let database = Database::open_or_make(&folder.file()).unwrap();
+        database.add(&user("bob")).unwrap();
+        assert!(matches!(database.add(&user("bob")), Err(DatabaseError::Taken(_))));
+        let lock_out = |stored: &mut Stored| {
+            stored.hash = None;
+            Ok::<(), ()>(())
+        };
+        database.change("bob", lock_out).unwrap().unwrap();
+        assert_eq!(database.get("bob").unwrap().unwrap().hash, None);
+        assert!(matches!(database.change("carol", lock_out), Err(DatabaseError::Missing(_))));
+        let spoil = |stored: &mut Stored| {
+            stored.user.groups.clear();
+            Err("no")
+        };
+        assert_eq!(database.change("bob", spoil).unwrap(), Err("no"));
+        assert_eq!(database.get("bob").unwrap().unwrap().user.groups, ["staff"]);
+    }
+
+    #[test]
+    fn nobody_else_can_read_the_hashes() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = Folder::new("mode");
+        let database = Database::open_or_make(&folder.file()).unwrap();
+        database.put(&[user("bob")]).unwrap();
+        for entry in std::fs::read_dir(&folder.0).unwrap().map(Result::unwrap) {
+            let mode = entry.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{}", entry.path().display());
+        }
+    }
+
+    #[test]
+    fn a_running_server_hears_of_changes_by_others() {
+        let folder = Folder::new("changes");
+        let writer = Database::open_or_make(&folder.file()).unwrap();
+        writer.put(&[user("alice")]).unwrap();
+        let reader = Database::open(&folder.file()).unwrap();
+        assert_eq!(reader.changed(), Changed::Nothing, "what was before it began");
+        assert_eq!(reader.changed(), Changed::Nothing);
+        writer.put(&[user("alice")]).unwrap();
+        writer.remove("bob").unwrap();
+        assert_eq!(reader.changed(), Changed::Users(vec![b"alice".to_vec(), b"bob".to_vec()]));
+        assert_eq!(reader.changed(), Changed::Nothing);
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_refused() {
+        let folder = Folder::new("foreign");
+        std::fs::write(folder.file(), "not a database at all, but long enough to be looked at").unwrap();
+        assert!(matches!(Database::open(&folder.file()), Err(DatabaseError::Sqlite { .. })));
+        std::fs::remove_file(folder.file()).unwrap();
+        Connection::open(folder.file()).unwrap().execute_batch("CREATE TABLE other (x)").unwrap();
+        assert!(matches!(Database::open_or_make(&folder.file()), Err(DatabaseError::Foreign { .. })));
+    }
+
+    #[test]
+    fn a_damaged_row_is_an_error_and_no_user() {
+        let folder = Folder::new("damaged");
+        let database = Database::open_or_make(&folder.file()).unwrap();
+        database.put(&[user("alice")]).unwrap();
+        let update = "UPDATE user SET profile = '{\"acess\": \"ro\"}'";
+        database.with(|connection| connection.execute(update, [])).unwrap();
+        assert!(database.find(&Attempt::new(b"alice", b"")).is_err());
+    }
+}
