@@ -66,6 +66,37 @@ const GERMAN: &[(&str, &str)] = &[
     ),
     ("Goodbye.", "Auf Wiedersehen."),
     ("Please log in with USER and PASS.", "Bitte mit USER und PASS anmelden."),
+    ("TLS needs no ADAT.", "TLS braucht kein ADAT."),
+    ("TLS protects the whole connection: use AUTH TLS.", "TLS schützt die ganze Verbindung: AUTH TLS."),
+    ("CPSV needs PROT P.", "CPSV braucht PROT P."),
+    ("Unknown mechanism: use AUTH TLS.", "Unbekanntes Verfahren: AUTH TLS."),
+    (
+        "This server has no certificate: TLS is not to be had.",
+        "Dieser Server hat kein Zertifikat: TLS gibt es nicht.",
+    ),
+    ("The connection is encrypted already.", "Die Verbindung ist schon verschlüsselt."),
+    ("Begin with TLS.", "Beginnen Sie mit TLS."),
+    ("Data connections are encrypted.", "Datenverbindungen sind verschlüsselt."),
+    (
+        "Data connections have to be encrypted here: PROT P.",
+        "Datenverbindungen müssen hier verschlüsselt sein: PROT P.",
+    ),
+    ("Data connections are in clear.", "Datenverbindungen sind unverschlüsselt."),
+    ("TLS has no such level: use PROT P, or PROT C.", "Diese Stufe hat TLS nicht: PROT P oder PROT C."),
+    ("Give AUTH TLS first.", "Zuerst AUTH TLS."),
+    ("Give PBSZ first.", "Zuerst PBSZ."),
+    ("The control connection is in clear already.", "Die Steuerverbindung ist schon unverschlüsselt."),
+    ("Commands stay encrypted on this server.", "Befehle bleiben auf diesem Server verschlüsselt."),
+    ("Back to clear text.", "Zurück zum Klartext."),
+    ("SSCN needs PROT P.", "SSCN braucht PROT P."),
+    ("HOST comes before USER.", "HOST kommt vor USER."),
+    ("Not the name of a host.", "Kein Name eines Hosts."),
+    ("Welcome there.", "Willkommen dort."),
+    ("There is no such host here.", "Diesen Host gibt es hier nicht."),
+    (
+        "Encryption is required here: give AUTH TLS first.",
+        "Verschlüsselung ist hier Pflicht: zuerst AUTH TLS.",
+    ),
     ("A NUL byte in the argument.", "Ein NUL-Byte im Argument."),
     (
         "A transfer is in progress; STAT without an argument reports it.",
@@ -239,7 +270,14 @@ mod tests {
     use super::*;
 
     /// Texts that programs read, or that are the same in every language.
-    const KEPT: &[&str] = &["UNIX Type: L8", "Name=Millrace; OS=Unix; CaseSensitive=1; DirSep=/;", "OK."];
+    const KEPT: &[&str] = &[
+        "UNIX Type: L8",
+        "Name=Millrace; OS=Unix; CaseSensitive=1; DirSep=/;",
+        "OK.",
+        "PBSZ=0",
+        "SSCN:CLIENT METHOD",
+        "SSCN:SERVER METHOD",
+    ];
 
     /// Every source file of the commands and the session, without its tests.
     fn sources(directory: &Path, found: &mut Vec<String>) {

@@ -30,6 +30,7 @@ pub mod code {
     pub const MD5: u16 = 251;
     pub const MULTIPLE_MD5: u16 = 252;
     pub const PATH_CREATED: u16 = 257;
+    pub const SECURITY_ACCEPTED: u16 = 234;
     pub const NEED_PASSWORD: u16 = 331;
     pub const NEED_ACCOUNT: u16 = 332;
     pub const NEED_MORE: u16 = 350;
@@ -45,9 +46,14 @@ pub mod code {
     pub const BAD_SEQUENCE: u16 = 503;
     pub const BAD_PARAMETER: u16 = 504;
     pub const BAD_LONG_FAMILY: u16 = 521;
+    pub const DATA_NEEDS_PROTECTION: u16 = 521;
     pub const BAD_FAMILY: u16 = 522;
+    pub const DATA_NOT_SECURED: u16 = 522;
     pub const NOT_LOGGED_IN: u16 = 530;
+    pub const BAD_COMMAND_LEVEL: u16 = 533;
     pub const POLICY: u16 = 534;
+    pub const BAD_PROTECTION: u16 = 536;
+    pub const BAD_COMMAND_PROTECTION: u16 = 537;
     pub const FILE_UNAVAILABLE: u16 = 550;
     pub const OVER_QUOTA: u16 = 552;
     pub const BAD_NAME: u16 = 553;

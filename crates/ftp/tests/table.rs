@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use millrace_ftp::commands::{Argument, COMMANDS, Command, Feat, SITE_COMMANDS, Status, When};
-use millrace_ftp::session::{Permission, Permissions};
+use millrace_ftp::session::{Permission, Permissions, Settings, TlsPolicy};
 
 use memory::Driver;
 
@@ -139,6 +139,7 @@ fn what_is_refused_or_superfluous_says_so_in_its_code() {
         };
         match command.status {
             Status::Refused => assert!(reply.starts_with("502 "), "{reply}"),
+            Status::Unfit => assert!(reply.starts_with("503 ") || reply.starts_with("537 "), "{reply}"),
             Status::Superfluous => assert!(reply.starts_with("202 ") || reply.starts_with("211 "), "{reply}"),
             Status::Served => assert!(!reply.starts_with("502 ") && !reply.starts_with("202 "), "{reply}"),
         }
@@ -147,7 +148,8 @@ fn what_is_refused_or_superfluous_says_so_in_its_code() {
 
 #[test]
 fn feat_lists_what_is_served_and_nothing_else() {
-    let reply = Driver::new(Default::default()).say("FEAT");
+    let settings = Settings { tls: Some(TlsPolicy::default()), ..Settings::default() };
+    let reply = Driver::new(settings).say("FEAT");
     let features: Vec<&str> = reply
         .lines()
         .filter_map(|line| line.strip_prefix(' '))
@@ -182,6 +184,10 @@ fn an_extension_that_is_no_rfc_959_is_advertised() {
         "MLSD",
         "LIMITBANDWIDTH",
         "INTERNALSHUTDOWN",
+        "ADAT",
+        "MIC",
+        "CONF",
+        "ENC",
     ];
     for command in COMMANDS.iter().filter(|command| !["RFC 959", "RFC 775"].contains(&command.source)) {
         let is_silent = matches!(command.feat, Feat::Silent);
@@ -196,7 +202,8 @@ Made from the tables of `crates/ftp` by `UPDATE_DOCS=1 cargo test -p millrace-ft
 where it is out of date.
 
 *Served* does what its source says, *superfluous* is answered with success and has nothing to do here,
-*refused* is known and not served, with the reason beside it. Verbs that stand in neither table get 500.
+*refused* is known and not served, with the reason beside it, *unfit* belongs to another mechanism of RFC 2228
+than TLS. Verbs that stand in neither table get 500.
 `x` in the column *busy*: answered during a transfer. Replies come in the order of the commands, whatever is
 pipelined; `ABOR` during a transfer gets 426 for the transfer and 226 for itself.
 

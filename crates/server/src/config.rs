@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_net::tls::Plan;
+
 use crate::auth::{Authenticator, Password};
 use crate::bans::BanRules;
 use crate::limits::ServerLimits;
@@ -18,6 +20,10 @@ use crate::limits::ServerLimits;
 pub struct Config {
     /// Where FTP is served; port 0 takes a free one. Empty: nowhere.
     pub ftp: Vec<SocketAddr>,
+    /// Where FTP is served that begins with TLS (implicit FTPS). Empty: nowhere.
+    pub ftps: Vec<SocketAddr>,
+    /// Certificates, and what they are for. `None`: no TLS.
+    pub tls: Option<Tls>,
     /// Who may log in, and to which files.
     pub accounts: Arc<dyn Authenticator>,
     /// Ports for passive data connections. Nothing ever leaves this range.
@@ -75,6 +81,64 @@ pub struct Config {
     pub log: LogFormat,
 }
 
+/// TLS, and what has to use it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificates.
+    pub plan: Plan,
+    /// Names and passwords are taken on encrypted connections only.
+    pub login_required: bool,
+    /// Files and listings go over encrypted connections only.
+    pub data_required: bool,
+    /// Whether a data connection has to resume its control connection's session.
+    pub resumption: Resumption,
+    /// Whether an upload has to end with close_notify.
+    pub close_notify: CloseNotify,
+    /// Whether `CCC` may end the encryption of the control connection.
+    pub clear_command_channel: bool,
+}
+
+impl Tls {
+    /// The defaults, with these certificates.
+    pub fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            login_required: false,
+            data_required: false,
+            resumption: Resumption::Prefer,
+            close_notify: CloseNotify::default(),
+            clear_command_channel: false,
+        }
+    }
+}
+
+/// Whether a data connection has to show that it belongs to its control connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resumption {
+    /// One that does not gets 522.
+    Require,
+    /// The log says which did not; one that shows another control connection's ticket gets 522.
+    Prefer,
+    /// Nobody looks.
+    Off,
+}
+
+/// Whether an upload has to end with close_notify, without which nobody knows that it is whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CloseNotify {
+    /// One that does not gets 426.
+    pub required: bool,
+    /// Clients that are excused, by the beginning of what they say of themselves with `CLNT` or `CSID`. The
+    /// log names them each time.
+    pub excused: Vec<String>,
+}
+
+impl Default for CloseNotify {
+    fn default() -> Self {
+        Self { required: true, excused: Vec::new() }
+    }
+}
+
 /// How events are written to standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -99,6 +163,8 @@ impl Config {
     pub fn new(accounts: Arc<dyn Authenticator>) -> Self {
         Self {
             ftp: vec![SocketAddr::from(([127, 0, 0, 1], 2121))],
+            ftps: Vec::new(),
+            tls: None,
             accounts,
             passive_ports: Self::DEFAULT_PASSIVE_PORTS,
             public_ip: None,

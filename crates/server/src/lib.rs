@@ -33,6 +33,7 @@ mod passive;
 mod running;
 mod slab;
 mod state;
+mod tls;
 mod transfer;
 mod worker;
 

@@ -9,7 +9,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use millrace_ftp::Settings;
+use millrace_ftp::session::TlsPolicy;
 use millrace_net::inbox::Sender;
+use millrace_net::tls::LoadError;
 use millrace_net::{limits, listener};
 use thiserror::Error;
 
@@ -24,6 +26,7 @@ use crate::log::Log;
 use crate::network::Network;
 use crate::passive::PassivePool;
 use crate::state::{Addresses, Server as State};
+use crate::tls::Security;
 use crate::worker::{Core, Errand, Message, Worker};
 
 /// Logins that may be decided at once: more than cores, for accounts that are asked over a network.
@@ -75,6 +78,7 @@ pub struct Server;
 #[derive(Debug)]
 pub struct Running {
     ftp: Vec<SocketAddr>,
+    ftps: Vec<SocketAddr>,
     workers: Vec<Sender<Message>>,
     /// Taken by whoever waits.
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -107,6 +111,9 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The certificates cannot be used.
+    #[error("TLS: {0}")]
+    Tls(#[source] LoadError),
     /// Threads or descriptors are not to be had.
     #[error("cannot start a worker: {0}")]
     Worker(#[source] io::Error),
@@ -121,16 +128,20 @@ impl Server {
             workers => workers,
         };
         let mut listeners: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
-        let mut ftp = Vec::new();
-        for &address in &config.ftp {
-            let (bound, sockets) = listener::bind_control(address, workers, config.keepalive)
-                .map_err(|source| StartError::Listen { address, source })?;
-            ftp.push(bound);
-            listeners.iter_mut().zip(sockets).for_each(|(worker, socket)| worker.push((bound, socket)));
-        }
-        let state = Arc::new(state(config, &ftp, descriptors)?);
+        let mut bind = |addresses: &[SocketAddr]| {
+            let bind = |&address: &SocketAddr| {
+                let (bound, sockets) = listener::bind_control(address, workers, config.keepalive)
+                    .map_err(|source| StartError::Listen { address, source })?;
+                listeners.iter_mut().zip(sockets).for_each(|(worker, socket)| worker.push((bound, socket)));
+                Ok(bound)
+            };
+            addresses.iter().map(bind).collect::<Result<Vec<_>, StartError>>()
+        };
+        let (ftp, ftps) = (bind(&config.ftp)?, bind(&config.ftps)?);
+        let state = Arc::new(state(config, &ftp, &ftps, descriptors)?);
         let mut running = Running {
             ftp,
+            ftps,
             workers: Vec::new(),
             threads: Mutex::default(),
             grace: state.config.grace,
@@ -155,7 +166,12 @@ impl Server {
     }
 }
 
-fn state(mut config: Config, bound: &[SocketAddr], descriptors: u64) -> Result<State, StartError> {
+fn state(
+    mut config: Config,
+    bound: &[SocketAddr],
+    ftps: &[SocketAddr],
+    descriptors: u64,
+) -> Result<State, StartError> {
     for (address, _) in &mut config.limits.listeners {
         if let Some(index) = config.ftp.iter().position(|asked| asked == address) {
             *address = bound[index];
@@ -172,10 +188,18 @@ fn state(mut config: Config, bound: &[SocketAddr], descriptors: u64) -> Result<S
         public_ip: config.public_ip,
         foreign_data: config.foreign_data,
         anonymous: config.anonymous,
+        tls: config.tls.as_ref().map(|tls| TlsPolicy {
+            login: tls.login_required,
+            data: tls.data_required,
+            clear_command_channel: tls.clear_command_channel,
+        }),
         ..Settings::default()
     };
+    let tls = config.tls.as_ref().map(Security::new).transpose().map_err(StartError::Tls)?;
     Ok(State {
         settings: Arc::new(settings),
+        tls,
+        ftps: ftps.to_vec(),
         pool: BlockingPool::new(config.blocking_threads),
         logins: BlockingPool::new(LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from))),
         passive: PassivePool::new(config.passive_ports.clone()),
@@ -204,6 +228,22 @@ impl Running {
     /// Where FTP is served, with the real ports.
     pub fn ftp_addresses(&self) -> &[SocketAddr] {
         &self.ftp
+    }
+
+    /// Where FTP that begins with TLS is served, with the real ports.
+    pub fn ftps_addresses(&self) -> &[SocketAddr] {
+        &self.ftps
+    }
+
+    /// The SHA-256 fingerprints of the certificates.
+    pub fn fingerprints(&self) -> Vec<String> {
+        self.state.tls.as_ref().map_or(Vec::new(), |tls| tls.acceptor.fingerprints())
+    }
+
+    /// Reads the certificates again: new connections get the new ones, sessions keep theirs. Where one cannot
+    /// be used, all stays as it was.
+    pub fn reload_certificates(&self) -> Result<(), LoadError> {
+        self.state.tls.as_ref().map_or(Ok(()), Security::reload)
     }
 
     /// Stops accepting and tells idle sessions 421; transfers may go on for the configured grace.

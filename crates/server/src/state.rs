@@ -18,6 +18,7 @@ use crate::limits::Tree;
 use crate::load::Load;
 use crate::log::Log;
 use crate::passive::PassivePool;
+use crate::tls::Security;
 use crate::worker::Message;
 
 /// The shared part of a running server.
@@ -29,6 +30,10 @@ pub(crate) struct Server {
     pub(crate) workers: OnceLock<Vec<Sender<Message>>>,
     /// What sessions are told of the configuration.
     pub(crate) settings: Arc<Settings>,
+    /// `None` where there is no certificate.
+    pub(crate) tls: Option<Security>,
+    /// Listeners whose connections begin with TLS.
+    pub(crate) ftps: Vec<std::net::SocketAddr>,
     pub(crate) pool: BlockingPool,
     /// Threads of their own for logins: a burst of wrong passwords must not keep disks from being read.
     pub(crate) logins: BlockingPool,

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use millrace_ftp::reply::{Reply, code};
 use millrace_ftp::session::{Answer, Now};
 use millrace_net::inbox::{Inbox, Sender};
+use millrace_net::tls::{self, Wire};
 use millrace_net::{inbox, listener, stream, timer::Wheel};
 use millrace_vfs::Timestamp;
 use mio::event::Event;
@@ -24,7 +25,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token};
 
 use crate::auth::Decision;
-use crate::ftp::{Connection, Reviewed};
+use crate::ftp::{Connection, Handshakes, Reviewed};
 use crate::log::{self, Subject};
 use crate::passive::Lease;
 use crate::slab::{Key, Slab};
@@ -103,6 +104,11 @@ pub(crate) struct Core {
     pub(crate) out: Vec<u8>,
     pub(crate) control_buffer: Vec<u8>,
     pub(crate) scratch: Vec<u8>,
+    /// Decrypted bytes of the control connection that is being served.
+    pub(crate) plain: Vec<u8>,
+    /// Encrypted bytes of the same, on their way out.
+    pub(crate) wire: Wire,
+    pub(crate) handshakes: Handshakes,
     /// Transfers whose share was used up.
     pub(crate) yielded: VecDeque<Key>,
     pub(crate) wheel: Wheel<Key>,
@@ -182,6 +188,8 @@ impl Worker {
             poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
         }
         let now = clock();
+        // TLS wants room for the longest handshake message.
+        let scratch = if server.tls.is_some() { tls::BUFFER } else { SCRATCH };
         let core = Core {
             registry: poll.registry().try_clone()?,
             server,
@@ -189,7 +197,10 @@ impl Worker {
             now,
             out: Vec::with_capacity(CONTROL_BUFFER),
             control_buffer: vec![0; CONTROL_BUFFER],
-            scratch: vec![0; SCRATCH],
+            scratch: vec![0; scratch],
+            plain: Vec::new(),
+            wire: Wire::default(),
+            handshakes: Handshakes::default(),
             yielded: VecDeque::new(),
             wheel: Wheel::new(now.instant),
             ending: false,
@@ -223,6 +234,9 @@ impl Worker {
                 _ => {}
             }
             self.core.now = clock();
+            for key in self.core.handshakes.begin_turn() {
+                self.serve(key, Connection::shake_hands);
+            }
             for event in &events {
                 self.dispatch(event);
             }
@@ -255,7 +269,7 @@ impl Worker {
             (false, None) => Some(ACCEPT_RETRY),
             (false, Some(_)) => Some(Duration::ZERO),
         };
-        if !self.core.yielded.is_empty() {
+        if !self.core.yielded.is_empty() || self.core.handshakes.is_waiting() {
             return Some(Duration::ZERO);
         }
         let next = self.core.wheel.next_due().into_iter().chain(self.stopping).min();
@@ -395,7 +409,8 @@ impl Worker {
         };
         let core = &mut self.core;
         let key = self.connections.insert_with(|key| Connection::new(key, socket, peer, local, member, core));
-        self.serve(key, Connection::greet);
+        let implicit = self.core.server.ftps.contains(&bound);
+        self.serve(key, |connection, core| connection.greet(core, implicit));
     }
 
     /// Says 421 and why; the socket closes behind it.

@@ -121,6 +121,8 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
     let passive_ports = passive_ports(written.passive_ports, &ftp, &places)?;
     let config = Config {
         ftp,
+        ftps: default.ftps,
+        tls: default.tls,
         accounts: default.accounts,
         passive_ports,
         public_ip: written.public_ip.map(|said| said.value),

@@ -55,6 +55,9 @@ fn user(session: &mut Session, name: &[u8]) -> Step {
         session.log_out();
         session.data = DataPlan::None;
     }
+    if let Some(reply) = session.login_refusal() {
+        return reply.into();
+    }
     session.access = Access::Named(name.to_vec());
     let anonymous = session.settings.anonymous
         && (name.eq_ignore_ascii_case(b"anonymous") || name.eq_ignore_ascii_case(b"ftp"));
@@ -89,6 +92,7 @@ fn logged_in(session: &mut Session, answer: Answer) -> Step {
                 permissions: grant.permissions,
                 rules: grant.rules,
                 home: grant.home,
+                encrypted_data: grant.encrypted_data,
             });
             Reply::new(code::LOGGED_IN, "Logged in.").into()
         }

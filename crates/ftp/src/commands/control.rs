@@ -86,6 +86,7 @@ fn feat(session: &mut Session, _: &[u8]) -> Step {
     let line = |command: &Command| match command.feat {
         Feat::Silent => None,
         Feat::Line(line) => Some(line.to_owned()),
+        Feat::WithTls(line) => session.settings.tls.as_ref().map(|_| line.to_owned()),
         Feat::Made(make) => Some(make(session)),
     };
     let of_site = SITE_COMMANDS.iter().filter_map(line).map(|line| format!("SITE {line}"));

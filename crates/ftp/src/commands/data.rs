@@ -141,6 +141,7 @@ fn active(session: &mut Session, address: SocketAddr) -> Step {
     if address.port() < 1024 {
         return Reply::new(code::BAD_ARGUMENT, "Refused: ports below 1024 are not for data.").into();
     }
+    session.security.plays_client_next = false;
     session.data = DataPlan::Active(SocketAddr::new(ip, address.port()));
     Step::from(Reply::new(code::OK, "Will connect to you.")).then(Act::DropPassive)
 }
@@ -168,11 +169,19 @@ fn pasv(session: &mut Session) -> Step {
     listen(session, false, listening)
 }
 
+/// `CPSV`: passive, and the client in the handshake.
+pub(super) fn listen_as_client(session: &mut Session) -> Step {
+    let step = pasv(session);
+    session.security.plays_client_next = true;
+    step
+}
+
 fn listen(session: &mut Session, extended: bool, then: fn(&mut Session, Answer) -> Step) -> Step {
     if session.extended_only && !extended {
         return ONLY_EXTENDED.into();
     }
     session.data = DataPlan::None;
+    session.security.plays_client_next = false;
     session.ask(Request::Listen, then)
 }
 

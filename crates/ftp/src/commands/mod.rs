@@ -14,6 +14,7 @@ mod files;
 mod list;
 mod options;
 mod parameters;
+mod protection;
 mod rest;
 mod retr;
 pub(crate) mod site;
@@ -60,6 +61,8 @@ pub enum Status {
     Served,
     /// It is answered with success and has nothing to do here.
     Superfluous,
+    /// It is known, belongs to another mechanism than ours, and is answered with the code for that.
+    Unfit,
     /// It is known and refused; the row's note says why.
     Refused,
 }
@@ -91,6 +94,8 @@ pub enum Feat {
     Silent,
     /// This line.
     Line(&'static str),
+    /// This line, where there is a certificate.
+    WithTls(&'static str),
     /// A line that depends on the session.
     Made(fn(&Session) -> String),
 }
@@ -168,6 +173,18 @@ pub static COMMANDS: &[Command] = &[
     size::MDTM,
     list::MLST,
     list::MLSD,
+    // RFC 2228, RFC 4217, RFC 7151
+    protection::AUTH,
+    protection::ADAT,
+    protection::PBSZ,
+    protection::PROT,
+    protection::CCC,
+    protection::MIC,
+    protection::CONF,
+    protection::ENC,
+    protection::SSCN,
+    protection::CPSV,
+    protection::HOST,
     // RFC 2640
     options::LANG,
     // Drafts, and what servers have without one

@@ -37,6 +37,9 @@ pub(super) fn failure_reply(error: TransferError) -> Reply {
         TransferError::NoConnection(why) => {
             Reply::owned(code::NO_DATA_CONNECTION, format!("Cannot open the data connection: {why}."))
         }
+        TransferError::NotSecured(why) => {
+            Reply::owned(code::DATA_NOT_SECURED, format!("The data connection is not secure: {why}."))
+        }
         TransferError::Broken(error) => {
             Reply::owned(code::TRANSFER_ABORTED, format!("The data connection broke ({}).", error.kind()))
         }

@@ -20,6 +20,9 @@ use crate::session::rules::Rules;
 pub enum Input<'a> {
     /// The client connected; the greeting is due.
     Connected,
+    /// The handshake that [`Act::StartTls`] asked for is over, or the one of a connection that begins with
+    /// TLS; or the clear text has begun that [`Act::StopTls`] asked for.
+    Secured,
     /// A command line, without its end.
     Line(&'a [u8]),
     /// A command line that was longer than [`crate::line::MAX_LINE`]. It waits its turn like any other:
@@ -108,6 +111,11 @@ pub enum Act {
     /// The client logged out (`REIN`, or `USER` while logged in): forget its account, and give back the
     /// passive port if one is held.
     LogOut,
+    /// Send the replies in clear, then shake hands. Whatever the client has sent behind the command is not to
+    /// be trusted, and ends the connection. The account and the passive port are given up.
+    StartTls,
+    /// End the encryption of the control connection behind the replies (`CCC`).
+    StopTls,
     /// Close the control connection once the replies are sent.
     Close,
 }
@@ -120,6 +128,8 @@ pub enum Request {
     /// Lease a passive port; one that is held already is given back, or used again. Answer:
     /// [`Answer::Listening`] or [`Answer::NoPort`].
     Listen,
+    /// Is this the name of a host that is served here? Answer: [`Answer::Done`], or any other for no.
+    Host(String),
     /// What is this path, links followed? Answer: [`Answer::Metadata`].
     Metadata(VirtualPath),
     /// What is this entry itself? Answer: [`Answer::Entry`].
@@ -289,6 +299,8 @@ pub struct Grant {
     pub rules: Option<Arc<Rules>>,
     /// The working directory to begin in.
     pub home: VirtualPath,
+    /// Whether this user's data connections have to be encrypted, whatever holds for others.
+    pub encrypted_data: bool,
 }
 
 /// A directory or file to be listed, and how.
@@ -329,13 +341,34 @@ pub struct Transfer {
     /// answered with [`Reply::marker`] once what was before it is stored. `None` where the place is not
     /// known (`APPE`): markers then get no reply, because a `REST` with one would go astray.
     pub offset: Option<u64>,
+    /// How the data connection is protected.
+    pub protection: Protection,
 }
 
 impl Transfer {
     /// A transfer whose connection [`Session::transfer`](crate::Session) fills in.
     pub(crate) fn new(content: Content, coding: Coding, path: VirtualPath) -> Self {
-        Self { content, via: Via::Passive, coding, path, skip: 0, offset: None }
+        Self {
+            content,
+            via: Via::Passive,
+            coding,
+            path,
+            skip: 0,
+            offset: None,
+            protection: Protection::Clear,
+        }
     }
+}
+
+/// How a data connection is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protection {
+    /// Not at all (`PROT C`).
+    Clear,
+    /// By TLS (`PROT P`), in which we are the server.
+    AsServer,
+    /// By TLS, in which we are the client: the other side is a server, too (`SSCN`, `CPSV`).
+    AsClient,
 }
 
 /// What a transfer moves, and in which direction.
@@ -377,6 +410,8 @@ pub struct Outcome {
 pub enum TransferError {
     /// The data connection did not come, or could not be made: 425.
     NoConnection(String),
+    /// TLS did not come about on the data connection, or not as it has to be: 522.
+    NotSecured(String),
     /// The data connection broke: 426.
     Broken(std::io::Error),
     /// Nothing moved for too long: 426.

@@ -92,6 +92,11 @@ impl Session {
         if command.transfers && self.data == DataPlan::None {
             return Err(data::NO_PLAN);
         }
+        if command.transfers
+            && let Some(reply) = self.data_refusal()
+        {
+            return Err(reply);
+        }
         Ok(argument)
     }
 

@@ -23,6 +23,7 @@ mod exchange;
 mod gate;
 mod permission;
 mod rules;
+mod security;
 mod settings;
 
 use std::net::SocketAddr;
@@ -39,13 +40,14 @@ use crate::reply::{Reply, code};
 
 pub(crate) use data::DataPlan;
 pub use exchange::{
-    Act, Answer, ByteRange, Content, Credentials, Grant, Input, ListRequest, Now, Outcome, Progress, Request,
-    Step, Transfer, TransferError, Verdict, Via,
+    Act, Answer, ByteRange, Content, Credentials, Grant, Input, ListRequest, Now, Outcome, Progress,
+    Protection, Request, Step, Transfer, TransferError, Verdict, Via,
 };
 pub(crate) use gate::{DENIED, split, wrong_syntax};
 pub use permission::{Permission, Permissions};
 pub use rules::Rules;
-pub use settings::Settings;
+pub(crate) use security::Security;
+pub use settings::{Settings, TlsPolicy};
 
 /// What an asked question goes on with, so that a command stays in one file. A box around a function
 /// that captures nothing, which most are, allocates nothing.
@@ -68,6 +70,8 @@ pub struct Session {
     /// The connection is to be closed when what is under way has ended.
     closing: Option<Closing>,
     pub(crate) access: Access,
+    /// What is encrypted.
+    pub(crate) security: Security,
     /// Wrong names or passwords so far.
     failed_logins: u8,
     /// And what is known of other connections.
@@ -142,12 +146,16 @@ pub(crate) struct Login {
     /// `None`: the same everywhere.
     pub(crate) rules: Option<Arc<Rules>>,
     pub(crate) home: VirtualPath,
+    /// This user's data connections have to be encrypted.
+    pub(crate) encrypted_data: bool,
 }
 
 /// What the session waits for.
 enum Phase {
     /// The next command.
     Ready,
+    /// The end of the handshake, and until then nothing.
+    Securing,
     /// An answer.
     Asking(Question),
     /// The end of a transfer.
@@ -173,6 +181,7 @@ impl std::fmt::Debug for Phase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Ready => "Ready",
+            Self::Securing => "Securing",
             Self::Asking(_) => "Asking",
             Self::Transferring(_) => "Transferring",
             Self::Reporting => "Reporting",
@@ -208,6 +217,7 @@ impl Session {
             aborting: false,
             closing: None,
             access: Access::Stranger,
+            security: Security::default(),
             failed_logins: 0,
             failed_elsewhere: 0,
             nonsense: 0,
@@ -231,6 +241,7 @@ impl Session {
         self.now = now;
         let step = match input {
             Input::Connected => Reply::owned(code::READY, self.settings.greeting.as_bytes()).into(),
+            Input::Secured => self.secured(),
             Input::Line(line) => self.line(line),
             Input::LineTooLong => {
                 self.nonsense(Reply::new(code::UNKNOWN_COMMAND, "The command line is too long."))
@@ -272,7 +283,7 @@ impl Session {
             Phase::Reporting | Phase::Asking(_) => {
                 !self.aborting && self.closing != Some(Closing::Quit) && gate::is_silent_busy_command(line)
             }
-            Phase::Penalty | Phase::Closed => false,
+            Phase::Securing | Phase::Penalty | Phase::Closed => false,
         }
     }
 
@@ -302,6 +313,11 @@ impl Session {
             Access::User(login) => Some(&login.name),
             _ => None,
         }
+    }
+
+    /// What the client said of itself, with `CLNT` or `CSID`.
+    pub fn client(&self) -> Option<&[u8]> {
+        self.extras.as_ref().and_then(|extras| extras.client.as_deref())
     }
 
     /// The working directory.
@@ -365,9 +381,11 @@ impl Session {
         success: impl FnOnce(&mut Self) -> Step + Send + 'static,
     ) -> Step {
         let Some(via) = self.data.via() else { return data::NO_PLAN.into() };
+        let protection = self.protection();
         self.phase = Phase::Transferring(Box::new(success));
         self.data = DataPlan::None;
-        Step::from(announcement).then(Act::Transfer(Box::new(Transfer { via, ..transfer })))
+        let transfer = Transfer { via, protection, ..transfer };
+        Step::from(announcement).then(Act::Transfer(Box::new(transfer)))
     }
 
     /// Begins a transfer onto the control connection, which writes its own first and last line.
@@ -520,6 +538,7 @@ impl Session {
             return Step::NOTHING;
         }
         match (&self.phase, &self.access) {
+            (Phase::Securing, _) => self.close_silently(),
             (Phase::Penalty, _) => self.denied(),
             (Phase::Ready, Access::User(_)) => self.close(Reply::new(
                 code::SERVICE_CLOSING,
@@ -540,6 +559,7 @@ impl Session {
                 Step::NOTHING
             }
             Phase::Closed => Step::NOTHING,
+            Phase::Securing => self.close_silently(),
             Phase::Penalty => {
                 self.closing.get_or_insert(Closing::Shutdown);
                 self.denied()
@@ -566,6 +586,7 @@ impl Session {
                 Step::act(Act::Abort)
             }
             Phase::Closed => Step::NOTHING,
+            Phase::Securing => self.close_silently(),
             Phase::Penalty | Phase::Ready if why == Closing::Expelled => self.close(gate::EXPELLED),
             Phase::Penalty | Phase::Ready => self.close(gate::KICKED),
         }
@@ -611,7 +632,7 @@ impl Session {
                 self.deadline = Some(now + idle);
             }
             // A stranger's deadline was set when the connection came, and after each penalty anew.
-            (Phase::Ready, _) => {
+            (Phase::Ready | Phase::Securing, _) => {
                 self.deadline.get_or_insert(now + self.settings.login_timeout);
             }
             (Phase::Penalty, _) => {}

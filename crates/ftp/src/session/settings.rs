@@ -24,6 +24,19 @@ pub struct Settings {
     pub foreign_data: bool,
     /// The user and password prompts say that `anonymous` is welcome.
     pub anonymous: bool,
+    /// What TLS is for; `None` where there is no certificate, and so no TLS.
+    pub tls: Option<TlsPolicy>,
+}
+
+/// What has to be encrypted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsPolicy {
+    /// Names and passwords: `USER` in clear is refused.
+    pub login: bool,
+    /// Files and listings: transfers with `PROT C` are refused.
+    pub data: bool,
+    /// `CCC` may end the encryption of the control connection.
+    pub clear_command_channel: bool,
 }
 
 impl Default for Settings {
@@ -38,6 +51,7 @@ impl Default for Settings {
             public_ip: None,
             foreign_data: false,
             anonymous: false,
+            tls: None,
         }
     }
 }

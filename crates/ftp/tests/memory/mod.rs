@@ -146,7 +146,9 @@ impl Driver {
     /// Gives an input, and performs what comes of it.
     pub(crate) fn handle(&mut self, input: Input<'_>) {
         self.others += usize::from(matches!(input, Input::Connected | Input::LineTooLong));
+        let secured = matches!(input, Input::Secured);
         let step = self.session.handle(self.now, input);
+        self.others += if secured { step.replies.iter().count() } else { 0 };
         step.replies.write(&mut self.out);
         self.codes.extend(step.replies.iter().map(|reply| reply.code()));
         self.finals.extend(step.replies.iter().map(|reply| reply.code()).filter(|code| *code >= 200));
@@ -170,6 +172,13 @@ impl Driver {
                 self.leased = false;
                 self.log_outs += 1;
             }
+            Some(Act::StartTls) => {
+                self.leased = false;
+                // What came behind the command is nobody's.
+                self.waiting.clear();
+                self.handle(Input::Secured);
+            }
+            Some(Act::StopTls) => self.handle(Input::Secured),
             Some(Act::Close) => assert!(self.session.is_closed()),
             None => {}
         }
@@ -240,6 +249,8 @@ impl Driver {
             }
             Request::LimitBandwidth { .. } | Request::RestoreBandwidth => Answer::Done,
             Request::ShutDown(password) => Answer::Count(u64::from(password == b"down")),
+            Request::Host(name) if name == "ftp.example" => Answer::Done,
+            Request::Host(_) => Answer::Failed(FileError::NotFound),
             Request::Who => Answer::Lines(vec![b" eve from 192.0.2.7".to_vec()]),
             request => self.tree.answer(request).unwrap_or_else(Answer::Failed),
         }
@@ -247,9 +258,12 @@ impl Driver {
 
     fn verdict(&self, credentials: &Credentials) -> Verdict {
         match self.accounts.get(&credentials.user) {
-            Some((password, permissions)) if *password == credentials.password => {
-                Verdict::Granted(Grant { permissions: *permissions, rules: None, home: VirtualPath::root() })
-            }
+            Some((password, permissions)) if *password == credentials.password => Verdict::Granted(Grant {
+                permissions: *permissions,
+                rules: None,
+                home: VirtualPath::root(),
+                encrypted_data: credentials.user == b"private",
+            }),
             _ => Verdict::Denied,
         }
     }
@@ -503,6 +517,7 @@ impl Tree {
             Request::Space(_) => Answer::Space(Space { available: 1000, total: 5000 }),
             Request::LogIn(_)
             | Request::Listen
+            | Request::Host(_)
             | Request::Who
             | Request::Progress
             | Request::LimitBandwidth { .. }

@@ -116,6 +116,7 @@ impl Acceptor {
             base: self.current(),
             binding: Arc::new(Binding::new(Arc::clone(&self.keys))),
             data: OnceLock::new(),
+            renewing: OnceLock::new(),
         }
     }
 
@@ -175,6 +176,7 @@ pub struct Host {
     base: Arc<Base>,
     binding: Arc<Binding>,
     data: OnceLock<Arc<ServerConfig>>,
+    renewing: OnceLock<Arc<ServerConfig>>,
 }
 
 impl Host {
@@ -195,9 +197,19 @@ impl Host {
     /// One of its data connections. No tickets come from it: a client that closes without reading them makes
     /// its kernel send a reset, which loses what is still on its way to us.
     pub fn data(&self) -> Result<Tls, Fault> {
-        let config = self.data.get_or_init(|| {
+        self.data_with(&self.data, 0)
+    }
+
+    /// A data connection that the client reads to its end, and that gives out a ticket for the one that it
+    /// used up: for clients that use each once, where they have to resume.
+    pub fn renewing_data(&self) -> Result<Tls, Fault> {
+        self.data_with(&self.renewing, 1)
+    }
+
+    fn data_with(&self, made: &OnceLock<Arc<ServerConfig>>, tickets: usize) -> Result<Tls, Fault> {
+        let config = made.get_or_init(|| {
             let mut config = self.bound();
-            config.send_tls13_tickets = 0;
+            config.send_tls13_tickets = tickets;
             config.alpn_protocols = vec![ALPN_FTP_DATA.to_vec(), ALPN_FTP.to_vec()];
             Arc::new(config)
         });

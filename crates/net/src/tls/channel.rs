@@ -24,6 +24,8 @@ pub const BUFFER: usize = 256 * 1024;
 pub struct Channel {
     tls: Tls,
     out: Wire,
+    /// Plain bytes that came with the end of the handshake.
+    early: Vec<u8>,
     /// Our close_notify is among what was sent, or waits in `out`.
     closed: bool,
 }
@@ -45,7 +47,7 @@ pub enum Heard {
 impl Channel {
     /// A channel whose handshake is about to begin.
     pub fn new(tls: Tls) -> Self {
-        Self { tls, out: Wire::default(), closed: false }
+        Self { tls, out: Wire::default(), early: Vec::new(), closed: false }
     }
 
     /// The connection's state.
@@ -72,19 +74,21 @@ impl Channel {
                 Err(error) => return Err(error),
             }
             let begun = self.tls.begin(buffer);
-            // A small read: what follows the handshake is the transfer's to read.
+            // A small read: what follows the handshake is mostly the transfer's to read.
             let most = buffer.len().min(begun + 16 * 1024 + 512);
             match stream::read(&socket, &mut buffer[begun..most]) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
-                    let mut early = false;
-                    let result = self.tls.receive(&mut buffer[..begun + count], &mut self.out, &mut |_| {
-                        early = true;
-                    });
-                    if early || result.is_err() {
+                    let early = &mut self.early;
+                    let result =
+                        self.tls.receive(&mut buffer[..begun + count], &mut self.out, &mut |bytes| {
+                            early.extend_from_slice(bytes);
+                        });
+                    if let Err(fault) = result {
+                        // The alert; whether it arrives makes no difference.
                         let _ = self.flush(&socket);
+                        return Err(invalid(fault));
                     }
-                    result.map_err(invalid)?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
@@ -100,6 +104,10 @@ impl Channel {
         buffer: &mut [u8],
         take: &mut dyn FnMut(&[u8]),
     ) -> io::Result<Heard> {
+        if !self.early.is_empty() {
+            take(&std::mem::take(&mut self.early));
+            return Ok(Heard::Bytes { more: true });
+        }
         if self.tls.has_ended() {
             return Ok(Heard::End);
         }

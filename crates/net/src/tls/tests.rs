@@ -205,6 +205,19 @@ fn a_data_connection_gives_out_no_tickets() {
 }
 
 #[test]
+fn tickets_that_are_used_up_are_renewed_where_that_does_no_harm() {
+    let folder = Folder::new();
+    let acceptor = folder.acceptor();
+    let (connector, host) = (connector(Versions::Tls13), acceptor.host());
+    Pair::met(connector.connect("localhost").unwrap(), host.control(None).unwrap()).talk();
+    for round in 0..40 {
+        let mut data = Pair::met(connector.connect("localhost").unwrap(), host.renewing_data().unwrap());
+        data.talk();
+        assert!(data.server.1.tls().is_resumed(), "round {round}");
+    }
+}
+
+#[test]
 fn the_certificate_is_chosen_by_the_name_that_is_asked_for() {
     let folder = Folder::new();
     let identities = vec![folder.pair("one", &["one.example"]), folder.pair("two", &["*.two.example"])];

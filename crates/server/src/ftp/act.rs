@@ -97,6 +97,7 @@ pub(crate) fn answer(
         // The driver answers these itself.
         Request::LogIn(_)
         | Request::Listen
+        | Request::Host(_)
         | Request::Who
         | Request::LimitBandwidth { .. }
         | Request::RestoreBandwidth

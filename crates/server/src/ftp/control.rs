@@ -24,6 +24,7 @@ use millrace_vfs::{FileError, VirtualPath};
 use mio::event::Event;
 
 use super::act::{self, ListLimits};
+use super::secure::Secure;
 use crate::auth::{Account, Attempt, Decision, Protocol};
 use crate::limits::{AccountLimits, Limit, Limits, Member, Refused, Scope};
 use crate::log::{self, Subject};
@@ -54,12 +55,16 @@ const LEFT_GRACE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(super) key: Key,
-    socket: OwnedFd,
+    pub(super) socket: OwnedFd,
     number: u64,
     pub(super) session: Session,
     pub(super) account: Option<Account>,
     /// Its part in the tree of limits.
     pub(super) member: Member,
+    /// What there is of TLS, once it has begun.
+    pub(super) secure: Option<Box<Secure>>,
+    /// What `HOST` said.
+    pub(super) host: Option<Box<str>>,
     reader: LineReader,
     /// A line that the session does not take yet.
     held: Option<Held>,
@@ -89,19 +94,19 @@ enum Held {
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// There may be more to read.
-    readable: bool,
+    pub(super) readable: bool,
     /// There is urgent data, at which a read stops short: only an empty socket says that all was read.
-    urgent: bool,
+    pub(super) urgent: bool,
     /// The reactor tells when the socket takes bytes.
     watches_writable: bool,
     /// The client will send no more.
     pub(super) ended: bool,
     /// As `ended`, heard of while there may still be lines to read.
-    hung_up: bool,
+    pub(super) hung_up: bool,
     /// The connection is gone, or cannot be used.
-    broken: bool,
+    pub(super) broken: bool,
     /// It is closed when the replies are sent, or at this time.
-    closing: Option<Instant>,
+    pub(super) closing: Option<Instant>,
     /// All has been said and done; what the client still sends is read, and means nothing. Closing a socket
     /// with something unread resets it, and a reset can overtake the last reply.
     is_left: bool,
@@ -140,6 +145,8 @@ impl Connection {
             session,
             account: None,
             member,
+            secure: None,
+            host: None,
             reader: LineReader::default(),
             held: None,
             pending: Vec::new(),
@@ -153,9 +160,13 @@ impl Connection {
         }
     }
 
-    pub(crate) fn greet(&mut self, core: &mut Core) {
+    /// The first thing on a connection: the greeting, or where TLS is `implicit` the handshake.
+    pub(crate) fn greet(&mut self, core: &mut Core, implicit: bool) {
         self.log(core, log::Event::Connected);
-        self.feed(core, Input::Connected);
+        match implicit {
+            true => self.begin_tls(core, true),
+            false => self.feed(core, Input::Connected),
+        }
     }
 
     /// The reactor says something of the control socket.
@@ -269,11 +280,15 @@ impl Connection {
                     Held::Line(line) => self.feed(core, Input::Line(&line)),
                     Held::TooLong => self.feed(core, Input::LineTooLong),
                 }
+            } else if self.is_changing() && (self.held.is_some() || !self.pending.is_empty()) {
+                return self.refuse_injection(core);
             } else if self.held.is_some() {
                 return;
             } else if !self.pending.is_empty() {
                 let pending = std::mem::take(&mut self.pending);
                 self.take_bytes(core, &pending);
+            } else if self.state.readable && self.is_queued() {
+                return;
             } else if self.state.readable {
                 self.read(core);
             } else {
@@ -283,6 +298,9 @@ impl Connection {
     }
 
     fn read(&mut self, core: &mut Core) {
+        if self.has_tls() {
+            return self.read_secure(core);
+        }
         let mut buffer = std::mem::take(&mut core.control_buffer);
         match stream::read(&self.socket, &mut buffer) {
             Ok(0) => {
@@ -303,7 +321,14 @@ impl Connection {
         core.control_buffer = buffer;
     }
 
-    fn take_bytes(&mut self, core: &mut Core, bytes: &[u8]) {
+    /// Something came behind `AUTH` before the handshake: whoever sent it may not be who shakes hands.
+    fn refuse_injection(&mut self, core: &mut Core) {
+        let text = "plain text behind AUTH or CCC: somebody may have put it there";
+        self.log(core, log::Event::Warning { text });
+        self.state.broken = true;
+    }
+
+    pub(super) fn take_bytes(&mut self, core: &mut Core, bytes: &[u8]) {
         let mut rest = bytes;
         while let Some(event) = self.reader.next(&mut rest) {
             match event {
@@ -316,7 +341,8 @@ impl Connection {
             if core.out.len() > OUT {
                 self.send(core);
             }
-            if self.held.is_some() || self.state.closing.is_some() || !self.output.is_empty() {
+            let is_over = self.state.closing.is_some() || self.is_changing();
+            if self.held.is_some() || is_over || !self.output.is_empty() {
                 break;
             }
         }
@@ -354,6 +380,19 @@ impl Connection {
                 self.lease = None;
                 None
             }
+            Act::StartTls => {
+                // The 234, in clear.
+                self.send(core);
+                self.account = None;
+                self.member.log_out();
+                self.lease = None;
+                self.begin_tls(core, false);
+                None
+            }
+            Act::StopTls => {
+                self.end_tls(core);
+                None
+            }
             Act::Close => {
                 self.state.closing = Some(core.now.instant + FAREWELL);
                 None
@@ -370,6 +409,12 @@ impl Connection {
             }
             Request::RestoreBandwidth => return Some(self.limit_bandwidth(core, None)),
             Request::ShutDown(password) => return self.ask_shutdown(core, password),
+            Request::Host(name) => {
+                return Some(match self.serves_host(core, name) {
+                    true => Answer::Done,
+                    false => Answer::Failed(FileError::NotFound),
+                });
+            }
             Request::Progress => return Some(Answer::Progress(self.progress(core.now.instant))),
             Request::Who => {
                 let text =
@@ -419,7 +464,8 @@ impl Connection {
         }
         let accounts = core.server.accounts();
         let from = self.session.peer().ip();
-        let asked = attempt(&credentials, from);
+        let encrypted = self.session.is_encrypted();
+        let asked = attempt(&credentials, from, encrypted);
         if let Some(decision) = accounts.quick(&asked) {
             return Some(Answer::Login(self.verdict(core, &credentials.user, decision)));
         }
@@ -430,7 +476,7 @@ impl Connection {
         core.server.logins.run(move || {
             let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
             let mut reply = Promise { sender, message: Some(Message::Login(key, serial, unavailable)) };
-            let decision = accounts.authenticate(&attempt(&credentials, from));
+            let decision = accounts.authenticate(&attempt(&credentials, from, encrypted));
             reply.message = Some(Message::Login(key, serial, decision));
         });
         None
@@ -589,10 +635,11 @@ impl Connection {
         }
         let credentials = Credentials { user: user.to_vec(), password: Vec::new() };
         let from = self.session.peer().ip();
+        let encrypted = self.session.is_encrypted();
         let accounts = core.server.accounts();
         let (key, sender) = (self.key, core.sender.clone());
         core.server.logins.run(move || {
-            if let Some(decision) = accounts.current(&attempt(&credentials, from)) {
+            if let Some(decision) = accounts.current(&attempt(&credentials, from, encrypted)) {
                 let reviewed = Reviewed { user: credentials.user, decision };
                 sender.send(Message::Reviewed(key, Box::new(reviewed)));
             }
@@ -657,6 +704,14 @@ impl Connection {
             core.out.clear();
             return;
         }
+        if self.has_tls() {
+            self.seal(core);
+        }
+        self.write_out(core);
+    }
+
+    /// Hands the socket what it has not taken, and then what is in `core.out`.
+    pub(super) fn write_out(&mut self, core: &mut Core) {
         if !self.output.is_empty() {
             self.output.append(&mut core.out);
             std::mem::swap(&mut self.output, &mut core.out);
@@ -813,17 +868,22 @@ impl Drop for Promise {
 
 /// What the session has to know of an account.
 fn grant(account: &Account) -> Grant {
-    Grant { permissions: account.permissions, rules: account.rules.clone(), home: account.home.clone() }
+    Grant {
+        permissions: account.permissions,
+        rules: account.rules.clone(),
+        home: account.home.clone(),
+        encrypted_data: false,
+    }
 }
 
 /// A login as the accounts are asked about it.
-fn attempt(credentials: &Credentials, from: IpAddr) -> Attempt<'_> {
+fn attempt(credentials: &Credentials, from: IpAddr, encrypted: bool) -> Attempt<'_> {
     Attempt {
         user: &credentials.user,
         password: &credentials.password,
         from,
         protocol: Protocol::Ftp,
-        encrypted: false,
+        encrypted,
         now: SystemTime::now(),
     }
 }
@@ -839,6 +899,6 @@ mod tests {
     /// A thousand idle sessions are a megabyte at most: this, the allocator's share, a user's name.
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Connection>() <= 680, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 700, "{}", size_of::<Connection>());
     }
 }

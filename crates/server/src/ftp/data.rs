@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use millrace_ftp::reply::Reply;
-use millrace_ftp::session::{Answer, Input, Outcome, Transfer, TransferError, Via};
+use millrace_ftp::session::{Answer, Input, Outcome, Protection, Transfer, TransferError, Via};
 use millrace_net::stream;
 use millrace_vfs::FileError;
 use mio::Interest;
@@ -115,7 +115,12 @@ impl Connection {
             self.send(core);
         }
         let serial = core.next_serial();
-        let running = Running::new(transfer, link, serial, core.now.instant);
+        let mut running = Running::new(transfer, link, serial, core.now.instant);
+        if let (Work::Receive(receiver), Some(tls)) = (&mut running.work, &core.server.tls)
+            && tls.excuses(self.session.client())
+        {
+            receiver.excuse();
+        }
         if let (Via::Control(code), path) = (running.via, &running.path) {
             core.out.extend_from_slice(format!("{code}-Status of ").as_bytes());
             millrace_ftp::escape::quote_path(path.as_bytes(), &mut core.out);
@@ -129,7 +134,7 @@ impl Connection {
     pub(crate) fn data_event(&mut self, core: &mut Core, event: &Event) {
         let Some(running) = self.running.as_deref_mut() else { return };
         match &mut running.link {
-            Link::Open(socket) => socket.end = socket.end.max(end(event)),
+            Link::Open(socket) | Link::Securing(socket) => socket.end = socket.end.max(end(event)),
             // The reactor tells it once: kept until the job gives the socket back.
             Link::Lent => running.end = running.end.max(end(event)),
             Link::Connecting(socket) => {
@@ -180,8 +185,12 @@ impl Connection {
             }
             match &mut running.link {
                 Link::Accepting(_) => match self.accept(core) {
-                    Ok(true) => {}
-                    Ok(false) => return None,
+                    Ok(Some(socket)) => {
+                        if let Err(error) = self.open_link(core, socket) {
+                            return self.conclude(core, Err(error));
+                        }
+                    }
+                    Ok(None) => return None,
                     Err(error) => {
                         return self.conclude(core, Err(TransferError::NoConnection(error.to_string())));
                     }
@@ -192,11 +201,21 @@ impl Connection {
                         return self.watch(core, Interest::READABLE | Interest::WRITABLE);
                     }
                     let link = std::mem::replace(&mut running.link, Link::Lent);
-                    if let Link::Connecting(socket) = link {
-                        running.link = Link::Open(socket);
+                    if let Link::Connecting(socket) = link
+                        && let Err(error) = self.open_link(core, socket)
+                    {
+                        return self.conclude(core, Err(error));
                     }
-                    running.moved = core.now.instant;
                 }
+                Link::Securing(_) => match self.advance_handshake(core) {
+                    Some(Ok(true)) => {}
+                    Some(Ok(false)) => return self.watch(core, Interest::READABLE | Interest::WRITABLE),
+                    Some(Err(error)) => return self.conclude(core, Err(error)),
+                    None => {
+                        core.yielded.push_back(self.key);
+                        return None;
+                    }
+                },
                 Link::Open(_) => {
                     match running.turn(core.now.instant, &mut core.scratch, &core.server.limits, &self.member)
                     {
@@ -222,35 +241,60 @@ impl Connection {
         }
     }
 
+    /// The data connection is there: TLS begins on it, where it was agreed on, or else bytes can move.
+    fn open_link(&mut self, core: &mut Core, mut socket: Socket) -> Result<(), TransferError> {
+        let Some(running) = self.running.as_deref() else { return Ok(()) };
+        let (protection, direction) = (running.protection, running.direction);
+        let protected = self.protect(core, &mut socket, protection, direction);
+        if let Some(running) = self.running.as_deref_mut() {
+            running.moved = core.now.instant;
+            running.link = match protection {
+                Protection::Clear => Link::Open(socket),
+                _ => Link::Securing(socket),
+            };
+        }
+        protected.map_err(|error| TransferError::NotSecured(error.to_string()))
+    }
+
+    fn advance_handshake(&mut self, core: &mut Core) -> Option<Result<bool, TransferError>> {
+        let running = self.running.as_deref_mut()?;
+        let link = std::mem::replace(&mut running.link, Link::Lent);
+        let Link::Securing(mut socket) = link else { return None };
+        let shaken = self.shake_data_hands(core, &mut socket);
+        let running = self.running.as_deref_mut()?;
+        running.link = match &shaken {
+            Some(Ok(true)) => Link::Open(socket),
+            _ => Link::Securing(socket),
+        };
+        shaken
+    }
+
     /// Accepts the client's data connection, if it has come.
-    fn accept(&mut self, core: &mut Core) -> io::Result<bool> {
+    fn accept(&mut self, core: &mut Core) -> io::Result<Option<Socket>> {
         let Some(lease) = &mut self.lease else { return Err(io::Error::other(PORT_IS_GONE)) };
         let mut strangers = Vec::new();
         let accepted = lease.accept(|peer| strangers.push(peer));
         let running = self.running.as_deref_mut();
         let result = match (accepted, running) {
             (Ok(socket), Some(running)) => {
-                if let Link::Accepting(Some(watched)) =
-                    std::mem::replace(&mut running.link, Link::Open(Socket::new(socket)))
-                {
+                if let Link::Accepting(Some(watched)) = std::mem::replace(&mut running.link, Link::Lent) {
                     core.forget(&watched);
                 }
-                running.moved = core.now.instant;
                 self.lease = None;
-                Ok(true)
+                Ok(Some(Socket::new(socket)))
             }
             (Err(error), Some(running)) if error.kind() == io::ErrorKind::WouldBlock => {
                 if let Link::Accepting(watched @ None) = &mut running.link {
                     // A descriptor of its own: sessions that share the port each wait by one.
-                    let Some(listener) = lease.listener() else { return Ok(false) };
+                    let Some(listener) = lease.listener() else { return Ok(None) };
                     let listener = listener.try_clone_to_owned()?;
                     core.watch_data(self.key, &listener, Interest::READABLE)?;
                     *watched = Some(listener);
                 }
-                Ok(false)
+                Ok(None)
             }
             (Err(error), _) => Err(error),
-            (Ok(_), None) => Ok(false),
+            (Ok(_), None) => Ok(None),
         };
         for peer in strangers {
             self.log(core, log::Event::Stranger { peer });
@@ -262,7 +306,9 @@ impl Connection {
     fn watch(&mut self, core: &mut Core, interest: Interest) -> Option<Outcome> {
         // The client may be waiting for the 150 before it sends anything.
         self.send(core);
-        let (Link::Open(socket) | Link::Connecting(socket)) = &mut self.running.as_deref_mut()?.link else {
+        let (Link::Open(socket) | Link::Securing(socket) | Link::Connecting(socket)) =
+            &mut self.running.as_deref_mut()?.link
+        else {
             return None;
         };
         if socket.registered {
@@ -376,6 +422,15 @@ impl Connection {
             // Before the lease goes: a port that is to be bound anew must be closed by then.
             drop(watched);
         }
+        if let (Link::Open(socket), Ok(())) = (&mut running.link, &result) {
+            socket.part(&mut core.scratch);
+        }
+        if let Work::Receive(receiver) = &running.work
+            && receiver.was_excused()
+        {
+            let text = "an upload without close_notify was taken for whole, as this client is excused";
+            self.log(core, log::Event::Warning { text });
+        }
         self.lease = None;
         let failure = result.as_ref().err().map(describe);
         let transferred = Transferred {
@@ -433,7 +488,7 @@ impl Connection {
         match (&running.ending, &running.link) {
             (Some((_, end)), _) => Some(*end),
             (None, _) if running.is_lent() => None,
-            (None, Link::Accepting(_) | Link::Connecting(_)) => {
+            (None, Link::Accepting(_) | Link::Connecting(_) | Link::Securing(_)) => {
                 Some(running.started + config.connect_timeout)
             }
             (None, Link::Open(_)) if running.paused.is_some() => running.paused,
@@ -455,6 +510,7 @@ impl Connection {
             (None, Link::Accepting(_)) => {
                 TransferError::NoConnection("the client did not connect in time".to_owned())
             }
+            (None, Link::Securing(_)) => TransferError::NotSecured("the handshake took too long".to_owned()),
             (None, Link::Connecting(_)) => {
                 TransferError::NoConnection("no answer from the client's address".to_owned())
             }
@@ -490,9 +546,10 @@ fn end_report(core: &mut Core, via: Option<Via>, outcome: Outcome) -> Outcome {
 /// Why a transfer failed, for the log.
 fn describe(error: &TransferError) -> String {
     match error {
-        TransferError::NoConnection(why) | TransferError::Malformed(why) | TransferError::Cut(why) => {
-            why.clone()
-        }
+        TransferError::NoConnection(why)
+        | TransferError::NotSecured(why)
+        | TransferError::Malformed(why)
+        | TransferError::Cut(why) => why.clone(),
         TransferError::Broken(error) => format!("data connection broke: {error}"),
         TransferError::Stalled => "stalled".to_owned(),
         TransferError::Aborted => "aborted".to_owned(),

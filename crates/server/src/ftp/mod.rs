@@ -3,5 +3,7 @@
 pub(crate) mod act;
 mod control;
 mod data;
+mod secure;
 
 pub(crate) use control::{Connection, Reviewed};
+pub(crate) use secure::Handshakes;

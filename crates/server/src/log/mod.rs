@@ -54,6 +54,12 @@ pub(crate) enum Event<'a> {
     NoPort { reason: &'a str },
     /// The session ended.
     Disconnected { reason: &'a str },
+    /// TLS has begun on the control connection.
+    Secured { version: &'a str, cipher: &'a str },
+    /// TLS did not come about on a connection, or not as it has to.
+    TlsFailed { on: &'a str, reason: &'a str },
+    /// A data connection did not resume its control connection's TLS session, as it should.
+    NotResumed,
     /// Something that an operator should look at.
     Warning { text: &'a str },
 }
@@ -243,6 +249,14 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
         Event::Stranger { peer } => ("stranger-turned-away", vec![("from", Text(peer.to_string()))]),
         Event::NoPort { reason } => ("no-passive-port", vec![("reason", Text((*reason).to_owned()))]),
         Event::Disconnected { reason } => ("disconnected", vec![("reason", Text((*reason).to_owned()))]),
+        Event::Secured { version, cipher } => (
+            "secured",
+            vec![("version", Text((*version).to_owned())), ("cipher", Text((*cipher).to_owned()))],
+        ),
+        Event::TlsFailed { on, reason } => {
+            ("tls-failed", vec![("on", Text((*on).to_owned())), ("reason", Text((*reason).to_owned()))])
+        }
+        Event::NotResumed => ("tls-session-not-resumed", vec![]),
         Event::Warning { text } => ("warning", vec![("text", Text((*text).to_owned()))]),
     }
 }

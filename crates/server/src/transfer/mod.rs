@@ -1,7 +1,7 @@
 //! Transfers: the bytes of both directions, between files and data connections.
 //!
 //! ```text
-//!   Accepting --+                        +-> Yield  (its share of the turn is used up)
+//!   Accepting --+-> Securing             +-> Yield  (its share of the turn is used up)
 //!               +-> Open --turn()--------+-> Wait   (the socket is full, or empty)
 //!   Connecting -+    ^                   +-> Job    (the blocking pool has it)
 //!                    |                   +-> Done
@@ -16,12 +16,15 @@
 mod receive;
 mod send;
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use millrace_ftp::session::{Content, Progress, Transfer, TransferError, Via};
+use millrace_ftp::session::{Content, Progress, Protection, Transfer, TransferError, Via};
+use millrace_net::stream;
+use millrace_net::tls::{Channel, Heard};
 use millrace_vfs::VirtualPath;
 
 pub(crate) use receive::Receiver;
@@ -39,6 +42,7 @@ pub(crate) struct Running {
     pub(crate) work: Work,
     pub(crate) link: Link,
     pub(crate) via: Via,
+    pub(crate) protection: Protection,
     pub(crate) path: VirtualPath,
     pub(crate) direction: Direction,
     pub(crate) ascii: bool,
@@ -99,6 +103,8 @@ pub(crate) enum Link {
     Accepting(Option<OwnedFd>),
     /// We are connecting.
     Connecting(Socket),
+    /// TLS begins.
+    Securing(Socket),
     /// Bytes can move.
     Open(Socket),
     /// The control connection takes the bytes.
@@ -113,6 +119,8 @@ pub(crate) struct Socket {
     pub(crate) fd: OwnedFd,
     pub(crate) registered: bool,
     pub(crate) end: End,
+    /// `None`: bytes go as they are.
+    pub(crate) tls: Option<Box<Channel>>,
 }
 
 /// What is known of the end of the peer's bytes, before they are all read.
@@ -129,7 +137,43 @@ pub(crate) enum End {
 
 impl Socket {
     pub(crate) fn new(fd: OwnedFd) -> Self {
-        Self { fd, registered: false, end: End::NotYet }
+        Self { fd, registered: false, end: End::NotYet, tls: None }
+    }
+
+    /// Sends what the socket takes, or under TLS what can be encrypted in one go.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => stream::write(&self.fd, bytes),
+            Some(channel) => channel.write(&self.fd, bytes),
+        }
+    }
+
+    /// Reads through TLS, and adds what it came to to `plain`.
+    fn receive(&mut self, buffer: &mut [u8], plain: &mut Vec<u8>) -> io::Result<Heard> {
+        match &mut self.tls {
+            None => Err(io::ErrorKind::Unsupported.into()),
+            Some(channel) => channel.read(&self.fd, buffer, &mut |bytes| plain.extend_from_slice(bytes)),
+        }
+    }
+
+    /// Says that this was all, where that can be said; answers whether the kernel has it.
+    fn finish(&mut self) -> Turn {
+        let Some(channel) = &mut self.tls else { return Turn::Done(Ok(())) };
+        match channel.close(&self.fd) {
+            Ok(()) => Turn::Done(Ok(())),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Turn::Wait,
+            Err(error) => Turn::Done(Err(TransferError::Broken(error))),
+        }
+    }
+
+    /// What TLS wants before the socket is closed: our goodbye, and nothing of the client's left unread, which
+    /// would make the kernel throw away what it has not sent yet.
+    pub(crate) fn part(&mut self, scratch: &mut [u8]) {
+        if let Some(channel) = &mut self.tls {
+            let _ = channel.close(&self.fd);
+            let _ = stream::end_writing(&self.fd);
+            let _ = stream::read(&self.fd, scratch);
+        }
     }
 }
 
@@ -183,7 +227,7 @@ impl Work {
 impl Running {
     /// Begins a transfer whose connection is yet to come.
     pub(crate) fn new(transfer: Transfer, link: Link, serial: u64, now: Instant) -> Self {
-        let Transfer { content, via, coding, path, skip, offset } = transfer;
+        let Transfer { content, via, coding, path, skip, offset, protection } = transfer;
         let (direction, total, work) = match content {
             Content::Send(handle, range) => {
                 let sender = Sender::file(handle, range, coding, skip);
@@ -199,6 +243,7 @@ impl Running {
             work,
             link,
             via,
+            protection,
             path,
             direction,
             ascii,

@@ -12,6 +12,7 @@ use millrace_ftp::codec::{Coding, Decoder, Mode, Progress};
 use millrace_ftp::session::TransferError;
 use millrace_net::copy::{Conduit, Side};
 use millrace_net::stream;
+use millrace_net::tls::{self, Heard};
 use millrace_vfs::{FileError, Readiness, Upload};
 
 use super::{End, JobKind, Shared, Socket, Turn};
@@ -25,6 +26,9 @@ const COLLECT: usize = 256 * 1024;
 
 /// How much file a compressed buffer may become at a time.
 const DECODED: usize = 256 * 1024;
+
+/// Room for what TLS keeps of a record or a handshake message whose rest has not come.
+const LEFT: usize = 66 * 1024;
 
 /// How long a splicing thread waits for more before it gives the socket back to the reactor.
 const LINGER: Duration = Duration::from_millis(20);
@@ -51,9 +55,24 @@ pub(crate) struct Receiver {
     ends_itself: bool,
     /// Whether what follows the end of the file is the next file's (MODE B) or a fault.
     another_may_follow: bool,
+    /// What only uploads through TLS need.
+    records: Option<Box<Records>>,
     /// Restart markers whose bytes are written: the sender's, and our offset. `None` where our offset is not
     /// known (`APPE`), so that none can be confirmed.
     markers: Option<Vec<(Vec<u8>, u64)>>,
+}
+
+/// What an upload through TLS needs.
+#[derive(Debug, Default)]
+struct Records {
+    /// Decrypted and not yet looked at: empty between turns, and kept for its memory.
+    opened: Vec<u8>,
+    /// The buffer of a thread of the pool.
+    wire: Vec<u8>,
+    /// Whether the stream may end without close_notify.
+    may_be_cut: bool,
+    /// Whether it did.
+    was_cut: bool,
 }
 
 impl Receiver {
@@ -74,8 +93,23 @@ impl Receiver {
             conduit: None,
             ends_itself: !coding.ends_with_close(),
             another_may_follow: coding.mode == Mode::Block,
+            records: None,
             markers: offset.map(|_| Vec::new()),
         }
+    }
+
+    /// Takes a TLS stream that ends without close_notify for whole.
+    pub(crate) fn excuse(&mut self) {
+        self.records().may_be_cut = true;
+    }
+
+    /// Claims that a TLS stream ended without close_notify, and was taken for whole.
+    pub(crate) fn was_excused(&self) -> bool {
+        self.records.as_ref().is_some_and(|records| records.was_cut)
+    }
+
+    fn records(&mut self) -> &mut Records {
+        self.records.get_or_insert_default()
     }
 
     /// Claims that nothing more will be read.
@@ -101,6 +135,9 @@ impl Receiver {
         scratch: &mut [u8],
         share: &mut usize,
     ) -> Turn {
+        if socket.tls.is_some() {
+            return self.turn_by_records(socket, shared, scratch, share);
+        }
         while *share > 0 {
             let room = scratch.len().min(LARGE).min(*share);
             match stream::read(&socket.fd, &mut scratch[..room]) {
@@ -119,6 +156,59 @@ impl Receiver {
             }
         }
         Turn::Yield
+    }
+
+    /// The same through TLS, whose end is close_notify.
+    fn turn_by_records(
+        &mut self,
+        socket: &mut Socket,
+        shared: &Shared,
+        scratch: &mut [u8],
+        share: &mut usize,
+    ) -> Turn {
+        while *share > 0 {
+            // No more than the limits allow, but for what is left of a record.
+            let room = scratch.len().min(LEFT.saturating_add(*share));
+            let mut opened = std::mem::take(&mut self.records().opened);
+            let heard = socket.receive(&mut scratch[..room], &mut opened);
+            let more = match heard {
+                Ok(heard) => self.hear(heard),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
+                Err(error) => Err(TransferError::Broken(error)),
+            };
+            let more = match more {
+                Ok(more) => more,
+                Err(error) => return Turn::Done(Err(error)),
+            };
+            *share = share.saturating_sub(opened.len());
+            let turn = self.take(&opened, opened.len() >= LARGE, shared);
+            opened.clear();
+            self.records().opened = opened;
+            if let Some(turn) = turn {
+                return turn;
+            }
+            if !more && socket.end == End::NotYet {
+                return Turn::Wait;
+            }
+        }
+        Turn::Yield
+    }
+
+    /// What a read through TLS says of the end; answers whether there may be more at once.
+    fn hear(&mut self, heard: Heard) -> Result<bool, TransferError> {
+        match heard {
+            Heard::Bytes { more } => return Ok(more),
+            Heard::End => self.ended = true,
+            Heard::Cut if self.records().may_be_cut => {
+                self.ended = true;
+                self.records().was_cut = true;
+            }
+            Heard::Cut => {
+                let why = "the client ended TLS without close_notify, so the file may be incomplete";
+                return Err(TransferError::Malformed(why.to_owned()));
+            }
+        }
+        Ok(true)
     }
 
     /// Takes what was read; answers what the turn comes to, unless it goes on reading.
@@ -222,7 +312,40 @@ impl Receiver {
         Ok(())
     }
 
+    /// Reads through TLS and writes, for as long as bytes keep coming.
+    fn pump(&mut self, socket: &mut Socket, shared: &Shared, most: &mut u64) -> Result<(), TransferError> {
+        let mut wire = std::mem::take(&mut self.records().wire);
+        wire.resize(tls::BUFFER, 0);
+        let mut moved = 0;
+        let mut opened = std::mem::take(&mut self.records().opened);
+        while moved < STRETCH && *most > 0 && !self.ended && !shared.is_cancelled() {
+            let room = wire.len().min(LEFT.saturating_add(usize::try_from(*most).unwrap_or(usize::MAX)));
+            match socket.receive(&mut wire[..room], &mut opened) {
+                Ok(heard) => {
+                    self.hear(heard)?;
+                    let Some(upload) = &mut self.upload else { break };
+                    upload.write_all(&opened).map_err(TransferError::File)?;
+                    shared.add(opened.len() as u64);
+                    moved += opened.len() as u64;
+                    *most = most.saturating_sub(opened.len() as u64);
+                    opened.clear();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !stream::wait_readable(&socket.fd, LINGER) {
+                        break;
+                    }
+                }
+                Err(error) => return Err(TransferError::Broken(error)),
+            }
+        }
+        (self.records().opened, self.records().wire) = (opened, wire);
+        Ok(())
+    }
+
     fn splice(&mut self, socket: &mut Socket, shared: &Shared, most: &mut u64) -> Result<(), TransferError> {
+        if socket.tls.is_some() {
+            return self.pump(socket, shared, most);
+        }
         let Some(upload) = &mut self.upload else { return Ok(()) };
         let conduit = match &mut self.conduit {
             Some(conduit) => conduit,

@@ -94,17 +94,56 @@ impl Sender {
     /// Sends up to `share` bytes, from which what was sent is taken away.
     pub(super) fn turn(
         &mut self,
-        socket: &Socket,
+        socket: &mut Socket,
         shared: &Shared,
         scratch: &mut [u8],
         share: &mut usize,
     ) -> Turn {
-        match (&self.source, &self.encoder) {
-            (Source::File(FileRange { readiness: Readiness::Cached, .. }), None) => {
-                self.turn_by_kernel(socket, shared, scratch, share)
+        let is_file = match (&self.source, &self.encoder) {
+            (Source::File(range), None) => range.readiness == Readiness::Cached,
+            _ => false,
+        };
+        let turn = match (is_file, &socket.tls) {
+            (true, None) => self.turn_by_kernel(socket, shared, scratch, share),
+            (true, Some(_)) => self.turn_by_records(socket, shared, scratch, share),
+            (false, _) => self.turn_by_buffer(socket, shared, share),
+        };
+        if let Turn::Done(Ok(())) = turn { socket.finish() } else { turn }
+    }
+
+    /// A file that is encrypted on its way: read where it lies in the page cache, several records at a time.
+    fn turn_by_records(
+        &mut self,
+        socket: &mut Socket,
+        shared: &Shared,
+        scratch: &mut [u8],
+        share: &mut usize,
+    ) -> Turn {
+        let Source::File(FileRange { file, .. }) = &self.source else { return Turn::Wait };
+        let end = self.end.unwrap_or(u64::MAX);
+        while self.offset < end {
+            if *share == 0 {
+                return Turn::Yield;
             }
-            _ => self.turn_by_buffer(socket, shared, share),
+            let most = scratch.len().min(FILL).min(*share);
+            let most = (end - self.offset).min(most as u64) as usize;
+            let bytes = match copy::read_cached(file, &mut scratch[..most], self.offset) {
+                Ok(0) => return Turn::Done(Err(TransferError::File(shrunk()))),
+                Ok(count) => &scratch[..count],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Job(JobKind::Fill),
+                Err(error) => return Turn::Done(Err(TransferError::File(error.into()))),
+            };
+            match socket.write(bytes) {
+                Ok(count) => {
+                    self.offset += count as u64;
+                    *share -= count;
+                    shared.add(count as u64);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
+                Err(error) => return Turn::Done(Err(TransferError::Broken(error))),
+            }
         }
+        Turn::Done(Ok(()))
     }
 
     fn turn_by_kernel(
@@ -155,14 +194,14 @@ impl Sender {
         Turn::Done(Ok(()))
     }
 
-    fn turn_by_buffer(&mut self, socket: &Socket, shared: &Shared, share: &mut usize) -> Turn {
+    fn turn_by_buffer(&mut self, socket: &mut Socket, shared: &Shared, share: &mut usize) -> Turn {
         loop {
             while self.sent < self.buffer.len() {
                 if *share == 0 {
                     return Turn::Yield;
                 }
                 let end = self.buffer.len().min(self.sent + *share);
-                match stream::write(&socket.fd, &self.buffer[self.sent..end]) {
+                match socket.write(&self.buffer[self.sent..end]) {
                     Ok(count) => {
                         self.sent += count;
                         *share -= count;

@@ -34,11 +34,22 @@ impl Client {
         Self::over(data_from(from, address))
     }
 
+    /// A client on a connection that is there already.
+    pub(crate) fn of(stream: TcpStream) -> Self {
+        Self::over(stream)
+    }
+
     fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, received: Vec::new() }
+    }
+
+    /// The socket alone; nothing may have been received and not looked at.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        assert!(self.received.is_empty());
+        self.stream
     }
 
     /// How many bytes the kernel takes in for us before they are read: few, and replies pile up on the

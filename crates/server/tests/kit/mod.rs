@@ -7,11 +7,14 @@
 mod client;
 mod scratch;
 mod server;
+mod tls;
 
 use std::time::{Duration, Instant};
 
 pub(crate) use client::{Client, Reply, Sink, data_from, parse_passive, port_line, reset};
 pub(crate) use scratch::Scratch;
+pub(crate) use tls::{Secured, TlsClient, connector, pair, policy, replace};
+
 pub(crate) use server::{Served, config, free_ports, serve, serve_with};
 
 /// When a test gives up: nothing here takes a tenth of it on an idle machine.

@@ -266,7 +266,7 @@ fn before_the_login_every_verb_but_a_few_is_refused() {
     let mut client = served.connect();
     let open = [
         "USER", "PASS", "ACCT", "REIN", "QUIT", "ABOR", "SYST", "HELP", "NOOP", "FEAT", "OPTS", "LANG",
-        "CLNT", "CSID", "STAT",
+        "CLNT", "CSID", "STAT", "AUTH", "ADAT", "PBSZ", "PROT", "MIC", "CONF", "ENC", "HOST",
     ];
     let site = [
         "CPFR f",

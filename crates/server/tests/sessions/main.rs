@@ -17,5 +17,6 @@ mod passive;
 mod pipelining;
 mod shutdown;
 mod timeouts;
+mod tls;
 mod uploads;
 mod waarp;

@@ -1,0 +1,376 @@
+//! TLS on a control connection, and on its data connections.
+//!
+//! ```text
+//!   clear --StartTls--> Handshake --Secured--> Open --StopTls--> Goodbye --Secured--> clear again (CCC)
+//!                           ^ begins here where TLS is implicit
+//! ```
+//!
+//! Handshakes are the one costly thing that a stranger can ask for. A reactor gives them a share of each turn
+//! ([`HANDSHAKES`]); what is beyond waits in line for the next, while everybody else is served.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use millrace_ftp::session::{Input, Protection, TransferError};
+use millrace_net::stream;
+use millrace_net::tls::{Channel, Fault, Host, Tls};
+
+use super::Connection;
+use crate::config::Resumption;
+use crate::log::{self, Direction};
+use crate::slab::Key;
+use crate::transfer::Socket;
+use crate::worker::Core;
+
+/// What handshakes may take of a turn of the reactor.
+const HANDSHAKES: Duration = Duration::from_millis(2);
+
+/// What is read of a control connection at a time.
+const READ: usize = 16 * 1024;
+
+/// A control connection's TLS, and what its data connections need of it.
+#[derive(Debug)]
+pub(super) struct Secure {
+    host: Host,
+    /// `None` after `CCC`.
+    tls: Option<Tls>,
+    stage: Stage,
+    /// The name that the client gave by SNI.
+    server_name: Option<Box<str>>,
+    /// In line for its share of the next turn.
+    queued: bool,
+    /// Our close_notify was sent.
+    closed: bool,
+    /// The log has been told that data connections do not resume.
+    told: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Handshake,
+    Open,
+    /// We have said that nothing more comes under TLS, and wait for the client to say so.
+    Goodbye,
+}
+
+/// What of this turn's share for handshakes is used up, and who waits for the next.
+#[derive(Debug, Default)]
+pub(crate) struct Handshakes {
+    spent: Duration,
+    waiting: Vec<Key>,
+}
+
+impl Handshakes {
+    /// A new turn: whoever waits may go on.
+    pub(crate) fn begin_turn(&mut self) -> Vec<Key> {
+        self.spent = Duration::ZERO;
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Claims that somebody waits.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.spent >= HANDSHAKES
+    }
+
+    fn spend(&mut self, since: Instant) {
+        self.spent += since.elapsed();
+    }
+}
+
+/// What a read of an encrypted control connection came to.
+struct Heard {
+    /// Wire bytes; none is the end.
+    count: usize,
+    /// Whether there may be more.
+    filled: bool,
+    /// What was wrong with them.
+    fault: Option<Fault>,
+}
+
+/// Reads once: plain bytes into `plain`, what TLS has to say into the worker's `wire`.
+fn hear(socket: &OwnedFd, tls: &mut Tls, core: &mut Core, plain: &mut Vec<u8>) -> io::Result<Heard> {
+    let begun = tls.begin(&mut core.scratch);
+    let room = (begun + READ).min(core.scratch.len());
+    let count = stream::read(socket, &mut core.scratch[begun..room])?;
+    let mut fault = None;
+    if count > 0 {
+        let wire = &mut core.scratch[..begun + count];
+        fault = tls.receive(wire, &mut core.wire, &mut |bytes| plain.extend_from_slice(bytes)).err();
+    }
+    Ok(Heard { count, filled: begun + count == room, fault })
+}
+
+impl Connection {
+    /// The handshake is about to begin. `implicit`: it is the first thing on the connection.
+    pub(super) fn begin_tls(&mut self, core: &mut Core, implicit: bool) {
+        let Some(security) = &core.server.tls else { return };
+        let host = security.acceptor.host();
+        match host.control(self.host.as_deref()) {
+            Ok(tls) => {
+                self.secure = Some(Box::new(Secure {
+                    host,
+                    tls: Some(tls),
+                    stage: Stage::Handshake,
+                    server_name: None,
+                    queued: false,
+                    closed: false,
+                    told: false,
+                }));
+            }
+            Err(fault) => {
+                self.log(core, log::Event::TlsFailed { on: "control", reason: &fault.to_string() });
+                self.state.broken = true;
+            }
+        }
+        if implicit {
+            self.session.begin_with_tls();
+        }
+    }
+
+    /// `CCC`: the replies so far are the last that are encrypted.
+    pub(super) fn end_tls(&mut self, core: &mut Core) {
+        self.send(core);
+        if let Some(secure) = &mut self.secure
+            && let Some(tls) = &mut secure.tls
+        {
+            secure.stage = Stage::Goodbye;
+            secure.closed = true;
+            let _ = tls.close(&mut core.wire);
+        }
+        self.send_wire(core);
+    }
+
+    /// Claims that the session waits for TLS to begin or to end.
+    pub(super) fn is_changing(&self) -> bool {
+        self.secure.as_ref().is_some_and(|secure| secure.tls.is_some() && secure.stage != Stage::Open)
+    }
+
+    /// Claims that it waits for its share of the next turn.
+    pub(super) fn is_queued(&self) -> bool {
+        self.secure.as_ref().is_some_and(|secure| secure.queued)
+    }
+
+    /// Claims that the control connection is encrypted, or about to be.
+    pub(super) fn has_tls(&self) -> bool {
+        self.secure.as_ref().is_some_and(|secure| secure.tls.is_some())
+    }
+
+    /// Claims that a name may be served: one for which there is a certificate, and the one given by SNI if
+    /// there was one.
+    pub(super) fn serves_host(&mut self, core: &Core, name: String) -> bool {
+        let named = self.secure.as_ref().and_then(|secure| secure.server_name.as_deref());
+        let is_served = match (named, &core.server.tls) {
+            (Some(named), _) => named.eq_ignore_ascii_case(&name),
+            (None, Some(security)) => security.acceptor.serves(&name),
+            (None, None) => true,
+        };
+        if is_served {
+            self.host = Some(name.into());
+        }
+        is_served
+    }
+
+    /// Reads what has come on an encrypted control connection.
+    pub(super) fn read_secure(&mut self, core: &mut Core) {
+        let Some(secure) = &mut self.secure else { return };
+        let Some(tls) = &mut secure.tls else { return };
+        let is_handshake = secure.stage == Stage::Handshake;
+        if is_handshake && core.handshakes.is_used_up() {
+            if !std::mem::replace(&mut secure.queued, true) {
+                core.handshakes.waiting.push(self.key);
+            }
+            return;
+        }
+        let mut plain = std::mem::take(&mut core.plain);
+        let began = Instant::now();
+        let heard = hear(&self.socket, tls, core, &mut plain);
+        if is_handshake {
+            core.handshakes.spend(began);
+        }
+        // The worker's buffer is its own again: the commands may begin transfers.
+        match heard {
+            Ok(Heard { count: 0, .. }) => {
+                (self.state.ended, self.state.hung_up) = (true, true);
+                self.state.readable = false;
+                if is_handshake {
+                    self.fail_handshake(core, "the client hung up in the handshake");
+                }
+            }
+            Ok(Heard { filled, fault, .. }) => {
+                self.state.readable = filled || self.state.urgent || self.state.hung_up;
+                self.send_wire(core);
+                match fault {
+                    None => self.take_plain(core, &plain),
+                    Some(fault) => self.fail_handshake(core, &fault.to_string()),
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                (self.state.readable, self.state.urgent) = (false, false);
+            }
+            Err(_) => self.state.broken = true,
+        }
+        plain.clear();
+        core.plain = plain;
+    }
+
+    /// The share of the next turn has come.
+    pub(crate) fn shake_hands(&mut self, _: &mut Core) {
+        // The connection is settled behind this, and so read on.
+        if let Some(secure) = &mut self.secure {
+            secure.queued = false;
+        }
+    }
+
+    fn fail_handshake(&mut self, core: &mut Core, why: &str) {
+        self.state.broken = true;
+        let Some(tls) = self.secure.as_ref().and_then(|secure| secure.tls.as_ref()) else { return };
+        let reason = match tls.hello() {
+            Some(hello) => format!("{why}; the client offered {hello}"),
+            None => why.to_owned(),
+        };
+        self.log(core, log::Event::TlsFailed { on: "control", reason: &reason });
+    }
+
+    /// What was decrypted, and what follows from it.
+    fn take_plain(&mut self, core: &mut Core, plain: &[u8]) {
+        let Some(secure) = &mut self.secure else { return };
+        let Some(tls) = &mut secure.tls else { return };
+        match secure.stage {
+            Stage::Handshake if tls.is_handshaking() => return,
+            Stage::Handshake => {
+                secure.stage = Stage::Open;
+                secure.server_name =
+                    tls.hello().and_then(|hello| hello.server_name.as_deref().map(Into::into));
+                tls.forget_hello();
+                let (version, cipher) = (tls.version().unwrap_or("?"), tls.cipher().unwrap_or("?"));
+                self.log(core, log::Event::Secured { version, cipher });
+                self.feed(core, Input::Secured);
+            }
+            Stage::Goodbye if tls.has_ended() => {
+                let rest = secure.tls.take().map(Tls::into_rest).unwrap_or_default();
+                self.feed(core, Input::Secured);
+                return self.take_bytes(core, &rest);
+            }
+            Stage::Open | Stage::Goodbye => {}
+        }
+        if !plain.is_empty() {
+            self.take_bytes(core, plain);
+        }
+        let ended = |secure: &Secure| secure.tls.as_ref().is_some_and(Tls::has_ended);
+        if self.secure.as_deref().is_some_and(ended) {
+            (self.state.ended, self.state.hung_up) = (true, true);
+        }
+    }
+
+    /// Encrypts the collected replies; behind the last of a connection that is being closed, its end.
+    pub(super) fn seal(&mut self, core: &mut Core) {
+        let Some(secure) = &mut self.secure else { return };
+        let Some(tls) = &mut secure.tls else { return };
+        if secure.stage != Stage::Open {
+            // There is nobody who could read it.
+            return core.out.clear();
+        }
+        let mut result = tls.seal(&core.out, &mut core.wire);
+        if self.state.closing.is_some() && !std::mem::replace(&mut secure.closed, true) {
+            result = result.and_then(|()| tls.close(&mut core.wire));
+        }
+        core.out.clear();
+        core.out.extend_from_slice(core.wire.pending());
+        let count = core.wire.pending().len();
+        core.wire.consume(count);
+        self.state.broken |= result.is_err();
+    }
+
+    /// Sends what TLS itself has to say.
+    fn send_wire(&mut self, core: &mut Core) {
+        if core.wire.is_empty() {
+            return;
+        }
+        self.output.extend_from_slice(core.wire.pending());
+        let count = core.wire.pending().len();
+        core.wire.consume(count);
+        self.write_out(core);
+    }
+
+    /// Begins TLS on a data connection, where it was agreed on.
+    pub(super) fn protect(
+        &self,
+        core: &Core,
+        socket: &mut Socket,
+        protection: Protection,
+        direction: Direction,
+    ) -> io::Result<()> {
+        let policy = core.server.tls.as_ref().map(|security| security.policy.resumption);
+        let renews = policy == Some(Resumption::Require) && direction != Direction::Upload;
+        let tls = match (protection, &self.secure, &core.server.tls) {
+            (Protection::Clear, ..) => return Ok(()),
+            (Protection::AsServer, Some(secure), _) if renews => secure.host.renewing_data(),
+            (Protection::AsServer, Some(secure), _) => secure.host.data(),
+            (Protection::AsClient, _, Some(security)) => {
+                security.connector.connect(&self.session.peer().ip().to_string())
+            }
+            _ => return Err(io::ErrorKind::Unsupported.into()),
+        };
+        socket.tls = Some(Box::new(Channel::new(tls.map_err(io::Error::other)?)));
+        Ok(())
+    }
+
+    /// Moves a data connection's handshake on; answers whether it is over. `None`: this turn has no time for
+    /// it any more.
+    pub(super) fn shake_data_hands(
+        &mut self,
+        core: &mut Core,
+        socket: &mut Socket,
+    ) -> Option<Result<bool, TransferError>> {
+        let Some(channel) = &mut socket.tls else { return Some(Ok(true)) };
+        if core.handshakes.is_used_up() {
+            return None;
+        }
+        let began = Instant::now();
+        let done = channel.handshake(&socket.fd, &mut core.scratch);
+        core.handshakes.spend(began);
+        Some(match done {
+            Ok(true) => {
+                let is_resumed = channel.tls().is_resumed();
+                channel.tls_mut().forget_hello();
+                self.judge_resumption(core, is_resumed).map(|()| true)
+            }
+            Ok(false) => Ok(false),
+            Err(error) => {
+                let offered = channel.tls().hello().map(|hello| format!("; the client offered {hello}"));
+                let reason = format!("{error}{}", offered.unwrap_or_default());
+                self.log(core, log::Event::TlsFailed { on: "data", reason: &reason });
+                Err(TransferError::NotSecured(format!("the handshake failed ({error})")))
+            }
+        })
+    }
+
+    /// Whether a data connection shows that it belongs to this control connection.
+    fn judge_resumption(&mut self, core: &mut Core, is_resumed: bool) -> Result<(), TransferError> {
+        let policy = core.server.tls.as_ref().map_or(Resumption::Off, |security| security.policy.resumption);
+        let Some(secure) = &mut self.secure else { return Ok(()) };
+        let is_foreign = secure.host.take_foreign();
+        if policy == Resumption::Off || is_resumed || self.session.protection() == Protection::AsClient {
+            return Ok(());
+        }
+        if is_foreign {
+            let why = "it resumed the TLS session of another control connection";
+            self.log(core, log::Event::TlsFailed { on: "data", reason: why });
+            return Err(TransferError::NotSecured(why.to_owned()));
+        }
+        if policy == Resumption::Require {
+            let why = "it has to resume the TLS session of its control connection";
+            self.log(core, log::Event::TlsFailed { on: "data", reason: why });
+            return Err(TransferError::NotSecured(why.to_owned()));
+        }
+        if !std::mem::replace(&mut secure.told, true) {
+            self.log(core, log::Event::NotResumed);
+        }
+        Ok(())
+    }
+}
