@@ -12,17 +12,32 @@ use crate::config::{Access, Login, Site};
 /// Logins shown for each address; more would scroll the URLs away.
 const LOGINS_SHOWN: usize = 16;
 
+/// Where a server is open.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bound<'a> {
+    pub(crate) ftp: &'a [SocketAddr],
+    pub(crate) http: &'a [SocketAddr],
+}
+
+impl Bound<'_> {
+    /// Claims that somebody else than this computer can connect.
+    fn is_open(self) -> bool {
+        self.ftp.iter().chain(self.http).any(|address| !address.ip().is_loopback())
+    }
+}
+
 /// The announcement, for standard output.
-pub(crate) fn announcement(site: &Site, bound: &[SocketAddr]) -> String {
-    let lines: Vec<(String, String)> = bound
-        .iter()
-        .flat_map(|address| {
-            let host = host(site.config.public_ip, *address);
-            let listed =
-                site.logins.iter().take(LOGINS_SHOWN).map(move |login| (url(login, host), may(login)));
-            listed.chain(site.database.iter().map(move |file| (format!("ftp://{host}/"), users_of(file))))
-        })
-        .collect();
+pub(crate) fn announcement(site: &Site, bound: Bound<'_>) -> String {
+    let ftp = bound.ftp.iter().flat_map(|address| {
+        let host = host(site.config.public_ip, *address);
+        let listed = site.logins.iter().take(LOGINS_SHOWN).map(move |login| (url(login, host), may(login)));
+        listed.chain(site.database.iter().map(move |file| (format!("ftp://{host}/"), users_of(file))))
+    });
+    let http = bound.http.iter().map(|address| {
+        let host = host(site.config.public_ip, *address);
+        (format!("http://{host}/"), "the same, for browsers".to_owned())
+    });
+    let lines: Vec<(String, String)> = ftp.chain(http).collect();
     let width = lines.iter().map(|(url, _)| url.chars().count()).max().unwrap_or(0);
 
     let mut text = format!("Millrace {} serves {}\n", env!("CARGO_PKG_VERSION"), site.directory.display());
@@ -32,9 +47,7 @@ pub(crate) fn announcement(site: &Site, bound: &[SocketAddr]) -> String {
     if let Some(hidden @ 1..) = site.logins.len().checked_sub(LOGINS_SHOWN) {
         let _ = writeln!(text, "  and {hidden} more users");
     }
-    if let [address] = bound
-        && address.ip().is_loopback()
-    {
+    if let ([address], false) = (bound.ftp, bound.is_open()) {
         let _ = writeln!(
             text,
             "  Only this computer can connect; --ftp 0.0.0.0:{} opens it to the network.",
@@ -49,8 +62,8 @@ pub(crate) fn announcement(site: &Site, bound: &[SocketAddr]) -> String {
 }
 
 /// What an operator should think about, for standard error.
-pub(crate) fn warnings(site: &Site, bound: &[SocketAddr]) -> Vec<String> {
-    let open = bound.iter().any(|address| !address.ip().is_loopback());
+pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
+    let open = bound.is_open();
     let may_write = |login: &&Login| login.name.is_none() && login.access == Access::ReadWrite;
     let mut warnings = Vec::new();
     if open && site.logins.iter().any(|login| may_write(&login)) {
@@ -59,7 +72,8 @@ pub(crate) fn warnings(site: &Site, bound: &[SocketAddr]) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if open && (site.database.is_some() || site.logins.iter().any(|login| login.name.is_some())) {
+    let ftp_is_open = bound.ftp.iter().any(|address| !address.ip().is_loopback());
+    if ftp_is_open && (site.database.is_some() || site.logins.iter().any(|login| login.name.is_some())) {
         warnings
             .push("passwords and files cross the network unencrypted: this is FTP without TLS".to_owned());
     }

@@ -8,7 +8,7 @@ use millrace_server::Config;
 use millrace_server::config::LogFormat;
 use millrace_storage::{LocalOptions, Uploads};
 
-use crate::announce;
+use crate::announce::{self, Bound};
 use crate::args::Check;
 use crate::config::{self, Site, Written};
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let site = config::load(Written::default(), Some(&arguments.file))?;
     println!("{} can be used. It means:\n", arguments.file.display());
     print!("{}", Meaning(&site));
-    for warning in announce::warnings(&site, &site.config.ftp) {
+    for warning in announce::warnings(&site, Bound { ftp: &site.config.ftp, http: &site.config.http }) {
         println!("\nwarning: {warning}");
     }
     Ok(())
@@ -32,14 +32,11 @@ impl Display for Meaning<'_> {
         writeln!(out, "Files         {}", site.directory.display())?;
         writeln!(out, "              {}", uploads(&site.files))?;
         writeln!(out, "              Listings of up to {} entries are sorted.", site.config.sort_entries)?;
-        for (index, address) in site.config.ftp.iter().enumerate() {
-            writeln!(
-                out,
-                "{:14}{}, {}",
-                if index == 0 { "FTP" } else { "" },
-                listen(*address),
-                reach(*address)
-            )?;
+        for (door, addresses) in [("FTP", &site.config.ftp), ("HTTP", &site.config.http)] {
+            for (index, address) in addresses.iter().enumerate() {
+                let door = if index == 0 { door } else { "" };
+                writeln!(out, "{door:14}{}, {}", listen(*address), reach(*address))?;
+            }
         }
         for (index, login) in site.logins.iter().enumerate() {
             writeln!(out, "{:14}{}.", if index == 0 { "Logins" } else { "" }, announce::may(login))?;
@@ -174,6 +171,8 @@ fn timeouts(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(out, "              {} of silence from a client", time(config.idle_timeout))?;
     writeln!(out, "              {} for a data connection to come", time(config.connect_timeout))?;
     writeln!(out, "              {} of silence in a transfer", time(config.stall_timeout))?;
+    writeln!(out, "              {} for the head of a request of HTTP", time(config.http_head_timeout))?;
+    writeln!(out, "              {} of silence between two requests", time(config.http_idle_timeout))?;
     writeln!(out, "              Silent control connections {keepalive}.")?;
     writeln!(out, "              {} for running transfers when the server is stopped", time(config.grace))?;
     let (delay, attempts) = (time(config.login_delay), config.login_attempts);
@@ -193,10 +192,12 @@ fn logs(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         LogFormat::Json => "events, as JSON, to standard error",
     };
     writeln!(out, "Logs          {events}")?;
-    match &config.xferlog {
-        Some(path) => writeln!(out, "              transfers to {}", path.display()),
-        None => Ok(()),
+    for (what, path) in [("transfers", &config.xferlog), ("requests of HTTP", &config.access_log)] {
+        if let Some(path) = path {
+            writeln!(out, "              {what} to {}", path.display())?;
+        }
     }
+    Ok(())
 }
 
 fn limit(count: usize, unlimited: &str) -> String {

@@ -11,7 +11,7 @@ use millrace_storage::LocalStorage;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::announce;
+use crate::announce::{self, Bound};
 use crate::args::Serve;
 use crate::config::{self, Site, Written};
 use crate::failure::Failure;
@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
     // Before the server starts: a signal that comes while it does is not lost.
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
         .map_err(|error| Failure::Running(format!("cannot listen for signals: {error}")))?;
-    let running = Server::start(site.config.clone()).map_err(|error| Failure::Running(advise(&error)))?;
+    let running = start(&site).map_err(|error| Failure::Running(advise(&error)))?;
     let running = Arc::new(running);
     let again = Again { written, file, running: Arc::downgrade(&running) };
     let control =
@@ -65,9 +65,31 @@ fn open_control(path: &Path, running: &Arc<Running>, again: Again) -> Result<Con
     })
 }
 
+/// Starts the server. Nobody asked for HTTP's default port by name: where another program has it, a free one is
+/// taken, which the announcement names.
+fn start(site: &Site) -> Result<Running, StartError> {
+    match Server::start(site.config.clone()) {
+        Err(StartError::Listen { address, source })
+            if site.http_by_default
+                && site.config.http == [address]
+                && source.kind() == io::ErrorKind::AddrInUse =>
+        {
+            let mut config = site.config.clone();
+            config.http.iter_mut().for_each(|address| address.set_port(0));
+            let _ = writeln!(
+                io::stderr(),
+                "warning: another program has {address}, where HTTP is by default; it is on a free port now, and \
+                 --http ADDR:PORT or --http off chooses"
+            );
+            Server::start(config)
+        }
+        started => started,
+    }
+}
+
 /// Whether somebody still reads what is printed makes no difference to serving.
 fn announce(site: &Site, running: &Running) {
-    let bound = running.ftp_addresses();
+    let bound = Bound { ftp: running.ftp_addresses(), http: running.http_addresses() };
     for warning in announce::warnings(site, bound) {
         let _ = writeln!(io::stderr(), "warning: {warning}");
     }

@@ -178,16 +178,72 @@ fn it_announces_what_is_open_and_to_whom() {
     let serving = Serving::start(&["--anonymous", "ro", "--user", "a b:pw", "--user", "carol:pw:ro:inside"]);
     let address = serving.address();
     let port = address.rsplit(':').next().unwrap();
+    let page = serving.announced[4].split_whitespace().next().unwrap();
     let expected = [
         format!("Millrace {} serves {GOLDEN}", env!("CARGO_PKG_VERSION")),
         format!("  ftp://{address}/         anonymous may read"),
         format!("  ftp://a%20b@{address}/   a b may read and write"),
         format!("  ftp://carol@{address}/   carol may read, in inside"),
+        format!("  {page}        the same, for browsers"),
         format!("  Only this computer can connect; --ftp 0.0.0.0:{port} opens it to the network."),
         "Ready. Ctrl-C stops; running transfers get 30 s.".to_owned(),
     ];
     assert_eq!(serving.announced, expected);
     serving.connect();
+}
+
+#[test]
+fn a_default_port_that_is_taken_moves_http_and_a_written_one_does_not() {
+    // Whether or not something else has it already: it is taken now.
+    let _taken = TcpListener::bind("127.0.0.1:8080");
+    let listen = free_port();
+    let mut child = millrace(&["serve", GOLDEN, "--ftp", &listen])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let lines: Vec<String> =
+        out.lines().map(Result::unwrap).take_while(|line| !line.starts_with("Ready")).collect();
+    let url = lines.iter().find_map(|line| line.split_whitespace().find(|word| word.starts_with("http://")));
+    child.kill().unwrap();
+    let log = child.wait_with_output().unwrap().stderr;
+    let url = url.expect("HTTP is served");
+    assert!(!url.contains(":8080/"), "{lines:?}");
+    assert!(text(&log).starts_with("warning: another program has 127.0.0.1:8080, where HTTP is by default;"));
+
+    let output = run(&["serve", GOLDEN, "--ftp", "off", "--http", "127.0.0.1:8080"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("cannot listen on 127.0.0.1:8080"));
+}
+
+/// An address that was free a moment ago.
+fn free_port() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+#[test]
+fn http_alone_can_be_served() {
+    let mut child = millrace(&["serve", GOLDEN, "--ftp", "off", "--http", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let lines: Vec<String> =
+        out.lines().map(Result::unwrap).take_while(|line| !line.starts_with("Ready")).collect();
+    let url = lines[1].split_whitespace().next().unwrap();
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"GET /least.toml HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    // Told to end, it writes its log.
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    let log = text(&child.wait_with_output().unwrap().stderr);
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(log.contains("\"GET /least.toml HTTP/1.0\" 200 "), "{log}");
+    assert!(lines.iter().all(|line| !line.contains("ftp://")), "{lines:?}");
 }
 
 #[test]

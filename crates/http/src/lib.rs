@@ -9,6 +9,7 @@
 //! - [`conditional`], [`range`] and [`negotiate`] are the rules of RFC 9110 sections 13, 14 and 12.
 //! - [`response`] writes heads, [`index`] the pages of directories, [`page`] those of errors.
 
+pub mod authorization;
 pub mod chunked;
 pub mod conditional;
 pub mod date;

@@ -24,6 +24,8 @@ pub struct Config {
     pub ftps: Vec<SocketAddr>,
     /// Certificates, and what they are for. `None`: no TLS.
     pub tls: Option<Tls>,
+    /// Where HTTP is served, likewise.
+    pub http: Vec<SocketAddr>,
     /// Who may log in, and to which files.
     pub accounts: Arc<dyn Authenticator>,
     /// Ports for passive data connections. Nothing ever leaves this range.
@@ -55,6 +57,10 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// Silence on a data connection.
     pub stall_timeout: Duration,
+    /// From a request's first byte, or the connection, to the end of its head.
+    pub http_head_timeout: Duration,
+    /// Silence between two requests.
+    pub http_idle_timeout: Duration,
     /// TCP keepalive of control connections; zero for none.
     pub keepalive: Duration,
     /// How long the reply to a first wrong password is held back; doubled each time.
@@ -77,6 +83,9 @@ pub struct Config {
     pub anonymous: bool,
     /// A transfer log in wu-ftpd's format.
     pub xferlog: Option<PathBuf>,
+    /// A log of HTTP's requests, in the Combined format, or JSON where events are; with the events where it is
+    /// `None`.
+    pub access_log: Option<PathBuf>,
     /// What is logged to standard error.
     pub log: LogFormat,
 }
@@ -165,6 +174,7 @@ impl Config {
             ftp: vec![SocketAddr::from(([127, 0, 0, 1], 2121))],
             ftps: Vec::new(),
             tls: None,
+            http: Vec::new(),
             accounts,
             passive_ports: Self::DEFAULT_PASSIVE_PORTS,
             public_ip: None,
@@ -180,6 +190,8 @@ impl Config {
             idle_timeout: Duration::from_secs(300),
             connect_timeout: Duration::from_secs(15),
             stall_timeout: Duration::from_secs(60),
+            http_head_timeout: Duration::from_secs(30),
+            http_idle_timeout: Duration::from_secs(75),
             keepalive: Duration::from_secs(60),
             login_delay: Duration::from_secs(1),
             login_attempts: 5,
@@ -190,6 +202,7 @@ impl Config {
             sort_entries: millrace_ftp::listing::SORT_BOUND,
             anonymous: false,
             xferlog: None,
+            access_log: None,
             log: LogFormat::Text,
         }
     }

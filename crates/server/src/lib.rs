@@ -16,15 +16,17 @@
 //!
 //! Where to look: [`Config`] is everything that can be set; [`Authenticator`] and
 //! [`Storage`](millrace_vfs::Storage) are the doors for accounts and files of your own. `worker.rs` is the
-//! reactor, `ftp/` drives control sessions, `transfer/` moves the bytes, `passive.rs` leases data ports.
+//! reactor, `ftp/` drives control sessions, `http/` requests, `transfer/` moves the bytes, `passive.rs` leases data ports.
 
 pub mod auth;
 mod bans;
 mod blocking;
+mod client;
 pub mod config;
 pub mod ctl;
 mod ftp;
 mod housekeeping;
+mod http;
 pub mod limits;
 mod load;
 mod log;

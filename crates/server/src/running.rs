@@ -27,7 +27,7 @@ use crate::network::Network;
 use crate::passive::PassivePool;
 use crate::state::{Addresses, Server as State};
 use crate::tls::Security;
-use crate::worker::{Core, Errand, Message, Worker};
+use crate::worker::{Core, Door, Errand, Listener, Message, Worker};
 
 /// Logins that may be decided at once: more than cores, for accounts that are asked over a network.
 const LOGIN_THREADS: usize = 16;
@@ -79,6 +79,7 @@ pub struct Server;
 pub struct Running {
     ftp: Vec<SocketAddr>,
     ftps: Vec<SocketAddr>,
+    http: Vec<SocketAddr>,
     workers: Vec<Sender<Message>>,
     /// Taken by whoever waits.
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -103,9 +104,9 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
-    /// The transfer log cannot be opened.
-    #[error("cannot open the transfer log {}: {source}", path.display())]
-    Xferlog {
+    /// A log file cannot be opened.
+    #[error("cannot open the log {}: {source}", path.display())]
+    Log {
         /// Its path.
         path: PathBuf,
         /// What the system said.
@@ -127,21 +128,24 @@ impl Server {
             0 => thread::available_parallelism().map_or(1, usize::from),
             workers => workers,
         };
-        let mut listeners: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
-        let mut bind = |addresses: &[SocketAddr]| {
-            let bind = |&address: &SocketAddr| {
-                let (bound, sockets) = listener::bind_control(address, workers, config.keepalive)
+        let mut listeners: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
+        let mut bound = [Vec::new(), Vec::new(), Vec::new()];
+        let doors = [(Door::Ftp, &config.ftp), (Door::Ftps, &config.ftps), (Door::Http, &config.http)];
+        for ((door, addresses), bound) in doors.into_iter().zip(&mut bound) {
+            for &address in addresses {
+                let (address, sockets) = listener::bind_control(address, workers, config.keepalive)
                     .map_err(|source| StartError::Listen { address, source })?;
-                listeners.iter_mut().zip(sockets).for_each(|(worker, socket)| worker.push((bound, socket)));
-                Ok(bound)
-            };
-            addresses.iter().map(bind).collect::<Result<Vec<_>, StartError>>()
-        };
-        let (ftp, ftps) = (bind(&config.ftp)?, bind(&config.ftps)?);
-        let state = Arc::new(state(config, &ftp, &ftps, descriptors)?);
+                bound.push(address);
+                let sockets = sockets.into_iter().map(|socket| Listener { door, address, socket });
+                listeners.iter_mut().zip(sockets).for_each(|(worker, listener)| worker.push(listener));
+            }
+        }
+        let state = Arc::new(state(config, &bound, descriptors)?);
+        let [ftp, ftps, http] = bound;
         let mut running = Running {
             ftp,
             ftps,
+            http,
             workers: Vec::new(),
             threads: Mutex::default(),
             grace: state.config.grace,
@@ -166,19 +170,16 @@ impl Server {
     }
 }
 
-fn state(
-    mut config: Config,
-    bound: &[SocketAddr],
-    ftps: &[SocketAddr],
-    descriptors: u64,
-) -> Result<State, StartError> {
+fn state(mut config: Config, bound: &[Vec<SocketAddr>; 3], descriptors: u64) -> Result<State, StartError> {
+    let asked = config.ftp.iter().chain(&config.ftps).chain(&config.http);
+    let bound: Vec<_> = asked.copied().zip(bound.iter().flatten().copied()).collect();
     for (address, _) in &mut config.limits.listeners {
-        if let Some(index) = config.ftp.iter().position(|asked| asked == address) {
-            *address = bound[index];
+        if let Some((_, bound)) = bound.iter().find(|(asked, _)| asked == address) {
+            *address = *bound;
         }
     }
-    let log = Log::open(config.log, config.xferlog.as_deref())
-        .map_err(|source| StartError::Xferlog { path: config.xferlog.clone().unwrap_or_default(), source })?;
+    let log = Log::open(config.log, config.xferlog.as_deref(), config.access_log.as_deref())
+        .map_err(|(path, source)| StartError::Log { path, source })?;
     let settings = Settings {
         greeting: config.greeting.clone(),
         login_timeout: config.login_timeout,
@@ -199,13 +200,13 @@ fn state(
     Ok(State {
         settings: Arc::new(settings),
         tls,
-        ftps: ftps.to_vec(),
         pool: BlockingPool::new(config.blocking_threads),
         logins: BlockingPool::new(LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from))),
         passive: PassivePool::new(config.passive_ports.clone()),
         log,
         sessions: AtomicUsize::new(0),
         session_limit: session_limit(config.sessions, descriptors),
+        descriptor_reserve: descriptor_reserve(descriptors),
         addresses: Addresses::new(config.sessions_per_address),
         bans: Bans::new(config.bans.clone()),
         load: Load::default(),
@@ -219,9 +220,14 @@ fn state(
 
 /// Sessions at most: those asked for, but no more than leave descriptors for data connections and files.
 fn session_limit(asked: usize, descriptors: u64) -> usize {
-    let reserve = (descriptors / 16).clamp(24, 1024);
+    let reserve = descriptor_reserve(descriptors);
     let most = usize::try_from(descriptors.saturating_sub(reserve)).unwrap_or(usize::MAX).max(1);
     if asked == 0 { most } else { asked.min(most) }
+}
+
+/// Descriptors that sessions leave to others.
+fn descriptor_reserve(descriptors: u64) -> u64 {
+    (descriptors / 16).clamp(24, 1024)
 }
 
 impl Running {
@@ -244,6 +250,11 @@ impl Running {
     /// be used, all stays as it was.
     pub fn reload_certificates(&self) -> Result<(), LoadError> {
         self.state.tls.as_ref().map_or(Ok(()), Security::reload)
+    }
+
+    /// Where HTTP is served, with the real ports.
+    pub fn http_addresses(&self) -> &[SocketAddr] {
+        &self.http
     }
 
     /// Stops accepting and tells idle sessions 421; transfers may go on for the configured grace.

@@ -10,10 +10,10 @@ pub(crate) struct Key {
     pub(crate) generation: u32,
 }
 
-/// The connections of a worker. Each has its own allocation, which goes when it does.
+/// The connections of a worker.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    places: Vec<(u32, Option<Box<T>>)>,
+    places: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
 }
 
@@ -32,20 +32,20 @@ impl<T> Slab<T> {
         });
         let place = &mut self.places[index as usize];
         let key = Key { index, generation: place.0 };
-        place.1 = Some(Box::new(make(key)));
+        place.1 = Some(make(key));
         key
     }
 
     /// The connection, if it is still there.
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         match self.places.get_mut(key.index as usize) {
-            Some((generation, place)) if *generation == key.generation => place.as_deref_mut(),
+            Some((generation, place)) if *generation == key.generation => place.as_mut(),
             _ => None,
         }
     }
 
     /// Takes the connection out.
-    pub(crate) fn remove(&mut self, key: Key) -> Option<Box<T>> {
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         let (generation, place) = self.places.get_mut(key.index as usize)?;
         if *generation != key.generation {
             return None;
@@ -79,7 +79,7 @@ mod tests {
     fn a_key_never_names_a_successor() {
         let mut slab = Slab::default();
         let first = slab.insert_with(|_| "first");
-        assert_eq!(slab.remove(first).as_deref(), Some(&"first"));
+        assert_eq!(slab.remove(first).as_ref(), Some(&"first"));
         let second = slab.insert_with(|_| "second");
         assert_eq!(second.index, first.index);
         assert_eq!(slab.get_mut(first), None);

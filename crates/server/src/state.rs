@@ -32,8 +32,6 @@ pub(crate) struct Server {
     pub(crate) settings: Arc<Settings>,
     /// `None` where there is no certificate.
     pub(crate) tls: Option<Security>,
-    /// Listeners whose connections begin with TLS.
-    pub(crate) ftps: Vec<std::net::SocketAddr>,
     pub(crate) pool: BlockingPool,
     /// Threads of their own for logins: a burst of wrong passwords must not keep disks from being read.
     pub(crate) logins: BlockingPool,
@@ -42,6 +40,8 @@ pub(crate) struct Server {
     /// Control connections now.
     pub(crate) sessions: AtomicUsize,
     pub(crate) session_limit: usize,
+    /// Descriptors that sessions leave to others.
+    pub(crate) descriptor_reserve: u64,
     pub(crate) addresses: Addresses,
     /// Who is turned away.
     pub(crate) bans: Bans,

@@ -25,7 +25,9 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token};
 
 use crate::auth::Decision;
+use crate::client::Client;
 use crate::ftp::{Connection, Handshakes, Reviewed};
+use crate::http;
 use crate::log::{self, Subject};
 use crate::passive::Lease;
 use crate::slab::{Key, Slab};
@@ -53,6 +55,23 @@ const CONTROL: usize = 0;
 const DATA: usize = 1;
 const LISTENER: usize = 2;
 
+/// A socket that clients come to.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) door: Door,
+    pub(crate) address: SocketAddr,
+    pub(crate) socket: OwnedFd,
+}
+
+/// What is spoken at a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    Ftp,
+    /// FTP that begins with TLS.
+    Ftps,
+    Http,
+}
+
 /// What other threads tell a worker.
 #[derive(Debug)]
 pub(crate) enum Message {
@@ -70,6 +89,8 @@ pub(crate) enum Message {
     Wake(Key),
     /// Do this with every connection.
     Each(Errand),
+    /// Something for a connection of HTTP.
+    Http(Key, http::Message),
     /// Accept nobody more; what has not ended by then is ended.
     ShutDown(Instant),
     /// End at once.
@@ -114,6 +135,10 @@ pub(crate) struct Core {
     pub(crate) wheel: Wheel<Key>,
     /// The server is closing: nobody who has nothing more to say is waited for.
     pub(crate) ending: bool,
+    /// Counts the turns of the loop, and moments that are as good as another turn: see [`http::Shared`].
+    pub(crate) turn: u64,
+    /// What connections of HTTP share.
+    pub(crate) http: http::Shared,
     serial: u64,
     lines: log::Lines,
 }
@@ -128,6 +153,25 @@ impl Core {
     /// Writes an event to the log.
     pub(crate) fn log(&mut self, subject: &Subject<'_>, event: log::Event<'_>) {
         self.server.log.record(&mut self.lines, self.now.wall, subject, event);
+    }
+
+    /// Writes a request of HTTP to the log.
+    pub(crate) fn log_request(&mut self, subject: &Subject<'_>, request: &log::Request<'_>) {
+        self.server.log.request(&mut self.lines, self.now.wall, subject, request);
+    }
+
+    /// Makes the reactor tell of a connection of HTTP.
+    pub(crate) fn watch_http(&self, key: Key, socket: &OwnedFd) -> io::Result<()> {
+        self.registry.register(&mut SourceFd(&socket.as_raw_fd()), token(key, CONTROL), Interest::READABLE)
+    }
+
+    /// Makes the reactor tell when a connection of HTTP takes bytes again, as well.
+    pub(crate) fn watch_http_writable(&self, key: Key, socket: &OwnedFd, known: bool) -> io::Result<()> {
+        let (raw, interest) = (socket.as_raw_fd(), Interest::READABLE | Interest::WRITABLE);
+        match known {
+            true => self.registry.reregister(&mut SourceFd(&raw), token(key, CONTROL), interest),
+            false => self.registry.register(&mut SourceFd(&raw), token(key, CONTROL), interest),
+        }
     }
 
     /// Makes the reactor tell of a control connection.
@@ -165,10 +209,10 @@ pub(crate) struct Worker {
     poll: Poll,
     core: Core,
     inbox: Inbox<Message>,
-    listeners: Vec<(SocketAddr, OwnedFd)>,
+    listeners: Vec<Listener>,
     /// Listeners that may have more to accept.
     accepting: Vec<usize>,
-    connections: Slab<Connection>,
+    connections: Slab<Client>,
     /// Given up to tell a client 421 when descriptors have run out.
     spare: Option<File>,
     /// When a shutdown ends whatever still runs.
@@ -177,19 +221,21 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// A worker with its listeners, and the way to send it messages.
-    pub(crate) fn new(
-        server: Arc<Server>,
-        listeners: Vec<(SocketAddr, OwnedFd)>,
-    ) -> io::Result<(Self, Sender<Message>)> {
+    pub(crate) fn new(server: Arc<Server>, listeners: Vec<Listener>) -> io::Result<(Self, Sender<Message>)> {
         let poll = Poll::new()?;
         let (sender, inbox) = inbox::inbox(poll.registry(), INBOX)?;
-        for (index, (_, listener)) in listeners.iter().enumerate() {
+        for (index, listener) in listeners.iter().enumerate() {
             let token = Token(index << 2 | LISTENER);
-            poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
+            poll.registry().register(
+                &mut SourceFd(&listener.socket.as_raw_fd()),
+                token,
+                Interest::READABLE,
+            )?;
         }
         let now = clock();
         // TLS wants room for the longest handshake message.
         let scratch = if server.tls.is_some() { tls::BUFFER } else { SCRATCH };
+        let open_files = (server.descriptor_reserve / 4).min(512) as usize;
         let core = Core {
             registry: poll.registry().try_clone()?,
             server,
@@ -204,6 +250,8 @@ impl Worker {
             yielded: VecDeque::new(),
             wheel: Wheel::new(now.instant),
             ending: false,
+            turn: 0,
+            http: http::Shared::new(open_files),
             serial: 0,
             lines: log::Lines::default(),
         };
@@ -237,6 +285,7 @@ impl Worker {
             for key in self.core.handshakes.begin_turn() {
                 self.serve(key, Connection::shake_hands);
             }
+            self.core.turn += 1;
             for event in &events {
                 self.dispatch(event);
             }
@@ -250,9 +299,10 @@ impl Worker {
             self.accept();
             self.core.wheel.expire(self.core.now.instant, &mut due);
             for key in due.drain(..) {
-                self.serve(key, Connection::look_at_clock);
+                self.serve_any(key, Client::look_at_clock);
             }
             self.run_transfers();
+            self.core.http.cache.sweep(self.core.now.instant);
             self.core.server.log.flush(&mut self.core.lines);
             if let Some(end) = self.stopping
                 && (self.connections.is_empty() || self.core.now.instant >= end)
@@ -272,7 +322,8 @@ impl Worker {
         if !self.core.yielded.is_empty() || self.core.handshakes.is_waiting() {
             return Some(Duration::ZERO);
         }
-        let next = self.core.wheel.next_due().into_iter().chain(self.stopping).min();
+        let sweep = self.core.http.cache.sweep_due();
+        let next = self.core.wheel.next_due().into_iter().chain(self.stopping).chain(sweep).min();
         let next = next.map(|moment| moment.saturating_duration_since(Instant::now()));
         retry.into_iter().chain(next).min()
     }
@@ -289,13 +340,13 @@ impl Worker {
                     self.accepting.push(index);
                 }
             }
-            CONTROL => self.serve(key(token), |connection, core| connection.control_event(core, event)),
+            CONTROL => self.serve_any(key(token), |client, core| client.event(core, event)),
             _ => self.serve(key(token), |connection, core| connection.data_event(core, event)),
         }
     }
 
     fn receive(&mut self, message: Message) {
-        if let Message::Answer(key, ..) | Message::Job(key, _) = &message
+        if let Message::Answer(key, ..) | Message::Job(key, _) | Message::Http(key, _) = &message
             && self.connections.get_mut(*key).is_none()
         {
             // Meant for a connection that is gone; a file that it brings may hang when it is closed.
@@ -321,21 +372,35 @@ impl Worker {
                     self.serve(key, |connection, core| work(connection, core));
                 }
             }
+            Message::Http(key, message) => self.serve_any(key, |client, core| {
+                if let Client::Http(connection) = client {
+                    connection.told(core, message);
+                }
+            }),
             Message::ShutDown(end) => self.shut_down(end),
             Message::Stop => {}
         }
     }
 
-    /// Lets a connection do something, then sends what it has to say and closes it if it has ended.
+    /// Lets a control connection do something; see [`Worker::serve_any`].
     fn serve(&mut self, key: Key, work: impl FnOnce(&mut Connection, &mut Core)) {
+        self.serve_any(key, |client, core| {
+            if let Client::Ftp(connection) = client {
+                work(connection, core);
+            }
+        });
+    }
+
+    /// Lets a connection do something, then sends what it has to say and closes it if it has ended.
+    fn serve_any(&mut self, key: Key, work: impl FnOnce(&mut Client, &mut Core)) {
         // Gone already: what was meant for it, a lease perhaps, is dropped with `work`.
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        work(connection, &mut self.core);
-        if connection.settle(&mut self.core) {
+        let Some(client) = self.connections.get_mut(key) else { return };
+        work(client, &mut self.core);
+        if client.settle(&mut self.core) {
             return;
         }
-        if let Some(connection) = self.connections.remove(key) {
-            connection.close(&mut self.core);
+        if let Some(client) = self.connections.remove(key) {
+            client.close(&mut self.core);
         }
     }
 
@@ -346,7 +411,7 @@ impl Worker {
         while left > 0 {
             left -= 1;
             if let Some(key) = self.core.yielded.pop_front() {
-                self.serve(key, Connection::next_turn);
+                self.serve_any(key, Client::continue_transfer);
             }
             if begin.elapsed() > TRANSFER_SHARE {
                 break;
@@ -365,10 +430,10 @@ impl Worker {
     /// Accepts who waits at a listener; answers whether it has to be asked again.
     fn accept_from(&mut self, index: usize) -> bool {
         for _ in 0..ACCEPTS {
-            let Some((bound, socket)) = self.listeners.get(index) else { return false };
-            let bound = *bound;
-            match listener::accept(socket) {
-                Ok((socket, peer)) => self.welcome(socket, peer, bound),
+            let Some(listener) = self.listeners.get(index) else { return false };
+            let (door, bound) = (listener.door, listener.address);
+            match listener::accept(&listener.socket) {
+                Ok((socket, peer)) => self.welcome(socket, peer, bound, door),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) if self.refuse_without_descriptors(index) => {}
@@ -387,12 +452,12 @@ impl Worker {
         }
     }
 
-    fn welcome(&mut self, socket: OwnedFd, peer: SocketAddr, bound: SocketAddr) {
+    fn welcome(&mut self, socket: OwnedFd, peer: SocketAddr, bound: SocketAddr, door: Door) {
         if let Err(turned) = self.core.server.bans.admit(peer.ip(), self.core.now.instant) {
-            return self.refuse(&socket, peer, turned.for_the_client());
+            return self.refuse(&socket, peer, door, turned.for_the_client());
         }
         if let Err(reason) = self.core.server.admit(peer.ip()) {
-            return self.refuse(&socket, peer, reason);
+            return self.refuse(&socket, peer, door, reason);
         }
         let member = match self.core.server.limits.connect(bound, self.core.now.instant) {
             Ok(member) => member,
@@ -400,23 +465,36 @@ impl Worker {
                 self.core.server.release(peer.ip());
                 let subject = Subject { session: 0, peer, user: None };
                 self.core.log(&subject, log::Event::Limited { limit: &refused.key(), value: refused.value });
-                return self.refuse(&socket, peer, refused.for_the_client());
+                return self.refuse(&socket, peer, door, refused.for_the_client());
             }
         };
+        if door == Door::Http {
+            // It may have come after an answer of this turn.
+            self.core.turn += 1;
+            let core = &self.core;
+            let key = self.connections.insert_with(|key| {
+                Client::Http(Box::new(http::Connection::new(key, socket, peer, member, core)))
+            });
+            return self.serve_any(key, |_, _| {});
+        }
         let local = match bound.ip().is_unspecified() {
             false => bound,
             true => listener::local_address(&socket).unwrap_or(bound),
         };
         let core = &mut self.core;
-        let key = self.connections.insert_with(|key| Connection::new(key, socket, peer, local, member, core));
-        let implicit = self.core.server.ftps.contains(&bound);
-        self.serve(key, |connection, core| connection.greet(core, implicit));
+        let key = self.connections.insert_with(|key| {
+            Client::Ftp(Box::new(Connection::new(key, socket, peer, local, member, core)))
+        });
+        self.serve(key, |connection, core| connection.greet(core, door == Door::Ftps));
     }
 
-    /// Says 421 and why; the socket closes behind it.
-    fn refuse(&mut self, socket: &OwnedFd, peer: SocketAddr, reason: &'static str) {
+    /// Says 421, or by HTTP 503, and why; the socket closes behind it.
+    fn refuse(&mut self, socket: &OwnedFd, peer: SocketAddr, door: Door, reason: &'static str) {
         let mut text = Vec::new();
-        Reply::owned(code::SERVICE_CLOSING, reason).write(&mut text);
+        match door {
+            Door::Ftp | Door::Ftps => Reply::owned(code::SERVICE_CLOSING, reason).write(&mut text),
+            Door::Http => http::refusal(reason, &mut text),
+        }
         let _ = stream::write(socket, &text);
         self.core.log(&Subject { session: 0, peer, user: None }, log::Event::Refused { reason });
     }
@@ -428,11 +506,11 @@ impl Worker {
             self.spare = File::open("/dev/null").ok();
             return self.spare.is_some();
         }
-        let Some((bound, listener)) = self.listeners.get(index) else { return false };
-        let bound = *bound;
-        let accepted = listener::accept(listener);
+        let Some(listener) = self.listeners.get(index) else { return false };
+        let (door, bound) = (listener.door, listener.address);
+        let accepted = listener::accept(&listener.socket);
         if let Ok((socket, peer)) = &accepted {
-            self.refuse(socket, *peer, "The server is out of descriptors; try again later.");
+            self.refuse(socket, *peer, door, "The server is out of descriptors; try again later.");
         }
         let took_one = accepted.is_ok();
         drop(accepted);
@@ -443,11 +521,11 @@ impl Worker {
     fn shut_down(&mut self, end: Instant) {
         self.stopping = Some(end);
         self.core.ending = true;
-        for (_, listener) in self.listeners.drain(..) {
-            self.core.forget(&listener);
+        for listener in self.listeners.drain(..) {
+            self.core.forget(&listener.socket);
         }
         for key in self.connections.keys() {
-            self.serve(key, Connection::shut_down);
+            self.serve_any(key, Client::shut_down);
         }
     }
 
@@ -455,11 +533,11 @@ impl Worker {
     fn end(mut self) {
         self.core.ending = true;
         for key in self.connections.keys() {
-            self.serve(key, Connection::end_now);
+            self.serve_any(key, Client::end_now);
         }
         for key in self.connections.keys() {
-            if let Some(connection) = self.connections.remove(key) {
-                connection.close(&mut self.core);
+            if let Some(client) = self.connections.remove(key) {
+                client.close(&mut self.core);
             }
         }
         self.core.server.log.flush(&mut self.core.lines);

@@ -1,6 +1,6 @@
 //! What was written, turned into what it means: defaults added, contradictions refused, trees opened.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,8 @@ pub(crate) struct Site {
     pub(crate) control: Option<PathBuf>,
     /// What the server is started with.
     pub(crate) config: Config,
+    /// Whether HTTP is where it is by default, and may be elsewhere.
+    pub(crate) http_by_default: bool,
 }
 
 /// Says where something wrong was written.
@@ -117,12 +119,16 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
     let accounts = Arc::new(accounts);
 
     let default = Config::new(Arc::clone(&accounts) as Arc<dyn Authenticator>);
-    let ftp = listens(written.ftp, default.ftp, &places)?;
-    let passive_ports = passive_ports(written.passive_ports, &ftp, &places)?;
+    let http_by_default = written.http.is_empty();
+    refuse_to_serve_nothing(&written.ftp, &written.http, &places)?;
+    let ftp = listens(written.ftp, "--ftp", default.ftp, &places)?;
+    let http = listens(written.http, "--http", vec![default_http(&ftp)], &places)?;
+    let passive_ports = passive_ports(written.passive_ports, &[("FTP", &ftp), ("HTTP", &http)], &places)?;
     let config = Config {
         ftp,
         ftps: default.ftps,
         tls: default.tls,
+        http,
         accounts: default.accounts,
         passive_ports,
         public_ip: written.public_ip.map(|said| said.value),
@@ -147,6 +153,16 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
             default.connect_timeout,
         )?,
         stall_timeout: places.some_time(written.stall_timeout, "stall-timeout", default.stall_timeout)?,
+        http_head_timeout: places.some_time(
+            written.http_head_timeout,
+            "http-head-timeout",
+            default.http_head_timeout,
+        )?,
+        http_idle_timeout: places.some_time(
+            written.http_idle_timeout,
+            "http-idle-timeout",
+            default.http_idle_timeout,
+        )?,
         keepalive: period(written.keepalive, default.keepalive),
         login_delay: period(written.login_delay, default.login_delay),
         login_attempts: login_attempts(written.login_attempts, default.login_attempts, &places)?,
@@ -156,10 +172,21 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
         sort_entries: count(written.list_sort, default.sort_entries),
         anonymous: logins.iter().any(|login| login.name.is_none()),
         xferlog: xferlog(written.xferlog, &places)?,
+        access_log: written.access_log.map(|said| places.path(&said)),
         log: log(written.quiet, written.log_format),
     };
     let control = written.control.map(|said| places.path(&said));
-    Ok(Site { directory, logins, database, accounts, files, writable: homes.writable(), control, config })
+    Ok(Site {
+        directory,
+        logins,
+        database,
+        accounts,
+        files,
+        writable: homes.writable(),
+        control,
+        config,
+        http_by_default,
+    })
 }
 
 fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBuf, Failure> {
@@ -199,8 +226,32 @@ fn anonymous(
     }
 }
 
+/// Where HTTP is served when nothing says where.
+const DEFAULT_HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// The default, or a free port for whoever asks for a free one for FTP: more than one server may be started so.
+fn default_http(ftp: &[SocketAddr]) -> SocketAddr {
+    let wants_free = ftp.iter().any(|address| address.port() == 0);
+    SocketAddr::new(DEFAULT_HTTP.ip(), if wants_free { 0 } else { DEFAULT_HTTP.port() })
+}
+
+fn refuse_to_serve_nothing(
+    ftp: &[Said<Listen>],
+    http: &[Said<Listen>],
+    places: &Places<'_>,
+) -> Result<(), Failure> {
+    match (ftp, http) {
+        ([Said { value: Listen::Off, place }], [Said { value: Listen::Off, .. }]) => {
+            let message = "nothing would be served: FTP is off, and HTTP is too";
+            Err(places.error(place, "--ftp", message))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn listens(
     said: Vec<Said<Listen>>,
+    flag: &str,
     default: Vec<SocketAddr>,
     places: &Places<'_>,
 ) -> Result<Vec<SocketAddr>, Failure> {
@@ -212,16 +263,13 @@ fn listens(
         let address = match one.value {
             Listen::On(address) => address,
             Listen::Off if said.len() > 1 => {
-                return Err(places.error(&one.place, "--ftp", "off cannot stand beside an address"));
+                return Err(places.error(&one.place, flag, "off cannot stand beside an address"));
             }
-            Listen::Off => {
-                let message = "nothing would be served: FTP is off, and this version has no other service";
-                return Err(places.error(&one.place, "--ftp", message));
-            }
+            Listen::Off => return Ok(Vec::new()),
         };
         let again = said[..index].iter().any(|other| other.value == one.value);
         if again && address.port() != 0 {
-            return Err(places.error(&one.place, "--ftp", &format!("{address} is named twice")));
+            return Err(places.error(&one.place, flag, &format!("{address} is named twice")));
         }
         addresses.push(address);
     }
@@ -230,19 +278,21 @@ fn listens(
 
 fn passive_ports(
     said: Option<Said<Ports>>,
-    ftp: &[SocketAddr],
+    doors: &[(&str, &[SocketAddr])],
     places: &Places<'_>,
 ) -> Result<std::ops::RangeInclusive<u16>, Failure> {
     let (range, place) = match said {
         Some(Said { value: Ports(range), place }) => (range, place),
         None => (Config::DEFAULT_PASSIVE_PORTS, Place::CommandLine),
     };
-    match ftp.iter().find(|address| range.contains(&address.port())) {
+    let mut ports = doors
+        .iter()
+        .flat_map(|(name, addresses)| addresses.iter().map(move |address| (*name, address.port())));
+    match ports.find(|(_, port)| range.contains(port)) {
         None => Ok(range),
-        Some(address) => {
+        Some((name, port)) => {
             let message = format!(
-                "port {} is where FTP is served, so it cannot be one of the data ports {} to {} too",
-                address.port(),
+                "port {port} is where {name} is served, so it cannot be one of the data ports {} to {} too",
                 range.start(),
                 range.end()
             );

@@ -242,7 +242,7 @@ fn contradicting_flags_are_refused() {
             "--anonymous: nobody could log in: anonymous is off and there is no user; add a user, or let anonymous \
              read (ro).",
         ),
-        ("--ftp off", "--ftp: nothing would be served: FTP is off, and this version has no other service."),
+        ("--ftp off --http off", "--ftp: nothing would be served: FTP is off, and HTTP is too."),
         ("--ftp off --ftp 127.0.0.1:0", "--ftp: off cannot stand beside an address."),
         ("--ftp 127.0.0.1:21 --ftp 127.0.0.1:21", "--ftp: 127.0.0.1:21 is named twice."),
         (

@@ -38,6 +38,15 @@ pub(crate) struct Written {
     #[serde(deserialize_with = "one_or_more")]
     pub(crate) ftp: Vec<Said<Listen>>,
 
+    /// Where to serve HTTP, or "off" [default: 127.0.0.1:8080]
+    ///
+    /// The same files and users, for browsers: http://127.0.0.1:8080/. Where nothing is written here and the
+    /// default is taken, or --ftp asks for a free port, a free port is taken instead, and printed. Passwords
+    /// are taken from this computer only.
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Network")]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) http: Vec<Said<Listen>>,
+
     /// Ports for passive data connections [default: 50000-50999]
     ///
     /// Open these in the firewall, with the port of --ftp. No other port is ever used for them. One is
@@ -130,6 +139,21 @@ pub(crate) struct Written {
     #[arg(long, value_name = "FILE", help_heading = "Logs",
         value_parser = PathBufValueParser::new().map(Said::on_command_line))]
     pub(crate) xferlog: Option<Said<PathBuf>>,
+
+    /// Write requests of HTTP to FILE, in the Combined format, or as JSON with --log-format json
+    ///
+    /// Without it they stand among the events.
+    #[arg(long, value_name = "FILE", help_heading = "Logs",
+        value_parser = PathBufValueParser::new().map(Said::on_command_line))]
+    pub(crate) access_log: Option<Said<PathBuf>>,
+
+    /// From the first byte of a request to the end of its head.
+    #[arg(skip)]
+    pub(crate) http_head_timeout: Option<Said<Period>>,
+
+    /// Silence between two requests of HTTP.
+    #[arg(skip)]
+    pub(crate) http_idle_timeout: Option<Said<Period>>,
 
     /// Threads at most for what may wait: disks, hashes, passwords.
     #[arg(skip)]
@@ -244,6 +268,7 @@ impl Written {
         Self {
             directory: self.directory.or(file.directory),
             ftp: if self.ftp.is_empty() { file.ftp } else { self.ftp },
+            http: if self.http.is_empty() { file.http } else { self.http },
             passive_ports: self.passive_ports.or(file.passive_ports),
             public_ip: self.public_ip.or(file.public_ip),
             workers: self.workers.or(file.workers),
@@ -274,6 +299,9 @@ impl Written {
             quiet: self.quiet.or(file.quiet),
             log_format: self.log_format.or(file.log_format),
             xferlog: self.xferlog.or(file.xferlog),
+            access_log: self.access_log.or(file.access_log),
+            http_head_timeout: self.http_head_timeout.or(file.http_head_timeout),
+            http_idle_timeout: self.http_idle_timeout.or(file.http_idle_timeout),
             blocking_threads: self.blocking_threads.or(file.blocking_threads),
             sessions: self.sessions.or(file.sessions),
             sessions_per_address: self.sessions_per_address.or(file.sessions_per_address),

@@ -568,7 +568,7 @@ impl Connection {
                 bytes: progress.bytes,
                 total: progress.total,
                 elapsed: progress.elapsed,
-                held_back: running.paused.is_some(),
+                held_back: running.pace.paused.is_some(),
             }
         });
         SessionReport {

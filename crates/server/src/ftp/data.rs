@@ -491,7 +491,7 @@ impl Connection {
             (None, Link::Accepting(_) | Link::Connecting(_) | Link::Securing(_)) => {
                 Some(running.started + config.connect_timeout)
             }
-            (None, Link::Open(_)) if running.paused.is_some() => running.paused,
+            (None, Link::Open(_)) if running.pace.paused.is_some() => running.pace.paused,
             (None, Link::Open(_) | Link::Control) => Some(running.moved + config.stall_timeout),
             (None, Link::Lent) => None,
         }
@@ -500,7 +500,7 @@ impl Connection {
     /// It has.
     pub(super) fn transfer_overdue(&mut self, core: &mut Core) {
         let Some(running) = self.running.as_deref_mut() else { return };
-        if running.ending.is_none() && running.paused.take().is_some() {
+        if running.ending.is_none() && running.pace.paused.take().is_some() {
             // It was a limit that nothing moved for.
             running.moved = core.now.instant;
             return self.continue_transfer(core);

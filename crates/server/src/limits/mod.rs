@@ -10,6 +10,7 @@
 
 mod bucket;
 mod meter;
+mod pace;
 mod schedule;
 mod tree;
 
@@ -17,7 +18,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-pub(crate) use meter::{Allowance, Meter};
+pub(crate) use pace::Pace;
 pub use schedule::{Limit, LimitError};
 pub use tree::{Direction, Scope, ScopeReport};
 pub(crate) use tree::{Member, Tree};

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
+use super::meter::{Allowance, Meter};
 use super::*;
 
 const LISTENER: &str = "127.0.0.1:2121";

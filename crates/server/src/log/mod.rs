@@ -5,6 +5,7 @@
 //! them, so that a log costs little at thousands of transfers a second, and nobody waits for one that is stuck. What a client named is escaped: one event is one
 //! line, whatever a file is called.
 
+mod access;
 mod writer;
 mod xferlog;
 
@@ -13,12 +14,14 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use millrace_ftp::time;
 use millrace_vfs::{Timestamp, VirtualPath};
+
+pub(crate) use access::Request;
 
 use self::writer::Writer;
 use crate::config::LogFormat;
@@ -60,6 +63,8 @@ pub(crate) enum Event<'a> {
     TlsFailed { on: &'a str, reason: &'a str },
     /// A data connection did not resume its control connection's TLS session, as it should.
     NotResumed,
+    /// A request of HTTP was answered.
+    Requested(&'a Request<'a>),
     /// Something that an operator should look at.
     Warning { text: &'a str },
 }
@@ -110,6 +115,8 @@ pub(crate) struct Log {
     /// `None` where nothing is logged.
     events: Option<Arc<Writer>>,
     xferlog: Option<Arc<Writer>>,
+    /// Where requests of HTTP go; with the events where there is no such file.
+    access: Option<Arc<Writer>>,
 }
 
 /// The lines of one turn.
@@ -117,37 +124,54 @@ pub(crate) struct Log {
 pub(crate) struct Lines {
     events: String,
     transfers: Vec<u8>,
+    requests: Vec<u8>,
+    clock: access::Clock,
 }
 
 impl Log {
     /// Opens what has to be opened.
-    pub(crate) fn open(format: LogFormat, xferlog: Option<&Path>) -> io::Result<Self> {
+    pub(crate) fn open(
+        format: LogFormat,
+        xferlog: Option<&Path>,
+        access: Option<&Path>,
+    ) -> Result<Self, (PathBuf, io::Error)> {
         let events = match format {
             LogFormat::Off => None,
-            _ => {
-                // A descriptor of its own: the lock of the standard library's must not be held by who is stuck.
-                let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-                let notice = move |lines| missing(format, lines, "the log, which nobody reads");
-                Some(Arc::new(Writer::start(stderr, Box::new(notice))?))
-            }
+            _ => Some(events(format).map_err(|error| (PathBuf::from("/dev/stderr"), error))?),
         };
-        let xferlog = xferlog.map(|path| {
-            let file = OpenOptions::new().create(true).append(true).open(path)?;
-            let events = events.clone();
-            // Its own format has no line for that.
-            let notice = move |lines| {
-                let notice = missing(format, lines, "the transfer log, whose disk does not keep up");
-                events.iter().for_each(|events| events.push(&notice));
-                Vec::new()
-            };
-            Writer::start(file, Box::new(notice)).map(Arc::new)
-        });
-        Ok(Self { format, events, xferlog: xferlog.transpose()? })
+        let open = |path: Option<&Path>, of: &'static str| {
+            let opened = path.map(|path| {
+                log_file(path, format, of, events.clone()).map_err(|error| (path.to_owned(), error))
+            });
+            opened.transpose()
+        };
+        let xferlog = open(xferlog, "the transfer log, whose disk does not keep up")?;
+        let access = open(access, "the access log, whose disk does not keep up")?;
+        Ok(Self { format, events, xferlog, access })
     }
 
     /// Waits, for a moment, until what was recorded is written.
     pub(crate) fn close(&self) {
-        self.xferlog.iter().chain(&self.events).for_each(|writer| writer.close());
+        self.xferlog.iter().chain(&self.access).chain(&self.events).for_each(|writer| writer.close());
+    }
+
+    /// Adds a request to the lines of this turn: Combined, or JSON where that is the format of the log.
+    pub(crate) fn request(
+        &self,
+        lines: &mut Lines,
+        now: Timestamp,
+        subject: &Subject<'_>,
+        request: &Request<'_>,
+    ) {
+        match (self.format, &self.access) {
+            (LogFormat::Off | LogFormat::Warnings | LogFormat::JsonWarnings, None) => {}
+            (LogFormat::Json | LogFormat::JsonWarnings, _) => {
+                let mut line = String::new();
+                write_json(&mut line, now, subject, &Event::Requested(request));
+                lines.requests.extend_from_slice(line.as_bytes());
+            }
+            _ => access::write_combined(&mut lines.clock, now, subject, request, &mut lines.requests),
+        }
     }
 
     /// Adds an event to the lines of this turn.
@@ -190,6 +214,13 @@ impl Log {
             lines.events.clear();
             lines.events.shrink_to(64 * 1024);
         }
+        if !lines.requests.is_empty() {
+            if let Some(requests) = self.access.as_ref().or(self.events.as_ref()) {
+                requests.push(&lines.requests);
+            }
+            lines.requests.clear();
+            lines.requests.shrink_to(64 * 1024);
+        }
         if !lines.transfers.is_empty() {
             if let Some(xferlog) = &self.xferlog {
                 xferlog.push(&lines.transfers);
@@ -198,6 +229,30 @@ impl Log {
             lines.transfers.shrink_to(64 * 1024);
         }
     }
+}
+
+/// The thread that writes events to standard error.
+fn events(format: LogFormat) -> io::Result<Arc<Writer>> {
+    // A descriptor of its own: the lock of the standard library's must not be held by who is stuck.
+    let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let notice = move |lines| missing(format, lines, "the log, which nobody reads");
+    Writer::start(stderr, Box::new(notice)).map(Arc::new)
+}
+
+/// The thread that writes a log of another format, in which there is no line for what is missing.
+fn log_file(
+    path: &Path,
+    format: LogFormat,
+    of: &'static str,
+    events: Option<Arc<Writer>>,
+) -> io::Result<Arc<Writer>> {
+    let file = OpenOptions::new().create(true).append(true).open(path)?;
+    let notice = move |lines| {
+        let notice = missing(format, lines, of);
+        events.iter().for_each(|events| events.push(&notice));
+        Vec::new()
+    };
+    Writer::start(file, Box::new(notice)).map(Arc::new)
 }
 
 /// The line that stands for lines that are missing.
@@ -257,6 +312,18 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
             ("tls-failed", vec![("on", Text((*on).to_owned())), ("reason", Text((*reason).to_owned()))])
         }
         Event::NotResumed => ("tls-session-not-resumed", vec![]),
+        Event::Requested(request) => {
+            let mut fields = vec![
+                ("method", Text(request.method.to_owned())),
+                ("target", bytes(request.target)),
+                ("status", Number(request.status.into())),
+                ("bytes", Number(request.bytes)),
+                ("seconds", Seconds(request.elapsed)),
+            ];
+            fields.extend(request.referer.map(|value| ("referer", bytes(value))));
+            fields.extend(request.agent.map(|value| ("agent", bytes(value))));
+            ("request", fields)
+        }
         Event::Warning { text } => ("warning", vec![("text", Text((*text).to_owned()))]),
     }
 }
@@ -348,7 +415,7 @@ mod tests {
     use super::*;
 
     fn recorded(format: LogFormat, event: Event<'_>) -> String {
-        let log = Log { format, events: None, xferlog: None };
+        let log = Log { format, events: None, xferlog: None, access: None };
         let mut lines = Lines::default();
         let subject =
             Subject { session: 7, peer: "127.0.0.1:1025".parse().unwrap(), user: Some(b"al\"ice\n") };

@@ -30,7 +30,7 @@ use millrace_vfs::VirtualPath;
 pub(crate) use receive::Receiver;
 pub(crate) use send::{FILL, Sender};
 
-use crate::limits::{self, Allowance, Member, Meter, Tree};
+use crate::limits::{self, Member, Pace, Tree};
 use crate::log::Direction;
 
 /// Bytes that one turn of one transfer may move before others have theirs: some 0.3 ms.
@@ -55,11 +55,8 @@ pub(crate) struct Running {
     pub(crate) serial: u64,
     /// What was heard of the peer's end while a job had the socket.
     pub(crate) end: End,
-    /// `None` where nothing on its way is limited; and which state of the limits that was.
-    meter: Option<Box<Meter>>,
-    generation: u64,
-    /// Until when a limit keeps it waiting.
-    pub(crate) paused: Option<Instant>,
+    /// What limits allow it, and until when they keep it waiting.
+    pub(crate) pace: Pace,
     /// Set when the transfer is to end while a job has it: why, and when to stop waiting for the job.
     pub(crate) ending: Option<(TransferError, Instant)>,
 }
@@ -184,7 +181,7 @@ pub(crate) enum Turn {
     Yield,
     /// The socket has to become ready.
     Wait,
-    /// A limit has to allow more: [`Running::paused`] says when.
+    /// A limit has to allow more: [`Running::pace`] says when.
     Pause,
     /// This has to be done on the blocking pool.
     Job(JobKind),
@@ -253,20 +250,19 @@ impl Running {
             shared: Arc::default(),
             serial,
             end: End::NotYet,
-            meter: None,
-            // No state of the limits has this number: the first turn looks.
-            generation: u64::MAX,
-            paused: None,
+            pace: Pace::new(match direction {
+                Direction::Upload => limits::Direction::Upload,
+                Direction::Download | Direction::Listing => limits::Direction::Download,
+            }),
             ending: None,
         }
     }
 
     /// Moves what can be moved and is allowed now. `scratch` is the worker's buffer.
     pub(crate) fn turn(&mut self, now: Instant, scratch: &mut [u8], tree: &Tree, member: &Member) -> Turn {
-        let allowed = match self.allowance(now, tree, member) {
-            Ok(allowed) => allowed.min(TURN as u64) as usize,
-            Err(pause) => return pause,
-        };
+        let wanted = self.wanted();
+        let Some(allowed) = self.pace.allowance(tree, member, now, wanted) else { return Turn::Pause };
+        let allowed = allowed.min(TURN as u64) as usize;
         let Link::Open(socket) = &mut self.link else { return Turn::Wait };
         let before = self.shared.bytes();
         let mut share = allowed;
@@ -278,41 +274,24 @@ impl Running {
         if self.shared.bytes() != before || share < allowed || matches!(turn, Turn::Yield) {
             self.moved = now;
         }
-        if let Some(meter) = &mut self.meter {
-            meter.spend((allowed - share) as u64);
-            match turn {
-                Turn::Wait => meter.fall_out_of_line(),
-                // To sleep at once is cheaper than to come again and hear so.
-                Turn::Yield => return self.allowance(now, tree, member).err().unwrap_or(turn),
-                Turn::Pause | Turn::Job(_) | Turn::Done(_) => {}
+        self.pace.spend((allowed - share) as u64);
+        match turn {
+            Turn::Wait => self.pace.fall_out_of_line(),
+            // To sleep at once is cheaper than to come again and hear so.
+            Turn::Yield if self.pace.is_limited() => {
+                let wanted = self.wanted();
+                if self.pace.allowance(tree, member, now, wanted).is_none() {
+                    return Turn::Pause;
+                }
             }
+            Turn::Yield | Turn::Pause | Turn::Job(_) | Turn::Done(_) => {}
         }
         turn
     }
 
-    /// How many bytes the limits allow now, or the pause that they ask for.
-    fn allowance(&mut self, now: Instant, tree: &Tree, member: &Member) -> Result<u64, Turn> {
-        self.paused = None;
-        let generation = tree.generation();
-        if self.generation != generation {
-            self.generation = generation;
-            // Out of the old line before it gets in the new.
-            self.meter = None;
-            let direction = match self.direction {
-                Direction::Upload => limits::Direction::Upload,
-                Direction::Download | Direction::Listing => limits::Direction::Download,
-            };
-            self.meter = tree.meter(member, direction);
-        }
-        let Some(meter) = &mut self.meter else { return Ok(u64::MAX) };
-        let wanted = self.total.map_or(u64::MAX, |total| total.saturating_sub(self.shared.bytes()));
-        match meter.allowance(tree.nanos(now), wanted) {
-            Allowance::Now(bytes) => Ok(bytes),
-            Allowance::Until(moment) => {
-                self.paused = Some(tree.instant(moment));
-                Err(Turn::Pause)
-            }
-        }
+    /// How many bytes are still to be moved, as far as that is known.
+    fn wanted(&self) -> u64 {
+        self.total.map_or(u64::MAX, |total| total.saturating_sub(self.shared.bytes()))
     }
 
     /// Takes out what a job needs.
@@ -328,7 +307,7 @@ impl Running {
             }
             _ => None,
         };
-        let most = self.meter.as_ref().map_or(u64::MAX, |meter| meter.left());
+        let most = self.pace.left();
         Job { serial: self.serial, work, socket, shared: Arc::clone(&self.shared), most }
     }
 
@@ -344,9 +323,7 @@ impl Running {
             socket.end = socket.end.max(self.end);
             self.link = Link::Open(socket);
         }
-        if let Some(meter) = &mut self.meter {
-            meter.spend(done.taken);
-        }
+        self.pace.spend(done.taken);
         self.moved = now;
         done.result
     }

@@ -42,6 +42,8 @@ pub(crate) struct Sender {
     sent: usize,
     /// Nothing more goes into the buffer.
     drained: bool,
+    /// The connection is closed behind it, which sends whatever waits to share a packet.
+    closes: bool,
 }
 
 #[derive(Debug)]
@@ -74,7 +76,12 @@ impl Sender {
     }
 
     fn new(source: Source, encoder: Option<Encoder>, offset: u64, end: Option<u64>) -> Self {
-        Self { source, encoder, offset, end, buffer: Vec::new(), sent: 0, drained: false }
+        Self { source, encoder, offset, end, buffer: Vec::new(), sent: 0, drained: false, closes: true }
+    }
+
+    /// The same on a connection that goes on: nothing is left to wait in the kernel.
+    pub(crate) fn keeping_open(self) -> Self {
+        Self { closes: false, ..self }
     }
 
     /// How many file bytes there are to send, where that is known.
@@ -83,7 +90,7 @@ impl Sender {
     }
 
     /// Claims that dropping it may wait: a file system that may hang is asked when a file is closed, too.
-    pub(super) fn end_may_wait(&self) -> bool {
+    pub(crate) fn end_may_wait(&self) -> bool {
         match &self.source {
             Source::File(range) => range.readiness == Readiness::MayHang,
             Source::Stream(stream) => stream.readiness() == Readiness::MayHang,
@@ -92,7 +99,7 @@ impl Sender {
     }
 
     /// Sends up to `share` bytes, from which what was sent is taken away.
-    pub(super) fn turn(
+    pub(crate) fn turn(
         &mut self,
         socket: &mut Socket,
         shared: &Shared,
@@ -108,7 +115,10 @@ impl Sender {
             (true, Some(_)) => self.turn_by_records(socket, shared, scratch, share),
             (false, _) => self.turn_by_buffer(socket, shared, share),
         };
-        if let Turn::Done(Ok(())) = turn { socket.finish() } else { turn }
+        match turn {
+            Turn::Done(Ok(())) if self.closes => socket.finish(),
+            turn => turn,
+        }
     }
 
     /// A file that is encrypted on its way: read where it lies in the page cache, several records at a time.
@@ -161,7 +171,8 @@ impl Sender {
             && let Ok(count) = copy::read_cached(file, small, self.offset)
             && count == small.len()
         {
-            match stream::write_more(&socket.fd, small) {
+            let write = if self.closes { stream::write_more } else { stream::write };
+            match write(&socket.fd, small) {
                 Ok(count) => {
                     self.offset += count as u64;
                     *share -= count;
@@ -258,7 +269,7 @@ impl Sender {
     }
 
     /// Makes more bytes to send, or for `sendfile` brings the next pages into the cache. May wait.
-    pub(super) fn fill(&mut self) -> Result<(), FileError> {
+    pub(crate) fn fill(&mut self) -> Result<(), FileError> {
         if let (Source::File(FileRange { file, readiness: Readiness::Cached, .. }), None) =
             (&self.source, &self.encoder)
         {

@@ -1,0 +1,71 @@
+//! A connection of either protocol, as its worker sees it.
+
+use mio::event::Event;
+
+use crate::worker::Core;
+use crate::{ftp, http};
+
+/// One client of a worker.
+#[derive(Debug)]
+pub(crate) enum Client {
+    Ftp(Box<ftp::Connection>),
+    Http(Box<http::Connection>),
+}
+
+impl Client {
+    /// The reactor says something of the socket that the client connected to.
+    pub(crate) fn event(&mut self, core: &mut Core, event: &Event) {
+        match self {
+            Self::Ftp(connection) => connection.control_event(core, event),
+            Self::Http(connection) => connection.event(core, event),
+        }
+    }
+
+    /// The wheel says that something may be due.
+    pub(crate) fn look_at_clock(&mut self, core: &mut Core) {
+        match self {
+            Self::Ftp(connection) => connection.look_at_clock(core),
+            Self::Http(connection) => connection.look_at_clock(core),
+        }
+    }
+
+    /// Its transfer has another share of a turn.
+    pub(crate) fn continue_transfer(&mut self, core: &mut Core) {
+        match self {
+            Self::Ftp(connection) => connection.next_turn(core),
+            Self::Http(connection) => connection.go_on(core),
+        }
+    }
+
+    /// Does what follows from what happened; answers whether the connection goes on.
+    pub(crate) fn settle(&mut self, core: &mut Core) -> bool {
+        match self {
+            Self::Ftp(connection) => connection.settle(core),
+            Self::Http(connection) => connection.settle(core),
+        }
+    }
+
+    /// The server is closing.
+    pub(crate) fn shut_down(&mut self, core: &mut Core) {
+        match self {
+            Self::Ftp(connection) => connection.shut_down(core),
+            Self::Http(connection) => connection.shut_down(),
+        }
+    }
+
+    /// The time of grace is over.
+    pub(crate) fn end_now(&mut self, core: &mut Core) {
+        match self {
+            Self::Ftp(connection) => connection.end_now(core),
+            Self::Http(connection) => connection.end_now(),
+        }
+    }
+
+    /// Ends it and everything that belongs to it.
+    pub(crate) fn close(self, core: &mut Core) {
+        match self {
+            Self::Ftp(connection) => connection.close(core),
+            Self::Http(connection) => connection.close(core),
+        }
+    }
+}

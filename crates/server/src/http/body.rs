@@ -1,0 +1,172 @@
+//! Bodies that do not fit into one write with their head: a file, parts of one, a stream.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use millrace_ftp::codec::Coding;
+use millrace_ftp::session::{ByteRange, TransferError};
+use millrace_vfs::{FileError, FileRange, ReadHandle, ReadStream, Readiness};
+
+use crate::limits::{Direction, Member, Pace, Tree};
+use crate::transfer::{Sender, Shared, Socket, TURN, Turn};
+
+/// A piece of a body.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// Bytes that are here: the head, what stands between parts.
+    Bytes(Vec<u8>),
+    /// A range of a file.
+    File(Arc<std::fs::File>, Readiness, Range<u64>),
+    /// A range of a stream; one without an end goes on until the stream ends.
+    Stream(Box<dyn ReadStream>, u64, Option<u64>),
+}
+
+/// A body on its way out.
+#[derive(Debug)]
+pub(super) struct Body {
+    parts: VecDeque<Part>,
+    current: Current,
+    /// Bytes sent of the parts that are files or streams.
+    shared: Shared,
+    /// When a byte last moved: what the stall timeout counts from.
+    pub(super) moved: Instant,
+    /// What limits allow it.
+    pace: Pace,
+    /// Names the job that has the sender.
+    pub(super) serial: u64,
+}
+
+#[derive(Debug)]
+enum Current {
+    None,
+    Sending(Box<Sender>),
+    /// The pool has it.
+    Lent,
+}
+
+/// What came of moving a body on.
+#[derive(Debug)]
+pub(super) enum Progress {
+    /// These bytes are to be written next.
+    Bytes(Vec<u8>),
+    /// The socket has to become ready.
+    Wait,
+    /// A limit has to allow more: [`Body::paused`] says when it does.
+    Pause,
+    /// Its share of the turn is used up.
+    Yield,
+    /// The pool has to fill this.
+    Fill(Box<Sender>),
+    /// All of it is sent.
+    Done,
+    /// It cannot be sent whole.
+    Failed(TransferError),
+}
+
+impl Body {
+    pub(super) fn new(parts: VecDeque<Part>, now: Instant) -> Self {
+        let pace = Pace::new(Direction::Download);
+        Self { parts, current: Current::None, shared: Shared::default(), moved: now, pace, serial: 0 }
+    }
+
+    /// File bytes sent so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.shared.bytes()
+    }
+
+    /// Claims that a job has its sender.
+    pub(super) fn is_lent(&self) -> bool {
+        matches!(self.current, Current::Lent)
+    }
+
+    /// Moves what can be moved now.
+    pub(super) fn advance(
+        &mut self,
+        socket: &mut Socket,
+        scratch: &mut [u8],
+        now: Instant,
+        limits: (&Tree, &Member),
+    ) -> Progress {
+        loop {
+            match &mut self.current {
+                Current::Lent => return Progress::Wait,
+                Current::None => match self.parts.pop_front() {
+                    None => return Progress::Done,
+                    Some(Part::Bytes(bytes)) => return Progress::Bytes(bytes),
+                    Some(part) => match sender(part) {
+                        Ok(sender) => self.current = Current::Sending(Box::new(sender)),
+                        Err(error) => return Progress::Failed(TransferError::File(error)),
+                    },
+                },
+                Current::Sending(sender) => {
+                    let before = self.shared.bytes();
+                    let wanted = sender.total().unwrap_or(u64::MAX);
+                    let Some(allowed) = self.pace.allowance(limits.0, limits.1, now, wanted) else {
+                        return Progress::Pause;
+                    };
+                    let allowed = allowed.min(TURN as u64) as usize;
+                    let mut share = allowed;
+                    let turn = sender.turn(socket, &self.shared, scratch, &mut share);
+                    self.pace.spend((allowed - share) as u64);
+                    if self.shared.bytes() != before {
+                        self.moved = now;
+                    }
+                    match turn {
+                        // Nothing is left of the allowance: the next one has its time.
+                        Turn::Yield | Turn::Pause if self.pace.is_limited() => {}
+                        Turn::Yield | Turn::Pause => return Progress::Yield,
+                        Turn::Wait => {
+                            self.pace.fall_out_of_line();
+                            return Progress::Wait;
+                        }
+                        Turn::Job(_) => match std::mem::replace(&mut self.current, Current::Lent) {
+                            Current::Sending(sender) => return Progress::Fill(sender),
+                            _ => return Progress::Wait,
+                        },
+                        Turn::Done(Ok(())) => self.current = Current::None,
+                        Turn::Done(Err(error)) => return Progress::Failed(error),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Until when a limit keeps it waiting.
+    pub(super) fn paused(&self) -> Option<Instant> {
+        self.pace.paused
+    }
+
+    /// Claims that a file follows what is written now, so that both may share a packet.
+    pub(super) fn has_more(&self) -> bool {
+        !self.parts.is_empty() || !matches!(self.current, Current::None)
+    }
+
+    /// Takes back what the pool had.
+    pub(super) fn take_back(&mut self, sender: Sender, now: Instant) {
+        self.current = Current::Sending(Box::new(sender));
+        self.moved = now;
+    }
+
+    /// What is left when the connection ends, if closing it may wait for a file system.
+    pub(super) fn remains(self) -> Option<impl Send + 'static> {
+        match self.current {
+            Current::Sending(sender) if sender.end_may_wait() => Some((sender, self.parts)),
+            _ => None,
+        }
+    }
+}
+
+fn sender(part: Part) -> Result<Sender, FileError> {
+    let (handle, range) = match part {
+        Part::Bytes(_) => return Err(FileError::Unsupported),
+        Part::File(file, readiness, range) => {
+            // A second descriptor: the sender's own, read by position.
+            let file = FileRange { file: file.try_clone()?, size: range.end, readiness };
+            (ReadHandle::File(file), ByteRange { start: range.start, end: Some(range.end) })
+        }
+        Part::Stream(stream, start, end) => (ReadHandle::Stream(stream), ByteRange { start, end }),
+    };
+    Ok(Sender::file(handle, range, Coding::PLAIN, 0).keeping_open())
+}

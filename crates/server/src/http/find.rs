@@ -1,0 +1,219 @@
+//! What a path stands for: a file, a directory's page, a redirect.
+
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+
+use millrace_http::conditional::Validators;
+use millrace_http::index::{Format, Order};
+use millrace_http::{date, media_type};
+use millrace_net::copy;
+use millrace_vfs::{
+    FileError, FileRange, ReadHandle, ReadStream, Readiness, Storage, Timestamp, VirtualPath, Wait,
+};
+
+use super::listing::Listing;
+
+/// Files up to this length are kept in memory and sent with their head in one write.
+pub(super) const SMALL: u64 = 16 * 1024;
+
+/// Names that are served in place of their directory.
+const INDEX: [&[u8]; 2] = [b"index.html", b"index.htm"];
+
+/// What a path stands for.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// A file.
+    File(Arc<Entry>),
+    /// A file that is no descriptor.
+    Stream(Box<dyn ReadStream>, Arc<Entry>),
+    /// A directory, named without its slash.
+    Redirect,
+    /// A directory; its page is the pool's to make.
+    Directory,
+    /// The page of a directory, whole.
+    Page(Vec<u8>),
+    /// The page of a directory, the first part of it.
+    LongPage(Box<Listing>),
+}
+
+/// A file as it was when it was opened, with everything of an answer that is the same for every client.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Its path, which for a directory's index is not the one that was asked for.
+    pub(super) path: VirtualPath,
+    pub(super) identity: (u64, u64),
+    pub(super) size: u64,
+    pub(super) modified: Timestamp,
+    pub(super) validators: Validators,
+    /// `Content-Type`.
+    pub(super) media_type: &'static str,
+    /// The lines that tell of the file, but for its length and type.
+    pub(super) lines: Vec<u8>,
+    pub(super) content: Content,
+}
+
+/// Where a file's bytes are.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// Here.
+    Memory(Vec<u8>),
+    /// In the kernel.
+    File(Arc<std::fs::File>, Readiness),
+    /// In a stream, which every answer opens for itself.
+    Stream,
+}
+
+/// Finds what a path stands for; a trailing slash says that it is meant as a directory.
+pub(super) fn find(
+    storage: &dyn Storage,
+    path: &VirtualPath,
+    is_directory: bool,
+    wait: Wait,
+) -> Result<Found, FileError> {
+    if !is_directory {
+        return match open(storage, path, wait) {
+            Err(FileError::IsDirectory) => Ok(Found::Redirect),
+            opened => opened,
+        };
+    }
+    for name in INDEX {
+        let index = path.join(name).map_err(|_| FileError::NameTooLong)?;
+        match open(storage, &index, wait) {
+            Err(FileError::NotFound | FileError::IsDirectory | FileError::NotRegular) => {}
+            Err(FileError::NotDirectory) => return Err(FileError::NotFound),
+            opened => return opened,
+        }
+    }
+    Ok(Found::Directory)
+}
+
+/// Makes the page of a directory, or the first part of it. May wait.
+pub(super) fn page(
+    storage: &dyn Storage,
+    path: &VirtualPath,
+    format: Format,
+    order: Order,
+    sort_entries: usize,
+) -> Result<Found, FileError> {
+    let mut listing = Listing::open(storage, path, format, order, sort_entries)?;
+    let first = listing.fill()?;
+    Ok(match listing.is_drained() {
+        true => Found::Page(first),
+        false => Found::LongPage(Box::new(listing.beginning_with(first))),
+    })
+}
+
+fn open(storage: &dyn Storage, path: &VirtualPath, wait: Wait) -> Result<Found, FileError> {
+    match storage.open_read(path, wait)? {
+        ReadHandle::File(range) => file(path, range, wait).map(|entry| Found::File(Arc::new(entry))),
+        ReadHandle::Stream(stream) => {
+            let metadata = storage.metadata(path, wait)?;
+            let size = stream.size().unwrap_or(metadata.size);
+            let entry = Entry::new(path, metadata.identity, size, metadata.modified, Content::Stream);
+            Ok(Found::Stream(stream, Arc::new(entry)))
+        }
+    }
+}
+
+fn file(path: &VirtualPath, range: FileRange, wait: Wait) -> Result<Entry, FileError> {
+    let FileRange { file, readiness, .. } = range;
+    let metadata = file.metadata()?;
+    let modified = Timestamp {
+        seconds: metadata.mtime(),
+        nanoseconds: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
+    };
+    let (size, identity) = (metadata.size(), (metadata.dev(), metadata.ino()));
+    let content = match small(&file, size, wait) {
+        Some(bytes) if readiness == Readiness::Cached => Content::Memory(bytes),
+        _ => Content::File(Arc::new(file), readiness),
+    };
+    Ok(Entry::new(path, identity, size, modified, content))
+}
+
+/// The bytes of a small file, where they are to be had now.
+fn small(file: &std::fs::File, size: u64, wait: Wait) -> Option<Vec<u8>> {
+    if size > SMALL {
+        return None;
+    }
+    let mut bytes = vec![0; size as usize];
+    let count = match wait {
+        _ if bytes.is_empty() => Ok(0),
+        Wait::Never => copy::read_cached(file, &mut bytes, 0),
+        Wait::Allowed => read_all(file, &mut bytes),
+    };
+    // One that changes under our eyes is sent by its descriptor, which notices.
+    count.is_ok_and(|count| count == bytes.len()).then_some(bytes)
+}
+
+fn read_all(file: &std::fs::File, bytes: &mut [u8]) -> io::Result<usize> {
+    file.read_exact_at(bytes, 0).map(|()| bytes.len())
+}
+
+impl Entry {
+    fn new(
+        path: &VirtualPath,
+        identity: (u64, u64),
+        size: u64,
+        modified: Timestamp,
+        content: Content,
+    ) -> Self {
+        let validators = Validators::of(identity.1, size, modified);
+        let mut lines = b"Last-Modified: ".to_vec();
+        date::write(modified.seconds, &mut lines);
+        lines.extend_from_slice(
+            format!("\r\nETag: {}\r\nAccept-Ranges: bytes\r\n", validators.etag).as_bytes(),
+        );
+        let media_type = media_type::of(path.name());
+        Self { path: path.clone(), identity, size, modified, validators, media_type, lines, content }
+    }
+
+    /// The bytes that it holds, as a stream, whose pace can be limited.
+    pub(super) fn stream(self: &Arc<Self>) -> Box<dyn ReadStream> {
+        Box::new(Kept(Arc::clone(self)))
+    }
+
+    /// The bytes that it holds in memory.
+    pub(super) fn memory(&self) -> usize {
+        match &self.content {
+            Content::Memory(bytes) => bytes.len() + self.lines.len(),
+            _ => self.lines.len(),
+        }
+    }
+
+    /// Claims that it holds a descriptor.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.content, Content::File(..))
+    }
+
+    /// Claims that it may be kept for other clients.
+    pub(super) fn may_be_kept(&self) -> bool {
+        match &self.content {
+            Content::Memory(_) => true,
+            Content::File(_, readiness) => *readiness == Readiness::Cached,
+            Content::Stream => false,
+        }
+    }
+}
+
+/// A file that is held in memory, as a stream.
+#[derive(Debug)]
+struct Kept(Arc<Entry>);
+
+impl ReadStream for Kept {
+    fn size(&self) -> Option<u64> {
+        Some(self.0.size)
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
+        let Content::Memory(bytes) = &self.0.content else { return Err(FileError::Unsupported) };
+        let rest = bytes.get(offset as usize..).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+
+    fn readiness(&self) -> Readiness {
+        Readiness::Cached
+    }
+}

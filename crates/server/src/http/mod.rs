@@ -1,0 +1,85 @@
+//! HTTP connections: the same files, accounts and logs as FTP, on the same reactors.
+//!
+//! ```text
+//!              head whole                 found            sent
+//!   Idle ------------------> (exchange) --------> Sending ------> Idle, or closing
+//!     ^                        |   ^
+//!     |                        v   | the pool's answer
+//!     |                       Asked
+//! ```
+//!
+//! - `connection.rs` has the socket: reading heads, writing what was answered, deadlines.
+//! - `exchange.rs` has one request: who asks, for what, and the answer; `writing.rs` those that change files.
+//! - `find.rs` says what a path stands for, and `cache.rs` remembers it for as long as it is true.
+//! - `body.rs` sends what does not fit into one write, `listing.rs` makes the pages of directories.
+//!
+//! A head that has to wait for the pool is kept as bytes and parsed again when the answer has come: that costs
+//! a microsecond where a disk was waited for, and nothing where none was.
+
+mod body;
+mod cache;
+mod connection;
+mod exchange;
+mod find;
+mod listing;
+
+use millrace_vfs::FileError;
+
+pub(crate) use cache::Cache;
+pub(crate) use connection::Connection;
+
+use crate::auth::Decision;
+use crate::transfer::Sender;
+use find::Found;
+
+/// What other threads tell a connection; each with the number of the question that it answers.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A login of this user was decided.
+    Login(u64, Vec<u8>, Decision),
+    /// What a path stands for.
+    Found(u64, Result<Found, FileError>),
+    /// More of the body that is sent is ready.
+    Filled(u64, Sender, Result<(), FileError>),
+}
+
+/// What all HTTP connections of a worker share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) cache: Cache,
+    /// The second that `date` was written for.
+    second: i64,
+    date: Vec<u8>,
+}
+
+impl Shared {
+    pub(crate) fn new(open_files: usize) -> Self {
+        Self { cache: Cache::new(open_files), second: i64::MIN, date: Vec::new() }
+    }
+
+    /// Now, as HTTP writes it; made once a second.
+    fn date(&mut self, second: i64) -> &[u8] {
+        if self.second != second {
+            self.second = second;
+            self.date.clear();
+            millrace_http::date::write(second, &mut self.date);
+        }
+        &self.date
+    }
+}
+
+/// What a client is told that cannot be served now.
+pub(crate) fn refusal(reason: &str, out: &mut Vec<u8>) {
+    use millrace_http::{Status, page};
+    use std::io::Write;
+    let (status, page) = (Status::SERVICE_UNAVAILABLE, page::of(Status::SERVICE_UNAVAILABLE, reason));
+    let _ = write!(
+        out,
+        "HTTP/1.1 {} {}\r\nConnection: close\r\nRetry-After: 10\r\nContent-Type: {}\r\nContent-Length: {}\r\n\r\n",
+        status.0,
+        status.reason(),
+        page::MEDIA_TYPE,
+        page.len()
+    );
+    out.extend_from_slice(&page);
+}

@@ -1,0 +1,142 @@
+//! The access log: one line a request, in the Combined format of NCSA and Apache, or as JSON.
+//!
+//! `127.0.0.1 - alice [10/Oct/2000:13:55:36 +0000] "GET /a HTTP/1.1" 200 2326 "-" "curl/8.0"`. What a client
+//! sent is escaped as Apache does it, so that a line is a line and a quote ends where it seems to.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::time::Duration;
+
+use millrace_ftp::time::Civil;
+use millrace_http::Version;
+use millrace_vfs::Timestamp;
+
+use super::Subject;
+
+/// An answered request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request<'a> {
+    /// Empty where the request could not be understood.
+    pub(crate) method: &'a str,
+    pub(crate) target: &'a [u8],
+    pub(crate) version: Version,
+    pub(crate) status: u16,
+    /// Bytes of the body that went out.
+    pub(crate) bytes: u64,
+    pub(crate) referer: Option<&'a [u8]>,
+    pub(crate) agent: Option<&'a [u8]>,
+    pub(crate) elapsed: Duration,
+}
+
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// The second of the last line, written out: most lines of a busy server share it.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    second: Option<i64>,
+    text: String,
+}
+
+impl Clock {
+    fn text(&mut self, now: Timestamp) -> &str {
+        if self.second != Some(now.seconds) {
+            self.second = Some(now.seconds);
+            self.text.clear();
+            let civil = Civil::from_seconds(now.seconds);
+            let month = MONTHS[usize::from(civil.month.clamp(1, 12)) - 1];
+            let _ = write!(
+                self.text,
+                " [{:02}/{month}/{:04}:{:02}:{:02}:{:02} +0000] \"",
+                civil.day, civil.year, civil.hour, civil.minute, civil.second
+            );
+        }
+        &self.text
+    }
+}
+
+/// Appends the line of a request in the Combined format.
+pub(super) fn write_combined(
+    clock: &mut Clock,
+    now: Timestamp,
+    subject: &Subject<'_>,
+    request: &Request<'_>,
+    out: &mut Vec<u8>,
+) {
+    let _ = write!(out, "{} - ", subject.peer.ip());
+    match subject.user {
+        Some(user) => escape(user, true, out),
+        None => out.push(b'-'),
+    }
+    out.extend_from_slice(clock.text(now).as_bytes());
+    match request.method {
+        "" => out.push(b'-'),
+        method => {
+            out.extend_from_slice(method.as_bytes());
+            out.push(b' ');
+            escape(request.target, false, out);
+            out.extend_from_slice(version(request.version));
+        }
+    }
+    let _ = write!(out, "\" {} {}", request.status, request.bytes);
+    for value in [request.referer, request.agent] {
+        out.extend_from_slice(b" \"");
+        match value {
+            Some(value) => escape(value, false, out),
+            None => out.push(b'-'),
+        }
+        out.push(b'"');
+    }
+    out.push(b'\n');
+}
+
+fn version(version: Version) -> &'static [u8] {
+    match version {
+        Version::Http10 => b" HTTP/1.0",
+        Version::Http11 => b" HTTP/1.1",
+    }
+}
+
+/// What is no plain ASCII, a quote or a backslash as `\xHH`; in names, which stand without quotes, blanks too.
+fn escape(text: &[u8], name: bool, out: &mut Vec<u8>) {
+    for &byte in text {
+        match byte {
+            b'"' | b'\\' | 0x7f.. | 0..0x20 => _ = write!(out, "\\x{byte:02x}"),
+            b' ' if name => out.extend_from_slice(b"\\x20"),
+            byte => out.push(byte),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_as_apache_writes_it() {
+        let subject = Subject { session: 1, peer: "127.0.0.1:9".parse().unwrap(), user: Some(b"al ice") };
+        let request = Request {
+            method: "GET",
+            target: b"/a\"b\xff",
+            version: Version::Http10,
+            status: 200,
+            bytes: 2326,
+            referer: None,
+            agent: Some(b"x\ny"),
+            elapsed: Duration::ZERO,
+        };
+        let (mut out, mut clock) = (Vec::new(), Clock::default());
+        write_combined(
+            &mut clock,
+            Timestamp { seconds: 971_186_136, nanoseconds: 0 },
+            &subject,
+            &request,
+            &mut out,
+        );
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "127.0.0.1 - al\\x20ice [10/Oct/2000:13:55:36 +0000] \"GET /a\\x22b\\xff HTTP/1.0\" 200 2326 \"-\" \
+             \"x\\x0ay\"\n"
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! Who may do what, by Basic authentication.
+
+use std::sync::Arc;
+
+use millrace_server::{Accounts, BanRules, Config, Permissions};
+
+use crate::kit::{Scratch, ServedHttp, http_config, serve_http, serve_http_with};
+
+/// `u:p`, `u:wrong`.
+const RIGHT: &str = "Authorization: Basic dTpw\r\n";
+const WRONG: &str = "Authorization: Basic dTp3cm9uZw==\r\n";
+
+fn closed(scratch: &Scratch) -> ServedHttp {
+    let accounts = Accounts::new().user("u", "p", Permissions::READ_ONLY, scratch.storage());
+    let config = http_config(scratch.storage());
+    serve_http_with(Config { accounts: Arc::new(accounts), anonymous: false, ..config })
+}
+
+#[test]
+fn without_anonymous_a_user_has_to_say_who_it_is() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"secret");
+    let served = closed(&scratch);
+    let refused = served.get("/a", "");
+    assert_eq!(refused.status, 401);
+    assert_eq!(refused.field("www-authenticate"), Some("Basic realm=\"Millrace\", charset=\"UTF-8\""));
+    assert!(!refused.text().contains("secret"));
+    assert_eq!(served.get("/a", RIGHT).body, b"secret");
+    assert_eq!(served.get("/nothing", "").status, 401, "nobody learns what is not there");
+    assert_eq!(served.get("/a", "Authorization: Bearer x\r\n").status, 401);
+}
+
+#[test]
+fn a_password_holds_for_its_request_only() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"secret");
+    let served = closed(&scratch);
+    let mut client = served.connect();
+    let mut ask = |fields: &str| {
+        client.send(format!("GET /a HTTP/1.1\r\nHost: h\r\n{fields}\r\n"));
+        client.response().status
+    };
+    assert_eq!([ask(RIGHT), ask(""), ask(RIGHT), ask(WRONG), ask(RIGHT)], [200, 401, 200, 401, 200]);
+}
+
+#[test]
+fn wrong_passwords_close_the_connection_in_the_end() {
+    let scratch = Scratch::new();
+    let served = serve_http_with(Config { login_attempts: 3, ..http_config(scratch.storage()) });
+    let mut client = served.connect();
+    for attempt in 1..=3 {
+        client.send(format!("GET / HTTP/1.1\r\nHost: h\r\n{WRONG}\r\n"));
+        let response = client.response();
+        assert_eq!(response.status, 401);
+        assert_eq!(response.field("connection"), (attempt == 3).then_some("close"));
+    }
+    client.expect_end();
+}
+
+#[test]
+fn anonymous_reads_where_it_may() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"open");
+    let served = serve_http(scratch.storage());
+    assert_eq!(served.get("/a", "").body, b"open");
+    assert_eq!(served.get("/a", RIGHT).body, b"open");
+    assert_eq!(served.get("/a", WRONG).status, 401, "a wrong password is wrong");
+}
+
+#[test]
+fn pipelined_requests_wait_for_a_login_that_is_asked_about() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"secret");
+    let hash = millrace_server::auth::hash_password(b"p");
+    let password = millrace_server::auth::Password::hashed(&hash).unwrap();
+    let accounts = Accounts::new().user("u", password, Permissions::READ_ONLY, scratch.storage());
+    let config = http_config(scratch.storage());
+    let served = serve_http_with(Config { accounts: Arc::new(accounts), anonymous: false, ..config });
+    let mut client = served.connect();
+    let request = |fields: &str| format!("GET /a HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+    client.send([request(RIGHT), request(""), request(WRONG), request(RIGHT)].concat());
+    let statuses: Vec<u16> = (0..4).map(|_| client.response().status).collect();
+    assert_eq!(statuses, [200, 401, 401, 200]);
+}
+
+#[test]
+fn wrong_passwords_ban_a_user_at_an_address_as_they_do_by_ftp() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"secret");
+    let bans = BanRules { after: 3, ..BanRules::default() };
+    let served = serve_http_with(Config { bans, ..http_config(scratch.storage()) });
+    for _ in 0..3 {
+        assert_eq!(served.get("/a", WRONG).status, 401);
+    }
+    assert_eq!(served.get("/a", RIGHT).status, 401, "the right password is as good as a wrong one");
+    assert_eq!(served.get("/a", "").status, 200, "anonymous is somebody else");
+    assert!(served.running.lift_ban("127.0.0.1".parse().unwrap()));
+    assert_eq!(served.get("/a", RIGHT).status, 200);
+}

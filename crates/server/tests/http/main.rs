@@ -1,0 +1,10 @@
+//! HTTP over real sockets.
+
+#[path = "../kit/mod.rs"]
+mod kit;
+
+mod bad_input;
+mod conformance;
+mod directories;
+mod logins;
+mod streams;
