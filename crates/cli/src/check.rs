@@ -4,8 +4,8 @@ use std::fmt::{self, Display};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use millrace_server::Config;
 use millrace_server::config::LogFormat;
+use millrace_server::{Config, Permissions};
 use millrace_storage::{LocalOptions, Uploads};
 
 use crate::announce::{self, Bound};
@@ -32,6 +32,7 @@ impl Display for Meaning<'_> {
         writeln!(out, "Files         {}", site.directory.display())?;
         writeln!(out, "              {}", uploads(&site.files))?;
         writeln!(out, "              Listings of up to {} entries are sorted.", site.config.sort_entries)?;
+        folders(site, out)?;
         for (door, addresses) in [("FTP", &site.config.ftp), ("HTTP", &site.config.http)] {
             for (index, address) in addresses.iter().enumerate() {
                 let door = if index == 0 { door } else { "" };
@@ -52,6 +53,28 @@ impl Display for Meaning<'_> {
         network(&site.config, out)?;
         timeouts(&site.config, out)?;
         logs(&site.config, out)
+    }
+}
+
+fn folders(site: &Site, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (index, mount) in site.mounts.mounts().iter().enumerate() {
+        let encrypted = if mount.key.is_some() { ", encrypted" } else { "" };
+        let of_users = mount.users.iter().cloned();
+        let of_groups = mount.groups.iter().map(|group| format!("the group {group}"));
+        let whose: Vec<String> = of_users.chain(of_groups).collect();
+        let whose = if whose.is_empty() { "everybody".to_owned() } else { whose.join(", ") };
+        let title = if index == 0 { "Folders" } else { "" };
+        let access = if mount.access == Permissions::READ_ONLY { "read" } else { "read and write" };
+        writeln!(
+            out,
+            "{title:14}{} is {}{encrypted}: {whose} may {access}.",
+            mount.path,
+            mount.files.shown()
+        )?;
+    }
+    match site.mounts.archives() {
+        true => writeln!(out, "Archives      A folder can be read as .tar, .tar.gz, .tgz and .zip."),
+        false => Ok(()),
     }
 }
 

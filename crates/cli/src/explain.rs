@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use millrace_server::auth::{Effective, Origin};
-use millrace_server::{Attempt, Protocol};
+use millrace_server::auth::{self, Effective, Origin};
+use millrace_server::{Attempt, Permissions, Protocol};
 
 use crate::args::Explain;
 use crate::config::{self, Written};
@@ -29,11 +29,17 @@ pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
         )));
     };
     // Nobody may read on; that is no failure.
-    let _ = io::stdout().write_all(explanation(&source, &effective, &attempt).as_bytes());
+    let folders = site.mounts.of(&effective);
+    let _ = io::stdout().write_all(explanation(&source, &effective, &folders, &attempt).as_bytes());
     Ok(())
 }
 
-fn explanation(source: &str, effective: &Effective, attempt: &Attempt<'_>) -> String {
+fn explanation(
+    source: &str,
+    effective: &Effective,
+    folders: &[(String, Permissions)],
+    attempt: &Attempt<'_>,
+) -> String {
     let mut text = format!("{} is in {source}", effective.user);
     match &effective.groups[..] {
         [] => text += ".\n\n",
@@ -50,6 +56,9 @@ fn explanation(source: &str, effective: &Effective, attempt: &Attempt<'_>) -> St
         Ok(Some(folder)) => text += &format!("\nThe folder is {folder}.\n"),
         Ok(None) => {}
         Err(why) => text += &format!("\nThere is no folder: {why}.\n"),
+    }
+    for (path, access) in folders {
+        text += &format!("At {path} lies another folder, with at most {}.\n", auth::Access(*access));
     }
     let how = if attempt.encrypted { "with TLS" } else { "without TLS" };
     text += &format!("\nA login from {} by {} {how}, now: ", attempt.from, attempt.protocol);

@@ -19,6 +19,7 @@ use crate::failure::Failure;
 pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
     let Serve { config: file, written } = arguments;
     let site = config::load(written.clone(), file.as_deref())?;
+    site.open()?;
     // Before the server starts: a signal that comes while it does is not lost.
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
         .map_err(|error| Failure::Running(format!("cannot listen for signals: {error}")))?;
@@ -29,7 +30,7 @@ pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
         site.control.as_deref().map(|path| open_control(path, &running, again.clone())).transpose()?;
     announce(&site, &running);
     listen_to_signals(signals, Arc::clone(&running), again)?;
-    sweep(site.writable);
+    sweep(site.writable());
     running.wait();
     drop(control);
     Ok(())

@@ -12,6 +12,7 @@
 //! what leads to it. Renaming from one back end to another is [`FileError::CrossDevice`]: it could not be
 //! atomic. Copying works.
 
+use std::io;
 use std::sync::Arc;
 
 use millrace_vfs::{
@@ -32,7 +33,8 @@ pub struct Folders {
 #[derive(Debug)]
 struct Mount {
     at: VirtualPath,
-    storage: Arc<dyn Storage>,
+    /// `None` while the back end is away.
+    storage: Option<Arc<dyn Storage>>,
 }
 
 /// Where a path leads.
@@ -55,6 +57,16 @@ impl Folders {
             self.base = storage;
             return self;
         }
+        self.put(at, Some(storage))
+    }
+
+    /// Keeps a path for a back end that is away: what the base has there stays hidden, the folder is not listed,
+    /// and whatever is asked of it is an error. Nothing at the root.
+    pub fn absent(self, at: VirtualPath) -> Self {
+        if at.is_root() { self } else { self.put(at, None) }
+    }
+
+    fn put(mut self, at: VirtualPath, storage: Option<Arc<dyn Storage>>) -> Self {
         self.mounts.retain(|mount| mount.at != at);
         self.mounts.push(Mount { at, storage });
         self.mounts.sort_by_key(|mount| std::cmp::Reverse(mount.at.components().count()));
@@ -64,7 +76,9 @@ impl Folders {
     /// Where a path leads. Asks the base about a path on the way to a folder, which may wait.
     fn route(&self, path: &VirtualPath, wait: Wait) -> Result<Route<'_>, FileError> {
         if let Some(mount) = self.mounts.iter().find(|mount| path.starts_with(&mount.at)) {
-            return Ok(Route::Into(&*mount.storage, beneath(path, &mount.at)));
+            let away = || io::Error::new(io::ErrorKind::NotConnected, "the folder is away");
+            let storage = mount.storage.as_deref().ok_or_else(away)?;
+            return Ok(Route::Into(storage, beneath(path, &mount.at)));
         }
         if !path.is_root() && self.leads_to_a_folder(path) {
             match self.base.metadata(path, wait) {

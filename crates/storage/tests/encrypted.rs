@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{Scratch, path, upload};
 use millrace_storage::{Encrypted, Key, LocalOptions, LocalStorage, MemoryStorage};
 use millrace_vfs::{FileError, ReadHandle, Storage, Wait, WriteMode, conformance};
@@ -32,14 +34,14 @@ fn pattern(length: usize) -> Vec<u8> {
 
 #[test]
 fn encrypted_memory_conforms() {
-    conformance::run(&Encrypted::new(MemoryStorage::new(), &key()));
+    conformance::run(&Encrypted::new(Arc::new(MemoryStorage::new()), &key()));
 }
 
 #[test]
 fn an_encrypted_folder_stages_as_the_folder_does() {
     let scratch = Scratch::new();
     let local = LocalStorage::open(scratch.path(), LocalOptions::default()).unwrap();
-    let storage = Encrypted::new(local, &key());
+    let storage = Encrypted::new(Arc::new(local), &key());
     upload(&storage, "/f", &pattern(100_000)).unwrap();
     let mut replacing = storage.open_write(&path("/f"), WriteMode::Replace, Wait::Allowed).unwrap();
     replacing.write_all(&pattern(70_000)).unwrap();
@@ -52,7 +54,7 @@ fn an_encrypted_folder_stages_as_the_folder_does() {
 #[test]
 fn nothing_of_the_content_is_stored() {
     let memory = MemoryStorage::new();
-    let storage = Encrypted::new(memory.clone(), &key());
+    let storage = Encrypted::new(Arc::new(memory.clone()), &key());
     upload(&storage, "/f", &b"secret ".repeat(20_000)).unwrap();
     let stored = memory.read("/f").unwrap();
     assert!(!stored.windows(6).any(|window| window == b"secret"));
@@ -63,7 +65,7 @@ fn nothing_of_the_content_is_stored() {
 
 #[test]
 fn any_part_can_be_read() {
-    let storage = Encrypted::new(MemoryStorage::new(), &key());
+    let storage = Encrypted::new(Arc::new(MemoryStorage::new()), &key());
     for length in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 200_000] {
         let content = pattern(length);
         upload(&storage, "/f", &content).unwrap();
@@ -86,13 +88,13 @@ fn what_was_changed_beneath_is_an_error_and_never_wrong_bytes() {
     let content = pattern(2 * CHUNK + 100);
     let store = || {
         let memory = MemoryStorage::new();
-        upload(&Encrypted::new(memory.clone(), &key()), "/f", &content).unwrap();
+        upload(&Encrypted::new(Arc::new(memory.clone()), &key()), "/f", &content).unwrap();
         memory.read("/f").unwrap()
     };
     let served = |stored: &[u8]| {
         let memory = MemoryStorage::new();
         memory.insert("/f", stored);
-        read(&Encrypted::new(memory, &key()), "/f")
+        read(&Encrypted::new(Arc::new(memory), &key()), "/f")
     };
     let stored = store();
     assert_eq!(served(&stored).unwrap(), content);
@@ -115,14 +117,14 @@ fn what_was_changed_beneath_is_an_error_and_never_wrong_bytes() {
 #[test]
 fn another_key_reads_nothing() {
     let memory = MemoryStorage::new();
-    upload(&Encrypted::new(memory.clone(), &key()), "/f", b"content").unwrap();
-    let error = read(&Encrypted::new(memory, &Key::new([8; 32])), "/f").unwrap_err();
+    upload(&Encrypted::new(Arc::new(memory.clone()), &key()), "/f", b"content").unwrap();
+    let error = read(&Encrypted::new(Arc::new(memory), &Key::new([8; 32])), "/f").unwrap_err();
     assert!(error.to_string().contains("another key"), "{error}");
 }
 
 #[test]
 fn what_came_of_an_interrupted_append_stays_and_can_be_read() {
-    let storage = Encrypted::new(MemoryStorage::new(), &key());
+    let storage = Encrypted::new(Arc::new(MemoryStorage::new()), &key());
     upload(&storage, "/f", &pattern(100_000)).unwrap();
     let mut append = storage.open_write(&path("/f"), WriteMode::Append, Wait::Allowed).unwrap();
     append.write_all(b"more").unwrap();

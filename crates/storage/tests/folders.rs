@@ -120,3 +120,21 @@ fn between_back_ends_files_are_copied_and_not_renamed() {
     folders.rename(&to, &path("/in/bank/moved")).unwrap();
     assert_eq!(bank.read("/moved").unwrap(), b"media");
 }
+
+#[test]
+fn a_folder_that_is_away_hides_what_it_covers_and_answers_with_an_error() {
+    let base = MemoryStorage::new();
+    base.insert("/media/covered", "never seen").insert("/f", "base");
+    let folders = Folders::new(Arc::new(base)).absent(path("/media"));
+    assert_eq!(names(&folders, "/"), ["f"]);
+    for result in [
+        folders.metadata(&path("/media/covered"), Wait::Allowed).map(drop),
+        folders.open_directory(&path("/media")).map(drop),
+        folders.make_directory(&path("/media/new")),
+    ] {
+        assert!(
+            matches!(&result, Err(FileError::Io(error)) if error.to_string() == "the folder is away"),
+            "{result:?}"
+        );
+    }
+}

@@ -44,18 +44,19 @@ fn files_as_rows_conform() {
 
 #[test]
 fn what_was_committed_is_there_again_and_what_was_not_is_swept() {
-    let scratch = Scratch::new();
-    {
-        let storage = open(&scratch);
-        storage.make_directory(&path("/d")).unwrap();
-        upload(&storage, "/d/f", &[7; 200_000]).unwrap();
-        let mut unfinished = storage.open_write(&path("/d/g"), WriteMode::Replace, Wait::Allowed).unwrap();
-        unfinished.write_all(&[8; 600_000]).unwrap();
-        std::mem::forget(unfinished); // As a kill would have it.
+    let (living, killed) = (Scratch::new(), Scratch::new());
+    let storage = open(&living);
+    storage.make_directory(&path("/d")).unwrap();
+    upload(&storage, "/d/f", &[7; 200_000]).unwrap();
+    let mut unfinished = storage.open_write(&path("/d/g"), WriteMode::Replace, Wait::Allowed).unwrap();
+    unfinished.write_all(&[8; 600_000]).unwrap();
+    for file in ["files.db", "files.db-wal"] {
+        // What a kill at this moment would leave.
+        std::fs::copy(living.path().join(file), killed.path().join(file)).unwrap();
     }
-    assert_eq!(rows(&scratch).0, 2);
-    let storage = open(&scratch);
-    assert_eq!(rows(&scratch), (1, 4));
+    assert_eq!(rows(&killed).0, 2);
+    let storage = open(&killed);
+    assert_eq!(rows(&killed), (1, 4));
     assert_eq!(read(&storage, "/d/f"), [7; 200_000]);
     assert!(matches!(storage.metadata(&path("/d/g"), Wait::Allowed).unwrap_err(), FileError::NotFound));
 }
@@ -106,4 +107,29 @@ fn a_database_that_is_none_is_refused_by_name() {
     std::fs::write(&file, "this is no database, however long it is: ".repeat(100)).unwrap();
     let error = SqlStorage::open(&file).unwrap_err().to_string();
     assert!(error.contains("files.db") && error.contains("not a database"), "{error}");
+}
+
+#[test]
+fn a_second_opening_shares_the_first_and_takes_nothing_for_leftovers() {
+    let scratch = Scratch::new();
+    let first = open(&scratch);
+    let mut upload = first.open_write(&path("/f"), WriteMode::Replace, Wait::Allowed).unwrap();
+    upload.write_all(b"unfinished, ").unwrap();
+    let second = open(&scratch);
+    upload.write_all(b"then finished").unwrap();
+    upload.commit().unwrap();
+    assert_eq!(read(&second, "/f"), b"unfinished, then finished");
+}
+
+#[test]
+fn a_database_that_another_process_has_open_is_refused() {
+    let scratch = Scratch::new();
+    let lock = scratch.path().join("files.db-lock");
+    // A lock of another open file description is as good as one of another process.
+    let held = std::fs::File::create(lock).unwrap();
+    held.lock().unwrap();
+    let error = SqlStorage::open(&scratch.path().join("files.db")).unwrap_err();
+    assert!(error.to_string().contains("another process has it open"), "{error}");
+    drop(held);
+    open(&scratch);
 }

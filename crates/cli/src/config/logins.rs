@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use millrace_server::auth::{self, Chain, Effective, Group, Homes, Listed, Password, Profile};
+use millrace_server::auth::{self, Chain, Effective, Group, Homes, Listed, Mounts, Password, Profile};
 use millrace_server::{Accounts, Permissions};
 
 use super::resolve::Places;
@@ -144,6 +144,7 @@ pub(crate) struct Assembly<'a> {
     /// The served folder, absolute, without links.
     root: &'a Path,
     homes: Arc<Homes>,
+    mounts: Arc<Mounts>,
     groups: Vec<Group>,
     places: &'a Places<'a>,
 }
@@ -152,6 +153,7 @@ impl<'a> Assembly<'a> {
     pub(crate) fn new(
         root: &'a Path,
         homes: Arc<Homes>,
+        mounts: Arc<Mounts>,
         groups: Vec<GroupTable>,
         places: &'a Places<'a>,
     ) -> Result<Self, Failure> {
@@ -166,12 +168,12 @@ impl<'a> Assembly<'a> {
             }
         }
         let group = |table: GroupTable| Group { name: table.name.value, profile: table.profile };
-        Ok(Self { root, homes, groups: groups.into_iter().map(group).collect(), places })
+        Ok(Self { root, homes, mounts, groups: groups.into_iter().map(group).collect(), places })
     }
 
     /// A chain with the groups, and with the anonymous user, if there is one.
     pub(crate) fn begin(&self, anonymous: Option<Access>) -> Result<(Chain, Vec<Login>), Failure> {
-        let mut chain = Chain::new(Arc::clone(&self.homes));
+        let mut chain = Chain::new(Arc::clone(&self.homes)).mounts(Arc::clone(&self.mounts));
         for group in &self.groups {
             chain = chain.group(group.clone());
         }

@@ -4,6 +4,7 @@
 //! Each value remembers where it was written, and an error points there (`report.rs`).
 
 mod database;
+mod folders;
 mod keys;
 mod limits;
 mod logins;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_server::auth::{Chain, Homes, Password};
+use millrace_server::auth::{Chain, Homes, Mounts, Password};
 use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{LocalOptions, LocalStorage};
 
@@ -29,14 +29,28 @@ pub(crate) struct Site {
     pub(crate) accounts: Arc<Chain>,
     /// How files are written.
     pub(crate) files: LocalOptions,
-    /// Trees that may hold what a killed server left.
-    pub(crate) writable: Vec<Arc<LocalStorage>>,
+    /// The users' folders.
+    homes: Arc<Homes>,
+    /// Virtual folders.
+    pub(crate) mounts: Arc<Mounts>,
     /// Where `millrace ctl` finds the server.
     pub(crate) control: Option<PathBuf>,
     /// What the server is started with.
     pub(crate) config: Config,
     /// Whether HTTP is where it is by default, and may be elsewhere.
     pub(crate) http_by_default: bool,
+}
+
+impl Site {
+    /// Trees that may hold what a killed server left.
+    pub(crate) fn writable(&self) -> Vec<Arc<LocalStorage>> {
+        self.homes.writable().into_iter().chain(self.mounts.writable()).collect()
+    }
+
+    /// Opens what `millrace check` leaves alone, so that a mistake is told before anybody logs in.
+    pub(crate) fn open(&self) -> Result<(), Failure> {
+        self.mounts.open().map_err(|message| Failure::Configuration(format!("{message}.")))
+    }
 }
 
 /// Says where something wrong was written.
@@ -103,7 +117,11 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
     };
     let homes = Arc::new(Homes::new(directory.clone(), files));
     let users = users(written.user_flags, written.user_tables, &places)?;
-    let assembly = Assembly::new(&directory, Arc::clone(&homes), written.group_tables, &places)?;
+    let groups = written.group_tables.iter().map(|group| group.name.value.clone()).collect();
+    let archives = is_on(written.archives, false);
+    let mounts = Arc::new(super::folders::mounts(written.folder_tables, archives, files, &groups, &places)?);
+    let assembly =
+        Assembly::new(&directory, Arc::clone(&homes), Arc::clone(&mounts), written.group_tables, &places)?;
     let database = super::database::open(written.users.as_ref(), &places)?;
     let has_users = !users.is_empty() || database.is_some();
     let anonymous = anonymous(written.anonymous, has_users, &places)?;
@@ -176,17 +194,7 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
         log: log(written.quiet, written.log_format),
     };
     let control = written.control.map(|said| places.path(&said));
-    Ok(Site {
-        directory,
-        logins,
-        database,
-        accounts,
-        files,
-        writable: homes.writable(),
-        control,
-        config,
-        http_by_default,
-    })
+    Ok(Site { directory, logins, database, accounts, files, homes, mounts, control, config, http_by_default })
 }
 
 fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBuf, Failure> {

@@ -107,9 +107,9 @@ fn accounts_follow_from_flags() {
 #[test]
 fn only_those_who_may_write_get_a_writable_tree() {
     let folder = Folder::new();
-    assert!(folder.flags(&[]).unwrap().writable.is_empty());
+    assert!(folder.flags(&[]).unwrap().writable().is_empty());
     let shared = folder.flags(&["--user", "a:pw", "--user", "b:pw", "--anonymous", "ro"]).unwrap();
-    assert_eq!(shared.writable.len(), 1, "one tree is opened once");
+    assert_eq!(shared.writable().len(), 1, "one tree is opened once");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use millrace_server::Network;
 use millrace_server::limits::Limit;
 
 use super::said::{Said, one_or_more};
-use super::value::{Anonymous, Count, Listen, LogFormat, Period, Ports, Switch, Uploads};
+use super::value::{Access, Anonymous, Count, Listen, LogFormat, Period, Ports, Switch, Uploads};
 
 /// What was written, in the order of the help.
 // The comments are the help too, where `[::]` is an address and no link.
@@ -106,6 +106,15 @@ pub(crate) struct Written {
     #[arg(skip)]
     #[serde(rename = "group")]
     pub(crate) group_tables: Vec<GroupTable>,
+
+    /// Other places that users see in the served folder.
+    #[arg(skip)]
+    #[serde(rename = "folder")]
+    pub(crate) folder_tables: Vec<FolderTable>,
+
+    /// Whether a folder can be read as an archive of itself.
+    #[arg(skip)]
+    pub(crate) archives: Option<Said<Switch>>,
 
     /// What everyone may do without a password: ro, rw or off [default: ro without any --user, else off]
     #[arg(long, value_name = "ro|rw|off", help_heading = "Who may log in")]
@@ -261,6 +270,26 @@ pub(crate) struct GroupTable {
     pub(crate) profile: Profile,
 }
 
+/// A `[[folder]]` table.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct FolderTable {
+    /// Where users see it.
+    pub(crate) path: Said<String>,
+    /// Where its files are, if they are in a folder.
+    pub(crate) directory: Option<Said<PathBuf>>,
+    /// Where its files are, if they are in a database.
+    pub(crate) database: Option<Said<PathBuf>>,
+    /// Holds the key that their content is encrypted under.
+    pub(crate) key_file: Option<Said<PathBuf>>,
+    /// The most that anybody may do there.
+    pub(crate) access: Option<Said<Access>>,
+    #[serde(default, deserialize_with = "one_or_more")]
+    pub(crate) users: Vec<Said<String>>,
+    #[serde(default, deserialize_with = "one_or_more")]
+    pub(crate) groups: Vec<Said<String>>,
+}
+
 impl Written {
     /// This, and from the file what this does not say. A list of the flags replaces that of the file.
     pub(crate) fn over(self, file: Self) -> Self {
@@ -292,6 +321,8 @@ impl Written {
             user_flags: self.user_flags,
             user_tables: if no_users { file.user_tables } else { Vec::new() },
             group_tables: file.group_tables,
+            folder_tables: file.folder_tables,
+            archives: self.archives.or(file.archives),
             anonymous: self.anonymous.or(file.anonymous),
             uploads: self.uploads.or(file.uploads),
             fsync: self.fsync.or(file.fsync),

@@ -6,6 +6,7 @@
 
 mod basic_ftp;
 mod curl;
+mod folders;
 mod ftplib;
 mod lftp;
 mod ncftp;

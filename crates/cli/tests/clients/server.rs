@@ -38,7 +38,21 @@ impl Server {
 
     /// The same, with further arguments.
     pub(crate) fn with(listen: &str, arguments: &[&str]) -> Self {
+        Self::over(Scratch::new(), listen, arguments)
+    }
+
+    /// The same, with a configuration file, and more files that lie beside it.
+    pub(crate) fn configured_with(configuration: &str, files: &[(&str, &[u8])]) -> Self {
         let scratch = Scratch::new();
+        let file = scratch.0.join("millrace.toml");
+        fs::write(&file, configuration).unwrap();
+        for (name, content) in files {
+            fs::write(scratch.0.join(name), content).unwrap();
+        }
+        Self::over(scratch, "127.0.0.1:0", &["--config", file.to_str().unwrap()])
+    }
+
+    fn over(scratch: Scratch, listen: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
             .arg("serve")
             .arg(scratch.served())

@@ -19,6 +19,7 @@ use super::effective::{Effective, resolve};
 use super::hash::Hash;
 use super::hashing::Hashing;
 use super::homes::Homes;
+use super::mounts::Mounts;
 use super::password::{Kept, Mac, Password, hash_password};
 use super::profile::{Group, User};
 use super::{Account, Accounts, Attempt, Authenticator, Changed, Decision};
@@ -81,6 +82,7 @@ pub struct Chain {
     sources: Vec<Box<dyn Source>>,
     groups: HashMap<String, Group>,
     homes: Arc<Homes>,
+    mounts: Arc<Mounts>,
     anonymous: Option<Account>,
     hashing: Hashing,
     /// As costly as the costliest hash that was met; `None` while none can be met. Guarded for a clone.
@@ -94,6 +96,7 @@ impl Chain {
             sources: Vec::new(),
             groups: HashMap::new(),
             homes,
+            mounts: Arc::default(),
             anonymous: None,
             hashing: Hashing::new(),
             decoy: Mutex::default(),
@@ -112,6 +115,12 @@ impl Chain {
     /// With a group, for users of any source.
     pub fn group(mut self, group: Group) -> Self {
         self.groups.insert(group.name.clone(), group);
+        self
+    }
+
+    /// With virtual folders, for users of any source.
+    pub fn mounts(mut self, mounts: Arc<Mounts>) -> Self {
+        self.mounts = mounts;
         self
     }
 
@@ -175,6 +184,7 @@ impl Chain {
         let is_template = effective.said.directory.as_ref().is_some_and(|folder| folder.contains('{'));
         let folder = effective.directory()?.unwrap_or_default();
         let storage = match at_once {
+            true if !self.mounts.are_ready(effective) => None,
             true => self.homes.ready(&folder, read_only),
             false => Some(self.homes.open(&folder, read_only, is_template)?),
         };
@@ -182,7 +192,7 @@ impl Chain {
         Ok(storage.map(|storage| Account {
             limits: (limits != AccountLimits::default()).then(|| Arc::new(limits)),
             follows_clock: effective.follows_the_clock(),
-            ..Account::ruled(storage, rules)
+            ..self.mounts.cover(Account::ruled(self.mounts.mount(effective, storage), rules))
         }))
     }
 
@@ -212,9 +222,20 @@ impl Chain {
         }
     }
 
-    fn anonymous_for(&self, attempt: &Attempt<'_>) -> Option<Decision> {
-        let account = self.anonymous.as_ref().filter(|_| Accounts::is_anonymous_name(attempt.user))?;
-        Some(Decision::Granted(account.clone()))
+    fn is_anonymous(&self, attempt: &Attempt<'_>) -> bool {
+        self.anonymous.is_some() && Accounts::is_anonymous_name(attempt.user)
+    }
+
+    /// The anonymous account with its virtual folders; `None` where that would wait and must not.
+    fn anonymous_account(&self, at_once: bool) -> Option<Account> {
+        let account = self.anonymous.as_ref()?;
+        let user = User { name: "anonymous".to_owned(), ..User::default() };
+        let effective = self.effective(&user);
+        if at_once && !self.mounts.are_ready(&effective) {
+            return None;
+        }
+        let storage = self.mounts.mount(&effective, Arc::clone(&account.storage));
+        Some(self.mounts.cover(Account::new(storage, account.permissions)))
     }
 
     /// A name or password that no client sends by mistake: what lies behind a source may take the NUL for the end.
@@ -229,8 +250,8 @@ impl Authenticator for Chain {
         if Self::is_unsound(attempt) {
             return None;
         }
-        if let Some(decision) = self.anonymous_for(attempt) {
-            return Some(decision);
+        if self.is_anonymous(attempt) {
+            return self.anonymous_account(true).map(Decision::Granted);
         }
         for source in &self.sources {
             let (user, proof) = match source.find_at_once(attempt)? {
@@ -258,8 +279,10 @@ impl Authenticator for Chain {
             self.pretend(attempt.password);
             return Decision::Denied;
         }
-        if let Some(decision) = self.anonymous_for(attempt) {
-            return decision;
+        if self.is_anonymous(attempt)
+            && let Some(account) = self.anonymous_account(false)
+        {
+            return Decision::Granted(account);
         }
         for source in &self.sources {
             match source.find(attempt) {
@@ -275,8 +298,8 @@ impl Authenticator for Chain {
     }
 
     fn current(&self, attempt: &Attempt<'_>) -> Option<Decision> {
-        if let Some(decision) = self.anonymous_for(attempt) {
-            return Some(decision);
+        if self.is_anonymous(attempt) {
+            return self.anonymous_account(false).map(Decision::Granted);
         }
         let mut may_be_known_elsewhere = false;
         for source in &self.sources {

@@ -163,9 +163,13 @@ impl Effective {
 
     /// The user's folder within the served one, its template filled in. `None` is all that is served.
     pub fn directory(&self) -> Result<Option<String>, String> {
-        let Some(template) = &self.said.directory else { return Ok(None) };
+        self.said.directory.as_deref().map(|template| self.fill(template)).transpose()
+    }
+
+    /// A path with the user's names in place of `{user}` and `{group}`.
+    pub(super) fn fill(&self, template: &str) -> Result<String, String> {
         let mut folder = String::new();
-        let mut rest = template.as_str();
+        let mut rest = template;
         while let Some((before, after)) = rest.split_once('{') {
             let (word, behind) =
                 after.split_once('}').ok_or_else(|| format!("{template:?} has a {{ without }}"))?;
@@ -182,7 +186,7 @@ impl Effective {
             rest = behind;
         }
         folder.push_str(rest);
-        Ok(Some(folder))
+        Ok(folder)
     }
 
     /// Who said a key.

@@ -32,6 +32,14 @@ pub(super) fn guard(storage: Arc<dyn Storage>, rules: &Arc<Rules>) -> Arc<dyn St
     }
 }
 
+/// The storage held to rules, whoever uses it and whatever the protocol has looked at.
+pub(super) fn hold(storage: Arc<dyn Storage>, rules: Rules) -> Arc<dyn Storage> {
+    match rules.is_plain() && rules.anywhere().contains(Permissions::READ_WRITE) {
+        true => storage,
+        false => Arc::new(Guarded { inner: storage, rules: Arc::new(rules) }),
+    }
+}
+
 impl Guarded {
     /// The permissions at a path whose names are not denied.
     fn at(&self, path: &VirtualPath) -> Result<Permissions, FileError> {

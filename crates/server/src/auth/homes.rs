@@ -29,6 +29,11 @@ impl Homes {
         Self { root, options, open: Mutex::default() }
     }
 
+    /// The folder that all lie in.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// The folder, if it is open already.
     pub(super) fn ready(&self, folder: &str, read_only: bool) -> Option<Arc<LocalStorage>> {
         self.lock().get(&(folder.to_owned(), read_only)).cloned()

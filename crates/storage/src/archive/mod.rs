@@ -1,7 +1,7 @@
 //! Folders as archives, made while they are sent: `RETR photos.tar`, `photos.tar.gz`, `photos.zip`.
 //!
 //! A name that no file has, and that is a folder's with one of these endings, reads as the whole folder. It
-//! is not listed and has no length beforehand; nothing is written to disk, and one file at a time is open.
+//! is not listed, and its length cannot be told beforehand; nothing is written to disk, and one file at a time is open.
 //! Links are packed as links (zip: as what they lead to, where that is a file) and never descended into, so
 //! a walk ends. What cannot be read ends the archive with an error that names it: an archive that arrives
 //! whole has everything. A file that vanishes before its turn is left out, as it would be from a listing.
@@ -48,18 +48,23 @@ impl Archives {
 
     /// The folder that the name of an archive stands for, if there is one.
     fn folder(&self, path: &VirtualPath) -> Option<(VirtualPath, Format)> {
-        let name = path.name();
-        let (ending, format) =
-            ENDINGS.iter().find(|(ending, _)| name.len() > ending.len() && name.ends_with(ending))?;
-        let folder = path.parent().join(&name[..name.len() - ending.len()]).ok()?;
+        let (stem, format) = ending(path)?;
+        let folder = path.parent().join(stem).ok()?;
         let metadata = self.inner.metadata(&folder, Wait::Allowed).ok()?;
-        metadata.is_directory().then_some((folder, *format))
+        metadata.is_directory().then_some((folder, format))
     }
+}
+
+/// A name without the ending of an archive, if it has one.
+fn ending(path: &VirtualPath) -> Option<(&[u8], Format)> {
+    let stem = |ending: &[u8]| path.name().strip_suffix(ending).filter(|stem| !stem.is_empty());
+    ENDINGS.iter().find_map(|(ending, format)| Some((stem(ending)?, *format)))
 }
 
 impl Storage for Archives {
     fn open_read(&self, path: &VirtualPath, wait: Wait) -> Result<ReadHandle, FileError> {
         match self.inner.open_read(path, wait) {
+            Err(FileError::NotFound) if ending(path).is_none() => Err(FileError::NotFound),
             // Looking for the folder may wait.
             Err(FileError::NotFound) if wait == Wait::Never => Err(FileError::WouldWait),
             Err(FileError::NotFound) => match self.folder(path) {
@@ -82,7 +87,13 @@ impl Storage for Archives {
     }
 
     fn metadata(&self, path: &VirtualPath, wait: Wait) -> Result<Metadata, FileError> {
-        self.inner.metadata(path, wait)
+        match self.inner.metadata(path, wait) {
+            Err(FileError::NotFound) if ending(path).is_none() => Err(FileError::NotFound),
+            Err(FileError::NotFound) if wait == Wait::Never => Err(FileError::WouldWait),
+            // Not "not found": curl asks for the size first, and would believe it.
+            Err(FileError::NotFound) if self.folder(path).is_some() => Err(FileError::Unsupported),
+            result => result,
+        }
     }
 
     fn entry(&self, path: &VirtualPath) -> Result<DirEntry, FileError> {

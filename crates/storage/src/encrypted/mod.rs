@@ -21,6 +21,7 @@ mod write;
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use millrace_vfs::{
     Change, DirEntry, Directory, FileError, Metadata, ReadHandle, Space, Storage, Upload, VirtualPath, Wait,
@@ -73,20 +74,20 @@ impl fmt::Debug for Key {
 ///
 /// Every file in it must have been written through this layer: others are an error to read, and can be
 /// replaced or removed.
-pub struct Encrypted<S> {
-    inner: S,
+pub struct Encrypted {
+    inner: Arc<dyn Storage>,
     sealer: Sealer,
 }
 
-impl<S: fmt::Debug> fmt::Debug for Encrypted<S> {
+impl fmt::Debug for Encrypted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Encrypted").field(&self.inner).finish()
     }
 }
 
-impl<S: Storage> Encrypted<S> {
+impl Encrypted {
     /// Encrypts what is written to `inner`, and decrypts what is read.
-    pub fn new(inner: S, key: &Key) -> Self {
+    pub fn new(inner: Arc<dyn Storage>, key: &Key) -> Self {
         Self { inner, sealer: Sealer::new(&key.0) }
     }
 
@@ -119,7 +120,7 @@ fn damaged(what: &str) -> FileError {
     FileError::Io(io::Error::new(io::ErrorKind::InvalidData, format!("encrypted file: {what}")))
 }
 
-impl<S: Storage> Storage for Encrypted<S> {
+impl Storage for Encrypted {
     fn open_read(&self, path: &VirtualPath, wait: Wait) -> Result<ReadHandle, FileError> {
         if wait == Wait::Never {
             return Err(FileError::WouldWait);

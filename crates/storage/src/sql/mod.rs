@@ -11,16 +11,17 @@
 //! opened; one that has lost its name goes with its last reader, or when the database is next opened. `APPE`
 //! and `REST` before `STOR` write into the content itself, and what came stays.
 //!
-//! There are no symbolic links. Everything may wait. One process uses a database at a time: another would
-//! take this one's unfinished uploads for leftovers.
+//! There are no symbolic links. Everything may wait. One process uses a database at a time.
 
 mod content;
 mod directory;
 mod pool;
 mod read;
+mod sole;
 mod tree;
 mod write;
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,6 +37,7 @@ use content::Contents;
 use directory::Cursor;
 use pool::Pool;
 use read::Reader;
+use sole::Register;
 use tree::{Node, ROOT};
 use write::{InPlace, Staged};
 
@@ -50,6 +52,8 @@ pub struct SqlStorage {
 struct Shared {
     pool: Pool,
     contents: Contents,
+    /// Held to keep other processes out. The last field: it goes when the connections have gone.
+    _lock: File,
 }
 
 /// Why a database cannot be served.
@@ -61,12 +65,20 @@ pub struct SqlError {
 }
 
 impl SqlStorage {
-    /// Opens a database, made if it is not there, and removes what a killed server left in it.
+    /// Opens a database, made if it is not there, and removes what a killed server left in it. One that this
+    /// process has open already is shared.
     pub fn open(path: &Path) -> Result<Self, SqlError> {
         let failed = |error| SqlError { path: path.display().to_string(), error };
-        let shared = Shared { pool: Pool::new(path), contents: Contents::default() };
+        let path = sole::real(path).map_err(|error| failed(error.into()))?;
+        let mut register = Register::look();
+        if let Some(shared) = register.find(&path) {
+            return Ok(Self { shared });
+        }
+        let lock = sole::lock(&path).map_err(|error| failed(error.into()))?;
+        let shared = Arc::new(Shared { pool: Pool::new(&path), contents: Contents::default(), _lock: lock });
         shared.pool.change(tree::set_up).map_err(failed)?;
-        Ok(Self { shared: Arc::new(shared) })
+        register.add(path, &shared);
+        Ok(Self { shared })
     }
 
     /// The node at a path.

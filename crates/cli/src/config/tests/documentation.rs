@@ -34,7 +34,8 @@ fn keys(columns: usize) -> Vec<String> {
 #[test]
 fn every_key_is_documented_and_every_documented_key_exists() {
     assert_eq!(keys(4), sorted(keys::of_file().iter().map(|key| (*key).to_owned())));
-    assert_eq!(keys(3), sorted(keys::of_user().iter().map(|key| (*key).to_owned())));
+    let of_tables = [keys::of_folder(), keys::of_user()].concat();
+    assert_eq!(keys(3), sorted(of_tables.iter().map(|key| (*key).to_owned())));
 }
 
 #[test]
@@ -111,4 +112,24 @@ fn the_examples_of_accounts_can_be_used() {
         })
         .collect();
     assert_eq!(said, ["acme may read and write, in customers/acme", "partner may read and write"]);
+}
+
+#[test]
+fn the_example_of_folders_can_be_used() {
+    let folder = Folder::new();
+    let text = include_str!("../../../../../docs/folders.md");
+    let example = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    for place in ["archive", "mail", "vault"] {
+        fs::create_dir(folder.path().join(place)).unwrap();
+    }
+    fs::write(folder.path().join("vault.key"), "5a".repeat(32)).unwrap();
+    let mut local = example.replace("/srv/files", ".");
+    for elsewhere in ["/mnt/", "/srv/", "/etc/millrace/", "/var/lib/millrace/"] {
+        local = local.replace(elsewhere, "");
+    }
+    let site = folder.file(&local).unwrap_or_else(|failure| panic!("{failure}"));
+    let paths: Vec<&str> = site.mounts.mounts().iter().map(|mount| mount.path.as_str()).collect();
+    assert_eq!(paths, ["/archive", "/mail", "/vault", "/rows"]);
+    assert!(site.mounts.archives());
+    assert!(!folder.path().join("files.db").exists(), "reading a configuration makes nothing");
 }

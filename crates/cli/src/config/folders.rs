@@ -1,0 +1,116 @@
+//! `[[folder]]` tables, turned into virtual folders. Nothing is made and no database is opened here: `millrace
+//! check` reads the same tables while a server runs.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use millrace_server::auth::{Mount, MountedDatabase, MountedDirectory, MountedFiles, Mounts};
+use millrace_server::{Permission, Permissions};
+use millrace_storage::{Key, LocalOptions};
+
+use super::resolve::Places;
+use super::said::Said;
+use super::written::FolderTable;
+use crate::failure::Failure;
+
+/// Virtual folders as written; `groups` are the names that there are.
+pub(crate) fn mounts(
+    tables: Vec<FolderTable>,
+    archives: bool,
+    options: LocalOptions,
+    groups: &HashSet<String>,
+    places: &Places<'_>,
+) -> Result<Mounts, Failure> {
+    let mut seen = HashSet::new();
+    let mut mounts = Vec::new();
+    for table in tables {
+        if !seen.insert((table.path.value.clone(), audience(&table))) {
+            let message = format!("there are two folders at {} for the same users", table.path.value);
+            return Err(places.error(&table.path.place, "path", &message));
+        }
+        mounts.push(mount(table, options, groups, places)?);
+    }
+    Ok(Mounts::new(mounts, archives))
+}
+
+fn mount(
+    table: FolderTable,
+    options: LocalOptions,
+    groups: &HashSet<String>,
+    places: &Places<'_>,
+) -> Result<Mount, Failure> {
+    check_path(&table.path, places)?;
+    if let Some(unknown) = table.groups.iter().find(|group| !groups.contains(&group.value)) {
+        let message = format!("there is no group {}; write a [[group]] table of that name", unknown.value);
+        return Err(places.error(&unknown.place, "groups", &message));
+    }
+    let key = table.key_file.as_ref().map(|said| read_key(said, places)).transpose()?;
+    let access = table.access.as_ref().map_or(Permissions::READ_WRITE, |said| said.value.permissions());
+    let reads = Permissions::READ_ONLY.with(Permission::Admin);
+    let options = LocalOptions { read_only: reads.contains(access), ..options };
+    let files = files(&table, options, places)?;
+    let names = |said: Vec<Said<String>>| said.into_iter().map(|said| said.value).collect();
+    Ok(Mount {
+        path: table.path.value,
+        files,
+        key,
+        access,
+        users: names(table.users),
+        groups: names(table.groups),
+    })
+}
+
+fn audience(table: &FolderTable) -> Vec<String> {
+    table.users.iter().chain(&table.groups).map(|said| said.value.clone()).collect()
+}
+
+fn check_path(path: &Said<String>, places: &Places<'_>) -> Result<(), Failure> {
+    let parts = || path.value.split('/').skip(1);
+    let is_path = path.value.starts_with('/') && parts().all(|part| !matches!(part, "" | "." | ".."));
+    if is_path && !path.value.contains('\0') {
+        return Ok(());
+    }
+    let message =
+        "expected where users see the folder: a path from the root, such as \"/archive\" or \"/in/{user}\"";
+    Err(places.error(&path.place, "path", message))
+}
+
+fn files(table: &FolderTable, options: LocalOptions, places: &Places<'_>) -> Result<MountedFiles, Failure> {
+    match (&table.directory, &table.database) {
+        (Some(directory), None) => {
+            let path = places.path(directory);
+            let path = std::path::absolute(&path).unwrap_or(path);
+            let opened = MountedDirectory::new(&path, options);
+            let directory =
+                opened.map_err(|message| places.error(&directory.place, "directory", &message))?;
+            Ok(MountedFiles::Directory(directory))
+        }
+        (None, Some(database)) => {
+            let path = places.path(database);
+            let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+            let wrong = |message: String| Err(places.error(&database.place, "database", &message));
+            match (path.is_dir(), folder.is_dir()) {
+                (true, _) => wrong(format!("{} is a folder; name a file in it", path.display())),
+                (_, false) => wrong(format!("the folder {} is not there; make it first", folder.display())),
+                _ => Ok(MountedFiles::Database(MountedDatabase::new(path))),
+            }
+        }
+        (Some(_), Some(database)) => {
+            let message = "a folder is in a directory or in a database, not in both";
+            Err(places.error(&database.place, "database", message))
+        }
+        (None, None) => {
+            let message = "the folder needs a `directory` or a `database`, where its files are";
+            Err(places.error(&table.path.place, "path", message))
+        }
+    }
+}
+
+fn read_key(said: &Said<std::path::PathBuf>, places: &Places<'_>) -> Result<Key, Failure> {
+    let path = places.path(said);
+    let wrong = |message: String| places.error(&said.place, "key-file", &message);
+    let text = fs::read_to_string(&path)
+        .map_err(|error| wrong(format!("the key file {} cannot be read: {error}", path.display())))?;
+    Key::parse(&text).map_err(|error| wrong(format!("{}: {error}", path.display())))
+}

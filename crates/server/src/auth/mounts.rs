@@ -1,0 +1,243 @@
+//! Virtual folders: other places, shown in the trees that users see, each to whom it is for.
+//!
+//! ```text
+//! the user's folder     <- mounted folders      each held to its own access, and maybe encrypted
+//!                       <- the user's rules     (Account::ruled) about paths as the user sees them
+//!                       <- archives             pack what the rules show
+//! ```
+//!
+//! A folder that cannot be opened does not keep anybody from logging in: it is not listed, and whatever is asked
+//! of it is an error. It is tried again at the next login.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millrace_ftp::session::{Permission, Permissions, Rules};
+use millrace_storage::{Archives, Encrypted, Folders, Key, LocalOptions, LocalStorage, SqlStorage};
+use millrace_vfs::{Storage, VirtualPath};
+
+use super::Account;
+use super::effective::Effective;
+use super::guard;
+use super::homes::Homes;
+
+/// A place that is shown in the trees of users.
+#[derive(Debug)]
+pub struct Mount {
+    /// Where users see it: `"/archive"`, `"/in/{user}"`.
+    pub path: String,
+    /// What is there.
+    pub files: MountedFiles,
+    /// The key that its files' content is encrypted under, if it is.
+    pub key: Option<Key>,
+    /// The most that anybody may do there.
+    pub access: Permissions,
+    /// Users whom it is for. Where neither users nor groups are named it is for all, anonymous too.
+    pub users: Vec<String>,
+    /// Groups whom it is for.
+    pub groups: Vec<String>,
+}
+
+/// Where the files of a mounted folder are.
+#[derive(Debug)]
+pub enum MountedFiles {
+    /// In a folder of this machine.
+    Directory(MountedDirectory),
+    /// In an SQLite database, which is made if it is not there.
+    Database(MountedDatabase),
+    /// In a storage of an embedding program.
+    Storage(Arc<dyn Storage>),
+}
+
+/// A folder of this machine, anywhere on it.
+#[derive(Debug)]
+pub struct MountedDirectory {
+    homes: Homes,
+    /// What follows the part that has no templates in it.
+    beneath: String,
+}
+
+/// An SQLite database, opened when it is first needed.
+#[derive(Debug)]
+pub struct MountedDatabase {
+    path: PathBuf,
+    open: Mutex<Option<SqlStorage>>,
+}
+
+/// The folders that are mounted, and whether folders are archives too.
+#[derive(Debug, Default)]
+pub struct Mounts {
+    mounts: Vec<Mount>,
+    archives: bool,
+}
+
+/// A mount for a user: where, and what, unless that is away.
+type Mounted = (VirtualPath, Option<Arc<dyn Storage>>);
+
+impl MountedDirectory {
+    /// The folder `path`, absolute; `{user}` and `{group}` in it stand for the user's names, and its last
+    /// component is made when it is first needed. The part without templates has to be there.
+    pub fn new(path: &Path, options: LocalOptions) -> Result<Self, String> {
+        let is_plain = |part: &&std::ffi::OsStr| !part.to_string_lossy().contains('{');
+        let plain: PathBuf = path.iter().take_while(is_plain).collect();
+        let beneath = path.strip_prefix(&plain).unwrap_or(Path::new("")).to_string_lossy().into_owned();
+        let shown = plain.display();
+        let root = plain.canonicalize().map_err(|error| {
+            format!("the folder {shown} cannot be served: {error}; make it first, or name another")
+        })?;
+        if !root.is_dir() {
+            return Err(format!("{shown} is not a folder; name the folder that it is in"));
+        }
+        Ok(Self { homes: Homes::new(root, options), beneath })
+    }
+
+    /// Claims that everybody it is for has another folder.
+    pub fn is_template(&self) -> bool {
+        !self.beneath.is_empty()
+    }
+}
+
+impl MountedDatabase {
+    /// The database `path`.
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, open: Mutex::default() }
+    }
+
+    /// Opens the database, or makes it; an error is a full sentence without its point.
+    pub fn open(&self) -> Result<SqlStorage, String> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.is_none() {
+            *open = Some(SqlStorage::open(&self.path).map_err(|error| error.to_string())?);
+        }
+        Ok(open.clone().expect("it was opened just now"))
+    }
+}
+
+impl MountedFiles {
+    /// Where they are, in words: `the folder /srv/archive`.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Directory(directory) => {
+                let root = directory.homes.root();
+                let path =
+                    if directory.is_template() { root.join(&directory.beneath) } else { root.to_owned() };
+                format!("the folder {}", path.display())
+            }
+            Self::Database(database) => format!("the database {}", database.path.display()),
+            Self::Storage(_) => "elsewhere".to_owned(),
+        }
+    }
+}
+
+impl Mount {
+    fn is_for(&self, user: &Effective) -> bool {
+        (self.users.is_empty() && self.groups.is_empty())
+            || self.users.contains(&user.user)
+            || user.groups.iter().any(|group| self.groups.contains(group))
+    }
+
+    /// Claims that opening it for a user waits for nothing.
+    fn is_ready(&self, user: &Effective) -> bool {
+        match &self.files {
+            MountedFiles::Directory(directory) => {
+                let folder = user.fill(&directory.beneath);
+                folder.is_ok_and(|folder| directory.homes.ready(&folder, false).is_some())
+            }
+            MountedFiles::Database(database) => database.open.try_lock().is_ok_and(|open| open.is_some()),
+            MountedFiles::Storage(_) => true,
+        }
+    }
+
+    /// The files as a user may use them.
+    fn open(&self, user: &Effective) -> Result<Arc<dyn Storage>, String> {
+        let files: Arc<dyn Storage> = match &self.files {
+            MountedFiles::Directory(directory) => {
+                directory.homes.open(&user.fill(&directory.beneath)?, false, directory.is_template())?
+            }
+            MountedFiles::Database(database) => Arc::new(database.open()?),
+            MountedFiles::Storage(storage) => Arc::clone(storage),
+        };
+        let files = match &self.key {
+            Some(key) => Arc::new(Encrypted::new(files, key)),
+            None => files,
+        };
+        Ok(guard::hold(files, Rules::new(self.access)))
+    }
+}
+
+impl Mounts {
+    /// These folders, later ones in place of earlier ones at the same path; with `archives` a folder can also be
+    /// read as `folder.tar`, `.tar.gz`, `.tgz` and `.zip`.
+    pub fn new(mounts: Vec<Mount>, archives: bool) -> Self {
+        Self { mounts, archives }
+    }
+
+    /// The folders.
+    pub fn mounts(&self) -> &[Mount] {
+        &self.mounts
+    }
+
+    /// Whether folders can be read as archives.
+    pub fn archives(&self) -> bool {
+        self.archives
+    }
+
+    /// Opens what needs no user to be named. An error is a full sentence without its point.
+    pub fn open(&self) -> Result<(), String> {
+        self.mounts.iter().try_for_each(|mount| match &mount.files {
+            MountedFiles::Directory(directory) if !directory.is_template() => {
+                directory.homes.open("", false, false).map(drop)
+            }
+            MountedFiles::Database(database) => database.open().map(drop),
+            _ => Ok(()),
+        })
+    }
+
+    /// Folders of this machine that are open to be written.
+    pub fn writable(&self) -> Vec<Arc<LocalStorage>> {
+        let of = |mount: &Mount| match &mount.files {
+            MountedFiles::Directory(directory) => directory.homes.writable(),
+            _ => Vec::new(),
+        };
+        self.mounts.iter().flat_map(of).collect()
+    }
+
+    /// Claims that [`Mounts::mount`] would wait for nothing.
+    pub(super) fn are_ready(&self, user: &Effective) -> bool {
+        self.mounts.iter().filter(|mount| mount.is_for(user)).all(|mount| mount.is_ready(user))
+    }
+
+    /// The user's tree with the folders that are for the user.
+    pub(super) fn mount(&self, user: &Effective, base: Arc<dyn Storage>) -> Arc<dyn Storage> {
+        let of_user = self.mounts.iter().filter(|mount| mount.is_for(user));
+        let mounted: Vec<Mounted> = of_user
+            .filter_map(|mount| {
+                let path = user.fill(&mount.path).ok()?;
+                Some((VirtualPath::parse(path.as_bytes()).ok()?, mount.open(user).ok()))
+            })
+            .collect();
+        if mounted.is_empty() {
+            return base;
+        }
+        Arc::new(mounted.into_iter().fold(Folders::new(base), |folders, (at, storage)| match storage {
+            Some(storage) => folders.mount(at, storage),
+            None => folders.absent(at),
+        }))
+    }
+
+    /// An account, and over its rules what packs its folders: nothing where it may not list what it would pack.
+    pub(super) fn cover(&self, account: Account) -> Account {
+        let may_pack =
+            account.permissions.allows(Permission::List) && account.permissions.allows(Permission::Read);
+        match self.archives && may_pack {
+            true => Account { storage: Arc::new(Archives::new(account.storage)), ..account },
+            false => account,
+        }
+    }
+
+    /// The folders that are for a user: where, and the most that may be done there.
+    pub fn of(&self, user: &Effective) -> Vec<(String, Permissions)> {
+        let of_user = self.mounts.iter().filter(|mount| mount.is_for(user));
+        of_user.filter_map(|mount| Some((user.fill(&mount.path).ok()?, mount.access))).collect()
+    }
+}

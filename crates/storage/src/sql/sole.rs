@@ -1,0 +1,60 @@
+//! One process to a database, and in that process one storage: another would take its unfinished uploads for
+//! leftovers of a killed server.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::Shared;
+
+/// The databases that this process has open.
+static OPEN: Mutex<Vec<(PathBuf, Weak<Shared>)>> = Mutex::new(Vec::new());
+
+/// The databases that are open, nobody opening another meanwhile.
+pub(super) struct Register(MutexGuard<'static, Vec<(PathBuf, Weak<Shared>)>>);
+
+impl Register {
+    pub(super) fn look() -> Self {
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(_, shared)| shared.strong_count() > 0);
+        Self(open)
+    }
+
+    pub(super) fn find(&self, path: &Path) -> Option<Arc<Shared>> {
+        self.0.iter().find(|(open, _)| open == path).and_then(|(_, shared)| shared.upgrade())
+    }
+
+    pub(super) fn add(&mut self, path: PathBuf, shared: &Arc<Shared>) {
+        self.0.push((path, Arc::downgrade(shared)));
+    }
+}
+
+/// The path without links in it, whether the database is there already or not.
+pub(super) fn real(path: &Path) -> io::Result<PathBuf> {
+    match path.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            Ok(folder.unwrap_or(Path::new(".")).canonicalize()?.join(name))
+        }
+        found => found,
+    }
+}
+
+/// Keeps other processes out for as long as the file is held. A file beside the database: closing a descriptor of
+/// the database itself would end the locks that SQLite holds on it.
+pub(super) fn lock(database: &Path) -> io::Result<File> {
+    let mut path = database.as_os_str().to_owned();
+    path.push("-lock");
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+        rustix::io::Errno::WOULDBLOCK => {
+            io::Error::new(io::ErrorKind::ResourceBusy, "another process has it open")
+        }
+        error => error.into(),
+    })?;
+    Ok(file)
+}
