@@ -114,6 +114,9 @@ fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     if config.foreign_data {
         writeln!(out, "              PORT may name another host than the client's own (FXP).")?;
     }
+    if config.messages {
+        writeln!(out, "              Who enters a directory is told its .message, and of a README.")?;
+    }
     if !config.coalesce {
         writeln!(out, "              150 always goes out before the data.")?;
     }

@@ -77,6 +77,8 @@ pub struct Config {
     /// Whether a small file's data may be sent before the 150 that announces it, so that 150 and 226 share
     /// a packet. Two connections have no order; no client was found that minds.
     pub coalesce: bool,
+    /// Whether who logs in, or enters a directory, is told the lines of its `.message`, and of a `README`.
+    pub messages: bool,
     /// Entries up to which listings are sorted; larger directories come in the file system's order.
     pub sort_entries: usize,
     /// Whether the user prompt says that `anonymous` is welcome.
@@ -199,6 +201,7 @@ impl Config {
             shutdown_password: None,
             foreign_data: false,
             coalesce: true,
+            messages: false,
             sort_entries: millrace_ftp::listing::SORT_BOUND,
             anonymous: false,
             xferlog: None,

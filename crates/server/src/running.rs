@@ -194,6 +194,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 3], descriptors: u64) -> 
             data: tls.data_required,
             clear_command_channel: tls.clear_command_channel,
         }),
+        notes: config.messages,
         ..Settings::default()
     };
     let tls = config.tls.as_ref().map(Security::new).transpose().map_err(StartError::Tls)?;

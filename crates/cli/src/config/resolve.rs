@@ -187,6 +187,7 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
         grace: period(written.grace, default.grace),
         foreign_data: is_on(written.foreign_data, default.foreign_data),
         coalesce: is_on(written.coalesce, default.coalesce),
+        messages: is_on(written.messages, default.messages),
         sort_entries: count(written.list_sort, default.sort_entries),
         anonymous: logins.iter().any(|login| login.name.is_none()),
         xferlog: xferlog(written.xferlog, &places)?,

@@ -116,6 +116,10 @@ pub(crate) struct Written {
     #[arg(skip)]
     pub(crate) archives: Option<Said<Switch>>,
 
+    /// Whether directories say something to those who enter them.
+    #[arg(skip)]
+    pub(crate) messages: Option<Said<Switch>>,
+
     /// What everyone may do without a password: ro, rw or off [default: ro without any --user, else off]
     #[arg(long, value_name = "ro|rw|off", help_heading = "Who may log in")]
     pub(crate) anonymous: Option<Said<Anonymous>>,
@@ -323,6 +327,7 @@ impl Written {
             group_tables: file.group_tables,
             folder_tables: file.folder_tables,
             archives: self.archives.or(file.archives),
+            messages: self.messages.or(file.messages),
             anonymous: self.anonymous.or(file.anonymous),
             uploads: self.uploads.or(file.uploads),
             fsync: self.fsync.or(file.fsync),

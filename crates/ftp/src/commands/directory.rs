@@ -48,7 +48,7 @@ fn cwd(session: &mut Session, argument: &[u8]) -> Step {
         // As wu-ftpd and pyftpdlib do.
         Access::User(login) if argument.is_empty() => {
             session.directory = login.home.clone();
-            CHANGED.into()
+            arrived(session)
         }
         _ => enter(session, argument),
     }
@@ -62,7 +62,7 @@ fn changed(session: &mut Session, answer: Answer) -> Step {
     match (answer, session.subject.take()) {
         (Answer::Metadata(metadata), Some(path)) if metadata.is_directory() => {
             session.directory = path;
-            CHANGED.into()
+            arrived(session)
         }
         (Answer::Metadata(_), path) => {
             session.subject = path;
@@ -72,7 +72,9 @@ fn changed(session: &mut Session, answer: Answer) -> Step {
     }
 }
 
-const CHANGED: Reply = Reply::new(code::FILE_ACTION_OK, "Directory changed.");
+fn arrived(session: &mut Session) -> Step {
+    session.arrive(code::FILE_ACTION_OK, "Directory changed.")
+}
 
 fn pwd(session: &mut Session, _: &[u8]) -> Step {
     let text = [&Session::quoted(session.directory())[..], b" is the current directory."].concat();

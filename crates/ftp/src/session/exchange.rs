@@ -170,6 +170,8 @@ pub enum Request {
     Newer(VirtualPath, Timestamp),
     /// Free room. Answer: [`Answer::Space`].
     Space(VirtualPath),
+    /// What lies in this directory for those who enter it. Answer: [`Answer::Lines`], maybe none.
+    Notes(VirtualPath),
     /// Who is logged in (`SITE WHO`). Answer: [`Answer::Lines`].
     Who,
     /// Limit the whole server to so many bytes a second from clients (write) and to them (read); 0 for no

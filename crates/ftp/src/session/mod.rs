@@ -21,6 +21,7 @@
 mod data;
 mod exchange;
 mod gate;
+mod notes;
 mod permission;
 mod rules;
 mod security;
@@ -115,6 +116,8 @@ pub(crate) struct Extras {
     pub(crate) umask: Option<u32>,
     /// The deflate level of `OPTS MODE Z LEVEL`.
     pub(crate) deflate_level: Option<u8>,
+    /// Directories whose notes were told, the last one last.
+    pub(crate) told: Vec<VirtualPath>,
 }
 
 /// A path named for the command that follows.

@@ -24,6 +24,9 @@ pub struct Settings {
     pub foreign_data: bool,
     /// The user and password prompts say that `anonymous` is welcome.
     pub anonymous: bool,
+    /// Whether who logs in, or enters a directory, is told what lies there to be told: `.message`, and that
+    /// there is a `README`.
+    pub notes: bool,
     /// What TLS is for; `None` where there is no certificate, and so no TLS.
     pub tls: Option<TlsPolicy>,
 }
@@ -52,6 +55,7 @@ impl Default for Settings {
             foreign_data: false,
             anonymous: false,
             tls: None,
+            notes: false,
         }
     }
 }

@@ -11,6 +11,7 @@ use millrace_ftp::listing::{Format, Lister};
 use millrace_ftp::session::{Answer, ByteRange, ListRequest, Request};
 use millrace_vfs::{FileError, ReadHandle, Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode};
 
+use super::notes;
 use crate::transfer::{FILL, Shared};
 
 /// Names that are tried for a `STOU`: `upload`, `upload.1`, ... before a random end is put behind it.
@@ -93,6 +94,7 @@ pub(crate) fn answer(
         }
         Request::TreeSize(path) => tree_size(files, &path, shared).map(Answer::Count),
         Request::Newer(path, since) => newer(files, &path, since, shared).map(Answer::Lines),
+        Request::Notes(path) => notes::read(files, &path).map(Answer::Lines),
         Request::Space(path) => files.space(&path).map(Answer::Space),
         // The driver answers these itself.
         Request::LogIn(_)

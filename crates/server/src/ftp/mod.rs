@@ -3,6 +3,7 @@
 pub(crate) mod act;
 mod control;
 mod data;
+mod notes;
 mod secure;
 
 pub(crate) use control::{Connection, Reviewed};

@@ -13,6 +13,7 @@ mod bans;
 mod commands;
 mod endings;
 mod limits;
+mod notes;
 mod passive;
 mod pipelining;
 mod shutdown;

@@ -1,0 +1,59 @@
+//! What a directory says to those who enter it, as wu-ftpd had it: the lines of `.message`, and that there is a
+//! `README`. Said once a session, in the reply to the command that leads there.
+
+use crate::reply::Reply;
+
+use super::{Answer, Request, Session, Step};
+
+/// Directories of which a session remembers that they have spoken.
+const REMEMBERED: usize = 32;
+
+impl Session {
+    /// A reply to who has come to stand in the working directory, with what that says before its own text.
+    pub(crate) fn arrive(&mut self, code: u16, text: &'static str) -> Step {
+        let told = |session: &Self| {
+            session.extras.as_ref().is_some_and(|extras| extras.told.contains(&session.directory))
+        };
+        if !self.settings.notes || told(self) {
+            return Reply::new(code, text).into();
+        }
+        let request = Request::Notes(self.directory.clone());
+        self.ask_whether(request, move |session, answer| session.tell(code, text, answer))
+    }
+
+    /// Notes that cannot be read are none: the command itself has succeeded.
+    fn tell(&mut self, code: u16, text: &'static str, answer: Answer) -> Step {
+        let Answer::Lines(lines) = answer else { return Reply::new(code, text).into() };
+        let mut lines = lines.into_iter().map(|line| self.fill(&line)).collect::<Vec<_>>().into_iter();
+        let Some(first) = lines.next() else { return Reply::new(code, text).into() };
+        let directory = self.directory.clone();
+        let told = &mut self.extras_mut().told;
+        if told.len() == REMEMBERED {
+            told.remove(0);
+        }
+        told.push(directory);
+        Reply::lines(code, first, lines, text).into()
+    }
+
+    /// A line with what wu-ftpd's cookies stand for: `%C` the directory, `%U` the user, `%R` the client's address,
+    /// `%L` the server's, `%%` a percent sign. Others stay as they are.
+    fn fill(&self, line: &[u8]) -> Vec<u8> {
+        let mut filled = Vec::with_capacity(line.len());
+        let mut rest = line;
+        while let Some(at) = memchr::memchr(b'%', rest) {
+            let (before, cookie) = rest.split_at(at);
+            filled.extend_from_slice(before);
+            match cookie.get(1) {
+                Some(b'C') => filled.extend_from_slice(self.directory.as_bytes()),
+                Some(b'U') => filled.extend_from_slice(self.user().unwrap_or_default()),
+                Some(b'R') => filled.extend_from_slice(self.peer.ip().to_string().as_bytes()),
+                Some(b'L') => filled.extend_from_slice(self.local.ip().to_string().as_bytes()),
+                Some(b'%') => filled.push(b'%'),
+                _ => filled.extend_from_slice(&cookie[..cookie.len().min(2)]),
+            }
+            rest = &cookie[cookie.len().min(2)..];
+        }
+        filled.extend_from_slice(rest);
+        filled
+    }
+}
