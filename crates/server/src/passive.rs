@@ -173,9 +173,12 @@ impl Host {
 
     /// A port that nobody holds: one that is bound, drained, or else one that is bound now.
     fn take(&mut self, local: IpAddr) -> io::Result<Arc<Port>> {
-        if let Some(port) = self.free.pop() {
-            drain(&port.listener);
-            return Ok(port);
+        while let Some(port) = self.free.pop() {
+            if drain(&port.listener) {
+                return Ok(port);
+            }
+            // Closed, which resets whoever waits on it.
+            self.unbound.push_back(port.number);
         }
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
         for _ in 0..self.unbound.len() {
@@ -389,9 +392,17 @@ impl Drop for Lease {
     }
 }
 
-/// Closes whatever waits to be accepted.
-fn drain(listener: &OwnedFd) {
-    while listener::accept(listener).is_ok() {}
+/// Closes whatever waits to be accepted. Answers whether nothing does any more: without a descriptor to spare
+/// nothing can be accepted, and what waits would be the next session's.
+fn drain(listener: &OwnedFd) -> bool {
+    while listener::may_accept(listener) {
+        match listener::accept(listener) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+    true
 }
 
 /// A Fisher-Yates shuffle with the standard library's per-process random keys.

@@ -429,9 +429,12 @@ impl Worker {
 
     /// Accepts who waits at a listener; answers whether it has to be asked again.
     fn accept_from(&mut self, index: usize) -> bool {
-        for _ in 0..ACCEPTS {
+        for accepted in 0..ACCEPTS {
             let Some(listener) = self.listeners.get(index) else { return false };
             let (door, bound) = (listener.door, listener.address);
+            if accepted > 0 && !listener::may_accept(&listener.socket) {
+                return false;
+            }
             match listener::accept(&listener.socket) {
                 Ok((socket, peer)) => self.welcome(socket, peer, bound, door),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
