@@ -13,6 +13,9 @@ pub const TICK: Duration = Duration::from_millis(50);
 /// Slots in the wheel: a turn takes 51 s; later deadlines are looked at once a turn.
 const SLOTS: usize = 1024;
 
+/// Room that an empty slot keeps: with all of them, some 64 KiB of a wheel of keys.
+const KEPT: usize = 8;
+
 /// The wheel. `K` names whom to look at.
 #[derive(Debug)]
 pub struct Wheel<K> {
@@ -50,7 +53,7 @@ impl<K> Wheel<K> {
             self.count -= slot.len();
             due.append(slot);
             // A burst must not keep its memory for ever.
-            if slot.capacity() > 64 {
+            if slot.capacity() > KEPT {
                 *slot = Vec::new();
             }
             self.next += 1;
