@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from processors import claimed
 from servers import HERE, SERVERS, Running, Server, Setting, free_port, millrace, running
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -322,7 +323,11 @@ def main() -> None:
         "command": shlex.join(sys.argv), "date": started.isoformat(timespec="seconds"),
         "machine": machine(), "versions": versions(options), "results": results,
     }  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="millrace-race-", dir=options.place) as place:
+    with claimed() as report["has_the_machine"], tempfile.TemporaryDirectory(
+        prefix="millrace-race-", dir=options.place
+    ) as place:
+        if not report["has_the_machine"]:
+            print("no control group to be had: rates are worth nothing if anything else runs here", file=sys.stderr)
         race = Race(options, Path(place))
         race.make_files(scenarios)
         for scenario in scenarios:
