@@ -75,6 +75,8 @@ pub struct Snapshot<'a> {
     pub bytes: u64,
     /// So far.
     pub faults: u64,
+    /// The sum of the latencies of `ops`, in microseconds.
+    pub waited_us: u64,
 }
 
 /// Who is told.
@@ -245,23 +247,30 @@ impl Coordinator<'_> {
         Attended { audit, begun, login_seconds, timeline: self.timeline }
     }
 
-    fn note(&mut self, before: [u64; 4], elapsed: Duration) {
-        let [ops, bytes, faults, sessions] = self.counts();
+    fn note(&mut self, before: [u64; 5], elapsed: Duration) {
+        let [ops, bytes, faults, waited_us, sessions] = self.counts();
         let what = self.cell;
-        (self.tell)(Snapshot { cell: (0, 1), what, elapsed, sessions, ops, bytes, faults });
+        (self.tell)(Snapshot { cell: (0, 1), what, elapsed, sessions, ops, bytes, faults, waited_us });
         self.timeline.push(Moment {
             seconds: elapsed.as_secs_f64(),
             ops: ops - before[0],
             bytes: bytes - before[1],
             faults: faults - before[2],
+            waited_us: waited_us - before[3],
         });
     }
 
-    /// Operations, bytes, faults and sessions of all workers.
-    fn counts(&self) -> [u64; 4] {
+    /// Operations, bytes, faults, their latencies' sum and the sessions of all workers.
+    fn counts(&self) -> [u64; 5] {
         let sum = |field: fn(&Live) -> &AtomicU64| {
             self.lives.iter().map(|live| field(live).load(Ordering::Relaxed)).sum()
         };
-        [sum(|live| &live.ops), sum(|live| &live.bytes), sum(|live| &live.faults), sum(|live| &live.sessions)]
+        [
+            sum(|live| &live.ops),
+            sum(|live| &live.bytes),
+            sum(|live| &live.faults),
+            sum(|live| &live.waited_us),
+            sum(|live| &live.sessions),
+        ]
     }
 }

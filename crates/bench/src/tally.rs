@@ -105,6 +105,8 @@ pub(crate) struct Live {
     pub(crate) ops: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) faults: AtomicU64,
+    /// The sum of the latencies of `ops`, in microseconds.
+    pub(crate) waited_us: AtomicU64,
     /// Users that are logged in.
     pub(crate) sessions: AtomicU64,
     /// The kernel's name of the thread; 0 before it runs.

@@ -112,6 +112,7 @@ impl Life {
         self.counts.ended = Some(now);
         self.counts.longest = self.counts.longest.max(latency);
         Live::bump(&desk.live.ops, 1);
+        Live::bump(&desk.live.waited_us, latency.as_micros() as u64);
         self.count_bytes(moved, desk);
     }
 

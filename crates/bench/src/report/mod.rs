@@ -195,6 +195,8 @@ pub struct Moment {
     pub ops: u64,
     pub bytes: u64,
     pub faults: u64,
+    /// The sum of the latencies of `ops`.
+    pub waited_us: u64,
 }
 
 /// What a cell's run hands over.

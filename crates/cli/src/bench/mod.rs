@@ -2,6 +2,7 @@
 
 mod flags;
 mod gate;
+mod live;
 pub(crate) mod output;
 mod progress;
 
@@ -16,6 +17,7 @@ use millrace_bench::search::{Criterion, search};
 
 pub(crate) use self::flags::{Bench, Flags};
 use self::gate::Gate;
+use self::live::Live;
 use self::output::Output;
 use self::progress::Line;
 use crate::failure::Failure;
@@ -30,16 +32,20 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     let form = Form { as_published: arguments.as_published, quick: arguments.quick };
     let preset = arguments.preset.as_deref().map(|name| preset(name, form)).transpose()?;
     let plan = Plan::new(target, preset.as_ref(), &arguments.settings()).map_err(advise_plan)?;
-    let progress = Line::new(plan.cells().len());
     match arguments.search {
-        Some(_) => find(&plan, arguments, &progress),
-        None => figures(&plan, arguments, &progress),
+        // A search is many runs, and a line is enough for each.
+        Some(_) => find(&plan, arguments, &Line::new(plan.cells().len())),
+        None => figures(&plan, arguments),
     }
 }
 
-fn figures(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitCode, Failure> {
+fn figures(plan: &Plan, arguments: &Bench) -> Result<ExitCode, Failure> {
     let (gate, output) = (Gate::open(arguments, plan)?, Output::open(arguments)?);
-    let report = measure(plan, progress).map_err(advise_run)?;
+    let report = match Live::open(plan) {
+        Some(live) => measure(plan, &live),
+        None => measure(plan, &Line::new(plan.cells().len())),
+    };
+    let report = report.map_err(advise_run)?;
     let judgement = gate.judge(&report);
     output.write(&report, &judgement.text)?;
     Ok(ExitCode::from(status(&report, judgement.outcome)))
