@@ -1,6 +1,6 @@
 //! How evenly the users were served.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::tally::UserTally;
 
@@ -10,7 +10,7 @@ const STARVED: f64 = 0.5;
 const NAMED: usize = 10;
 
 /// How evenly the users were served: by bytes, or by operations where these move none.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {
     /// Jain's index: 1 where all got the same, 1/n where one got all.
     pub jain: f64,

@@ -86,7 +86,7 @@ impl From<Flaw> for Fault {
 }
 
 /// All failures of one kind.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failures {
     /// The kind.
     pub fault: Fault,
@@ -97,7 +97,7 @@ pub struct Failures {
 }
 
 /// The failures of a worker, or of all.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Faults {
     kinds: Vec<Failures>,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Counted from a microsecond: nothing over a socket is faster.
 const LOWEST_NS: u64 = 1_000;
@@ -94,7 +94,7 @@ fn rounded(ms: f64) -> f64 {
 }
 
 /// The figures of a distribution of latencies.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The names are the documentation.
 pub struct Percentiles {
     pub count: u64,

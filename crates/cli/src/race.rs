@@ -1,7 +1,7 @@
 //! `millrace race`: puts several servers side by side, and says where they differ and where that cannot be told.
 
 use std::io::{IsTerminal, Write, stderr, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 
@@ -9,6 +9,7 @@ use clap::Args;
 use millrace_bench::peers::{PEERS, PeerError, end_all};
 use millrace_bench::plan::Form;
 use millrace_bench::race::{self, Entrant, RaceError, RaceReport, Settings, Turn, Watcher, text};
+use millrace_bench::report::html;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -40,12 +41,16 @@ pub(crate) struct Race {
     ///
     /// A known server is started for the race in a fresh folder, on ports of its own; flags for it may
     /// follow its name in the same (quoted) word.
-    #[arg(value_name = "SERVER", required_unless_present = "list")]
+    #[arg(value_name = "SERVER", required_unless_present_any = ["list", "read"])]
     servers: Vec<String>,
 
     /// Say each server that is known by name, and where it was found
     #[arg(long, conflicts_with = "servers")]
     list: bool,
+
+    /// Show a race that --json has written, rather than run one
+    #[arg(long, value_name = "FILE", conflicts_with = "servers")]
+    read: Option<PathBuf>,
 
     /// What to measure: a preset of "millrace bench --list", or a file of your own that ends in .toml
     ///
@@ -88,6 +93,14 @@ pub(crate) struct Race {
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
     json: Option<PathBuf>,
 
+    /// Write one page with plots, that opens in any browser without a network; "-" is standard output
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    html: Option<PathBuf>,
+
+    /// Write a line a comparison, for other programs; "-" is standard output
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    csv: Option<PathBuf>,
+
     /// Print a table for a page rather than for a terminal
     #[arg(long, help_heading = "Reports")]
     markdown: bool,
@@ -97,23 +110,41 @@ pub(crate) fn run(arguments: &Race) -> Result<ExitCode, Failure> {
     if arguments.list {
         return list();
     }
-    let json = arguments.json.as_deref().map(Sink::open).transpose()?;
-    let race = arguments.race()?;
-    end_servers_on_signals()?;
-    let _ = writeln!(stderr(), "This takes about {} minutes.", 1 + race.time().as_secs() * 6 / 5 / 60);
-    let report = race.run(&Line::new()).map_err(advise)?;
-    clear_line();
-    if !json.as_ref().is_some_and(Sink::is_stdout) {
+    let [json, page, csv] = [&arguments.json, &arguments.html, &arguments.csv]
+        .map(|path| path.as_deref().map(Sink::open).transpose());
+    let (json, page, csv) = (json?, page?, csv?);
+    let report = match &arguments.read {
+        Some(path) => read(path)?,
+        None => arguments.measure()?,
+    };
+    if ![&json, &page, &csv].into_iter().flatten().any(Sink::is_stdout) {
         print(&match arguments.markdown {
             true => text::markdown(&report),
             false => text::render(&report, has_color(&stdout())),
         })?;
     }
     write(json, || report.json())?;
+    write(page, || html::race(&report))?;
+    write(csv, || text::csv(&report))?;
     Ok(ExitCode::from(status(&report)))
 }
 
+fn read(path: &Path) -> Result<RaceReport, Failure> {
+    let wrong = |what: String| Failure::Configuration(format!("--read {}: {what}.", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    RaceReport::parse(&text).map_err(wrong)
+}
+
 impl Race {
+    fn measure(&self) -> Result<RaceReport, Failure> {
+        let race = self.race()?;
+        end_servers_on_signals()?;
+        let _ = writeln!(stderr(), "This takes about {} minutes.", 1 + race.time().as_secs() * 6 / 5 / 60);
+        let report = race.run(&Line::new()).map_err(advise)?;
+        clear_line();
+        Ok(report)
+    }
+
     fn race(&self) -> Result<race::Race, Failure> {
         let form = Form { as_published: self.as_published, quick: self.quick };
         let preset = self.preset.as_deref().map(|name| preset(name, form)).transpose()?;

@@ -9,7 +9,7 @@ pub mod verdict;
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::machine::Counters;
 use self::process::{ThreadTime, Tree, Usage};
@@ -19,7 +19,7 @@ use crate::histogram::Latencies;
 pub(crate) const GLANCE: Duration = Duration::from_millis(20);
 
 /// What server, client and machine did while a figure was taken.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Audit {
     /// How long it took.
     pub seconds: f64,
@@ -44,7 +44,7 @@ pub struct Audit {
 }
 
 /// What this client did.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientAudit {
     /// Its memory before anyone had connected.
     pub pss_kib_before: u64,
@@ -61,7 +61,7 @@ pub struct ClientAudit {
 }
 
 /// What the server did.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The names are the documentation.
 pub struct ServerAudit {
     pub cpu_seconds: f64,
@@ -84,7 +84,7 @@ pub struct ServerAudit {
 }
 
 /// What the network did.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The names are the documentation.
 pub struct NetworkAudit {
     pub segments_sent: u64,

@@ -3,13 +3,13 @@
 //! The rules are tried in order, and the first that holds decides: a client at its limit makes every other
 //! finding worthless, so it comes first.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Audit;
 use crate::plan::Op;
 
 /// Whose limit the figure shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
     /// The server could do no more.
@@ -38,7 +38,7 @@ impl Bound {
 }
 
 /// What bounded a figure, and why one should think so.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Whose limit it was.
     pub bound: Bound,

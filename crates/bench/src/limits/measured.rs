@@ -36,7 +36,11 @@ const TRIALS: [Trial; 7] = [
 
 /// All of them: a second or two.
 pub(super) fn measured() -> impl Iterator<Item = Limit> {
-    TRIALS.iter().map(|(name, meaning, trial)| Limit { name, value: trial(), meaning: (*meaning).to_owned() })
+    TRIALS.iter().map(|(name, meaning, trial)| Limit {
+        name: (*name).into(),
+        value: trial(),
+        meaning: (*meaning).to_owned(),
+    })
 }
 
 /// How many can be had.

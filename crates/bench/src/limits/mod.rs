@@ -12,10 +12,10 @@ pub use self::users::Allowance;
 use crate::report::text::wrapped;
 
 /// One limit.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Limit {
     /// As the kernel or the shell calls it.
-    pub name: &'static str,
+    pub name: std::borrow::Cow<'static, str>,
     /// Its value, as text.
     pub value: String,
     /// What it means for a load or a server.
@@ -75,7 +75,7 @@ pub(crate) fn ephemeral_ports() -> u64 {
 pub fn limits() -> Vec<Limit> {
     let descriptors = descriptors();
     let own = Limit {
-        name: "RLIMIT_NOFILE (hard)",
+        name: "RLIMIT_NOFILE (hard)".into(),
         value: descriptors.to_string(),
         meaning: format!(
             "{} users of one process that transfer, twice as many idle",
@@ -84,14 +84,14 @@ pub fn limits() -> Vec<Limit> {
     };
     let ports = ephemeral_ports();
     let range = Limit {
-        name: "net.ipv4.ip_local_port_range",
+        name: "net.ipv4.ip_local_port_range".into(),
         value: read("net/ipv4/ip_local_port_range").split_whitespace().collect::<Vec<_>>().join("-"),
         meaning: format!("{ports} connections from one address to one port; --source takes more addresses"),
     };
     let kernel = KERNEL.iter().map(|&(name, path, meaning)| {
         let value = read(path).split_whitespace().collect::<Vec<_>>().join(" ");
         Limit {
-            name,
+            name: name.into(),
             value: if value.is_empty() { "unknown".to_owned() } else { value },
             meaning: meaning.to_owned(),
         }

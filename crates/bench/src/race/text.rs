@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::report::{Comparison, Outcome, RaceReport, Scenario, Standing};
 use crate::report::text::{cut, ms, rate};
+use crate::stats::Interval;
 
 /// The race; `color` only where a person looks at it (`NO_COLOR`, a pipe).
 pub fn render(report: &RaceReport, color: bool) -> String {
@@ -20,7 +21,7 @@ pub fn render(report: &RaceReport, color: bool) -> String {
     );
     for contestant in &report.contestants {
         let version = contestant.version.as_deref().unwrap_or("runs already");
-        let auth = contestant.auth.map_or_else(String::new, |auth| format!("; logins: {auth}"));
+        let auth = contestant.auth.as_ref().map_or_else(String::new, |auth| format!("; logins: {auth}"));
         let _ = writeln!(out, "{}", cut(&format!("  {} {version}{auth}", contestant.label)));
     }
     for scenario in &report.scenarios {
@@ -50,7 +51,7 @@ pub fn render(report: &RaceReport, color: bool) -> String {
 }
 
 fn table(report: &RaceReport, scenario: &Scenario, color: bool) -> String {
-    let unit = scenario.standings.iter().find_map(Standing::main).map_or("", |main| main.metric.unit);
+    let unit = scenario.standings.iter().find_map(Standing::main).map_or("", |main| &main.unit);
     let mut out = format!(
         "{:<28}{:>9}  {:<26} {:>8} {:>9}  errors\n",
         clipped(&scenario.name, 28),
@@ -151,7 +152,7 @@ pub fn markdown(report: &RaceReport) -> String {
     }
     for contestant in &report.contestants {
         let version = contestant.version.as_deref().unwrap_or("runs already");
-        let auth = contestant.auth.map_or_else(String::new, |auth| format!("; logins: {auth}"));
+        let auth = contestant.auth.as_ref().map_or_else(String::new, |auth| format!("; logins: {auth}"));
         let _ =
             writeln!(out, "\n- **{}** {version}{auth}; `{}`", contestant.label, contestant.argv.join(" "));
     }
@@ -168,7 +169,7 @@ fn row(scenario: &Scenario, standing: &Standing) -> String {
     let columns = [
         scenario.name.clone(),
         standing.contestant.clone(),
-        main.map_or_else(|| "-".to_owned(), |main| format!("{} {}", rate(main.median), main.metric.unit)),
+        main.map_or_else(|| "-".to_owned(), |main| format!("{} {}", rate(main.median), main.unit)),
         ratio.map_or_else(String::new, |ratio| format!("{:.2}", ratio.middle)),
         main.and_then(ends).unwrap_or_default(),
         main.and_then(|main| main.outcome).map_or("", Outcome::name).to_owned(),
@@ -177,6 +178,44 @@ fn row(scenario: &Scenario, standing: &Standing) -> String {
         standing.errors.to_string(),
     ];
     format!("| {} |\n", columns.join(" | "))
+}
+
+/// Every comparison as a table for other programs: a line each (RFC 4180).
+pub fn csv(report: &RaceReport) -> String {
+    let head = "load,server,metric,unit,median,against,ratio,low,high,outcome,samples";
+    let mut out = format!("{head}\r\n");
+    for scenario in &report.scenarios {
+        for standing in &scenario.standings {
+            for comparison in &standing.comparisons {
+                out += &line(report, scenario, standing, comparison);
+            }
+        }
+    }
+    out
+}
+
+fn line(report: &RaceReport, scenario: &Scenario, standing: &Standing, comparison: &Comparison) -> String {
+    let optional = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    let ratio = |end: fn(&Interval) -> f64| optional(comparison.ratio.as_ref().map(end));
+    let samples: Vec<String> = comparison.samples.iter().copied().map(optional).collect();
+    let columns = [
+        scenario.name.clone(),
+        standing.contestant.clone(),
+        comparison.metric.clone(),
+        comparison.unit.clone(),
+        comparison.median.to_string(),
+        report.reference().to_owned(),
+        ratio(|ratio| ratio.middle),
+        ratio(|ratio| ratio.low),
+        ratio(|ratio| ratio.high),
+        comparison.outcome.map_or("", Outcome::name).to_owned(),
+        samples.join(" "),
+    ];
+    let quoted = columns.map(|text| match text.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
+    });
+    format!("{}\r\n", quoted.join(","))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! A [`Report`] is data; [`text`], [`csv`], [`markdown`] and [`Report::json`] are renderings of the same numbers.
 
 pub mod csv;
+pub mod html;
 pub mod markdown;
 pub mod table;
 pub mod text;
@@ -30,12 +31,12 @@ use crate::tally::{Tally, UserTally};
 pub(crate) const FORMAT: u32 = 1;
 
 /// All figures of a plan.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Of the JSON.
     pub format: u32,
     /// This program's.
-    pub version: &'static str,
+    pub version: String,
     /// The preset.
     pub plan: String,
     /// What it is.
@@ -59,7 +60,7 @@ pub struct Report {
 }
 
 /// The machine that this client runs on.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The names are the documentation.
 pub struct Machine {
     pub kernel: String,
@@ -90,7 +91,7 @@ pub struct Measured {
 }
 
 /// One figure with everything that belongs to it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellReport {
     /// What it is of.
     #[serde(flatten)]
@@ -156,7 +157,7 @@ pub struct CellReport {
 }
 
 /// How well users kept in step who each have one operation, as the thesis of 1996 judges it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct InStep {
     /// From the first user's beginning to the last one's.
     pub skew_ms: f64,
@@ -188,7 +189,7 @@ impl InStep {
 }
 
 /// How far a cell had come.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The names are the documentation.
 pub struct Moment {
     pub seconds: f64,
@@ -212,7 +213,7 @@ impl Report {
     pub(crate) fn new(plan: &Plan, address: SocketAddr, began: SystemTime, cells: Vec<CellReport>) -> Self {
         Self {
             format: FORMAT,
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             plan: plan.name.clone(),
             summary: plan.summary.clone(),
             target: plan.target.to_string(),

@@ -3,7 +3,7 @@
 //! Where the document compared servers, ours is one column before theirs; else each of our numbers stands above the
 //! document's.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::CellReport;
 use super::text::rate;
@@ -11,7 +11,7 @@ use crate::host::ServerAudit;
 use crate::plan::{Line, Published, Value};
 
 /// A table of a document with what was measured now.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     /// What it is called, with the unit.
     pub title: String,
@@ -24,7 +24,7 @@ pub struct Table {
 }
 
 /// A row.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// As the document calls it.
     pub name: String,
@@ -33,7 +33,7 @@ pub struct Row {
 }
 
 /// A number of a document, and ours.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Number {
     /// The document's, where it has one.
     pub published: Option<f64>,

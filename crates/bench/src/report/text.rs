@@ -209,6 +209,11 @@ pub(crate) fn rate(value: f64) -> String {
     }
 }
 
+/// A factor in three digits, small ones too.
+pub(crate) fn factor(ratio: f64) -> String {
+    if ratio < 0.1 { format!("{ratio:.3}") } else { rate(ratio) }
+}
+
 /// Milliseconds in at most six columns.
 pub(crate) fn ms(value: f64) -> String {
     match value {
@@ -234,6 +239,7 @@ mod tests {
     #[test]
     fn numbers_keep_three_digits() {
         assert_eq!([0.1234, 12.34, 1234.5].map(ms), ["0.123", "12.34", "1234"]);
+        assert_eq!([0.0123, 0.5, 12.34].map(factor), ["0.012", "0.50", "12.3"]);
         assert_eq!([0.5, 12.34, 12345.6].map(rate), ["0.50", "12.3", "12346"]);
     }
 }

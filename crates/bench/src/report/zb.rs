@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{CellReport, Report};
 use crate::histogram::Percentiles;
@@ -13,7 +13,7 @@ use crate::plan::{Cell, Op};
 use crate::tally::Tally;
 
 /// What only HTTP has.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HttpFigures {
     /// What the server calls itself.
     pub server: String,

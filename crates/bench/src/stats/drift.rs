@@ -3,7 +3,7 @@
 //! It cannot say what a drift did to a figure; it says whether a figure of the beginning may be held against one of
 //! the end. Paired differences are taken within a block and suffer less.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Random, median};
 
@@ -14,7 +14,7 @@ const SIGNIFICANT: f64 = 0.02;
 const ORDERS: u32 = 2000;
 
 /// How still a machine kept.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Drift {
     /// From the first reading to the last along the trend, over their median: 0.1 is a tenth more.
     pub trend: f64,
@@ -25,7 +25,7 @@ pub struct Drift {
 }
 
 /// What the readings mean.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stillness {
     /// They hardly differ.

@@ -11,7 +11,7 @@
 mod drift;
 mod random;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use self::drift::{Drift, Stillness};
 pub use self::random::Random;
@@ -32,7 +32,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// How seldom an interval may miss the truth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Confidence {
     /// In one case of twenty.
     #[serde(rename = "95 %")]
@@ -81,7 +81,7 @@ impl Confidence {
 }
 
 /// A value, and between which ends the truth lies.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// The lower end.
     pub low: f64,
@@ -103,7 +103,7 @@ impl Interval {
 }
 
 /// What a ratio means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Difference {
     /// The second is higher.

@@ -90,6 +90,10 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
     pub(crate) json: Option<PathBuf>,
 
+    /// Write one page with plots, that opens in any browser without a network; "-" is standard output
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    pub(crate) html: Option<PathBuf>,
+
     /// Write a line a figure, for other programs; "-" is standard output
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
     pub(crate) csv: Option<PathBuf>,

@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 
 use millrace_bench::report::zb::{self, Spelling};
-use millrace_bench::report::{Report, csv, markdown, text};
+use millrace_bench::report::{Report, csv, html, markdown, text};
 use millrace_bench::search::Capacity;
 
 use super::Bench;
@@ -16,6 +16,7 @@ use crate::failure::Failure;
 /// Everything that a run writes to.
 pub(super) struct Output {
     json: Option<Sink>,
+    html: Option<Sink>,
     csv: Option<Sink>,
     markdown: bool,
     is_zb: bool,
@@ -31,10 +32,12 @@ impl Output {
     /// Makes the files.
     pub(super) fn open(arguments: &Bench) -> Result<Self, Failure> {
         let open = |path: &Option<PathBuf>| path.as_deref().map(Sink::open).transpose();
+        let Bench { json, html, csv, markdown, .. } = arguments;
         Ok(Self {
-            json: open(&arguments.json)?,
-            csv: open(&arguments.csv)?,
-            markdown: arguments.markdown,
+            json: open(json)?,
+            html: open(html)?,
+            csv: open(csv)?,
+            markdown: *markdown,
             is_zb: arguments.compat.is_some(),
         })
     }
@@ -52,6 +55,7 @@ impl Output {
             print(&(text + judgement))?;
         }
         write(self.json, || report.json())?;
+        write(self.html, || html::run(report))?;
         write(self.csv, || csv::render(report))
     }
 
@@ -65,7 +69,7 @@ impl Output {
 
     /// Standard output is for one thing at a time.
     fn shows_table(&self) -> bool {
-        ![&self.json, &self.csv].into_iter().flatten().any(|sink| sink.file.is_none())
+        ![&self.json, &self.html, &self.csv].into_iter().flatten().any(Sink::is_stdout)
     }
 }
 

@@ -1,0 +1,64 @@
+//! Pages say what the JSON says.
+
+use std::collections::HashSet;
+
+use millrace_bench::plan::Plan;
+use millrace_bench::race::{Entrant, Race, RaceReport, Settings};
+use millrace_bench::report::html;
+use millrace_bench::run::{Silent, run};
+use serde_json::Value;
+
+use crate::server::{Fault, Toy};
+
+/// Every number of a document, as bits: they are equal or they are not.
+fn numbers(value: &Value, into: &mut HashSet<u64>) {
+    match value {
+        Value::Number(number) => {
+            into.extend(number.as_f64().map(f64::to_bits));
+        }
+        Value::Array(items) => items.iter().for_each(|item| numbers(item, into)),
+        Value::Object(fields) => fields.values().for_each(|field| numbers(field, into)),
+        _ => {}
+    }
+}
+
+/// Holds every number that a page shows against the JSON; answers how many there are.
+fn holds_only_what_json_holds(page: &str, json: &str) -> usize {
+    let mut known = HashSet::new();
+    numbers(&serde_json::from_str(json).unwrap(), &mut known);
+    let shown: Vec<f64> = page
+        .split("<data value=\"")
+        .skip(1)
+        .map(|rest| rest.split_once('"').unwrap().0.parse().unwrap())
+        .collect();
+    for number in &shown {
+        assert!(known.contains(&number.to_bits()), "the page shows {number}, which the JSON has nowhere");
+    }
+    shown.len()
+}
+
+#[test]
+fn a_runs_page_has_the_numbers_of_its_json() {
+    let toy = Toy::start(Fault::Nothing);
+    let flags = [("ops", "noop,retr,idle"), ("users", "1,4"), ("duration", "60ms"), ("warm-up", "0")];
+    let report = run(&Plan::new(&toy.url(), None, &flags).unwrap(), &Silent).unwrap();
+    let page = html::run(&report);
+    assert!(holds_only_what_json_holds(&page, &report.json()) > 60);
+    for part in ["In short", "Every figure", "Rate against users", "<svg", "Machine and settings"] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn a_races_page_has_the_numbers_of_its_json() {
+    let toy = Toy::start(Fault::Nothing);
+    let entrants = [toy.url(), toy.url()].map(|url| Entrant::parse(&url).unwrap()).to_vec();
+    let flags = [("ops", "noop,login"), ("users", "2"), ("duration", "20ms"), ("warm-up", "0")];
+    let settings = Settings { blocks: Some(3), ..Settings::default() };
+    let report = Race::new(entrants, None, &flags, settings).unwrap().run(&Silent).unwrap();
+    let page = html::race(&report);
+    assert!(holds_only_what_json_holds(&page, &report.json()) > 30);
+    assert!(page.contains("Every load at a glance") && page.contains("class=\"interval"));
+    let again = RaceReport::parse(&report.json()).unwrap();
+    assert_eq!(html::race(&again), page, "a race that is read again is the same");
+}
