@@ -15,7 +15,7 @@
 //! - [`plan`] is what to measure: a [`target`], and settings that flags and presets share.
 //! - [`run`] takes the figures, one [`plan::Cell`] after the other; `driver` loads the server, [`schedule`] says
 //!   when operations begin, [`payload`] what files contain.
-//! - [`colony`] is who lives, where a user that fails is out.
+//! - [`colony`] is who lives, where a user that fails is out; [`chaos`] is who behaves badly beside them.
 //! - [`histogram`], [`fault`], [`fairness`] and [`host`] are what is noted; [`report`] is what is shown.
 //! - [`gate`] says whether a report is good enough.
 //! - [`search`] looks for the most users that a server holds.
@@ -23,6 +23,7 @@
 //! - [`limits`] is what this machine allows; [`poller`] compares the ways of waiting for many sockets.
 //! - [`race`] puts several servers side by side; [`peers`] are servers that are known by name.
 
+pub mod chaos;
 pub mod colony;
 mod driver;
 pub mod fairness;

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use thiserror::Error;
 
+use crate::chaos::{ChaosReport, Deeds};
 use crate::driver::{self, Driver, DriverError, Gate, Post};
-use crate::host::{Audit, GLANCE, Watch};
+use crate::host::{Audit, GLANCE, Watch, holdings};
 use crate::limits::users_a_process;
 use crate::plan::{Cell, Plan};
 use crate::report::{CellReport, Figures, Moment, Report};
@@ -168,8 +169,10 @@ fn check(plan: &Plan) -> Result<SocketAddr, RunError> {
     let descriptors = millrace_net::limits::raise_descriptors();
     for cell in plan.cells() {
         let most = users_a_process(descriptors, cell.op.has_data());
-        if u64::from(cell.sessions()) > most {
-            return Err(RunError::TooManyUsers { users: cell.users, most, descriptors });
+        // A bad user has a control connection, a data connection, and a hole.
+        let users = cell.sessions().saturating_add(cell.bad_users() * 2);
+        if u64::from(users) > most {
+            return Err(RunError::TooManyUsers { users, most, descriptors });
         }
     }
     Ok(address)
@@ -184,6 +187,8 @@ fn measure(driver: &dyn Driver, cell: &Cell, tell: &dyn Fn(Snapshot<'_>)) -> Res
     let gate = Gate::new(workers);
     let lives: Vec<Live> = (0..workers).map(|_| Live::default()).collect();
     let results = Mutex::new(Vec::new());
+    let (chaos, deeds) = (cell.settings.chaos.as_ref(), Deeds::default());
+    let before = chaos.and(cell.settings.server_pid).and_then(holdings);
     let outcome = thread::scope(|scope| {
         for (index, live) in lives.iter().enumerate() {
             let post = Post { cell, index, workers, gate: &gate, live };
@@ -193,7 +198,16 @@ fn measure(driver: &dyn Driver, cell: &Cell, tell: &dyn Fn(Snapshot<'_>)) -> Res
                 results.lock().expect("no worker panics with it").push(tally);
             });
         }
-        Coordinator { cell, gate: &gate, lives: &lives, tell, timeline: Vec::new() }.attend()
+        let let_them_in = || {
+            for number in 0..cell.bad_users() {
+                let (kind, deeds) = (chaos.map(|chaos| chaos.kind(number)), &deeds);
+                scope.spawn(move || kind.map(|kind| driver.misbehave(kind, deeds)));
+            }
+        };
+        let outcome =
+            Coordinator { cell, gate: &gate, lives: &lives, tell, timeline: Vec::new() }.attend(let_them_in);
+        deeds.end();
+        outcome
     });
     let Attended { audit, begun, login_seconds, timeline } = outcome;
     let mut sum = Tally::default();
@@ -201,7 +215,11 @@ fn measure(driver: &dyn Driver, cell: &Cell, tell: &dyn Fn(Snapshot<'_>)) -> Res
         sum.add(tally?);
     }
     driver.check(cell, &mut sum)?;
-    Ok(Figures { tally: sum, audit, begun, login_seconds, timeline })
+    let chaos = chaos.map(|chaos| {
+        let (users, server) = (cell.bad_users(), cell.settings.server_pid);
+        ChaosReport::settle(chaos, users, &deeds, server, before)
+    });
+    Ok(Figures { tally: sum, audit, begun, login_seconds, timeline, chaos })
 }
 
 /// What the coordinator has seen.
@@ -222,13 +240,15 @@ struct Coordinator<'a> {
 }
 
 impl Coordinator<'_> {
-    fn attend(mut self) -> Attended {
+    /// `logged_in` is called when everyone is.
+    fn attend(mut self, logged_in: impl FnOnce()) -> Attended {
         let mut watch = Watch::new(self.cell.settings.server_pid);
         self.gate.meet();
         let connecting = Instant::now();
         self.gate.meet(); // everyone has logged in
         let login_seconds = connecting.elapsed().as_secs_f64();
         watch.logged_in();
+        logged_in();
         self.gate.meet(); // the warm-up has ended
         watch.begin(self.lives.iter().map(|live| live.thread.load(Ordering::Relaxed)).collect());
         let begun = Instant::now();

@@ -93,6 +93,14 @@ pub fn wait_readable(socket: impl AsFd, most: Duration) -> bool {
     matches!(poll(&mut sockets, Some(&most)), Ok(1..))
 }
 
+/// Waits until there is room to write, or a connection attempt has ended; answers whether that came in time. For
+/// threads that may wait.
+pub fn wait_writable(socket: impl AsFd, most: Duration) -> bool {
+    let mut sockets = [PollFd::new(&socket, PollFlags::OUT)];
+    let most = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
+    matches!(poll(&mut sockets, Some(&most)), Ok(1..))
+}
+
 fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
     loop {
         match call() {

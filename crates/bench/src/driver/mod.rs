@@ -17,6 +17,7 @@ use thiserror::Error;
 
 use self::ftp::FtpDriver;
 use self::http::HttpDriver;
+use crate::chaos::{Deeds, Mischief};
 use crate::plan::{Cell, Op};
 use crate::tally::{Live, Tally};
 use crate::target::{Scheme, Target};
@@ -90,6 +91,9 @@ pub(crate) trait Driver: Sync {
 
     /// Does one worker's share of a cell, on its own thread.
     fn work(&self, post: &Post<'_>) -> Result<Tally, DriverError>;
+
+    /// Behaves badly beside the workers, until that is over.
+    fn misbehave(&self, kind: Mischief, deeds: &Deeds);
 
     /// Looks at what the cell left on the server; faults go into the tally.
     fn check(&self, cell: &Cell, tally: &mut Tally) -> Result<(), DriverError>;

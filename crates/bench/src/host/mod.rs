@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use self::machine::Counters;
 use self::process::{ThreadTime, Tree, Usage};
+use crate::chaos::Holdings;
 use crate::histogram::Latencies;
 
 /// How often a watch looks. One look costs some 30 us and a server's tree of a hundred processes some ms.
@@ -232,6 +233,12 @@ impl Watch {
     fn thread_times(&self) -> Vec<ThreadTime> {
         self.threads.iter().map(|&thread| ThreadTime::of(thread)).collect()
     }
+}
+
+/// What a process and its descendants hold.
+pub(crate) fn holdings(pid: i32) -> Option<Holdings> {
+    let Usage { processes, threads, descriptors, pss_kib, .. } = Tree::of(pid)?.usage(true);
+    Some(Holdings { processes, threads, descriptors, pss_kib })
 }
 
 /// The processes that descend from one, itself included.

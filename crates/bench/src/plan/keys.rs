@@ -30,7 +30,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Every setting.
-pub const KEYS: [Key; 42] = [
+pub const KEYS: [Key; 43] = [
     Key {
         name: "ops",
         value: "OP,...",
@@ -266,6 +266,12 @@ pub const KEYS: [Key; 42] = [
         set: |s, t| put(&mut s.total, value::number(t, 1..=1_000_000_000).map(Some)),
     },
     Key {
+        name: "chaos",
+        value: "SHARE[:KIND,...]",
+        help: "measure once more amid bad users: so many for a hundred, such as 10% or 10%:unread,abor",
+        set: |s, t| put(&mut s.chaos, unless_off(t, str::parse)),
+    },
+    Key {
         name: "http",
         value: "1.0|1.1",
         help: "the version of HTTP that requests are made in",
@@ -341,6 +347,7 @@ mod tests {
             ("cache", "cold"),
             ("server-root", "/srv/ftp"),
             ("total", "20000"),
+            ("chaos", "10%:unread,abor"),
             ("http", "1.0"),
             ("keep-alive", "off"),
             ("raw-target", "x?/index.html"),

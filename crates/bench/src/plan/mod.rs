@@ -22,6 +22,7 @@ pub(crate) use self::value::size as parse_size;
 pub use self::value::{
     Cache, Clock, Download, HttpVersion, MODES, Mode, Names, OPS, OnDeath, Op, SourceRange,
 };
+use crate::chaos::Chaos;
 use crate::schedule::Pace;
 use crate::target::{Scheme, Target};
 
@@ -162,7 +163,10 @@ impl Cell {
                 for &mode in &modes {
                     for &users in &step.users {
                         for repetition in 0..step.repeat {
-                            cells.push(Self { op, size, users, mode, repetition, settings: step.clone() });
+                            for chaos in calm_first(&step.chaos) {
+                                let settings = Settings { chaos, ..step.clone() };
+                                cells.push(Self { op, size, users, mode, repetition, settings });
+                            }
                         }
                     }
                 }
@@ -184,6 +188,11 @@ impl Cell {
         self.users.saturating_add(self.settings.idlers)
     }
 
+    /// Its bad users.
+    pub fn bad_users(&self) -> u32 {
+        self.settings.chaos.as_ref().map_or(0, |chaos| chaos.users(self.users))
+    }
+
     /// Claims that users begin one after the other, and may die.
     pub fn grows(&self) -> bool {
         self.settings.on_death != OnDeath::Off
@@ -203,6 +212,11 @@ impl Cell {
         let files = self.settings.files.unwrap_or_else(|| affordable.clamp(1, 1000) as u32);
         files.min(self.users)
     }
+}
+
+/// What a figure amid bad users is held against comes before it.
+fn calm_first(chaos: &Option<Chaos>) -> Vec<Option<Chaos>> {
+    if chaos.is_some() { vec![None, chaos.clone()] } else { vec![None] }
 }
 
 fn choices<T: Copy>(apply: bool, values: &[T]) -> Vec<Option<T>> {

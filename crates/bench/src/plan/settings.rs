@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::value::{Cache, Clock, Download, HttpVersion, Mode, Names, OnDeath, Op, SourceRange};
+use crate::chaos::Chaos;
 
 /// What one step of a plan measures, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,6 +46,7 @@ pub struct Settings {
     pub http: HttpVersion,
     pub keep_alive: bool,
     pub raw_target: Option<String>,
+    pub chaos: Option<Chaos>,
     pub cache: Cache,
     pub server_root: Option<String>,
     pub server_pid: Option<i32>,
@@ -93,6 +95,7 @@ impl Default for Settings {
             http: HttpVersion::Http11,
             keep_alive: true,
             raw_target: None,
+            chaos: None,
             cache: Cache::Any,
             server_root: None,
             server_pid: None,

@@ -16,6 +16,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::chaos::ChaosReport;
 use crate::colony::Standing;
 use crate::fairness::Fairness;
 use crate::fault::{Fault, Faults};
@@ -84,6 +85,7 @@ pub struct Measured {
     pub files: u32,
     pub rate: Option<f64>,
     pub think_ms: f64,
+    pub bad_users: u32,
     pub repetition: u32,
     pub threads: u32,
     pub verified: bool,
@@ -124,6 +126,8 @@ pub struct CellReport {
     pub login_seconds: f64,
     /// Where a user that fails is out: who was left.
     pub standing: Option<Standing>,
+    /// Amid bad users: what they did, and what leaked.
+    pub chaos: Option<ChaosReport>,
     /// Of HTTP.
     pub http: Option<zb::HttpFigures>,
     /// How well the users kept in step, where each has one operation.
@@ -207,10 +211,17 @@ pub(crate) struct Figures {
     pub(crate) begun: Instant,
     pub(crate) login_seconds: f64,
     pub(crate) timeline: Vec<Moment>,
+    pub(crate) chaos: Option<ChaosReport>,
 }
 
 impl Report {
-    pub(crate) fn new(plan: &Plan, address: SocketAddr, began: SystemTime, cells: Vec<CellReport>) -> Self {
+    pub(crate) fn new(
+        plan: &Plan,
+        address: SocketAddr,
+        began: SystemTime,
+        mut cells: Vec<CellReport>,
+    ) -> Self {
+        compare_with_calm(&mut cells);
         Self {
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -277,6 +288,9 @@ impl Measured {
         if let Some(rate) = self.rate {
             let _ = write!(name, " @{rate}");
         }
+        if self.bad_users > 0 {
+            let _ = write!(name, " +{}bad", self.bad_users);
+        }
         name
     }
 
@@ -295,6 +309,7 @@ impl Measured {
             files: cell.files(),
             rate: cell.settings.rate,
             think_ms: think,
+            bad_users: cell.bad_users(),
             repetition: cell.repetition,
             threads: cell.settings.threads,
             verified: cell.settings.verify,
@@ -305,7 +320,7 @@ impl Measured {
 
 impl CellReport {
     pub(crate) fn new(cell: &Cell, figures: Figures) -> Self {
-        let Figures { tally, audit, begun, login_seconds, timeline } = figures;
+        let Figures { tally, audit, begun, login_seconds, timeline, chaos } = figures;
         let ops = tally.latency.count();
         let planned = cell.settings.duration.as_secs_f64();
         let ended = tally.ended.map(|ended| ended.saturating_duration_since(begun).as_secs_f64());
@@ -337,6 +352,7 @@ impl CellReport {
             login_seconds,
             step: (cell.settings.count == Some(1)).then(|| InStep::of(&tally.users)).flatten(),
             http: zb::HttpFigures::of(cell, &tally, &audit),
+            chaos,
             standing: tally.standing.clone(),
             fairness: Fairness::of(&tally.users),
             little: little(cell, &tally, seconds),
@@ -401,11 +417,29 @@ impl CellReport {
                 self.straggled_seconds
             ));
         }
+        if let Some((descriptors, processes)) = self.chaos.as_ref().and_then(ChaosReport::leaked)
+            && descriptors + processes > 0
+        {
+            doubts.push(format!(
+                "{descriptors} descriptors and {processes} processes of the server are left of the bad users"
+            ));
+        }
         let is_counted = self.step.is_some() || self.measured.op == "quit";
         if self.ops > 0 && self.ops < 100 && self.measured.op != "idle" && !is_counted {
             doubts.push(format!("only {} operations: percentiles mean little", self.ops));
         }
         doubts
+    }
+}
+
+/// Sets beside each figure amid bad users what the same was without them.
+fn compare_with_calm(cells: &mut [CellReport]) {
+    for at in 0..cells.len() {
+        let calm = Measured { bad_users: 0, ..cells[at].measured.clone() };
+        let p99_ms = cells.iter().find(|cell| cell.measured == calm).map(|cell| cell.latency.p99_ms);
+        if let Some(chaos) = &mut cells[at].chaos {
+            chaos.calm_p99_ms = p99_ms;
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::zb::{self, Spelling};
 use super::{CellReport, Report};
+use crate::chaos::ChaosReport;
 use crate::colony::Standing;
 use crate::histogram::Percentiles;
 use crate::host::verdict::Bound;
@@ -102,6 +103,7 @@ fn notes(cell: &CellReport) -> String {
         ));
     }
     lines.extend(cell.standing.as_ref().map(|standing| standing_line(cell, standing)));
+    lines.extend(cell.chaos.as_ref().map(|chaos| chaos_line(cell, chaos)));
     lines.extend(cell.warnings.iter().map(|warning| format!("! {warning}")));
     for kind in cell.faults.kinds() {
         lines.push(format!(
@@ -153,6 +155,40 @@ fn standing_line(cell: &CellReport, standing: &Standing) -> String {
     let _ = write!(line, "; login p50 {} p99 {}", ms(cell.login.p50_ms), ms(cell.login.p99_ms));
     if !standing.is_settled {
         line.push_str("; ! the time was over before it was quiet");
+    }
+    line
+}
+
+/// What bad users did, what that cost the others, and what they left behind.
+fn chaos_line(cell: &CellReport, chaos: &ChaosReport) -> String {
+    let mut line = format!("p99 {} amid {} bad users", ms(cell.latency.p99_ms), chaos.users);
+    if let Some(calm) = chaos.calm_p99_ms {
+        let _ = write!(line, ", {} without them", ms(calm));
+    }
+    let deeds: Vec<_> = chaos
+        .deeds
+        .iter()
+        .map(|deed| format!("{} {} (ended by the server: {})", deed.kind.name(), deed.times, deed.ended_by_server))
+        .collect();
+    let _ = write!(line, "; {}", deeds.join(", "));
+    match (chaos.before, chaos.after) {
+        (Some(before), Some(after)) => {
+            let _ = write!(
+                line,
+                "; of the server, before anyone came and {:.1} s after all had left: descriptors {} and {}, \
+                 processes {} and {}, threads {} and {}, MiB {:.1} and {:.1}",
+                chaos.settled_s,
+                before.descriptors,
+                after.descriptors,
+                before.processes,
+                after.processes,
+                before.threads,
+                after.threads,
+                before.pss_kib as f64 / 1024.0,
+                after.pss_kib as f64 / 1024.0
+            );
+        }
+        _ => line.push_str("; without --server-pid nobody knows what leaked"),
     }
     line
 }

@@ -1,10 +1,11 @@
-//! One blocking session for what is not measured: making, checking and removing test files.
+//! One blocking session for what is not measured: making, checking and removing test files, and misbehaving.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use millrace_ftp::client::{ClientSession, Event, Plan, ReplyReader};
+use millrace_net::stream;
 
 use crate::driver::DriverError;
 use crate::payload::{Checker, FileId, Flaw, Payload};
@@ -23,6 +24,7 @@ pub(super) struct Errand {
     /// What has come and is not yet read.
     input: Vec<u8>,
     chunk: Vec<u8>,
+    patience: Duration,
 }
 
 /// What an [`Event`] says, without the reply it was made from.
@@ -35,14 +37,21 @@ enum Heard {
 impl Errand {
     /// Connects and logs in.
     pub(super) fn log_in(target: &Target, address: SocketAddr) -> Result<Self, DriverError> {
+        Self::log_in_within(target, address, PATIENCE)
+    }
+
+    /// The same; every answer may take so long.
+    pub(super) fn log_in_within(
+        target: &Target,
+        address: SocketAddr,
+        patience: Duration,
+    ) -> Result<Self, DriverError> {
         let unreachable = |error| DriverError::Unreachable { address, error };
-        let control = TcpStream::connect_timeout(&address, PATIENCE).map_err(unreachable)?;
-        control
-            .set_nodelay(true)
-            .and_then(|()| control.set_read_timeout(Some(PATIENCE)))
-            .map_err(unreachable)?;
+        let control = TcpStream::connect_timeout(&address, patience).map_err(unreachable)?;
+        control.set_nodelay(true).and_then(|()| be_patient(&control, patience)).map_err(unreachable)?;
         let (session, reader) = (ClientSession::new(address), ReplyReader::default());
-        let mut errand = Self { control, address, session, reader, input: Vec::new(), chunk: vec![0; CHUNK] };
+        let (input, chunk) = (Vec::new(), Vec::new());
+        let mut errand = Self { control, address, session, reader, input, chunk, patience };
         errand.hear("its greeting")?;
         let mut out = Vec::new();
         errand.session.log_in(target.user.as_bytes(), target.password.as_bytes(), &mut out);
@@ -60,7 +69,8 @@ impl Errand {
         file: FileId,
         size: u64,
     ) -> Result<(), DriverError> {
-        let mut data = self.begin(b"STOR", path)?;
+        let mut data = self.begin(b"STOR", path, None)?;
+        self.chunk.resize(CHUNK, 0);
         let mut offset = 0;
         while offset < size {
             let count = (size - offset).min(CHUNK as u64) as usize;
@@ -80,7 +90,8 @@ impl Errand {
         path: &str,
         mut checker: Checker,
     ) -> Result<Result<(), Flaw>, DriverError> {
-        let mut data = self.begin(b"RETR", path)?;
+        let mut data = self.begin(b"RETR", path, None)?;
+        self.chunk.resize(CHUNK, 0);
         let mut verdict = Ok(());
         loop {
             let count = data.read(&mut self.chunk).map_err(|error| self.unreachable(error))?;
@@ -109,25 +120,73 @@ impl Errand {
         let _ = self.send(&out).and_then(|()| self.hear("QUIT").map(drop));
     }
 
-    /// Arranges a data connection, sends a transfer command and waits until it is under way.
-    fn begin(&mut self, verb: &[u8], path: &str) -> Result<TcpStream, DriverError> {
+    /// The control connection itself.
+    pub(super) fn socket(&self) -> &TcpStream {
+        &self.control
+    }
+
+    /// Asks for a passive port, and answers where it is.
+    pub(super) fn listen(&mut self) -> Result<SocketAddr, DriverError> {
         let mut out = Vec::new();
         let plan = if self.address.is_ipv4() { Plan::Passive } else { Plan::ExtendedPassive };
         self.session.plan(plan, &mut out);
         self.send(&out)?;
-        let Heard::Listening(address) = self.hear("a passive data connection")? else {
-            return Err(self.unreachable(io::ErrorKind::InvalidData.into()));
-        };
-        let data = TcpStream::connect_timeout(&address, PATIENCE)
-            .and_then(|data| data.set_read_timeout(Some(PATIENCE)).map(|()| data))
+        match self.hear("a passive data connection")? {
+            Heard::Listening(address) => Ok(address),
+            _ => Err(self.unreachable(io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    /// Arranges a data connection, with a receive buffer of a size, sends a transfer command and waits until it is
+    /// under way.
+    pub(super) fn begin(
+        &mut self,
+        verb: &[u8],
+        path: &str,
+        rcvbuf: Option<usize>,
+    ) -> Result<TcpStream, DriverError> {
+        let address = self.listen()?;
+        let data = connect(address, rcvbuf, self.patience)
+            .and_then(|data| be_patient(&data, self.patience).map(|()| data))
             .map_err(|error| DriverError::Unreachable { address, error })?;
-        out.clear();
+        let mut out = Vec::new();
         self.session.transfer(verb, path.as_bytes(), &mut out);
         self.send(&out)?;
         match self.hear(&String::from_utf8_lossy(&out[..out.len() - 2]))? {
             Heard::Opening => Ok(data),
             _ => Err(self.unreachable(io::ErrorKind::InvalidData.into())),
         }
+    }
+
+    /// Has the server connect, and sends a transfer command; what comes of it is not waited for.
+    pub(super) fn begin_active(
+        &mut self,
+        verb: &[u8],
+        path: &str,
+        to: SocketAddr,
+    ) -> Result<(), DriverError> {
+        let mut out = Vec::new();
+        self.session.plan(Plan::Active(to), &mut out);
+        self.send(&out)?;
+        self.hear("an active data connection")?;
+        out.clear();
+        self.session.transfer(verb, path.as_bytes(), &mut out);
+        self.send(&out)
+    }
+
+    /// Aborts the transfer under way; `drain` takes what is left of its data.
+    pub(super) fn abort(&mut self, drain: impl FnOnce()) -> Result<(), DriverError> {
+        let mut out = Vec::new();
+        self.session.abort(&mut out);
+        self.send(&out)?;
+        drain();
+        while !self.session.is_idle() {
+            match self.hear("ABOR") {
+                Err(DriverError::Refused { .. }) => {} // the transfer's own end, 426
+                heard => drop(heard?),
+            }
+        }
+        Ok(())
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), DriverError> {
@@ -179,4 +238,24 @@ impl Errand {
     fn unreachable(&self, error: io::Error) -> DriverError {
         DriverError::Unreachable { address: self.address, error }
     }
+}
+
+fn be_patient(socket: &TcpStream, patience: Duration) -> io::Result<()> {
+    socket.set_read_timeout(Some(patience)).and_then(|()| socket.set_write_timeout(Some(patience)))
+}
+
+/// As [`TcpStream::connect_timeout`], with a receive buffer that the connection begins with.
+fn connect(to: SocketAddr, rcvbuf: Option<usize>, patience: Duration) -> io::Result<TcpStream> {
+    if rcvbuf.is_none() {
+        return TcpStream::connect_timeout(&to, patience);
+    }
+    let anywhere = SocketAddr::new(if to.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() }, 0);
+    let socket = stream::begin_connect_with(anywhere, to, rcvbuf)?;
+    if !stream::wait_writable(&socket, patience) {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    stream::connected(&socket)?;
+    let socket = TcpStream::from(socket);
+    socket.set_nonblocking(false)?;
+    Ok(socket)
 }

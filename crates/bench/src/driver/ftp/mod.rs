@@ -2,9 +2,10 @@
 //! with sockets.
 //!
 //! - [`user`] is one session in its loop, [`transfer`] its data connection, [`throttle`] how slowly it reads.
-//! - [`errand`] is one blocking session that makes, checks and removes them.
+//! - [`errand`] is one blocking session that makes, checks and removes files; [`rogue`] is a bad user.
 
 mod errand;
+mod rogue;
 mod throttle;
 mod transfer;
 mod user;
@@ -18,14 +19,19 @@ use self::user::User;
 use super::files::Files;
 use super::worker::Worker;
 use super::{Driver, DriverError, Post};
+use crate::chaos::{Deeds, Mischief};
 use crate::fault::Fault;
-use crate::payload::Payload;
+use crate::payload::{FileId, Payload};
 use crate::plan::{Cache, Cell, Download, Op};
 use crate::tally::Tally;
 use crate::target::Target;
 
 /// Uploads that are read back after a verified cell: more would take longer than the cell itself.
 const READ_BACK: usize = 1000;
+
+/// What bad users download, and what they upload to.
+const ROGUE_DOWNLOAD: &str = "millrace-bench-chaos";
+const ROGUE_UPLOAD: &str = "millrace-bench-chaos-upload";
 
 /// Loads an FTP server.
 pub(crate) struct FtpDriver {
@@ -48,6 +54,18 @@ impl FtpDriver {
         Errand::log_in(&self.target, self.address)
     }
 
+    /// Puts a file there that bad users download, and remembers what they upload.
+    fn prepare_chaos(&self, cell: &Cell) -> Result<(), DriverError> {
+        let path = self.target.file(ROGUE_DOWNLOAD);
+        if !self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&path) {
+            let mut errand = self.errand()?;
+            errand.store(&path, &Payload::new(cell.settings.seed), FileId::new(0), rogue::FILE_SIZE)?;
+            errand.quit();
+        }
+        self.remember([path, self.target.file(ROGUE_UPLOAD)]);
+        Ok(())
+    }
+
     fn remember(&self, names: impl IntoIterator<Item = String>) {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
     }
@@ -61,6 +79,9 @@ impl Driver for FtpDriver {
     fn prepare(&self, cell: &Cell) -> Result<(), DriverError> {
         if cell.op == Op::Get {
             return Err(DriverError::NoOperation { op: cell.op, scheme: self.target.scheme });
+        }
+        if cell.settings.chaos.is_some() {
+            self.prepare_chaos(cell)?;
         }
         let is_made = cell.settings.file.is_none() && cell.settings.download == Download::Made;
         if cell.op != Op::Retr || !is_made {
@@ -94,6 +115,12 @@ impl Driver for FtpDriver {
                 Err(DriverError::Client(error))
             }
         }
+    }
+
+    fn misbehave(&self, kind: Mischief, deeds: &Deeds) {
+        let (download, upload) = (&self.target.file(ROGUE_DOWNLOAD), &self.target.file(ROGUE_UPLOAD));
+        let place = rogue::Place { target: &self.target, address: self.address, download, upload };
+        rogue::misbehave(place, kind, deeds);
     }
 
     fn check(&self, cell: &Cell, tally: &mut Tally) -> Result<(), DriverError> {

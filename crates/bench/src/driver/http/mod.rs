@@ -14,6 +14,7 @@ use self::response::Reader;
 use self::user::{User, request};
 use super::worker::Worker;
 use super::{Driver, DriverError, Post};
+use crate::chaos::{Deeds, Mischief};
 use crate::plan::{Cell, Op, Settings};
 use crate::tally::Tally;
 use crate::target::Target;
@@ -56,7 +57,7 @@ impl Driver for HttpDriver {
     }
 
     fn prepare(&self, cell: &Cell) -> Result<(), DriverError> {
-        if cell.op == Op::Get && !cell.grows() && !cell.settings.barrier {
+        if cell.op == Op::Get && !cell.grows() && !cell.settings.barrier && cell.settings.chaos.is_none() {
             return Ok(());
         }
         Err(DriverError::NoOperation { op: cell.op, scheme: self.target.scheme })
@@ -71,6 +72,8 @@ impl Driver for HttpDriver {
             }
         }
     }
+
+    fn misbehave(&self, _: Mischief, _: &Deeds) {}
 
     fn check(&self, _: &Cell, _: &mut Tally) -> Result<(), DriverError> {
         Ok(())

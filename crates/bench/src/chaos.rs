@@ -1,0 +1,258 @@
+//! Bad users beside the ones that are measured: how many, what they do, and what they leave behind.
+//!
+//! A load with chaos is measured twice: without the bad users, and amid them. What they cost the others is the
+//! difference; what leaked is what the server still holds when everyone has gone and some time has passed.
+
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::holdings;
+
+/// How a bad user behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mischief {
+    /// Logs in a byte a second.
+    SlowLogin,
+    /// Asks for one passive port after the other, and connects to none.
+    PasvFlood,
+    /// Downloads, and never reads.
+    Unread,
+    /// Uploads a part, ends its side of the control connection, and leaves the data connection open.
+    HalfClosed,
+    /// Resets its connections in the middle of a download.
+    Resets,
+    /// Aborts downloads as soon as they have begun.
+    Abor,
+    /// Has the server connect to a port that never answers.
+    BlackHole,
+}
+
+/// Every [`Mischief`] by its name.
+pub const MISCHIEFS: [(&str, Mischief); 7] = [
+    ("slow-login", Mischief::SlowLogin),
+    ("pasv-flood", Mischief::PasvFlood),
+    ("unread", Mischief::Unread),
+    ("half-closed", Mischief::HalfClosed),
+    ("resets", Mischief::Resets),
+    ("abor", Mischief::Abor),
+    ("black-hole", Mischief::BlackHole),
+];
+
+impl Mischief {
+    /// As in flags.
+    pub fn name(self) -> &'static str {
+        MISCHIEFS.iter().find(|row| row.1 == self).map_or("", |row| row.0)
+    }
+}
+
+/// Who is bad: `10%`, or `10%:unread,abor`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chaos {
+    /// Bad users for a hundred good ones.
+    pub percent: u32,
+    /// What they do, in turn.
+    pub kinds: Vec<Mischief>,
+}
+
+/// Each bad user is a thread of this client.
+const MOST_BAD: u32 = 1000;
+
+impl FromStr for Chaos {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (share, kinds) = text.split_once(':').unwrap_or((text, ""));
+        let percent: Option<u32> = share.trim_end_matches('%').parse().ok();
+        let percent = percent
+            .filter(|percent| (1..=1000).contains(percent))
+            .ok_or_else(|| format!("{share:?} is no share of bad users: write 10% or 10%:unread,abor"))?;
+        let kind = |name: &str| {
+            let found = MISCHIEFS.iter().find(|row| row.0 == name.trim());
+            let names = || MISCHIEFS.map(|row| row.0).join(", ");
+            found.map(|row| row.1).ok_or_else(|| format!("{name:?} is none of {}", names()))
+        };
+        let kinds = match kinds {
+            "" => MISCHIEFS.map(|row| row.1).to_vec(),
+            kinds => kinds.split(',').map(kind).collect::<Result<_, _>>()?,
+        };
+        Ok(Self { percent, kinds })
+    }
+}
+
+impl Chaos {
+    /// How many bad users there are beside so many good ones: at least one of each kind.
+    pub fn users(&self, good: u32) -> u32 {
+        let share = u64::from(good) * u64::from(self.percent) / 100;
+        (share as u32).clamp(self.kinds.len() as u32, MOST_BAD)
+    }
+
+    /// What the bad user of this number does.
+    pub fn kind(&self, number: u32) -> Mischief {
+        self.kinds[number as usize % self.kinds.len()]
+    }
+}
+
+/// What bad users have done, while they do it.
+#[derive(Debug, Default)]
+pub(crate) struct Deeds {
+    is_over: AtomicBool,
+    /// Of each of [`MISCHIEFS`]: what was done, and what the server put an end to.
+    done: [AtomicU64; MISCHIEFS.len()],
+    ended: [AtomicU64; MISCHIEFS.len()],
+}
+
+impl Deeds {
+    /// Claims that it is enough.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Has every bad user leave.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note(&self, kind: Mischief) {
+        self.done[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The server has refused, or closed.
+    pub(crate) fn note_end(&self, kind: Mischief) {
+        self.ended[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits so long, or until it is over; answers whether it goes on.
+    pub(crate) fn pause(&self, length: Duration) -> bool {
+        const STEP: Duration = Duration::from_millis(50);
+        let until = Instant::now() + length;
+        while !self.is_over() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            thread::sleep(left.min(STEP));
+        }
+        false
+    }
+}
+
+/// What a server holds at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // The names are the documentation.
+pub struct Holdings {
+    pub processes: u64,
+    pub threads: u64,
+    pub descriptors: u64,
+    pub pss_kib: u64,
+}
+
+/// What bad users did, and what is left of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChaosReport {
+    /// How many there were.
+    pub users: u32,
+    /// Each kind of them.
+    pub deeds: Vec<Deed>,
+    /// The same load's p99 without them, in milliseconds.
+    pub calm_p99_ms: Option<f64>,
+    /// What the server held before anyone had connected, where its process is known.
+    pub before: Option<Holdings>,
+    /// And when everyone had gone.
+    pub after: Option<Holdings>,
+    /// So long after, at most [`SETTLING`].
+    pub settled_s: f64,
+}
+
+/// What bad users of one kind have done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Deed {
+    /// The kind.
+    pub kind: Mischief,
+    /// How often.
+    pub times: u64,
+    /// How often the server put an end to it: refused, or closed.
+    pub ended_by_server: u64,
+}
+
+/// How long a server has to let go of what bad users had.
+pub const SETTLING: Duration = Duration::from_secs(10);
+/// How often it is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(100);
+
+impl ChaosReport {
+    /// Waits until the server of this process holds no more descriptors than before, or its time is over.
+    pub(crate) fn settle(
+        chaos: &Chaos,
+        users: u32,
+        deeds: &Deeds,
+        server: Option<i32>,
+        before: Option<Holdings>,
+    ) -> Self {
+        let begun = Instant::now();
+        let has_settled = |now: &Holdings| {
+            before.is_none_or(|then| now.descriptors <= then.descriptors && now.processes <= then.processes)
+        };
+        let after = loop {
+            let now = server.and_then(holdings);
+            if now.as_ref().is_none_or(has_settled) || begun.elapsed() >= SETTLING {
+                break now;
+            }
+            thread::sleep(LOOK);
+        };
+        let count = |counts: &[AtomicU64], kind: Mischief| counts[kind as usize].load(Ordering::Relaxed);
+        let kinds = MISCHIEFS.iter().map(|row| row.1).filter(|kind| chaos.kinds.contains(kind));
+        let deed = |kind| Deed {
+            kind,
+            times: count(&deeds.done, kind),
+            ended_by_server: count(&deeds.ended, kind),
+        };
+        Self {
+            users,
+            deeds: kinds.map(deed).collect(),
+            calm_p99_ms: None,
+            before,
+            after,
+            settled_s: begun.elapsed().as_secs_f64(),
+        }
+    }
+
+    /// Descriptors and processes that the server still holds.
+    pub fn leaked(&self) -> Option<(u64, u64)> {
+        let (before, after) = (self.before?, self.after?);
+        let more = |field: fn(&Holdings) -> u64| field(&after).saturating_sub(field(&before));
+        Some((more(|held| held.descriptors), more(|held| held.processes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_has_all_kinds_unless_some_are_named() {
+        let all: Chaos = "10%".parse().unwrap();
+        assert_eq!((all.percent, all.kinds.len()), (10, MISCHIEFS.len()));
+        let some: Chaos = "5:unread,abor".parse().unwrap();
+        assert_eq!(some.kinds, [Mischief::Unread, Mischief::Abor]);
+        assert_eq!((some.kind(0), some.kind(3)), (Mischief::Unread, Mischief::Abor));
+        for bad in ["", "0%", "x", "10%:", "10%:worse", "2000%"] {
+            assert!(bad.parse::<Chaos>().is_err() || bad == "10%:", "{bad}");
+        }
+    }
+
+    #[test]
+    fn there_is_one_of_each_kind_at_least() {
+        let all: Chaos = "10%".parse().unwrap();
+        assert_eq!([all.users(1), all.users(100), all.users(1_000_000)], [7, 10, MOST_BAD]);
+    }
+
+    #[test]
+    fn the_table_has_the_order_of_the_kinds() {
+        assert!(MISCHIEFS.iter().enumerate().all(|(at, row)| row.1 as usize == at));
+    }
+}
