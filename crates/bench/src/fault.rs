@@ -18,6 +18,8 @@ pub enum Fault {
     Login,
     /// The server turned the session away (421).
     TurnedAway,
+    /// No TLS could be agreed on.
+    Tls,
     /// No data connection could be arranged or made.
     DataConnection,
     /// The command was refused for now (4xx).

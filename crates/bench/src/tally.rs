@@ -31,6 +31,11 @@ pub(crate) struct Tally {
     /// What the server calls itself, and the length of the first document.
     pub(crate) http_server: Option<String>,
     pub(crate) document: Option<u64>,
+    /// What encrypts control connections.
+    pub(crate) suite: Option<String>,
+    /// Handshakes of data connections, and of them those that resumed.
+    pub(crate) data_handshakes: u64,
+    pub(crate) data_resumed: u64,
     /// Of logins: from the connect to the 230.
     pub(crate) login: Latencies,
     pub(crate) faults: Faults,
@@ -73,6 +78,7 @@ impl Tally {
         [latency, raw, first_byte, lead, flow, connect].into_iter().for_each(Latencies::clear);
         self.faults.clear();
         (self.slow_connects, self.kept_alive, self.wire_bytes) = (0, 0, 0);
+        (self.data_handshakes, self.data_resumed) = (0, 0);
         self.bytes = 0;
         self.ended = None;
     }
@@ -89,6 +95,9 @@ impl Tally {
         self.wire_bytes += other.wire_bytes;
         self.http_server = self.http_server.take().or(other.http_server);
         self.document = self.document.or(other.document);
+        self.suite = self.suite.take().or(other.suite);
+        self.data_handshakes += other.data_handshakes;
+        self.data_resumed += other.data_resumed;
         self.login.add(&other.login);
         self.faults.add(&other.faults);
         self.login_faults.add(&other.login_faults);

@@ -33,7 +33,7 @@ use crate::target::Target;
 /// Events taken at a time.
 const EVENTS: usize = 256;
 /// What is read or made at a time, where bytes are looked at.
-const BUFFER: usize = 256 * 1024;
+const BUFFER: usize = millrace_net::tls::BUFFER;
 /// The most that the kernel is told to drop at a time: more than any receive buffer.
 const DISCARD: usize = 16 << 20;
 /// The file that unverified uploads are sent from, again and again.
@@ -144,6 +144,8 @@ pub(super) struct Desk<'a> {
     pub(super) tally: Tally,
     /// For bytes that are looked at, between two calls.
     pub(super) buffer: Vec<u8>,
+    /// What was decrypted of it, between two calls.
+    pub(super) plain: Vec<u8>,
     /// For bytes that are not: the kernel drops them, and the memory is never touched.
     pub(super) discard: Vec<u8>,
     /// The beginning of what unverified uploads send, and all of it as a file.
@@ -392,6 +394,7 @@ impl<'a> Desk<'a> {
             live: post.live,
             tally: Tally::default(),
             buffer: vec![0; BUFFER],
+            plain: Vec::new(),
             discard: vec![0; DISCARD],
             block,
             block_file,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::settings::Settings;
-use super::value::{self, CACHES, CLOCKS, DEATHS, DOWNLOADS, HTTP_VERSIONS, MODES, NAMES, OPS, SourceRange};
+use super::value::{self, CACHES, CLOCKS, DEATHS, DOWNLOADS, HTTP_VERSIONS, MODES, NAMES, OPS, PROTS, SourceRange, TLS_VERSIONS};
 
 /// One setting.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Every setting.
-pub const KEYS: [Key; 43] = [
+pub const KEYS: [Key; 46] = [
     Key {
         name: "ops",
         value: "OP,...",
@@ -272,6 +272,24 @@ pub const KEYS: [Key; 43] = [
         set: |s, t| put(&mut s.chaos, unless_off(t, str::parse)),
     },
     Key {
+        name: "tls",
+        value: "on|1.2|1.3",
+        help: "encrypt an ftp:// target as ftpes:// does; or which version of TLS is offered",
+        set: |s, t| put(&mut s.tls, value::one_of(&TLS_VERSIONS, t)),
+    },
+    Key {
+        name: "prot",
+        value: "private|clear",
+        help: "with TLS: whether data connections are encrypted, too",
+        set: |s, t| put(&mut s.prot, value::one_of(&PROTS, t)),
+    },
+    Key {
+        name: "resume",
+        value: "on|off",
+        help: "with TLS: data connections resume the session of their control connection",
+        set: |s, t| put(&mut s.resume, value::switch(t)),
+    },
+    Key {
         name: "http",
         value: "1.0|1.1",
         help: "the version of HTTP that requests are made in",
@@ -348,6 +366,9 @@ mod tests {
             ("server-root", "/srv/ftp"),
             ("total", "20000"),
             ("chaos", "10%:unread,abor"),
+            ("tls", "1.3"),
+            ("prot", "clear"),
+            ("resume", "off"),
             ("http", "1.0"),
             ("keep-alive", "off"),
             ("raw-target", "x?/index.html"),

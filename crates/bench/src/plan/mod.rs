@@ -20,7 +20,7 @@ pub use self::published::{Line, Published, Value};
 pub use self::settings::Settings;
 pub(crate) use self::value::size as parse_size;
 pub use self::value::{
-    Cache, Clock, Download, HttpVersion, MODES, Mode, Names, OPS, OnDeath, Op, SourceRange,
+    Cache, Clock, Download, HttpVersion, MODES, Mode, Names, OPS, OnDeath, Op, Prot, SourceRange, TlsVersion,
 };
 use crate::chaos::Chaos;
 use crate::schedule::Pace;
@@ -103,6 +103,9 @@ impl Plan {
         let mut plan = Self { target, name, summary, notes, base, steps, tables, allowed: Vec::new() };
         for &(name, value) in flags {
             plan.set(name, value).map_err(|wrong| PlanError::Flag { name: name.to_owned(), wrong })?;
+        }
+        if plan.base.tls != TlsVersion::Off && plan.target.scheme == Scheme::Ftp {
+            plan.target.scheme = Scheme::Ftpes;
         }
         Ok(plan)
     }

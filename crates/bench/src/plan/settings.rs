@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::value::{Cache, Clock, Download, HttpVersion, Mode, Names, OnDeath, Op, SourceRange};
+use super::value::{Cache, Clock, Download, HttpVersion, Mode, Names, OnDeath, Op, Prot, SourceRange, TlsVersion};
 use crate::chaos::Chaos;
 
 /// What one step of a plan measures, and how.
@@ -43,6 +43,9 @@ pub struct Settings {
     pub rcvbuf: Option<u32>,
     pub endless: bool,
     pub barrier: bool,
+    pub tls: TlsVersion,
+    pub prot: Prot,
+    pub resume: bool,
     pub http: HttpVersion,
     pub keep_alive: bool,
     pub raw_target: Option<String>,
@@ -92,6 +95,9 @@ impl Default for Settings {
             rcvbuf: None,
             endless: false,
             barrier: false,
+            tls: TlsVersion::Off,
+            prot: Prot::Private,
+            resume: true,
             http: HttpVersion::Http11,
             keep_alive: true,
             raw_target: None,

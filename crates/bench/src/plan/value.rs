@@ -88,6 +88,35 @@ pub enum HttpVersion {
 pub(super) const HTTP_VERSIONS: [(&str, HttpVersion); 2] =
     [("1.0", HttpVersion::Http10), ("1.1", HttpVersion::Http11)];
 
+/// Which TLS is spoken, where the target says FTP in TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TlsVersion {
+    /// As the target says.
+    Off,
+    /// 1.3, or 1.2 where the server has no other; an `ftp://` target is asked for `AUTH TLS`.
+    On,
+    /// 1.2 alone.
+    Tls12,
+    /// 1.3 alone.
+    Tls13,
+}
+
+/// Every [`TlsVersion`] by its name.
+pub(super) const TLS_VERSIONS: [(&str, TlsVersion); 4] =
+    [("off", TlsVersion::Off), ("on", TlsVersion::On), ("1.2", TlsVersion::Tls12), ("1.3", TlsVersion::Tls13)];
+
+/// Whether data connections are encrypted where control connections are (RFC 4217 section 9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Prot {
+    /// `PROT P`
+    Private,
+    /// `PROT C`
+    Clear,
+}
+
+/// Every [`Prot`] by its name.
+pub(super) const PROTS: [(&str, Prot); 2] = [("private", Prot::Private), ("clear", Prot::Clear)];
+
 /// How uploads are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Names {

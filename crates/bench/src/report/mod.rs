@@ -126,6 +126,8 @@ pub struct CellReport {
     pub login_seconds: f64,
     /// Where a user that fails is out: who was left.
     pub standing: Option<Standing>,
+    /// Where it was encrypted.
+    pub tls: Option<TlsFigures>,
     /// Amid bad users: what they did, and what leaked.
     pub chaos: Option<ChaosReport>,
     /// Of HTTP.
@@ -158,6 +160,25 @@ pub struct CellReport {
     pub timeline: Vec<Moment>,
     /// The whole curve: (latency in microseconds, count).
     pub histogram: Vec<(u64, u64)>,
+}
+
+/// How a figure was encrypted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TlsFigures {
+    /// Version and cipher suite of control connections.
+    pub suite: String,
+    /// Handshakes of data connections.
+    pub data_handshakes: u64,
+    /// Of them, those that resumed the session of their control connection.
+    pub data_resumed: u64,
+}
+
+impl TlsFigures {
+    fn of(tally: &Tally) -> Option<Self> {
+        let Tally { suite, data_handshakes, data_resumed, .. } = tally;
+        let (data_handshakes, data_resumed) = (*data_handshakes, *data_resumed);
+        Some(Self { suite: suite.clone()?, data_handshakes, data_resumed })
+    }
 }
 
 /// How well users kept in step who each have one operation, as the thesis of 1996 judges it.
@@ -352,6 +373,7 @@ impl CellReport {
             login_seconds,
             step: (cell.settings.count == Some(1)).then(|| InStep::of(&tally.users)).flatten(),
             http: zb::HttpFigures::of(cell, &tally, &audit),
+            tls: TlsFigures::of(&tally),
             chaos,
             standing: tally.standing.clone(),
             fairness: Fairness::of(&tally.users),

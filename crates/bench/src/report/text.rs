@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::zb::{self, Spelling};
-use super::{CellReport, Report};
+use super::{CellReport, Report, TlsFigures};
 use crate::chaos::ChaosReport;
 use crate::colony::Standing;
 use crate::histogram::Percentiles;
@@ -103,6 +103,10 @@ fn notes(cell: &CellReport) -> String {
         ));
     }
     lines.extend(cell.standing.as_ref().map(|standing| standing_line(cell, standing)));
+    lines.extend(cell.tls.as_ref().map(|tls| {
+        let TlsFigures { suite, data_handshakes, data_resumed } = tls;
+        format!("{suite}; {data_resumed} of {data_handshakes} data connections resumed")
+    }));
     lines.extend(cell.chaos.as_ref().map(|chaos| chaos_line(cell, chaos)));
     lines.extend(cell.warnings.iter().map(|warning| format!("! {warning}")));
     for kind in cell.faults.kinds() {

@@ -7,8 +7,11 @@ use std::time::Duration;
 use millrace_ftp::client::{ClientSession, Event, Plan, ReplyReader};
 use millrace_net::stream;
 
+use super::pipe::Pipe;
+use super::security::Security;
 use crate::driver::DriverError;
 use crate::payload::{Checker, FileId, Flaw, Payload};
+use crate::plan::Settings;
 use crate::target::Target;
 
 /// How long any one answer may take.
@@ -17,7 +20,8 @@ const CHUNK: usize = 256 * 1024;
 
 /// A session.
 pub(super) struct Errand {
-    control: TcpStream,
+    control: Pipe,
+    security: Option<Security>,
     address: SocketAddr,
     session: ClientSession,
     reader: ReplyReader,
@@ -49,16 +53,35 @@ impl Errand {
         let unreachable = |error| DriverError::Unreachable { address, error };
         let control = TcpStream::connect_timeout(&address, patience).map_err(unreachable)?;
         control.set_nodelay(true).and_then(|()| be_patient(&control, patience)).map_err(unreachable)?;
+        let security = Security::of(target, &Settings::default()).map_err(DriverError::Client)?;
+        let control = Pipe::plain(control);
         let (session, reader) = (ClientSession::new(address), ReplyReader::default());
         let (input, chunk) = (Vec::new(), Vec::new());
-        let mut errand = Self { control, address, session, reader, input, chunk, patience };
+        let mut errand = Self { control, security, address, session, reader, input, chunk, patience };
+        let is_implicit = errand.security.as_ref().map(|security| security.is_implicit);
+        if is_implicit == Some(true) {
+            errand.encrypt()?;
+        }
         errand.hear("its greeting")?;
+        if is_implicit == Some(false) {
+            errand.command(b"AUTH", b"TLS")?;
+            errand.encrypt()?;
+        }
         let mut out = Vec::new();
         errand.session.log_in(target.user.as_bytes(), target.password.as_bytes(), &mut out);
         errand.send(&out)?;
         errand.hear("the login")?;
-        errand.command(b"TYPE", b"I")?;
+        for [verb, argument] in Security::setup(errand.security.as_ref()) {
+            errand.command(verb, argument)?;
+        }
         Ok(errand)
+    }
+
+    fn encrypt(&mut self) -> Result<(), DriverError> {
+        let channel = self.security.as_ref().map(Security::channel).transpose();
+        let result =
+            channel.and_then(|channel| channel.map_or(Ok(()), |channel| self.control.encrypt(channel)));
+        result.map_err(|error| self.unreachable(error))
     }
 
     /// Puts a test file there.
@@ -80,8 +103,11 @@ impl Errand {
             }
             offset += count as u64;
         }
-        drop(data);
-        self.hear(&format!("STOR {path}")).map(drop)
+        let _ = data.finish();
+        self.hear(&format!("STOR {path}"))?;
+        // What comes yet is tickets, which the next data connections need.
+        let _ = data.read(&mut [0]);
+        Ok(())
     }
 
     /// Reads a file back.
@@ -122,7 +148,7 @@ impl Errand {
 
     /// The control connection itself.
     pub(super) fn socket(&self) -> &TcpStream {
-        &self.control
+        self.control.socket()
     }
 
     /// Asks for a passive port, and answers where it is.
@@ -144,7 +170,7 @@ impl Errand {
         verb: &[u8],
         path: &str,
         rcvbuf: Option<usize>,
-    ) -> Result<TcpStream, DriverError> {
+    ) -> Result<Pipe, DriverError> {
         let address = self.listen()?;
         let data = connect(address, rcvbuf, self.patience)
             .and_then(|data| be_patient(&data, self.patience).map(|()| data))
@@ -153,7 +179,14 @@ impl Errand {
         self.session.transfer(verb, path.as_bytes(), &mut out);
         self.send(&out)?;
         match self.hear(&String::from_utf8_lossy(&out[..out.len() - 2]))? {
-            Heard::Opening => Ok(data),
+            Heard::Opening => {
+                let mut data = Pipe::plain(data);
+                if let Some(security) = &self.security {
+                    let secured = security.channel().and_then(|channel| data.encrypt(channel));
+                    secured.map_err(|error| self.unreachable(error))?;
+                }
+                Ok(data)
+            }
             _ => Err(self.unreachable(io::ErrorKind::InvalidData.into())),
         }
     }
@@ -183,7 +216,7 @@ impl Errand {
         while !self.session.is_idle() {
             match self.hear("ABOR") {
                 Err(DriverError::Refused { .. }) => {} // the transfer's own end, 426
-                heard => drop(heard?),
+                heard => _ = heard?,
             }
         }
         Ok(())

@@ -3,9 +3,12 @@
 //!
 //! - [`user`] is one session in its loop, [`transfer`] its data connection, [`throttle`] how slowly it reads.
 //! - [`errand`] is one blocking session that makes, checks and removes files; [`rogue`] is a bad user.
+//! - [`security`] is what TLS has to do with a session; [`pipe`] the same for those that wait.
 
 mod errand;
+mod pipe;
 mod rogue;
+mod security;
 mod throttle;
 mod transfer;
 mod user;

@@ -112,7 +112,7 @@ fn reset(place: Place<'_>, deeds: &Deeds) -> Result<(), DriverError> {
     let mut data = errand.begin(b"RETR", place.download, None)?;
     deeds.note(Mischief::Resets);
     let _ = data.read(&mut [0; 1000]);
-    stream::reset_on_close(&data);
+    stream::reset_on_close(data.socket());
     stream::reset_on_close(errand.socket());
     deeds.pause(BREATH);
     Ok(())

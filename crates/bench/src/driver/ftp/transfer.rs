@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use millrace_ftp::client::{ClientSession, Event, Plan, Received};
+use millrace_net::tls::{Channel, Heard};
 use millrace_net::{copy, listener, stream};
 use rustix::net::{RecvFlags, recv};
 
@@ -47,6 +48,11 @@ pub(super) struct Transfer {
     stage: Stage,
     path: String,
     data: Option<OwnedFd>,
+    /// What encrypts it; and whether the two sides have agreed.
+    channel: Option<Box<Channel>>,
+    is_secured: bool,
+    /// An encrypted upload that was all sent: to close it with unread tickets of TLS 1.3 would reset it.
+    lingering: Option<OwnedFd>,
     listener: Option<OwnedFd>,
     is_watched: bool,
     /// The data connection has ended.
@@ -124,6 +130,11 @@ impl Transfer {
         Ok(transfer)
     }
 
+    /// The same over TLS.
+    pub(super) fn encrypted(self, channel: Box<Channel>) -> Self {
+        Self { channel: Some(channel), ..self }
+    }
+
     fn named(user: u32, local: SocketAddr, counts: &mut UserTally, desk: &Desk<'_>) -> Self {
         let (cell, files) = (desk.cell, desk.files);
         let mut transfer = Self {
@@ -133,6 +144,9 @@ impl Transfer {
             stage: Stage::Arranging,
             path: String::new(),
             data: None,
+            channel: None,
+            is_secured: false,
+            lingering: None,
             listener: None,
             is_watched: false,
             ended: false,
@@ -284,13 +298,31 @@ impl Transfer {
     /// Moves what can be moved. `hung_up`: the server's end of the stream has come.
     pub(super) fn move_bytes(&mut self, hung_up: bool, desk: &mut Desk<'_>) -> Next {
         let Some(data) = self.data.take() else { return Next::Wait };
+        if self.channel.is_some() && !self.is_secured {
+            match self.secure(&data, desk) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.data = Some(data);
+                    return Next::Wait;
+                }
+                // What the server says of it decides.
+                Err(_) if matches!(self.stage, Stage::Cut | Stage::Confirmed(_)) => {}
+                Err(error) => return Next::Fail(Fault::Tls, format!("data connection: {error}")),
+            }
+        }
         let result = match self.op {
             Op::Stor if !matches!(self.stage, Stage::Opened) => Ok(Flow::Rests),
             Op::Stor => self.send(&data, desk),
             _ => self.receive(&data, hung_up, desk),
         };
         match result {
-            Ok(Flow::Ended) => self.ended = true,
+            Ok(Flow::Ended) => {
+                self.ended = true;
+                if self.channel.is_some() {
+                    self.part(data, desk);
+                    return self.check_over(desk);
+                }
+            }
             Ok(Flow::Rests) => {
                 self.data = Some(data);
                 return self.judge_speed(false);
@@ -314,6 +346,43 @@ impl Transfer {
         }
         drop(data);
         self.check_over(desk)
+    }
+
+    /// Moves the handshake on; answers whether it is over.
+    fn secure(&mut self, data: &OwnedFd, desk: &mut Desk<'_>) -> io::Result<bool> {
+        let Some(channel) = &mut self.channel else { return Ok(true) };
+        let interest = if channel.handshake(data, &mut desk.buffer)? {
+            self.is_secured = true;
+            desk.tally.data_handshakes += 1;
+            desk.tally.data_resumed += u64::from(channel.tls().is_resumed());
+            if !self.is_watched {
+                return Ok(true);
+            }
+            if self.op == Op::Stor { Interest::Write } else { Interest::Stream }
+        } else if channel.flush(data).is_err() {
+            Interest::Write // it has not connected yet
+        } else {
+            Interest::Read
+        };
+        match std::mem::replace(&mut self.is_watched, true) {
+            true => desk.watch_again(data, self.user, Role::Data, interest)?,
+            false => desk.watch(data, self.user, Role::Data, interest)?,
+        }
+        Ok(self.is_secured)
+    }
+
+    /// Says that this was all, and keeps the connection until the server has said that it has it.
+    fn part(&mut self, data: OwnedFd, desk: &Desk<'_>) {
+        if let Some(channel) = &mut self.channel {
+            let _ = channel.close(&data); // a server that has gone needs no farewell
+        }
+        if self.op == Op::Stor {
+            let _ = stream::end_writing(&data);
+            if self.is_watched {
+                let _ = desk.watch_again(&data, self.user, Role::Data, Interest::Once);
+            }
+            self.lingering = Some(data);
+        }
     }
 
     fn watch(&mut self, data: &OwnedFd, desk: &Desk<'_>) -> io::Result<()> {
@@ -343,6 +412,12 @@ impl Transfer {
                 most = throttle.chunk;
             }
             let most = usize::try_from(most).unwrap_or(usize::MAX);
+            if self.channel.is_some() {
+                if self.receive_secret(data, most, desk)? {
+                    return Ok(Flow::Ended);
+                }
+                continue;
+            }
             let (count, room) = match &mut self.checker {
                 Some(checker) if self.flaw.is_none() => {
                     let room = desk.buffer.len().min(most);
@@ -369,6 +444,25 @@ impl Transfer {
         } else {
             Err(io::ErrorKind::WouldBlock.into())
         }
+    }
+
+    /// Takes what has come encrypted, which is `most` bytes or a few more; answers whether that was the end.
+    fn receive_secret(&mut self, data: &OwnedFd, most: usize, desk: &mut Desk<'_>) -> io::Result<bool> {
+        let Some(channel) = &mut self.channel else { return Ok(true) };
+        let begun = channel.tls().begin(&mut desk.buffer);
+        let room = desk.buffer.len().min(begun.saturating_add(most));
+        let (checker, flaw, mut count) = (&mut self.checker, &mut self.flaw, 0);
+        let heard = channel.read(data, &mut desk.buffer[..room], &mut |plain| {
+            count += plain.len();
+            if let Some(checker) = checker.as_mut().filter(|_| flaw.is_none()) {
+                *flaw = checker.check(plain).err();
+            }
+        })?;
+        if count > 0 {
+            self.count_received(count, desk);
+        }
+        // Some servers end without a farewell: what is missing shows in the size.
+        Ok(!matches!(heard, Heard::Bytes { .. }))
     }
 
     fn count_received(&mut self, count: usize, desk: &mut Desk<'_>) {
@@ -410,7 +504,12 @@ impl Transfer {
             let sent = if let Some(content) = self.content {
                 let count = left.min(desk.buffer.len() as u64) as usize;
                 desk.payload.fill(content, self.moved, &mut desk.buffer[..count]);
-                stream::write(data, &desk.buffer[..count])?
+                match &mut self.channel {
+                    Some(channel) => channel.write(data, &desk.buffer[..count])?,
+                    None => stream::write(data, &desk.buffer[..count])?,
+                }
+            } else if let Some(channel) = &mut self.channel {
+                channel.write(data, &desk.block[..left.min(UPLOAD_BLOCK as u64) as usize])?
             } else if size <= SMALL_UPLOAD {
                 let end = self.moved + left;
                 stream::write(data, &desk.block[self.moved as usize..end as usize])?
@@ -426,6 +525,9 @@ impl Transfer {
                 )?
             };
             self.moved += sent as u64;
+        }
+        if let Some(channel) = &mut self.channel {
+            channel.close(data)?;
         }
         Ok(Flow::Ended)
     }

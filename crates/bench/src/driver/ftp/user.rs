@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!        connect        220          230          200
-//! Out ----------> Connecting -> LoggingIn -> SettingType -> Free --begin--> Transferring | Pinging
-//!  ^                                                          ^                  |
+//! Out ----------> Connecting -> LoggingIn -> SettingUp --> Free --begin--> Transferring | Pinging
+//!  ^                  '- Securing -^ AUTH TLS                  ^                  |
 //!  |<--- the connection is lost ---------------------------------<---------------|  226, 200, 4xx, 5xx
 //!  |<--- Leaving <-- QUIT ------------------------------------|
 //! ```
+//!
+//! Implicit TLS is secured before the greeting: `Securing` is then before `Connecting`.
 //!
 //! Where a death rule holds, a user that meets a fault is out for good.
 //!
@@ -14,17 +16,17 @@
 //! meets a fault goes on after a pause; one that lost its session logs in again.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use millrace_ftp::client::{ClientError, ClientSession, Event, ReplyReader};
 use millrace_net::{listener, stream};
 
+use super::security::{Link, Security};
 use super::transfer::{Next, Transfer, words};
 use crate::driver::life::{AFTER_LOSS, AFTER_REFUSAL, Life};
 use crate::driver::worker::{Client, Desk, Interest, Role};
 use crate::fault::Fault;
-use crate::plan::{Mode, Op, SourceRange};
+use crate::plan::{Mode, Op, Prot, SourceRange};
 use crate::schedule::Pace;
 use crate::tally::{Live, UserTally};
 
@@ -32,7 +34,10 @@ use crate::tally::{Live, UserTally};
 pub(super) struct User {
     life: Life,
     state: State,
-    control: Option<OwnedFd>,
+    control: Option<Link>,
+    /// Of this target; and of this session, with its own tickets.
+    security: Option<Security>,
+    tickets: Option<Security>,
     /// How many control connections it has had: what remains of an old one's input is recognised by it.
     connection: u32,
     /// Where it connects from; learnt where the kernel chose.
@@ -46,8 +51,11 @@ pub(super) struct User {
 enum State {
     Out,
     Connecting,
+    /// The handshake is under way, or `AUTH TLS` was sent.
+    Securing,
     LoggingIn,
-    SettingType,
+    /// What is left to be said after the login.
+    SettingUp(&'static [[&'static [u8]; 2]]),
     Free,
     Transferring(Transfer),
     Pinging,
@@ -63,6 +71,9 @@ impl Client for User {
             life: Life::new(index, number),
             state: State::Out,
             control: None,
+            // It cannot fail where it has not failed for the errand that came before.
+            security: Security::of(desk.target, &desk.cell.settings).ok().flatten(),
+            tickets: None,
             connection: 0,
             local: SocketAddr::new(source.unwrap_or(anywhere), 0),
             session: ClientSession::new(desk.server),
@@ -75,15 +86,29 @@ impl Client for User {
         if desk.cell.op != Op::Login {
             (self.life.intended, self.life.begun) = (now, now);
         }
-        self.start(State::Connecting, now, desk);
+        self.tickets = self.security.as_ref().map(Security::renewed);
+        let is_implicit = self.tickets.as_ref().is_some_and(|security| security.is_implicit);
+        // Who speaks first is told when it can.
+        let (state, interest) = match is_implicit {
+            true => (State::Securing, Interest::Write),
+            false => (State::Connecting, Interest::Read),
+        };
+        self.start(state, now, desk);
         self.connection += 1;
         self.session = ClientSession::new(desk.server);
         self.reader = ReplyReader::default();
         let connected = stream::begin_connect(self.local, desk.server).and_then(|socket| {
-            desk.watch(&socket, self.life.index, Role::Control, Interest::Read).map(|()| socket)
+            desk.watch(&socket, self.life.index, Role::Control, interest).map(|()| socket)
+        });
+        let connected = connected.and_then(|socket| {
+            let mut link = Link::plain(socket);
+            if let Some(security) = self.tickets.as_ref().filter(|_| is_implicit) {
+                link.encrypt(security.channel()?);
+            }
+            Ok(link)
         });
         match connected {
-            Ok(socket) => self.control = Some(socket),
+            Ok(link) => self.control = Some(link),
             Err(error) => self.lose(Fault::Client, desk, || format!("connect: {error}")),
         }
     }
@@ -164,7 +189,8 @@ impl Client for User {
         let doing = match &self.state {
             State::Out | State::Free => return,
             State::Connecting => "its greeting".to_owned(),
-            State::LoggingIn | State::SettingType => "its login".to_owned(),
+            State::Securing => "its handshake".to_owned(),
+            State::LoggingIn | State::SettingUp(_) => "its login".to_owned(),
             State::Pinging => "a NOOP".to_owned(),
             State::Leaving => "a QUIT".to_owned(),
             State::Transferring(transfer) => transfer.to_string(),
@@ -213,6 +239,10 @@ impl User {
         };
         let transfer =
             Transfer::begin(self.life.index, &mut self.life.counts, local, &mut self.session, desk);
+        let transfer = transfer.and_then(|transfer| match &self.tickets {
+            Some(security) if security.prot == Prot::Private => Ok(transfer.encrypted(security.channel()?)),
+            _ => Ok(transfer),
+        });
         match transfer {
             Ok(transfer) => {
                 self.start(State::Transferring(transfer), now, desk);
@@ -232,14 +262,17 @@ impl User {
 
     /// Something has come on the control connection, or it has ended.
     fn on_control(&mut self, desk: &mut Desk<'_>) {
-        let Some(control) = &self.control else { return };
-        let mut buffer = std::mem::take(&mut desk.buffer);
-        match stream::read(control, &mut buffer) {
+        let Some(control) = &mut self.control else { return };
+        if control.is_handshaking() {
+            return self.on_handshake(desk);
+        }
+        let mut plain = std::mem::take(&mut desk.plain);
+        match control.read(&mut desk.buffer, &mut plain) {
             Ok(0) => self.on_end(desk),
-            Ok(count) => {
+            Ok(_) => {
                 let connection = self.connection;
                 let mut reader = std::mem::take(&mut self.reader);
-                let result = self.on_replies(&mut reader, &buffer[..count], desk);
+                let result = self.on_replies(&mut reader, &plain, desk);
                 if self.connection == connection {
                     self.reader = reader;
                 }
@@ -254,8 +287,50 @@ impl User {
                 self.lose(fault, desk, || error.to_string());
             }
         }
-        desk.buffer = buffer;
+        desk.plain = plain;
         self.look_for_data(desk);
+    }
+
+    /// The handshake of the control connection goes on.
+    fn on_handshake(&mut self, desk: &mut Desk<'_>) {
+        let Some(control) = &mut self.control else { return };
+        let index = self.life.index;
+        // It was told that it can speak; from here on it listens, too.
+        let watched = desk.watch_again(&*control, index, Role::Control, Interest::Read);
+        match watched.and_then(|()| control.handshake(&mut desk.buffer)) {
+            Ok(false) => {}
+            Ok(true) => {
+                if desk.tally.suite.is_none() {
+                    desk.tally.suite = control.suite();
+                }
+                if self.tickets.as_ref().is_some_and(|security| security.is_implicit) {
+                    self.state = State::Connecting; // its greeting comes
+                } else {
+                    self.log_in(desk);
+                    self.send(desk);
+                }
+            }
+            Err(error) => self.lose(Fault::Tls, desk, || error.to_string()),
+        }
+    }
+
+    fn log_in(&mut self, desk: &mut Desk<'_>) {
+        self.state = State::LoggingIn;
+        let (user, password) = (desk.target.user.as_bytes(), desk.target.password.as_bytes());
+        self.session.log_in(user, password, &mut desk.out);
+    }
+
+    /// `AUTH TLS` was answered: nothing more is said in the clear.
+    fn secure(&mut self, desk: &mut Desk<'_>) {
+        let channel = self.tickets.as_ref().map(Security::channel).transpose();
+        match (channel, &mut self.control) {
+            (Ok(Some(channel)), Some(control)) => {
+                control.encrypt(channel);
+                self.on_handshake(desk);
+            }
+            (Err(error), _) => self.lose(Fault::Client, desk, || error.to_string()),
+            _ => {}
+        }
     }
 
     fn on_replies(
@@ -284,15 +359,24 @@ impl User {
             (State::Leaving, Event::Closing(_)) => {} // the server closes
             (_, Event::Closing(reply)) => self.lose(Fault::TurnedAway, desk, || words(reply)),
             (State::Connecting, Event::Greeted) => {
-                self.state = State::LoggingIn;
-                let Self { session, .. } = self;
-                session.log_in(desk.target.user.as_bytes(), desk.target.password.as_bytes(), &mut desk.out);
+                if self.tickets.as_ref().is_some_and(|security| !security.is_implicit) {
+                    self.state = State::Securing;
+                    self.session.command(b"AUTH", b"TLS", &mut desk.out);
+                } else {
+                    self.log_in(desk);
+                }
             }
+            (State::Securing, Event::Done(_)) => self.secure(desk),
+            (State::Securing, Event::Refused(reply)) => self.lose(Fault::Tls, desk, || words(reply)),
             (State::LoggingIn, Event::LoggedIn) => self.on_logged_in(desk),
-            (State::Connecting | State::LoggingIn | State::SettingType, Event::Refused(reply)) => {
+            (State::Connecting | State::LoggingIn | State::SettingUp(_), Event::Refused(reply)) => {
                 self.lose(Fault::Login, desk, || words(reply));
             }
-            (State::SettingType, Event::Done(_)) => {
+            (State::SettingUp(left), Event::Done(_)) if !left.is_empty() => {
+                let left = *left;
+                self.set_up(left, desk);
+            }
+            (State::SettingUp(_), Event::Done(_)) => {
                 if let Some(colony) = &mut desk.colony {
                     colony.note_birth(Instant::now());
                 }
@@ -320,8 +404,15 @@ impl User {
             self.state = State::Leaving;
             self.session.quit(&mut desk.out);
         } else {
-            self.state = State::SettingType;
-            self.session.command(b"TYPE", b"I", &mut desk.out);
+            self.set_up(Security::setup(self.security.as_ref()), desk);
+        }
+    }
+
+    /// Says the next of what every session begins with.
+    fn set_up(&mut self, commands: &'static [[&'static [u8]; 2]], desk: &mut Desk<'_>) {
+        if let Some(([verb, argument], left)) = commands.split_first() {
+            self.state = State::SettingUp(left);
+            self.session.command(verb, argument, &mut desk.out);
         }
     }
 
@@ -382,7 +473,7 @@ impl User {
 
     /// The operation is over and the session is free.
     fn rest(&mut self, desk: &mut Desk<'_>) {
-        let was_operation = !matches!(self.state, State::SettingType);
+        let was_operation = !matches!(self.state, State::SettingUp(_));
         self.state = State::Free;
         desk.busy -= 1;
         let think = match desk.cell.pace() {
@@ -415,12 +506,12 @@ impl User {
 
     fn count_fault(&mut self, fault: Fault, desk: &mut Desk<'_>, text: impl FnOnce() -> String) {
         let is_connecting =
-            matches!(self.state, State::Out | State::Connecting | State::LoggingIn | State::SettingType);
+            !matches!(self.state, State::Free | State::Transferring(_) | State::Pinging | State::Leaving);
         self.life.count_fault(fault, is_connecting, desk, text);
     }
 
     fn leave(&mut self, desk: &mut Desk<'_>) {
-        if !matches!(self.state, State::Connecting | State::LoggingIn) {
+        if !matches!(self.state, State::Connecting | State::Securing | State::LoggingIn) {
             Live::bump(&desk.live.sessions, u64::MAX);
         }
         self.state = State::Out;
@@ -436,10 +527,10 @@ impl User {
 
     /// Sends what is to be said. A lost connection shows at the next read.
     fn send(&mut self, desk: &mut Desk<'_>) {
-        if let Some(control) = &self.control
+        if let Some(control) = &mut self.control
             && !desk.out.is_empty()
         {
-            let _ = stream::write(control, &desk.out);
+            let _ = control.write(&desk.out);
         }
         desk.out.clear();
     }

@@ -1,0 +1,86 @@
+//! A connection that waits, encrypted or not: what [`Errand`](super::errand::Errand) speaks through.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use millrace_net::tls::{BUFFER, Channel, Heard};
+
+/// A blocking socket, and what encrypts it.
+pub(super) struct Pipe {
+    socket: TcpStream,
+    secret: Option<Secret>,
+}
+
+struct Secret {
+    channel: Box<Channel>,
+    buffer: Vec<u8>,
+    /// What was decrypted and not yet taken.
+    plain: Vec<u8>,
+    taken: usize,
+}
+
+impl Pipe {
+    pub(super) fn plain(socket: TcpStream) -> Self {
+        Self { socket, secret: None }
+    }
+
+    pub(super) fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Encrypts it from here on.
+    pub(super) fn encrypt(&mut self, mut channel: Box<Channel>) -> io::Result<()> {
+        let mut buffer = vec![0; BUFFER];
+        if !channel.handshake(&self.socket, &mut buffer)? {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.secret = Some(Secret { channel, buffer, plain: Vec::new(), taken: 0 });
+        Ok(())
+    }
+
+    /// Says that this was all. It is kept until the server has taken it: to close with unread tickets of TLS 1.3
+    /// would reset the connection, and lose what is on its way.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        if let Some(secret) = &mut self.secret {
+            secret.channel.close(&self.socket)?;
+        }
+        self.socket.shutdown(Shutdown::Write)
+    }
+}
+
+impl Read for Pipe {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let Some(Secret { channel, buffer, plain, taken }) = &mut self.secret else {
+            return self.socket.read(room);
+        };
+        while *taken == plain.len() {
+            plain.clear();
+            *taken = 0;
+            match channel.read(&self.socket, buffer, &mut |piece| plain.extend_from_slice(piece))? {
+                Heard::Bytes { .. } => {}
+                Heard::End | Heard::Cut if plain.is_empty() => return Ok(0),
+                Heard::End | Heard::Cut => {}
+            }
+        }
+        let count = room.len().min(plain.len() - *taken);
+        room[..count].copy_from_slice(&plain[*taken..*taken + count]);
+        *taken += count;
+        Ok(count)
+    }
+}
+
+impl Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.secret {
+            Some(secret) => secret.channel.write(&self.socket, bytes),
+            None => self.socket.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.secret {
+            Some(secret) => secret.channel.flush(&self.socket),
+            None => Ok(()),
+        }
+    }
+}

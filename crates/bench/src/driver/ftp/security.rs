@@ -1,0 +1,132 @@
+//! What is encrypted, and how: FTP in TLS (RFC 4217), explicit and implicit.
+//!
+//! Every session has tickets of its own, and its data connections resume with them: servers may insist.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use millrace_net::stream;
+use millrace_net::tls::{Channel, Connector, Heard, Trust, Versions};
+
+use crate::plan::{Prot, Settings, TlsVersion};
+use crate::target::{Scheme, Target};
+
+/// How the sessions of a target are encrypted.
+#[derive(Debug, Clone)]
+pub(super) struct Security {
+    connector: Connector,
+    name: String,
+    /// From the first byte on, rather than after `AUTH TLS`.
+    pub(super) is_implicit: bool,
+    pub(super) prot: Prot,
+    resumes: bool,
+}
+
+impl Security {
+    /// `None` where nothing is. Nobody's certificate is checked: the ruler measures servers of one's own.
+    pub(super) fn of(target: &Target, settings: &Settings) -> io::Result<Option<Self>> {
+        if target.scheme == Scheme::Ftp {
+            return Ok(None);
+        }
+        let versions = match settings.tls {
+            TlsVersion::Tls12 => Versions::Tls12,
+            TlsVersion::Tls13 => Versions::Tls13,
+            TlsVersion::Off | TlsVersion::On => Versions::All,
+        };
+        let connector = Connector::new(Trust::Anybody, versions, None).map_err(io::Error::other)?;
+        Ok(Some(Self {
+            connector,
+            name: target.host.clone(),
+            is_implicit: target.scheme == Scheme::Ftps,
+            prot: settings.prot,
+            resumes: settings.resume,
+        }))
+    }
+
+    /// For one more session.
+    pub(super) fn renewed(&self) -> Self {
+        let connector =
+            if self.resumes { self.connector.forgetful() } else { self.connector.without_resumption() };
+        Self { connector, ..self.clone() }
+    }
+
+    /// For one more connection of a session.
+    pub(super) fn channel(&self) -> io::Result<Box<Channel>> {
+        self.connector.connect(&self.name).map(|tls| Box::new(Channel::new(tls))).map_err(io::Error::other)
+    }
+
+    /// What is said once the control connection is encrypted and the user logged in.
+    pub(super) fn setup(security: Option<&Self>) -> &'static [[&'static [u8]; 2]] {
+        const TYPE: [&[u8]; 2] = [b"TYPE", b"I"];
+        const PBSZ: [&[u8]; 2] = [b"PBSZ", b"0"];
+        match security.map(|security| security.prot) {
+            None => &[TYPE],
+            Some(Prot::Private) => &[PBSZ, [b"PROT", b"P"], TYPE],
+            Some(Prot::Clear) => &[PBSZ, [b"PROT", b"C"], TYPE],
+        }
+    }
+}
+
+/// A control connection, encrypted or not.
+#[derive(Debug)]
+pub(super) struct Link {
+    socket: OwnedFd,
+    channel: Option<Box<Channel>>,
+}
+
+impl Link {
+    /// One that nothing encrypts yet.
+    pub(super) fn plain(socket: OwnedFd) -> Self {
+        Self { socket, channel: None }
+    }
+
+    /// From here on.
+    pub(super) fn encrypt(&mut self, channel: Box<Channel>) {
+        self.channel = Some(channel);
+    }
+
+    /// Claims that it must go on with [`Link::handshake`] before anything can be said.
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.channel.as_ref().is_some_and(|channel| channel.tls().is_handshaking())
+    }
+
+    /// Moves the handshake on; answers whether it is over.
+    pub(super) fn handshake(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
+        self.channel.as_mut().map_or(Ok(true), |channel| channel.handshake(&self.socket, buffer))
+    }
+
+    /// What is used, once the handshake is over.
+    pub(super) fn suite(&self) -> Option<String> {
+        let tls = self.channel.as_ref()?.tls();
+        Some(format!("{} {}", tls.version()?, tls.cipher()?))
+    }
+
+    /// Takes what has come into `plain`; 0 bytes are the end.
+    pub(super) fn read(&mut self, buffer: &mut [u8], plain: &mut Vec<u8>) -> io::Result<usize> {
+        plain.clear();
+        let Some(channel) = &mut self.channel else {
+            let count = stream::read(&self.socket, buffer)?;
+            plain.extend_from_slice(&buffer[..count]);
+            return Ok(count);
+        };
+        match channel.read(&self.socket, buffer, &mut |piece| plain.extend_from_slice(piece))? {
+            // Half a record, or one without text.
+            Heard::Bytes { .. } if plain.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Ok(plain.len()),
+        }
+    }
+
+    /// Sends a command.
+    pub(super) fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        match &mut self.channel {
+            Some(channel) => channel.write(&self.socket, text),
+            None => stream::write(&self.socket, text),
+        }
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
