@@ -1,7 +1,8 @@
 //! The capacity search: the most users with whom a load still goes well.
 //!
-//! It doubles until it does not, halves the gap to within 1 %, and then asks three more times: an answer that does not
-//! stand up is lowered, and the report says so (a server may be slow to recover from a load beyond it).
+//! It doubles until it does not, halves the gap to within 1 %, and then asks three more times, and once for long: an
+//! answer that does not stand up is lowered, and the report says so. At last it loads the server beyond the answer and
+//! asks once more: a server that does not come back from that has hysteresis.
 
 use serde::Serialize;
 
@@ -15,6 +16,10 @@ const CONFIRMATIONS: u32 = 3;
 const PRECISION: f64 = 0.01;
 /// By how much an answer is lowered that did not stand up.
 const LOWER: f64 = 0.97;
+/// How many times as long as another load the soak is.
+const SOAK: u32 = 5;
+/// By how much the last load goes beyond the answer.
+const BEYOND: f64 = 1.25;
 
 /// When a load goes well: no operation and no login fails, and
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,9 +36,40 @@ impl Default for Criterion {
     }
 }
 
+/// What a load of a search is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    /// To find an answer.
+    Find,
+    /// To see whether it stands up.
+    Confirm,
+    /// To see whether it stands up for long.
+    Soak,
+    /// To go beyond it.
+    Overload,
+    /// To see whether it holds after that.
+    Recover,
+}
+
+impl Purpose {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Find => "",
+            Self::Confirm => "again",
+            Self::Soak => "for long",
+            Self::Overload => "beyond",
+            Self::Recover => "after that",
+        }
+    }
+}
+
 /// One load of a search.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Trial {
+    /// What it was for.
+    pub purpose: Purpose,
     /// How many users.
     pub users: u32,
     /// Why it did not go well, if it did not.
@@ -51,6 +87,8 @@ pub struct Capacity {
     pub is_open: bool,
     /// An answer did not stand up and had to be lowered.
     pub is_shaky: bool,
+    /// Whether the answer held right after a load beyond it; nobody knows where none was found.
+    pub recovers: Option<bool>,
     /// Every load, in order.
     pub trials: Vec<Trial>,
 }
@@ -72,18 +110,23 @@ pub fn search(
     let mut plan = plan.clone();
     plan.steps.truncate(1);
     let (mut course, mut trials, mut alone) = (Course::new(most), Vec::new(), None);
-    while let Some(users) = course.next() {
-        plan.steps.iter_mut().for_each(|step| step.users = vec![users]);
+    let length = plan.steps.first().map_or(plan.base.duration, |step| step.duration);
+    while let Some((users, purpose)) = course.next() {
+        let times = if purpose == Purpose::Soak { SOAK } else { 1 };
+        for step in &mut plan.steps {
+            (step.users, step.duration) = (vec![users], length * times);
+        }
         let report = run(&plan, progress)?;
         let objection = report.cells.iter().find_map(|cell| criterion.objection(cell, alone));
         let ops_per_s = report.cells.iter().map(|cell| cell.ops_per_s).sum();
         if users == 1 {
             alone = Some(ops_per_s);
         }
-        course.note(users, objection.is_none());
-        trials.push(Trial { users, objection, ops_per_s });
+        course.note(users, purpose, objection.is_none());
+        trials.push(Trial { purpose, users, objection, ops_per_s });
     }
-    Ok(Capacity { users: course.good, is_open: course.bad > most, is_shaky: course.is_shaky, trials })
+    let Course { good, bad, is_shaky, recovers, .. } = course;
+    Ok(Capacity { users: good, is_open: bad > most, is_shaky, recovers, trials })
 }
 
 impl Criterion {
@@ -114,38 +157,71 @@ struct Course {
     /// The fewest that did not; beyond `most` while all has gone well.
     bad: u32,
     confirmed: u32,
+    is_soaked: bool,
+    is_overloaded: bool,
     is_shaky: bool,
+    recovers: Option<bool>,
 }
 
 impl Course {
     fn new(most: u32) -> Self {
-        Self { most, good: 0, bad: most.saturating_add(1), confirmed: 0, is_shaky: false }
+        Self {
+            most,
+            good: 0,
+            bad: most.saturating_add(1),
+            confirmed: 0,
+            is_soaked: false,
+            is_overloaded: false,
+            is_shaky: false,
+            recovers: None,
+        }
     }
 
-    /// How many users to try next.
-    fn next(&self) -> Option<u32> {
+    /// How many users to try next, and what for.
+    fn next(&self) -> Option<(u32, Purpose)> {
         let gap = self.bad - self.good;
         let is_found = f64::from(gap) <= (f64::from(self.good) * PRECISION).max(1.0);
         match self {
             _ if is_found && self.good == 0 => None,
-            _ if is_found || self.confirmed > 0 => (self.confirmed < CONFIRMATIONS).then_some(self.good),
-            _ if self.bad > self.most => Some((self.good * 2).clamp(1, self.most)),
-            _ => Some(self.good + gap / 2),
+            _ if is_found || self.confirmed > 0 => self.prove(),
+            _ if self.bad > self.most => Some(((self.good * 2).clamp(1, self.most), Purpose::Find)),
+            _ => Some((self.good + gap / 2, Purpose::Find)),
         }
     }
 
-    fn note(&mut self, users: u32, went_well: bool) {
-        match went_well {
-            true if users == self.good => self.confirmed += 1,
-            true => self.good = users,
-            false if users <= self.good => {
+    /// What an answer has still to stand up to.
+    fn prove(&self) -> Option<(u32, Purpose)> {
+        if self.confirmed < CONFIRMATIONS {
+            return Some((self.good, Purpose::Confirm));
+        }
+        if !self.is_soaked {
+            return Some((self.good, Purpose::Soak));
+        }
+        let beyond = ((f64::from(self.good) * BEYOND) as u32).max(self.bad).min(self.most);
+        match self.recovers {
+            // There is nothing beyond, as far as is known.
+            None if beyond <= self.good => None,
+            None if self.is_overloaded => Some((self.good, Purpose::Recover)),
+            None => Some((beyond, Purpose::Overload)),
+            Some(_) => None,
+        }
+    }
+
+    fn note(&mut self, users: u32, purpose: Purpose, went_well: bool) {
+        match (purpose, went_well) {
+            (Purpose::Find, true) => self.good = users,
+            (Purpose::Find, false) => self.bad = users,
+            (Purpose::Confirm, true) => self.confirmed += 1,
+            (Purpose::Soak, true) => self.is_soaked = true,
+            (Purpose::Overload, _) => self.is_overloaded = true,
+            (Purpose::Recover, _) => self.recovers = Some(went_well),
+            (Purpose::Confirm | Purpose::Soak, false) => {
                 (self.is_shaky, self.confirmed) = (true, 0);
                 self.bad = self.good;
                 self.good = ((f64::from(users) * LOWER) as u32).min(users - 1);
                 // What is lowered is confirmed, not approached again.
                 self.bad = self.bad.min(self.good + 1);
             }
-            false => self.bad = users,
         }
     }
 }
@@ -155,12 +231,12 @@ mod tests {
     use super::*;
 
     /// Follows a course against a server that holds so many; answers the result and how often it asked.
-    fn follow(most: u32, holds: impl Fn(u32, u32) -> bool) -> (Course, u32) {
+    fn follow(most: u32, mut holds: impl FnMut(u32, u32) -> bool) -> (Course, u32) {
         let (mut course, mut asked) = (Course::new(most), 0);
-        while let Some(users) = course.next() {
+        while let Some((users, purpose)) = course.next() {
             asked += 1;
             assert!(asked < 100, "{course:?}");
-            course.note(users, holds(users, asked));
+            course.note(users, purpose, holds(users, asked));
         }
         (course, asked)
     }
@@ -171,6 +247,7 @@ mod tests {
             let (course, asked) = follow(20_000, |users, _| users <= limit);
             assert!(course.good <= limit && f64::from(course.good) >= f64::from(limit) * 0.98, "{course:?}");
             assert!(asked < 40 && !course.is_shaky, "{asked} trials");
+            assert_eq!((course.is_soaked, course.recovers), (true, Some(true)));
         }
     }
 
@@ -180,6 +257,17 @@ mod tests {
         assert_eq!((course.good, course.bad), (500, 501));
         assert_eq!(follow(500, |_, _| false).0.good, 0);
         assert_eq!(follow(1, |_, _| true).0.good, 1);
+    }
+
+    #[test]
+    fn a_server_that_does_not_come_back_has_hysteresis() {
+        // At 1.25 times its answer, which no step of the search had been, it falls over for good.
+        let mut has_fallen = false;
+        let (course, _) = follow(10_000, |users, _| {
+            has_fallen |= (600..700).contains(&users);
+            users <= if has_fallen { 300 } else { 500 }
+        });
+        assert_eq!((course.recovers, course.is_soaked), (Some(false), true), "{course:?}");
     }
 
     #[test]

@@ -90,3 +90,28 @@ fn the_script_of_pyftpdlib_is_followed_as_published() {
     }
     assert_eq!(known("the same at once"), 0, "{}", rows.render());
 }
+
+#[test]
+fn ipv6_is_measured_in_every_mode() {
+    let tree = Arc::new(MemoryStorage::new());
+    let accounts = Accounts::new().user("bench", "bench", Permissions::READ_WRITE, tree);
+    let ftp = vec!["[::1]:0".parse().unwrap()];
+    let config = Config { ftp, log: LogFormat::Warnings, ..Config::new(Arc::new(accounts)) };
+    let server = Server::start(config).unwrap();
+    let url = format!("ftp://bench:bench@{}/", server.ftp_addresses()[0]);
+    let flags = [
+        ("ops", "retr,stor,list"),
+        ("mode", "pasv,eprt"),
+        ("users", "3"),
+        ("count", "5"),
+        ("warm-up", "0"),
+        ("verify", "on"),
+    ];
+    let report = run(&Plan::new(&url, None, &flags).unwrap(), &Silent).unwrap();
+    server.shut_down();
+    assert_eq!(report.cells.len(), 6);
+    for cell in &report.cells {
+        assert_eq!((cell.ops, cell.faults.count()), (15, 0), "{:?}", cell.faults);
+        assert!(["epsv", "eprt"].contains(&cell.measured.mode.as_deref().unwrap()));
+    }
+}

@@ -104,6 +104,14 @@ impl Plan {
         for &(name, value) in flags {
             plan.set(name, value).map_err(|wrong| PlanError::Flag { name: name.to_owned(), wrong })?;
         }
+        if plan.target.host.parse::<std::net::Ipv6Addr>().is_ok() {
+            // PASV and PORT can name IPv4 ports only (RFC 2428).
+            let extended = |mode: &mut Mode| match mode {
+                Mode::Pasv | Mode::Epsv => *mode = Mode::Epsv,
+                Mode::Port | Mode::Eprt => *mode = Mode::Eprt,
+            };
+            plan.steps.iter_mut().flat_map(|step| &mut step.modes).for_each(extended);
+        }
         if plan.base.tls != TlsVersion::Off && plan.target.scheme == Scheme::Ftp {
             plan.target.scheme = Scheme::Ftpes;
         }

@@ -46,12 +46,18 @@ pub fn capacity(capacity: &Capacity) -> String {
     let mut out = String::new();
     for trial in &capacity.trials {
         let words = trial.objection.as_deref().unwrap_or("well");
-        let line = format!("{:>7} users {:>9.0} ops/s  {words}", trial.users, trial.ops_per_s);
+        let purpose = trial.purpose.name();
+        let line = format!("{:>7} users {:>9.0} ops/s  {purpose:<10}  {words}", trial.users, trial.ops_per_s);
         let _ = writeln!(out, "{}", cut(&line));
     }
     let more = if capacity.is_open { " or more" } else { "" };
     let shaky = if capacity.is_shaky { "; an answer above it did not stand up" } else { "" };
-    let _ = writeln!(out, "{} users{more}{shaky}", capacity.users);
+    let recovers = match capacity.recovers {
+        Some(true) => "; it holds them right after more than that",
+        Some(false) => "; ! after more than that it no longer holds them",
+        None => "",
+    };
+    let _ = writeln!(out, "{}", cut(&format!("{} users{more}{shaky}{recovers}", capacity.users)));
     out
 }
 

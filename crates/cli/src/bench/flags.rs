@@ -64,7 +64,8 @@ pub(crate) struct Bench {
     /// Search the most users with whom the load goes well
     ///
     /// Doubles, then bisects, up to the most that --users names or this machine allows; an answer must
-    /// stand up three times. It goes well where nothing fails, users get on average at least 75 % of the
+    /// stand up three times and once for five times as long, and is tried once more right after a load
+    /// beyond it. It goes well where nothing fails, users get on average at least 75 % of the
     /// pace that one alone gets, and at most 1 % of them get less than half of the median.
     #[arg(long, value_name = "users", value_parser = PossibleValuesParser::new(["users"]))]
     pub(crate) search: Option<String>,

@@ -121,7 +121,9 @@ impl Transfer {
     ) -> io::Result<Self> {
         let mut transfer = Self::named(user, local, counts, desk);
         let plan = match desk.cell.mode.unwrap_or(Mode::Pasv) {
-            Mode::Pasv => Plan::Passive,
+            // PASV can name an IPv4 port only.
+            Mode::Pasv if desk.server.is_ipv4() => Plan::Passive,
+            Mode::Pasv => Plan::ExtendedPassive,
             Mode::Epsv => Plan::ExtendedPassive,
             Mode::Port => Plan::Active(transfer.listen(local, desk)?),
             Mode::Eprt => Plan::ExtendedActive(transfer.listen(local, desk)?),
