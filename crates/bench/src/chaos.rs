@@ -206,11 +206,8 @@ impl ChaosReport {
         };
         let count = |counts: &[AtomicU64], kind: Mischief| counts[kind as usize].load(Ordering::Relaxed);
         let kinds = MISCHIEFS.iter().map(|row| row.1).filter(|kind| chaos.kinds.contains(kind));
-        let deed = |kind| Deed {
-            kind,
-            times: count(&deeds.done, kind),
-            ended_by_server: count(&deeds.ended, kind),
-        };
+        let deed =
+            |kind| Deed { kind, times: count(&deeds.done, kind), ended_by_server: count(&deeds.ended, kind) };
         Self {
             users,
             deeds: kinds.map(deed).collect(),

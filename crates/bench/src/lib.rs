@@ -18,6 +18,7 @@
 //! - [`colony`] is who lives, where a user that fails is out; [`chaos`] is who behaves badly beside them.
 //! - [`histogram`], [`fault`], [`fairness`] and [`host`] are what is noted; [`report`] is what is shown.
 //! - [`gate`] says whether a report is good enough.
+//! - [`replay`] is a transfer log as a load.
 //! - [`search`] looks for the most users that a server holds.
 //! - [`stats`] is what may be concluded from several of them.
 //! - [`limits`] is what this machine allows; [`poller`] compares the ways of waiting for many sockets.
@@ -37,6 +38,7 @@ pub mod peers;
 pub mod plan;
 pub mod poller;
 pub mod race;
+pub mod replay;
 pub mod report;
 pub mod run;
 pub mod schedule;

@@ -31,6 +31,9 @@ pub(crate) struct Tally {
     /// What the server calls itself, and the length of the first document.
     pub(crate) http_server: Option<String>,
     pub(crate) document: Option<u64>,
+    /// Of a replay: by how much operations began later than the log says, and how many there were at once.
+    pub(crate) late: Latencies,
+    pub(crate) most_at_once: u32,
     /// What encrypts control connections.
     pub(crate) suite: Option<String>,
     /// Handshakes of data connections, and of them those that resumed.
@@ -95,6 +98,8 @@ impl Tally {
         self.wire_bytes += other.wire_bytes;
         self.http_server = self.http_server.take().or(other.http_server);
         self.document = self.document.or(other.document);
+        self.late.add(&other.late);
+        self.most_at_once += other.most_at_once;
         self.suite = self.suite.take().or(other.suite);
         self.data_handshakes += other.data_handshakes;
         self.data_resumed += other.data_resumed;

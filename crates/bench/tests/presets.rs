@@ -115,3 +115,19 @@ fn ipv6_is_measured_in_every_mode() {
         assert!(["epsv", "eprt"].contains(&cell.measured.mode.as_deref().unwrap()));
     }
 }
+
+#[test]
+fn a_log_is_replayed_in_its_order_sizes_and_directions() {
+    let server = start();
+    let url = format!("ftp://bench:bench@{}/", server.ftp_addresses()[0]);
+    let log = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/xferlog");
+    let flags = [("replay", log), ("speed", "30"), ("verify", "on")];
+    let report = run(&Plan::new(&url, None, &flags).unwrap(), &Silent).unwrap();
+    server.shut_down();
+    let [cell] = &report.cells[..] else { panic!("{report:?}") };
+    let replay = cell.replay.as_ref().unwrap();
+    assert_eq!((replay.transfers, replay.failed, replay.logged.skipped), (60, 0, 1), "{:?}", cell.faults);
+    assert_eq!((replay.logged.transfers, replay.bytes), (60, replay.logged.bytes));
+    assert!(cell.seconds >= replay.logged.seconds / 30.0 * 0.9, "{} {}", cell.seconds, replay.logged.seconds);
+    assert!(text::render(&report, false).contains("60 of 60 transfers"));
+}

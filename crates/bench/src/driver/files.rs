@@ -45,6 +45,11 @@ impl<'a> Files<'a> {
         }
     }
 
+    /// The path of a file of a size, that a log's downloads have.
+    pub(super) fn sized(&self, bytes: u64) -> String {
+        self.target.file(&format!("millrace-bench-replay-{bytes}"))
+    }
+
     pub(super) fn upload_id(user: u32, serial: u32) -> FileId {
         FileId::upload(user, serial)
     }

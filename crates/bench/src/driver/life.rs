@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::worker::Desk;
 use crate::fault::Fault;
 use crate::plan::Op;
+use crate::replay::Job;
 use crate::tally::{Live, UserTally};
 
 /// How long a user pauses after a refusal, so that a server which refuses all is not merely hammered.
@@ -64,7 +65,11 @@ impl Life {
 
     /// Claims that it has begun as many operations as it may.
     pub(super) fn has_done_all(&self, desk: &Desk<'_>) -> bool {
-        let most = if desk.cell.op == Op::Quit { Some(1) } else { desk.cell.settings.count };
+        let most = match desk.cell.op {
+            Op::Quit => Some(1),
+            Op::Replay => Some(desk.jobs(self.number).len() as u32),
+            _ => desk.cell.settings.count,
+        };
         let is_enough = desk.begun >= desk.total;
         self.is_dead || is_enough || self.is_idler(desk) || most.is_some_and(|most| self.begun_ops >= most)
     }
@@ -73,13 +78,23 @@ impl Life {
     pub(super) fn begin(&mut self, intended: Instant, now: Instant, desk: &mut Desk<'_>) {
         desk.begun += 1;
         (self.intended, self.begun) = (intended, now);
+        if desk.cell.op == Op::Replay {
+            desk.tally.late.record(now.saturating_duration_since(intended));
+        }
         self.begun_ops += 1;
         self.counts.began.get_or_insert(now);
+    }
+
+    /// What it does next where a log says that, and when.
+    pub(super) fn next_job(&self, desk: &Desk<'_>) -> Option<(Job, Instant)> {
+        let job = *desk.jobs(self.number).get(self.begun_ops as usize)?;
+        Some((job, desk.opened + job.at.div_f64(desk.cell.settings.speed)))
     }
 
     /// It waits for the server from now on.
     pub(super) fn start(&mut self, now: Instant, desk: &mut Desk<'_>) {
         desk.busy += 1;
+        desk.tally.most_at_once = desk.tally.most_at_once.max(desk.busy as u32);
         self.be_patient_from(now, desk);
     }
 
@@ -104,7 +119,7 @@ impl Life {
     pub(super) fn record(&mut self, now: Instant, moved: u64, desk: &mut Desk<'_>) {
         let latency = now.saturating_duration_since(self.intended);
         desk.tally.latency.record(latency);
-        if desk.is_paced() {
+        if desk.is_paced() || desk.cell.op == Op::Replay {
             desk.tally.raw.record(now.saturating_duration_since(self.begun));
         }
         desk.tally.ended = Some(now);

@@ -26,6 +26,7 @@ use crate::colony::Colony;
 use crate::fault::Fault;
 use crate::payload::{FileId, Payload};
 use crate::plan::{Cell, Op};
+use crate::replay::Job;
 use crate::schedule::{Arrivals, Pace};
 use crate::tally::{Live, Tally, UserTally};
 use crate::target::Target;
@@ -171,6 +172,8 @@ pub(super) struct Desk<'a> {
     pub(super) colony: Option<Colony>,
     /// No operation begins after this.
     pub(super) until: Instant,
+    /// When operations could begin.
+    pub(super) opened: Instant,
     /// At a fixed rate: when operations are meant to begin, and who can.
     arrivals: Option<Arrivals>,
     free: VecDeque<u32>,
@@ -410,6 +413,7 @@ impl<'a> Desk<'a> {
             held_back: 0,
             colony: None,
             until: now,
+            opened: now,
             arrivals: None,
             free: VecDeque::new(),
             sleepers: BinaryHeap::new(),
@@ -419,7 +423,7 @@ impl<'a> Desk<'a> {
 
     /// Lets operations begin.
     fn open(&mut self, now: Instant, until: Instant, post: &Post<'_>) {
-        self.until = until;
+        (self.opened, self.until) = (now, until);
         self.arrivals = match self.cell.pace() {
             Pace::Rate(rate) => Some(Arrivals::new(rate, post.index, post.workers, now, until)),
             Pace::Closed { .. } => None,
@@ -433,6 +437,11 @@ impl<'a> Desk<'a> {
         }
         self.free.clear();
         self.sleepers.clear();
+    }
+
+    /// What a log says that a user does.
+    pub(super) fn jobs(&self, user: u32) -> &'a [Job] {
+        self.cell.settings.replay.as_ref().map_or(&[], |script| script.jobs(user))
     }
 
     /// Claims that operations begin at moments of their own.

@@ -1,9 +1,14 @@
 //! The settings of a measurement, one row each: flags, presets and help follow from this table.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::settings::Settings;
-use super::value::{self, CACHES, CLOCKS, DEATHS, DOWNLOADS, HTTP_VERSIONS, MODES, NAMES, OPS, PROTS, SourceRange, TLS_VERSIONS};
+use super::value::{
+    self, CACHES, CLOCKS, DEATHS, DOWNLOADS, HTTP_VERSIONS, MODES, NAMES, OPS, PROTS, SourceRange,
+    TLS_VERSIONS,
+};
+use crate::replay::Script;
 
 /// One setting.
 #[derive(Debug)]
@@ -30,7 +35,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Every setting.
-pub const KEYS: [Key; 46] = [
+pub const KEYS: [Key; 48] = [
     Key {
         name: "ops",
         value: "OP,...",
@@ -272,6 +277,18 @@ pub const KEYS: [Key; 46] = [
         set: |s, t| put(&mut s.chaos, unless_off(t, str::parse)),
     },
     Key {
+        name: "replay",
+        value: "FILE",
+        help: "a transfer log (xferlog): its downloads and uploads, in its sizes, when it says",
+        set: |s, t| put(&mut s.replay, Script::read(t).map(|script| Some(Arc::new(script)))),
+    },
+    Key {
+        name: "speed",
+        value: "N",
+        help: "replay so many times as fast as the log",
+        set: |s, t| put(&mut s.speed, value::factor(t)),
+    },
+    Key {
         name: "tls",
         value: "on|1.2|1.3",
         help: "encrypt an ftp:// target as ftpes:// does; or which version of TLS is offered",
@@ -366,6 +383,8 @@ mod tests {
             ("server-root", "/srv/ftp"),
             ("total", "20000"),
             ("chaos", "10%:unread,abor"),
+            ("replay", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/xferlog")),
+            ("speed", "10x"),
             ("tls", "1.3"),
             ("prot", "clear"),
             ("resume", "off"),

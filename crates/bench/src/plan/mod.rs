@@ -77,7 +77,7 @@ pub struct Plan {
 }
 
 /// Flags that say what is measured: without a preset's name they make a plan of their own.
-pub(crate) const CHOOSING: [&str; 3] = ["ops", "size", "file"];
+pub(crate) const CHOOSING: [&str; 4] = ["ops", "size", "file", "replay"];
 
 impl Plan {
     /// Puts a target, a preset and flags together; flags override every step of the preset.
@@ -104,6 +104,7 @@ impl Plan {
         for &(name, value) in flags {
             plan.set(name, value).map_err(|wrong| PlanError::Flag { name: name.to_owned(), wrong })?;
         }
+        plan.steps.iter_mut().for_each(Settings::follow_script);
         if plan.target.host.parse::<std::net::Ipv6Addr>().is_ok() {
             // PASV and PORT can name IPv4 ports only (RFC 2428).
             let extended = |mode: &mut Mode| match mode {
@@ -212,7 +213,10 @@ impl Cell {
     /// How long it is loaded before that counts. Who begins one after the other, or all at once, and who does
     /// something only once has no warm-up.
     pub fn warm_up(&self) -> Duration {
-        let once = self.op == Op::Quit || self.settings.barrier || self.grows() || self.settings.endless;
+        let once = matches!(self.op, Op::Quit | Op::Replay)
+            || self.settings.barrier
+            || self.grows()
+            || self.settings.endless;
         if once { Duration::ZERO } else { self.settings.warm_up }
     }
 

@@ -1,11 +1,15 @@
 //! The settings of one step: what each of [`KEYS`](super::KEYS) sets.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::value::{Cache, Clock, Download, HttpVersion, Mode, Names, OnDeath, Op, Prot, SourceRange, TlsVersion};
+use super::value::{
+    Cache, Clock, Download, HttpVersion, Mode, Names, OnDeath, Op, Prot, SourceRange, TlsVersion,
+};
 use crate::chaos::Chaos;
+use crate::replay::Script;
 
 /// What one step of a plan measures, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,6 +54,9 @@ pub struct Settings {
     pub keep_alive: bool,
     pub raw_target: Option<String>,
     pub chaos: Option<Chaos>,
+    #[serde(skip)]
+    pub replay: Option<Arc<Script>>,
+    pub speed: f64,
     pub cache: Cache,
     pub server_root: Option<String>,
     pub server_pid: Option<i32>,
@@ -57,6 +64,23 @@ pub struct Settings {
     pub seed: u64,
     pub keep: bool,
     pub handicap: Duration,
+}
+
+impl Settings {
+    /// Where a log says what is to be done, it also says by how many users and for how long.
+    pub(super) fn follow_script(&mut self) {
+        /// The last transfer begins before the end.
+        const AFTER_THE_LAST: Duration = Duration::from_secs(1);
+        match &self.replay {
+            Some(script) => {
+                self.ops = vec![Op::Replay];
+                self.users = vec![script.users()];
+                self.duration = script.length().div_f64(self.speed) + AFTER_THE_LAST;
+            }
+            // There is nothing to be replayed.
+            None => self.ops.retain(|&op| op != Op::Replay),
+        }
+    }
 }
 
 impl Default for Settings {
@@ -102,6 +126,8 @@ impl Default for Settings {
             keep_alive: true,
             raw_target: None,
             chaos: None,
+            replay: None,
+            speed: 1.0,
             cache: Cache::Any,
             server_root: None,
             server_pid: None,

@@ -30,10 +30,12 @@ pub enum Op {
     Quit,
     /// Gets the target's document over HTTP.
     Get,
+    /// Downloads and uploads what a log says, when it says.
+    Replay,
 }
 
 /// Every [`Op`] by the name it has in flags, presets and reports.
-pub const OPS: [(&str, Op); 10] = [
+pub const OPS: [(&str, Op); 11] = [
     ("retr", Op::Retr),
     ("stor", Op::Stor),
     ("list", Op::List),
@@ -44,6 +46,7 @@ pub const OPS: [(&str, Op); 10] = [
     ("idle", Op::Idle),
     ("quit", Op::Quit),
     ("get", Op::Get),
+    ("replay", Op::Replay),
 ];
 
 impl Op {
@@ -102,8 +105,12 @@ pub enum TlsVersion {
 }
 
 /// Every [`TlsVersion`] by its name.
-pub(super) const TLS_VERSIONS: [(&str, TlsVersion); 4] =
-    [("off", TlsVersion::Off), ("on", TlsVersion::On), ("1.2", TlsVersion::Tls12), ("1.3", TlsVersion::Tls13)];
+pub(super) const TLS_VERSIONS: [(&str, TlsVersion); 4] = [
+    ("off", TlsVersion::Off),
+    ("on", TlsVersion::On),
+    ("1.2", TlsVersion::Tls12),
+    ("1.3", TlsVersion::Tls13),
+];
 
 /// Whether data connections are encrypted where control connections are (RFC 4217 section 9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -290,6 +297,14 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     match number.parse::<f64>() {
         Ok(number) if number * factor > 0.0 && number * factor <= 1e6 => Ok(number * factor),
         _ => Err(format!("{text:?} is no rate between 0 and 1,000,000 a second")),
+    }
+}
+
+/// How many times: `10`, `2.5x`.
+pub(super) fn factor(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('x').parse::<f64>() {
+        Ok(factor) if (1e-3..=1e6).contains(&factor) => Ok(factor),
+        _ => Err(format!("{text:?} is no number of times: write 10 or 2.5x")),
     }
 }
 

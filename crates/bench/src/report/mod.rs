@@ -25,6 +25,7 @@ use crate::host::Audit;
 use crate::host::verdict::{Load, Verdict, judge};
 use crate::limits::{Limit, limits};
 use crate::plan::{Cell, Op, Plan};
+use crate::replay::Fidelity;
 use crate::schedule::Pace;
 use crate::tally::{Tally, UserTally};
 
@@ -126,6 +127,8 @@ pub struct CellReport {
     pub login_seconds: f64,
     /// Where a user that fails is out: who was left.
     pub standing: Option<Standing>,
+    /// Of a log that was replayed: how faithfully.
+    pub replay: Option<Fidelity>,
     /// Where it was encrypted.
     pub tls: Option<TlsFigures>,
     /// Amid bad users: what they did, and what leaked.
@@ -373,6 +376,11 @@ impl CellReport {
             login_seconds,
             step: (cell.settings.count == Some(1)).then(|| InStep::of(&tally.users)).flatten(),
             http: zb::HttpFigures::of(cell, &tally, &audit),
+            replay: cell
+                .settings
+                .replay
+                .as_ref()
+                .map(|script| Fidelity::of(script, cell.settings.speed, &tally)),
             tls: TlsFigures::of(&tally),
             chaos,
             standing: tally.standing.clone(),
@@ -439,6 +447,12 @@ impl CellReport {
                 self.straggled_seconds
             ));
         }
+        if let Some(replay) = self.replay.as_ref().filter(|replay| !replay.is_faithful()) {
+            doubts.push(format!(
+                "the replay is not faithful: {} of {} transfers, begun late by up to {:.0} ms",
+                replay.transfers, replay.logged.transfers, replay.late.max_ms
+            ));
+        }
         if let Some((descriptors, processes)) = self.chaos.as_ref().and_then(ChaosReport::leaked)
             && descriptors + processes > 0
         {
@@ -469,7 +483,7 @@ fn compare_with_calm(cells: &mut [CellReport]) {
 fn little(cell: &Cell, tally: &Tally, seconds: f64) -> Option<f64> {
     let Pace::Closed { think } = cell.pace() else { return None };
     // A login's user is busy until its QUIT is answered, which is no part of the latency.
-    let does_not_loop = matches!(cell.op, Op::Login | Op::Idle | Op::Quit)
+    let does_not_loop = matches!(cell.op, Op::Login | Op::Idle | Op::Quit | Op::Replay)
         || cell.grows()
         || cell.settings.endless
         || cell.settings.count == Some(1);

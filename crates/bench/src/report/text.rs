@@ -8,6 +8,7 @@ use crate::chaos::ChaosReport;
 use crate::colony::Standing;
 use crate::histogram::Percentiles;
 use crate::host::verdict::Bound;
+use crate::replay::Fidelity;
 use crate::search::Capacity;
 
 /// The report; `color` only where a person looks at it (`NO_COLOR`, a pipe).
@@ -109,6 +110,7 @@ fn notes(cell: &CellReport) -> String {
         ));
     }
     lines.extend(cell.standing.as_ref().map(|standing| standing_line(cell, standing)));
+    lines.extend(cell.replay.as_ref().map(|replay| replay_line(cell, replay)));
     lines.extend(cell.tls.as_ref().map(|tls| {
         let TlsFigures { suite, data_handshakes, data_resumed } = tls;
         format!("{suite}; {data_resumed} of {data_handshakes} data connections resumed")
@@ -169,6 +171,29 @@ fn standing_line(cell: &CellReport, standing: &Standing) -> String {
     line
 }
 
+/// How a replay compares with its log.
+fn replay_line(cell: &CellReport, replay: &Fidelity) -> String {
+    let Fidelity { logged, speed, .. } = replay;
+    format!(
+        "{} of {} transfers and {:.1} of {:.1} MB, in {:.1} s for {:.1} s of the log ({speed} x); begun late by p50 {} p99 {} \
+         max {} ms; at once {}, in the log {}; a transfer took {} ms, in the log {:.1} s; {} of its lines were left out",
+        replay.transfers,
+        logged.transfers,
+        replay.bytes as f64 / 1e6,
+        logged.bytes as f64 / 1e6,
+        cell.seconds,
+        logged.seconds,
+        ms(replay.late.p50_ms),
+        ms(replay.late.p99_ms),
+        ms(replay.late.max_ms),
+        replay.most_at_once,
+        logged.most_at_once,
+        ms(cell.raw_latency.as_ref().map_or(0.0, |raw| raw.mean_ms)),
+        logged.mean_seconds,
+        logged.skipped
+    )
+}
+
 /// What bad users did, what that cost the others, and what they left behind.
 fn chaos_line(cell: &CellReport, chaos: &ChaosReport) -> String {
     let mut line = format!("p99 {} amid {} bad users", ms(cell.latency.p99_ms), chaos.users);
@@ -178,7 +203,9 @@ fn chaos_line(cell: &CellReport, chaos: &ChaosReport) -> String {
     let deeds: Vec<_> = chaos
         .deeds
         .iter()
-        .map(|deed| format!("{} {} (ended by the server: {})", deed.kind.name(), deed.times, deed.ended_by_server))
+        .map(|deed| {
+            format!("{} {} (ended by the server: {})", deed.kind.name(), deed.times, deed.ended_by_server)
+        })
         .collect();
     let _ = write!(line, "; {}", deeds.join(", "));
     match (chaos.before, chaos.after) {

@@ -26,6 +26,7 @@ use crate::chaos::{Deeds, Mischief};
 use crate::fault::Fault;
 use crate::payload::{FileId, Payload};
 use crate::plan::{Cache, Cell, Download, Op};
+use crate::replay::Script;
 use crate::tally::Tally;
 use crate::target::Target;
 
@@ -57,6 +58,18 @@ impl FtpDriver {
         Errand::log_in(&self.target, self.address)
     }
 
+    /// Puts a file there of every size that a log's downloads have.
+    fn prepare_replay(&self, cell: &Cell, script: &Script) -> Result<(), DriverError> {
+        let (files, payload) = (self.files(cell), Payload::new(cell.settings.seed));
+        let mut errand = self.errand()?;
+        for bytes in script.downloads() {
+            errand.store(&files.sized(bytes), &payload, Files::download_id(0), bytes)?;
+            self.remember([files.sized(bytes)]);
+        }
+        errand.quit();
+        Ok(())
+    }
+
     /// Puts a file there that bad users download, and remembers what they upload.
     fn prepare_chaos(&self, cell: &Cell) -> Result<(), DriverError> {
         let path = self.target.file(ROGUE_DOWNLOAD);
@@ -85,6 +98,9 @@ impl Driver for FtpDriver {
         }
         if cell.settings.chaos.is_some() {
             self.prepare_chaos(cell)?;
+        }
+        if let Some(script) = &cell.settings.replay {
+            return self.prepare_replay(cell, script);
         }
         let is_made = cell.settings.file.is_none() && cell.settings.download == Download::Made;
         if cell.op != Op::Retr || !is_made {
@@ -127,14 +143,15 @@ impl Driver for FtpDriver {
     }
 
     fn check(&self, cell: &Cell, tally: &mut Tally) -> Result<(), DriverError> {
-        if cell.op != Op::Stor {
+        if !matches!(cell.op, Op::Stor | Op::Replay) {
             return Ok(());
         }
         let (files, payload) = (self.files(cell), Payload::new(cell.settings.seed));
         if cell.settings.file.is_none() {
             self.remember(tally.users.iter().flat_map(|user| files.uploads(user.number, user.uploads)));
         }
-        if !cell.settings.verify {
+        // A log's uploads have sizes of their own, which the servers' 226 has confirmed.
+        if !cell.settings.verify || cell.op == Op::Replay {
             return Ok(());
         }
         let mut errand = self.errand()?;

@@ -25,6 +25,7 @@ use crate::driver::worker::{Desk, Interest, Role, UPLOAD_BLOCK};
 use crate::fault::Fault;
 use crate::payload::{Checker, FileId, Flaw};
 use crate::plan::{Download, Mode, Op};
+use crate::replay::Job;
 use crate::tally::UserTally;
 
 /// Active mode listens on explicit ports, in turn, below Linux's ephemeral range: binding to port 0 becomes
@@ -114,12 +115,13 @@ impl Transfer {
     /// Says what arranges a data connection.
     pub(super) fn begin(
         user: u32,
+        job: Option<Job>,
         counts: &mut UserTally,
         local: SocketAddr,
         session: &mut ClientSession,
         desk: &mut Desk<'_>,
     ) -> io::Result<Self> {
-        let mut transfer = Self::named(user, local, counts, desk);
+        let mut transfer = Self::named(user, job, local, counts, desk);
         let plan = match desk.cell.mode.unwrap_or(Mode::Pasv) {
             // PASV can name an IPv4 port only.
             Mode::Pasv if desk.server.is_ipv4() => Plan::Passive,
@@ -137,12 +139,20 @@ impl Transfer {
         Self { channel: Some(channel), ..self }
     }
 
-    fn named(user: u32, local: SocketAddr, counts: &mut UserTally, desk: &Desk<'_>) -> Self {
+    /// `job` is what a log says; else it is what the cell does.
+    fn named(
+        user: u32,
+        job: Option<Job>,
+        local: SocketAddr,
+        counts: &mut UserTally,
+        desk: &Desk<'_>,
+    ) -> Self {
         let (cell, files) = (desk.cell, desk.files);
+        let (op, size) = job.map_or((cell.op, cell.size), |job| (job.op, Some(job.bytes)));
         let mut transfer = Self {
             user,
             local,
-            op: cell.op,
+            op,
             stage: Stage::Arranging,
             path: String::new(),
             data: None,
@@ -154,7 +164,7 @@ impl Transfer {
             ended: false,
             broken: None,
             moved: 0,
-            size: cell.size,
+            size,
             content: None,
             serial: 0,
             checker: None,
@@ -166,12 +176,19 @@ impl Transfer {
             last_byte: None,
             late_byte: None,
         };
-        match cell.op {
-            Op::Retr if cell.settings.file.is_some() || cell.settings.download == Download::Uploaded => {
+        match (op, job) {
+            (Op::Retr, Some(Job { bytes, .. })) => {
+                transfer.path = files.sized(bytes);
+                let checker = || desk.payload.checker(Files::download_id(0), bytes);
+                transfer.checker = cell.settings.verify.then(checker);
+            }
+            (Op::Retr, None)
+                if cell.settings.file.is_some() || cell.settings.download == Download::Uploaded =>
+            {
                 transfer.path = files.download(counts.number);
                 transfer.size = None; // it may be any file
             }
-            Op::Retr => {
+            (Op::Retr, None) => {
                 let number = counts.number % cell.files();
                 transfer.path = files.download(number);
                 if cell.settings.verify {
@@ -179,7 +196,7 @@ impl Transfer {
                     transfer.checker = Some(checker);
                 }
             }
-            Op::Stor => {
+            (Op::Stor, _) => {
                 transfer.serial = counts.uploads;
                 transfer.path = files.upload(counts.number, transfer.serial);
                 transfer.content =
@@ -189,7 +206,7 @@ impl Transfer {
             }
             _ => transfer.path = files.directory(counts.number),
         }
-        if cell.op == Op::Retr {
+        if op == Op::Retr {
             transfer.throttle = Throttle::of(&cell.settings, desk.until);
         }
         transfer
@@ -537,6 +554,10 @@ impl Transfer {
     /// Whether it has ended, and how.
     fn check_over(&mut self, desk: &mut Desk<'_>) -> Next {
         let Stage::Confirmed(confirmed) = self.stage else { return Next::Wait };
+        if let (Some(data), Some(channel)) = (self.lingering.take(), &mut self.channel) {
+            // With TLS 1.3 a ticket resumes one connection: those of this one are for the next.
+            let _ = channel.read(&data, &mut desk.buffer, &mut |_| {});
+        }
         if !self.ended && self.op != Op::Stor {
             return Next::Wait;
         }

@@ -27,6 +27,7 @@ use crate::driver::life::{AFTER_LOSS, AFTER_REFUSAL, Life};
 use crate::driver::worker::{Client, Desk, Interest, Role};
 use crate::fault::Fault;
 use crate::plan::{Mode, Op, Prot, SourceRange};
+use crate::replay::Job;
 use crate::schedule::Pace;
 use crate::tally::{Live, UserTally};
 
@@ -38,6 +39,8 @@ pub(super) struct User {
     /// Of this target; and of this session, with its own tickets.
     security: Option<Security>,
     tickets: Option<Security>,
+    /// What a log says that it does now.
+    job: Option<Job>,
     /// How many control connections it has had: what remains of an old one's input is recognised by it.
     connection: u32,
     /// Where it connects from; learnt where the kernel chose.
@@ -74,6 +77,7 @@ impl Client for User {
             // It cannot fail where it has not failed for the errand that came before.
             security: Security::of(desk.target, &desk.cell.settings).ok().flatten(),
             tickets: None,
+            job: None,
             connection: 0,
             local: SocketAddr::new(source.unwrap_or(anywhere), 0),
             session: ClientSession::new(desk.server),
@@ -127,6 +131,7 @@ impl Client for User {
     }
 
     fn begin(&mut self, intended: Instant, now: Instant, desk: &mut Desk<'_>) {
+        self.job = self.life.next_job(desk).map(|(job, _)| job);
         self.life.begin(intended, now, desk);
         match desk.cell.op {
             Op::Login => self.connect(desk),
@@ -137,7 +142,9 @@ impl Client for User {
             }
             Op::Idle | Op::Get => {}
             Op::Quit => self.quit(desk),
-            Op::Retr | Op::Stor | Op::List | Op::Nlst | Op::Mlsd => self.begin_transfer(now, desk),
+            Op::Retr | Op::Stor | Op::List | Op::Nlst | Op::Mlsd | Op::Replay => {
+                self.begin_transfer(now, desk)
+            }
         }
     }
 
@@ -156,7 +163,11 @@ impl Client for User {
             desk.offer(self.life.index);
         } else if now < desk.until && !self.has_done_all(desk) {
             match self.state {
-                _ if self.is_able(desk) => self.begin(now, now, desk),
+                _ if self.is_able(desk) => match self.life.next_job(desk) {
+                    Some((_, at)) if at > now => desk.sleep(self.life.index, at),
+                    Some((_, at)) => self.begin(at, now, desk),
+                    None => self.begin(now, now, desk),
+                },
                 State::Out => self.connect(desk),
                 _ => {}
             }
@@ -238,7 +249,7 @@ impl User {
             _ => self.local,
         };
         let transfer =
-            Transfer::begin(self.life.index, &mut self.life.counts, local, &mut self.session, desk);
+            Transfer::begin(self.life.index, self.job, &mut self.life.counts, local, &mut self.session, desk);
         let transfer = transfer.and_then(|transfer| match &self.tickets {
             Some(security) if security.prot == Prot::Private => Ok(transfer.encrypted(security.channel()?)),
             _ => Ok(transfer),
