@@ -113,7 +113,8 @@ fn what_makes_no_sense_exits_with_2_and_says_what_to_do() {
         (&["bench", "ftp://127.0.0.1:1/", "--json", "/nowhere/at/all"], "cannot be written"),
         (&["bench", "ftp://127.0.0.1:1/", "--fail-if", "retr.p98 > 1ms"], "\n         ^"),
         (&["bench", "ftp://127.0.0.1:1/", "--fail-if", "mlsd.p99 > 1ms"], "no figure of this run"),
-        (&["bench", "http://127.0.0.1:1/"], "http:// cannot be measured"),
+        (&["bench", "ftp://127.0.0.1:1/", "--replay", "/nowhere/xferlog"], "--replay: /nowhere/xferlog"),
+        (&["bench", "ftp://127.0.0.1:1/", "--chaos", "10%:worse"], "slow-login"),
         (&["bench", "ftp://192.0.2.1/"], "--allow 192.0.2.1"),
     ] {
         let output = millrace(arguments);
