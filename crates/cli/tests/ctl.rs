@@ -175,7 +175,7 @@ fn a_running_transfer_is_seen_freed_and_its_session_ended() {
 #[test]
 fn a_reload_takes_over_accounts_and_limits_or_leaves_all_as_it_was() {
     let site = Site::start("reload", "");
-    let mut stays = site.log_in("bob");
+    let mut leaves = site.log_in("bob");
     let no_bob = format!(
         "directory = \".\"\ncontrol = \"control\"\ndownload-limit = 12345\n[[user]]\nname = \"carol\"\npassword = \"{HASH}\"\n"
     );
@@ -185,7 +185,7 @@ fn a_reload_takes_over_accounts_and_limits_or_leaves_all_as_it_was() {
     let mut gone = site.connect();
     gone.say("USER bob", "331");
     gone.say("PASS password", "530");
-    stays.say("NOOP", "200");
+    leaves.expect("421 This account can no longer be used here");
     assert!(site.tell(&["limits"]).contains("download: 12345"));
 
     fs::write(site.folder.join("millrace.toml"), no_bob.replace("12345", "\"a lot\"")).unwrap();

@@ -91,14 +91,16 @@ impl Reply {
         lines: impl IntoIterator<Item = Vec<u8>>,
         last: &'static str,
     ) -> Self {
-        let mut before = vec![first.into()];
-        before.extend(lines.into_iter().map(|mut line| {
-            if line.first().is_some_and(u8::is_ascii_digit) {
-                line.insert(0, b' ');
-            }
-            line
-        }));
-        Self { code, text: Cow::Borrowed(last.as_bytes()), before }
+        Self::new(code, last).behind(std::iter::once(first.into()).chain(lines))
+    }
+
+    /// The same reply behind lines, of which the first stands behind the code.
+    pub fn behind(self, lines: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let mut before: Vec<Vec<u8>> = lines.into_iter().collect();
+        for line in before.iter_mut().skip(1).filter(|line| line.first().is_some_and(u8::is_ascii_digit)) {
+            line.insert(0, b' ');
+        }
+        Self { before, ..self }
     }
 
     /// `110 MARK marker = position`, with the sender's marker and ours (RFC 959 section 4.2 fixes the text).

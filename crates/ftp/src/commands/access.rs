@@ -94,7 +94,7 @@ fn logged_in(session: &mut Session, answer: Answer) -> Step {
                 home: grant.home,
                 encrypted_data: grant.encrypted_data,
             });
-            session.arrive(code::LOGGED_IN, "Logged in.")
+            session.arrive(Reply::new(code::LOGGED_IN, "Logged in."))
         }
         Verdict::Denied => session.punish(),
         Verdict::Unavailable(reason) => session.close(Reply::owned(code::SERVICE_CLOSING, reason)),

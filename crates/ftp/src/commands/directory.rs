@@ -73,7 +73,7 @@ fn changed(session: &mut Session, answer: Answer) -> Step {
 }
 
 fn arrived(session: &mut Session) -> Step {
-    session.arrive(code::FILE_ACTION_OK, "Directory changed.")
+    session.arrive(Reply::new(code::FILE_ACTION_OK, "Directory changed."))
 }
 
 fn pwd(session: &mut Session, _: &[u8]) -> Step {

@@ -10,29 +10,31 @@ const REMEMBERED: usize = 32;
 
 impl Session {
     /// A reply to who has come to stand in the working directory, with what that says before its own text.
-    pub(crate) fn arrive(&mut self, code: u16, text: &'static str) -> Step {
+    pub(crate) fn arrive(&mut self, reply: Reply) -> Step {
         let told = |session: &Self| {
             session.extras.as_ref().is_some_and(|extras| extras.told.contains(&session.directory))
         };
         if !self.settings.notes || told(self) {
-            return Reply::new(code, text).into();
+            return reply.into();
         }
         let request = Request::Notes(self.directory.clone());
-        self.ask_whether(request, move |session, answer| session.tell(code, text, answer))
+        self.ask_whether(request, move |session, answer| session.tell(reply, answer))
     }
 
     /// Notes that cannot be read are none: the command itself has succeeded.
-    fn tell(&mut self, code: u16, text: &'static str, answer: Answer) -> Step {
-        let Answer::Lines(lines) = answer else { return Reply::new(code, text).into() };
-        let mut lines = lines.into_iter().map(|line| self.fill(&line)).collect::<Vec<_>>().into_iter();
-        let Some(first) = lines.next() else { return Reply::new(code, text).into() };
+    fn tell(&mut self, reply: Reply, answer: Answer) -> Step {
+        let lines = match answer {
+            Answer::Lines(lines) if !lines.is_empty() => lines,
+            _ => return reply.into(),
+        };
+        let lines: Vec<_> = lines.into_iter().map(|line| self.fill(&line)).collect();
         let directory = self.directory.clone();
         let told = &mut self.extras_mut().told;
         if told.len() == REMEMBERED {
             told.remove(0);
         }
         told.push(directory);
-        Reply::lines(code, first, lines, text).into()
+        reply.behind(lines).into()
     }
 
     /// A line with what wu-ftpd's cookies stand for: `%C` the directory, `%U` the user, `%R` the client's address,

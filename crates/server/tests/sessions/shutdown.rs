@@ -4,12 +4,15 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use millrace_server::Config;
+
 use crate::kit::{PATIENCE, Scratch, Sink, config, eventually, pattern, serve_with, within};
 
 #[test]
 fn idle_sessions_are_told_421_and_nobody_else_is_let_in() {
     let scratch = Scratch::new();
-    let served = serve_with(config(scratch.storage()));
+    let grace = Duration::from_secs(120);
+    let served = serve_with(Config { grace, ..config(scratch.storage()) });
     let mut clients = vec![served.connect(), served.login(), served.login()];
     clients[2].expect("PASV", 227);
     served.running.request_shutdown();
@@ -19,7 +22,7 @@ fn idle_sessions_are_told_421_and_nobody_else_is_let_in() {
     }
     let begin = Instant::now();
     served.running.wait();
-    assert!(begin.elapsed() < Duration::from_secs(2), "nobody is left to wait for");
+    assert!(begin.elapsed() < grace / 2, "nobody is left to wait for");
     assert!(TcpStream::connect(served.address).is_err());
 }
 
@@ -27,7 +30,8 @@ fn idle_sessions_are_told_421_and_nobody_else_is_let_in() {
 fn running_transfers_end_well_within_the_grace() {
     let scratch = Scratch::new();
     scratch.write("large", &pattern(32 << 20));
-    let served = serve_with(config(scratch.storage()));
+    let grace = Duration::from_secs(120);
+    let served = serve_with(Config { grace, ..config(scratch.storage()) });
     let (mut down, mut up) = (served.login(), served.login());
     let mut download = Sink(down.passive());
     down.expect("RETR large", 150);
