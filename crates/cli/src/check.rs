@@ -39,6 +39,10 @@ impl Display for Meaning<'_> {
                 writeln!(out, "{door:14}{}, {}", listen(*address), reach(*address))?;
             }
         }
+        for (path, _) in &site.config.programs.folders {
+            let most = site.config.programs.most;
+            writeln!(out, "              The files in {path} are programs; at most {most} run at once.")?;
+        }
         for (index, login) in site.logins.iter().enumerate() {
             writeln!(out, "{:14}{}.", if index == 0 { "Logins" } else { "" }, announce::may(login))?;
         }

@@ -7,13 +7,16 @@
 //!   ways is refused, so that no proxy in front of us can be made to see other requests than we do.
 //! - [`target`] turns a request target into a path; [`chunked`] takes a chunked body apart.
 //! - [`conditional`], [`range`] and [`negotiate`] are the rules of RFC 9110 sections 13, 14 and 12.
+//! - [`intake`] takes a body in, [`cgi`] is what a program is told, and answers (RFC 3875).
 //! - [`response`] writes heads, [`index`] the pages of directories, [`page`] those of errors.
 
 pub mod authorization;
+pub mod cgi;
 pub mod chunked;
 pub mod conditional;
 pub mod date;
 pub mod index;
+pub mod intake;
 pub mod media_type;
 pub mod negotiate;
 pub mod page;

@@ -52,6 +52,17 @@ pub fn parse(field: &[u8], size: u64) -> Ranges {
     }
 }
 
+/// What a `Content-Range` field of a request says (RFC 9110 section 14.5): the first byte, and how many there are.
+pub fn content_range(field: &[u8]) -> Option<(u64, u64)> {
+    let (unit, range) = field.split_at_checked(6)?;
+    let slash = memchr::memchr(b'/', range)?;
+    let (range, whole) = (&range[..slash], &range[slash + 1..]);
+    let dash = memchr::memchr(b'-', range)?;
+    let (first, last) = (decimal(&range[..dash])?, decimal(&range[dash + 1..])?);
+    let fits = whole == b"*" || decimal(whole).is_some_and(|whole| last < whole);
+    (unit.eq_ignore_ascii_case(b"bytes ") && first <= last && fits).then(|| (first, last - first + 1))
+}
+
 fn strip_unit(field: &[u8]) -> Option<&[u8]> {
     let (unit, set) = field.split_at_checked(6)?;
     unit.eq_ignore_ascii_case(b"bytes=").then_some(set)
@@ -142,6 +153,23 @@ mod tests {
         }
         assert_eq!(parse(b"bytes=0-", 0), Unsatisfiable);
         assert_eq!(parse(b"bytes=-1", 0), Unsatisfiable);
+    }
+
+    #[test]
+    fn a_content_range_says_where_bytes_go() {
+        for (field, expected) in [
+            ("bytes 5-9/10", Some((5, 5))),
+            ("Bytes 0-0/*", Some((0, 1))),
+            ("bytes 5-10/10", None),
+            ("bytes 5-4/10", None),
+            ("bytes */10", None),
+            ("bytes=5-9/10", None),
+            ("bytes 5-9", None),
+            ("lines 5-9/10", None),
+            ("", None),
+        ] {
+            assert_eq!(content_range(field.as_bytes()), expected, "{field}");
+        }
     }
 
     #[test]

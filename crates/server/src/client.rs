@@ -21,6 +21,14 @@ impl Client {
         }
     }
 
+    /// The reactor says something of a data connection, or of a program's pipe.
+    pub(crate) fn side_event(&mut self, core: &mut Core, event: &Event) {
+        match self {
+            Self::Ftp(connection) => connection.data_event(core, event),
+            Self::Http(connection) => connection.go_on(core),
+        }
+    }
+
     /// The wheel says that something may be due.
     pub(crate) fn look_at_clock(&mut self, core: &mut Core) {
         match self {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_net::tls::Plan;
+use millrace_vfs::VirtualPath;
 
 use crate::auth::{Authenticator, Password};
 use crate::bans::BanRules;
@@ -26,6 +27,8 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// Where HTTP is served, likewise.
     pub http: Vec<SocketAddr>,
+    /// Programs that HTTP runs (CGI).
+    pub programs: Programs,
     /// Who may log in, and to which files.
     pub accounts: Arc<dyn Authenticator>,
     /// Ports for passive data connections. Nothing ever leaves this range.
@@ -90,6 +93,24 @@ pub struct Config {
     pub access_log: Option<PathBuf>,
     /// What is logged to standard error.
     pub log: LogFormat,
+}
+
+/// Programs that are run to answer requests of HTTP (CGI/1.1, RFC 3875).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Programs {
+    /// Folders whose files are programs: as clients name them, and as the file system does, without links. What a
+    /// client reaches by such a name, but lies elsewhere, is a file like others.
+    pub folders: Vec<(VirtualPath, PathBuf)>,
+    /// How many may run at once; further requests wait.
+    pub most: usize,
+    /// From the request to the end of the program's answer.
+    pub time: Duration,
+}
+
+impl Default for Programs {
+    fn default() -> Self {
+        Self { folders: Vec::new(), most: 64, time: Duration::from_secs(300) }
+    }
 }
 
 /// TLS, and what has to use it.
@@ -177,6 +198,7 @@ impl Config {
             ftps: Vec::new(),
             tls: None,
             http: Vec::new(),
+            programs: Programs::default(),
             accounts,
             passive_ports: Self::DEFAULT_PASSIVE_PORTS,
             public_ip: None,

@@ -122,12 +122,13 @@ pub enum StartError {
 
 impl Server {
     /// Starts a server: when this returns it accepts connections.
-    pub fn start(config: Config) -> Result<Running, StartError> {
+    pub fn start(mut config: Config) -> Result<Running, StartError> {
         let descriptors = limits::raise_descriptors();
         let workers = match config.workers {
             0 => thread::available_parallelism().map_or(1, usize::from),
             workers => workers,
         };
+        config.workers = workers;
         let mut listeners: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
         let mut bound = [Vec::new(), Vec::new(), Vec::new()];
         let doors = [(Door::Ftp, &config.ftp), (Door::Ftps, &config.ftps), (Door::Http, &config.http)];

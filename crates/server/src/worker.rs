@@ -54,6 +54,11 @@ const KIND: usize = 0b11;
 const CONTROL: usize = 0;
 const DATA: usize = 1;
 const LISTENER: usize = 2;
+/// What a program reads from.
+const PROGRAM: usize = 3;
+
+/// What all programs of a worker write errors to.
+const ERRORS: Token = Token(usize::MAX - 1);
 
 /// A socket that clients come to.
 #[derive(Debug)]
@@ -174,6 +179,16 @@ impl Core {
         }
     }
 
+    /// Makes the reactor tell when a program of a connection of HTTP has said something, or its end.
+    pub(crate) fn watch_program_output(&self, key: Key, pipe: &File) -> io::Result<()> {
+        self.registry.register(&mut SourceFd(&pipe.as_raw_fd()), token(key, DATA), Interest::READABLE)
+    }
+
+    /// Makes the reactor tell when a program takes bytes.
+    pub(crate) fn watch_program_input(&self, key: Key, pipe: &File) -> io::Result<()> {
+        self.registry.register(&mut SourceFd(&pipe.as_raw_fd()), token(key, PROGRAM), Interest::WRITABLE)
+    }
+
     /// Makes the reactor tell of a control connection.
     pub(crate) fn watch_control(&self, key: Key, socket: &OwnedFd) -> io::Result<()> {
         // Urgent data is told of by itself, because a read stops short of it.
@@ -195,6 +210,15 @@ impl Core {
     /// Makes the reactor forget a descriptor that stays open elsewhere.
     pub(crate) fn forget(&self, socket: &OwnedFd) {
         let _ = self.registry.deregister(&mut SourceFd(&socket.as_raw_fd()));
+    }
+
+    /// Ends programs whose time is over, and lets others begin.
+    fn look_after_programs(&mut self) {
+        let overdue = self.http.programs.look(self.now.instant);
+        if !overdue.is_empty() {
+            self.discard(overdue);
+        }
+        self.http.programs.admit(&mut self.yielded);
     }
 
     /// Drops something whose end may wait for a disk (an upload that is given up, a file on a file system that
@@ -236,6 +260,7 @@ impl Worker {
         // TLS wants room for the longest handshake message.
         let scratch = if server.tls.is_some() { tls::BUFFER } else { SCRATCH };
         let open_files = (server.descriptor_reserve / 4).min(512) as usize;
+        let programs = server.config.programs.most.div_ceil(server.config.workers.max(1)).max(1);
         let core = Core {
             registry: poll.registry().try_clone()?,
             server,
@@ -251,7 +276,7 @@ impl Worker {
             wheel: Wheel::new(now.instant),
             ending: false,
             turn: 0,
-            http: http::Shared::new(open_files),
+            http: http::Shared::new(open_files, programs),
             serial: 0,
             lines: log::Lines::default(),
         };
@@ -303,6 +328,7 @@ impl Worker {
             }
             self.run_transfers();
             self.core.http.cache.sweep(self.core.now.instant);
+            self.core.look_after_programs();
             self.core.server.log.flush(&mut self.core.lines);
             if let Some(end) = self.stopping
                 && (self.connections.is_empty() || self.core.now.instant >= end)
@@ -322,7 +348,7 @@ impl Worker {
         if !self.core.yielded.is_empty() || self.core.handshakes.is_waiting() {
             return Some(Duration::ZERO);
         }
-        let sweep = self.core.http.cache.sweep_due();
+        let sweep = self.core.http.cache.sweep_due().into_iter().chain(self.core.http.programs.due());
         let next = self.core.wheel.next_due().into_iter().chain(self.stopping).chain(sweep).min();
         let next = next.map(|moment| moment.saturating_duration_since(Instant::now()));
         retry.into_iter().chain(next).min()
@@ -333,6 +359,9 @@ impl Worker {
         if event.token() == INBOX {
             return;
         }
+        if event.token() == ERRORS {
+            return self.programs_said();
+        }
         match token & KIND {
             LISTENER => {
                 let index = token >> 2;
@@ -341,7 +370,22 @@ impl Worker {
                 }
             }
             CONTROL => self.serve_any(key(token), |client, core| client.event(core, event)),
-            _ => self.serve(key(token), |connection, core| connection.data_event(core, event)),
+            DATA | PROGRAM => self.serve_any(key(token), |client, core| client.side_event(core, event)),
+            _ => {}
+        }
+    }
+
+    fn programs_said(&mut self) {
+        loop {
+            let (lines, more) = self.core.http.programs.said(&mut self.core.scratch);
+            let peer = SocketAddr::from(([0, 0, 0, 0], 0));
+            for line in lines {
+                self.core
+                    .log(&Subject { session: 0, peer, user: None }, log::Event::ProgramSaid { text: &line });
+            }
+            if !more {
+                return;
+            }
         }
     }
 
@@ -566,6 +610,11 @@ impl Server {
         self.sessions.fetch_sub(1, Ordering::Relaxed);
         self.addresses.leave(from);
     }
+}
+
+/// Makes a reactor tell when programs have written errors.
+pub(crate) fn watch_errors(registry: &Registry, pipe: &File) -> io::Result<()> {
+    registry.register(&mut SourceFd(&pipe.as_raw_fd()), ERRORS, Interest::READABLE)
 }
 
 fn token(key: Key, kind: usize) -> Token {

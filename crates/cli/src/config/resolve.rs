@@ -8,6 +8,7 @@ use std::time::Duration;
 use millrace_server::auth::{Chain, Homes, Mounts, Password};
 use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{LocalOptions, LocalStorage};
+use millrace_vfs::VirtualPath;
 
 use super::logins::{self, Assembly, Login, User};
 use super::report::Source;
@@ -142,11 +143,17 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
     let ftp = listens(written.ftp, "--ftp", default.ftp, &places)?;
     let http = listens(written.http, "--http", vec![default_http(&ftp)], &places)?;
     let passive_ports = passive_ports(written.passive_ports, &[("FTP", &ftp), ("HTTP", &http)], &places)?;
+    let programs = config::Programs {
+        folders: program_folders(&written.cgi, &directory, &places)?,
+        most: places.at_least_one(written.cgi_processes, "cgi-processes", default.programs.most)?,
+        time: places.some_time(written.cgi_timeout, "cgi-timeout", default.programs.time)?,
+    };
     let config = Config {
         ftp,
         ftps: default.ftps,
         tls: default.tls,
         http,
+        programs,
         accounts: default.accounts,
         passive_ports,
         public_ip: written.public_ip.map(|said| said.value),
@@ -211,6 +218,30 @@ fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBu
             path.display()
         )),
     }
+}
+
+/// Folders of programs: where they are in the tree, and in the file system.
+fn program_folders(
+    said: &[Said<PathBuf>],
+    directory: &Path,
+    places: &Places<'_>,
+) -> Result<Vec<(VirtualPath, PathBuf)>, Failure> {
+    let one = |said: &Said<PathBuf>| {
+        let wrong = |why: &str| {
+            let message = format!("{} {why}; name a folder in the one that is served", said.value.display());
+            Err(places.error(&said.place, "--cgi", &message))
+        };
+        // Within the served folder, as it is written: that is how clients name it.
+        let relative = said.value.strip_prefix(directory).unwrap_or(&said.value);
+        let path = VirtualPath::root().resolve(relative.as_os_str().as_encoded_bytes());
+        match directory.join(relative).canonicalize() {
+            Err(_) => wrong("is not there"),
+            Ok(folder) if !folder.is_dir() => wrong("is no folder"),
+            Ok(folder) if folder == directory || !folder.starts_with(directory) => wrong("is not within it"),
+            Ok(folder) => path.map(|path| (path, folder)).or_else(|_| wrong("has no usable name")),
+        }
+    };
+    said.iter().map(one).collect()
 }
 
 fn users(flags: Vec<String>, tables: Vec<UserTable>, places: &Places<'_>) -> Result<Vec<User>, Failure> {

@@ -47,6 +47,15 @@ pub(crate) struct Written {
     #[serde(deserialize_with = "one_or_more")]
     pub(crate) http: Vec<Said<Listen>>,
 
+    /// A folder in DIR whose files are programs that HTTP runs (CGI), such as cgi-bin; may be given more than once
+    ///
+    /// Whoever may read there by HTTP may have them run, as the user that runs this server; so nobody else
+    /// should be able to write there. Their standard error goes to the log.
+    #[arg(long, value_name = "FOLDER", help_heading = "Network",
+        value_parser = PathBufValueParser::new().map(Said::on_command_line))]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) cgi: Vec<Said<PathBuf>>,
+
     /// Ports for passive data connections [default: 50000-50999]
     ///
     /// Open these in the firewall, with the port of --ftp. No other port is ever used for them. One is
@@ -167,6 +176,14 @@ pub(crate) struct Written {
     /// Silence between two requests of HTTP.
     #[arg(skip)]
     pub(crate) http_idle_timeout: Option<Said<Period>>,
+
+    /// How many programs run at once.
+    #[arg(skip)]
+    pub(crate) cgi_processes: Option<Said<Count>>,
+
+    /// From a request to the end of a program's answer.
+    #[arg(skip)]
+    pub(crate) cgi_timeout: Option<Said<Period>>,
 
     /// Threads at most for what may wait: disks, hashes, passwords.
     #[arg(skip)]
@@ -302,6 +319,7 @@ impl Written {
             directory: self.directory.or(file.directory),
             ftp: if self.ftp.is_empty() { file.ftp } else { self.ftp },
             http: if self.http.is_empty() { file.http } else { self.http },
+            cgi: if self.cgi.is_empty() { file.cgi } else { self.cgi },
             passive_ports: self.passive_ports.or(file.passive_ports),
             public_ip: self.public_ip.or(file.public_ip),
             workers: self.workers.or(file.workers),
@@ -338,6 +356,8 @@ impl Written {
             access_log: self.access_log.or(file.access_log),
             http_head_timeout: self.http_head_timeout.or(file.http_head_timeout),
             http_idle_timeout: self.http_idle_timeout.or(file.http_idle_timeout),
+            cgi_processes: self.cgi_processes.or(file.cgi_processes),
+            cgi_timeout: self.cgi_timeout.or(file.cgi_timeout),
             blocking_threads: self.blocking_threads.or(file.blocking_threads),
             sessions: self.sessions.or(file.sessions),
             sessions_per_address: self.sessions_per_address.or(file.sessions_per_address),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use millrace_http::intake::Intake;
 use millrace_http::request::{self, Slots};
 use millrace_http::{Framing, Head, Refusal, Status};
 use millrace_net::stream;
@@ -18,7 +19,10 @@ use mio::event::Event;
 
 use super::Message;
 use super::body::{Body, Progress};
+use super::cgi;
 use super::exchange::{Record, Who};
+use super::programs::Slot;
+use super::receive::Receiving;
 use crate::limits::Member;
 use crate::log::{self, Subject};
 use crate::slab::Key;
@@ -63,6 +67,10 @@ pub(crate) struct Connection {
     sent_in: u64,
     /// Wrong passwords so far.
     pub(super) wrong_passwords: u32,
+    /// A place among the programs, for the one that is about to run.
+    pub(super) slot: Option<Slot>,
+    /// How often programs have sent the request on.
+    pub(super) redirects: u8,
 }
 
 /// What a connection is busy with.
@@ -72,10 +80,16 @@ pub(super) enum Work {
     Idle,
     /// The pool has been asked something that the answer depends on.
     Asked(Box<Asked>),
+    /// As many programs run as may: there may be room for one until then.
+    Queued(Instant, Box<Asked>),
     /// The answer to a wrong password is held back until then.
     Held(Instant, Box<Asked>),
     /// A body is sent.
     Sending(Box<Sending>),
+    /// A file is received.
+    Receiving(Box<Receiving>),
+    /// A program answers.
+    Running(Box<cgi::Running>),
 }
 
 /// A request that waits.
@@ -84,6 +98,8 @@ pub(super) struct Asked {
     pub(super) serial: u64,
     /// The head as it came.
     pub(super) head: Vec<u8>,
+    /// A place among the programs.
+    pub(super) slot: Option<Slot>,
 }
 
 /// An answer whose body is on its way.
@@ -141,6 +157,8 @@ impl Connection {
             look_at: None,
             sent_in: 0,
             wrong_passwords: 0,
+            slot: None,
+            redirects: 0,
         }
     }
 
@@ -166,7 +184,11 @@ impl Connection {
                 }
             }
             Message::Found(serial, found) => match self.take_asked(serial) {
-                Some(asked) => self.again(core, &asked.head, Some(found)),
+                Some(asked) => {
+                    self.slot = asked.slot;
+                    self.again(core, &asked.head, Some(found));
+                    self.slot = None;
+                }
                 None => core.discard(found),
             },
             Message::Filled(serial, sender, result) => match &mut self.work {
@@ -179,6 +201,7 @@ impl Connection {
                 }
                 _ => core.discard(sender),
             },
+            Message::Written(serial, written) => self.written(core, serial, written),
         }
     }
 
@@ -209,6 +232,7 @@ impl Connection {
 
     /// Writes and reads on where that is possible, sets the clock. Answers whether the connection goes on.
     pub(crate) fn settle(&mut self, core: &mut Core) -> bool {
+        self.carry_on(core);
         self.read_on(core);
         self.flush(core, false);
         self.say_farewell(core);
@@ -223,6 +247,17 @@ impl Connection {
         }
         self.set_clock(core);
         true
+    }
+
+    /// Goes on with what takes a body, where more of that may have come.
+    fn carry_on(&mut self, core: &mut Core) {
+        match &self.work {
+            Work::Receiving(_) => self.receive_on(core),
+            // A client that goes takes its program with it.
+            Work::Running(_) if self.flags.hung_up => self.flags.broken = true,
+            Work::Running(running) if self.flags.readable && running.takes_input() => self.run_on(core),
+            _ => {}
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -369,8 +404,92 @@ impl Connection {
         self.go_on(core);
     }
 
-    /// Sends on.
+    /// Goes on with what it is busy with.
     pub(crate) fn go_on(&mut self, core: &mut Core) {
+        match std::mem::replace(&mut self.work, Work::Idle) {
+            Work::Queued(_, asked) => self.again(core, &asked.head, None),
+            work => {
+                self.work = work;
+                match &self.work {
+                    Work::Running(_) => self.run_on(core),
+                    Work::Receiving(_) => self.receive_on(core),
+                    _ => self.send_on(core),
+                }
+            }
+        }
+    }
+
+    /// Takes more of a request's body, until `body` has `most` bytes.
+    pub(super) fn take_body(
+        &mut self,
+        core: &mut Core,
+        intake: &mut Intake,
+        body: &mut Vec<u8>,
+        most: usize,
+    ) -> Result<(), Refusal> {
+        while body.len() < most && !intake.has_ended() {
+            let mut scratch = Vec::new();
+            let input = match self.input.is_empty() {
+                false => std::mem::take(&mut self.input),
+                true if self.flags.readable => {
+                    scratch = std::mem::take(&mut core.scratch);
+                    let count = self.receive(&mut scratch).unwrap_or(0);
+                    scratch[..count].to_vec()
+                }
+                true => return Ok(()),
+            };
+            if !scratch.is_empty() {
+                core.scratch = scratch;
+            }
+            let mut wire = &input[..];
+            let taken = intake.take(&mut wire, body);
+            // Behind the body is the next request.
+            self.input.extend_from_slice(wire);
+            self.flags.fresh = true;
+            taken?;
+        }
+        Ok(())
+    }
+
+    /// Claims that all was sent.
+    pub(super) fn output_is_empty(&self) -> bool {
+        self.output.is_empty()
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.flags.broken
+    }
+
+    /// A client that has ended in the middle of a body has gone.
+    pub(super) fn break_where_ended(&mut self) {
+        self.flags.broken |= self.flags.ended;
+    }
+
+    /// Claims that requests may follow, as far as this side is asked.
+    pub(super) fn may_serve_on(&self) -> bool {
+        self.closing.is_none() && !self.flags.last
+    }
+
+    /// The last answer was given at this time: the next request is waited for.
+    pub(super) fn answered_at(&mut self, now: Instant) {
+        self.since = now;
+        self.redirects = 0;
+    }
+
+    /// The connection ends so that nobody takes the part of an answer for the whole.
+    pub(super) fn cut(&mut self) {
+        stream::reset_on_close(&self.socket.fd);
+        self.flags.broken = true;
+    }
+
+    /// Tells the log of something that an operator should look at.
+    pub(super) fn warn(&self, core: &mut Core, text: &str) {
+        let subject = Subject { session: self.number, peer: self.peer, user: None };
+        core.log(&subject, log::Event::Warning { text });
+    }
+
+    /// Sends on.
+    fn send_on(&mut self, core: &mut Core) {
         loop {
             let follows = match &self.work {
                 Work::Sending(sending) => sending.body.has_more(),
@@ -527,7 +646,12 @@ impl Connection {
             }
             Work::Idle => Some(self.since + config.http_head_timeout),
             Work::Asked(_) => None,
-            Work::Held(until, _) => Some(*until),
+            Work::Held(until, _) | Work::Queued(until, _) => Some(*until),
+            Work::Running(running) => Some(running.deadline()),
+            Work::Receiving(receiving) if receiving.is_lent() => None,
+            Work::Receiving(receiving) => {
+                Some(receiving.paused().unwrap_or(receiving.moved() + config.stall_timeout))
+            }
             Work::Sending(sending) if sending.body.is_lent() => None,
             Work::Sending(sending) => match sending.body.paused() {
                 Some(until) => Some(until),
@@ -556,6 +680,12 @@ impl Connection {
         }
         match std::mem::replace(&mut self.work, Work::Idle) {
             Work::Held(_, asked) => self.deny(core, &asked.head),
+            Work::Queued(_, asked) => self.queued_too_long(core, &asked.head),
+            Work::Running(running) => self.program_overdue(core, *running),
+            Work::Receiving(receiving) if receiving.paused().is_some() => {
+                self.work = Work::Receiving(receiving);
+                self.receive_on(core);
+            }
             Work::Sending(sending) if sending.body.paused().is_some() => {
                 self.work = Work::Sending(sending);
                 self.go_on(core);
@@ -593,7 +723,28 @@ impl Connection {
                 core.discard(remains);
             }
         }
+        self.give_up(core);
         core.server.release(self.peer.ip());
+    }
+}
+
+impl Connection {
+    /// What is under way ends with the connection.
+    fn give_up(&mut self, core: &mut Core) {
+        let record = match std::mem::replace(&mut self.work, Work::Idle) {
+            Work::Running(running) => {
+                let (program, record) = running.into_parts();
+                core.discard(program);
+                record
+            }
+            Work::Receiving(receiving) => {
+                let (upload, record) = receiving.into_parts();
+                core.discard(upload);
+                Record { status: Status::BAD_REQUEST, ..record }
+            }
+            _ => return,
+        };
+        self.log_request(core, &record);
     }
 }
 

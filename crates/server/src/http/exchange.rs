@@ -11,7 +11,7 @@ use millrace_http::index::{Format, Order};
 use millrace_http::range::{self, Ranges};
 use millrace_http::response::{Persistence, Writer};
 use millrace_http::target::{self, Target};
-use millrace_http::{Field, Head, Method, Refusal, Status, Version, authorization, negotiate, page};
+use millrace_http::{Field, Framing, Head, Method, Refusal, Status, Version, authorization, negotiate, page};
 use millrace_vfs::{FileError, ReadStream, Wait};
 
 use super::body::{Body, Part};
@@ -26,8 +26,8 @@ use crate::worker::{self, Core};
 /// How long a connection goes on with what it was granted before the accounts are asked again.
 const TRUST: Duration = Duration::from_secs(1);
 
-/// What may be asked of a file that is only read.
-const ALLOW: &str = "GET, HEAD, OPTIONS";
+/// What may be asked of a file, by those who have the right.
+const ALLOW: &str = "GET, HEAD, OPTIONS, PUT, DELETE, MKCOL, MOVE, COPY";
 
 /// Somebody who asks.
 #[derive(Debug)]
@@ -53,8 +53,10 @@ pub(super) struct Record {
     pub(super) bytes: u64,
     pub(super) began: Instant,
     /// The answer has no body whatever its head says.
-    head_only: bool,
-    persistent: bool,
+    pub(super) head_only: bool,
+    /// The request has a body.
+    pub(super) has_body: bool,
+    pub(super) persistent: bool,
 }
 
 impl Record {
@@ -70,11 +72,12 @@ impl Record {
             bytes: 0,
             began: now,
             head_only: false,
+            has_body: false,
             persistent: false,
         }
     }
 
-    fn of(head: &Head<'_, '_>, persistent: bool, now: Instant) -> Self {
+    pub(super) fn of(head: &Head<'_, '_>, persistent: bool, now: Instant) -> Self {
         Self {
             method: head.method_text.to_owned(),
             target: head.target.to_owned(),
@@ -85,6 +88,7 @@ impl Record {
             bytes: 0,
             began: now,
             head_only: head.wants_head_only(),
+            has_body: head.framing != Framing::None,
             persistent,
         }
     }
@@ -99,22 +103,40 @@ impl Connection {
         bytes: &[u8],
         found: Option<Result<Found, FileError>>,
     ) {
-        if !self.may_go_on(head) {
+        let target = target::parse(head.target);
+        let is_program =
+            target.as_ref().is_ok_and(|target| core.server.config.programs.marked(&target.path).is_some())
+                && !matches!(found, Some(Ok(Found::NoProgram)));
+        if !self.may_go_on(head) && !is_program && head.method != Method::Put {
             self.prepare_to_close(core, head);
         }
         if head.target == b"*" && head.method == Method::Options {
             return self.answer_options(core, head);
         }
-        let target = match target::parse(head.target) {
+        let target = match target {
             Ok(target) => target,
             Err(Refusal { status, reason }) => return self.fail(core, head, status, reason),
         };
         let Some(who) = self.know_who(core, head, bytes) else { return };
+        if is_program {
+            return match found {
+                None => self.run(core, head, bytes, &target, &who),
+                Some(Ok(Found::Program(program, is_non_parsed))) => {
+                    self.begin_program(core, head, bytes, *program, is_non_parsed);
+                }
+                Some(Err(error)) => self.fail_with(core, head, &error),
+                Some(Ok(other)) => core.discard(other),
+            };
+        }
+        let found = found.filter(|found| !matches!(found, Ok(Found::NoProgram)));
         match head.method {
             Method::Get | Method::Head => self.get(core, head, bytes, &target, &who, found),
             Method::Options => self.answer_options(core, head),
-            Method::Put | Method::Delete | Method::MkCol | Method::Move | Method::Copy | Method::Post => {
-                let reason = "This can be read, and not changed by HTTP.";
+            Method::Put | Method::Delete | Method::MkCol | Method::Move | Method::Copy => {
+                self.change(core, head, bytes, &target, &who, found);
+            }
+            Method::Post => {
+                let reason = "There is no program here that would take this.";
                 let record = self.record(core, head);
                 self.answer_page(core, record, Status::METHOD_NOT_ALLOWED, reason, &[("Allow", ALLOW)]);
             }
@@ -132,7 +154,7 @@ impl Connection {
         self.close_behind(core);
     }
 
-    fn record(&self, core: &Core, head: &Head<'_, '_>) -> Record {
+    pub(super) fn record(&self, core: &Core, head: &Head<'_, '_>) -> Record {
         Record::of(head, self.may_go_on(head), core.now.instant)
     }
 
@@ -164,7 +186,7 @@ impl Connection {
         };
         let from = self.peer.ip();
         if core.server.bans.is_banned(from, &user, core.now.instant) {
-            let asked = Asked { serial: 0, head: bytes.to_vec() };
+            let asked = Asked { serial: 0, head: bytes.to_vec(), slot: None };
             let reason = "banned at this address for a while".to_owned();
             self.login_decided(core, asked, &user, Decision::Refused(reason));
             return None;
@@ -179,7 +201,7 @@ impl Connection {
                 who
             }
             Some(decision) => {
-                let asked = Asked { serial: 0, head: bytes.to_vec() };
+                let asked = Asked { serial: 0, head: bytes.to_vec(), slot: None };
                 self.login_decided(core, asked, &user, decision);
                 None
             }
@@ -285,7 +307,13 @@ impl Connection {
     }
 
     /// Claims that an account may do this; answers the request where it may not.
-    fn permits(&mut self, core: &mut Core, head: &Head<'_, '_>, who: &Who, permission: Permission) -> bool {
+    pub(super) fn permits(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        who: &Who,
+        permission: Permission,
+    ) -> bool {
         let permits = who.account.permissions.allows(permission);
         if !permits {
             match who.user {
@@ -299,7 +327,7 @@ impl Connection {
     /// Keeps the head of a request for which the pool is asked; answers the question's number.
     fn ask(&mut self, core: &mut Core, bytes: &[u8]) -> u64 {
         let serial = core.next_serial();
-        let asked = Asked { serial, head: bytes.to_vec() };
+        let asked = Asked { serial, head: bytes.to_vec(), slot: None };
         self.work = Work::Asked(Box::new(asked));
         serial
     }
@@ -343,10 +371,13 @@ impl Connection {
             Ok(Found::Directory) => self.list(core, head, bytes, target, who),
             Ok(Found::Page(page)) => self.answer_listing(core, head, page),
             Ok(Found::LongPage(listing)) => self.stream_listing(core, head, *listing),
+            Ok(Found::Changed(_) | Found::Program(..) | Found::NoProgram) => {
+                self.fail(core, head, Status::INTERNAL_SERVER_ERROR, "The server has lost its place.");
+            }
         }
     }
 
-    fn ask_pool(
+    pub(super) fn ask_pool(
         &mut self,
         core: &mut Core,
         bytes: &[u8],
@@ -619,7 +650,47 @@ impl Connection {
         record.status = status;
         self.log_request(core, &record);
         if !record.persistent {
+            if record.has_body {
+                self.linger();
+            }
             self.close_behind(core);
+        }
+    }
+
+    /// Answers without a body.
+    pub(super) fn answer_empty(
+        &mut self,
+        core: &mut Core,
+        mut record: Record,
+        status: Status,
+        fields: &[(&str, &str)],
+    ) {
+        let Core { http, out, now, .. } = core;
+        let date = http.date(now.wall.seconds);
+        let mut writer = Writer::begin(out, status, date, Persistence::of(record.version, record.persistent));
+        for (name, value) in fields {
+            writer.field(name, value);
+        }
+        if !status.is_bodiless() {
+            writer.field("Content-Length", 0);
+        }
+        writer.end();
+        record.status = status;
+        self.log_request(core, &record);
+        self.answered_at(core.now.instant);
+        if !record.persistent {
+            self.close_behind(core);
+        }
+    }
+
+    /// As many programs run as may, for too long.
+    pub(super) fn queued_too_long(&mut self, core: &mut Core, bytes: &[u8]) {
+        let mut slots = millrace_http::Slots::new();
+        if let Ok(Some((head, _))) = millrace_http::request::parse(bytes, &mut slots) {
+            let record = self.record(core, &head);
+            let reason = "Too many programs are running; try again later.";
+            let fields = [("Retry-After", "10")];
+            self.answer_page(core, record, Status::SERVICE_UNAVAILABLE, reason, &fields);
         }
     }
 

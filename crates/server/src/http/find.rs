@@ -13,6 +13,8 @@ use millrace_vfs::{
 };
 
 use super::listing::Listing;
+use super::program::Program;
+use super::writing::Changed;
 
 /// Files up to this length are kept in memory and sent with their head in one write.
 pub(super) const SMALL: u64 = 16 * 1024;
@@ -35,6 +37,12 @@ pub(crate) enum Found {
     Page(Vec<u8>),
     /// The page of a directory, the first part of it.
     LongPage(Box<Listing>),
+    /// What a change came to.
+    Changed(Changed),
+    /// A program, started; whether it writes the whole of its answer itself.
+    Program(Box<Program>, bool),
+    /// A file that is no program, though it has the path of one.
+    NoProgram,
 }
 
 /// A file as it was when it was opened, with everything of an answer that is the same for every client.

@@ -9,7 +9,9 @@
 //! ```
 //!
 //! - `connection.rs` has the socket: reading heads, writing what was answered, deadlines.
-//! - `exchange.rs` has one request: who asks, for what, and the answer; `writing.rs` those that change files.
+//! - `exchange.rs` has one request: who asks, for what, and the answer.
+//! - `writing.rs` has those that change files, `receive.rs` takes a body into a file.
+//! - `cgi.rs` has those that a program answers, `program.rs` its process, `programs.rs` all of a worker's.
 //! - `find.rs` says what a path stands for, and `cache.rs` remembers it for as long as it is true.
 //! - `body.rs` sends what does not fit into one write, `listing.rs` makes the pages of directories.
 //!
@@ -18,10 +20,15 @@
 
 mod body;
 mod cache;
+mod cgi;
 mod connection;
 mod exchange;
 mod find;
 mod listing;
+mod program;
+mod programs;
+mod receive;
+mod writing;
 
 use millrace_vfs::FileError;
 
@@ -31,6 +38,8 @@ pub(crate) use connection::Connection;
 use crate::auth::Decision;
 use crate::transfer::Sender;
 use find::Found;
+use programs::Programs;
+use receive::Written;
 
 /// What other threads tell a connection; each with the number of the question that it answers.
 #[derive(Debug)]
@@ -41,20 +50,25 @@ pub(crate) enum Message {
     Found(u64, Result<Found, FileError>),
     /// More of the body that is sent is ready.
     Filled(u64, Sender, Result<(), FileError>),
+    /// A part of a body that a client sent was written, or not.
+    Written(u64, Written),
 }
 
 /// What all HTTP connections of a worker share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) cache: Cache,
+    pub(crate) programs: Programs,
     /// The second that `date` was written for.
     second: i64,
     date: Vec<u8>,
 }
 
 impl Shared {
-    pub(crate) fn new(open_files: usize) -> Self {
-        Self { cache: Cache::new(open_files), second: i64::MIN, date: Vec::new() }
+    /// Room for so many open files and programs.
+    pub(crate) fn new(open_files: usize, programs: usize) -> Self {
+        let programs = Programs::new(programs);
+        Self { cache: Cache::new(open_files), programs, second: i64::MIN, date: Vec::new() }
     }
 
     /// Now, as HTTP writes it; made once a second.

@@ -65,6 +65,8 @@ pub(crate) enum Event<'a> {
     NotResumed,
     /// A request of HTTP was answered.
     Requested(&'a Request<'a>),
+    /// A program that HTTP runs wrote this line as an error.
+    ProgramSaid { text: &'a str },
     /// Something that an operator should look at.
     Warning { text: &'a str },
 }
@@ -324,6 +326,7 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
             fields.extend(request.agent.map(|value| ("agent", bytes(value))));
             ("request", fields)
         }
+        Event::ProgramSaid { text } => ("program-said", vec![("text", Text((*text).to_owned()))]),
         Event::Warning { text } => ("warning", vec![("text", Text((*text).to_owned()))]),
     }
 }

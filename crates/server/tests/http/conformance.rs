@@ -35,7 +35,7 @@ const TABLE: &[Row] = &[
     // Methods: RFC 9110 section 9.
     ("HEAD /small.txt", "", 200, Some(("content-length", "10"))),
     ("HEAD /nothing", "", 404, None),
-    ("OPTIONS *", "", 204, Some(("allow", "GET, HEAD, OPTIONS"))),
+    ("OPTIONS *", "", 204, Some(("allow", "GET, HEAD, OPTIONS, PUT, DELETE, MKCOL, MOVE, COPY"))),
     ("OPTIONS /small.txt", "", 204, None),
     ("PATCH /small.txt", "", 501, None),
     ("get /small.txt", "", 501, None),

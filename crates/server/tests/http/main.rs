@@ -7,4 +7,6 @@ mod bad_input;
 mod conformance;
 mod directories;
 mod logins;
+mod programs;
 mod streams;
+mod writing;

@@ -1,0 +1,69 @@
+//! A request's body on its way in: how much of it is still to come, in either framing.
+
+use crate::chunked::Decoder;
+use crate::{Framing, Refusal};
+
+/// What is left of a request's body.
+#[derive(Debug, Clone)]
+pub enum Intake {
+    /// So many bytes.
+    Length(u64),
+    /// Chunks.
+    Chunked(Decoder),
+}
+
+impl Intake {
+    /// The body that a head announces.
+    pub fn of(framing: Framing) -> Self {
+        match framing {
+            Framing::None => Self::Length(0),
+            Framing::Length(length) => Self::Length(length),
+            Framing::Chunked => Self::Chunked(Decoder::default()),
+        }
+    }
+
+    /// Takes what belongs to the body from the front of `wire`, and appends what it holds to `body`.
+    pub fn take(&mut self, wire: &mut &[u8], body: &mut Vec<u8>) -> Result<(), Refusal> {
+        match self {
+            Self::Length(left) => {
+                let count = (*left).min(wire.len() as u64) as usize;
+                body.extend_from_slice(&wire[..count]);
+                *wire = &wire[count..];
+                *left -= count as u64;
+                Ok(())
+            }
+            Self::Chunked(decoder) => decoder.decode(wire, body),
+        }
+    }
+
+    /// Claims that all of it was taken.
+    pub fn has_ended(&self) -> bool {
+        match self {
+            Self::Length(left) => *left == 0,
+            Self::Chunked(decoder) => decoder.has_ended(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_a_body_is_left() {
+        for (framing, wire) in
+            [(Framing::Length(3), &b"abcGET"[..]), (Framing::Chunked, b"3\r\nabc\r\n0\r\n\r\nGET")]
+        {
+            for piece in 1..=wire.len() {
+                let (mut intake, mut body, mut behind) = (Intake::of(framing), Vec::new(), Vec::new());
+                for mut bytes in wire.chunks(piece) {
+                    intake.take(&mut bytes, &mut body).unwrap();
+                    behind.extend_from_slice(bytes);
+                }
+                assert!(intake.has_ended());
+                assert_eq!((&body[..], &behind[..]), (&b"abc"[..], &b"GET"[..]));
+            }
+        }
+        assert!(Intake::of(Framing::None).has_ended());
+    }
+}

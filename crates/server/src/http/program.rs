@@ -1,0 +1,191 @@
+//! A CGI program: found, started as a process, written to, read from, ended.
+//!
+//! The invariant: a process never outlives its [`Program`]. Whoever drops it ends the whole process group, and
+//! leaves no zombie; so it is dropped where waiting is allowed.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use millrace_http::cgi::Variable;
+use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// Where programs find others: nothing of the server's own environment reaches them.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// A program's file, and what a request's path says beside it.
+#[derive(Debug)]
+pub(super) struct Script {
+    /// In the file system.
+    file: PathBuf,
+    /// As clients name it.
+    pub(super) path: VirtualPath,
+    /// What stands behind it: empty, or a path.
+    pub(super) path_info: Vec<u8>,
+}
+
+/// Why a path does not lead to a program.
+#[derive(Debug)]
+pub(super) enum NoScript {
+    /// A file that lies elsewhere than among the programs, whatever its path looks like: it is sent as it is.
+    Elsewhere,
+    /// A folder, or a file that may not be run.
+    NotRunnable,
+    File(FileError),
+}
+
+impl From<FileError> for NoScript {
+    fn from(error: FileError) -> Self {
+        Self::File(error)
+    }
+}
+
+/// Finds the program that a path beneath `mark` leads to; `folder` is where programs lie. May wait.
+pub(super) fn find(
+    storage: &dyn Storage,
+    mark: &VirtualPath,
+    folder: &Path,
+    path: &VirtualPath,
+) -> Result<Script, NoScript> {
+    let behind = path.components().skip(mark.components().count());
+    let mut script = mark.clone();
+    for name in behind {
+        script = script.join(name).map_err(|_| FileError::NameTooLong)?;
+        let metadata = storage.metadata(&script, Wait::Allowed)?;
+        if metadata.is_directory() {
+            continue;
+        }
+        let ReadHandle::File(range) = storage.open_read(&script, Wait::Allowed)? else {
+            return Err(NoScript::Elsewhere);
+        };
+        // The file that was opened, wherever the accounts' roots and links led.
+        let link = format!("/proc/self/fd/{}", range.file.as_raw_fd());
+        let file = std::fs::read_link(link).map_err(FileError::from)?;
+        if !file.starts_with(folder) {
+            return Err(NoScript::Elsewhere);
+        }
+        let mode = range.file.metadata().map_err(FileError::from)?.permissions().mode();
+        if mode & 0o111 == 0 {
+            return Err(NoScript::NotRunnable);
+        }
+        let path_info = path.as_bytes()[script.as_bytes().len()..].to_vec();
+        return Ok(Script { file, path: script, path_info });
+    }
+    Err(NoScript::NotRunnable)
+}
+
+impl Script {
+    /// Where its `PATH_INFO` would lie in the file system, as far as that can be told.
+    pub(super) fn path_translated(&self) -> Option<Vec<u8>> {
+        let file = self.file.as_os_str().as_bytes();
+        let root = file.strip_suffix(self.path.as_bytes())?;
+        (!self.path_info.is_empty()).then(|| [root, &self.path_info].concat())
+    }
+
+    /// Starts it. What it says of errors goes to `errors`.
+    pub(super) fn start(
+        &self,
+        variables: Vec<Variable>,
+        takes_input: bool,
+        errors: OwnedFd,
+    ) -> io::Result<Program> {
+        let mut command = Command::new(&self.file);
+        command
+            .env_clear()
+            .env("PATH", PATH)
+            .envs(variables.iter().map(|(name, value)| (name, std::ffi::OsStr::from_bytes(value))))
+            .stdin(if takes_input { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::from(errors))
+            // Its children are ended with it.
+            .process_group(0);
+        if let Some(folder) = self.file.parent() {
+            command.current_dir(folder);
+        }
+        let mut child = spawn(&mut command)?;
+        let pipe = |pipe: Option<OwnedFd>| -> io::Result<Option<File>> {
+            pipe.map(|pipe| {
+                rustix::io::ioctl_fionbio(&pipe, true).map(|()| File::from(pipe)).map_err(Into::into)
+            })
+            .transpose()
+        };
+        let (input, output) = (child.stdin.take().map(OwnedFd::from), child.stdout.take().map(OwnedFd::from));
+        let mut program = Program { child, input: None, output: None, has_ended: false };
+        (program.input, program.output) = (pipe(input)?, pipe(output)?);
+        Ok(program)
+    }
+}
+
+/// Starts a process. A file that somebody has open for writing cannot be run: an upload that is about to end, or
+/// a copy of its descriptor in another process that is just being started. Both pass.
+fn spawn(command: &mut Command) -> io::Result<Child> {
+    const ATTEMPTS: u32 = 100;
+    for _ in 1..ATTEMPTS {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            spawned => return spawned,
+        }
+    }
+    command.spawn()
+}
+
+/// A running program.
+#[derive(Debug)]
+pub(crate) struct Program {
+    child: Child,
+    /// Its standard input, until the body has been written.
+    pub(super) input: Option<File>,
+    /// Its standard output, until that has ended.
+    pub(super) output: Option<File>,
+    /// It was waited for.
+    has_ended: bool,
+}
+
+impl Program {
+    /// Writes to it what it takes.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.input {
+            Some(input) => input.write(bytes),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Reads what it has said; 0 is the end.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.output {
+            Some(output) => output.read(buffer),
+            None => Ok(0),
+        }
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        let status = self.child.try_wait().ok().flatten();
+        self.has_ended |= status.is_some();
+        status
+    }
+
+    fn kill(&self) {
+        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            // Not waited for yet, so that its number is nobody else's.
+            self.kill();
+            let _ = self.child.wait();
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The CGI programs of a worker: how many run, who waits, what they say of errors, and their ends.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::program::Program;
+use crate::slab::Key;
+
+/// How soon a program that has answered is looked at again, to see whether it has ended.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How long one that has answered may go on.
+const AFTERLIFE: Duration = Duration::from_secs(30);
+
+/// Bytes of a line of errors at most.
+const LINE: usize = 4096;
+
+/// The programs of a worker.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    running: Arc<AtomicUsize>,
+    most: usize,
+    waiting: VecDeque<Key>,
+    /// Those that have answered, and until when they may go on.
+    leaving: Vec<(Program, Instant)>,
+    look_at: Option<Instant>,
+    errors: Option<Errors>,
+}
+
+/// The pipe that all of them write errors to.
+#[derive(Debug)]
+struct Errors {
+    reader: File,
+    writer: OwnedFd,
+    /// A line that is not whole.
+    begun: Vec<u8>,
+}
+
+/// A program's place among those that may run; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Slot(Arc<AtomicUsize>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Programs {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            running: Arc::default(),
+            most,
+            waiting: VecDeque::new(),
+            leaving: Vec::new(),
+            look_at: None,
+            errors: None,
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.running.load(Ordering::Relaxed) < self.most
+    }
+
+    /// A place, or one in the line.
+    pub(super) fn enter(&mut self, key: Key) -> Option<Slot> {
+        if self.has_room() {
+            self.running.fetch_add(1, Ordering::Relaxed);
+            return Some(Slot(Arc::clone(&self.running)));
+        }
+        self.waiting.push_back(key);
+        None
+    }
+
+    /// Those of the line for whom there is room now. They ask again.
+    pub(crate) fn admit(&mut self, admitted: &mut VecDeque<Key>) {
+        let room = self.most.saturating_sub(self.running.load(Ordering::Relaxed));
+        admitted.extend(self.waiting.drain(..room.min(self.waiting.len())));
+    }
+
+    /// The end of a program that has answered is waited for.
+    pub(super) fn leave(&mut self, mut program: Program, now: Instant) {
+        if program.ended().is_none() {
+            self.leaving.push((program, now + AFTERLIFE));
+            self.look_at.get_or_insert(now + LOOK);
+        }
+    }
+
+    /// When [`Programs::look`] is to be called.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.look_at
+    }
+
+    /// Looks who has ended; answers those whose time is over.
+    pub(crate) fn look(&mut self, now: Instant) -> Vec<Program> {
+        let mut overdue = Vec::new();
+        if self.look_at.is_some_and(|at| at <= now) {
+            for (mut program, until) in std::mem::take(&mut self.leaving) {
+                match program.ended() {
+                    Some(_) => {}
+                    None if until <= now => overdue.push(program),
+                    None => self.leaving.push((program, until)),
+                }
+            }
+            self.look_at = (!self.leaving.is_empty()).then(|| now + LOOK);
+        }
+        overdue
+    }
+
+    /// Where a program's errors go; `watch` is told of the other end once.
+    pub(super) fn errors(&mut self, watch: impl FnOnce(&File) -> io::Result<()>) -> io::Result<OwnedFd> {
+        let errors = match &mut self.errors {
+            Some(errors) => errors,
+            place => {
+                let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+                rustix::io::ioctl_fionbio(&reader, true)?;
+                let reader = File::from(reader);
+                watch(&reader)?;
+                place.insert(Errors { reader, writer, begun: Vec::new() })
+            }
+        };
+        errors.writer.try_clone()
+    }
+
+    /// Lines that programs have written as errors; and whether there may be more at once.
+    pub(crate) fn said(&mut self, buffer: &mut [u8]) -> (Vec<String>, bool) {
+        let Some(errors) = &mut self.errors else { return (Vec::new(), false) };
+        let Ok(count) = errors.reader.read(buffer) else { return (Vec::new(), false) };
+        let mut lines = Vec::new();
+        for &byte in &buffer[..count] {
+            if byte != b'\n' {
+                errors.begun.push(byte);
+            }
+            if byte == b'\n' || errors.begun.len() >= LINE {
+                lines.push(String::from_utf8_lossy(&std::mem::take(&mut errors.begun)).into_owned());
+            }
+        }
+        (lines, count == buffer.len())
+    }
+}

@@ -1,0 +1,358 @@
+//! Requests that change files: `PUT`, `DELETE` (RFC 9110 section 9.3), `MKCOL`, `MOVE` and `COPY` (RFC 4918
+//! section 9). All of it is the pool's to do; rights are asked here, and by the storage where they differ by place.
+
+use std::sync::Arc;
+
+use millrace_ftp::session::{Permission, Permissions};
+use millrace_http::conditional::{self, Validators, Verdict};
+use millrace_http::target::{self, Target};
+use millrace_http::{Field, Framing, Head, Method, Refusal, Slots, Status, range, request};
+use millrace_vfs::{DirEntry, FileError, Storage, Upload, VirtualPath, Wait, WriteMode};
+
+use super::connection::Connection;
+use super::exchange::Who;
+use super::find::Found;
+use crate::worker::Core;
+
+/// Entries of a directory that are read at a time.
+const BATCH: usize = 256;
+
+/// How deep a tree is removed or copied.
+const DEPTH: usize = 128;
+
+/// What a change came to.
+#[derive(Debug)]
+pub(crate) enum Changed {
+    /// It is done.
+    Done(Status),
+    /// It is not done, and why.
+    Refused(Refusal),
+    /// A file may come; whether there is one already.
+    Upload(Box<dyn Upload>, bool),
+}
+
+/// What is to be changed, by whom.
+struct Change {
+    storage: Arc<dyn Storage>,
+    permissions: Permissions,
+    path: VirtualPath,
+    is_directory: bool,
+}
+
+impl Connection {
+    /// Changes something, or begins to.
+    pub(super) fn change(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        target: &Target<'_>,
+        who: &Who,
+        found: Option<Result<Found, FileError>>,
+    ) {
+        if head.method != Method::Put && head.framing != Framing::None {
+            let reason = "This request has no body.";
+            return self.fail(core, head, Status::UNSUPPORTED_MEDIA_TYPE, reason);
+        }
+        match found {
+            None if !self.permits(core, head, who, first_permission(head.method)) => {}
+            None => {
+                let change = Change {
+                    storage: Arc::clone(&who.account.storage),
+                    permissions: who.account.permissions,
+                    path: target.path.clone(),
+                    is_directory: target.is_directory,
+                };
+                let kept = bytes.to_vec();
+                self.ask_pool(core, bytes, move || {
+                    let mut slots = Slots::new();
+                    match request::parse(&kept, &mut slots) {
+                        Ok(Some((head, _))) => Ok(Found::Changed(change.make(&head))),
+                        _ => Err(FileError::Unsupported),
+                    }
+                });
+            }
+            Some(Ok(Found::Changed(Changed::Upload(upload, replaces)))) => {
+                let storage = Arc::clone(&who.account.storage);
+                self.receive_file(core, head, upload, storage, target.path.clone(), replaces);
+            }
+            Some(Ok(Found::Changed(Changed::Done(status)))) => {
+                let record = self.record(core, head);
+                self.answer_empty(core, record, status, &[]);
+            }
+            Some(Ok(Found::Changed(Changed::Refused(refusal)))) => {
+                self.fail(core, head, refusal.status, refusal.reason);
+            }
+            Some(Ok(_)) => self.fail(core, head, Status::CONFLICT, "It has changed meanwhile."),
+            Some(Err(error)) => {
+                let (status, reason) = status_of(&error);
+                self.fail(core, head, status, reason);
+            }
+        }
+    }
+}
+
+/// The right without which a method does nothing.
+fn first_permission(method: Method) -> Permission {
+    match method {
+        Method::Delete => Permission::Delete,
+        Method::MkCol => Permission::MakeDirectory,
+        Method::Move => Permission::Rename,
+        _ => Permission::Write,
+    }
+}
+
+/// What a client is told of a change that failed.
+pub(super) fn status_of(error: &FileError) -> (Status, &'static str) {
+    match error {
+        FileError::NotFound | FileError::NotDirectory => {
+            (Status::CONFLICT, "There is no such directory to put it in.")
+        }
+        FileError::InvalidName | FileError::NameTooLong | FileError::Loop => {
+            (Status::FORBIDDEN, "This name cannot be used.")
+        }
+        FileError::PermissionDenied
+        | FileError::NotRegular
+        | FileError::ReadOnly
+        | FileError::CrossDevice => (Status::FORBIDDEN, "This may not be changed."),
+        FileError::IsDirectory | FileError::NotEmpty => (Status::CONFLICT, "It is a directory."),
+        FileError::AlreadyExists => (Status::PRECONDITION_FAILED, "It exists already."),
+        FileError::NoSpace | FileError::QuotaExceeded => {
+            (Status::INSUFFICIENT_STORAGE, "There is no room for it.")
+        }
+        FileError::TooLarge => (Status::CONTENT_TOO_LARGE, "It is too large."),
+        FileError::Exhausted => (Status::SERVICE_UNAVAILABLE, "The server is out of resources for now."),
+        FileError::Unsupported => (Status::NOT_IMPLEMENTED, "This cannot be done with these files."),
+        _ => (Status::INTERNAL_SERVER_ERROR, "The file system failed."),
+    }
+}
+
+type Outcome = Result<Changed, Refusal>;
+
+fn refuse<T>(status: Status, reason: &'static str) -> Result<T, Refusal> {
+    Err(Refusal { status, reason })
+}
+
+fn failed(error: FileError) -> Refusal {
+    let (status, reason) = status_of(&error);
+    Refusal { status, reason }
+}
+
+impl Change {
+    /// Does it. May wait.
+    fn make(&self, head: &Head<'_, '_>) -> Changed {
+        let made = match head.method {
+            Method::Put => self.put(head),
+            Method::Delete => self.delete(head),
+            Method::MkCol => self.make_collection(),
+            Method::Move | Method::Copy => self.transfer(head),
+            _ => refuse(Status::METHOD_NOT_ALLOWED, "This changes nothing here."),
+        };
+        made.unwrap_or_else(Changed::Refused)
+    }
+
+    fn permit(&self, permission: Permission) -> Result<(), Refusal> {
+        match self.permissions.allows(permission) {
+            true => Ok(()),
+            false => refuse(Status::FORBIDDEN, "You may not do that."),
+        }
+    }
+
+    /// What is at a path, the link itself where it is one.
+    fn entry(&self, path: &VirtualPath) -> Result<Option<DirEntry>, Refusal> {
+        match self.storage.entry(path) {
+            Ok(entry) => Ok(Some(entry)),
+            Err(FileError::NotFound) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn conditions(&self, head: &Head<'_, '_>, entry: Option<&DirEntry>) -> Result<(), Refusal> {
+        let validators = entry.map(|DirEntry { metadata, .. }| {
+            Validators::of(metadata.identity.1, metadata.size, metadata.modified)
+        });
+        match conditional::evaluate(head, validators.as_ref()) {
+            Verdict::Proceed => Ok(()),
+            _ => refuse(Status::PRECONDITION_FAILED, "It is not the one that the request is for."),
+        }
+    }
+
+    fn put(&self, head: &Head<'_, '_>) -> Outcome {
+        if self.is_directory {
+            return refuse(Status::CONFLICT, "A directory is made with MKCOL.");
+        }
+        let existing = self.entry(&self.path)?;
+        if existing.as_ref().is_some_and(|entry| entry.metadata.is_directory()) {
+            return refuse(Status::CONFLICT, "There is a directory of this name.");
+        }
+        self.conditions(head, existing.as_ref())?;
+        let size = existing.as_ref().map_or(0, |entry| entry.metadata.size);
+        let mode = match head.get(Field::ContentRange) {
+            None => WriteMode::Replace,
+            Some(field) => WriteMode::At(resumed(head, field, size)?),
+        };
+        self.permit(match (&existing, mode) {
+            (None, _) => Permission::Write,
+            (Some(_), WriteMode::At(_)) => Permission::Append,
+            (Some(_), _) => Permission::Overwrite,
+        })?;
+        let mode = match (mode, &existing) {
+            // Nothing is there to go on with.
+            (WriteMode::At(0), None) => WriteMode::Replace,
+            (WriteMode::Replace, None) if head.get(Field::IfNoneMatch).is_some() => WriteMode::CreateNew,
+            (mode, _) => mode,
+        };
+        let upload = self.storage.open_write(&self.path, mode, Wait::Allowed).map_err(failed)?;
+        Ok(Changed::Upload(upload, existing.is_some()))
+    }
+
+    fn delete(&self, head: &Head<'_, '_>) -> Outcome {
+        let Some(entry) = self.entry(&self.path)? else {
+            return refuse(Status::NOT_FOUND, "There is no such file.");
+        };
+        self.conditions(head, Some(&entry))?;
+        if self.path.is_root() {
+            return refuse(Status::FORBIDDEN, "The root stays.");
+        }
+        remove(&*self.storage, &self.path, &entry, 0).map_err(failed)?;
+        Ok(Changed::Done(Status::NO_CONTENT))
+    }
+
+    fn make_collection(&self) -> Outcome {
+        match self.storage.make_directory(&self.path) {
+            Ok(()) => Ok(Changed::Done(Status::CREATED)),
+            Err(FileError::AlreadyExists) => refuse(Status::METHOD_NOT_ALLOWED, "It exists already."),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// `MOVE` and `COPY`.
+    fn transfer(&self, head: &Head<'_, '_>) -> Outcome {
+        let to = destination(head)?;
+        let Some(entry) = self.entry(&self.path)? else {
+            return refuse(Status::NOT_FOUND, "There is no such file.");
+        };
+        self.conditions(head, Some(&entry))?;
+        if to.starts_with(&self.path) || self.path.starts_with(&to) {
+            return refuse(Status::FORBIDDEN, "The one lies in the other.");
+        }
+        let there = self.entry(&to)?;
+        match &there {
+            Some(_) if head.get(Field::Overwrite).is_some_and(|said| said.eq_ignore_ascii_case(b"F")) => {
+                return refuse(Status::PRECONDITION_FAILED, "There is one of this name.");
+            }
+            Some(_) => self.permit(Permission::Overwrite)?,
+            None => self.permit(Permission::Write)?,
+        }
+        let is_tree = |entry: &DirEntry| entry.metadata.is_directory() && entry.link.is_none();
+        // A file takes the place of a file in one step; what a directory has a part in, does not.
+        if let Some(old) = &there
+            && (is_tree(old) || is_tree(&entry))
+        {
+            self.permit(Permission::Delete)?;
+            remove(&*self.storage, &to, old, 0).map_err(failed)?;
+        }
+        let storage = &*self.storage;
+        match head.method {
+            Method::Move => storage.rename(&self.path, &to).map_err(failed)?,
+            _ if !is_tree(&entry) => _ = storage.copy(&self.path, &to, &mut |_| true).map_err(failed)?,
+            _ => {
+                self.permit(Permission::MakeDirectory)?;
+                let alone = head.get(Field::Depth) == Some(b"0");
+                copy_tree(storage, &self.path, &to, if alone { DEPTH } else { 0 }).map_err(failed)?;
+            }
+        }
+        Ok(Changed::Done(if there.is_some() { Status::NO_CONTENT } else { Status::CREATED }))
+    }
+}
+
+/// Where a file of `size` bytes is gone on with: `Content-Range: bytes 5-9/10` with a body of five.
+fn resumed(head: &Head<'_, '_>, field: &[u8], size: u64) -> Result<u64, Refusal> {
+    let Some((first, length)) = range::content_range(field) else {
+        return refuse(Status::BAD_REQUEST, "The Content-Range names no bytes.");
+    };
+    if head.framing != Framing::Length(length) {
+        return refuse(Status::BAD_REQUEST, "The body has another length than its Content-Range.");
+    }
+    if first > size {
+        return refuse(Status::RANGE_NOT_SATISFIABLE, "The file is not that long yet.");
+    }
+    Ok(first)
+}
+
+/// The path that `Destination` names; of this server only.
+fn destination(head: &Head<'_, '_>) -> Result<VirtualPath, Refusal> {
+    let Some(field) = head.get(Field::Destination) else {
+        return refuse(Status::BAD_REQUEST, "There is no Destination.");
+    };
+    let target = target::parse(field)?;
+    let is_elsewhere = target.authority.is_some_and(|authority| {
+        head.get(Field::Host).is_some_and(|host| !host.eq_ignore_ascii_case(authority))
+    });
+    match is_elsewhere {
+        true => refuse(Status::BAD_GATEWAY, "The Destination is another server."),
+        false => Ok(target.path),
+    }
+}
+
+/// Removes what has a name, and all that is in it.
+fn remove(
+    storage: &dyn Storage,
+    path: &VirtualPath,
+    entry: &DirEntry,
+    depth: usize,
+) -> Result<(), FileError> {
+    if !entry.metadata.is_directory() || entry.link.is_some() {
+        return storage.remove_file(path);
+    }
+    for_each_entry(storage, path, depth, |child, entry| remove(storage, child, entry, depth + 1))?;
+    storage.remove_directory(path)
+}
+
+/// Copies a directory, and from `depth` on all that is in it.
+fn copy_tree(
+    storage: &dyn Storage,
+    from: &VirtualPath,
+    to: &VirtualPath,
+    depth: usize,
+) -> Result<(), FileError> {
+    storage.make_directory(to)?;
+    if depth >= DEPTH {
+        return Ok(());
+    }
+    for_each_entry(storage, from, depth, |child, entry| {
+        let target = to.join(&entry.name).map_err(|_| FileError::NameTooLong)?;
+        match entry.metadata.is_directory() {
+            // A link to a directory may lead back up.
+            true if entry.link.is_some() => Ok(()),
+            true => copy_tree(storage, child, &target, depth + 1),
+            false => storage.copy(child, &target, &mut |_| true).map(|_| ()),
+        }
+    })
+}
+
+fn for_each_entry(
+    storage: &dyn Storage,
+    path: &VirtualPath,
+    depth: usize,
+    mut visit: impl FnMut(&VirtualPath, &DirEntry) -> Result<(), FileError>,
+) -> Result<(), FileError> {
+    if depth >= DEPTH {
+        return Err(FileError::Loop);
+    }
+    // Read first: what is removed while a directory is read may hide what follows.
+    let (mut directory, mut entries) = (storage.open_directory(path)?, Vec::new());
+    loop {
+        let before = entries.len();
+        directory.next_batch(&mut entries, BATCH)?;
+        if entries.len() == before {
+            break;
+        }
+    }
+    drop(directory);
+    for entry in entries {
+        let child = path.join(&entry.name).map_err(|_| FileError::NameTooLong)?;
+        visit(&child, &entry)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! Programs that answer requests (CGI/1.1, RFC 3875).
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use millrace_server::Config;
+use millrace_server::config::Programs;
+use millrace_vfs::VirtualPath;
+
+use crate::kit::{Scratch, ServedHttp, eventually, http_config, pattern, serve_http_with};
+
+struct Site {
+    scratch: Scratch,
+    served: ServedHttp,
+}
+
+fn site(programs: &[(&str, &str)], change: impl FnOnce(&mut Programs)) -> Site {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.file("cgi")).unwrap();
+    scratch.write("file.txt", b"a file");
+    for (name, text) in programs {
+        program(&scratch, name, text);
+    }
+    let folder = scratch.file("cgi").canonicalize().unwrap();
+    let mut marked =
+        Programs { folders: vec![(VirtualPath::parse(b"/cgi").unwrap(), folder)], ..Programs::default() };
+    change(&mut marked);
+    let served = serve_http_with(Config { programs: marked, ..http_config(scratch.storage()) });
+    Site { scratch, served }
+}
+
+fn program(scratch: &Scratch, name: &str, text: &str) {
+    let name = format!("cgi/{name}");
+    scratch.write(&name, format!("#!/bin/sh\n{text}\n").as_bytes());
+    std::fs::set_permissions(scratch.file(&name), std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// The process that a program told the number of is gone.
+fn is_gone(scratch: &Scratch, file: &str) -> bool {
+    let Some(number) = scratch.read(file).filter(|number| number.ends_with(b"\n")) else { return false };
+    let number = String::from_utf8(number).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/stat", number.trim()));
+    // A zombie has ended too; the one who was its parent may have gone before.
+    status.map_or(true, |status| status.contains(") Z "))
+}
+
+const ECHO: &str = "echo 'Content-Type: text/plain'; echo; echo \"$REQUEST_METHOD|$SCRIPT_NAME|$PATH_INFO|$QUERY_STRING|\
+                    $CONTENT_LENGTH|$REMOTE_ADDR|$HTTP_PROXY|$HTTP_X_A\"; cat";
+
+#[test]
+fn a_program_is_told_of_its_request_and_answers_it() {
+    let site = site(&[("echo", ECHO)], |_| {});
+    let answer = site.served.get("/cgi/echo/a%20b/c?q=1", "Proxy: http://evil/\r\nX-A: x\r\n");
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.field("content-type"), Some("text/plain"));
+    assert_eq!(answer.text(), "GET|/cgi/echo|/a b/c|q=1||127.0.0.1||x\n");
+    let post = "POST /cgi/echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello";
+    assert_eq!(site.served.ask(post).text(), "POST|/cgi/echo|||5|127.0.0.1||\nhello");
+    assert_eq!(site.served.get("/file.txt", "").body, b"a file", "files beside it are files");
+}
+
+#[test]
+fn bodies_of_both_directions_stream_through_a_program() {
+    let site = site(&[("cat", "echo 'Content-Type: a/b'; echo; cat")], |_| {});
+    let content = pattern(3_000_000);
+    let head = format!("POST /cgi/cat HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", content.len());
+    let mut client = site.served.connect();
+    let mut writer = client.stream.try_clone().unwrap();
+    let (sent, body) = (head.into_bytes(), content.clone());
+    let sender = std::thread::spawn(move || {
+        use std::io::Write;
+        writer.write_all(&[sent, body].concat()).unwrap();
+    });
+    let answer = client.response();
+    sender.join().unwrap();
+    assert_eq!(answer.field("transfer-encoding"), Some("chunked"));
+    assert!(answer.body == content);
+    assert_eq!(client.get("/file.txt").body, b"a file", "the connection goes on");
+}
+
+#[test]
+fn statuses_redirects_and_raw_answers_are_the_programs() {
+    let site = site(
+        &[
+            ("status", "printf 'Status: 404 Nope\\nContent-Type: text/plain\\n\\nnope'"),
+            ("client", "printf 'Location: http://example.org/x\\n\\n'"),
+            ("local", "printf 'Location: /file.txt\\n\\n'"),
+            ("circle", "printf 'Location: /cgi/circle\\n\\n'"),
+            ("length", "printf 'Content-Type: a/b\\nContent-Length: 3\\n\\nabc and more'"),
+            ("nph-raw", "printf 'HTTP/1.1 418 Teapot\\r\\nX-Raw: yes\\r\\n\\r\\ntea'"),
+            ("empty", "printf 'Status: 204\\n\\n'"),
+        ],
+        |_| {},
+    );
+    let get = |name: &str| site.served.get(&format!("/cgi/{name}"), "");
+    assert_eq!((get("status").status, get("status").text()), (404, "nope".to_owned()));
+    assert_eq!((get("client").status, get("client").field("location")), (302, Some("http://example.org/x")));
+    assert_eq!((get("local").status, get("local").text()), (200, "a file".to_owned()));
+    assert_eq!(get("circle").status, 502);
+    assert_eq!(get("length").text(), "abc", "no more than it announced");
+    let raw = get("nph-raw");
+    assert_eq!((raw.status, raw.field("x-raw"), raw.text()), (418, Some("yes"), "tea".to_owned()));
+    assert_eq!(get("empty").status, 204);
+    let head = site.served.ask("HEAD /cgi/status HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!((head.status, head.body), (404, b"".to_vec()));
+}
+
+#[test]
+fn pipelined_requests_wait_for_a_program() {
+    let site = site(&[("echo", ECHO)], |_| {});
+    let mut client = site.served.connect();
+    client.send(
+        "GET /cgi/echo HTTP/1.1\r\nHost: h\r\n\r\nGET /file.txt HTTP/1.1\r\nHost: h\r\n\r\n\
+         POST /cgi/echo HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nabGET /file.txt HTTP/1.1\r\nHost: h\r\n\r\n",
+    );
+    assert!(client.response().text().starts_with("GET|"));
+    assert_eq!(client.response().text(), "a file");
+    assert!(client.response().text().ends_with("\nab"));
+    assert_eq!(client.response().text(), "a file");
+}
+
+#[test]
+fn a_program_that_does_not_answer_as_it_should_is_502() {
+    let site = site(
+        &[("mute", "exit 3"), ("noise", "echo this is no head"), ("half", "echo 'Content-Type: a/b'")],
+        |_| {},
+    );
+    for name in ["mute", "noise", "half"] {
+        assert_eq!(site.served.get(&format!("/cgi/{name}"), "").status, 502, "{name}");
+    }
+}
+
+#[test]
+fn what_is_no_program_is_not_run() {
+    let site = site(&[("echo", ECHO)], |_| {});
+    site.scratch.write("cgi/data", b"#!/bin/sh\necho secret");
+    assert_eq!(site.served.get("/cgi/data", "").status, 403, "its text is not shown either");
+    assert_eq!(site.served.get("/cgi/nothing", "").status, 404);
+    assert_eq!(site.served.get("/cgi/", "").status, 403);
+    assert_eq!(site.served.get("/cgi", "").status, 403);
+    let chunked = "POST /cgi/echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    assert_eq!(site.served.ask(chunked).status, 411);
+}
+
+#[test]
+fn what_lies_elsewhere_is_a_file_though_its_path_looks_like_a_programs() {
+    let elsewhere = Scratch::new();
+    let site = site(&[("echo", ECHO)], |programs| {
+        programs.folders[0].1 = elsewhere.path().canonicalize().unwrap();
+    });
+    let answer = site.served.get("/cgi/echo", "");
+    assert_eq!(answer.status, 200);
+    assert!(answer.text().starts_with("#!/bin/sh"), "{}", answer.text());
+}
+
+#[test]
+fn a_program_that_hangs_is_ended_with_its_children() {
+    let hang = "sleep 600 & echo $! > \"$PATH_TRANSLATED.child\"; echo $$ > \"$PATH_TRANSLATED\"; wait";
+    let site = site(&[("hang", hang)], |programs| programs.time = Duration::from_secs(1));
+    assert_eq!(site.served.get("/cgi/hang/timed", "").status, 504);
+    eventually("it is gone", || is_gone(&site.scratch, "timed") && is_gone(&site.scratch, "timed.child"));
+}
+
+#[test]
+fn a_client_that_goes_takes_its_program_with_it() {
+    let hang = "sleep 600 & echo $! > \"$PATH_TRANSLATED.child\"; echo $$ > \"$PATH_TRANSLATED\"; wait";
+    let site = site(&[("hang", hang)], |_| {});
+    let mut client = site.served.connect();
+    client.send("GET /cgi/hang/left HTTP/1.1\r\nHost: h\r\n\r\n");
+    eventually("it runs", || site.scratch.read("left").is_some_and(|number| number.ends_with(b"\n")));
+    drop(client);
+    eventually("it is gone", || is_gone(&site.scratch, "left") && is_gone(&site.scratch, "left.child"));
+}
+
+#[test]
+fn a_flood_is_taken_at_the_clients_pace_and_ends_with_it() {
+    let flood = "echo $$ > \"$PATH_TRANSLATED\"; echo 'Content-Type: a/b'; echo; exec cat /dev/zero";
+    let site = site(&[("flood", flood)], |_| {});
+    let mut client = site.served.connect();
+    client.send("GET /cgi/flood/flooding HTTP/1.1\r\nHost: h\r\n\r\n");
+    eventually("it runs", || site.scratch.read("flooding").is_some_and(|number| number.ends_with(b"\n")));
+    assert_eq!(site.served.get("/file.txt", "").body, b"a file", "others are served meanwhile");
+    drop(client);
+    eventually("it is gone", || is_gone(&site.scratch, "flooding"));
+}
+
+#[test]
+fn requests_beyond_the_limit_wait_for_their_turn() {
+    let site = site(&[("echo", ECHO)], |programs| programs.most = 1);
+    let mut clients: Vec<_> = (0..20).map(|_| site.served.connect()).collect();
+    for client in &mut clients {
+        client.send("GET /cgi/echo HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    for client in &mut clients {
+        assert_eq!(client.response().status, 200);
+    }
+}
+
+#[test]
+fn errors_that_a_program_writes_keep_nobody_waiting() {
+    let noisy = "i=0; while [ $i -lt 3000 ]; do echo 'a line of errors, and quite a long one at that' >&2; \
+                 i=$((i+1)); done; printf 'Content-Type: a/b\\n\\ndone'";
+    let site = site(&[("noisy", noisy)], |_| {});
+    assert_eq!(site.served.get("/cgi/noisy", "").text(), "done");
+}

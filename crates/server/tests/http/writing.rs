@@ -1,0 +1,192 @@
+//! Requests that change files.
+
+use std::net::Shutdown;
+use std::sync::Arc;
+
+use millrace_server::{Accounts, Config, Permissions};
+use millrace_storage::MemoryStorage;
+
+use crate::kit::{HttpClient, Response, Scratch, ServedHttp, eventually, http_config, pattern};
+use crate::kit::{serve_http, serve_http_with};
+
+/// `u:p`.
+const USER: &str = "Authorization: Basic dTpw\r\n";
+
+fn ask(served: &ServedHttp, line: &str, fields: &str, body: &[u8]) -> Response {
+    let mut client = served.connect();
+    request(&mut client, line, fields, body);
+    client.response()
+}
+
+fn request(client: &mut HttpClient, line: &str, fields: &str, body: &[u8]) {
+    let length = body.len();
+    let head = format!("{line} HTTP/1.1\r\nHost: h\r\n{USER}{fields}Content-Length: {length}\r\n\r\n");
+    client.send([head.as_bytes(), body].concat());
+}
+
+#[test]
+fn a_file_is_put_replaced_and_removed() {
+    let scratch = Scratch::new();
+    let served = serve_http(scratch.storage());
+    let made = ask(&served, "PUT /a", "", b"one");
+    assert_eq!((made.status, scratch.read("a").unwrap()), (201, b"one".to_vec()));
+    let tag = served.get("/a", "").field("etag").map(str::to_owned);
+    assert_eq!(made.field("etag").map(str::to_owned), tag);
+    assert_eq!(ask(&served, "PUT /a", "", b"").status, 204);
+    assert_eq!(scratch.read("a").unwrap(), b"");
+    assert_eq!(ask(&served, "DELETE /a", "", b"").status, 204);
+    assert_eq!(scratch.read("a"), None);
+    assert_eq!(ask(&served, "DELETE /a", "", b"").status, 404);
+}
+
+#[test]
+fn bodies_of_any_size_and_framing_arrive_whole_and_requests_follow_them() {
+    let scratch = Scratch::new();
+    let served = serve_http(scratch.storage());
+    let mut client = served.connect();
+    for size in [1, 65_535, 300_000, 3_000_000] {
+        let content = pattern(size);
+        request(&mut client, &format!("PUT /{size}"), "", &content);
+        let chunks: Vec<u8> = content
+            .chunks(70_001)
+            .flat_map(|chunk| [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat())
+            .collect();
+        client.send(format!(
+            "PUT /chunked{size} HTTP/1.1\r\nHost: h\r\n{USER}Transfer-Encoding: chunked\r\n\r\n"
+        ));
+        client.send([&chunks[..], b"0\r\n\r\nGET /1 HTTP/1.1\r\nHost: h\r\n\r\n"].concat());
+        assert_eq!((client.response().status, client.response().status), (201, 201));
+        assert_eq!(client.response().body, pattern(1));
+        assert!(scratch.read(&size.to_string()).unwrap() == content);
+        assert!(scratch.read(&format!("chunked{size}")).unwrap() == content);
+    }
+}
+
+#[test]
+fn a_client_that_asks_first_is_told_to_send_or_why_not() {
+    let scratch = Scratch::new();
+    let served = serve_http(scratch.storage());
+    let mut client = served.connect();
+    let expecting = "Content-Length: 3\r\nExpect: 100-continue\r\n\r\n";
+    client.send(format!("PUT /a HTTP/1.1\r\nHost: h\r\n{USER}{expecting}"));
+    assert_eq!(client.response().status, 100);
+    client.send("abc");
+    assert_eq!(client.response().status, 201);
+    client.send(format!("PUT /a HTTP/1.1\r\nHost: h\r\n{expecting}"));
+    let refused = client.response();
+    assert_eq!((refused.status, refused.field("connection")), (401, Some("close")));
+    client.expect_end();
+}
+
+#[test]
+fn a_cut_upload_leaves_what_was_there() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"old");
+    let served = serve_http(scratch.storage());
+    for length in [10, 1_000_000] {
+        let mut client = served.connect();
+        client.send(format!("PUT /a HTTP/1.1\r\nHost: h\r\n{USER}Content-Length: {length}\r\n\r\n"));
+        client.send(vec![b'x'; length - 1]);
+        client.stream.shutdown(Shutdown::Both).unwrap();
+    }
+    eventually("the staged files are gone", || scratch.names() == ["a"]);
+    assert_eq!(scratch.read("a").unwrap(), b"old");
+}
+
+#[test]
+fn an_upload_is_resumed_where_the_file_ends() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"01234");
+    let served = serve_http(scratch.storage());
+    let put = |range: &str, body: &[u8]| {
+        ask(&served, "PUT /a", &format!("Content-Range: bytes {range}\r\n"), body).status
+    };
+    assert_eq!(put("9-9/10", b"9"), 416, "a gap");
+    assert_eq!(put("5-9/10", b"567"), 400, "another length");
+    assert_eq!(put("5-9", b"56789"), 400);
+    assert_eq!(put("5-9/10", b"56789"), 204);
+    assert_eq!(scratch.read("a").unwrap(), b"0123456789");
+    assert_eq!(put("2-3/*", b"xy"), 204);
+    assert_eq!(scratch.read("a").unwrap(), b"01xy456789");
+}
+
+#[test]
+fn conditions_keep_from_overwriting() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"old");
+    let served = serve_http(scratch.storage());
+    assert_eq!(ask(&served, "PUT /a", "If-None-Match: *\r\n", b"new").status, 412);
+    assert_eq!(ask(&served, "PUT /a", "If-Match: \"x\"\r\n", b"new").status, 412);
+    assert_eq!(ask(&served, "DELETE /a", "If-Match: \"x\"\r\n", b"").status, 412);
+    assert_eq!(scratch.read("a").unwrap(), b"old");
+    let tag = served.get("/a", "").field("etag").unwrap().to_owned();
+    assert_eq!(ask(&served, "PUT /a", &format!("If-Match: {tag}\r\n"), b"new").status, 204);
+    assert_eq!(ask(&served, "PUT /a", &format!("If-Match: {tag}\r\n"), b"newer").status, 412);
+    assert_eq!(ask(&served, "PUT /b", "If-None-Match: *\r\n", b"new").status, 201);
+}
+
+#[test]
+fn directories_are_made_moved_copied_and_removed() {
+    let scratch = Scratch::new();
+    let served = serve_http(scratch.storage());
+    let make = |path: &str| ask(&served, &format!("MKCOL {path}"), "", b"").status;
+    let transfer = |method: &str, from: &str, to: &str, fields: &str| {
+        ask(&served, &format!("{method} {from}"), &format!("Destination: {to}\r\n{fields}"), b"").status
+    };
+    assert_eq!((make("/d"), make("/d/"), make("/x/y")), (201, 405, 409));
+    assert_eq!(ask(&served, "MKCOL /e", "", b"body").status, 415);
+    assert_eq!(ask(&served, "PUT /d", "", b"").status, 409, "a directory is not replaced by a file");
+    assert_eq!(ask(&served, "PUT /x/y", "", b"").status, 409, "directories are not made on the way");
+    assert_eq!(ask(&served, "PUT /d/f", "", b"file").status, 201);
+    assert_eq!(transfer("COPY", "/d", "/e", ""), 201);
+    assert_eq!(transfer("COPY", "/d", "http://h/g", "Depth: 0\r\n"), 201);
+    assert_eq!(scratch.names(), ["d", "d/f", "e", "e/f", "g"]);
+    assert_eq!(transfer("MOVE", "/e/f", "/g/h%20i", ""), 201);
+    assert_eq!(transfer("MOVE", "/g/h%20i", "/d/f", "Overwrite: F\r\n"), 412);
+    assert_eq!(transfer("MOVE", "/g/h%20i", "/d/f", ""), 204);
+    assert_eq!(transfer("MOVE", "/d", "/e", ""), 204, "with all that was there");
+    assert_eq!(scratch.names(), ["e", "e/f", "g"]);
+    for (from, to, status) in [
+        ("/e", "/e/inside", 403),
+        ("/e/f", "/e", 403),
+        ("/e", "/e", 403),
+        ("/nothing", "/n", 404),
+        ("/e/f", "/x/f", 409),
+        ("/e/f", "http://elsewhere/f", 502),
+        ("/e/f", "/../f", 400),
+    ] {
+        assert_eq!(transfer("MOVE", from, to, ""), status, "{from} to {to}");
+        assert_eq!(transfer("COPY", from, to, ""), status, "{from} to {to}");
+    }
+    assert_eq!(ask(&served, "MOVE /e", "", b"").status, 400, "no Destination");
+    assert_eq!(ask(&served, "DELETE /", "", b"").status, 403);
+    assert_eq!(ask(&served, "DELETE /e/", "", b"").status, 204);
+    assert_eq!(scratch.names(), ["g"]);
+}
+
+#[test]
+fn rights_decide() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.file("d")).unwrap();
+    scratch.write("a", b"old");
+    let accounts = Accounts::new().user("u", "p", Permissions::READ_ONLY, scratch.storage());
+    let read_only = Config { accounts: Arc::new(accounts), ..http_config(scratch.storage()) };
+    let served = serve_http_with(read_only);
+    for line in ["PUT /a", "PUT /b", "DELETE /a", "DELETE /d", "MKCOL /e", "MOVE /a", "COPY /a"] {
+        assert_eq!(ask(&served, line, "Destination: /z\r\n", b"").status, 403, "{line}");
+    }
+    // Anonymous may read, and is asked who it is.
+    let open = serve_http(scratch.storage());
+    let anonymous = open.ask("PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nnew");
+    assert_eq!(anonymous.status, 401);
+    assert_eq!(scratch.names(), ["a", "d"]);
+    assert_eq!(scratch.read("a").unwrap(), b"old");
+}
+
+#[test]
+fn any_storage_is_written_to() {
+    let served = serve_http(Arc::new(MemoryStorage::new()));
+    assert_eq!(ask(&served, "PUT /a", "", &pattern(100_000)).status, 201);
+    assert_eq!(ask(&served, "COPY /a", "Destination: /b\r\n", b"").status, 201);
+    assert!(served.get("/b", "").body == pattern(100_000));
+}
