@@ -26,7 +26,7 @@ use super::published::Published;
 use super::settings::Settings;
 
 /// The presets that come with the program: name and text.
-pub const BUILT_IN: [(&str, &str); 18] = [
+pub const BUILT_IN: [(&str, &str); 19] = [
     ("default", include_str!("../../presets/default.toml")),
     ("dkftp-2000-01-13", include_str!("../../presets/dkftp-2000-01-13.toml")),
     ("dkftp-2000-01-24", include_str!("../../presets/dkftp-2000-01-24.toml")),
@@ -42,6 +42,7 @@ pub const BUILT_IN: [(&str, &str); 18] = [
     ("waarp-conn", include_str!("../../presets/waarp-conn.toml")),
     ("waarp-1k", include_str!("../../presets/waarp-1k.toml")),
     ("waarp-10k", include_str!("../../presets/waarp-10k.toml")),
+    ("waarp-exec", include_str!("../../presets/waarp-exec.toml")),
     ("waarp-size", include_str!("../../presets/waarp-size.toml")),
     ("zb-tux", include_str!("../../presets/zb-tux.toml")),
     ("zb-tux-cgi", include_str!("../../presets/zb-tux-cgi.toml")),

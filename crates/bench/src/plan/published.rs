@@ -35,6 +35,9 @@ pub enum Value {
     /// Waarp's Mbit, of 1,024,000 bit.
     #[serde(rename = "Waarp-Mbit/s")]
     WaarpMbitPerSecond,
+    /// 1,000,000 bit a second.
+    #[serde(rename = "Mbit/s")]
+    MbitPerSecond,
     /// 1,048,576 bytes a second, of all users together: what pyftpdlib's script calls MB.
     #[serde(rename = "MiB/s")]
     MibPerSecond,

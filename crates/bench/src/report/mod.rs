@@ -47,6 +47,8 @@ pub struct Report {
     pub target: String,
     /// Where it was found.
     pub address: SocketAddr,
+    /// The command line of its process, where that is known.
+    pub server: Option<String>,
     /// When the run began, in seconds since 1970.
     pub began: u64,
     /// The client's machine.
@@ -253,6 +255,7 @@ impl Report {
             summary: plan.summary.clone(),
             target: plan.target.to_string(),
             address,
+            server: plan.base.server_pid.and_then(crate::host::command_line),
             began: began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             machine: Machine::this(),
             tables: plan.tables.iter().map(|published| table::Table::new(published, &cells)).collect(),

@@ -155,6 +155,7 @@ impl Value {
             Self::OpsPerSecond => cell.ops_per_s,
             Self::KibPerSecond => cell.mb_per_s * 1e6 / 1024.0,
             Self::WaarpMbitPerSecond => cell.mb_per_s * 1e6 * 8.0 / 1_024_000.0,
+            Self::MbitPerSecond => cell.mb_per_s * 8.0,
             Self::MibPerSecond => cell.mb_per_s * 1e6 / (1024.0 * 1024.0),
             Self::KibPerSecondInStep => {
                 cell.step.map_or(f64::NAN, |step| step.overall_mb_per_s * 1e6 / 1024.0)
@@ -175,6 +176,7 @@ impl Value {
             Self::OpsPerSecond => "operations a second",
             Self::KibPerSecond => "KiB a second",
             Self::WaarpMbitPerSecond => "Mbit of 1,024,000 bit a second",
+            Self::MbitPerSecond => "Mbit of 1,000,000 bit a second",
             Self::MibPerSecond => "MiB a second",
             Self::KibPerSecondInStep => "KiB a second from the first beginning to the last end",
             Self::Seconds | Self::LoginSeconds => "seconds",

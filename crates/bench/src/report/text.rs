@@ -18,6 +18,9 @@ pub fn render(report: &Report, color: bool) -> String {
     let _ = writeln!(out, "{}", cut(&format!("{}: {}", report.plan, report.summary)));
     let from = format!("{} x {}, {}", machine.cores, machine.processor, machine.kernel);
     let _ = writeln!(out, "{}", cut(&format!("{}, from {from}", report.target)));
+    if let Some(server) = &report.server {
+        let _ = writeln!(out, "{}", cut(&format!("server: {server}")));
+    }
     let _ = writeln!(out, "\n{HEAD}");
     for cell in &report.cells {
         let _ = writeln!(out, "{}", row(cell, color));
