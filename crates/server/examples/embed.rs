@@ -1,5 +1,5 @@
-//! A server inside a program, as an integration test has it: files in memory, accounts of its own, a free
-//! port.
+//! A server inside a program, as an integration test has it: files in memory, accounts and hooks of its own, a
+//! free port.
 //!
 //! ```text
 //! cargo run -p millrace-server --example embed
@@ -12,14 +12,17 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_server::config::LogFormat;
+use millrace_server::hooks::{Event, Hooks, Moment, Refusal, Ruling};
 use millrace_server::{Account, Attempt, Authenticator, Config, Decision, Permissions, Server};
 use millrace_storage::MemoryStorage;
+use millrace_vfs::Wait;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let sensors = Arc::new(Sensors::default());
     let config = Config {
         ftp: vec!["127.0.0.1:0".parse()?],
         log: LogFormat::Off,
+        hooks: Some(Arc::new(Plausible)),
         ..Config::new(Arc::clone(&sensors) as Arc<dyn Authenticator>)
     };
     let running = Server::start(config)?;
@@ -31,8 +34,31 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The program sees at once what its clients upload.
     let tree = sensors.tree(b"sensor-7");
     println!("sensor-7 sent {:?}", tree.read("/reading.txt").map(|bytes| bytes.escape_ascii().to_string()));
+    // What no sensor can have measured was refused.
+    assert!(upload(address, "sensor-8", "reading.txt", b"a virus\n").is_err());
     running.shut_down();
     Ok(())
+}
+
+/// Looks at every file before its sender is told that it has arrived.
+#[derive(Debug)]
+struct Plausible;
+
+impl Hooks for Plausible {
+    fn concerns(&self, event: Event, _: &str) -> bool {
+        event == Event::Upload
+    }
+
+    /// Called where waiting is allowed; only the session that uploads waits.
+    fn call(&self, moment: &Moment) -> Ruling {
+        let (Some(files), Some(path)) = (&moment.storage, &moment.path) else { return Ruling::Pass };
+        let is_plausible = files.metadata(path, Wait::Allowed).is_ok_and(|file| (1..=7).contains(&file.size));
+        if is_plausible {
+            return Ruling::Pass;
+        }
+        let _ = files.remove_file(path);
+        Ruling::Refuse(Refusal::new("This is not a reading."))
+    }
 }
 
 /// Accounts of a kind that no list holds: every `sensor-<number>` may log in, to a tree of its own.

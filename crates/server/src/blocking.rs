@@ -27,6 +27,8 @@ struct Shared {
     limit: usize,
     state: Mutex<State>,
     work: Condvar,
+    /// The last thread has ended.
+    ended: Condvar,
 }
 
 /// Guarded for a push or a pop.
@@ -47,7 +49,12 @@ impl std::fmt::Debug for BlockingPool {
 impl BlockingPool {
     /// A pool of at most `limit` threads, and at least one.
     pub(crate) fn new(limit: usize) -> Self {
-        let shared = Shared { limit: limit.max(1), state: Mutex::default(), work: Condvar::new() };
+        let shared = Shared {
+            limit: limit.max(1),
+            state: Mutex::default(),
+            work: Condvar::new(),
+            ended: Condvar::new(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -89,6 +96,13 @@ impl BlockingPool {
         self.shared.lock().closed = true;
         self.shared.work.notify_all();
     }
+
+    /// Closes it and waits until all is done, but no longer than this.
+    pub(crate) fn finish(&self, most: Duration) {
+        self.close();
+        let state = self.shared.lock();
+        let _ = self.shared.ended.wait_timeout_while(state, most, |state| state.threads > 0);
+    }
 }
 
 impl Shared {
@@ -103,6 +117,14 @@ impl Shared {
         }
     }
 
+    fn leave(&self, mut state: MutexGuard<'_, State>) -> Option<Job> {
+        state.threads -= 1;
+        if state.threads == 0 {
+            self.ended.notify_all();
+        }
+        None
+    }
+
     /// The next job; `None` when this thread is to end.
     fn next(&self) -> Option<Job> {
         let mut state = self.lock();
@@ -111,8 +133,7 @@ impl Shared {
                 return Some(job);
             }
             if state.closed {
-                state.threads -= 1;
-                return None;
+                return self.leave(state);
             }
             state.idle += 1;
             let (woken, timeout) =
@@ -120,8 +141,7 @@ impl Shared {
             state = woken;
             state.idle -= 1;
             if timeout.timed_out() && state.jobs.is_empty() {
-                state.threads -= 1;
-                return None;
+                return self.leave(state);
             }
         }
     }

@@ -14,6 +14,7 @@ use millrace_vfs::VirtualPath;
 
 use crate::auth::{Authenticator, Password};
 use crate::bans::BanRules;
+use crate::hooks::Hooks;
 use crate::limits::ServerLimits;
 
 /// What a server is started with.
@@ -39,6 +40,10 @@ pub struct Config {
     pub workers: usize,
     /// Threads at most for what may wait: disks, hashes, passwords.
     pub blocking_threads: usize,
+    /// Who is asked and told what sessions do.
+    pub hooks: Option<Arc<dyn Hooks>>,
+    /// Threads at most for hooks: so many may be called at a time.
+    pub hook_threads: usize,
     /// Sessions at most; 0 for what the descriptor limit allows.
     pub sessions: usize,
     /// Sessions at most from one address; 0 for no limit.
@@ -191,6 +196,9 @@ impl Config {
     /// gives outgoing connections ports from there as well; one that is taken is passed over.
     pub const DEFAULT_PASSIVE_PORTS: RangeInclusive<u16> = 50000..=50999;
 
+    /// Hooks that are called at a time, where nothing is said: a program each, at the most.
+    pub const DEFAULT_HOOK_THREADS: usize = 32;
+
     /// The defaults, with these accounts.
     pub fn new(accounts: Arc<dyn Authenticator>) -> Self {
         Self {
@@ -204,6 +212,8 @@ impl Config {
             public_ip: None,
             workers: 0,
             blocking_threads: 256,
+            hooks: None,
+            hook_threads: Self::DEFAULT_HOOK_THREADS,
             sessions: 0,
             sessions_per_address: 0,
             limits: ServerLimits::default(),

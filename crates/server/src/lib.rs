@@ -14,9 +14,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Where to look: [`Config`] is everything that can be set; [`Authenticator`] and
-//! [`Storage`](millrace_vfs::Storage) are the doors for accounts and files of your own. `worker.rs` is the
-//! reactor, `ftp/` drives control sessions, `http/` requests, `transfer/` moves the bytes, `passive.rs` leases data ports.
+//! Where to look: [`Config`] is everything that can be set; [`Authenticator`],
+//! [`Storage`](millrace_vfs::Storage) and [`Hooks`] are the doors for accounts, files and actions of your own.
+//! `worker.rs` is the reactor, `ftp/` drives control sessions, `http/` requests, `transfer/` moves the bytes,
+//! `passive.rs` leases data ports.
 
 pub mod auth;
 mod bans;
@@ -25,6 +26,7 @@ mod client;
 pub mod config;
 pub mod ctl;
 mod ftp;
+pub mod hooks;
 mod housekeeping;
 mod http;
 pub mod limits;
@@ -43,6 +45,7 @@ pub use auth::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
 pub use bans::BanRules;
 pub use config::Config;
 pub use ctl::Control;
+pub use hooks::Hooks;
 pub use millrace_ftp::session::{Permission, Permissions, Rules};
 pub use network::{Network, NetworkError};
 pub use running::{Running, Server, SessionReport, StartError, TransferReport};

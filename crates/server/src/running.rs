@@ -35,6 +35,9 @@ const LOGIN_THREADS: usize = 16;
 /// How long workers are waited for that were asked something.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
+/// How long hooks are waited for at the end.
+const HOOKS_TIME: Duration = Duration::from_secs(10);
+
 /// As good as without an end.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
@@ -88,6 +91,8 @@ pub struct Running {
     log: Log,
     /// Closed at the end.
     pools: [BlockingPool; 2],
+    /// Waited for at the end: what has happened must be heard of.
+    hook_pool: BlockingPool,
     state: Arc<State>,
     /// Ends before the workers do.
     housekeeping: Mutex<Option<Housekeeping>>,
@@ -152,6 +157,7 @@ impl Server {
             grace: state.config.grace,
             log: state.log.clone(),
             pools: [state.pool.clone(), state.logins.clone()],
+            hook_pool: state.hook_pool.clone(),
             state: Arc::clone(&state),
             housekeeping: Mutex::default(),
         };
@@ -204,6 +210,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 3], descriptors: u64) -> 
         tls,
         pool: BlockingPool::new(config.blocking_threads),
         logins: BlockingPool::new(LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from))),
+        hook_pool: BlockingPool::new(config.hook_threads),
         passive: PassivePool::new(config.passive_ports.clone()),
         log,
         sessions: AtomicUsize::new(0),
@@ -371,6 +378,8 @@ impl Running {
         }
         self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.pools.iter().for_each(BlockingPool::close);
+        self.hook_pool.finish(HOOKS_TIME);
+        self.state.config.hooks.iter().for_each(|hooks| hooks.close());
         self.log.close();
     }
 

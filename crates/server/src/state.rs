@@ -35,6 +35,8 @@ pub(crate) struct Server {
     pub(crate) pool: BlockingPool,
     /// Threads of their own for logins: a burst of wrong passwords must not keep disks from being read.
     pub(crate) logins: BlockingPool,
+    /// And for hooks, which may hang.
+    pub(crate) hook_pool: BlockingPool,
     pub(crate) passive: PassivePool,
     pub(crate) log: Log,
     /// Control connections now.

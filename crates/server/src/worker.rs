@@ -27,6 +27,7 @@ use mio::{Events, Interest, Poll, Registry, Token};
 use crate::auth::Decision;
 use crate::client::Client;
 use crate::ftp::{Connection, Handshakes, Reviewed};
+use crate::hooks::Ruling;
 use crate::http;
 use crate::log::{self, Subject};
 use crate::passive::Lease;
@@ -90,6 +91,8 @@ pub(crate) enum Message {
     Job(Key, JobDone),
     /// The passive port that a session waited for.
     Port(Key, Lease),
+    /// A hook has answered, with the serial number of what it was asked.
+    Ruled(Key, u64, Ruling),
     /// A session's data connection was accepted by another session.
     Wake(Key),
     /// Do this with every connection.
@@ -409,6 +412,9 @@ impl Worker {
             Message::Job(key, done) => self.serve(key, |connection, core| connection.job_done(core, done)),
             Message::Port(key, lease) => {
                 self.serve(key, |connection, core| connection.port_granted(core, lease))
+            }
+            Message::Ruled(key, serial, ruling) => {
+                self.serve(key, |connection, core| connection.ruled(core, serial, ruling));
             }
             Message::Wake(key) => self.serve(key, Connection::woken),
             Message::Each(Errand(work)) => {

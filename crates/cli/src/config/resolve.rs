@@ -165,6 +165,8 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
         )?,
         sessions: count(written.sessions, default.sessions),
         sessions_per_address: count(written.sessions_per_address, default.sessions_per_address),
+        hooks: default.hooks,
+        hook_threads: default.hook_threads,
         limits,
         bans,
         cpu_limit: cpu_limit(written.cpu_limit, &places)?,

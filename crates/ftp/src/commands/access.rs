@@ -97,6 +97,10 @@ fn logged_in(session: &mut Session, answer: Answer) -> Step {
             session.arrive(Reply::new(code::LOGGED_IN, "Logged in."))
         }
         Verdict::Denied => session.punish(),
+        Verdict::Refused(reason) => {
+            session.access = Access::Stranger;
+            Reply::owned(code::NOT_LOGGED_IN, reason).into()
+        }
         Verdict::Unavailable(reason) => session.close(Reply::owned(code::SERVICE_CLOSING, reason)),
     }
 }

@@ -19,6 +19,7 @@ const DIGEST: Command =
 pub(super) const HASH: Command = Command {
     verb: "HASH",
     feat: Feat::Made(|session| format!("HASH {}", feature(session))),
+    path: true,
     help: "HASH <file>",
     source: "draft-bryan-ftpext-hash",
     note: "OPTS HASH chooses; of a part of the file after RANG or REST",
@@ -57,6 +58,7 @@ pub(super) const XDIGEST: Command = Command {
 pub(super) const MD5: Command = Command {
     verb: "MD5",
     feat: Feat::Line("MD5"),
+    path: true,
     help: "MD5 <file>",
     source: "draft-twine-ftpmd5",
     run: md5,

@@ -10,6 +10,7 @@ pub(super) const CWD: Command = Command {
     verb: "CWD",
     argument: Argument::Optional,
     needs: Permissions::only(Permission::List),
+    path: true,
     help: "CWD [<directory>]",
     note: "without a directory, to where the login began",
     run: cwd,

@@ -10,6 +10,7 @@ pub(super) const DELE: Command = Command {
     verb: "DELE",
     argument: Argument::Required,
     needs: Permissions::only(Permission::Delete),
+    path: true,
     help: "DELE <file>",
     run: |session, argument| act(session, argument, Request::RemoveFile, DELETED),
     ..ROW
@@ -19,6 +20,7 @@ pub(super) const RMD: Command = Command {
     verb: "RMD",
     argument: Argument::Required,
     needs: Permissions::only(Permission::Delete),
+    path: true,
     help: "RMD <directory>",
     run: |session, argument| act(session, argument, Request::RemoveDirectory, REMOVED),
     ..ROW
@@ -30,6 +32,7 @@ pub(super) const MKD: Command = Command {
     verb: "MKD",
     argument: Argument::Required,
     needs: Permissions::only(Permission::MakeDirectory),
+    path: true,
     help: "MKD <directory>",
     run: mkd,
     ..ROW
@@ -41,6 +44,7 @@ pub(super) const RNFR: Command = Command {
     verb: "RNFR",
     argument: Argument::Required,
     needs: Permissions::only(Permission::Rename),
+    path: true,
     help: "RNFR <old name>",
     note: "waits for its RNTO whatever comes between",
     run: rnfr,
@@ -51,6 +55,7 @@ pub(super) const RNTO: Command = Command {
     verb: "RNTO",
     argument: Argument::Required,
     needs: Permissions::only(Permission::Rename),
+    path: true,
     help: "RNTO <new name>",
     run: rnto,
     ..ROW

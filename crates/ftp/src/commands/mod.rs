@@ -40,6 +40,8 @@ pub struct Command {
     pub busy: bool,
     /// Whether it uses the data connection: without one agreed it gets 425, and it uses up `REST`.
     pub transfers: bool,
+    /// Whether its argument is a path, from the first byte to the last.
+    pub path: bool,
     /// What `FEAT` says of it.
     pub feat: Feat,
     /// The syntax, as `HELP` and a 501 reply show it.
@@ -108,6 +110,7 @@ const ROW: Command = Command {
     needs: Permissions::NONE,
     busy: false,
     transfers: false,
+    path: false,
     feat: Feat::Silent,
     help: "",
     source: "RFC 959",

@@ -12,6 +12,7 @@ pub(super) const RETR: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::Read),
     transfers: true,
+    path: true,
     help: "RETR <file>",
     run: retr,
     ..ROW

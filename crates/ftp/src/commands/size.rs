@@ -14,6 +14,7 @@ pub(super) const SIZE: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::List),
     feat: Feat::Line("SIZE"),
+    path: true,
     help: "SIZE <file>",
     source: "RFC 3659",
     run: size,

@@ -17,6 +17,7 @@ pub(super) const STOR: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::Write),
     transfers: true,
+    path: true,
     help: "STOR <file>",
     run: stor,
     ..ROW
@@ -27,6 +28,7 @@ pub(super) const APPE: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::Append),
     transfers: true,
+    path: true,
     help: "APPE <file>",
     run: |session, argument| begin(session, argument, WriteMode::Append),
     ..ROW

@@ -53,6 +53,7 @@ pub(super) fn failure_reply(error: TransferError) -> Reply {
         TransferError::Cut(why) => {
             Reply::owned(code::LOCAL_ERROR, format!("The listing is not whole: {why}."))
         }
+        TransferError::Refused(reply) => reply,
         TransferError::File(error) => file_failure(b"Transfer failed: ".to_vec(), &error),
     }
 }

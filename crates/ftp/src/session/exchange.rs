@@ -42,6 +42,10 @@ pub enum Input<'a> {
     Expelled,
     /// An administrator ends this session: 421.
     Kicked,
+    /// A line that the driver does not want run, and what to say to it instead. (A hook has refused it.)
+    Refused(&'a [u8], Reply),
+    /// The session is not wanted: this is its last reply.
+    Dismissed(Reply),
 }
 
 /// The time, twice: one that never jumps, for deadlines, and one for people.
@@ -289,6 +293,8 @@ pub enum Verdict {
     Denied,
     /// Not now, with a reason that may be told (too many sessions, accounts out of reach): 421.
     Unavailable(String),
+    /// The right password, and yet not: 530 at once, with a reason that may be told.
+    Refused(String),
 }
 
 /// What a logged-in session may do, and where it begins.
@@ -426,4 +432,6 @@ pub enum TransferError {
     File(FileError),
     /// A listing met one of its bounds, so there is more than was sent: 451.
     Cut(String),
+    /// Every byte arrived, and yet it is not to count: somebody has looked at it and says so.
+    Refused(Reply),
 }

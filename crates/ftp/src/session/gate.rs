@@ -4,8 +4,10 @@
 //! refused before the login, and one that needs a permission is refused without it. There is no other
 //! place where that is decided.
 
-use super::{Access, Act, Closing, DataPlan, Phase, Progress, Request, Session, Step, data};
-use crate::commands::{self, Argument, Command, When};
+use millrace_vfs::VirtualPath;
+
+use super::{Access, Act, ByteRange, Closing, DataPlan, Phase, Progress, Request, Session, Step, data};
+use crate::commands::{self, Argument, Command, SITE_COMMANDS, When};
 use crate::reply::{Reply, code};
 
 /// Lines in a row that are no command until the connection is closed: a browser tricked into talking
@@ -42,7 +44,46 @@ pub(super) fn is_silent_busy_command(line: &[u8]) -> bool {
     commands::find(split(line).0).is_some_and(|command| matches!(command.verb, "ABOR" | "QUIT"))
 }
 
+/// A line that would be run, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// The verb, as the table has it.
+    pub verb: &'static str,
+    /// The subcommand of `SITE`, as its table has it.
+    pub site: Option<&'static str>,
+    /// What the command is about, where its argument is a path and nothing else.
+    pub path: Option<VirtualPath>,
+}
+
 impl Session {
+    /// What the line would run, if it passes the gate now; `None` where a refusal is all that comes of it.
+    pub fn named(&self, line: &[u8]) -> Option<Named> {
+        let (verb, argument) = split(line);
+        let command = commands::find(verb)?;
+        let argument = self.admit(command, argument.unwrap_or_default()).ok()?;
+        let site = match command.verb {
+            "SITE" => commands::find_in(SITE_COMMANDS, split(argument).0).map(|row| row.verb),
+            _ => None,
+        };
+        let is_path = command.path && !argument.is_empty();
+        let path = if is_path { self.directory.resolve(argument).ok() } else { None };
+        Some(Named { verb: command.verb, site, path })
+    }
+
+    /// A line that is not to be run. What it would have used up is used up.
+    pub(super) fn refused(&mut self, line: &[u8], reply: Reply) -> Step {
+        if !self.takes(line) || self.is_busy() {
+            return Step::NOTHING;
+        }
+        self.nonsense = 0;
+        match commands::find(split(line).0) {
+            Some(command) if command.transfers => self.restart = ByteRange::default(),
+            Some(command) if command.verb == "RNTO" => self.source = None,
+            _ => {}
+        }
+        reply.into()
+    }
+
     pub(super) fn line(&mut self, line: &[u8]) -> Step {
         if !self.takes(line) {
             // The driver was to keep it back; a reply now could overtake another.

@@ -44,6 +44,7 @@ pub use exchange::{
     Act, Answer, ByteRange, Content, Credentials, Grant, Input, ListRequest, Now, Outcome, Progress,
     Protection, Request, Step, Transfer, TransferError, Verdict, Via,
 };
+pub use gate::Named;
 pub(crate) use gate::{DENIED, split, wrong_syntax};
 pub use permission::{Permission, Permissions};
 pub use rules::Rules;
@@ -256,6 +257,8 @@ impl Session {
             Input::Regranted(grant) => self.regrant(grant),
             Input::Expelled => self.expel(Closing::Expelled),
             Input::Kicked => self.expel(Closing::Kicked),
+            Input::Refused(line, reply) => self.refused(line, reply),
+            Input::Dismissed(reply) => self.close(reply),
         };
         self.rearm(now.instant);
         match self.language() {
@@ -321,6 +324,14 @@ impl Session {
     /// What the client said of itself, with `CLNT` or `CSID`.
     pub fn client(&self) -> Option<&[u8]> {
         self.extras.as_ref().and_then(|extras| extras.client.as_deref())
+    }
+
+    /// The name that a login is being tried with.
+    pub fn claimed_user(&self) -> Option<&[u8]> {
+        match &self.access {
+            Access::Named(name) => Some(name),
+            _ => None,
+        }
     }
 
     /// The working directory.

@@ -164,6 +164,9 @@ pub enum Decision {
 pub struct Account {
     /// The files.
     pub storage: Arc<dyn Storage>,
+    /// The same without what bounds the user, for hooks: who may only upload has files that can be looked at.
+    /// `None` where `storage` has no such bounds.
+    pub unruled: Option<Arc<dyn Storage>>,
     /// What may be done with them, in one place or another.
     pub permissions: Permissions,
     /// What may be done where, which `storage` sees to; `None` for the same everywhere.
@@ -181,6 +184,7 @@ impl Account {
     pub fn new(storage: Arc<dyn Storage>, permissions: Permissions) -> Self {
         Self {
             storage,
+            unruled: None,
             permissions,
             rules: None,
             home: VirtualPath::root(),
@@ -192,9 +196,16 @@ impl Account {
     /// These files, with permissions that differ by place and name.
     pub fn ruled(storage: Arc<dyn Storage>, rules: Rules) -> Self {
         let rules = Arc::new(rules);
+        let unruled = Some(Arc::clone(&storage));
         let storage = guard::guard(storage, &rules);
         let permissions = rules.anywhere();
         let rules = (!rules.is_uniform()).then_some(rules);
-        Self { storage, permissions, rules, home: VirtualPath::root(), limits: None, follows_clock: false }
+        let home = VirtualPath::root();
+        Self { storage, unruled, permissions, rules, home, limits: None, follows_clock: false }
+    }
+
+    /// The files as hooks have them.
+    pub(crate) fn for_hooks(&self) -> Arc<dyn Storage> {
+        Arc::clone(self.unruled.as_ref().unwrap_or(&self.storage))
     }
 }

@@ -43,18 +43,36 @@ pub(crate) fn answer_now(storage: &dyn Storage, request: Request) -> Result<Answ
     }
 }
 
-/// What a question changes besides the file that it moves: a word for the log, and the path.
-pub(crate) fn change(request: &Request) -> Option<(&'static str, VirtualPath)> {
+/// What a question changes besides the file that it moves.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    /// A word for the log.
+    pub(crate) verb: &'static str,
+    /// What is there, or no longer.
+    pub(crate) path: VirtualPath,
+    /// Its old name.
+    pub(crate) from: Option<VirtualPath>,
+}
+
+/// What a question changes.
+pub(crate) fn change(request: &Request) -> Option<Changed> {
+    let (verb, path, from) = match request {
+        Request::Rename(from, to) => ("rename-to", to, Some(from.clone())),
+        request => change_at(request).map(|(verb, path)| (verb, path, None))?,
+    };
+    Some(Changed { verb, path: path.clone(), from })
+}
+
+fn change_at(request: &Request) -> Option<(&'static str, &VirtualPath)> {
     match request {
-        Request::MakeDirectory(path) => Some(("make-directory", path.clone())),
-        Request::RemoveDirectory(path) => Some(("remove-directory", path.clone())),
-        Request::RemoveTree(path) => Some(("remove-tree", path.clone())),
-        Request::RemoveFile(path) => Some(("remove", path.clone())),
-        Request::Rename(_, to) => Some(("rename-to", to.clone())),
-        Request::Change(path, _) => Some(("change-attributes", path.clone())),
-        Request::MakeSymlink(_, path) => Some(("make-link", path.clone())),
-        Request::Copy(_, to) => Some(("copy-to", to.clone())),
-        Request::Combine(target, _) => Some(("combine-into", target.clone())),
+        Request::MakeDirectory(path) => Some(("make-directory", path)),
+        Request::RemoveDirectory(path) => Some(("remove-directory", path)),
+        Request::RemoveTree(path) => Some(("remove-tree", path)),
+        Request::RemoveFile(path) => Some(("remove", path)),
+        Request::Change(path, _) => Some(("change-attributes", path)),
+        Request::MakeSymlink(_, path) => Some(("make-link", path)),
+        Request::Copy(_, to) => Some(("copy-to", to)),
+        Request::Combine(target, _) => Some(("combine-into", target)),
         _ => None,
     }
 }

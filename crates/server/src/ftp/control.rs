@@ -20,10 +20,11 @@ use millrace_ftp::session::{
     Act, Answer, Credentials, Grant, Input, Outcome, Request, TransferError, Verdict,
 };
 use millrace_net::stream;
-use millrace_vfs::{FileError, VirtualPath};
+use millrace_vfs::FileError;
 use mio::event::Event;
 
-use super::act::{self, ListLimits};
+use super::act::{self, Changed, ListLimits};
+use super::hooking::Hooked;
 use super::secure::Secure;
 use crate::auth::{Account, Attempt, Decision, Protocol};
 use crate::limits::{AccountLimits, Limit, Limits, Member, Refused, Scope};
@@ -56,7 +57,7 @@ const LEFT_GRACE: Duration = Duration::from_secs(10);
 pub(crate) struct Connection {
     pub(super) key: Key,
     pub(super) socket: OwnedFd,
-    number: u64,
+    pub(super) number: u64,
     pub(super) session: Session,
     pub(super) account: Option<Account>,
     /// Its part in the tree of limits.
@@ -65,6 +66,8 @@ pub(crate) struct Connection {
     pub(super) secure: Option<Box<Secure>>,
     /// What `HOST` said.
     pub(super) host: Option<Box<str>>,
+    /// Its part in the hooks, where there are any.
+    pub(super) hooked: Option<Box<Hooked>>,
     reader: LineReader,
     /// A line that the session does not take yet.
     held: Option<Held>,
@@ -123,8 +126,8 @@ struct Question {
     give_up: Option<Instant>,
     /// Who wants to log in; empty for other questions.
     user: Vec<u8>,
-    /// What the log is to tell where it is done.
-    change: Option<(&'static str, VirtualPath)>,
+    /// What the log and the hooks are to be told where it is done.
+    change: Option<Changed>,
 }
 
 impl Connection {
@@ -147,6 +150,7 @@ impl Connection {
             member,
             secure: None,
             host: None,
+            hooked: Self::hooked(core),
             reader: LineReader::default(),
             held: None,
             pending: Vec::new(),
@@ -163,10 +167,7 @@ impl Connection {
     /// The first thing on a connection: the greeting, or where TLS is `implicit` the handshake.
     pub(crate) fn greet(&mut self, core: &mut Core, implicit: bool) {
         self.log(core, log::Event::Connected);
-        match implicit {
-            true => self.begin_tls(core, true),
-            false => self.feed(core, Input::Connected),
-        }
+        self.greet_or_ask(core, implicit);
     }
 
     /// The reactor says something of the control socket.
@@ -190,8 +191,12 @@ impl Connection {
     pub(crate) fn answered(&mut self, core: &mut Core, serial: u64, answer: Answer) {
         match self.question.take_if(|question| question.serial == serial) {
             Some(question) => {
-                if let (Some((verb, path)), Answer::Done | Answer::Count(_)) = (&question.change, &answer) {
-                    self.log(core, log::Event::Changed { verb, path });
+                if let Some(changed) = &question.change {
+                    if let Answer::Done | Answer::Count(_) = &answer {
+                        let event = log::Event::Changed { verb: changed.verb, path: &changed.path };
+                        self.log(core, event);
+                    }
+                    self.note_answer(core, changed, &answer);
                 }
                 self.feed(core, Input::Answer(answer));
             }
@@ -201,8 +206,9 @@ impl Connection {
 
     /// The accounts have decided.
     pub(crate) fn login_decided(&mut self, core: &mut Core, serial: u64, decision: Decision) {
-        if let Some(question) = self.question.take_if(|question| question.serial == serial) {
-            let verdict = self.verdict(core, &question.user, decision);
+        if let Some(question) = self.question.take_if(|question| question.serial == serial)
+            && let Some(verdict) = self.verdict(core, &question.user, decision)
+        {
             self.feed(core, Input::Answer(Answer::Login(verdict)));
         }
     }
@@ -267,17 +273,19 @@ impl Connection {
             && self.pending.is_empty()
             && self.output.is_empty()
             && !self.session.is_busy()
+            && !self.awaits_hook()
     }
 
     /// Takes lines for as long as the session takes them and the client takes the replies.
     fn read_on(&mut self, core: &mut Core) {
-        while self.state.closing.is_none() && !self.state.broken && self.output.is_empty() {
+        let is_open = |state: &State| state.closing.is_none() && !state.broken;
+        while is_open(&self.state) && self.output.is_empty() && !self.awaits_hook() {
             if let Some(held) = self.held.take_if(|held| match held {
                 Held::Line(line) => self.session.takes(line),
                 Held::TooLong => self.session.takes(b""),
             }) {
                 match held {
-                    Held::Line(line) => self.feed(core, Input::Line(&line)),
+                    Held::Line(line) => self.line(core, &line),
                     Held::TooLong => self.feed(core, Input::LineTooLong),
                 }
             } else if self.is_changing() && (self.held.is_some() || !self.pending.is_empty()) {
@@ -332,7 +340,7 @@ impl Connection {
         let mut rest = bytes;
         while let Some(event) = self.reader.next(&mut rest) {
             match event {
-                LineEvent::Line(line) if self.session.takes(&line) => self.feed(core, Input::Line(&line)),
+                LineEvent::Line(line) if self.session.takes(&line) => self.line(core, &line),
                 LineEvent::Line(line) => self.held = Some(Held::Line(line.into_owned())),
                 LineEvent::TooLong if self.session.takes(b"") => self.feed(core, Input::LineTooLong),
                 LineEvent::TooLong => self.held = Some(Held::TooLong),
@@ -341,7 +349,7 @@ impl Connection {
             if core.out.len() > OUT {
                 self.send(core);
             }
-            let is_over = self.state.closing.is_some() || self.is_changing();
+            let is_over = self.state.closing.is_some() || self.is_changing() || self.awaits_hook();
             if self.held.is_some() || is_over || !self.output.is_empty() {
                 break;
             }
@@ -351,30 +359,42 @@ impl Connection {
 
     /// Gives the session an input and does what it wants, for as long as that yields the next input.
     pub(super) fn feed(&mut self, core: &mut Core, input: Input<'_>) {
+        let mut next = self.step(core, input);
+        while let Some(input) = next {
+            next = self.step(core, input);
+        }
+    }
+
+    fn step(&mut self, core: &mut Core, input: Input<'_>) -> Option<Input<'static>> {
         let step = self.session.handle(core.now, input);
         step.replies.write(&mut core.out);
-        let mut next = step.act.and_then(|act| self.perform(core, act));
-        while let Some(input) = next {
-            let step = self.session.handle(core.now, input);
-            step.replies.write(&mut core.out);
-            next = step.act.and_then(|act| self.perform(core, act));
+        if self.hooked.is_some() {
+            self.note_replies(core, &step.replies);
         }
+        step.act.and_then(|act| self.perform(core, act))
     }
 
     /// Does what the session asked for; answers what came of it, if that is known already.
     fn perform(&mut self, core: &mut Core, act: Act) -> Option<Input<'static>> {
         match act {
             Act::Ask(request) => self.ask(core, request).map(Input::Answer),
-            Act::Transfer(transfer) => self.begin_transfer(core, *transfer).map(Input::TransferEnded),
+            Act::Transfer(transfer) => {
+                let outcome = self.begin_transfer(core, *transfer)?;
+                self.transfer_over(core, outcome).map(Input::TransferEnded)
+            }
             Act::Abort if self.port_deadline.take().is_some() => {
                 Some(Input::Answer(Answer::NoPort("the wait for one was aborted".to_owned())))
             }
-            Act::Abort => self.abort(core, TransferError::Aborted).map(Input::TransferEnded),
+            Act::Abort => {
+                let outcome = self.abort(core, TransferError::Aborted)?;
+                self.transfer_over(core, outcome).map(Input::TransferEnded)
+            }
             Act::DropPassive => {
                 self.lease = None;
                 None
             }
             Act::LogOut => {
+                self.note_logout(core);
                 self.account = None;
                 self.member.log_out();
                 self.lease = None;
@@ -383,6 +403,7 @@ impl Connection {
             Act::StartTls => {
                 // The 234, in clear.
                 self.send(core);
+                self.note_logout(core);
                 self.account = None;
                 self.member.log_out();
                 self.lease = None;
@@ -467,7 +488,7 @@ impl Connection {
         let encrypted = self.session.is_encrypted();
         let asked = attempt(&credentials, from, encrypted);
         if let Some(decision) = accounts.quick(&asked) {
-            return Some(Answer::Login(self.verdict(core, &credentials.user, decision)));
+            return self.verdict(core, &credentials.user, decision).map(Answer::Login);
         }
         let (key, sender, serial, _) = self.question(core);
         if let Some(question) = &mut self.question {
@@ -483,20 +504,25 @@ impl Connection {
     }
 
     /// Keeps the account of a login that succeeded, and says what the session has to know of it.
-    fn verdict(&mut self, core: &mut Core, user: &[u8], decision: Decision) -> Verdict {
-        match decision {
-            Decision::Granted(account) => {
-                if let Err(refused) = self.enter(core, user, &account) {
-                    return Verdict::Unavailable(refused.for_the_client().to_owned());
-                }
-                core.server.bans.succeeded(self.session.peer().ip(), user, core.now.instant);
-                let grant = grant(&account);
-                self.account = Some(account);
-                // The session learns of it only now.
-                let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
-                core.log(&subject, log::Event::LoggedIn);
-                Verdict::Granted(grant)
-            }
+    pub(super) fn admit(&mut self, core: &mut Core, user: &[u8], account: Account) -> Verdict {
+        if let Err(refused) = self.enter(core, user, &account) {
+            return Verdict::Unavailable(refused.for_the_client().to_owned());
+        }
+        core.server.bans.succeeded(self.session.peer().ip(), user, core.now.instant);
+        let grant = grant(&account);
+        self.account = Some(account);
+        // The session learns of it only now.
+        let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
+        core.log(&subject, log::Event::LoggedIn);
+        self.note_login(user);
+        Verdict::Granted(grant)
+    }
+
+    /// What the session has to know of a decision; nothing yet where a hook is asked first.
+    fn verdict(&mut self, core: &mut Core, user: &[u8], decision: Decision) -> Option<Verdict> {
+        Some(match decision {
+            Decision::Granted(account) if self.asks_about_login(core, user, &account) => return None,
+            Decision::Granted(account) => self.admit(core, user, account),
             Decision::Denied => {
                 self.log(core, log::Event::LoginFailed { user });
                 self.count_failure(core, user);
@@ -510,7 +536,7 @@ impl Connection {
                 self.log(core, log::Event::LoginRefused { user, reason: &reason });
                 Verdict::Unavailable("Nobody can be let in at the moment; try again later.".to_owned())
             }
-        }
+        })
     }
 
     /// A wrong password, or a name that is not there: the address is held to it, on other connections too.
@@ -519,9 +545,11 @@ impl Connection {
         self.session.has_failed_before(failed.count.saturating_sub(1));
         if failed.user_banned {
             self.log(core, log::Event::Banned { user: Some(user) });
+            self.note_ban(core, Some(user));
         }
         if failed.address_banned {
             self.log(core, log::Event::Banned { user: None });
+            self.note_ban(core, None);
         }
     }
 
@@ -712,6 +740,9 @@ impl Connection {
 
     /// Hands the socket what it has not taken, and then what is in `core.out`.
     pub(super) fn write_out(&mut self, core: &mut Core) {
+        if self.holds_replies() {
+            return self.output.append(&mut core.out);
+        }
         if !self.output.is_empty() {
             self.output.append(&mut core.out);
             std::mem::swap(&mut self.output, &mut core.out);
@@ -744,7 +775,8 @@ impl Connection {
     fn due(&self, core: &Core) -> Option<Instant> {
         let transfer = self.running.as_deref().and_then(|running| self.transfer_due(running, core));
         let (question, lease) = (self.question_due(), self.lease_due());
-        [self.session.deadline(), self.port_deadline, self.state.closing, transfer, question, lease]
+        let closing = self.state.closing.filter(|_| !self.holds_replies());
+        [self.session.deadline(), self.port_deadline, closing, transfer, question, lease]
             .into_iter()
             .flatten()
             .min()
@@ -782,7 +814,7 @@ impl Connection {
         }
         self.look_at = None;
         let is_due = |moment: Option<Instant>| moment.is_some_and(|moment| moment <= now);
-        if is_due(self.state.closing) {
+        if is_due(self.state.closing) && !self.holds_replies() {
             self.state.broken = true;
         } else if is_due(self.port_deadline) {
             self.no_port(core);
@@ -805,7 +837,9 @@ impl Connection {
     /// The time of grace is over.
     pub(crate) fn end_now(&mut self, core: &mut Core) {
         self.feed(core, Input::Shutdown);
-        if let Some(outcome) = self.abort(core, TransferError::Aborted) {
+        if let Some(outcome) = self.abort(core, TransferError::Aborted)
+            && let Some(outcome) = self.transfer_over(core, outcome)
+        {
             self.feed(core, Input::TransferEnded(outcome));
         }
         // Nobody will be there to hear what the pool answers, or what a job brings back.
@@ -836,7 +870,13 @@ impl Connection {
             _ => "client closed",
         };
         self.log(core, log::Event::Disconnected { reason });
+        self.tell_the_rest(core);
         core.server.release(self.session.peer().ip());
+    }
+
+    /// The last replies could not go before now.
+    pub(super) fn give_time_to_leave(&mut self, core: &Core) {
+        self.state.closing = Some(core.now.instant + FAREWELL);
     }
 
     pub(super) fn log(&self, core: &mut Core, event: log::Event<'_>) {

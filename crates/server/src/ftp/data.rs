@@ -157,7 +157,9 @@ impl Connection {
 
     /// Moves the transfer on, and tells the session if it ended.
     pub(crate) fn continue_transfer(&mut self, core: &mut Core) {
-        if let Some(outcome) = self.advance(core) {
+        if let Some(outcome) = self.advance(core)
+            && let Some(outcome) = self.transfer_over(core, outcome)
+        {
             self.feed(core, Input::TransferEnded(outcome));
         }
     }
@@ -172,7 +174,9 @@ impl Connection {
         let via = self.running.as_deref().map(|running| running.via);
         if let Some(outcome) = self.conclude(core, result) {
             let outcome = end_report(core, via, outcome);
-            self.feed(core, Input::TransferEnded(outcome));
+            if let Some(outcome) = self.transfer_over(core, outcome) {
+                self.feed(core, Input::TransferEnded(outcome));
+            }
         }
     }
 
@@ -442,6 +446,7 @@ impl Connection {
             ascii: running.ascii,
         };
         self.log(core, log::Event::Transferred(&transferred));
+        self.note_transfer(core, &transferred);
         if running.work.end_may_wait() {
             core.discard(std::mem::replace(&mut running.work, Work::Lent));
         }
@@ -464,7 +469,9 @@ impl Connection {
         if let (Link::Open(socket), Direction::Download) = (&running.link, running.direction) {
             stream::reset_on_close(&socket.fd);
         }
-        if let Some(outcome) = self.abort_transfer(core, TransferError::Aborted) {
+        if let Some(outcome) = self.abort_transfer(core, TransferError::Aborted)
+            && let Some(outcome) = self.transfer_over(core, outcome)
+        {
             self.feed(core, Input::TransferEnded(outcome));
         }
         true
@@ -554,5 +561,6 @@ fn describe(error: &TransferError) -> String {
         TransferError::Stalled => "stalled".to_owned(),
         TransferError::Aborted => "aborted".to_owned(),
         TransferError::File(error) => error.to_string(),
+        TransferError::Refused(reply) => String::from_utf8_lossy(reply.text()).into_owned(),
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod act;
 mod control;
 mod data;
+mod hooking;
 mod notes;
 mod secure;
 

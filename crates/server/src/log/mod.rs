@@ -55,6 +55,8 @@ pub(crate) enum Event<'a> {
     Stranger { peer: SocketAddr },
     /// A passive port was not to be had.
     NoPort { reason: &'a str },
+    /// A hook said no.
+    HookRefused { event: &'a str, reason: &'a str },
     /// The session ended.
     Disconnected { reason: &'a str },
     /// TLS has begun on the control connection.
@@ -305,6 +307,10 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
         }
         Event::Stranger { peer } => ("stranger-turned-away", vec![("from", Text(peer.to_string()))]),
         Event::NoPort { reason } => ("no-passive-port", vec![("reason", Text((*reason).to_owned()))]),
+        Event::HookRefused { event, reason } => {
+            let fields = vec![("event", Text((*event).to_owned())), ("reason", Text((*reason).to_owned()))];
+            ("hook-refused", fields)
+        }
         Event::Disconnected { reason } => ("disconnected", vec![("reason", Text((*reason).to_owned()))]),
         Event::Secured { version, cipher } => (
             "secured",

@@ -12,6 +12,7 @@ mod bandwidth;
 mod bans;
 mod commands;
 mod endings;
+mod hooks;
 mod limits;
 mod notes;
 mod passive;

@@ -1,0 +1,380 @@
+//! What a session does about hooks: it asks, tells, and waits.
+//!
+//! Its events go to the hooks one after the other, on threads of theirs. While one of them is asked, what
+//! depends on the answer waits ([`Then`]); while one is told, replies are held back.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use millrace_ftp::reply::{Replies, code};
+use millrace_ftp::session::{Answer, Input, Outcome, TransferError, Verdict};
+use millrace_vfs::FileError;
+
+use super::Connection;
+use super::act::Changed;
+use super::control::Promise;
+use crate::auth::Account;
+use crate::hooks::{Event, Hooks, Moment, Refusal, Ruling};
+use crate::log::{self, Direction, Transferred};
+use crate::transfer::Link;
+use crate::worker::{Core, Message};
+
+/// Commands whose arguments are nobody's business.
+const SECRET: [&str; 3] = ["PASS", "ACCT", "INTERNALSHUTDOWN"];
+
+/// A session's part in it; there is none where there are no hooks.
+#[derive(Debug, Default)]
+pub(super) struct Hooked {
+    /// Who is logged in.
+    user: Option<Arc<[u8]>>,
+    /// The command that runs, whose reply is to be told.
+    command: Option<Moment>,
+    /// How the last transfer ended, until the session hears of it.
+    ended: Option<Moment>,
+    /// What the hooks have before them, and what waits for the answer.
+    current: Option<(u64, Option<Then>)>,
+    /// What they will have next.
+    next: VecDeque<(Moment, Option<Then>)>,
+    /// Held while they are called: also when the connection is gone, an event waits for the one before it.
+    order: Arc<Mutex<()>>,
+}
+
+/// What goes on with the answer.
+#[derive(Debug)]
+enum Then {
+    /// The greeting.
+    Greet { implicit: bool },
+    /// The command.
+    Line(Vec<u8>),
+    /// The login.
+    LogIn(Box<Account>),
+    /// The reply to an upload.
+    End(Outcome),
+}
+
+impl Hooked {
+    fn all(&self) -> impl Iterator<Item = &Option<Then>> {
+        self.current.iter().map(|(_, then)| then).chain(self.next.iter().map(|(_, then)| then))
+    }
+}
+
+impl Connection {
+    /// A session's part in the hooks, where there are any.
+    pub(super) fn hooked(core: &Core) -> Option<Box<Hooked>> {
+        core.server.config.hooks.as_ref().map(|_| Box::default())
+    }
+
+    /// Claims that no line can be taken before a hook has answered.
+    pub(super) fn awaits_hook(&self) -> bool {
+        let blocks = |then: &Option<Then>| matches!(then, Some(Then::Greet { .. } | Then::Line(_)));
+        self.hooked.as_ref().is_some_and(|hooked| hooked.all().any(blocks))
+    }
+
+    /// Claims that a hook has not yet heard of what the replies tell.
+    pub(super) fn holds_replies(&self) -> bool {
+        self.hooked.as_ref().is_some_and(|hooked| hooked.all().any(Option::is_none))
+    }
+
+    /// A new connection: the greeting, or where TLS is `implicit` the handshake, if nobody objects.
+    pub(super) fn greet_or_ask(&mut self, core: &mut Core, implicit: bool) {
+        match self.concerning(core, Event::Connect, "") {
+            true => self.submit(core, self.moment(core, Event::Connect), Some(Then::Greet { implicit })),
+            false => self.begin(core, implicit),
+        }
+    }
+
+    fn begin(&mut self, core: &mut Core, implicit: bool) {
+        match implicit {
+            true => self.begin_tls(core, true),
+            false => self.feed(core, Input::Connected),
+        }
+    }
+
+    /// A line for the session, if nobody objects.
+    pub(super) fn line(&mut self, core: &mut Core, line: &[u8]) {
+        if self.hooked.is_none() || self.session.is_busy() {
+            return self.feed(core, Input::Line(line));
+        }
+        let Some(named) = self.session.named(line) else { return self.feed(core, Input::Line(line)) };
+        let (asks, tells) = (
+            self.concerning(core, Event::Command, named.verb),
+            self.concerning(core, Event::Reply, named.verb),
+        );
+        if !asks && !tells {
+            return self.feed(core, Input::Line(line));
+        }
+        let argument = line.get(named.verb.len() + 1..).unwrap_or_default();
+        let moment = Moment {
+            verb: named.site.map_or(named.verb.to_owned(), |site| format!("{} {site}", named.verb)),
+            argument: if SECRET.contains(&named.verb) { Vec::new() } else { argument.to_vec() },
+            path: named.path,
+            ..self.moment(core, Event::Command)
+        };
+        if let Some(hooked) = &mut self.hooked {
+            hooked.command = tells.then(|| Moment { event: Event::Reply, storage: None, ..moment.clone() });
+        }
+        match asks {
+            true => self.submit(core, moment, Some(Then::Line(line.to_vec()))),
+            false => self.feed(core, Input::Line(line)),
+        }
+    }
+
+    /// Replies are about to be sent: perhaps the last of the command.
+    pub(super) fn note_replies(&mut self, core: &mut Core, replies: &Replies) {
+        let Some(hooked) = self.hooked.as_mut().filter(|hooked| hooked.command.is_some()) else { return };
+        let Some(last) = replies.iter().filter(|reply| !reply.is_preliminary()).last() else { return };
+        if self.session.is_busy() {
+            return;
+        }
+        if let Some(mut moment) = hooked.command.take() {
+            (moment.code, moment.time) = (Some(last.code()), SystemTime::now());
+            self.submit(core, moment, None);
+        }
+    }
+
+    /// The password is right: answers whether a hook has to be asked before the account is given.
+    pub(super) fn asks_about_login(&mut self, core: &mut Core, user: &[u8], account: &Account) -> bool {
+        if !self.concerning(core, Event::Login, "") {
+            return false;
+        }
+        let storage = Some(account.for_hooks());
+        let moment = Moment { user: Some(Arc::from(user)), storage, ..self.moment(core, Event::Login) };
+        self.submit(core, moment, Some(Then::LogIn(Box::new(account.clone()))));
+        true
+    }
+
+    /// Somebody is logged in.
+    pub(super) fn note_login(&mut self, user: &[u8]) {
+        if let Some(hooked) = &mut self.hooked {
+            hooked.user = Some(Arc::from(user));
+        }
+    }
+
+    /// Somebody no longer is.
+    pub(super) fn note_logout(&mut self, core: &mut Core) {
+        if self.hooked.as_ref().is_some_and(|hooked| hooked.user.is_some()) {
+            self.tell(core, self.moment(core, Event::Logout));
+            if let Some(hooked) = &mut self.hooked {
+                hooked.user = None;
+            }
+        }
+    }
+
+    /// Failed logins have led to a ban.
+    pub(super) fn note_ban(&mut self, core: &mut Core, user: Option<&[u8]>) {
+        if self.hooked.is_some() {
+            let user = user.map(Arc::from);
+            self.tell(core, Moment { user, ..self.moment(core, Event::Ban) });
+        }
+    }
+
+    /// A transfer has ended; the session is to hear of it only now.
+    pub(super) fn note_transfer(&mut self, core: &Core, transferred: &Transferred<'_>) {
+        let event = match (transferred.direction, transferred.failure) {
+            (Direction::Listing, _) => return,
+            (Direction::Upload, None) => Event::Upload,
+            (Direction::Upload, Some(_)) => Event::UploadFailed,
+            (Direction::Download, None) => Event::Download,
+            (Direction::Download, Some(_)) => Event::DownloadFailed,
+        };
+        if self.hooked.is_none() {
+            return;
+        }
+        let moment = Moment {
+            path: Some(transferred.path.clone()),
+            bytes: Some(transferred.bytes),
+            elapsed: Some(transferred.elapsed),
+            reason: transferred.failure.map(str::to_owned),
+            ..self.moment(core, event)
+        };
+        if let Some(hooked) = &mut self.hooked {
+            hooked.ended = Some(moment);
+        }
+    }
+
+    /// How a transfer ended, for the session, unless a hook is asked first.
+    pub(super) fn transfer_over(&mut self, core: &mut Core, outcome: Outcome) -> Option<Outcome> {
+        let Some(moment) = self.hooked.as_mut().and_then(|hooked| hooked.ended.take()) else {
+            return Some(outcome);
+        };
+        if let Err(TransferError::File(FileError::QuotaExceeded)) = &outcome.result {
+            self.tell(core, Moment { event: Event::Quota, ..moment.clone() });
+        }
+        if moment.event == Event::Upload && self.concerning(core, Event::Upload, "") {
+            // The client may be waiting for the 150.
+            self.submit(core, moment, Some(Then::End(outcome)));
+            return None;
+        }
+        self.tell(core, moment);
+        Some(outcome)
+    }
+
+    /// A question was answered that was to change something.
+    pub(super) fn note_answer(&mut self, core: &mut Core, changed: &Changed, answer: &Answer) {
+        if self.hooked.is_none() {
+            return;
+        }
+        let event = match (changed.verb, answer) {
+            (_, Answer::Failed(FileError::QuotaExceeded) | Answer::FailedAt(_, FileError::QuotaExceeded)) => {
+                Event::Quota
+            }
+            (_, Answer::Failed(_) | Answer::FailedAt(..)) => return,
+            ("remove", _) => Event::Delete,
+            ("rename-to", _) => Event::Rename,
+            ("make-directory", _) => Event::MakeDirectory,
+            ("remove-directory" | "remove-tree", _) => Event::RemoveDirectory,
+            _ => return,
+        };
+        let (path, to) = match &changed.from {
+            Some(from) => (from.clone(), Some(changed.path.clone())),
+            None => (changed.path.clone(), None),
+        };
+        self.tell(core, Moment { path: Some(path), to, ..self.moment(core, event) });
+    }
+
+    /// The connection has ended: what the hooks have not heard of, they hear all the same.
+    pub(super) fn tell_the_rest(&mut self, core: &mut Core) {
+        if self.hooked.is_none() {
+            return;
+        }
+        if let Some(moment) = self.hooked.as_mut().and_then(|hooked| hooked.ended.take()) {
+            self.tell(core, moment);
+        }
+        self.note_logout(core);
+        self.tell(core, self.moment(core, Event::Disconnect));
+        let (Some(hooked), Some(hooks)) = (self.hooked.take(), core.server.config.hooks.clone()) else {
+            return;
+        };
+        // Nobody waits for an answer any more.
+        let moments: Vec<Moment> = hooked.next.into_iter().map(|(moment, _)| moment).collect();
+        if !moments.is_empty() {
+            let order = hooked.order;
+            core.server.hook_pool.run(move || {
+                let _turn = order.lock().unwrap_or_else(PoisonError::into_inner);
+                moments.iter().for_each(|moment| drop(hooks.call(moment)));
+            });
+        }
+    }
+
+    /// A hook has answered.
+    pub(crate) fn ruled(&mut self, core: &mut Core, serial: u64, ruling: Ruling) {
+        let Some(hooked) = &mut self.hooked else { return };
+        let Some((_, then)) = hooked.current.take_if(|(number, _)| *number == serial) else { return };
+        self.call_next(core);
+        match then {
+            Some(then) => self.go_on(core, then, ruling),
+            None if self.holds_replies() => {}
+            None => self.release(core),
+        }
+    }
+
+    fn go_on(&mut self, core: &mut Core, then: Then, ruling: Ruling) {
+        match (then, ruling) {
+            (Then::Greet { .. }, Ruling::Refuse(refusal)) => {
+                self.log_refusal(core, Event::Connect, &refusal);
+                self.feed(core, Input::Dismissed(refusal.farewell()));
+            }
+            (Then::Greet { implicit }, _) => self.begin(core, implicit),
+            (Then::Line(line), Ruling::Refuse(refusal)) => {
+                self.log_refusal(core, Event::Command, &refusal);
+                self.feed(core, Input::Refused(&line, refusal.reply(code::FILE_UNAVAILABLE)));
+            }
+            (Then::Line(line), Ruling::Rewrite(path)) => {
+                let verb = line.split(|&byte| byte == b' ').next().unwrap_or_default();
+                let line = [verb, b" ", path.as_bytes()].concat();
+                self.feed(core, Input::Line(&line));
+            }
+            (Then::Line(line), Ruling::Pass) => self.feed(core, Input::Line(&line)),
+            (Then::LogIn(_), Ruling::Refuse(refusal)) => {
+                self.log_refusal(core, Event::Login, &refusal);
+                let verdict = Verdict::Refused(refusal.text().to_owned());
+                self.feed(core, Input::Answer(Answer::Login(verdict)));
+            }
+            (Then::LogIn(account), _) => {
+                let Some(user) = self.session.claimed_user().map(<[u8]>::to_vec) else { return };
+                let verdict = self.admit(core, &user, *account);
+                self.feed(core, Input::Answer(Answer::Login(verdict)));
+            }
+            (Then::End(outcome), Ruling::Refuse(refusal)) => {
+                self.log_refusal(core, Event::Upload, &refusal);
+                let result = Err(TransferError::Refused(refusal.reply(code::FILE_UNAVAILABLE)));
+                self.feed(core, Input::TransferEnded(Outcome { result, ..outcome }));
+            }
+            (Then::End(outcome), _) => self.feed(core, Input::TransferEnded(outcome)),
+        }
+    }
+
+    /// Everything has been heard: the replies may go.
+    fn release(&mut self, core: &mut Core) {
+        if self.state.closing.is_some() {
+            self.give_time_to_leave(core);
+        }
+        self.send(core);
+        if self.running.as_deref().is_some_and(|running| matches!(running.link, Link::Control)) {
+            self.continue_transfer(core);
+        }
+    }
+
+    fn log_refusal(&self, core: &mut Core, event: Event, refusal: &Refusal) {
+        self.log(core, log::Event::HookRefused { event: event.name(), reason: refusal.text() });
+    }
+
+    fn concerning(&self, core: &Core, event: Event, verb: &str) -> bool {
+        let hooks = core.server.config.hooks.as_ref().filter(|_| self.hooked.is_some());
+        hooks.is_some_and(|hooks| hooks.concerns(event, verb))
+    }
+
+    fn tell(&mut self, core: &mut Core, moment: Moment) {
+        if self.concerning(core, moment.event, &moment.verb) {
+            self.submit(core, moment, None);
+        }
+    }
+
+    fn submit(&mut self, core: &mut Core, moment: Moment, then: Option<Then>) {
+        let Some(hooked) = &mut self.hooked else { return };
+        hooked.next.push_back((moment, then));
+        if hooked.current.is_none() {
+            self.call_next(core);
+        }
+    }
+
+    fn call_next(&mut self, core: &mut Core) {
+        let serial = core.next_serial();
+        let (Some(hooked), Some(hooks)) = (&mut self.hooked, &core.server.config.hooks) else { return };
+        let Some((moment, then)) = hooked.next.pop_front() else { return };
+        hooked.current = Some((serial, then));
+        let (hooks, order): (Arc<dyn Hooks>, _) = (Arc::clone(hooks), Arc::clone(&hooked.order));
+        let (key, sender) = (self.key, core.sender.clone());
+        core.server.hook_pool.run(move || {
+            let failed = Ruling::Refuse(Refusal::new("451 Internal error: a hook failed."));
+            let mut reply = Promise { sender, message: Some(Message::Ruled(key, serial, failed)) };
+            let ruling = {
+                let _turn = order.lock().unwrap_or_else(PoisonError::into_inner);
+                hooks.call(&moment)
+            };
+            reply.message = Some(Message::Ruled(key, serial, ruling));
+        });
+    }
+
+    fn moment(&self, core: &Core, event: Event) -> Moment {
+        let (seconds, nanos) = (core.now.wall.seconds.max(0) as u64, core.now.wall.nanoseconds);
+        Moment {
+            event,
+            time: SystemTime::UNIX_EPOCH + std::time::Duration::new(seconds, nanos),
+            session: self.number,
+            peer: self.session.peer(),
+            local: self.session.local(),
+            user: self.hooked.as_ref().and_then(|hooked| hooked.user.clone()),
+            verb: String::new(),
+            argument: Vec::new(),
+            path: None,
+            to: None,
+            bytes: None,
+            elapsed: None,
+            code: None,
+            reason: None,
+            storage: self.account.as_ref().map(Account::for_hooks),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Hooks: somebody else's word on what sessions do, before and after it.
+//!
+//! ```text
+//! connect > command (each line) > login > command ... > upload > reply > ... > logout > disconnect
+//! ```
+//!
+//! [`EVENTS`] has them all. A session waits for what it asks, so an answer may refuse or rewrite; of what it
+//! only tells, it holds back its replies until that was heard, so that nothing a client knows of is unheard.
+//! Both happen on threads of the hooks' own: whoever has nothing to do with a hook is not delayed by it, and
+//! where there are none, a session looks at one pointer.
+//!
+//! [`Hooks`] is the door. Behind it, from the configuration file, stand [`rules`]: programs, webhooks, and
+//! what the server does by itself.
+
+use std::fmt::{self, Debug};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use millrace_ftp::reply::{Reply, code};
+use millrace_vfs::{Storage, VirtualPath};
+
+/// Wants to hear of events, and may have a word in some. One value serves all sessions.
+pub trait Hooks: Send + Sync + Debug {
+    /// Whether sessions are to turn to [`Hooks::call`] here; what is of no concern costs nothing more. The verb
+    /// is empty where the event has none. Asked by reactors, often.
+    fn concerns(&self, event: Event, verb: &str) -> bool;
+
+    /// Something happens, or has. Called on a thread that may wait; the session waits too, and its events come
+    /// in their order. What is answered counts where the event [may be refused](Event::asks).
+    fn call(&self, moment: &Moment) -> Ruling;
+
+    /// The server has ended: nothing more will come.
+    fn close(&self) {}
+}
+
+/// What may happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // The table below is the documentation.
+pub enum Event {
+    Connect,
+    Login,
+    Command,
+    Upload,
+    UploadFailed,
+    Download,
+    DownloadFailed,
+    Delete,
+    Rename,
+    MakeDirectory,
+    RemoveDirectory,
+    Quota,
+    Ban,
+    Reply,
+    Logout,
+    Disconnect,
+}
+
+/// Every event: its name, whether it is asked about or told, and when that is.
+pub const EVENTS: &[(Event, &str, Way, &str)] = &[
+    (Event::Connect, "connect", Way::Asked, "a client has connected; before the greeting"),
+    (Event::Command, "command", Way::Asked, "a command is about to be run; it has passed all other checks"),
+    (Event::Login, "login", Way::Asked, "the password is right; before the client knows"),
+    (Event::Upload, "upload", Way::Asked, "an uploaded file is there, whole; before the client knows"),
+    (Event::UploadFailed, "upload-failed", Way::Told, "an upload did not end well"),
+    (Event::Download, "download", Way::Told, "a file was sent, all of what was asked for"),
+    (Event::DownloadFailed, "download-failed", Way::Told, "a download did not end well"),
+    (Event::Delete, "delete", Way::Told, "a file was removed"),
+    (Event::Rename, "rename", Way::Told, "a file or directory was renamed"),
+    (Event::MakeDirectory, "make-directory", Way::Told, "a directory was made"),
+    (
+        Event::RemoveDirectory,
+        "remove-directory",
+        Way::Told,
+        "a directory was removed, alone or with all in it",
+    ),
+    (Event::Quota, "quota", Way::Told, "something was refused or cut because a quota is used up"),
+    (Event::Ban, "ban", Way::Told, "failed logins have banned a user at an address, or the address"),
+    (Event::Reply, "reply", Way::Told, "a command was run: its last reply is about to be sent"),
+    (Event::Logout, "logout", Way::Told, "somebody who was logged in no longer is"),
+    (Event::Disconnect, "disconnect", Way::Told, "the connection has ended"),
+];
+
+/// Whether an answer counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// It may be refused.
+    Asked,
+    /// It has happened.
+    Told,
+}
+
+impl Event {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// The event of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        EVENTS.iter().find(|row| row.1 == name).map(|row| row.0)
+    }
+
+    /// Claims that it may be refused.
+    pub fn asks(self) -> bool {
+        self.row().2 == Way::Asked
+    }
+
+    fn row(self) -> &'static (Event, &'static str, Way, &'static str) {
+        // In the order of the table for all but a few; sixteen comparisons beside a trip to another thread.
+        EVENTS.iter().find(|row| row.0 == self).unwrap_or(&EVENTS[0])
+    }
+}
+
+/// An event, and all that is known of it.
+#[derive(Debug, Clone)]
+pub struct Moment {
+    /// What it is.
+    pub event: Event,
+    /// When it was.
+    pub time: SystemTime,
+    /// The session, as the log numbers it.
+    pub session: u64,
+    /// The client.
+    pub peer: SocketAddr,
+    /// Where it connected to.
+    pub local: SocketAddr,
+    /// Who is logged in; with [`Event::Login`] who is about to be, with [`Event::Ban`] who tried.
+    pub user: Option<Arc<[u8]>>,
+    /// The command, in capitals; of `SITE` with the subcommand: `SITE CHMOD`. Empty where there is none.
+    pub verb: String,
+    /// What stands behind it; never a password.
+    pub argument: Vec<u8>,
+    /// The file or directory, as clients see it.
+    pub path: Option<VirtualPath>,
+    /// Its new name, where it is renamed.
+    pub to: Option<VirtualPath>,
+    /// How many bytes were moved.
+    pub bytes: Option<u64>,
+    /// For how long.
+    pub elapsed: Option<Duration>,
+    /// The code of the reply.
+    pub code: Option<u16>,
+    /// Why it failed, or which limit it was.
+    pub reason: Option<String>,
+    /// The user's files, without the bounds that hold for the user.
+    pub storage: Option<Arc<dyn Storage>>,
+}
+
+/// What a hook says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ruling {
+    /// Go on.
+    Pass,
+    /// Go on as if this path had been named, where the event is a command with a path.
+    Rewrite(VirtualPath),
+    /// No.
+    Refuse(Refusal),
+}
+
+/// How a client is told no.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// A code of 400 to 599, where the usual one does not fit.
+    code: Option<u16>,
+    text: String,
+}
+
+/// A refusal's text at most, in bytes.
+const LONGEST_TEXT: usize = 400;
+
+impl Refusal {
+    /// A refusal with one line of text, which may begin with a code: `552 Too large for this folder.`
+    pub fn new(text: &str) -> Self {
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("Refused.");
+        let (code, text) = match line.split_once(' ') {
+            Some((code, rest)) if code.len() == 3 && !rest.trim().is_empty() => {
+                let code = code.parse().ok().filter(|code| (400..600).contains(code));
+                (code, if code.is_some() { rest.trim() } else { line })
+            }
+            _ => (None, line),
+        };
+        let end = text.floor_char_boundary_at(LONGEST_TEXT);
+        Self { code, text: text[..end].to_owned() }
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// As a reply: with the usual code where it has none of its own.
+    pub(crate) fn reply(&self, usual: u16) -> Reply {
+        Reply::owned(self.code.unwrap_or(usual), self.text.as_bytes())
+    }
+
+    /// As the last reply of a session that is not wanted.
+    pub(crate) fn farewell(&self) -> Reply {
+        Reply::owned(code::SERVICE_CLOSING, self.text.as_bytes())
+    }
+}
+
+/// `str::floor_char_boundary`, which the oldest compiler that we promise lacks.
+trait FloorCharBoundary {
+    fn floor_char_boundary_at(&self, most: usize) -> usize;
+}
+
+impl FloorCharBoundary for str {
+    fn floor_char_boundary_at(&self, most: usize) -> usize {
+        (0..=most.min(self.len())).rev().find(|&at| self.is_char_boundary(at)).unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_one_line_with_a_code_where_it_has_one() {
+        for (text, code, rest) in [
+            ("552 Too large.\nmore", 552, "Too large."),
+            ("\n  a virus \n", 550, "a virus"),
+            ("", 550, "Refused."),
+            ("226 fine", 550, "226 fine"),
+            ("999 what", 550, "999 what"),
+            ("550", 550, "550"),
+        ] {
+            let reply = Refusal::new(text).reply(550);
+            assert_eq!((reply.code(), reply.text()), (code, rest.as_bytes()), "{text:?}");
+        }
+        let long = "ä".repeat(1000);
+        assert!(Refusal::new(&long).text().len() <= LONGEST_TEXT);
+    }
+
+    #[test]
+    fn every_event_has_a_row() {
+        for (event, name, ..) in EVENTS {
+            assert_eq!((event.name(), Event::parse(name)), (*name, Some(*event)));
+        }
+        assert_eq!(Event::parse("nothing"), None);
+    }
+}
