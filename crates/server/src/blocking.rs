@@ -12,8 +12,9 @@ use std::time::Duration;
 /// How long a thread without work stays.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Enough for a path walk and a hash; transfers keep their buffers on the heap.
-const STACK: usize = 256 * 1024;
+/// Enough for a path walk, a hash, and a handshake with whoever a hook talks to; transfers keep their buffers on the
+/// heap.
+const STACK: usize = 512 * 1024;
 
 type Job = Box<dyn FnOnce() + Send>;
 

@@ -120,6 +120,9 @@ pub enum StartError {
     /// The certificates cannot be used.
     #[error("TLS: {0}")]
     Tls(#[source] LoadError),
+    /// The hooks cannot begin.
+    #[error("cannot begin with the hooks: {0}")]
+    Hooks(String),
     /// Threads or descriptors are not to be had.
     #[error("cannot start a worker: {0}")]
     Worker(#[source] io::Error),
@@ -205,6 +208,10 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 3], descriptors: u64) -> 
         ..Settings::default()
     };
     let tls = config.tls.as_ref().map(Security::new).transpose().map_err(StartError::Tls)?;
+    if let Some(hooks) = &config.hooks {
+        let log = log.clone();
+        hooks.begin(Arc::new(move |text| log.warn(text))).map_err(StartError::Hooks)?;
+    }
     Ok(State {
         settings: Arc::new(settings),
         tls,

@@ -8,7 +8,7 @@ use serde::forward_to_deserialize_any;
 use toml::de::{DeTable, DeValue};
 
 use super::report::Source;
-use super::written::{FolderTable, GroupTable, UserTable, Written};
+use super::written::{FolderTable, GroupTable, HookTable, UserTable, Written};
 use crate::failure::Failure;
 
 /// The keys of the file's top level.
@@ -31,6 +31,11 @@ pub(crate) fn of_folder() -> Vec<&'static str> {
     fields_of::<FolderTable>().to_vec()
 }
 
+/// The keys of a `[[hook]]` table.
+pub(crate) fn of_hook() -> Vec<&'static str> {
+    fields_of::<HookTable>().to_vec()
+}
+
 fn with_profile(own: &[&'static str]) -> Vec<&'static str> {
     let of_profile = fields_of::<Profile>().iter().filter(|key| !own.contains(key));
     own.iter().chain(of_profile).copied().collect()
@@ -44,7 +49,8 @@ pub(crate) fn refuse_unknown(source: &Source) -> Result<(), Failure> {
         return Ok(()); // What is wrong with the syntax is told by the parser that comes next.
     };
     refuse(source, table.get_ref(), of_file(), "a configuration file")?;
-    for (name, known) in [("user", of_user()), ("group", of_group()), ("folder", of_folder())] {
+    let tables = [("user", of_user()), ("group", of_group()), ("folder", of_folder()), ("hook", of_hook())];
+    for (name, known) in tables {
         refuse_in_tables(source, table.get_ref(), name, &known)?;
     }
     Ok(())

@@ -5,6 +5,7 @@
 
 mod database;
 mod folders;
+mod hooks;
 mod keys;
 mod limits;
 mod logins;

@@ -118,6 +118,21 @@ impl Value for Uploads {
     }
 }
 
+/// What follows where a hook's program or receiver does not work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnFailure {
+    Refuse,
+    Pass,
+}
+
+impl Value for OnFailure {
+    const EXPECTED: &'static str = "\"refuse\" or \"pass\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        choose(text, &[("refuse", Self::Refuse), ("pass", Self::Pass)])
+    }
+}
+
 /// How events are written to standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogFormat {

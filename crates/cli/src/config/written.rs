@@ -15,7 +15,7 @@ use millrace_server::Network;
 use millrace_server::limits::Limit;
 
 use super::said::{Said, one_or_more};
-use super::value::{Access, Anonymous, Count, Listen, LogFormat, Period, Ports, Switch, Uploads};
+use super::value::{Access, Anonymous, Count, Listen, LogFormat, OnFailure, Period, Ports, Switch, Uploads};
 
 /// What was written, in the order of the help.
 // The comments are the help too, where `[::]` is an address and no link.
@@ -188,6 +188,16 @@ pub(crate) struct Written {
     /// Threads at most for what may wait: disks, hashes, passwords.
     #[arg(skip)]
     pub(crate) blocking_threads: Option<Said<Count>>,
+    /// Who has a word in what sessions do.
+    #[arg(skip)]
+    #[serde(rename = "hook")]
+    pub(crate) hook_tables: Vec<HookTable>,
+    /// Events are kept in it until they are delivered.
+    #[arg(skip)]
+    pub(crate) hooks_queue: Option<Said<PathBuf>>,
+    /// Hooks that are called at a time.
+    #[arg(skip)]
+    pub(crate) hook_threads: Option<Said<Count>>,
     /// Sessions at most.
     #[arg(skip)]
     pub(crate) sessions: Option<Said<Count>>,
@@ -311,6 +321,35 @@ pub(crate) struct FolderTable {
     pub(crate) groups: Vec<Said<String>>,
 }
 
+/// A `[[hook]]` table. That it is about something and does one thing is told when it is resolved.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct HookTable {
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) on: Vec<Said<String>>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) verbs: Vec<Said<String>>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) users: Vec<Said<String>>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) paths: Vec<Said<String>>,
+    pub(crate) larger_than: Option<Said<Count>>,
+    pub(crate) smaller_than: Option<Said<Count>>,
+    pub(crate) refuse: Option<Said<String>>,
+    pub(crate) rewrite: Option<Said<String>>,
+    #[serde(rename = "move")]
+    pub(crate) moved: Option<Said<String>>,
+    pub(crate) verify: Option<Said<String>>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) run: Vec<Said<String>>,
+    pub(crate) webhook: Option<Said<String>>,
+    pub(crate) batch: Option<Said<Count>>,
+    pub(crate) wait: Option<Said<Switch>>,
+    pub(crate) time_limit: Option<Said<Period>>,
+    pub(crate) on_failure: Option<Said<OnFailure>>,
+    pub(crate) refused_to: Option<Said<String>>,
+}
+
 impl Written {
     /// This, and from the file what this does not say. A list of the flags replaces that of the file.
     pub(crate) fn over(self, file: Self) -> Self {
@@ -359,6 +398,9 @@ impl Written {
             cgi_processes: self.cgi_processes.or(file.cgi_processes),
             cgi_timeout: self.cgi_timeout.or(file.cgi_timeout),
             blocking_threads: self.blocking_threads.or(file.blocking_threads),
+            hook_tables: file.hook_tables,
+            hooks_queue: self.hooks_queue.or(file.hooks_queue),
+            hook_threads: self.hook_threads.or(file.hook_threads),
             sessions: self.sessions.or(file.sessions),
             sessions_per_address: self.sessions_per_address.or(file.sessions_per_address),
             greeting: self.greeting.or(file.greeting),

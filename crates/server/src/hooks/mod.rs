@@ -9,8 +9,14 @@
 //! Both happen on threads of the hooks' own: whoever has nothing to do with a hook is not delayed by it, and
 //! where there are none, a session looks at one pointer.
 //!
-//! [`Hooks`] is the door. Behind it, from the configuration file, stand [`rules`]: programs, webhooks, and
+//! [`Hooks`] is the door. Behind it, from the configuration file, stand [`Rules`]: programs, webhooks, and
 //! what the server does by itself.
+
+mod facts;
+mod program;
+mod queue;
+mod rules;
+mod webhook;
 
 use std::fmt::{self, Debug};
 use std::net::SocketAddr;
@@ -19,6 +25,10 @@ use std::time::{Duration, SystemTime};
 
 use millrace_ftp::reply::{Reply, code};
 use millrace_vfs::{Storage, VirtualPath};
+
+pub use facts::{NAMES, Template};
+pub use millrace_ftp::digest::Algorithm;
+pub use rules::{Action, PathPattern, Rule, Rules};
 
 /// Wants to hear of events, and may have a word in some. One value serves all sessions.
 pub trait Hooks: Send + Sync + Debug {
@@ -29,6 +39,13 @@ pub trait Hooks: Send + Sync + Debug {
     /// Something happens, or has. Called on a thread that may wait; the session waits too, and its events come
     /// in their order. What is answered counts where the event [may be refused](Event::asks).
     fn call(&self, moment: &Moment) -> Ruling;
+
+    /// The server begins; what goes wrong later may be said with `warn`, which logs it. An error keeps the server
+    /// from starting.
+    fn begin(&self, warn: Arc<dyn Fn(&str) + Send + Sync>) -> Result<(), String> {
+        let _ = warn;
+        Ok(())
+    }
 
     /// The server has ended: nothing more will come.
     fn close(&self) {}
@@ -54,6 +71,7 @@ pub enum Event {
     Reply,
     Logout,
     Disconnect,
+    Interrupted,
 }
 
 /// Every event: its name, whether it is asked about or told, and when that is.
@@ -79,6 +97,12 @@ pub const EVENTS: &[(Event, &str, Way, &str)] = &[
     (Event::Reply, "reply", Way::Told, "a command was run: its last reply is about to be sent"),
     (Event::Logout, "logout", Way::Told, "somebody who was logged in no longer is"),
     (Event::Disconnect, "disconnect", Way::Told, "the connection has ended"),
+    (
+        Event::Interrupted,
+        "interrupted",
+        Way::Told,
+        "a killed server was about to run a command that changes something; it may or may not have done it",
+    ),
 ];
 
 /// Whether an answer counts.
@@ -107,7 +131,7 @@ impl Event {
     }
 
     fn row(self) -> &'static (Event, &'static str, Way, &'static str) {
-        // In the order of the table for all but a few; sixteen comparisons beside a trip to another thread.
+        // In the order of the table for all but a few; seventeen comparisons beside a trip to another thread.
         EVENTS.iter().find(|row| row.0 == self).unwrap_or(&EVENTS[0])
     }
 }
@@ -172,6 +196,8 @@ const LONGEST_TEXT: usize = 400;
 impl Refusal {
     /// A refusal with one line of text, which may begin with a code: `552 Too large for this folder.`
     pub fn new(text: &str) -> Self {
+        // What is no text is no text for a client either: a program may print anything.
+        let text: String = text.chars().map(|char| if char == '\n' { char } else { plain(char) }).collect();
         let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("Refused.");
         let (code, text) = match line.split_once(' ') {
             Some((code, rest)) if code.len() == 3 && !rest.trim().is_empty() => {
@@ -198,6 +224,10 @@ impl Refusal {
     pub(crate) fn farewell(&self) -> Reply {
         Reply::owned(code::SERVICE_CLOSING, self.text.as_bytes())
     }
+}
+
+fn plain(char: char) -> char {
+    if char.is_control() { ' ' } else { char }
 }
 
 /// `str::floor_char_boundary`, which the oldest compiler that we promise lacks.
@@ -230,6 +260,7 @@ mod tests {
             ("226 fine", 550, "226 fine"),
             ("999 what", 550, "999 what"),
             ("550", 550, "550"),
+            ("\0\0\x1b", 550, "Refused."),
         ] {
             let reply = Refusal::new(text).reply(550);
             assert_eq!((reply.code(), reply.text()), (code, rest.as_bytes()), "{text:?}");

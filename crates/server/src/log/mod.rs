@@ -209,6 +209,16 @@ impl Log {
         }
     }
 
+    /// Writes a warning that no session has to do with, from any thread.
+    pub(crate) fn warn(&self, text: &str) {
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = Timestamp { seconds: wall.as_secs() as i64, nanoseconds: wall.subsec_nanos() };
+        let subject = Subject { session: 0, peer: SocketAddr::from(([0, 0, 0, 0], 0)), user: None };
+        let mut lines = Lines::default();
+        self.record(&mut lines, now, &subject, Event::Warning { text });
+        self.flush(&mut lines);
+    }
+
     /// Hands over the lines of a turn.
     pub(crate) fn flush(&self, lines: &mut Lines) {
         if !lines.events.is_empty() {

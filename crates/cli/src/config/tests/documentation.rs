@@ -34,7 +34,7 @@ fn keys(columns: usize) -> Vec<String> {
 #[test]
 fn every_key_is_documented_and_every_documented_key_exists() {
     assert_eq!(keys(4), sorted(keys::of_file().iter().map(|key| (*key).to_owned())));
-    let of_tables = [keys::of_folder(), keys::of_user()].concat();
+    let of_tables = [keys::of_folder(), keys::of_user(), keys::of_hook()].concat();
     assert_eq!(keys(3), sorted(of_tables.iter().map(|key| (*key).to_owned())));
 }
 

@@ -1,0 +1,142 @@
+//! `[[hook]]` tables, turned into rules. Each has one thing to be done; several in a row are a chain.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_server::Hooks;
+use millrace_server::hooks::{Action, Algorithm, EVENTS, Event, PathPattern, Rule, Rules, Template};
+
+use super::resolve::Places;
+use super::said::Said;
+use super::value::{Count, OnFailure};
+use super::written::HookTable;
+use crate::failure::Failure;
+
+/// How long a program or a receiver may take, where nothing is said.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// The hooks as written; `None` where there are none, so that they cost nothing.
+pub(crate) fn hooks(
+    tables: Vec<HookTable>,
+    queue: Option<&Said<PathBuf>>,
+    places: &Places<'_>,
+) -> Result<Option<Arc<dyn Hooks>>, Failure> {
+    let place = tables.first().and_then(|table| table.on.first()).map(|said| said.place.clone());
+    let rules = tables.into_iter().map(|table| rule(table, places)).collect::<Result<Vec<_>, _>>()?;
+    match (place, queue) {
+        (None, _) => Ok(None),
+        (Some(place), None) if Rules::needs_queue(&rules) => {
+            let message = "some of these hooks are told what has happened, which has to be kept until it is \
+                           delivered: name a file for it with hooks-queue";
+            Err(places.error(&place, "hook", message))
+        }
+        (Some(_), queue) => Ok(Some(Arc::new(Rules::new(rules, queue.map(|said| places.path(said)))))),
+    }
+}
+
+fn rule(table: HookTable, places: &Places<'_>) -> Result<Rule, Failure> {
+    let Some(first) = table.on.first() else {
+        let place =
+            table.users.iter().chain(&table.paths).chain(&table.run).next().map(|said| said.place.clone());
+        let message = "a [[hook]] table says with `on` which events it is about";
+        return Err(places.error(&place.unwrap_or(super::said::Place::CommandLine), "[[hook]]", message));
+    };
+    let place = first.place.clone();
+    let on = table.on.iter().map(|said| event(said, places)).collect::<Result<_, _>>()?;
+    let action = action(&table, places)?.ok_or_else(|| {
+        places.error(&place, "hook", "say what is to be done: refuse, rewrite, move, verify, run or webhook")
+    })?;
+    let patterns = |said: &[Said<String>]| said.iter().map(|said| PathPattern::new(&said.value)).collect();
+    let size = |said: &Option<Said<Count>>| said.as_ref().map(|said| said.value.0 as u64);
+    let rule = Rule {
+        on,
+        verbs: table.verbs.iter().map(|said| said.value.to_uppercase()).collect(),
+        users: patterns(&table.users),
+        paths: patterns(&table.paths),
+        larger_than: size(&table.larger_than),
+        smaller_than: size(&table.smaller_than),
+        action,
+        wait: table.wait.as_ref().map(|said| said.value.0),
+        time_limit: table.time_limit.as_ref().map_or(TIME_LIMIT, |said| said.value.0),
+        refuses_on_failure: table.on_failure.as_ref().is_none_or(|said| said.value == OnFailure::Refuse),
+        refused_to: table.refused_to.as_ref().map(|said| template(said, places)).transpose()?,
+    };
+    check(&rule, &place, places)?;
+    Ok(rule)
+}
+
+/// Refuses what could never do anything.
+fn check(rule: &Rule, place: &super::said::Place, places: &Places<'_>) -> Result<(), Failure> {
+    let wrong = |message: &str| Err(places.error(place, "hook", message));
+    let only = |event: Event| rule.on.iter().all(|on| *on == event);
+    match &rule.action {
+        Action::Refuse(_) if !rule.on.iter().all(|event| event.asks()) => {
+            wrong("what has happened cannot be refused: connect, login, command and upload can")
+        }
+        Action::Rewrite(_) if !only(Event::Command) => {
+            wrong("only a command can be rewritten: on = \"command\"")
+        }
+        Action::Move(_) | Action::Verify(_) if !only(Event::Upload) => {
+            wrong("only an upload can be moved or verified: on = \"upload\"")
+        }
+        Action::Refuse(_) | Action::Rewrite(_) if rule.on.contains(&Event::Interrupted) => {
+            wrong("what was interrupted is over")
+        }
+        _ if rule.wait == Some(true) && rule.on.contains(&Event::Interrupted) => {
+            wrong("what was interrupted is told from the queue, where nobody waits")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn event(said: &Said<String>, places: &Places<'_>) -> Result<Event, Failure> {
+    Event::parse(&said.value).ok_or_else(|| {
+        let names: Vec<&str> = EVENTS.iter().map(|row| row.1).collect();
+        let message = format!("there is no event {:?}; there are {}", said.value, names.join(", "));
+        places.error(&said.place, "on", &message)
+    })
+}
+
+fn template(said: &Said<String>, places: &Places<'_>) -> Result<Template, Failure> {
+    Template::parse(&said.value).map_err(|message| places.error(&said.place, "hook", &message))
+}
+
+/// What is to be done: exactly one thing.
+fn action(table: &HookTable, places: &Places<'_>) -> Result<Option<Action>, Failure> {
+    let mut actions = Vec::new();
+    if let Some(said) = &table.refuse {
+        actions.push((said.place.clone(), Action::Refuse(said.value.clone())));
+    }
+    if let Some(said) = &table.rewrite {
+        actions.push((said.place.clone(), Action::Rewrite(template(said, places)?)));
+    }
+    if let Some(said) = &table.moved {
+        actions.push((said.place.clone(), Action::Move(template(said, places)?)));
+    }
+    if let Some(said) = &table.verify {
+        let algorithm = Algorithm::parse(said.value.as_bytes()).ok_or_else(|| {
+            let names: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
+            places.error(
+                &said.place,
+                "verify",
+                &format!("there is no hash {:?}; there are {}", said.value, names.join(", ")),
+            )
+        })?;
+        actions.push((said.place.clone(), Action::Verify(algorithm)));
+    }
+    if let Some(first) = table.run.first() {
+        let words = table.run.iter().map(|said| template(said, places)).collect::<Result<_, _>>()?;
+        actions.push((first.place.clone(), Action::Run(words)));
+    }
+    if let Some(said) = &table.webhook {
+        Action::check_url(&said.value).map_err(|message| places.error(&said.place, "webhook", &message))?;
+        let batch = table.batch.as_ref().map_or(1, |said| said.value.0.clamp(1, 1000));
+        actions.push((said.place.clone(), Action::Webhook { url: said.value.clone(), batch }));
+    }
+    if let Some((place, _)) = actions.get(1) {
+        let message = "a [[hook]] table does one thing; write a second table below it for the next";
+        return Err(places.error(place, "hook", message));
+    }
+    Ok(actions.pop().map(|(_, action)| action))
+}

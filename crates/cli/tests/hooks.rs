@@ -1,0 +1,396 @@
+//! Hooks of a configuration file, in the binary: every example of `docs/hooks.md`, programs that misbehave, and
+//! events that outlive a `kill -9`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const TEXT: &str = include_str!("../../../docs/hooks.md");
+
+/// The hash of `password`: cheap.
+const HASH: &str = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A folder with a configuration, and the server that serves it while there is one.
+struct Site {
+    folder: PathBuf,
+    child: Option<Child>,
+    address: String,
+}
+
+impl Site {
+    fn new(name: &str, keys: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("millrace-hooks-{}-{name}", std::process::id()));
+        fs::create_dir_all(folder.join("in")).unwrap();
+        let keys = keys.replace("HERE", folder.to_str().unwrap());
+        let user = format!("\n[[user]]\nname = \"alice\"\npassword = \"{HASH}\"\n");
+        fs::write(folder.join("millrace.toml"), format!("{keys}{user}")).unwrap();
+        Self { folder, child: None, address: String::new() }
+    }
+
+    fn script(&self, name: &str, text: &str) {
+        let path = self.folder.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn start(&mut self) {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(["serve", "--ftp", "127.0.0.1:0", "--quiet", "--config", "millrace.toml"])
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let out = child.stdout.take().unwrap();
+        self.child = Some(child);
+        for line in BufReader::new(out).lines().map(Result::unwrap) {
+            if let Some((_, rest)) = line.split_once("ftp://") {
+                self.address = rest.split('/').next().unwrap().rsplit('@').next().unwrap().to_owned();
+            }
+            if line.starts_with("Ready") {
+                return;
+            }
+        }
+        panic!("it ended before it was ready");
+    }
+
+    /// With `kill -9`.
+    fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn log_in(&self) -> Client {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut client = Client(BufReader::new(stream));
+        assert!(client.reply().starts_with("220"));
+        client.say("USER alice");
+        assert!(client.say("PASS password").starts_with("230"));
+        client.say("TYPE I");
+        client
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn reply(&mut self) -> String {
+        self.next_reply().expect("a reply")
+    }
+
+    fn next_reply(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let read = self.0.read_line(&mut line).ok()?;
+        (read > 0 && line.ends_with('\n')).then_some(line)
+    }
+
+    fn say(&mut self, line: &str) -> String {
+        write!(self.0.get_mut(), "{line}\r\n").unwrap();
+        self.reply()
+    }
+
+    /// Uploads; the last reply, if there is one.
+    fn try_store(&mut self, name: &str, content: &[u8]) -> Option<String> {
+        write!(self.0.get_mut(), "EPSV\r\n").ok()?;
+        let port: u16 = self.next_reply()?.split('|').nth(3)?.parse().ok()?;
+        let mut data = TcpStream::connect(("127.0.0.1", port)).ok()?;
+        write!(self.0.get_mut(), "STOR {name}\r\n").ok()?;
+        let first = self.next_reply()?;
+        if !first.starts_with("150") {
+            return Some(first);
+        }
+        data.write_all(content).ok()?;
+        drop(data);
+        self.next_reply()
+    }
+
+    fn store(&mut self, name: &str, content: &[u8]) -> String {
+        self.try_store(name, content).expect("a reply")
+    }
+}
+
+/// A receiver of webhooks.
+struct Receiver {
+    port: u16,
+    bodies: Arc<Mutex<Vec<serde_json::Value>>>,
+    /// Answers 503 while set.
+    busy: Arc<AtomicBool>,
+}
+
+impl Receiver {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (bodies, busy) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let (taken, is_busy) = (Arc::clone(&bodies), Arc::clone(&busy));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (taken, is_busy) = (Arc::clone(&taken), Arc::clone(&is_busy));
+                std::thread::spawn(move || answer(stream, &taken, &is_busy));
+            }
+        });
+        Self { port, bodies, busy }
+    }
+
+    /// Every event that came, by id.
+    fn events(&self) -> BTreeMap<String, serde_json::Value> {
+        let bodies = self.bodies.lock().unwrap();
+        let events = bodies.iter().flat_map(|body| match body {
+            serde_json::Value::Array(events) => events.clone(),
+            event => vec![event.clone()],
+        });
+        events.map(|event| (event["id"].as_str().unwrap().to_owned(), event)).collect()
+    }
+
+    /// The paths of the events of a kind.
+    fn paths(&self, kind: &str) -> BTreeSet<String> {
+        let events = self.events().into_values().filter(|event| event["event"] == kind);
+        events.map(|event| event["path"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+/// Requests of one connection, until it ends.
+fn answer(stream: TcpStream, taken: &Mutex<Vec<serde_json::Value>>, is_busy: &AtomicBool) {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let (mut length, mut line) = (0, String::new());
+        loop {
+            line.clear();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        if reader.read_exact(&mut body).is_err() {
+            return;
+        }
+        let answer = match is_busy.load(Ordering::Relaxed) {
+            true => "503 Busy",
+            false => {
+                taken.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
+                "204 Taken"
+            }
+        };
+        if write!(reader.get_mut(), "HTTP/1.1 {answer}\r\ncontent-length: 0\r\n\r\n").is_err() {
+            return;
+        }
+    }
+}
+
+#[track_caller]
+fn eventually(what: &str, mut claim: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !claim() {
+        assert!(Instant::now() < end, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The code blocks of the document in this language.
+fn blocks(language: &str) -> Vec<&'static str> {
+    let fence = format!("```{language}\n");
+    let rests = TEXT.split(&fence).skip(1);
+    rests.map(|rest| rest.split("```").next().unwrap()).collect()
+}
+
+#[test]
+fn every_example_is_a_configuration() {
+    let site = Site::new("examples", "");
+    for example in blocks("toml") {
+        fs::write(site.folder.join("example.toml"), example).unwrap();
+        let check = Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(["check", site.folder.join("example.toml").to_str().unwrap()])
+            .output()
+            .unwrap();
+        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+    }
+    for example in blocks("json").iter().flat_map(|block| block.lines()) {
+        assert!(serde_json::from_str::<serde_json::Value>(example).is_ok());
+    }
+}
+
+#[test]
+fn the_gateway_checks_moves_and_reports_every_upload() {
+    let receiver = Receiver::start();
+    let example = blocks("toml")[0].replace("127.0.0.1:8080", &format!("127.0.0.1:{}", receiver.port));
+    let mut site = Site::new("gateway", &example);
+    site.script("check", blocks("sh")[0]);
+    site.start();
+    let mut client = site.log_in();
+    assert!(client.store("in/good", b"all is well").starts_with("226"));
+    assert_eq!(client.store("in/bad", b"an EICAR file"), "552 This file has a virus in it.\r\n");
+    assert!(client.store("in/a.sha256", &[b'0'; 64]).starts_with("226"), "its file has not come yet");
+    assert!(client.store("outside", b"an EICAR file").starts_with("226"));
+    let read = |name: &str| fs::read(site.folder.join(name)).ok();
+    assert_eq!(read("checked/alice/good").unwrap(), b"all is well");
+    assert_eq!(read("quarantine/alice/bad").unwrap(), b"an EICAR file");
+    assert!(read("in/good").is_none() && read("in/bad").is_none() && read("outside").is_some());
+    eventually("the receiver is told", || receiver.events().len() == 3);
+    assert_eq!(
+        receiver.paths("upload"),
+        ["/checked/alice/a.sha256", "/checked/alice/good"].map(String::from).into()
+    );
+    assert_eq!(receiver.paths("upload-failed"), ["/in/bad".to_owned()].into());
+    let events = receiver.events();
+    let good = events.values().find(|event| event["path"] == "/checked/alice/good").unwrap();
+    assert_eq!((&good["user"], &good["bytes"]), (&"alice".into(), &11.into()));
+    assert!(good["file"].as_str().unwrap().ends_with("/checked/alice/good"), "{good}");
+}
+
+#[test]
+fn programs_that_hang_die_or_shout_refuse_or_pass_as_it_was_said() {
+    let rule = |name: &str, script: &str, more: &str| {
+        format!(
+            "[[hook]]\non = \"command\"\nverbs = \"DELE\"\npaths = \"/{name}\"\nrun = [\"/bin/sh\", \"-c\", \"{script}\", \"sh\", \"{{path}}\"]\n{more}\n"
+        )
+    };
+    let rules = [
+        rule("hangs", "sleep 600", "time-limit = \"200ms\""),
+        rule("hangs-pass", "sleep 600", "time-limit = \"200ms\"\non-failure = \"pass\""),
+        rule("dies", "kill -9 $$", ""),
+        rule("shouts", "head -c 3000000 /dev/zero; exit 1", ""),
+        rule("quoted", "test $1 = /quoted && echo 553 no: $MILLRACE_USER; exit 7", ""),
+    ];
+    let mut site = Site::new("programs", &format!("directory = \".\"\n{}", rules.concat()));
+    site.start();
+    let mut client = site.log_in();
+    for (name, code) in [
+        ("hangs", "451"),
+        ("hangs-pass", "250"),
+        ("dies", "451"),
+        ("shouts", "550"),
+        ("quoted", "553 no: alice"),
+    ] {
+        fs::write(site.folder.join(name), "").unwrap();
+        let reply = client.say(&format!("DELE {name}"));
+        assert!(reply.starts_with(code) && reply.len() < 500, "{name}: {reply}");
+        assert_eq!(site.folder.join(name).exists(), code != "250", "{name}");
+    }
+}
+
+#[test]
+fn hashes_are_verified_whichever_file_comes_second() {
+    let keys = "directory = \".\"\n[[hook]]\non = \"upload\"\nverify = \"sha256\"\n";
+    let mut site = Site::new("hashes", keys);
+    site.start();
+    let mut client = site.log_in();
+    let right = b"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  abc\n";
+    assert!(client.store("abc", b"abc").starts_with("226"));
+    assert!(client.store("abc.sha256", right).starts_with("226"));
+    assert!(client.store("abc", b"abd").starts_with("550"));
+    assert!(!site.folder.join("abc").exists(), "what is refused is removed");
+    assert!(client.store("abc", b"abc").starts_with("226"));
+    assert!(client.store("abc.sha256", b"0000000000000000000000000000000000000000\n").starts_with("550"));
+    assert!(client.store("abc.sha256", b"see above").starts_with("550"));
+}
+
+#[test]
+fn no_event_is_lost_when_the_server_is_killed() {
+    let receiver = Receiver::start();
+    let keys = format!(
+        "directory = \".\"\nhooks-queue = \"events.db\"\n[[hook]]\non = [\"upload\", \"interrupted\", \"delete\"]\npaths = \"/in/**\"\nwebhook = \"http://127.0.0.1:{}/\"\nwait = false\nbatch = 10\n",
+        receiver.port
+    );
+    let mut site = Site::new("killed", &keys);
+    let mut acknowledged = BTreeSet::new();
+    for round in 0..3 {
+        site.start();
+        // Away for a while, so that events are in the queue when the server dies.
+        receiver.busy.store(round < 2, Ordering::Relaxed);
+        let clients: Vec<_> = (0..4)
+            .map(|number| {
+                let mut client = site.log_in();
+                std::thread::spawn(move || {
+                    let mut stored = Vec::new();
+                    for upload in 0.. {
+                        let name = format!("in/{round}-{number}-{upload}");
+                        match client.try_store(&name, b"content") {
+                            Some(reply) if reply.starts_with("226") => stored.push(format!("/{name}")),
+                            _ => return stored,
+                        }
+                    }
+                    stored
+                })
+            })
+            .collect();
+        // In the middle of it: some files are there.
+        let prefix = format!("{round}-");
+        eventually("some uploads are done", || {
+            let names = fs::read_dir(site.folder.join("in")).unwrap().flatten();
+            names.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).count() > 20
+        });
+        site.kill();
+        for client in clients {
+            acknowledged.extend(client.join().unwrap());
+        }
+    }
+    assert!(acknowledged.len() > 20);
+    site.start();
+    eventually("every acknowledged upload is told", || acknowledged.is_subset(&receiver.paths("upload")));
+    let told: BTreeSet<String> =
+        receiver.paths("upload").union(&receiver.paths("interrupted")).cloned().collect();
+    let there = fs::read_dir(site.folder.join("in")).unwrap().flatten();
+    let there: BTreeSet<String> =
+        there.map(|entry| format!("/in/{}", entry.file_name().to_string_lossy())).collect();
+    assert!(there.is_subset(&told), "there and not told: {:?}", there.difference(&told).collect::<Vec<_>>());
+    for path in receiver.paths("upload") {
+        assert!(there.contains(&path), "told and not there: {path}");
+    }
+}
+
+#[test]
+fn a_queue_has_one_server_and_what_cannot_be_is_said() {
+    let site = Site::new("wrong", "");
+    let error = |keys: &str| {
+        fs::write(site.folder.join("wrong.toml"), format!("directory = \".\"\n{keys}\n")).unwrap();
+        let check = Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(["check", site.folder.join("wrong.toml").to_str().unwrap()])
+            .output()
+            .unwrap();
+        assert_eq!(check.status.code(), Some(2), "{keys}");
+        String::from_utf8(check.stderr).unwrap()
+    };
+    for (keys, expected) in [
+        ("[[hook]]\non = \"uplaod\"\nrefuse = \"no\"", "There is no event \"uplaod\"; there are connect, "),
+        ("[[hook]]\non = \"upload\"", "Say what is to be done"),
+        ("[[hook]]\nrefuse = \"no\"", "events it is about"),
+        ("[[hook]]\non = \"delete\"\nrefuse = \"no\"", "What has happened cannot be refused"),
+        ("[[hook]]\non = \"delete\"\nrun = [\"x\"]", "name a file for it with hooks-queue"),
+        ("[[hook]]\non = \"upload\"\nrun = [\"x\", \"{fiel}\"]", "There is no {fiel}"),
+        ("[[hook]]\non = \"upload\"\nwebhook = \"ftp://x\"", "is no address of a receiver"),
+        ("[[hook]]\non = \"upload\"\nrefuse = \"a\"\nrewrite = \"/b\"", "does one thing"),
+        ("[[hook]]\non = \"upload\"\nrewrite = \"/b\"", "only a command can be rewritten"),
+        ("[[hook]]\non = \"upload\"\nrunn = [\"x\"]", "did you mean `run`?"),
+    ] {
+        let error = error(keys);
+        assert!(error.to_lowercase().contains(&expected.to_lowercase()), "{keys}: {error}");
+    }
+}

@@ -1,0 +1,223 @@
+//! What a moment is to a program, a receiver, and a template: the same names everywhere.
+//!
+//! Names are bytes. Programs get them as they are; in JSON a name that is no UTF-8 comes a second time, under the
+//! same key with `-hex` behind it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use millrace_vfs::{ReadHandle, VirtualPath, Wait};
+use serde_json::{Map, Value};
+
+use super::{Event, Moment};
+
+/// What is known of a moment, by name.
+pub(super) struct Facts<'a> {
+    moment: &'a Moment,
+    /// Where the file is now: a rule before may have moved it.
+    path: Option<&'a VirtualPath>,
+    /// The same in the host's file system, where it has a place there.
+    file: Option<PathBuf>,
+}
+
+/// Every name that a template may hold, and what it stands for.
+pub const NAMES: &[(&str, &str)] = &[
+    ("event", "the event"),
+    ("time", "when it was, in UTC: 2026-11-21T09:30:00.25Z"),
+    ("date", "the day of it: 2026-11-21"),
+    ("session", "the session's number, as the log has it"),
+    ("address", "the client's address, without the port"),
+    ("user", "who is logged in"),
+    ("verb", "the command"),
+    ("argument", "what stands behind it; never a password"),
+    ("path", "the file or directory, as clients see it"),
+    ("name", "the last part of it"),
+    ("directory", "the part before it"),
+    ("to", "its new name"),
+    ("file", "the file's path on this computer, where its storage has one"),
+    ("bytes", "how many were moved"),
+    ("code", "the code of the reply"),
+    ("reason", "why it failed"),
+];
+
+impl<'a> Facts<'a> {
+    /// The facts, with the file where it is now.
+    pub(super) fn new(moment: &'a Moment, path: Option<&'a VirtualPath>) -> Self {
+        Self { moment, path, file: path.and_then(|path| native(moment, path)) }
+    }
+
+    fn get(&self, name: &str) -> Option<Vec<u8>> {
+        let moment = self.moment;
+        let text = |text: String| Some(text.into_bytes());
+        match name {
+            "event" => text(moment.event.name().to_owned()),
+            "time" => text(self.time()),
+            "date" => text(self.time().chars().take(10).collect()),
+            "session" => text(moment.session.to_string()),
+            "address" => text(moment.peer.ip().to_string()),
+            "user" => moment.user.as_deref().map(<[u8]>::to_vec),
+            "verb" => (!moment.verb.is_empty()).then(|| moment.verb.clone().into_bytes()),
+            "argument" => (!moment.argument.is_empty()).then(|| moment.argument.clone()),
+            "path" => self.path.map(|path| path.as_bytes().to_vec()),
+            "name" => self.path.map(|path| path.name().to_vec()),
+            "directory" => self.path.map(|path| path.parent().as_bytes().to_vec()),
+            "to" => moment.to.as_ref().map(|to| to.as_bytes().to_vec()),
+            "file" => self.file.as_ref().map(|file| file.as_os_str().as_bytes().to_vec()),
+            "bytes" => moment.bytes.map(|bytes| bytes.to_string().into_bytes()),
+            "code" => moment.code.map(|code| code.to_string().into_bytes()),
+            "reason" => moment.reason.clone().map(String::into_bytes),
+            _ => None,
+        }
+    }
+
+    fn time(&self) -> String {
+        jiff::Timestamp::try_from(self.moment.time).map_or_else(|_| String::new(), |time| time.to_string())
+    }
+
+    /// `MILLRACE_EVENT=upload` and so on, for all that is known.
+    pub(super) fn environment(&self) -> Vec<(OsString, OsString)> {
+        let mut environment = Vec::new();
+        for (name, _) in NAMES {
+            if let Some(value) = self.get(name).filter(|value| !value.contains(&0)) {
+                let name = format!("MILLRACE_{}", name.to_uppercase());
+                environment.push((name.into(), OsString::from_vec(value)));
+            }
+        }
+        environment
+    }
+
+    /// A JSON object.
+    pub(super) fn json(&self) -> String {
+        let mut object = Map::new();
+        for (name, _) in NAMES.iter().filter(|(name, _)| !matches!(*name, "date" | "name" | "directory")) {
+            let Some(value) = self.get(name) else { continue };
+            let value = match (*name, std::str::from_utf8(&value)) {
+                ("session" | "bytes" | "code", Ok(number)) => number.parse::<u64>().map(Value::from).ok(),
+                (_, Ok(text)) => Some(Value::from(text)),
+                (name, Err(_)) => {
+                    let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+                    object.insert(format!("{name}-hex"), hex.into());
+                    Some(String::from_utf8_lossy(&value).into())
+                }
+            };
+            object.insert((*name).to_owned(), value.unwrap_or_default());
+        }
+        if let Some(elapsed) = self.moment.elapsed {
+            object.insert("seconds".to_owned(), elapsed.as_secs_f64().into());
+        }
+        Value::Object(object).to_string()
+    }
+}
+
+/// Where a file lies on this computer: what an open descriptor of it is called. (Behind encryption, in an archive or
+/// a database there is no such place.)
+fn native(moment: &Moment, path: &VirtualPath) -> Option<PathBuf> {
+    if !matches!(moment.event, Event::Upload | Event::Download | Event::Command | Event::UploadFailed) {
+        return None;
+    }
+    match moment.storage.as_ref()?.open_read(path, Wait::Allowed).ok()? {
+        ReadHandle::File(range) => {
+            let link = format!("/proc/self/fd/{}", range.file.as_raw_fd());
+            std::fs::read_link(link).ok().filter(|file| file.is_absolute())
+        }
+        ReadHandle::Stream(_) => None,
+    }
+}
+
+/// A text with names in braces: `/checked/{user}/{name}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template(Vec<Piece>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Name(&'static str),
+}
+
+impl Template {
+    /// Reads one; the error says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (mut pieces, mut rest) = (Vec::new(), text);
+        while let Some((before, behind)) = rest.split_once('{') {
+            let Some((name, after)) = behind.split_once('}') else {
+                return Err(format!("{text:?} has a {{ without its }}"));
+            };
+            let Some((name, _)) = NAMES.iter().find(|known| known.0 == name) else {
+                let known: Vec<&str> = NAMES.iter().map(|known| known.0).collect();
+                return Err(format!("there is no {{{name}}}; there are {}", known.join(", ")));
+            };
+            pieces.extend([Piece::Text(before.to_owned()), Piece::Name(name)]);
+            rest = after;
+        }
+        pieces.push(Piece::Text(rest.to_owned()));
+        Ok(Self(pieces))
+    }
+
+    /// As an argument of a program: what is not known is empty.
+    pub(super) fn argument(&self, facts: &Facts<'_>) -> OsString {
+        OsString::from_vec(self.fill(|name| facts.get(name).unwrap_or_default()))
+    }
+
+    /// As a path. A value from a client stays one name: it has no slash and is not `..`, but for those that are
+    /// paths themselves.
+    pub(super) fn path(&self, facts: &Facts<'_>) -> Option<VirtualPath> {
+        let filled = self.fill(|name| {
+            let mut value = facts.get(name).unwrap_or_default();
+            if !matches!(name, "path" | "directory" | "to") {
+                value.iter_mut().filter(|byte| matches!(**byte, b'/' | 0)).for_each(|byte| *byte = b'_');
+                if value == b"." || value == b".." {
+                    value.fill(b'_');
+                }
+            }
+            value
+        });
+        VirtualPath::parse(&filled).ok()
+    }
+
+    fn fill(&self, value: impl Fn(&'static str) -> Vec<u8>) -> Vec<u8> {
+        self.0
+            .iter()
+            .flat_map(|piece| match piece {
+                Piece::Text(text) => text.clone().into_bytes(),
+                Piece::Name(name) => value(name),
+            })
+            .collect()
+    }
+}
+
+/// Arguments or variables as they are kept until a program is run later: each ends with a NUL, which none can hold.
+pub(super) fn pack<'a>(words: impl IntoIterator<Item = &'a OsStr>) -> Vec<u8> {
+    words
+        .into_iter()
+        .flat_map(|word| word.as_bytes().iter().copied().filter(|&byte| byte != 0).chain([0]))
+        .collect()
+}
+
+/// What [`pack`] made.
+pub(super) fn unpack(bytes: &[u8]) -> Vec<OsString> {
+    let words = bytes.strip_suffix(&[0]).map(|bytes| bytes.split(|&byte| byte == 0)).into_iter().flatten();
+    words.map(|word| OsString::from_vec(word.to_vec())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_back_as_they_were() {
+        for words in [&[][..], &[""], &["a", "", "b c"]] {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            assert_eq!(unpack(&pack(words.iter().map(OsString::as_os_str))), words);
+        }
+    }
+
+    #[test]
+    fn a_template_knows_its_names() {
+        assert!(Template::parse("/a/{user}/{name}").is_ok());
+        for wrong in ["{", "{who}", "a{user"] {
+            assert!(Template::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

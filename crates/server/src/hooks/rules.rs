@@ -1,0 +1,580 @@
+//! Hooks as they are written down: rules, each with whom and what it is about, and one thing to be done.
+//!
+//! Rules are looked at in their order, and those that match make a chain: a rewritten or moved file is what the
+//! next rule has before it, and a refusal ends it. What need not be waited for goes to the queue, and is there,
+//! safe, before the client hears of what it tells.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use millrace_ftp::digest::{Algorithm, Hasher};
+use millrace_ftp::glob::Glob;
+use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
+use serde::Deserialize;
+
+use super::facts::{self, Facts, Template};
+use super::program::{How, Program};
+use super::queue::{Letter, Queue, Recipient, Warn};
+use super::webhook::Webhook;
+use super::{Event, Hooks, Moment, Refusal, Ruling};
+
+/// Commands that change something: what they are about to do is put down before, where a rule is about
+/// [`Event::Interrupted`].
+const CHANGES: [&str; 12] =
+    ["STOR", "APPE", "STOU", "DELE", "RNTO", "MKD", "XMKD", "RMD", "XRMD", "RMDA", "COMB", "SITE"];
+
+/// Of a file that holds a hash, as much is read.
+const HASH_FILE: usize = 4096;
+
+/// What a hash reads at a time.
+const CHUNK: usize = 256 * 1024;
+
+/// Whom and what a rule is about, and what it does.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// The events; at least one.
+    pub on: Vec<Event>,
+    /// The commands, where not all: `STOR`, `SITE`, `SITE CHMOD`.
+    pub verbs: Vec<String>,
+    /// The users, where not all.
+    pub users: Vec<PathPattern>,
+    /// The files and directories, where not all.
+    pub paths: Vec<PathPattern>,
+    /// Only files of more bytes.
+    pub larger_than: Option<u64>,
+    /// Only files of fewer bytes.
+    pub smaller_than: Option<u64>,
+    /// What is done.
+    pub action: Action,
+    /// Whether the session waits for it; `None` for where its word counts.
+    pub wait: Option<bool>,
+    /// How long it may take.
+    pub time_limit: Duration,
+    /// Whether what was asked for is refused when the program or receiver does not work.
+    pub refuses_on_failure: bool,
+    /// Where an upload goes that is refused; `None`: it is removed.
+    pub refused_to: Option<Template>,
+}
+
+/// What a rule does.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// Says no, with this text.
+    Refuse(String),
+    /// Has the command be about another path.
+    Rewrite(Template),
+    /// Moves an uploaded file.
+    Move(Template),
+    /// Holds an uploaded file to the hash in the file beside it, and the other way round.
+    Verify(Algorithm),
+    /// Runs a program: the file, and its arguments.
+    Run(Vec<Template>),
+    /// Posts it, one event or an array of so many at a time.
+    Webhook {
+        /// To this address.
+        url: String,
+        /// So many at most, where they come from the queue.
+        batch: usize,
+    },
+}
+
+impl Action {
+    /// Claims that events can be posted to this address; the error is for people.
+    pub fn check_url(url: &str) -> Result<(), String> {
+        Webhook::check(url)
+    }
+}
+
+/// A pattern of paths: `/in/*.zip`, `/home/*/drafts/**`. `**` stands for any number of components. Other than in
+/// listings, a `*` matches hidden names too.
+#[derive(Debug, Clone)]
+pub struct PathPattern(Vec<Option<Glob>>);
+
+impl PathPattern {
+    /// Compiles a pattern.
+    pub fn new(pattern: &str) -> Self {
+        let components = pattern.split('/').filter(|component| !component.is_empty());
+        Self(components.map(|one| (one != "**").then(|| Glob::new(one.as_bytes()))).collect())
+    }
+
+    fn matches(&self, components: &[&[u8]]) -> bool {
+        fn from(pattern: &[Option<Glob>], rest: &[&[u8]]) -> bool {
+            match (pattern.split_first(), rest.split_first()) {
+                (None, None) => true,
+                (None, Some(_)) => false,
+                (Some((None, after)), _) => (0..=rest.len()).any(|skipped| from(after, &rest[skipped..])),
+                (Some((Some(_), _)), None) => false,
+                (Some((Some(glob), after)), Some((name, beneath))) => {
+                    matches_hidden(glob, name) && from(after, beneath)
+                }
+            }
+        }
+        // Each `**` multiplies the ways; more than a few say nothing that one does not.
+        from(&self.0, components)
+    }
+}
+
+fn matches_hidden(glob: &Glob, name: &[u8]) -> bool {
+    if glob.matches(name) {
+        return true;
+    }
+    match name.split_first() {
+        // As if its dot were any other character.
+        Some((b'.', rest)) if !glob.names_hidden() => glob.matches(&[&[1], rest].concat()),
+        _ => false,
+    }
+}
+
+/// What a program prints, or a receiver answers, where it says more than yes or no.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Said {
+    refuse: Option<String>,
+    path: Option<String>,
+}
+
+/// Rules, and the queue for what they do later.
+pub struct Rules {
+    rules: Vec<Rule>,
+    queue_path: Option<PathBuf>,
+    /// One for each rule that posts and waits.
+    webhooks: Vec<Option<Webhook>>,
+    queue: OnceLock<Queue>,
+    warn: OnceLock<Warn>,
+}
+
+impl std::fmt::Debug for Rules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rules").field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
+impl Rules {
+    /// These rules; events that nobody waits for are kept in a database at this path until they are delivered.
+    pub fn new(rules: Vec<Rule>, queue: Option<PathBuf>) -> Self {
+        let webhook = |rule: &Rule| match &rule.action {
+            Action::Webhook { url, .. } => Some(Webhook::new(url, rule.time_limit)),
+            _ => None,
+        };
+        let webhooks = rules.iter().map(webhook).collect();
+        Self { rules, queue_path: queue, webhooks, queue: OnceLock::new(), warn: OnceLock::new() }
+    }
+
+    /// Claims that a rule has something to be done later, for which there has to be a queue.
+    pub fn needs_queue(rules: &[Rule]) -> bool {
+        rules.iter().any(|rule| rule.on.iter().any(|event| !rule.waits(*event)))
+    }
+
+    fn warn(&self, text: &str) {
+        if let Some(warn) = self.warn.get() {
+            warn(text);
+        }
+    }
+
+    fn has_intentions(&self, verb: &str) -> bool {
+        CHANGES.contains(&first_word(verb))
+            && self.rules.iter().any(|rule| rule.on.contains(&Event::Interrupted) && rule.is_about_verb(verb))
+    }
+
+    /// Puts down what a command is about to do.
+    fn intend(&self, moment: &Moment) -> Result<(), Refusal> {
+        let mut moment = moment.clone();
+        moment.event = Event::Interrupted;
+        let matching = self.rules.iter().filter(|rule| rule.matches(&moment));
+        let letters: Vec<Letter> =
+            matching.filter_map(|rule| rule.letter(&moment, moment.path.as_ref())).collect();
+        match (letters.is_empty(), self.queue.get()) {
+            (false, Some(queue)) => {
+                queue.intend(moment.session, letters).map_err(|error| self.broken(&error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn broken(&self, error: &str) -> Refusal {
+        self.warn(&format!("hooks: {error}"));
+        Refusal::new("451 What this leads to cannot be recorded now; try again later.")
+    }
+
+    /// The chain for one moment; where the file is then.
+    fn chain(&self, moment: &Moment) -> Result<Option<VirtualPath>, Refusal> {
+        let mut path = moment.path.clone();
+        let mut letters = Vec::new();
+        for (rule, webhook) in self.rules.iter().zip(&self.webhooks) {
+            if !rule.matches(moment) {
+                continue;
+            }
+            let done = match rule.waits(moment.event) {
+                false => {
+                    letters.extend(rule.letter(moment, path.as_ref()));
+                    Ok(None)
+                }
+                true => self.perform(rule, webhook.as_ref(), moment, path.as_ref()),
+            };
+            match done {
+                Ok(None) => {}
+                Ok(moved) => path = moved,
+                Err(refusal) => {
+                    if moment.event == Event::Upload {
+                        self.put_away(rule, moment, path.as_ref());
+                    }
+                    return Err(refusal);
+                }
+            }
+        }
+        if let (false, Some(queue)) = (letters.is_empty(), self.queue.get()) {
+            queue.put(moment.session, letters).map_err(|error| self.broken(&error))?;
+        }
+        Ok(path)
+    }
+
+    /// Does what a rule says, at once; answers the new place of the file if it has one.
+    fn perform(
+        &self,
+        rule: &Rule,
+        webhook: Option<&Webhook>,
+        moment: &Moment,
+        path: Option<&VirtualPath>,
+    ) -> Result<Option<VirtualPath>, Refusal> {
+        let facts = Facts::new(moment, path);
+        match (&rule.action, webhook) {
+            (Action::Refuse(text), _) => Err(Refusal::new(text)),
+            (Action::Rewrite(template), _) => Ok(template.path(&facts)),
+            (Action::Move(template), _) => match (&moment.storage, path, template.path(&facts)) {
+                (Some(storage), Some(from), Some(to)) => match move_file(&**storage, from, &to) {
+                    Ok(()) => Ok(Some(to)),
+                    Err(error) => {
+                        self.warn(&format!("hooks: {from} cannot be moved to {to}: {error}"));
+                        Err(Refusal::new("451 The file arrived, and could not be put in its place."))
+                    }
+                },
+                _ => Ok(None),
+            },
+            (Action::Verify(algorithm), _) => match (&moment.storage, path) {
+                (Some(storage), Some(path)) => verify(&**storage, path, *algorithm).map(|()| None),
+                _ => Ok(None),
+            },
+            (Action::Run(words), _) => self.run(rule, words, &facts),
+            (Action::Webhook { .. }, Some(webhook)) => match webhook.post(facts.json().as_bytes()) {
+                Ok(answer) => self.read_answer(rule, &answer),
+                Err(error) => self.failed(rule, &error.to_string()),
+            },
+            (Action::Webhook { .. }, None) => Ok(None),
+        }
+    }
+
+    fn run(
+        &self,
+        rule: &Rule,
+        words: &[Template],
+        facts: &Facts<'_>,
+    ) -> Result<Option<VirtualPath>, Refusal> {
+        let program = Program {
+            words: words.iter().map(|word| word.argument(facts)).collect(),
+            environment: facts.environment(),
+            input: facts.json().into_bytes(),
+            time_limit: rule.time_limit,
+        };
+        let name =
+            || program.words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+        match program.run() {
+            Ok(ended) if ended.how == How::Exited(0) => self.read_answer(rule, &ended.output),
+            Ok(ended) => {
+                let errors = String::from_utf8_lossy(&ended.errors).trim().to_owned();
+                match ended.how {
+                    How::Exited(_) => Err(Refusal::new(&String::from_utf8_lossy(&ended.output))),
+                    How::OutOfTime => self.failed(rule, &format!("{} took too long {errors}", name())),
+                    How::Killed(signal) => {
+                        self.failed(rule, &format!("{} was ended by signal {signal} {errors}", name()))
+                    }
+                }
+            }
+            Err(error) => self.failed(rule, &format!("{} cannot be run: {error}", name())),
+        }
+    }
+
+    /// What was said with success: nothing, or JSON.
+    fn read_answer(&self, rule: &Rule, answer: &[u8]) -> Result<Option<VirtualPath>, Refusal> {
+        if !answer.trim_ascii().starts_with(b"{") {
+            return Ok(None);
+        }
+        match serde_json::from_slice::<Said>(answer) {
+            Ok(Said { refuse: Some(text), .. }) => Err(Refusal::new(&text)),
+            Ok(Said { path: Some(path), .. }) => match VirtualPath::parse(path.as_bytes()) {
+                Ok(path) => Ok(Some(path)),
+                Err(error) => self.failed(rule, &format!("{path:?} is no path: {error}")),
+            },
+            Ok(_) => Ok(None),
+            Err(error) => self.failed(rule, &format!("what it says is not understood: {error}")),
+        }
+    }
+
+    fn failed(&self, rule: &Rule, what: &str) -> Result<Option<VirtualPath>, Refusal> {
+        self.warn(&format!("hooks: {}", what.trim_end()));
+        match rule.refuses_on_failure {
+            true => Err(Refusal::new("451 This cannot be checked at the moment; try again later.")),
+            false => Ok(None),
+        }
+    }
+
+    /// An upload was refused: nobody is to take it for one that was not.
+    fn put_away(&self, rule: &Rule, moment: &Moment, path: Option<&VirtualPath>) {
+        let (Some(storage), Some(path)) = (&moment.storage, path) else { return };
+        let facts = Facts::new(moment, Some(path));
+        let done = match rule.refused_to.as_ref().and_then(|template| template.path(&facts)) {
+            None => storage.remove_file(path),
+            Some(to) if to == *path => Ok(()),
+            Some(to) => move_file(&**storage, path, &to),
+        };
+        if let Err(error) = done {
+            self.warn(&format!("hooks: the refused upload {path} cannot be put away: {error}"));
+        }
+    }
+}
+
+impl Hooks for Rules {
+    fn concerns(&self, event: Event, verb: &str) -> bool {
+        let about = |rule: &Rule| rule.on.contains(&event) && (verb.is_empty() || rule.may_be_about(verb));
+        if self.rules.iter().any(about) {
+            return true;
+        }
+        match event {
+            Event::Command | Event::Reply => self.has_intentions(verb),
+            // A refused upload is one that failed.
+            Event::Upload => self.rules.iter().any(|rule| rule.on.contains(&Event::UploadFailed)),
+            Event::Disconnect => self.rules.iter().any(|rule| rule.on.contains(&Event::Interrupted)),
+            _ => false,
+        }
+    }
+
+    fn call(&self, moment: &Moment) -> Ruling {
+        if matches!(moment.event, Event::Reply | Event::Disconnect)
+            && let Some(queue) = self.queue.get()
+        {
+            queue.forget(moment.session);
+        }
+        let path = match self.chain(moment) {
+            Ok(path) => path,
+            Err(refusal) => {
+                if moment.event == Event::Upload {
+                    let reason = Some(format!("refused: {}", refusal.text()));
+                    let failed = Moment { event: Event::UploadFailed, reason, ..moment.clone() };
+                    let _ = self.chain(&failed);
+                }
+                return Ruling::Refuse(refusal);
+            }
+        };
+        if moment.event == Event::Command
+            && self.has_intentions(&moment.verb)
+            && let Err(refusal) = self.intend(&Moment { path: path.clone(), ..moment.clone() })
+        {
+            return Ruling::Refuse(refusal);
+        }
+        match path {
+            Some(path) if moment.event == Event::Command && moment.path.as_ref() != Some(&path) => {
+                Ruling::Rewrite(path)
+            }
+            _ => Ruling::Pass,
+        }
+    }
+
+    fn begin(&self, warn: Warn) -> Result<(), String> {
+        let _ = self.warn.set(Arc::clone(&warn));
+        if let Some(path) = &self.queue_path {
+            let _ = self.queue.set(Queue::open(path, warn)?);
+        }
+        Ok(())
+    }
+
+    fn close(&self) {
+        if let Some(queue) = self.queue.get() {
+            queue.close();
+        }
+    }
+}
+
+impl Rule {
+    /// Claims that the session waits for what the rule does about this event.
+    fn waits(&self, event: Event) -> bool {
+        match self.action {
+            Action::Run(_) | Action::Webhook { .. } => self.wait.unwrap_or(event.asks()),
+            _ => true,
+        }
+    }
+
+    fn is_about_verb(&self, verb: &str) -> bool {
+        self.verbs.is_empty() || self.verbs.iter().any(|one| one == verb || one == first_word(verb))
+    }
+
+    /// As `is_about_verb`, where of `SITE` the subcommand is not known yet.
+    fn may_be_about(&self, verb: &str) -> bool {
+        self.is_about_verb(verb) || self.verbs.iter().any(|one| first_word(one) == verb)
+    }
+
+    fn matches(&self, moment: &Moment) -> bool {
+        let components = |path: &VirtualPath| self.paths_match(&path.components().collect::<Vec<_>>());
+        self.on.contains(&moment.event)
+            && (moment.verb.is_empty() || self.is_about_verb(&moment.verb))
+            && (self.users.is_empty()
+                || moment
+                    .user
+                    .as_deref()
+                    .is_some_and(|user| self.users.iter().any(|one| one.matches(&[user]))))
+            && (self.paths.is_empty() || moment.path.iter().chain(&moment.to).any(components))
+            && self.size_matches(moment)
+    }
+
+    fn paths_match(&self, components: &[&[u8]]) -> bool {
+        self.paths.iter().any(|pattern| pattern.matches(components))
+    }
+
+    fn size_matches(&self, moment: &Moment) -> bool {
+        if self.larger_than.is_none() && self.smaller_than.is_none() {
+            return true;
+        }
+        // Of a file that is there, its own size: an upload may have gone on with what was there before.
+        let metadata = match (&moment.storage, &moment.path) {
+            (Some(storage), Some(path)) => storage.metadata(path, Wait::Allowed).ok(),
+            _ => None,
+        };
+        let size = metadata.filter(|file| file.is_file()).map(|file| file.size).or(moment.bytes);
+        size.is_some_and(|size| {
+            self.larger_than.is_none_or(|least| size > least)
+                && self.smaller_than.is_none_or(|most| size < most)
+        })
+    }
+
+    /// The event as it is put into the queue.
+    fn letter(&self, moment: &Moment, path: Option<&VirtualPath>) -> Option<Letter> {
+        let facts = Facts::new(moment, path);
+        let milliseconds = u64::try_from(self.time_limit.as_millis()).unwrap_or(u64::MAX);
+        let body = facts.json();
+        match &self.action {
+            Action::Webhook { url, batch } => {
+                let to = Recipient::Webhook { url: url.clone(), batch: *batch, milliseconds };
+                Some(Letter { to, body, words: Vec::new(), variables: Vec::new() })
+            }
+            Action::Run(words) => {
+                let words: Vec<OsString> = words.iter().map(|word| word.argument(&facts)).collect();
+                let name = words.first()?.to_string_lossy().into_owned();
+                let variables = facts.environment();
+                let variables = variables.iter().flat_map(|(name, value)| [&**name, &**value]);
+                Some(Letter {
+                    to: Recipient::Program { name, milliseconds },
+                    body,
+                    words: facts::pack(words.iter().map(|word| &**word)),
+                    variables: facts::pack(variables),
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn first_word(verb: &str) -> &str {
+    verb.split(' ').next().unwrap_or_default()
+}
+
+/// Renames, in a directory that is made where it is not there.
+fn move_file(storage: &dyn Storage, from: &VirtualPath, to: &VirtualPath) -> Result<(), FileError> {
+    match storage.rename(from, to) {
+        Err(FileError::NotFound) => {
+            let parents =
+                std::iter::successors(Some(to.parent()), |path| (!path.is_root()).then(|| path.parent()));
+            let missing: Vec<VirtualPath> = parents.filter(|path| !path.is_root()).collect();
+            for directory in missing.iter().rev() {
+                match storage.make_directory(directory) {
+                    Ok(()) | Err(FileError::AlreadyExists) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            storage.rename(from, to)
+        }
+        done => done,
+    }
+}
+
+/// Holds a file to the hash beside it: `a.zip` to `a.zip.sha256`, whichever of them comes second.
+fn verify(storage: &dyn Storage, path: &VirtualPath, algorithm: Algorithm) -> Result<(), Refusal> {
+    let ending = format!(".{}", algorithm.name().to_ascii_lowercase().replace('-', ""));
+    let unreadable = |error: FileError| Refusal::new(&format!("451 The hash cannot be verified: {error}."));
+    let (file, sum) = match path.name().to_ascii_lowercase().strip_suffix(ending.as_bytes()) {
+        Some(stem) if !stem.is_empty() => {
+            let name = &path.name()[..stem.len()];
+            (path.parent().join(name).ok(), Some(path.clone()))
+        }
+        _ => (Some(path.clone()), path.parent().join(&[path.name(), ending.as_bytes()].concat()).ok()),
+    };
+    let (Some(file), Some(sum)) = (file, sum) else { return Ok(()) };
+    let (mut said, mut content) = (Vec::new(), Hasher::new(algorithm));
+    let read = read_file(storage, &sum, HASH_FILE, &mut |bytes| said.extend_from_slice(bytes))
+        .and_then(|()| read_file(storage, &file, usize::MAX, &mut |bytes| content.update(bytes)));
+    match read {
+        // The other one has not come yet.
+        Err(FileError::NotFound) => return Ok(()),
+        read => read.map_err(unreadable)?,
+    }
+    let is_hash = |word: &&[u8]| word.len() >= 8 && word.iter().all(u8::is_ascii_hexdigit);
+    let words = said.split(|byte| !byte.is_ascii_alphanumeric()).filter(is_hash);
+    let right = content.finish();
+    match words.max_by_key(|word| word.len()) {
+        Some(word) if word.eq_ignore_ascii_case(right.as_bytes()) => Ok(()),
+        Some(_) => {
+            Err(Refusal::new(&format!("550 The {} of the file is not what it should be.", algorithm.name())))
+        }
+        None => Err(Refusal::new("550 There is no hash in the file that should hold one.")),
+    }
+}
+
+fn read_file(
+    storage: &dyn Storage,
+    path: &VirtualPath,
+    most: usize,
+    take: &mut dyn FnMut(&[u8]),
+) -> Result<(), FileError> {
+    let mut handle = storage.open_read(path, Wait::Allowed)?;
+    let mut chunk = vec![0; CHUNK.min(most)];
+    let mut offset = 0;
+    loop {
+        let count = match &mut handle {
+            ReadHandle::File(range) => std::os::unix::fs::FileExt::read_at(&range.file, &mut chunk, offset)?,
+            ReadHandle::Stream(stream) => stream.read_at(offset, &mut chunk)?,
+        };
+        take(&chunk[..count]);
+        offset += count as u64;
+        if count == 0 || offset >= most as u64 {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, path: &str) -> bool {
+        let path = VirtualPath::parse(path.as_bytes()).unwrap();
+        PathPattern::new(pattern).matches(&path.components().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn patterns_match_paths_and_hidden_names_too() {
+        for (pattern, path, expected) in [
+            ("/in/*", "/in/a", true),
+            ("/in/*", "/in/.hidden", true),
+            ("/in/*", "/in/a/b", false),
+            ("/in/**", "/in/a/b", true),
+            ("/in/**", "/in", true),
+            ("/**/*.zip", "/a/b/c.zip", true),
+            ("/**/*.zip", "/c.zip", true),
+            ("/**/*.zip", "/c.zip.txt", false),
+            ("/home/*/drafts/**", "/home/ann/drafts/x/y", true),
+            ("/home/*/drafts/**", "/home/ann/x", false),
+            ("**", "/", true),
+        ] {
+            assert_eq!(matches(pattern, path), expected, "{pattern} {path}");
+        }
+    }
+}
