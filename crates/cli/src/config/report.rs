@@ -61,7 +61,12 @@ fn is_secret(before: &str, line: &str) -> bool {
 fn sentence(message: &str) -> String {
     let message = message.trim_end().replace('\n', "; ");
     let mut chars = message.chars();
-    let mut sentence: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
+    let first = message.split(' ').next().unwrap_or_default();
+    let mut sentence = match first.contains('/') {
+        // A path is spelt as it is.
+        true => String::new(),
+        false => chars.next().into_iter().flat_map(char::to_uppercase).collect::<String>(),
+    };
     sentence.push_str(chars.as_str());
     if !sentence.ends_with(['.', '?', '!', ')']) {
         sentence.push('.');
@@ -73,4 +78,15 @@ fn sentence(message: &str) -> String {
 fn floor(text: &str, index: usize) -> usize {
     let index = index.min(text.len());
     (0..=index).rev().find(|&index| text.is_char_boundary(index)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_begins_with_a_capital_unless_it_begins_with_a_path() {
+        assert_eq!(sentence("expected a number"), "Expected a number.");
+        assert_eq!(sentence("logs/x cannot be made"), "logs/x cannot be made.");
+    }
 }
