@@ -11,10 +11,13 @@ use millrace_http::index::{Format, Order};
 use millrace_http::range::{self, Ranges};
 use millrace_http::response::{Persistence, Writer};
 use millrace_http::target::{self, Target};
-use millrace_http::{Field, Framing, Head, Method, Refusal, Status, Version, authorization, negotiate, page};
+use millrace_http::{
+    Field, Framing, Head, Method, Refusal, Status, Version, authorization, media_type, negotiate, page,
+};
 use millrace_vfs::{FileError, ReadStream, Wait};
 
 use super::body::{Body, Part};
+use super::chunks::Chunks;
 use super::connection::{Asked, Connection, Sending, Work};
 use super::find::{self, Content, Entry, Found, SMALL};
 use super::{Message, cache};
@@ -367,10 +370,22 @@ impl Connection {
                 self.answer_file(core, head, &entry, None);
             }
             Ok(Found::Stream(stream, entry)) => self.answer_file(core, head, &entry, Some(stream)),
+            Ok(Found::Made(stream)) => {
+                self.answer_stream(
+                    core,
+                    head,
+                    media_type::of(path.name()),
+                    ("Accept-Ranges", "none"),
+                    stream,
+                );
+            }
             Ok(Found::Redirect) => self.redirect(core, head, target),
             Ok(Found::Directory) => self.list(core, head, bytes, target, who),
             Ok(Found::Page(page)) => self.answer_listing(core, head, page),
-            Ok(Found::LongPage(listing)) => self.stream_listing(core, head, *listing),
+            Ok(Found::LongPage(listing)) => {
+                let media_type = listing_format(head).media_type();
+                self.answer_stream(core, head, media_type, ("Vary", "Accept"), listing);
+            }
             Ok(Found::Changed(_) | Found::Program(..) | Found::NoProgram) => {
                 self.fail(core, head, Status::INTERNAL_SERVER_ERROR, "The server has lost its place.");
             }
@@ -570,7 +585,15 @@ impl Connection {
     }
 
     /// A page whose length is not known yet: chunked, or for HTTP/1.0 until the connection closes.
-    fn stream_listing(&mut self, core: &mut Core, head: &Head<'_, '_>, listing: super::listing::Listing) {
+    /// Answers with what has a length that nobody knows yet.
+    fn answer_stream(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        media_type: &str,
+        field: (&str, &str),
+        stream: Box<dyn ReadStream>,
+    ) {
         let chunked = head.version == Version::Http11;
         if !chunked {
             self.close_behind(core);
@@ -578,17 +601,17 @@ impl Connection {
         let persistence = Persistence::of(head.version, self.may_go_on(head));
         let Core { http, out, now, .. } = core;
         let mut writer = Writer::begin(out, Status::OK, http.date(now.wall.seconds), persistence);
-        writer.field("Content-Type", listing_format(head).media_type()).field("Vary", "Accept");
+        writer.field("Content-Type", media_type).field(field.0, field.1);
         if chunked {
             writer.field("Transfer-Encoding", "chunked");
         }
         writer.end();
         if head.wants_head_only() {
-            core.discard(listing);
+            core.discard(stream);
             return self.log_answer(core, head, Status::OK, 0);
         }
-        let listing = if chunked { listing.chunked() } else { listing };
-        let part = Part::Stream(Box::new(listing), 0, None);
+        let stream = if chunked { Box::new(Chunks::new(stream)) } else { stream };
+        let part = Part::Stream(stream, 0, None);
         self.begin_body(core, head, Status::OK, VecDeque::from([part]));
     }
 

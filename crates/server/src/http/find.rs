@@ -29,6 +29,8 @@ pub(crate) enum Found {
     File(Arc<Entry>),
     /// A file that is no descriptor.
     Stream(Box<dyn ReadStream>, Arc<Entry>),
+    /// What is made while it is sent, so that nobody knows its length or its time.
+    Made(Box<dyn ReadStream>),
     /// A directory, named without its slash.
     Redirect,
     /// A directory; its page is the pool's to make.
@@ -116,7 +118,10 @@ fn open(storage: &dyn Storage, path: &VirtualPath, wait: Wait) -> Result<Found, 
     match storage.open_read(path, wait)? {
         ReadHandle::File(range) => file(path, range, wait).map(|entry| Found::File(Arc::new(entry))),
         ReadHandle::Stream(stream) => {
-            let metadata = storage.metadata(path, wait)?;
+            let metadata = match storage.metadata(path, wait) {
+                Err(FileError::Unsupported) => return Ok(Found::Made(stream)),
+                metadata => metadata?,
+            };
             let size = stream.size().unwrap_or(metadata.size);
             let entry = Entry::new(path, metadata.identity, size, metadata.modified, Content::Stream);
             Ok(Found::Stream(stream, Arc::new(entry)))

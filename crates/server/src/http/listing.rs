@@ -22,8 +22,6 @@ pub(crate) struct Listing {
     stage: Stage,
     /// The next bytes of the stream.
     ready: Vec<u8>,
-    /// Each fill is a chunk of the chunked coding, and the last one ends it.
-    chunked: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,7 +68,6 @@ impl Listing {
             order,
             stage: Stage::Begin,
             ready: Vec::new(),
-            chunked: false,
         })
     }
 
@@ -110,26 +107,6 @@ impl Listing {
         self.ready = first;
         self
     }
-
-    /// The same, in the chunked coding.
-    pub(super) fn chunked(mut self) -> Self {
-        let first = std::mem::take(&mut self.ready);
-        self.chunked = true;
-        self.take(&first);
-        self
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
-        match self.chunked {
-            false => self.ready.extend_from_slice(bytes),
-            true => {
-                millrace_http::chunked::write(bytes, &mut self.ready);
-                if self.is_drained() {
-                    self.ready.extend_from_slice(millrace_http::chunked::END);
-                }
-            }
-        }
-    }
 }
 
 /// Read once, from its start: the offset is where the last read ended.
@@ -140,8 +117,7 @@ impl ReadStream for Listing {
 
     fn read_at(&mut self, _: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
         if self.ready.is_empty() && !self.is_drained() {
-            let more = self.fill()?;
-            self.take(&more);
+            self.ready = self.fill()?;
         }
         let count = buffer.len().min(self.ready.len());
         buffer[..count].copy_from_slice(&self.ready[..count]);

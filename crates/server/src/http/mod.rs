@@ -21,6 +21,7 @@
 mod body;
 mod cache;
 mod cgi;
+mod chunks;
 mod connection;
 mod exchange;
 mod find;

@@ -1,6 +1,10 @@
 //! Pages of directories.
 
-use crate::kit::{Scratch, http_config, serve_http, serve_http_with};
+use std::sync::Arc;
+
+use millrace_storage::Archives;
+
+use crate::kit::{Scratch, http_config, pattern, serve_http, serve_http_with};
 
 #[test]
 fn a_page_links_to_what_is_there() {
@@ -64,4 +68,23 @@ fn an_index_that_comes_later_is_served_then() {
     assert_eq!(served.get("/", "").body, b"here");
     std::fs::remove_file(scratch.file("index.html")).unwrap();
     assert!(served.get("/", "").text().contains("<pre>"));
+}
+
+#[test]
+fn a_folder_is_downloaded_as_an_archive_of_no_known_length() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.file("d")).unwrap();
+    scratch.write("d/f", &pattern(200_000));
+    let served = serve_http(Arc::new(Archives::new(scratch.storage())));
+    let mut client = served.connect();
+    for _ in 0..2 {
+        let archive = client.get("/d.tar");
+        assert_eq!((archive.status, archive.field("transfer-encoding")), (200, Some("chunked")));
+        assert_eq!(archive.field("content-type"), Some("application/x-tar"));
+        assert!(archive.body.windows(200_000).any(|part| part == pattern(200_000)), "it holds the file");
+        assert_eq!(archive.body.len() % 512, 0);
+    }
+    let old = served.ask("GET /d.tar HTTP/1.0\r\n\r\n");
+    assert_eq!((old.status, old.field("transfer-encoding"), old.body.len() % 512), (200, None, 0));
+    assert_eq!(served.get("/e.tar", "").status, 404);
 }

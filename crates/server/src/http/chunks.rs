@@ -1,0 +1,63 @@
+//! A stream whose length nobody knows beforehand, in the chunked coding.
+
+use millrace_http::chunked;
+use millrace_vfs::{FileError, ReadStream};
+
+/// What becomes one chunk, in bytes.
+const CHUNK: usize = 64 * 1024;
+
+/// Another stream in chunks, with the one that ends them. Read once, from its start: where the inner stream fails
+/// there is no last chunk, by which the client sees that something is missing.
+#[derive(Debug)]
+pub(super) struct Chunks {
+    inner: Box<dyn ReadStream>,
+    /// How much of the inner stream was read; `None` behind its end.
+    offset: Option<u64>,
+    content: Vec<u8>,
+    /// What is to be sent next, and how much of it was.
+    wire: Vec<u8>,
+    sent: usize,
+}
+
+impl Chunks {
+    pub(super) fn new(inner: Box<dyn ReadStream>) -> Self {
+        Self { inner, offset: Some(0), content: Vec::new(), wire: Vec::new(), sent: 0 }
+    }
+
+    fn fill(&mut self, offset: u64) -> Result<(), FileError> {
+        self.content.resize(CHUNK, 0);
+        let count = self.inner.read_at(offset, &mut self.content)?;
+        self.wire.clear();
+        self.sent = 0;
+        match count {
+            0 => {
+                self.wire.extend_from_slice(chunked::END);
+                self.offset = None;
+            }
+            count => {
+                chunked::write(&self.content[..count], &mut self.wire);
+                self.offset = Some(offset + count as u64);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ReadStream for Chunks {
+    fn size(&self) -> Option<u64> {
+        None
+    }
+
+    fn read_at(&mut self, _: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
+        if self.sent == self.wire.len()
+            && let Some(offset) = self.offset
+        {
+            self.fill(offset)?;
+        }
+        let rest = &self.wire[self.sent..];
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        self.sent += count;
+        Ok(count)
+    }
+}
