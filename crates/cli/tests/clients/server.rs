@@ -23,6 +23,8 @@ pub(crate) struct Server {
     scratch: Scratch,
     /// Where it serves FTP.
     pub(crate) address: SocketAddr,
+    /// Where it serves HTTP.
+    pub(crate) http: Option<SocketAddr>,
 }
 
 impl Server {
@@ -47,7 +49,9 @@ impl Server {
         let file = scratch.0.join("millrace.toml");
         fs::write(&file, configuration).unwrap();
         for (name, content) in files {
-            fs::write(scratch.0.join(name), content).unwrap();
+            let file = scratch.0.join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, content).unwrap();
         }
         Self::over(scratch, "127.0.0.1:0", &["--config", file.to_str().unwrap()])
     }
@@ -65,10 +69,11 @@ impl Server {
             .spawn()
             .unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut address = None;
+        let (mut address, mut http) = (None, None);
         for line in stdout.lines() {
             let line = line.unwrap();
-            address = address.or_else(|| ftp_address(&line));
+            address = address.or_else(|| address_of("ftp://", &line));
+            http = http.or_else(|| address_of("http://", &line));
             if line.starts_with("Ready") {
                 break;
             }
@@ -77,7 +82,7 @@ impl Server {
             let _ = child.kill();
             panic!("the server did not say where it serves:\n{}", fs::read_to_string(scratch.log()).unwrap());
         };
-        Self { child, scratch, address }
+        Self { child, scratch, address, http }
     }
 
     /// What is served.
@@ -100,6 +105,11 @@ impl Server {
         format!("ftp://{USER}:{PASSWORD}@{}/{path}", self.address)
     }
 
+    /// The same by HTTP, without a name in it.
+    pub(crate) fn http_url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.http.expect("HTTP is served by default"))
+    }
+
     /// What the server wrote to standard error so far.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.scratch.log()).unwrap_or_default()).into_owned()
@@ -118,9 +128,9 @@ impl Drop for Server {
     }
 }
 
-/// The address in a line that has an FTP URL: `ftp://127.0.0.1:40123/`, with a name before an `@` or not.
-fn ftp_address(line: &str) -> Option<SocketAddr> {
-    let (_, url) = line.split_once("ftp://")?;
+/// The address in a line that has a URL: `ftp://127.0.0.1:40123/`, with a name before an `@` or not.
+fn address_of(scheme: &str, line: &str) -> Option<SocketAddr> {
+    let (_, url) = line.split_once(scheme)?;
     let authority = url.split(|end: char| end == '/' || end.is_whitespace()).next()?;
     authority.rsplit('@').next()?.parse().ok()
 }

@@ -1,0 +1,109 @@
+//! HTTP clients: curl with ranges, resuming and uploads, wget, and aria2, which asks for many ranges at once.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::server::{PASSWORD, Server, USER, read};
+use crate::tool::{Tool, tool};
+use crate::tree::noise;
+
+fn curl(curl: &Tool, server: &Server, arguments: &[&str]) -> String {
+    let login = format!("{USER}:{PASSWORD}");
+    curl.run(server, &[&["--silent", "--show-error", "--fail", "--user", &login], arguments].concat())
+}
+
+#[test]
+fn curl_moves_files_both_ways_by_http() {
+    let server = Server::start();
+    let Some(tool) = tool("curl") else { return };
+    for (name, length) in [("some", 3_000_000), ("none", 0)] {
+        let contents = noise(length as u64, length);
+        fs::write(server.local().join(name), &contents).unwrap();
+        let url = server.http_url(name);
+        curl(&tool, &server, &["-T", name, &url]);
+        assert!(read(server.served().join(name)) == contents, "{name} went up");
+        // From a pipe: chunked, with 100-continue.
+        curl(&tool, &server, &["-T", "-", "-X", "PUT", &server.http_url("piped")]);
+        curl(&tool, &server, &["-o", "back", &url]);
+        assert!(read(server.local().join("back")) == contents, "{name} came back");
+    }
+    assert_eq!(read(server.served().join("piped")), b"");
+    let refused = tool.attempt(&server, &["--fail", "-T", "some", &server.http_url("x")], "");
+    assert_eq!(refused.status.code(), Some(22), "without a login");
+}
+
+#[test]
+fn curl_asks_for_parts_goes_on_and_skips_what_it_has() {
+    let server = Server::start();
+    let Some(tool) = tool("curl") else { return };
+    let contents = noise(7, 1_000_000);
+    fs::write(server.served().join("f"), &contents).unwrap();
+    let url = server.http_url("f");
+    curl(&tool, &server, &["-r", "1000-1999", "-o", "part", &url]);
+    assert!(read(server.local().join("part")) == contents[1000..2000]);
+    let parts = curl(&tool, &server, &["-r", "0-0,500000-500000", "-D", "-", "-o", "parts", &url]);
+    assert!(parts.contains("multipart/byteranges"), "{parts}");
+    fs::write(server.local().join("rest"), &contents[..400_000]).unwrap();
+    curl(&tool, &server, &["-C", "-", "-o", "rest", &url]);
+    assert!(read(server.local().join("rest")) == contents);
+    // What is there already is not sent again: 304, and so no file.
+    curl(&tool, &server, &["--etag-save", "tag", "-o", "whole", &url]);
+    curl(&tool, &server, &["--etag-compare", "tag", "-o", "again", &url]);
+    assert!(!server.local().join("again").exists());
+    // An upload is resumed where the server's copy ends.
+    fs::write(server.served().join("up"), &contents[..300_000]).unwrap();
+    curl(&tool, &server, &["-C", "300000", "-T", "rest", &server.http_url("up")]);
+    assert!(read(server.served().join("up")) == contents);
+}
+
+#[test]
+fn curl_makes_moves_copies_and_removes() {
+    let server = Server::start();
+    let Some(tool) = tool("curl") else { return };
+    curl(&tool, &server, &["-X", "MKCOL", &server.http_url("d")]);
+    fs::write(server.local().join("f"), "text").unwrap();
+    curl(&tool, &server, &["-T", "f", &server.http_url("d/")]);
+    let to = format!("Destination: {}", server.http_url("e"));
+    curl(&tool, &server, &["-X", "COPY", "-H", &to, &server.http_url("d")]);
+    curl(&tool, &server, &["-X", "DELETE", &server.http_url("d")]);
+    assert!(!server.served().join("d").exists());
+    assert_eq!(read(server.served().join("e/f")), b"text");
+}
+
+#[test]
+fn curl_runs_a_program() {
+    let server = Server::configured_with("cgi = \"cgi-bin\"\n", &[("served/cgi-bin/.keep", b"")]);
+    let Some(tool) = tool("curl") else { return };
+    let program = server.served().join("cgi-bin/upper");
+    fs::write(&program, "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'; tr a-z A-Z\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(curl(&tool, &server, &["-d", "hello", &server.http_url("cgi-bin/upper")]), "HELLO");
+}
+
+#[test]
+fn wget_mirrors_a_tree_by_http() {
+    let server = Server::start();
+    let Some(tool) = tool("wget") else { return };
+    fs::create_dir_all(server.served().join("a/b c")).unwrap();
+    for (name, length) in [("a/one", 100), ("a/b c/two & three", 200_000)] {
+        fs::write(server.served().join(name), noise(length as u64, length)).unwrap();
+    }
+    let login = [format!("--user={USER}"), format!("--password={PASSWORD}")];
+    let options = ["-q", "-r", "-np", "-nH", &login[0], &login[1], "--auth-no-challenge"];
+    tool.run(&server, &[&options[..], &[&server.http_url("a/")]].concat());
+    for name in ["a/one", "a/b c/two & three"] {
+        assert!(read(server.local().join(name)) == read(server.served().join(name)), "{name}");
+    }
+}
+
+#[test]
+fn aria2_puts_a_file_together_from_many_ranges() {
+    let server = Server::start();
+    let Some(tool) = tool("aria2c") else { return };
+    let contents = noise(9, 20_000_000);
+    fs::write(server.served().join("f"), &contents).unwrap();
+    let login = [format!("--http-user={USER}"), format!("--http-passwd={PASSWORD}")];
+    let options = ["-q", "--no-conf", "-x", "8", "-s", "8", "-k", "1M", &login[0], &login[1]];
+    tool.run(&server, &[&options[..], &["--http-auth-challenge=false", &server.http_url("f")]].concat());
+    assert!(read(server.local().join("f")) == contents);
+}

@@ -1,0 +1,139 @@
+//! The bodies of the fuzz targets, one function each: what must hold of any input.
+//!
+//! `fuzz/` runs them under libFuzzer for as long as one likes; `fuzz_smoke.rs` runs them briefly with every
+//! `cargo test`.
+#![allow(dead_code)]
+
+use millrace_http::cgi;
+use millrace_http::conditional::{self, Validators};
+use millrace_http::intake::Intake;
+use millrace_http::request::{self, Slots};
+use millrace_http::{Field, Framing, authorization, negotiate, range, target};
+use millrace_vfs::Timestamp;
+
+/// One head: what is accepted is understood in one way only, and everything that follows from it holds.
+pub(crate) fn head(input: &[u8]) {
+    let mut slots = Slots::new();
+    let (head, length) = match request::parse(input, &mut slots) {
+        Ok(Some(parsed)) => parsed,
+        Ok(None) => return assert!(input.len() <= request::MAX_HEAD),
+        Err(refusal) => return assert!((400..600).contains(&refusal.status.0)),
+    };
+    let bytes = &input[..length];
+    assert!(bytes.ends_with(b"\r\n\r\n") && length <= request::MAX_HEAD);
+    assert_eq!(memchr(b'\n', bytes), bytes.windows(2).filter(|pair| pair == b"\r\n").count(), "a bare LF");
+    let both = head.get(Field::TransferEncoding).is_some() && head.get(Field::ContentLength).is_some();
+    assert!(!both, "two lengths");
+    // Nothing but the head counts: a proxy that sends more behind it must not change it.
+    let mut more = Slots::new();
+    let extended = [bytes, b"GET / HTTP/1.1\r\n\r\n"].concat();
+    let again = request::parse(&extended, &mut more).expect("accepted before").expect("whole before");
+    assert_eq!((again.1, again.0.framing, again.0.method), (length, head.framing, head.method));
+
+    if let Ok(target) = target::parse(head.target) {
+        assert!(target.path.components().all(|name| name != b".." && !name.contains(&0)));
+    }
+    let validators = Validators::of(1, 1000, Timestamp { seconds: 1_704_110_400, nanoseconds: 0 });
+    let _ = conditional::evaluate(&head, Some(&validators));
+    let _ = conditional::evaluate(&head, None);
+    let _ = conditional::range_applies(&head, &validators);
+    let _ = (negotiate::codings(&head), negotiate::prefers_json(&head));
+    let _ = head.get(Field::Authorization).map(authorization::basic);
+    let _ = head.get(Field::ContentRange).map(range::content_range);
+    if let Some(field) = head.get(Field::Range) {
+        parts_lie_within(field);
+    }
+    let request = cgi::Request {
+        script: b"/x",
+        path_info: b"",
+        path_translated: None,
+        query: b"",
+        user: None,
+        peer: [192, 0, 2, 1].into(),
+        local: ([192, 0, 2, 2], 80).into(),
+        encrypted: false,
+    };
+    let environment = cgi::environment(&head, &request);
+    assert!(environment.iter().all(|(name, _)| name != "HTTP_PROXY" && !name.contains('=')));
+}
+
+fn memchr(byte: u8, bytes: &[u8]) -> usize {
+    bytes.iter().filter(|&&other| other == byte).count()
+}
+
+fn parts_lie_within(field: &[u8]) {
+    const SIZE: u64 = 1000;
+    let parts = match range::parse(field, SIZE) {
+        range::Ranges::One(part) => vec![part],
+        range::Ranges::Many(parts) => parts,
+        range::Ranges::Whole | range::Ranges::Unsatisfiable => vec![],
+    };
+    assert!(parts.len() <= range::MAX_PARTS);
+    assert!(parts.iter().all(|part| part.start < part.end && part.end <= SIZE));
+    assert!(parts.iter().map(|part| part.end - part.start).sum::<u64>() <= SIZE);
+}
+
+/// A sequence of requests with their bodies: the same however the network cuts it.
+pub(crate) fn sequence(input: &[u8]) {
+    let Some((&size, input)) = input.split_first() else { return };
+    let whole = requests(input, input.len().max(1));
+    assert_eq!(whole, requests(input, usize::from(size) + 1));
+    assert_eq!(whole, requests(input, 1));
+}
+
+/// What a connection came to: each request's target and body; and whether something was refused. With which status
+/// may depend on how much of a line had come.
+type Conversation = (Vec<Exchange>, bool);
+
+/// A request's target and its body.
+type Exchange = (Vec<u8>, Vec<u8>);
+
+fn requests(input: &[u8], piece: usize) -> Conversation {
+    let (mut buffer, mut requests) = (Vec::new(), Vec::<Exchange>::new());
+    let mut intake: Option<Intake> = None;
+    for bytes in input.chunks(piece) {
+        buffer.extend_from_slice(bytes);
+        loop {
+            if let (Some(body), Some((_, taken))) = (&mut intake, requests.last_mut()) {
+                let mut rest = &buffer[..];
+                let outcome = body.take(&mut rest, taken);
+                buffer = rest.to_vec();
+                match outcome {
+                    Err(_) => return (requests, true),
+                    Ok(()) if !body.has_ended() => break,
+                    Ok(()) => intake = None,
+                }
+            }
+            let empty = buffer.chunks(2).take_while(|line| line == b"\r\n").count() * 2;
+            buffer.drain(..empty);
+            let mut slots = Slots::new();
+            match request::parse(&buffer, &mut slots) {
+                Err(_) => return (requests, true),
+                Ok(None) => break,
+                Ok(Some((head, length))) => {
+                    requests.push((head.target.to_vec(), Vec::new()));
+                    if head.framing != Framing::None {
+                        intake = Some(Intake::of(head.framing));
+                    }
+                    buffer.drain(..length);
+                }
+            }
+        }
+    }
+    (requests, false)
+}
+
+/// A program's answer: no panic, and no line that was not there.
+pub(crate) fn program(input: &[u8]) {
+    if let Ok(Some((answer, length))) = cgi::parse(input) {
+        assert!(length <= input.len());
+        match answer {
+            cgi::Answer::Document { status, lines, .. } => {
+                assert!((200..600).contains(&status.0));
+                assert!(lines.is_empty() || lines.ends_with(b"\r\n"));
+                assert!(!lines.windows(4).any(|bytes| bytes == b"\r\n\r\n"));
+            }
+            cgi::Answer::LocalRedirect(path) => assert_eq!(path.first(), Some(&b'/')),
+        }
+    }
+}
