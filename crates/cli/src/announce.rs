@@ -77,6 +77,9 @@ pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
         warnings
             .push("passwords and files cross the network unencrypted: this is FTP without TLS".to_owned());
     }
+    if site.config.hooks.is_some() && !bound.http.is_empty() {
+        warnings.push("hooks hear of FTP only: what is done by HTTP passes them by".to_owned());
+    }
     warnings
 }
 

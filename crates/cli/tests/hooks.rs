@@ -238,6 +238,21 @@ fn every_example_is_a_configuration() {
 }
 
 #[test]
+fn that_hooks_hear_of_ftp_only_is_said_where_there_is_http_too() {
+    let site = Site::new("http", "");
+    for (http, expected) in [("http = \"127.0.0.1:0\"\n", true), ("http = \"off\"\n", false)] {
+        let keys = format!("directory = \".\"\n{http}[[hook]]\non = \"upload\"\nrun = [\"/bin/true\"]\n");
+        fs::write(site.folder.join("http.toml"), keys).unwrap();
+        let check = Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(["check", site.folder.join("http.toml").to_str().unwrap()])
+            .output()
+            .unwrap();
+        let said = [check.stdout, check.stderr].concat();
+        assert_eq!(String::from_utf8_lossy(&said).contains("by HTTP passes them by"), expected);
+    }
+}
+
+#[test]
 fn the_gateway_checks_moves_and_reports_every_upload() {
     let receiver = Receiver::start();
     let example = blocks("toml")[0].replace("127.0.0.1:8080", &format!("127.0.0.1:{}", receiver.port));

@@ -133,3 +133,16 @@ fn the_example_of_folders_can_be_used() {
     assert!(site.mounts.archives());
     assert!(!folder.path().join("files.db").exists(), "reading a configuration makes nothing");
 }
+
+#[test]
+fn every_event_and_name_of_hooks_is_documented() {
+    use millrace_server::hooks::{EVENTS, NAMES, Way};
+    let text = include_str!("../../../../../docs/hooks.md");
+    for (_, name, way, when) in EVENTS {
+        let way = if *way == Way::Asked { "asked" } else { "told" };
+        assert!(text.contains(&format!("| `{name}` | {way} | {when} |\n")), "{name}");
+    }
+    for (name, meaning) in NAMES {
+        assert!(text.contains(&format!("| `{name}` | {meaning} |\n")), "{name}");
+    }
+}
