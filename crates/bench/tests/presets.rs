@@ -131,3 +131,26 @@ fn a_log_is_replayed_in_its_order_sizes_and_directions() {
     assert!(cell.seconds >= replay.logged.seconds / 30.0 * 0.9, "{} {}", cell.seconds, replay.logged.seconds);
     assert!(text::render(&report, false).contains("60 of 60 transfers"));
 }
+
+#[test]
+fn the_presets_over_http_run_against_millrace() {
+    let tree = Arc::new(MemoryStorage::new());
+    tree.insert("/index.html", [b'x'; 1666]);
+    let accounts = Accounts::new().user("bench", "bench", Permissions::READ_WRITE, tree);
+    let http = vec!["127.0.0.1:0".parse().unwrap()];
+    let config = Config { http, log: LogFormat::Warnings, ..Config::new(Arc::new(accounts)) };
+    let server = Server::start(config).unwrap();
+    let url = format!("http://bench:bench@{}/index.html", server.http_addresses()[0]);
+    for name in ["http", "zb-tux", "zb-tux-cgi"] {
+        let preset = Preset::built_in_as(name, Form { as_published: false, quick: true }).unwrap();
+        let report = run(&Plan::new(&url, Some(&preset), &[]).unwrap(), &Silent).unwrap();
+        for cell in &report.cells {
+            assert!(cell.ops > 0 && cell.faults.count() == 0, "{name}: {:?}", cell.faults);
+            let http = cell.http.as_ref().unwrap();
+            let keeps = cell.measured.label.as_deref() == Some("keep-alive");
+            assert_eq!(http.kept_alive, if keeps { cell.ops } else { 0 }, "{name}: {:?}", cell.measured);
+            assert_eq!(cell.bytes, cell.ops * 1666, "{name}");
+        }
+    }
+    server.shut_down();
+}
