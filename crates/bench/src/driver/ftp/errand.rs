@@ -235,12 +235,12 @@ impl Errand {
             while let Some(reply) = self.reader.next(&mut input)? {
                 heard = match self.session.receive(reply, &mut out)? {
                     Event::Underway => continue,
-                    Event::Listening(address) => Some(Heard::Listening(address)),
-                    Event::Opening(_) => Some(Heard::Opening),
-                    Event::Greeted | Event::LoggedIn | Event::Done(_) => Some(Heard::Done),
+                    Event::Listening(address) => Some(Ok(Heard::Listening(address))),
+                    Event::Opening(_) => Some(Ok(Heard::Opening)),
+                    Event::Greeted | Event::LoggedIn | Event::Done(_) => Some(Ok(Heard::Done)),
                     Event::Refused(reply) | Event::Closing(reply) => {
                         let reply = format!("{} {}", reply.code, String::from_utf8_lossy(reply.text()));
-                        return Err(DriverError::Refused { what: what.to_owned(), reply });
+                        Some(Err(DriverError::Refused { what: what.to_owned(), reply }))
                     }
                 };
                 break;
@@ -251,7 +251,7 @@ impl Errand {
                 self.send(&out)?;
             }
             if let Some(heard) = heard {
-                return Ok(heard);
+                return heard;
             }
             self.read()?;
         }
