@@ -17,8 +17,9 @@ fn storage() -> Arc<MemoryStorage> {
 }
 
 /// A server with that many data ports, where nobody waits for one longer than half a second.
+/// Long enough that no port is given back for want of use while a loaded machine is about it.
 fn serve_ports(count: u16) -> Served {
-    serve_ports_for(count, Duration::from_millis(500))
+    serve_ports_for(count, Duration::from_secs(5))
 }
 
 fn serve_ports_for(count: u16, wait: Duration) -> Served {
@@ -27,6 +28,14 @@ fn serve_ports_for(count: u16, wait: Duration) -> Served {
     config.passive_ports = first..=first + count - 1;
     config.connect_timeout = wait;
     serve_with(config)
+}
+
+/// Nobody keeps a port that is not used; but whoever asks again may have it for longer.
+fn keep_until_answered(holder: &mut Client, other: &Client) {
+    while rustix::io::ioctl_fionread(&other.stream).unwrap() == 0 {
+        holder.expect("PASV", 227);
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn login_from(served: &Served, address: &str) -> Client {
@@ -206,11 +215,7 @@ fn who_waits_too_long_is_told_the_truth() {
     let mut second = served.login();
     let begin = Instant::now();
     second.send("PASV\r\n");
-    // Nobody keeps a port that is not used; but whoever asks again may have it for longer.
-    while rustix::io::ioctl_fionread(&second.stream).unwrap() == 0 {
-        first.expect("PASV", 227);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    keep_until_answered(&mut first, &second);
     let reply = second.expect_reply(425);
     assert!(begin.elapsed() >= wait - Duration::from_millis(50), "{:?}", begin.elapsed());
     let port = served.ports.start().to_string();
@@ -262,13 +267,14 @@ fn a_late_connection_to_a_shared_port_never_reaches_the_next_session() {
     let address = holder.passive_address();
     let mut first = served.login();
     assert_eq!(first.passive_address(), address);
-    let early = TcpStream::connect(address).unwrap();
     first.expect("QUIT", 221);
     first.expect_end();
     // The port is open still, for the holder: a connection of the first may come at any time.
     let mut second = served.login();
     second.send("PASV\r\n");
+    keep_until_answered(&mut holder, &second);
     second.expect_reply(425);
+    let early = TcpStream::connect(address).unwrap();
     drop(holder);
     let mut third = served.login();
     assert_eq!(third.passive_address(), address);
