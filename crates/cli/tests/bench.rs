@@ -215,3 +215,24 @@ fn every_setting_stands_in_the_guide() {
     let missing: Vec<&str> = flags.filter(|flag| !guide.contains(&format!("`--{flag}`"))).collect();
     assert!(missing.is_empty(), "docs/benchmarks.md lacks {missing:?}");
 }
+
+#[test]
+fn a_race_starts_its_servers_and_leaves_nothing_behind() {
+    let place = std::env::temp_dir().join(format!("millrace-race-test-{}", std::process::id()));
+    std::fs::create_dir(&place).unwrap();
+    let page = place.join("race.html");
+    let [place_text, page_text] = [&place, &page].map(|path| path.to_str().unwrap());
+    let load = ["--ops", "noop", "--users", "2", "--duration", "50ms", "--warm-up", "0", "--blocks", "2"];
+    let whom = ["race", "millrace", "millrace", "--place", place_text, "--html", page_text];
+    let output = millrace(&[&whom[..], &load].concat());
+    // 3 where the figures vary too much, as on a busy machine they may.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
+    let table = text(&output.stdout);
+    assert!(table.contains("  millrace #2 ") && table.contains("noop, 2 users"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    let document = std::fs::read_to_string(&page).unwrap();
+    assert!(document.starts_with("<!doctype html>") && document.contains("Who took part"));
+    let left: Vec<_> = std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["race.html"]);
+    std::fs::remove_dir_all(&place).unwrap();
+}

@@ -29,10 +29,23 @@ pub(super) const MILLRACE: Peer = Peer {
     configure: |at| {
         let mut argv = at.command();
         argv.extend(["serve", &text(at.root), "--ftp", &at.address()].map(String::from));
-        argv.extend(["--user", "bench:bench:rw", "--quiet", "--passive-ports"].map(String::from));
-        argv.push(at.passive("-"));
+        argv.extend(["--user", "bench:bench:rw", "--quiet", "--http", "off"].map(String::from));
+        argv.extend(["--passive-ports".into(), at.passive("-")]);
         Ok(bench(argv))
     },
+};
+
+/// In a race over HTTP.
+pub(super) const MILLRACE_HTTP: Peer = Peer {
+    scheme: "http",
+    auth: "none",
+    configure: |at| {
+        let mut argv = at.command();
+        argv.extend(["serve", &text(at.root), "--http", &at.address()].map(String::from));
+        argv.extend(["--ftp", "off", "--quiet"].map(String::from));
+        Ok(Launch { argv, user: "", password: "" })
+    },
+    ..MILLRACE
 };
 
 pub(super) const VSFTPD: Peer = Peer {

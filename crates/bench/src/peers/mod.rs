@@ -34,6 +34,9 @@ pub struct Peer {
     configure: fn(&Setting<'_>) -> io::Result<Launch>,
 }
 
+/// The scheme of those that speak it.
+pub(crate) const HTTP: &str = "http";
+
 /// Every server that is known by name.
 pub const PEERS: [Peer; 9] = [
     daemons::MILLRACE,
@@ -110,6 +113,16 @@ impl Peer {
     pub fn named(name: &str) -> Result<&'static Self, PeerError> {
         let last = Path::new(name).file_name().and_then(|name| name.to_str()).unwrap_or(name);
         PEERS.iter().find(|peer| peer.name == last).ok_or_else(|| PeerError::Unknown(name.to_owned()))
+    }
+
+    /// The same server over HTTP, where it speaks both.
+    pub(crate) fn over_http(&'static self) -> Option<&'static Self> {
+        const MILLRACE: &Peer = &daemons::MILLRACE_HTTP;
+        match self.name {
+            _ if self.scheme == HTTP => Some(self),
+            name if name == MILLRACE.name => Some(MILLRACE),
+            _ => None,
+        }
     }
 
     /// Looks for it: at a path, in `PATH`, and where `peers/install` puts servers.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use super::{Installed, PeerError, Setting};
+use super::{HTTP, Installed, PeerError, Setting};
 use crate::host::descendants;
 
 /// How long a server may take to answer, on a machine that has other things to do.
@@ -28,8 +28,12 @@ const SAID: usize = 600;
 /// The folder that test files are put in, below what is served.
 const FILES: &str = "files";
 
-/// Process groups of servers that run, for whoever must end at once.
-static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+/// What is got over HTTP: the document of zb, as long as it was for TUX.
+const DOCUMENT: &str = "index.html";
+const DOCUMENT_BYTES: usize = 1666;
+
+/// Process groups of servers that run, with their folders, for whoever must end at once.
+static GROUPS: Mutex<Vec<(Pid, PathBuf)>> = Mutex::new(Vec::new());
 /// Sets the folders of one process apart.
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 
@@ -98,6 +102,9 @@ impl Running {
                 fs::create_dir(path)?;
                 fs::set_permissions(path, Permissions::from_mode(mode))?;
             }
+            if installed.peer.scheme == HTTP {
+                fs::write(root.join(DOCUMENT), "m".repeat(DOCUMENT_BYTES))?;
+            }
             fill(&root)?;
             let setting = Setting { installed, root: &root, state: &state, ports };
             let mut launch = (installed.peer.configure)(&setting)?;
@@ -119,13 +126,14 @@ impl Running {
             set_up(error)
         })?;
         if let Some(group) = Pid::from_raw(child.id() as i32) {
-            groups().push(group);
+            groups().push((group, folder.clone()));
         }
         let account = match launch.user {
             "" => String::new(),
             user => format!("{user}:{}@", launch.password.replace('@', "%40")),
         };
-        let url = format!("{}://{account}127.0.0.1:{}/{FILES}", installed.peer.scheme, ports.control);
+        let path = if installed.peer.scheme == HTTP { DOCUMENT } else { FILES };
+        let url = format!("{}://{account}127.0.0.1:{}/{path}", installed.peer.scheme, ports.control);
         let mut running = Self { child, folder, argv: launch.argv, root, url };
         running.wait_for_answer(installed, ports.control)?;
         Ok(running)
@@ -178,7 +186,7 @@ impl Running {
             let _ = kill_process(pid, Signal::KILL);
         }
         let _ = self.child.wait();
-        groups().retain(|other| *other != group);
+        groups().retain(|(other, _)| *other != group);
     }
 }
 
@@ -189,18 +197,20 @@ impl Drop for Running {
     }
 }
 
-/// Ends every server that this process has started: for a signal's handler, before the process ends.
+/// Ends every server that this process has started, and removes their folders: for a signal's handler, before the
+/// process ends.
 pub fn end_all() {
-    for group in groups().drain(..) {
+    for (group, folder) in groups().drain(..) {
         let tree = descendants(group.as_raw_nonzero().get());
         let _ = kill_process_group(group, Signal::KILL);
         for pid in tree.into_iter().filter_map(Pid::from_raw) {
             let _ = kill_process(pid, Signal::KILL);
         }
+        let _ = fs::remove_dir_all(folder);
     }
 }
 
-fn groups() -> std::sync::MutexGuard<'static, Vec<Pid>> {
+fn groups() -> std::sync::MutexGuard<'static, Vec<(Pid, PathBuf)>> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

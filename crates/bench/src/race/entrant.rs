@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::RaceError;
-use crate::peers::{Installed, Peer, PeerError, Ports, Running};
+use crate::peers::{HTTP, Installed, Peer, PeerError, Ports, Running};
 use crate::plan::{Cell, Op};
 use crate::target::Target;
 
@@ -58,6 +58,37 @@ impl Entrant {
         matches!(self.server, Server::Known { .. })
     }
 
+    /// Claims that it is spoken to by HTTP.
+    pub(super) fn is_over_http(&self) -> bool {
+        match &self.server {
+            Server::Url(url) => {
+                url.split_once("://").is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case(HTTP))
+            }
+            Server::Known { installed, .. } => installed.peer.scheme == HTTP,
+        }
+    }
+
+    /// A race is over one protocol: where anyone speaks HTTP, all must.
+    pub(super) fn agree(entrants: &mut [Self]) -> Result<(), RaceError> {
+        let Some(http) = entrants.iter().find(|one| one.is_over_http()).map(|one| one.label.clone()) else {
+            return Ok(());
+        };
+        for entrant in entrants.iter_mut().filter(|one| !one.is_over_http()) {
+            let over_http = match &entrant.server {
+                Server::Url(_) => None,
+                Server::Known { installed, .. } => installed.peer.over_http(),
+            };
+            match (&mut entrant.server, over_http) {
+                (Server::Known { installed, .. }, Some(peer)) => installed.peer = peer,
+                _ => {
+                    let label = &entrant.label;
+                    return Err(RaceError::Usage(format!("{http} speaks HTTP, and {label} does not")));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Starts it, where it does not run.
     pub(super) fn start(&self, ports: Ports, place: &Path, cells: &[Cell]) -> Result<Started, PeerError> {
         match &self.server {
@@ -109,6 +140,22 @@ mod tests {
         assert_eq!(labels[0], "ftp://a@127.0.0.1:2121/");
         assert_eq!(labels[1], "ftp://a@127.0.0.1:2121/ #2");
         assert_ne!(labels[2], labels[0]);
+    }
+
+    #[test]
+    fn a_race_is_over_one_protocol() {
+        let parse = |words: [&str; 2]| words.map(|words| Entrant::parse(words).unwrap());
+        let mut both = parse(["HTTP://127.0.0.1:81/", "http://127.0.0.1:80/"]);
+        Entrant::agree(&mut both).unwrap();
+        assert!(both.iter().all(Entrant::is_over_http));
+        let error = Entrant::agree(&mut parse(["ftp://127.0.0.1/", "http://127.0.0.1/"])).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains("does not"), "{error}");
+        Entrant::agree(&mut parse(["ftp://127.0.0.1:21/", "ftp://127.0.0.1/"])).unwrap();
+        let over_http = |name| Peer::named(name).unwrap().over_http().map(|peer| peer.scheme);
+        assert_eq!(
+            [over_http("millrace"), over_http("nginx"), over_http("vsftpd")],
+            [Some(HTTP), Some(HTTP), None]
+        );
     }
 
     #[test]

@@ -5,8 +5,10 @@
 //! moved both drops out; a [`sentinel`] between the blocks says how much the machine moved. Everything that is drawn
 //! follows from the seed.
 
+mod comparison;
 mod entrant;
 mod report;
+mod scenario;
 mod sentinel;
 pub mod text;
 
@@ -15,11 +17,11 @@ use std::time::{Duration, SystemTime};
 
 use thiserror::Error;
 
+pub use self::comparison::{Comparison, METRICS, Metric, Outcome};
 pub use self::entrant::Entrant;
 use self::entrant::Started;
-pub use self::report::{
-    Comparison, Contestant, METRICS, Metric, Outcome, RaceReport, Scenario, SentinelReport, Standing,
-};
+pub use self::report::{Contestant, RaceReport, SentinelReport};
+pub use self::scenario::{Scenario, Standing};
 use crate::peers::{PeerError, Ports};
 use crate::plan::{CHOOSING, Cell, Op, Plan, PlanError, Preset};
 use crate::report::CellReport;
@@ -128,6 +130,7 @@ impl Race {
             return Err(RaceError::Usage("a race needs at least two servers".to_owned()));
         }
         Entrant::tell_apart(&mut entrants);
+        Entrant::agree(&mut entrants)?;
         let against = match settings.against {
             None => 0,
             Some(name) => entrants.iter().position(|entrant| entrant.label == name).ok_or_else(|| {
@@ -137,6 +140,7 @@ impl Race {
         };
         let chosen = flags.iter().any(|(name, _)| CHOOSING.contains(name));
         let preset = match preset {
+            None if entrants[0].is_over_http() => Some(Preset::built_in("http")?),
             None if !chosen => Some(Preset::built_in("race")?),
             preset => preset.cloned(),
         };
@@ -151,7 +155,7 @@ impl Race {
             place: settings.place.unwrap_or_else(std::env::temp_dir),
             warnings: Vec::new(),
         };
-        let plan = race.plan("ftp://127.0.0.1:21/", None)?;
+        let plan = race.plan(race.anyone(), None)?;
         let repeated = plan.cells().iter().map(|cell| cell.repetition + 1).max().unwrap_or(1);
         race.blocks = settings.blocks.unwrap_or(if repeated > 1 { repeated } else { BLOCKS });
         race.cells = plan.cells().into_iter().filter(|cell| cell.repetition == 0).collect();
@@ -177,9 +181,14 @@ impl Race {
             course.block(block, &mut draws)?;
             readings.push(sentinel::reading()?);
         }
-        let plan = self.plan("ftp://127.0.0.1:21/", None)?;
+        let plan = self.plan(self.anyone(), None)?;
         let Course { figures, contestants, .. } = course;
         Ok(RaceReport::new(self, &plan, began, contestants, figures, readings))
+    }
+
+    /// A target of the right kind, to plan with before anyone runs.
+    fn anyone(&self) -> &'static str {
+        if self.entrants[0].is_over_http() { "http://127.0.0.1:80/" } else { "ftp://127.0.0.1:21/" }
     }
 
     /// What one of them has to do.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::report::{Comparison, Outcome, RaceReport, Scenario, Standing};
+use super::{Comparison, Outcome, RaceReport, Scenario, Standing};
 use crate::report::text::{cut, ms, rate};
 use crate::stats::Interval;
 

@@ -4,6 +4,7 @@
 
 pub mod csv;
 pub mod html;
+pub(crate) mod lines;
 pub mod markdown;
 pub mod table;
 pub mod text;
