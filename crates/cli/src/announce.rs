@@ -17,21 +17,25 @@ const LOGINS_SHOWN: usize = 16;
 pub(crate) struct Bound<'a> {
     pub(crate) ftp: &'a [SocketAddr],
     pub(crate) http: &'a [SocketAddr],
+    pub(crate) ftps: &'a [SocketAddr],
 }
 
 impl Bound<'_> {
     /// Claims that somebody else than this computer can connect.
     fn is_open(self) -> bool {
-        self.ftp.iter().chain(self.http).any(|address| !address.ip().is_loopback())
+        self.ftp.iter().chain(self.ftps).chain(self.http).any(|address| !address.ip().is_loopback())
     }
 }
 
-/// The announcement, for standard output.
-pub(crate) fn announcement(site: &Site, bound: Bound<'_>) -> String {
-    let ftp = bound.ftp.iter().flat_map(|address| {
+/// The announcement, for standard output; `fingerprints` are those of the certificates.
+pub(crate) fn announcement(site: &Site, bound: Bound<'_>, fingerprints: &[String]) -> String {
+    let doors = bound.ftp.iter().map(|address| ("ftp", address));
+    let doors = doors.chain(bound.ftps.iter().map(|address| ("ftps", address)));
+    let ftp = doors.flat_map(|(scheme, address)| {
         let host = host(site.config.public_ip, *address);
-        let listed = site.logins.iter().take(LOGINS_SHOWN).map(move |login| (url(login, host), may(login)));
-        listed.chain(site.database.iter().map(move |file| (format!("ftp://{host}/"), users_of(file))))
+        let listed =
+            site.logins.iter().take(LOGINS_SHOWN).map(move |login| (url(scheme, login, host), may(login)));
+        listed.chain(site.database.iter().map(move |file| (format!("{scheme}://{host}/"), users_of(file))))
     });
     let http = bound.http.iter().map(|address| {
         let host = host(site.config.public_ip, *address);
@@ -46,6 +50,9 @@ pub(crate) fn announcement(site: &Site, bound: Bound<'_>) -> String {
     }
     if let Some(hidden @ 1..) = site.logins.len().checked_sub(LOGINS_SHOWN) {
         let _ = writeln!(text, "  and {hidden} more users");
+    }
+    for fingerprint in fingerprints {
+        let _ = writeln!(text, "  The certificate's SHA-256 fingerprint:\n    {fingerprint}");
     }
     if let ([address], false) = (bound.ftp, bound.is_open()) {
         let _ = writeln!(
@@ -74,13 +81,24 @@ pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
     }
     let ftp_is_open = bound.ftp.iter().any(|address| !address.ip().is_loopback());
     if ftp_is_open && (site.database.is_some() || site.logins.iter().any(|login| login.name.is_some())) {
-        warnings
-            .push("passwords and files cross the network unencrypted: this is FTP without TLS".to_owned());
+        warnings.extend(in_clear(site).map(str::to_owned));
     }
     if site.config.hooks.is_some() && !bound.http.is_empty() {
         warnings.push("hooks hear of FTP only: what is done by HTTP passes them by".to_owned());
     }
     warnings
+}
+
+/// What is to be said of passwords at the port of FTP.
+fn in_clear(site: &Site) -> Option<&'static str> {
+    match &site.config.tls {
+        None => Some("passwords and files cross the network unencrypted: this is FTP without TLS"),
+        Some(tls) if !tls.login_required => Some(
+            "passwords of clients that do not ask for TLS cross the network unencrypted; --tls-required login \
+             turns these away",
+        ),
+        Some(_) => None,
+    }
 }
 
 /// `alice may read and write, in photos`.
@@ -101,10 +119,10 @@ pub(crate) fn users_of(database: &Path) -> String {
     format!("the users of {}", database.display())
 }
 
-fn url(login: &Login, host: SocketAddr) -> String {
+fn url(scheme: &str, login: &Login, host: SocketAddr) -> String {
     match &login.name {
-        None => format!("ftp://{host}/"),
-        Some(name) => format!("ftp://{}@{host}/", percent_encoded(name)),
+        None => format!("{scheme}://{host}/"),
+        Some(name) => format!("{scheme}://{}@{host}/", percent_encoded(name)),
     }
 }
 

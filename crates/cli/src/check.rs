@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use millrace_server::config::LogFormat;
+use millrace_server::config::{Clients, LogFormat, Resumption, Tls};
 use millrace_server::{Config, Permissions};
 use millrace_storage::{LocalOptions, Uploads};
 
@@ -17,7 +17,8 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let site = config::load(Written::default(), Some(&arguments.file))?;
     println!("{} can be used. It means:\n", arguments.file.display());
     print!("{}", Meaning(&site));
-    for warning in announce::warnings(&site, Bound { ftp: &site.config.ftp, http: &site.config.http }) {
+    let Config { ftp, ftps, http, .. } = &site.config;
+    for warning in announce::warnings(&site, Bound { ftp, ftps, http }) {
         println!("\nwarning: {warning}");
     }
     Ok(())
@@ -33,15 +34,23 @@ impl Display for Meaning<'_> {
         writeln!(out, "              {}", uploads(&site.files))?;
         writeln!(out, "              Listings of up to {} entries are sorted.", site.config.sort_entries)?;
         folders(site, out)?;
-        for (door, addresses) in [("FTP", &site.config.ftp), ("HTTP", &site.config.http)] {
+        let in_clear = if site.config.tls.is_some() { "TLS for clients that ask" } else { "not encrypted" };
+        for (door, addresses, security) in [
+            ("FTP", &site.config.ftp, in_clear),
+            ("FTPS", &site.config.ftps, "begins with TLS"),
+            ("HTTP", &site.config.http, "not encrypted"),
+        ] {
             for (index, address) in addresses.iter().enumerate() {
                 let door = if index == 0 { door } else { "" };
-                writeln!(out, "{door:14}{}, {}", listen(*address), reach(*address))?;
+                writeln!(out, "{door:14}{}, {}{security}", listen(*address), reach(*address))?;
             }
         }
         for (path, _) in &site.config.programs.folders {
             let most = site.config.programs.most;
             writeln!(out, "              The files in {path} are programs; at most {most} run at once.")?;
+        }
+        if let Some(tls) = &site.config.tls {
+            encryption(tls, out)?;
         }
         for (index, login) in site.logins.iter().enumerate() {
             writeln!(out, "{:14}{}.", if index == 0 { "Logins" } else { "" }, announce::may(login))?;
@@ -93,9 +102,47 @@ fn uploads(files: &LocalOptions) -> String {
 
 fn reach(address: SocketAddr) -> &'static str {
     match address.ip() {
-        ip if ip.is_loopback() => "reachable from this computer only, not encrypted",
-        ip if ip.is_unspecified() => "every address of this computer, not encrypted",
-        _ => "not encrypted",
+        ip if ip.is_loopback() => "reachable from this computer only, ",
+        ip if ip.is_unspecified() => "every address of this computer, ",
+        _ => "",
+    }
+}
+
+/// What has to be encrypted, and how far that is seen to.
+fn encryption(tls: &Tls, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut title = "TLS";
+    for pair in &tls.plan.identities {
+        writeln!(out, "{title:14}certificate {}", pair.certificate.display())?;
+        title = "";
+    }
+    let required = match (tls.login_required, tls.data_required) {
+        (_, true) => "required for logins and for data",
+        (true, false) => "required for logins",
+        (false, false) => "not required",
+    };
+    let resumption = match tls.resumption {
+        Resumption::Require => "data connections have to resume their session",
+        Resumption::Prefer => "the log says which data connections do not resume their session",
+        Resumption::Off => "data connections need not resume their session",
+    };
+    writeln!(out, "              {required}; {resumption}")?;
+    if !tls.close_notify.required {
+        writeln!(out, "              an upload that ends without close_notify counts as whole")?;
+    } else if !tls.close_notify.excused.is_empty() {
+        let excused = tls.close_notify.excused.join(", ");
+        writeln!(out, "              an upload has to end with close_notify, but not from {excused}")?;
+    }
+    if tls.clear_command_channel {
+        writeln!(out, "              CCC may end the encryption of commands")?;
+    }
+    match &tls.plan.clients {
+        Clients::Anybody => Ok(()),
+        Clients::Accept(by) => {
+            writeln!(out, "              clients may show a certificate of {}", by.certificates.display())
+        }
+        Clients::Require(by) => {
+            writeln!(out, "              clients need a certificate of {}", by.certificates.display())
+        }
     }
 }
 

@@ -20,6 +20,9 @@ pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
     let Serve { config: file, written } = arguments;
     let site = config::load(written.clone(), file.as_deref())?;
     site.open()?;
+    if let Some(certificate) = &site.self_signed {
+        certificate.make()?;
+    }
     // Before the server starts: a signal that comes while it does is not lost.
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
         .map_err(|error| Failure::Running(format!("cannot listen for signals: {error}")))?;
@@ -50,7 +53,9 @@ impl Again {
         let site = config::load(self.written.clone(), self.file.as_deref())
             .map_err(|failure| format!("the old configuration stays in force: {failure}"))?;
         if let Some(running) = self.running.upgrade() {
-            running.reload(site.config);
+            running
+                .reload(site.config)
+                .map_err(|error| format!("the old configuration stays in force: {error}"))?;
         }
         Ok(())
     }
@@ -90,12 +95,18 @@ fn start(site: &Site) -> Result<Running, StartError> {
 
 /// Whether somebody still reads what is printed makes no difference to serving.
 fn announce(site: &Site, running: &Running) {
-    let bound = Bound { ftp: running.ftp_addresses(), http: running.http_addresses() };
+    let bound = Bound {
+        ftp: running.ftp_addresses(),
+        ftps: running.ftps_addresses(),
+        http: running.http_addresses(),
+    };
     for warning in announce::warnings(site, bound) {
         let _ = writeln!(io::stderr(), "warning: {warning}");
     }
     let mut out = io::stdout().lock();
-    let _ = out.write_all(announce::announcement(site, bound).as_bytes()).and_then(|()| out.flush());
+    let _ = out
+        .write_all(announce::announcement(site, bound, &running.fingerprints()).as_bytes())
+        .and_then(|()| out.flush());
 }
 
 /// SIGHUP reads the configuration anew. Of the others the first asks the transfers to end; the second does

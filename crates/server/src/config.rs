@@ -3,13 +3,15 @@
 //! This is what it *means*; what a person writes (flags, TOML) is turned into it by the command line's
 //! `config` module.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_net::tls::Plan;
+pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, self_signed};
 use millrace_vfs::VirtualPath;
 
 use crate::auth::{Authenticator, Password};
@@ -159,6 +161,34 @@ pub enum Resumption {
     /// Nobody looks.
     Off,
 }
+
+impl FromStr for Resumption {
+    type Err = ResumptionError;
+
+    fn from_str(text: &str) -> Result<Self, ResumptionError> {
+        match text {
+            "require" => Ok(Self::Require),
+            "prefer" => Ok(Self::Prefer),
+            "off" => Ok(Self::Off),
+            _ => Err(ResumptionError(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Resumption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Require => "require",
+            Self::Prefer => "prefer",
+            Self::Off => "off",
+        })
+    }
+}
+
+/// A word that is no [`Resumption`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is none of the choices; write require or prefer or off")]
+pub struct ResumptionError(String);
 
 /// Whether an upload has to end with close_notify, without which nobody knows that it is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use millrace_net::inbox::Sender;
 use crate::auth::Changed;
 use crate::ftp::Connection;
 use crate::state::Server;
+use crate::tls::Security;
 use crate::worker::{Errand, Message};
 
 /// How late a schedule may be noticed, also where somebody has set the clock.
@@ -69,8 +70,18 @@ fn look(server: &Server, workers: &[Sender<Message>], before: Option<i64>) -> i6
             workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
         }
     }
+    follow_certificates(server);
     review(server, workers, before.is_some_and(|before| before != minute));
     minute
+}
+
+/// Certificates that somebody has renewed are taken over without being told.
+fn follow_certificates(server: &Server) {
+    let Some(followed) = server.tls.as_ref().and_then(Security::follow) else { return };
+    match followed {
+        Ok(()) => server.log.warn("the certificates have changed and were read again"),
+        Err(error) => server.log.warn(&format!("the old certificates stay in force: {error}")),
+    }
 }
 
 /// Has sessions look at their accounts again where these were changed, and with a new minute where they follow

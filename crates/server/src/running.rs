@@ -234,6 +234,14 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 3], descriptors: u64) -> 
     })
 }
 
+/// Where a listener is that was asked for at an address: the port may have been 0.
+fn really(asked: SocketAddr, doors: &[(&Vec<SocketAddr>, &[SocketAddr])]) -> SocketAddr {
+    let found = doors.iter().find_map(|(wanted, bound)| {
+        wanted.iter().position(|address| *address == asked).and_then(|index| bound.get(index))
+    });
+    found.copied().unwrap_or(asked)
+}
+
 /// Sessions at most: those asked for, but no more than leave descriptors for data connections and files.
 fn session_limit(asked: usize, descriptors: u64) -> usize {
     let reserve = descriptor_reserve(descriptors);
@@ -298,21 +306,25 @@ impl Running {
         self.state.limits.restore(scope, Instant::now())
     }
 
-    /// Takes over what can change while it runs: the accounts, the limits, who may connect. What was
-    /// [set](Running::set_limits) stays set. Accounts of sessions that run are looked at again, and what they
-    /// say now holds.
-    pub fn reload(&self, config: Config) {
+    /// Takes over what can change while it runs: the accounts, the limits, who may connect, the certificates
+    /// and what data connections have to do under them. What was [set](Running::set_limits) stays set. Accounts
+    /// of sessions that run are looked at again, and what they say now holds. Where a certificate cannot be
+    /// used, all stays as it was.
+    pub fn reload(&self, config: Config) -> Result<(), LoadError> {
+        if let (Some(tls), Some(policy)) = (&self.state.tls, &config.tls) {
+            tls.replace(policy)?;
+        }
+        let old = &self.state.config;
+        let doors = [(&old.ftp, &self.ftp[..]), (&old.ftps, &self.ftps[..]), (&old.http, &self.http[..])];
         let ServerLimits { listeners, .. } = &config.limits;
-        let bound = |asked: &SocketAddr| {
-            let index = self.state.config.ftp.iter().position(|other| other == asked);
-            index.map_or(*asked, |index| self.ftp[index])
-        };
-        let listeners = listeners.iter().map(|(asked, limits)| (bound(asked), limits.clone())).collect();
+        let listeners =
+            listeners.iter().map(|(asked, limits)| (really(*asked, &doors), limits.clone())).collect();
         self.state.limits.configure(ServerLimits { listeners, ..config.limits }, Instant::now());
         self.state.bans.configure(config.bans);
         *self.state.accounts.write().unwrap_or_else(PoisonError::into_inner) = config.accounts;
         let errand = Errand::new(|connection, core| connection.review(core, |_, _| true));
         self.workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
+        Ok(())
     }
 
     /// Turns away whoever comes from a network, for this time or until it is lifted; sessions that run go on.

@@ -1,6 +1,13 @@
 //! TLS as a server has it: the acceptor, the connector for copies between servers, the policies.
+//!
+//! Certificates and policies can be replaced while sessions run. What is replaced is replaced whole: where one
+//! file cannot be used, all stays as it was.
 
-use millrace_net::tls::{Acceptor, Connector, LoadError, Trust, Versions};
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use millrace_net::tls::{Acceptor, Connector, LoadError, Plan, Trust, Versions};
 
 use crate::config::Tls;
 
@@ -11,28 +18,154 @@ pub(crate) struct Security {
     /// For data connections to another server, in whose handshake we play the client. FTP has no way to say
     /// who that is: nobody's certificate is checked, and only what the session was told to send is sent.
     pub(crate) connector: Connector,
-    pub(crate) policy: Tls,
+    /// Locked for a clone or a swap.
+    policy: RwLock<Arc<Tls>>,
+    /// Locked by whoever looks whether the files have changed.
+    seen: Mutex<Seen>,
 }
+
+/// What the files were like when they were looked at.
+#[derive(Debug)]
+struct Seen {
+    /// Those that are in force, or that were found to be of no use.
+    judged: Vec<Stamp>,
+    /// Those of the last look: files that somebody is writing now are left alone until the next.
+    last: Vec<Stamp>,
+}
+
+/// Enough of a file to see that it is another: its time, its size, its number.
+type Stamp = Option<(SystemTime, u64, u64)>;
 
 impl Security {
     pub(crate) fn new(policy: &Tls) -> Result<Self, LoadError> {
+        let stamps = stamps(&policy.plan);
         Ok(Self {
             acceptor: Acceptor::new(&policy.plan)?,
             connector: Connector::new(Trust::Anybody, Versions::All, None)?.without_resumption(),
-            policy: policy.clone(),
+            policy: RwLock::new(Arc::new(policy.clone())),
+            seen: Mutex::new(Seen { judged: stamps.clone(), last: stamps }),
         })
+    }
+
+    /// What holds now.
+    pub(crate) fn policy(&self) -> Arc<Tls> {
+        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes over another policy, with what its files hold now.
+    pub(crate) fn replace(&self, policy: &Tls) -> Result<(), LoadError> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamps = stamps(&policy.plan);
+        self.acceptor.reload(&policy.plan)?;
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy.clone());
+        *seen = Seen { judged: stamps.clone(), last: stamps };
+        Ok(())
     }
 
     /// Reads the certificates again.
     pub(crate) fn reload(&self) -> Result<(), LoadError> {
-        self.acceptor.reload(&self.policy.plan)
+        self.replace(&self.policy())
+    }
+
+    /// Reads the certificates again if the files have changed since, and rest now. `None` where there was
+    /// nothing to do; files that cannot be used are told of once.
+    pub(crate) fn follow(&self) -> Option<Result<(), LoadError>> {
+        let policy = self.policy();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = stamps(&policy.plan);
+        let rest = now == std::mem::replace(&mut seen.last, now.clone());
+        if !rest || now == seen.judged {
+            return None;
+        }
+        seen.judged = now;
+        Some(self.acceptor.reload(&policy.plan))
     }
 
     /// Claims that a client that calls itself this may end an upload without close_notify.
     pub(crate) fn excuses(&self, client: Option<&[u8]>) -> bool {
-        let policy = &self.policy.close_notify;
-        let is_excused =
-            |client: &[u8]| policy.excused.iter().any(|name| client.starts_with(name.as_bytes()));
-        !policy.required || client.is_some_and(is_excused)
+        let policy = self.policy();
+        let is_excused = |client: &[u8]| {
+            policy.close_notify.excused.iter().any(|name| client.starts_with(name.as_bytes()))
+        };
+        !policy.close_notify.required || client.is_some_and(is_excused)
+    }
+}
+
+fn stamps(plan: &Plan) -> Vec<Stamp> {
+    use std::os::unix::fs::MetadataExt;
+    let stamp = |metadata: fs::Metadata| Some((metadata.modified().ok()?, metadata.len(), metadata.ino()));
+    plan.files().into_iter().map(|file| fs::metadata(file).ok().and_then(stamp)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use millrace_net::tls::{KeyPair, self_signed};
+
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Self {
+            static NUMBER: AtomicU32 = AtomicU32::new(0);
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("millrace-follow-{}-{number}", std::process::id());
+            Self(std::env::temp_dir().join(name))
+        }
+
+        /// A pair of certificate and key, as if it had been made so many seconds after 1970.
+        fn make(&self, seconds: u64) -> KeyPair {
+            let pair = KeyPair::self_signed(&self.0);
+            let _ = fs::remove_dir_all(pair.key.parent().unwrap());
+            self_signed(&self.0, &["localhost".to_owned()]).unwrap();
+            for file in [&pair.certificate, &pair.key] {
+                let file = fs::File::options().write(true).open(file).unwrap();
+                file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+            }
+            pair
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn security(pair: &KeyPair) -> Security {
+        Security::new(&Tls::new(Plan { identities: vec![pair.clone()], ..Plan::default() })).unwrap()
+    }
+
+    #[test]
+    fn files_that_change_are_read_again_when_they_rest() {
+        let folder = Folder::new();
+        let security = security(&folder.make(1));
+        let first = security.acceptor.fingerprints();
+        assert!(security.follow().is_none());
+        folder.make(2);
+        assert!(security.follow().is_none(), "somebody may be writing still");
+        assert!(security.follow().unwrap().is_ok());
+        assert_ne!(security.acceptor.fingerprints(), first);
+        assert!(security.follow().is_none());
+    }
+
+    #[test]
+    fn files_of_no_use_are_told_of_once() {
+        let folder = Folder::new();
+        let pair = folder.make(1);
+        let security = security(&pair);
+        let first = security.acceptor.fingerprints();
+        fs::remove_file(&pair.key).unwrap();
+        assert!(security.follow().is_none());
+        assert!(security.follow().unwrap().is_err());
+        assert!(security.follow().is_none());
+        assert_eq!(security.acceptor.fingerprints(), first);
+        folder.make(2);
+        assert!(security.follow().is_none());
+        assert!(security.follow().unwrap().is_ok());
     }
 }

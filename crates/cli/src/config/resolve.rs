@@ -13,6 +13,7 @@ use millrace_vfs::VirtualPath;
 use super::logins::{self, Assembly, Login, User};
 use super::report::Source;
 use super::said::{Place, Said};
+use super::tls::{self, Encryption, SelfSigned};
 use super::value::{Access, Anonymous, Count, Listen, LogFormat, Period, Ports, Switch, Uploads};
 use super::written::{UserTable, Written};
 use crate::failure::Failure;
@@ -36,6 +37,8 @@ pub(crate) struct Site {
     pub(crate) mounts: Arc<Mounts>,
     /// Where `millrace ctl` finds the server.
     pub(crate) control: Option<PathBuf>,
+    /// A certificate that has to be there before the server starts.
+    pub(crate) self_signed: Option<SelfSigned>,
     /// What the server is started with.
     pub(crate) config: Config,
     /// Whether HTTP is where it is by default, and may be elsewhere.
@@ -107,6 +110,7 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
     let places = Places { file };
     let limits = super::limits::limits(&written);
     let bans = super::limits::bans(&written);
+    let Encryption { ftps, tls, self_signed } = tls::encryption(&written, &places)?;
     let directory = directory(written.directory.as_ref(), &places)?;
     let files = LocalOptions {
         uploads: written.uploads.map_or(millrace_storage::Uploads::Staged, |said| {
@@ -139,10 +143,11 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
 
     let default = Config::new(Arc::clone(&accounts) as Arc<dyn Authenticator>);
     let http_by_default = written.http.is_empty();
-    refuse_to_serve_nothing(&written.ftp, &written.http, &places)?;
+    refuse_to_serve_nothing(&written.ftp, &ftps, &written.http, &places)?;
     let ftp = listens(written.ftp, "--ftp", default.ftp, &places)?;
     let http = listens(written.http, "--http", vec![default_http(&ftp)], &places)?;
-    let passive_ports = passive_ports(written.passive_ports, &[("FTP", &ftp), ("HTTP", &http)], &places)?;
+    let doors = [("FTP", &ftp[..]), ("FTPS", &ftps), ("HTTP", &http)];
+    let passive_ports = passive_ports(written.passive_ports, &doors, &places)?;
     let programs = config::Programs {
         folders: program_folders(&written.cgi, &directory, &places)?,
         most: places.at_least_one(written.cgi_processes, "cgi-processes", default.programs.most)?,
@@ -150,8 +155,8 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
     };
     let config = Config {
         ftp,
-        ftps: default.ftps,
-        tls: default.tls,
+        ftps,
+        tls,
         http,
         programs,
         accounts: default.accounts,
@@ -204,7 +209,19 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
         log: log(written.quiet, written.log_format),
     };
     let control = written.control.map(|said| places.path(&said));
-    Ok(Site { directory, logins, database, accounts, files, homes, mounts, control, config, http_by_default })
+    Ok(Site {
+        directory,
+        logins,
+        database,
+        accounts,
+        files,
+        homes,
+        mounts,
+        control,
+        self_signed,
+        config,
+        http_by_default,
+    })
 }
 
 fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBuf, Failure> {
@@ -279,11 +296,12 @@ fn default_http(ftp: &[SocketAddr]) -> SocketAddr {
 
 fn refuse_to_serve_nothing(
     ftp: &[Said<Listen>],
+    ftps: &[SocketAddr],
     http: &[Said<Listen>],
     places: &Places<'_>,
 ) -> Result<(), Failure> {
-    match (ftp, http) {
-        ([Said { value: Listen::Off, place }], [Said { value: Listen::Off, .. }]) => {
+    match (ftp, ftps, http) {
+        ([Said { value: Listen::Off, place }], [], [Said { value: Listen::Off, .. }]) => {
             let message = "nothing would be served: FTP is off, and HTTP is too";
             Err(places.error(place, "--ftp", message))
         }

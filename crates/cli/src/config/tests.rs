@@ -250,6 +250,31 @@ fn contradicting_flags_are_refused() {
             "--passive-ports: port 50500 is where FTP is served, so it cannot be one of the data ports 50000 to 50999 \
              too.",
         ),
+        (
+            "--ftps 127.0.0.1:990",
+            "--ftps: FTPS needs a certificate: name one with --tls-cert and --tls-key, or have one made for a first try \
+             with --tls-self-signed.",
+        ),
+        (
+            "--tls-required login",
+            "--tls-required: nobody could log in: TLS is required, and there is no certificate; name one with \
+             --tls-cert.",
+        ),
+        ("--tls-key k.pem", "--tls-key: a key alone is of no use; name its certificate with --tls-cert."),
+        (
+            "--tls-cert c.pem --tls-cert d.pem --tls-key k.pem",
+            "--tls-key: expected a key for each certificate, in the same order: there are 1 keys and 2 certificates.",
+        ),
+        ("--tls-cert missing.pem", "--tls-cert: missing.pem: No such file or directory (os error 2)."),
+        (
+            "--tls-cert c.pem --tls-self-signed",
+            "--tls-self-signed: there is a certificate already, by --tls-cert; leave one of the two out.",
+        ),
+        (
+            "--tls-self-signed --state HERE --ftps 127.0.0.1:50500",
+            "--passive-ports: port 50500 is where FTPS is served, so it cannot be one of the data ports 50000 to 50999 \
+             too.",
+        ),
         ("--workers 5000", "--workers: expected at most 1024; one for each core is best, and the default."),
     ];
     let folder = Folder::new();
@@ -344,6 +369,24 @@ fn errors_in_a_file_show_where() {
       |                  ^"#,
         ),
         (
+            "tls-cert = \"file\"",
+            r#"HERE/m.toml:1:12: HERE/file: there is no certificate in it, in PEM.
+    1 | tls-cert = "file"
+      |            ^^^^^^"#,
+        ),
+        (
+            "tls-client-cert = true",
+            r#"HERE/m.toml:1:19: Who vouches for clients is not said; name their certificates with tls-client-ca.
+    1 | tls-client-cert = true
+      |                   ^^^^"#,
+        ),
+        (
+            "tls-resumption = \"yes\"",
+            r#"HERE/m.toml:1:18: "yes" is none of the choices; write require or prefer or off.
+    1 | tls-resumption = "yes"
+      |                  ^^^^^"#,
+        ),
+        (
             "passive-ports = \"60000-50000\"",
             r#"HERE/m.toml:1:17: The range ends before it begins; write the smaller port first: 50000-60000.
     1 | passive-ports = "60000-50000"
@@ -412,7 +455,7 @@ fn errors_in_a_file_show_where() {
         ),
         (
             "user = [\n  { name = \"a\", pw = \"secret\" },\n]",
-            "HERE/m.toml:2:17: A [[user]] table has no key `pw`; there are `name`, `password`, `groups`, `directory`, `access`, `tree`, `deny-names`, `allow-names`, `from`, `not-from`, `hours`, `protocols`, `require-tls`, `expires`, `disabled`, `download`, `upload`, `session-download`, `session-upload`, `sessions`.\n    2 | (a line with a \
+            "HERE/m.toml:2:17: A [[user]] table has no key `pw`; there are `name`, `password`, `groups`, `directory`, `access`, `tree`, `deny-names`, `allow-names`, `from`, `not-from`, `hours`, `protocols`, `require-tls`, `require-tls-data`, `tls-resumption`, `expires`, `disabled`, `download`, `upload`, `session-download`, `session-upload`, `sessions`.\n    2 | (a line with a \
              password is not shown)",
         ),
         (

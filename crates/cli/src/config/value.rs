@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use millrace_server::Permissions;
+use millrace_server::config::Resumption;
 
 /// A value that a person writes.
 pub(crate) trait Value: Sized + Clone + Send + Sync + 'static {
@@ -130,6 +131,30 @@ impl Value for OnFailure {
 
     fn from_text(text: &str) -> Result<Self, String> {
         choose(text, &[("refuse", Self::Refuse), ("pass", Self::Pass)])
+    }
+}
+
+/// What has to be encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TlsRequired {
+    Off,
+    Login,
+    Data,
+}
+
+impl Value for TlsRequired {
+    const EXPECTED: &'static str = "\"off\", \"login\" or \"data\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        choose(text, &[("off", Self::Off), ("login", Self::Login), ("data", Self::Data)])
+    }
+}
+
+impl Value for Resumption {
+    const EXPECTED: &'static str = "\"require\", \"prefer\" or \"off\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|error: millrace_server::config::ResumptionError| error.to_string())
     }
 }
 

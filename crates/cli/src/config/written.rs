@@ -9,13 +9,16 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use millrace_server::auth::Profile;
+use millrace_server::config::Resumption;
 use serde::Deserialize;
 
 use millrace_server::Network;
 use millrace_server::limits::Limit;
 
 use super::said::{Said, one_or_more};
-use super::value::{Access, Anonymous, Count, Listen, LogFormat, OnFailure, Period, Ports, Switch, Uploads};
+use super::value::{
+    Access, Anonymous, Count, Listen, LogFormat, OnFailure, Period, Ports, Switch, TlsRequired, Uploads,
+};
 
 /// What was written, in the order of the help.
 // The comments are the help too, where `[::]` is an address and no link.
@@ -90,6 +93,45 @@ pub(crate) struct Written {
     /// client mind.
     #[arg(long, value_name = "on|off", help_heading = "Network")]
     pub(crate) coalesce: Option<Said<Switch>>,
+
+    /// The server's certificate in PEM, those that vouch for it behind it; switches FTPS on
+    ///
+    /// May be given more than once: clients get the one for the name that they ask for. The files are read
+    /// again when they change.
+    #[arg(long, value_name = "FILE", help_heading = "TLS",
+        value_parser = PathBufValueParser::new().map(Said::on_command_line))]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) tls_cert: Vec<Said<PathBuf>>,
+
+    /// The certificate's private key in PEM, where it is not in the same file
+    #[arg(long, value_name = "FILE", help_heading = "TLS",
+        value_parser = PathBufValueParser::new().map(Said::on_command_line))]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) tls_key: Vec<Said<PathBuf>>,
+
+    /// Make a certificate for a first try, and keep it: clients ask whether its fingerprint is right
+    ///
+    /// The fingerprint is printed when the server starts.
+    #[arg(long, num_args = 0, default_missing_value = "on", help_heading = "TLS")]
+    pub(crate) tls_self_signed: Option<Said<Switch>>,
+
+    /// What has to be encrypted: off, login (names and passwords) or data (files as well) [default: off]
+    #[arg(long, value_name = "off|login|data", help_heading = "TLS")]
+    pub(crate) tls_required: Option<Said<TlsRequired>>,
+
+    /// Where to serve FTP that begins with TLS (implicit FTPS), such as 0.0.0.0:990
+    ///
+    /// Clients that can choose should use the port of --ftp, on which they ask for TLS.
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "TLS")]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) ftps: Vec<Said<Listen>>,
+
+    /// Where to keep what is made, such as certificates [default: ~/.local/state/millrace]
+    ///
+    /// Under systemd it is the unit's StateDirectory, elsewhere XDG_STATE_HOME/millrace if that is set.
+    #[arg(long, value_name = "DIR", help_heading = "TLS",
+        value_parser = PathBufValueParser::new().map(Said::on_command_line))]
+    pub(crate) state: Option<Said<PathBuf>>,
 
     /// An account; may be given more than once
     ///
@@ -185,6 +227,33 @@ pub(crate) struct Written {
     #[arg(skip)]
     pub(crate) cgi_timeout: Option<Said<Period>>,
 
+    /// The names in a certificate that is made.
+    #[arg(skip)]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) tls_names: Vec<Said<String>>,
+    /// Whether a data connection has to resume its control connection's session.
+    #[arg(skip)]
+    pub(crate) tls_resumption: Option<Said<Resumption>>,
+    /// Whether an upload has to end with close_notify.
+    #[arg(skip)]
+    pub(crate) tls_close_notify: Option<Said<Switch>>,
+    /// Clients that are excused from it.
+    #[arg(skip)]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) tls_close_notify_excused: Vec<Said<String>>,
+    /// Whether `CCC` is allowed.
+    #[arg(skip)]
+    pub(crate) tls_ccc: Option<Said<Switch>>,
+    /// Who vouches for clients.
+    #[arg(skip)]
+    pub(crate) tls_client_ca: Option<Said<PathBuf>>,
+    /// Certificates of clients that were taken back.
+    #[arg(skip)]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) tls_client_crl: Vec<Said<PathBuf>>,
+    /// Whether clients need one.
+    #[arg(skip)]
+    pub(crate) tls_client_cert: Option<Said<Switch>>,
     /// Threads at most for what may wait: disks, hashes, passwords.
     #[arg(skip)]
     pub(crate) blocking_threads: Option<Said<Count>>,
@@ -356,9 +425,23 @@ impl Written {
         let no_users = self.user_flags.is_empty();
         Self {
             directory: self.directory.or(file.directory),
-            ftp: if self.ftp.is_empty() { file.ftp } else { self.ftp },
-            http: if self.http.is_empty() { file.http } else { self.http },
-            cgi: if self.cgi.is_empty() { file.cgi } else { self.cgi },
+            ftp: either(self.ftp, file.ftp),
+            http: either(self.http, file.http),
+            cgi: either(self.cgi, file.cgi),
+            tls_cert: either(self.tls_cert, file.tls_cert),
+            tls_key: either(self.tls_key, file.tls_key),
+            tls_self_signed: self.tls_self_signed.or(file.tls_self_signed),
+            tls_required: self.tls_required.or(file.tls_required),
+            ftps: either(self.ftps, file.ftps),
+            state: self.state.or(file.state),
+            tls_names: file.tls_names,
+            tls_resumption: file.tls_resumption,
+            tls_close_notify: file.tls_close_notify,
+            tls_close_notify_excused: file.tls_close_notify_excused,
+            tls_ccc: file.tls_ccc,
+            tls_client_ca: file.tls_client_ca,
+            tls_client_crl: file.tls_client_crl,
+            tls_client_cert: file.tls_client_cert,
             passive_ports: self.passive_ports.or(file.passive_ports),
             public_ip: self.public_ip.or(file.public_ip),
             workers: self.workers.or(file.workers),
@@ -414,4 +497,9 @@ impl Written {
             foreign_data: self.foreign_data.or(file.foreign_data),
         }
     }
+}
+
+/// A list of the flags, or that of the file where there is none.
+fn either<T>(flags: Vec<T>, file: Vec<T>) -> Vec<T> {
+    if flags.is_empty() { file } else { flags }
 }

@@ -4,7 +4,7 @@
 //! goes on with the old ones. A [`Host`] is one control connection's part of it: it makes that connection and
 //! its data connections, which resume with its own tickets only ([`super::tickets`]).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use rustls::ServerConfig;
@@ -42,6 +42,26 @@ pub struct KeyPair {
     pub certificate: PathBuf,
     /// The private key.
     pub key: PathBuf,
+}
+
+impl Plan {
+    /// Says whether the files can be used, and keeps nothing of them.
+    pub fn check(&self) -> Result<(), LoadError> {
+        Acceptor::new(self).map(drop)
+    }
+
+    /// All files that it names.
+    pub fn files(&self) -> Vec<&Path> {
+        let pairs = self.identities.iter().flat_map(|pair| [&pair.certificate, &pair.key]);
+        let of_clients = match &self.clients {
+            Clients::Anybody => None,
+            Clients::Accept(authorities) | Clients::Require(authorities) => Some(authorities),
+        };
+        let of_clients = of_clients
+            .into_iter()
+            .flat_map(|authorities| std::iter::once(&authorities.certificates).chain(&authorities.revoked));
+        pairs.chain(of_clients).map(PathBuf::as_path).collect()
+    }
 }
 
 /// What is asked of clients besides their password.

@@ -9,19 +9,34 @@ use rcgen::{CertificateParams, DnType, KeyPair as GeneratedKey};
 
 use super::acceptor::KeyPair;
 
+impl KeyPair {
+    /// What [`self_signed`] keeps in a folder, whether or not it is there.
+    pub fn self_signed(folder: &Path) -> Self {
+        let folder = folder.join("self-signed");
+        Self { certificate: folder.join("certificate.pem"), key: folder.join("key.pem") }
+    }
+}
+
 /// The pair of a folder: the one that is kept there, or else a new one (P-256, valid for ten years and for
-/// these names).
+/// these names). Of several that are made at a time, one is kept: a folder gets its name whole, or not.
 pub fn self_signed(folder: &Path, names: &[String]) -> io::Result<KeyPair> {
-    let pair = KeyPair { certificate: folder.join("self-signed.pem"), key: folder.join("self-signed.key") };
+    let pair = KeyPair::self_signed(folder);
     if pair.certificate.is_file() && pair.key.is_file() {
         return Ok(pair);
     }
     let (certificate, key) = generate(names).map_err(io::Error::other)?;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    // The key first: a certificate is never there without it.
-    write(&pair.key, &key, 0o600)?;
-    write(&pair.certificate, &certificate, 0o644)?;
-    Ok(pair)
+    let staged = folder.join(format!("self-signed.{}", std::process::id()));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&staged)?;
+    write(&staged.join("key.pem"), &key, 0o600)?;
+    write(&staged.join("certificate.pem"), &certificate, 0o644)?;
+    match fs::rename(&staged, folder.join("self-signed")) {
+        Ok(()) => Ok(pair),
+        Err(error) => {
+            fs::remove_dir_all(&staged)?;
+            // Somebody else's was there first.
+            if pair.certificate.is_file() && pair.key.is_file() { Ok(pair) } else { Err(error) }
+        }
+    }
 }
 
 fn generate(names: &[String]) -> Result<(String, String), rcgen::Error> {
@@ -37,12 +52,8 @@ fn generate(names: &[String]) -> Result<(String, String), rcgen::Error> {
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
-/// Writes a file beside its name and then gives it the name: half a key is of no use to anybody.
 fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let staged = path.with_extension("new");
-    let mut file: File =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&staged)?;
+    let mut file: File = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(staged, path)
+    file.sync_all()
 }

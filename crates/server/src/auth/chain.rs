@@ -191,6 +191,7 @@ impl Chain {
         let limits = effective.limits();
         Ok(storage.map(|storage| Account {
             limits: (limits != AccountLimits::default()).then(|| Arc::new(limits)),
+            data: effective.data_security(),
             follows_clock: effective.follows_the_clock(),
             ..self.mounts.cover(Account::ruled(self.mounts.mount(effective, storage), rules))
         }))

@@ -10,8 +10,8 @@ use std::time::SystemTime;
 use millrace_ftp::session::{Permissions, Rules};
 use serde_json::{Map, Value};
 
-use super::Attempt;
 use super::profile::{Group, Network, Profile, User};
+use super::{Attempt, DataSecurity};
 use crate::limits::{AccountLimits, Limits};
 
 /// The settings of a user, each with where it comes from.
@@ -50,6 +50,8 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("hours", "always"),
     ("protocols", "all"),
     ("require-tls", "false"),
+    ("require-tls-data", "false"),
+    ("tls-resumption", "the server's"),
     ("expires", "never"),
     ("disabled", "false"),
     ("download", "the server's"),
@@ -140,6 +142,14 @@ impl Effective {
         let rules = denied.fold(rules, |rules, name| rules.deny_name(name.as_bytes()));
         let allowed = said.allow_names.iter().flatten();
         allowed.fold(rules, |rules, name| rules.allow_name(name.as_bytes()))
+    }
+
+    /// What holds for data connections, on top of what the server wants.
+    pub fn data_security(&self) -> DataSecurity {
+        DataSecurity {
+            encrypted: self.said.require_tls_data == Some(true),
+            resumption: self.said.tls_resumption,
+        }
     }
 
     /// How much may be moved and how often the user may be logged in.
@@ -296,7 +306,8 @@ mod tests {
         let said = profile(
             r#"{"directory": "d", "access": ["list", "read", "mkdir"], "tree": [{"path": "/in", "access": "none"}],
             "deny-names": [".*"], "allow-names": ["*.csv"], "from": ["10.0.0.0/8", "::1"], "not-from": ["10.1.0.0/16"],
-            "hours": ["mon-fri 08:00-18:00 UTC"], "protocols": ["ftp"], "require-tls": true, "expires": "2027-01-31",
+            "hours": ["mon-fri 08:00-18:00 UTC"], "protocols": ["ftp"], "require-tls": true, "require-tls-data": true,
+            "tls-resumption": "require", "expires": "2027-01-31",
             "disabled": false, "download": "10M; sat 20M", "upload": 5, "session-download": "1k",
             "session-upload": "1k", "sessions": 3}"#,
         );

@@ -21,6 +21,7 @@ use std::time::SystemTime;
 use millrace_ftp::session::{Permissions, Rules};
 use millrace_vfs::{Storage, VirtualPath};
 
+use crate::config::Resumption;
 use crate::limits::AccountLimits;
 
 pub use accounts::Accounts;
@@ -175,8 +176,19 @@ pub struct Account {
     pub home: VirtualPath,
     /// Bandwidth and sessions; `None` where the server's defaults hold.
     pub limits: Option<Arc<AccountLimits>>,
+    /// What holds for its data connections.
+    pub data: DataSecurity,
     /// Whether the account may have to be looked at again as time passes: it has hours, or an end.
     pub follows_clock: bool,
+}
+
+/// What an account's data connections have to be like, beyond what the server wants of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DataSecurity {
+    /// They have to be encrypted.
+    pub encrypted: bool,
+    /// Whether they have to resume the TLS session of their control connection; `None` is as the server says.
+    pub resumption: Option<Resumption>,
 }
 
 impl Account {
@@ -189,6 +201,7 @@ impl Account {
             rules: None,
             home: VirtualPath::root(),
             limits: None,
+            data: DataSecurity::default(),
             follows_clock: false,
         }
     }
@@ -197,11 +210,9 @@ impl Account {
     pub fn ruled(storage: Arc<dyn Storage>, rules: Rules) -> Self {
         let rules = Arc::new(rules);
         let unruled = Some(Arc::clone(&storage));
-        let storage = guard::guard(storage, &rules);
+        let guarded = guard::guard(storage, &rules);
         let permissions = rules.anywhere();
-        let rules = (!rules.is_uniform()).then_some(rules);
-        let home = VirtualPath::root();
-        Self { storage, unruled, permissions, rules, home, limits: None, follows_clock: false }
+        Self { unruled, rules: (!rules.is_uniform()).then_some(rules), ..Self::new(guarded, permissions) }
     }
 
     /// The files as hooks have them.

@@ -15,6 +15,7 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::Protocol;
+use crate::config::Resumption;
 use crate::limits::Limit;
 
 /// What is said of a user, or of all members of a group.
@@ -51,6 +52,12 @@ pub struct Profile {
     /// Whether only encrypted connections are accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub require_tls: Option<bool>,
+    /// Whether files and listings have to be encrypted as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub require_tls_data: Option<bool>,
+    /// Whether data connections have to resume the TLS session of their control connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_resumption: Option<Resumption>,
     /// From when on the account cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<Expiry>,
@@ -369,7 +376,7 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(Network, Hours, Expiry, Amount, Protocol);
+as_text!(Network, Hours, Expiry, Amount, Protocol, Resumption);
 
 struct TextVisitor;
 

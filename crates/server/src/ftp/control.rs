@@ -912,7 +912,7 @@ fn grant(account: &Account) -> Grant {
         permissions: account.permissions,
         rules: account.rules.clone(),
         home: account.home.clone(),
-        encrypted_data: false,
+        encrypted_data: account.data.encrypted,
     }
 }
 

@@ -305,8 +305,7 @@ impl Connection {
         protection: Protection,
         direction: Direction,
     ) -> io::Result<()> {
-        let policy = core.server.tls.as_ref().map(|security| security.policy.resumption);
-        let renews = policy == Some(Resumption::Require) && direction != Direction::Upload;
+        let renews = self.resumption(core) == Resumption::Require && direction != Direction::Upload;
         let tls = match (protection, &self.secure, &core.server.tls) {
             (Protection::Clear, ..) => return Ok(()),
             (Protection::AsServer, Some(secure), _) if renews => secure.host.renewing_data(),
@@ -318,6 +317,12 @@ impl Connection {
         };
         socket.tls = Some(Box::new(Channel::new(tls.map_err(io::Error::other)?)));
         Ok(())
+    }
+
+    /// Whether data connections have to resume: as the account says, else the server.
+    fn resumption(&self, core: &Core) -> Resumption {
+        let of_server = || core.server.tls.as_ref().map_or(Resumption::Off, |tls| tls.policy().resumption);
+        self.account.as_ref().and_then(|account| account.data.resumption).unwrap_or_else(of_server)
     }
 
     /// Moves a data connection's handshake on; answers whether it is over. `None`: this turn has no time for
@@ -352,7 +357,7 @@ impl Connection {
 
     /// Whether a data connection shows that it belongs to this control connection.
     fn judge_resumption(&mut self, core: &mut Core, is_resumed: bool) -> Result<(), TransferError> {
-        let policy = core.server.tls.as_ref().map_or(Resumption::Off, |security| security.policy.resumption);
+        let policy = self.resumption(core);
         let Some(secure) = &mut self.secure else { return Ok(()) };
         let is_foreign = secure.host.take_foreign();
         if policy == Resumption::Off || is_resumed || self.session.protection() == Protection::AsClient {

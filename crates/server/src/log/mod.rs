@@ -12,7 +12,7 @@ mod xferlog;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -211,11 +211,8 @@ impl Log {
 
     /// Writes a warning that no session has to do with, from any thread.
     pub(crate) fn warn(&self, text: &str) {
-        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let now = Timestamp { seconds: wall.as_secs() as i64, nanoseconds: wall.subsec_nanos() };
-        let subject = Subject { session: 0, peer: SocketAddr::from(([0, 0, 0, 0], 0)), user: None };
         let mut lines = Lines::default();
-        self.record(&mut lines, now, &subject, Event::Warning { text });
+        self.record(&mut lines, wall(), &NOBODY, Event::Warning { text });
         self.flush(&mut lines);
     }
 
@@ -269,11 +266,18 @@ fn log_file(
     Writer::start(file, Box::new(notice)).map(Arc::new)
 }
 
+/// Whom what is about no session is about.
+const NOBODY: Subject<'static> =
+    Subject { session: 0, peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), user: None };
+
+fn wall() -> Timestamp {
+    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp { seconds: wall.as_secs() as i64, nanoseconds: wall.subsec_nanos() }
+}
+
 /// The line that stands for lines that are missing.
 fn missing(format: LogFormat, lines: u64, of: &str) -> Vec<u8> {
-    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let now = Timestamp { seconds: wall.as_secs() as i64, nanoseconds: wall.subsec_nanos() };
-    let subject = Subject { session: 0, peer: SocketAddr::from(([0, 0, 0, 0], 0)), user: None };
+    let (now, subject) = (wall(), NOBODY);
     let text = format!("{lines} lines are missing from {of}");
     let (event, mut line) = (Event::Warning { text: &text }, String::new());
     match format {

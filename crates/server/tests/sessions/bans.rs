@@ -55,7 +55,7 @@ fn the_lists_can_be_changed_while_it_runs() {
     let from = |address| Client::connect_from(address, served.address).reply().code;
     assert_eq!((from("127.0.0.9"), from("127.0.0.1")), (421, 220));
     let rules = BanRules { allow: vec!["127.0.0.8/31".parse().unwrap()], ..BanRules::default() };
-    served.running.reload(Config { bans: rules, ..config(Arc::new(MemoryStorage::new())) });
+    served.running.reload(Config { bans: rules, ..config(Arc::new(MemoryStorage::new())) }).unwrap();
     assert_eq!((from("127.0.0.9"), from("127.0.0.1")), (220, 421));
     assert!(served.running.ban("127.0.0.9".parse().unwrap(), None));
     assert_eq!((from("127.0.0.9"), from("127.0.0.8")), (421, 220));

@@ -2,10 +2,14 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 
 use millrace_net::tls::{Heard, Versions};
+use millrace_server::auth::DataSecurity;
 use millrace_server::config::{CloseNotify, Resumption, Tls};
-use millrace_server::{Config, Running};
+use millrace_server::{Account, Attempt, Authenticator, Config, Decision, Permissions, Running};
+use millrace_storage::MemoryStorage;
+use millrace_vfs::Storage;
 
 use super::kit::{
     Client, Random, Scratch, Secured, Served, TlsClient, config, connector, pair, pattern, policy, replace,
@@ -144,6 +148,51 @@ fn whether_resumption_is_required_is_a_policy() {
             let _ = data.read_to_end();
         }
         client.expect_reply(code);
+    }
+}
+
+#[test]
+fn an_account_may_have_policies_of_its_own() {
+    let site = Site::of(|config| {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let account = |data| Account { data, ..Account::new(Arc::clone(&storage), Permissions::READ_WRITE) };
+        config.accounts = Arc::new(ByName(vec![
+            (b"strict", account(DataSecurity { encrypted: true, resumption: Some(Resumption::Require) })),
+            (b"other", account(DataSecurity::default())),
+        ]));
+    });
+    for (user, clear, resumption) in [("strict", 521, 522), ("other", 226, 226)] {
+        let mut client = TlsClient::explicit(site.served.address, connector(Versions::All));
+        client.expect(&format!("USER {user}"), 331);
+        client.expect("PASS x", 230);
+        let mut socket = client.passive();
+        client.send("LIST");
+        let reply = client.reply().code;
+        if reply == 150 {
+            socket.read_to_end(&mut Vec::new()).unwrap();
+            client.expect_reply(clear);
+        } else {
+            assert_eq!(reply, clear);
+        }
+        client.expect("PBSZ 0", 200);
+        client.expect("PROT P", 200);
+        let socket = client.passive();
+        client.expect("LIST", 150);
+        if let Ok(mut data) = Secured::over(socket, &connector(Versions::All)) {
+            let _ = data.read_to_end();
+        }
+        client.expect_reply(resumption);
+    }
+}
+
+/// Whoever has one of these names has its account.
+#[derive(Debug)]
+struct ByName(Vec<(&'static [u8], Account)>);
+
+impl Authenticator for ByName {
+    fn authenticate(&self, attempt: &Attempt<'_>) -> Decision {
+        let found = self.0.iter().find(|(name, _)| *name == attempt.user);
+        found.map_or(Decision::Denied, |(_, account)| Decision::Granted(account.clone()))
     }
 }
 

@@ -1,0 +1,216 @@
+//! The keys about TLS, as the server takes them: certificates, and what has to be encrypted.
+
+use std::env;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use millrace_server::config::{
+    Authorities, Clients, CloseNotify, KeyPair, Plan, Resumption, Tls, self_signed,
+};
+
+use super::resolve::Places;
+use super::said::{Place, Said};
+use super::value::{Listen, TlsRequired};
+use super::written::Written;
+use crate::failure::Failure;
+
+/// What was said about TLS.
+#[derive(Debug)]
+pub(super) struct Encryption {
+    pub(super) ftps: Vec<SocketAddr>,
+    pub(super) tls: Option<Tls>,
+    pub(super) self_signed: Option<SelfSigned>,
+}
+
+/// A certificate that is made when it is first needed, and kept.
+#[derive(Debug, Clone)]
+pub(crate) struct SelfSigned {
+    /// Where it is kept.
+    pub(crate) folder: PathBuf,
+    names: Vec<String>,
+}
+
+impl SelfSigned {
+    /// Makes it, unless it is there.
+    pub(crate) fn make(&self) -> Result<(), Failure> {
+        self_signed(&self.folder, &self.names).map(drop).map_err(|error| {
+            Failure::Running(format!(
+                "cannot keep a certificate in {}: {error}; name another folder with --state.",
+                self.folder.display()
+            ))
+        })
+    }
+}
+
+/// Resolves the keys about TLS.
+pub(super) fn encryption(written: &Written, places: &Places<'_>) -> Result<Encryption, Failure> {
+    let (plan, self_signed) = plan(written, places)?;
+    let ftps = listens(&written.ftps, plan.is_some(), places)?;
+    let required = written.tls_required.as_ref().map_or(TlsRequired::Off, |said| said.value);
+    let Some(plan) = plan else {
+        return match &written.tls_required {
+            Some(said) if required != TlsRequired::Off => Err(places.error(
+                &said.place,
+                "--tls-required",
+                "nobody could log in: TLS is required, and there is no certificate; name one with --tls-cert",
+            )),
+            _ => Ok(Encryption { ftps, tls: None, self_signed: None }),
+        };
+    };
+    let default = CloseNotify::default();
+    let tls = Tls {
+        login_required: required != TlsRequired::Off,
+        data_required: required == TlsRequired::Data,
+        resumption: written.tls_resumption.as_ref().map_or(Resumption::Prefer, |said| said.value),
+        close_notify: CloseNotify {
+            required: written.tls_close_notify.as_ref().map_or(default.required, |said| said.value.0),
+            excused: written.tls_close_notify_excused.iter().map(|said| said.value.clone()).collect(),
+        },
+        clear_command_channel: written.tls_ccc.as_ref().is_some_and(|said| said.value.0),
+        ..Tls::new(plan)
+    };
+    if self_signed.is_none() {
+        check(&tls, written, places)?;
+    }
+    Ok(Encryption { ftps, tls: Some(tls), self_signed })
+}
+
+fn plan(written: &Written, places: &Places<'_>) -> Result<(Option<Plan>, Option<SelfSigned>), Failure> {
+    let makes_one = written.tls_self_signed.as_ref().filter(|said| said.value.0);
+    let clients = clients(written, places)?;
+    match (&written.tls_cert[..], &written.tls_key[..], makes_one) {
+        ([], [], None) => Ok((None, None)),
+        ([], [], Some(said)) => {
+            let folder = state_folder(written, &said.place, places)?.join("tls");
+            let pair = KeyPair::self_signed(&folder);
+            let made = SelfSigned { folder, names: names(written) };
+            Ok((Some(Plan { identities: vec![pair], clients }), Some(made)))
+        }
+        ([], [key, ..], _) => {
+            let message = "a key alone is of no use; name its certificate with --tls-cert";
+            Err(places.error(&key.place, "--tls-key", message))
+        }
+        (_, _, Some(said)) => {
+            let message = "there is a certificate already, by --tls-cert; leave one of the two out";
+            Err(places.error(&said.place, "--tls-self-signed", message))
+        }
+        (certificates, keys, None) => {
+            Ok((Some(Plan { identities: pairs(certificates, keys, places)?, clients }), None))
+        }
+    }
+}
+
+/// Certificates with the keys that stand at the same place of their list; without any, each file has its own.
+fn pairs(
+    certificates: &[Said<PathBuf>],
+    keys: &[Said<PathBuf>],
+    places: &Places<'_>,
+) -> Result<Vec<KeyPair>, Failure> {
+    let keys = match keys {
+        [] => certificates,
+        keys if keys.len() == certificates.len() => keys,
+        keys => {
+            let message = format!(
+                "expected a key for each certificate, in the same order: there are {} keys and {} certificates",
+                keys.len(),
+                certificates.len()
+            );
+            return Err(places.error(&keys[0].place, "--tls-key", &message));
+        }
+    };
+    let pair = |(certificate, key): (&Said<PathBuf>, &Said<PathBuf>)| KeyPair {
+        certificate: places.path(certificate),
+        key: places.path(key),
+    };
+    Ok(certificates.iter().zip(keys).map(pair).collect())
+}
+
+fn clients(written: &Written, places: &Places<'_>) -> Result<Clients, Failure> {
+    let requires = written.tls_client_cert.as_ref().is_some_and(|said| said.value.0);
+    let Some(authorities) = &written.tls_client_ca else {
+        let needs_one =
+            written.tls_client_crl.first().map(|said| (&said.place, "tls-client-crl")).or_else(|| {
+                written
+                    .tls_client_cert
+                    .as_ref()
+                    .filter(|_| requires)
+                    .map(|said| (&said.place, "tls-client-cert"))
+            });
+        return match needs_one {
+            Some((place, key)) => {
+                let message =
+                    "who vouches for clients is not said; name their certificates with tls-client-ca";
+                Err(places.error(place, key, message))
+            }
+            None => Ok(Clients::Anybody),
+        };
+    };
+    let authorities = Authorities {
+        certificates: places.path(authorities),
+        revoked: written.tls_client_crl.iter().map(|said| places.path(said)).collect(),
+    };
+    Ok(if requires { Clients::Require(authorities) } else { Clients::Accept(authorities) })
+}
+
+/// A mistake in the files is told at once, where they were named.
+fn check(tls: &Tls, written: &Written, places: &Places<'_>) -> Result<(), Failure> {
+    tls.plan.check().map_err(|error| {
+        let place = written.tls_cert.first().map_or(&Place::CommandLine, |said| &said.place);
+        places.error(place, "--tls-cert", &error.to_string())
+    })
+}
+
+fn listens(said: &[Said<Listen>], has_tls: bool, places: &Places<'_>) -> Result<Vec<SocketAddr>, Failure> {
+    let mut addresses = Vec::new();
+    for one in said {
+        match one.value {
+            Listen::Off if said.len() == 1 => {}
+            Listen::Off => {
+                return Err(places.error(&one.place, "--ftps", "off cannot stand beside an address"));
+            }
+            Listen::On(_) if !has_tls => {
+                let message = "FTPS needs a certificate: name one with --tls-cert and --tls-key, or have one made for a \
+                               first try with --tls-self-signed";
+                return Err(places.error(&one.place, "--ftps", message));
+            }
+            Listen::On(address) if address.port() != 0 && addresses.contains(&address) => {
+                return Err(places.error(&one.place, "--ftps", &format!("{address} is named twice")));
+            }
+            Listen::On(address) => addresses.push(address),
+        }
+    }
+    Ok(addresses)
+}
+
+/// Where what is made is kept between starts.
+fn state_folder(written: &Written, asker: &Place, places: &Places<'_>) -> Result<PathBuf, Failure> {
+    if let Some(said) = &written.state {
+        return Ok(places.path(said));
+    }
+    let from = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    // What systemd gives to a unit with StateDirectory=, else what the XDG base directories say.
+    from("STATE_DIRECTORY")
+        .or_else(|| from("XDG_STATE_HOME").map(|folder| folder.join("millrace")))
+        .or_else(|| from("HOME").map(|folder| folder.join(".local/state/millrace")))
+        .ok_or_else(|| {
+            let message =
+                "there is no folder to keep the certificate in, as HOME is not set; name one with --state";
+            places.error(asker, "--tls-self-signed", message)
+        })
+}
+
+/// The names that clients know the server by.
+fn names(written: &Written) -> Vec<String> {
+    if !written.tls_names.is_empty() {
+        return written.tls_names.iter().map(|said| said.value.clone()).collect();
+    }
+    let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+    let own = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+    let is_name = |name: &str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
+    };
+    names.extend(Some(own).filter(|own| is_name(own) && own != "localhost"));
+    names.extend(written.public_ip.as_ref().map(|said| said.value.to_string()));
+    names
+}
