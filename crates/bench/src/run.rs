@@ -47,6 +47,14 @@ pub enum RunError {
         /// Why.
         descriptors: u64,
     },
+    /// What the client was to listen with.
+    #[error("--selector {selector} is not permitted here: {error}; epoll always is")]
+    Selector {
+        /// Its name.
+        selector: &'static str,
+        /// What the system says.
+        error: io::Error,
+    },
     /// The server, or this machine, in a cell.
     #[error(transparent)]
     Driver(#[from] DriverError),
@@ -101,7 +109,7 @@ impl Progress for Silent {
 pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
     let station = Station::open(plan)?;
     let began = SystemTime::now();
-    let cells = plan.cells();
+    let (cells, left_out) = permitted(plan.cells())?;
     let gap = |index: usize, cell: &Cell| {
         if index > 0 {
             thread::sleep(cell.settings.gap)
@@ -121,10 +129,27 @@ pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
     let cleaned = if plan.base.keep { Ok(()) } else { station.close() };
     let measured = measured?;
     let mut report = Report::new(plan, address, began, measured);
+    report.warnings.extend(left_out.map(|error| format!("figures were left out: {error}")));
     if let Err(error) = cleaned {
         report.warnings.push(format!("test files were left on the server: {error}"));
     }
     Ok(report)
+}
+
+/// The cells whose selector the system permits; and why there are fewer. It fails where none is left.
+fn permitted(cells: Vec<Cell>) -> Result<(Vec<Cell>, Option<RunError>), RunError> {
+    let (mut left_out, all) = (None, cells.len());
+    let mut permits = |cell: &Cell| {
+        let selector = cell.settings.selector;
+        let refused =
+            selector.permitted().map_err(|error| RunError::Selector { selector: selector.name(), error });
+        refused.map_err(|error| left_out = Some(error)).is_ok()
+    };
+    let cells: Vec<Cell> = cells.into_iter().filter(|cell| permits(cell)).collect();
+    match left_out {
+        Some(error) if cells.is_empty() && all > 0 => Err(error),
+        left_out => Ok((cells, left_out)),
+    }
 }
 
 /// A server that figures are taken of, in any order.

@@ -197,7 +197,7 @@ fn limits_are_read_tried_and_said_in_users() {
 fn selectors_are_compared_within_the_descriptors() {
     let few = ["poller-bench", "--sockets", "8,20", "--active", "3,10", "--time", "0.01"];
     let table = text(&millrace(&few).stdout);
-    assert_eq!(table.matches("\nepoll-edge ").count(), 2, "{table}");
+    assert_eq!(table.matches("\nepoll-et ").count(), 2, "{table}");
     let json = text(&millrace(&[&few[..], &["--json"]].concat()).stdout);
     // Ten of eight cannot be active.
     assert_eq!(json.lines().count(), 3, "{json}");

@@ -1,5 +1,5 @@
 //! Readiness from io_uring: the kernel is told once which descriptors to watch, and posts a completion whenever one of
-//! them becomes readable (`IORING_OP_POLL_ADD` with `IORING_POLL_ADD_MULTI`, Linux 5.13).
+//! them becomes ready (`IORING_OP_POLL_ADD` with `IORING_POLL_ADD_MULTI`, Linux 5.13).
 //!
 //! This is the one crate of the workspace with `unsafe` code, in the one function [`Ring::push`], because no safe
 //! crate offers this operation alone: `io-uring` and `rustix` leave it to their callers that buffers outlive an
@@ -10,15 +10,33 @@
 #![cfg(target_os = "linux")]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use io_uring::squeue::{Entry, PushError};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode};
 
-/// `POLLIN`, which is the same number on every Linux.
-const READABLE: u32 = 1;
+/// Something to read: `POLLIN`, which is the same number on every Linux.
+pub const READABLE: u32 = 0x1;
+/// Room to write: `POLLOUT`.
+pub const WRITABLE: u32 = 0x4;
+/// The peer's end of its stream has come: `POLLRDHUP`, as x86 and ARM have it.
+pub const HUNG_UP: u32 = 0x2000;
+
+/// What the removals of watches are answered to: nobody's token.
+const NOBODY: u64 = u64::MAX;
+
+/// What the kernel has to tell of a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completion {
+    /// Whose.
+    pub token: u64,
+    /// What it is ready for: [`READABLE`], [`WRITABLE`], [`HUNG_UP`]; nothing where the watch has failed or was ended.
+    pub ready: u32,
+    /// The kernel has stopped watching: watch it anew.
+    pub was_last: bool,
+}
 
 /// A ring that watches descriptors.
 pub struct Ring {
@@ -33,21 +51,22 @@ impl Ring {
         Ok(Self { ring: IoUring::new(entries)? })
     }
 
-    /// Watches a descriptor until it is closed: a completion with this token whenever it becomes readable.
-    pub fn watch(&mut self, descriptor: impl AsFd, token: u64) -> io::Result<()> {
-        let number = Fd(descriptor.as_fd().as_raw_fd());
-        let entry = opcode::PollAdd::new(number, READABLE).multi(true).build().user_data(token);
-        if self.push(&entry).is_err() {
-            self.ring.submit()?;
-            self.push(&entry).map_err(io::Error::other)?;
-        }
-        Ok(())
+    /// Watches a descriptor: a completion with this token whenever it becomes ready for one of these, or only the
+    /// next time.
+    ///
+    /// The kernel holds what it watches open, also when the descriptor is closed, until it is [forgotten](Self::forget).
+    pub fn watch(&mut self, descriptor: &impl AsRawFd, what: u32, once: bool, token: u64) -> io::Result<()> {
+        let number = Fd(descriptor.as_raw_fd());
+        self.add(&opcode::PollAdd::new(number, what).multi(!once).build().user_data(token))
     }
 
-    /// Waits for a completion, or no longer than this; tells the tokens of all that have come.
-    ///
-    /// `was_last` says that the kernel has stopped watching that descriptor: watch it anew.
-    pub fn wait(&mut self, timeout: Duration, mut tell: impl FnMut(u64, bool)) -> io::Result<()> {
+    /// Ends the watch with this token, from the next [`wait`](Self::wait) on.
+    pub fn forget(&mut self, token: u64) -> io::Result<()> {
+        self.add(&opcode::PollRemove::new(token).build().user_data(NOBODY))
+    }
+
+    /// Waits for a completion, or no longer than this; tells all that have come.
+    pub fn wait(&mut self, timeout: Duration, mut tell: impl FnMut(Completion)) -> io::Result<()> {
         let timeout = Timespec::from(timeout);
         let arguments = SubmitArgs::new().timespec(&timeout);
         match self.ring.submitter().submit_with_args(1, &arguments) {
@@ -55,7 +74,19 @@ impl Ring {
             _ => {}
         }
         for completion in self.ring.completion() {
-            tell(completion.user_data(), !cqueue::more(completion.flags()));
+            if completion.user_data() != NOBODY {
+                let was_last = !cqueue::more(completion.flags());
+                let ready = u32::try_from(completion.result()).unwrap_or(0);
+                tell(Completion { token: completion.user_data(), ready, was_last });
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, entry: &Entry) -> io::Result<()> {
+        if self.push(entry).is_err() {
+            self.ring.submit()?;
+            self.push(entry).map_err(io::Error::other)?;
         }
         Ok(())
     }
@@ -63,7 +94,8 @@ impl Ring {
     #[allow(unsafe_code)]
     fn push(&mut self, entry: &Entry) -> Result<(), PushError> {
         // SAFETY: what an entry points to must stay valid until its operation has ended. Entries are made in `watch`
-        // alone, of an operation that points to nothing: a descriptor that is closed early is answered with EBADF.
+        // and `forget` alone, of operations that point to nothing: a descriptor that is closed early is answered
+        // with EBADF, a token that nobody has with ENOENT.
         unsafe { self.ring.submission().push(entry) }
     }
 }
@@ -85,7 +117,7 @@ mod tests {
 
     fn heard(ring: &mut Ring, timeout: Duration) -> Vec<u64> {
         let mut tokens = Vec::new();
-        ring.wait(timeout, |token, _| tokens.push(token)).unwrap();
+        ring.wait(timeout, |completion| tokens.push(completion.token)).unwrap();
         tokens
     }
 
@@ -95,7 +127,7 @@ mod tests {
         // More than the ring has entries.
         let mut pairs: Vec<_> = (0..9).map(|_| UnixStream::pair().unwrap()).collect();
         for (token, pair) in (0..).zip(&pairs) {
-            ring.watch(&pair.0, token).unwrap();
+            ring.watch(&pair.0, READABLE, false, token).unwrap();
         }
         for _ in 0..3 {
             pairs[7].1.write_all(b"x").unwrap();
@@ -109,10 +141,37 @@ mod tests {
     fn a_descriptor_that_is_closed_is_no_danger() {
         let Some(mut ring) = ring() else { return };
         let pair = UnixStream::pair().unwrap();
-        ring.watch(&pair.0, 1).unwrap();
+        ring.watch(&pair.0, READABLE, false, 1).unwrap();
         drop(pair);
         let mut last = false;
-        ring.wait(Duration::from_secs(10), |_, was_last| last = was_last).unwrap();
+        ring.wait(Duration::from_secs(10), |completion| last = completion.was_last).unwrap();
         assert!(last);
+    }
+
+    #[test]
+    fn what_is_watched_once_is_told_once_and_for_what() {
+        let Some(mut ring) = ring() else { return };
+        let pair = UnixStream::pair().unwrap();
+        ring.watch(&pair.0, READABLE | WRITABLE, true, 5).unwrap();
+        let mut told = Vec::new();
+        ring.wait(Duration::from_secs(10), |completion| told.push(completion)).unwrap();
+        assert_eq!(told, [Completion { token: 5, ready: WRITABLE, was_last: true }]);
+        (&pair.1).write_all(b"x").unwrap();
+        assert!(heard(&mut ring, Duration::from_millis(1)).is_empty());
+    }
+
+    #[test]
+    fn what_is_forgotten_and_closed_is_closed() {
+        let Some(mut ring) = ring() else { return };
+        let (watched, mut peer) = UnixStream::pair().unwrap();
+        ring.watch(&watched, READABLE, false, 5).unwrap();
+        assert!(heard(&mut ring, Duration::from_millis(1)).is_empty());
+        drop(watched);
+        ring.forget(5).unwrap();
+        let mut told = Vec::new();
+        ring.wait(Duration::from_secs(10), |completion| told.push(completion)).unwrap();
+        assert!(told.iter().all(|completion| completion.ready == 0 && completion.was_last), "{told:?}");
+        peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        assert_eq!(peer.read(&mut [0]).unwrap(), 0);
     }
 }

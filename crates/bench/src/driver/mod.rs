@@ -7,6 +7,7 @@ mod files;
 mod ftp;
 mod http;
 mod life;
+mod selector;
 mod worker;
 
 use std::net::SocketAddr;

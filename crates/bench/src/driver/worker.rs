@@ -1,4 +1,4 @@
-//! One thread of the load, whatever the protocol: an epoll set and its share of the users.
+//! One thread of the load, whatever the protocol: a set of sockets and its share of the users.
 //!
 //! A [`Worker`] leads its [`Client`]s through the phases of a cell; the [`Desk`] is what they share.
 
@@ -13,8 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use millrace_net::timer::{TICK, Wheel};
-use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+use rustix::event::Timespec;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
@@ -22,17 +21,18 @@ use rustix::time::{
 
 use super::Post;
 use super::files::Files;
+pub(super) use super::selector::{Interest, Socket};
+use super::selector::{Ready, Set, tells_once};
 use crate::colony::Colony;
 use crate::fault::Fault;
 use crate::payload::{FileId, Payload};
 use crate::plan::{Cell, Op};
+use crate::poller::Selector;
 use crate::replay::Job;
 use crate::schedule::{Arrivals, Pace};
 use crate::tally::{Live, Tally, UserTally};
 use crate::target::Target;
 
-/// Events taken at a time.
-const EVENTS: usize = 256;
 /// What is read or made at a time, where bytes are looked at.
 const BUFFER: usize = millrace_net::tls::BUFFER;
 /// The most that the kernel is told to drop at a time: more than any receive buffer.
@@ -50,33 +50,8 @@ pub(super) enum Role {
     Listener,
 }
 
-/// What is waited for at a socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Interest {
-    /// Something to read.
-    Read,
-    /// Something of a stream to read, or its end.
-    Stream,
-    /// The same, and only the next time: its user rests in between.
-    Once,
-    /// Room to write.
-    Write,
-}
-
-impl Interest {
-    fn flags(self) -> epoll::EventFlags {
-        use epoll::EventFlags as Flags;
-        match self {
-            Self::Read => Flags::IN,
-            Self::Stream => Flags::IN | Flags::RDHUP,
-            Self::Once => Flags::IN | Flags::RDHUP | Flags::ONESHOT,
-            Self::Write => Flags::OUT,
-        }
-    }
-}
-
-fn token(user: u32, role: Role) -> epoll::EventData {
-    epoll::EventData::new_u64(u64::from(user) << 2 | role as u64)
+fn token(user: u32, role: Role) -> u64 {
+    u64::from(user) << 2 | role as u64
 }
 
 /// One user of a protocol. What it waits for, it has the desk watch; what comes of that, it is told.
@@ -131,7 +106,7 @@ pub(super) struct Worker<'a, C> {
     post: Post<'a>,
     users: Vec<C>,
     desk: Desk<'a>,
-    events: Vec<epoll::Event>,
+    ready: Vec<Ready>,
 }
 
 /// What the users of a worker share.
@@ -159,7 +134,7 @@ pub(super) struct Desk<'a> {
     /// Operations that have begun since the warm-up, and how many may.
     pub(super) begun: u64,
     pub(super) total: u64,
-    epoll: OwnedFd,
+    set: Set,
     timer: OwnedFd,
     /// What the timer is set to.
     armed: Option<Instant>,
@@ -187,7 +162,7 @@ impl<'a, C: Client> Worker<'a, C> {
     pub(super) fn new(target: &'a Target, server: SocketAddr, post: &Post<'a>) -> io::Result<Self> {
         let mut desk = Desk::new(target, server, post)?;
         let users = (0..).zip(post.users()).map(|(index, number)| C::new(index, number, &mut desk)).collect();
-        Ok(Self { post: *post, users, desk, events: Vec::with_capacity(EVENTS) })
+        Ok(Self { post: *post, users, desk, ready: Vec::new() })
     }
 
     /// Runs all phases of the cell.
@@ -337,13 +312,13 @@ impl<'a, C: Client> Worker<'a, C> {
 
     /// Waits for something to happen, and lets it happen.
     fn turn(&mut self) {
-        let mut events = std::mem::take(&mut self.events);
+        let mut ready = std::mem::take(&mut self.ready);
         let now = Instant::now();
-        self.desk.wait(now, &mut events);
-        for event in events.drain(..) {
-            self.on_event(event);
+        self.desk.wait(now, &mut ready);
+        for ready in ready.drain(..) {
+            self.on_ready(ready);
         }
-        self.events = events;
+        self.ready = ready;
         let now = Instant::now();
         while let Some(index) = self.desk.awake(now) {
             self.users[index as usize].wake(now, &mut self.desk);
@@ -358,11 +333,9 @@ impl<'a, C: Client> Worker<'a, C> {
         }
     }
 
-    fn on_event(&mut self, event: epoll::Event) {
-        let (token, flags) = (event.data.u64(), event.flags);
+    fn on_ready(&mut self, Ready { token, hung_up }: Ready) {
         if token == TIMER {
-            self.desk.armed = None;
-            return;
+            return self.desk.take_time();
         }
         self.desk.waste();
         let role = match token & 3 {
@@ -370,7 +343,6 @@ impl<'a, C: Client> Worker<'a, C> {
             token if token == Role::Data as u64 => Role::Data,
             _ => Role::Listener,
         };
-        let hung_up = flags.contains(epoll::EventFlags::RDHUP);
         self.users[(token >> 2) as usize].on_event(role, hung_up, &mut self.desk);
     }
 }
@@ -385,9 +357,8 @@ impl<'a> Desk<'a> {
         block_file.write_all(&block)?;
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&epoll, &timer, epoll::EventData::new_u64(TIMER), flags)?;
+        let mut set = Set::new(post.cell.settings.selector)?;
+        set.watch(timer.as_fd(), TIMER, Interest::Timer)?;
         Ok(Self {
             target,
             server,
@@ -405,7 +376,7 @@ impl<'a> Desk<'a> {
             request: None,
             begun: 0,
             total: post.share(),
-            epoll,
+            set,
             timer,
             armed: None,
             busy: 0,
@@ -471,29 +442,39 @@ impl<'a> Desk<'a> {
         self.sleepers.push(Reverse((until, user)));
     }
 
-    /// Watches a socket, level-triggered.
+    /// A socket that can be watched.
+    pub(super) fn own(&self, descriptor: OwnedFd) -> Socket {
+        self.set.own(descriptor)
+    }
+
+    /// Watches a socket.
     pub(super) fn watch(
-        &self,
-        socket: impl AsFd,
+        &mut self,
+        socket: &Socket,
         user: u32,
         role: Role,
         interest: Interest,
     ) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, socket, token(user, role), interest.flags())?)
+        self.set.watch(socket.as_fd(), token(user, role), interest)
     }
 
     /// Watches a socket that was watched before for something else, or for [`Interest::Once`] again.
     pub(super) fn watch_again(
-        &self,
-        socket: impl AsFd,
+        &mut self,
+        socket: &Socket,
         user: u32,
         role: Role,
         interest: Interest,
     ) -> io::Result<()> {
-        Ok(epoll::modify(&self.epoll, socket, token(user, role), interest.flags())?)
+        self.set.watch_again(socket.as_fd(), token(user, role), interest)
     }
 
-    fn wait(&mut self, now: Instant, events: &mut Vec<epoll::Event>) {
+    /// Claims that a socket which is not emptied is not told of again.
+    pub(super) fn tells_once(&self) -> bool {
+        tells_once(self.cell.settings.selector)
+    }
+
+    fn wait(&mut self, now: Instant, ready: &mut Vec<Ready>) {
         let sleeper = self.sleepers.peek().map(|Reverse((until, _))| *until);
         let arrival = self.arrivals.as_ref().filter(|_| !self.free.is_empty()).and_then(Arrivals::next);
         let next = sleeper.into_iter().chain(arrival).min();
@@ -505,9 +486,8 @@ impl<'a> Desk<'a> {
             }
             None => TICK,
         };
-        let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
-        // Interrupted by a signal, or a mistake that the next round shows as silence: no events.
-        let _ = epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout));
+        // Interrupted by a signal, or a mistake that the next round shows as silence: nothing is ready.
+        let _ = self.set.wait(timeout, ready);
     }
 
     /// Sets the timer: epoll's own timeout counts milliseconds, too coarse for an intended start.
@@ -521,6 +501,14 @@ impl<'a> Desk<'a> {
         let setting = Itimerspec { it_interval: never, it_value: value };
         if timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting).is_ok() {
             self.armed = Some(at);
+        }
+    }
+
+    /// The timer has fired. poll would tell of it until it is set anew.
+    fn take_time(&mut self) {
+        self.armed = None;
+        if self.cell.settings.selector == Selector::Poll {
+            let _ = rustix::io::read(&self.timer, &mut [0; 8]);
         }
     }
 

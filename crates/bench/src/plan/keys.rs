@@ -8,6 +8,7 @@ use super::value::{
     self, CACHES, CLOCKS, DEATHS, DOWNLOADS, HTTP_VERSIONS, MODES, NAMES, OPS, PROTS, SourceRange,
     TLS_VERSIONS,
 };
+use crate::poller::SELECTORS;
 use crate::replay::Script;
 
 /// One setting.
@@ -35,7 +36,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Every setting.
-pub const KEYS: [Key; 48] = [
+pub const KEYS: [Key; 49] = [
     Key {
         name: "ops",
         value: "OP,...",
@@ -131,6 +132,12 @@ pub const KEYS: [Key; 48] = [
         value: "N",
         help: "threads of this client",
         set: |s, t| put(&mut s.threads, value::number(t, 1..=256)),
+    },
+    Key {
+        name: "selector",
+        value: "SELECTOR",
+        help: "how this client hears which sockets are ready: poll, epoll, epoll-et or io_uring",
+        set: |s, t| put(&mut s.selector, value::one_of(&SELECTORS, t)),
     },
     Key {
         name: "server-pid",
@@ -359,6 +366,7 @@ mod tests {
             ("names", "fresh"),
             ("source", "127.0.0.0/8"),
             ("threads", "2"),
+            ("selector", "epoll-et"),
             ("server-pid", "1"),
             ("patience", "5s"),
             ("seed", "9"),

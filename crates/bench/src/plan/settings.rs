@@ -9,6 +9,7 @@ use super::value::{
     Cache, Clock, Download, HttpVersion, Mode, Names, OnDeath, Op, Prot, SourceRange, TlsVersion,
 };
 use crate::chaos::Chaos;
+use crate::poller::Selector;
 use crate::replay::Script;
 
 /// What one step of a plan measures, and how.
@@ -36,6 +37,7 @@ pub struct Settings {
     pub download: Download,
     pub source: Option<SourceRange>,
     pub threads: u32,
+    pub selector: Selector,
     pub connecting: u32,
     pub idlers: u32,
     pub read_rate: Option<u64>,
@@ -107,6 +109,7 @@ impl Default for Settings {
             download: Download::Made,
             source: None,
             threads: 1,
+            selector: Selector::Epoll,
             // A server's backlog is not what is measured.
             connecting: 32,
             idlers: 0,

@@ -10,14 +10,15 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use millrace_uring::Ring;
+use serde::{Deserialize, Serialize};
 
 use self::selectors::{Epoll, Poll, Uring};
 use crate::limits::descriptors;
 use crate::stats::{Random, median};
 
 /// A way of asking which sockets are ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Selector {
     /// `poll`: every socket is named in each call.
@@ -25,8 +26,9 @@ pub enum Selector {
     /// `epoll`, level-triggered: the kernel keeps the set, and tells of a socket as long as it is ready.
     Epoll,
     /// `epoll`, edge-triggered: it tells once, when a socket becomes ready.
-    EpollEdge,
+    EpollEt,
     /// `io_uring`, multishot polls: it posts to memory that is shared with the process.
+    #[serde(rename = "io_uring")]
     IoUring,
 }
 
@@ -34,7 +36,7 @@ pub enum Selector {
 pub const SELECTORS: [(&str, Selector); 4] = [
     ("poll", Selector::Poll),
     ("epoll", Selector::Epoll),
-    ("epoll-edge", Selector::EpollEdge),
+    ("epoll-et", Selector::EpollEt),
     ("io_uring", Selector::IoUring),
 ];
 
@@ -42,6 +44,14 @@ impl Selector {
     /// As flags and tables have it.
     pub fn name(self) -> &'static str {
         SELECTORS.iter().find(|row| row.1 == self).map_or("", |row| row.0)
+    }
+
+    /// Whether the system permits it here; the error says why not.
+    pub fn permitted(self) -> io::Result<()> {
+        match self {
+            Self::Poll | Self::Epoll | Self::EpollEt => Ok(()),
+            Self::IoUring => Ring::new(2).map(drop),
+        }
     }
 }
 
@@ -139,7 +149,7 @@ impl Arena {
         let mut poller: Box<dyn Poller + '_> = match selector {
             Selector::Poll => Box::new(Poll::new(&sockets)),
             Selector::Epoll => Box::new(Epoll::new(&sockets, false)?),
-            Selector::EpollEdge => Box::new(Epoll::new(&sockets, true)?),
+            Selector::EpollEt => Box::new(Epoll::new(&sockets, true)?),
             Selector::IoUring => Box::new(Uring::new(&sockets)?),
         };
         let until = Instant::now() + time;

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-use millrace_uring::Ring;
+use millrace_uring::{READABLE, Ring};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
@@ -72,7 +72,7 @@ impl<'a> Uring<'a> {
     pub(super) fn new(sockets: &[&'a UnixStream]) -> io::Result<Self> {
         let mut ring = Ring::new(ENTRIES)?;
         for (socket, token) in sockets.iter().zip(0..) {
-            ring.watch(socket, token)?;
+            ring.watch(*socket, READABLE, false, token)?;
         }
         Ok(Self { ring, sockets: sockets.to_vec(), lost: Vec::new() })
     }
@@ -81,12 +81,12 @@ impl<'a> Uring<'a> {
 impl Poller for Uring<'_> {
     fn wait(&mut self, ready: &mut Vec<usize>) -> io::Result<()> {
         let Self { ring, sockets, lost } = self;
-        ring.wait(PATIENCE, |token, was_last| {
-            ready.push(token as usize);
-            if was_last {
-                lost.push(token as usize);
+        ring.wait(PATIENCE, |completion| {
+            ready.push(completion.token as usize);
+            if completion.was_last {
+                lost.push(completion.token as usize);
             }
         })?;
-        lost.drain(..).try_for_each(|at| ring.watch(sockets[at], at as u64))
+        lost.drain(..).try_for_each(|at| ring.watch(sockets[at], READABLE, false, at as u64))
     }
 }

@@ -26,6 +26,7 @@ use crate::host::Audit;
 use crate::host::verdict::{Load, Verdict, judge};
 use crate::limits::{Limit, limits};
 use crate::plan::{Cell, Op, Plan};
+use crate::poller::Selector;
 use crate::replay::Fidelity;
 use crate::schedule::Pace;
 use crate::tally::{Tally, UserTally};
@@ -92,6 +93,8 @@ pub struct Measured {
     pub bad_users: u32,
     pub repetition: u32,
     pub threads: u32,
+    /// `None` for epoll, as usual.
+    pub selector: Option<Selector>,
     pub verified: bool,
     pub seed: u64,
 }
@@ -319,6 +322,9 @@ impl Measured {
         if self.bad_users > 0 {
             let _ = write!(name, " +{}bad", self.bad_users);
         }
+        if let Some(selector) = self.selector {
+            let _ = write!(name, " {}", selector.name());
+        }
         name
     }
 
@@ -341,6 +347,7 @@ impl Measured {
             repetition: cell.repetition,
             threads: cell.settings.threads,
             verified: cell.settings.verify,
+            selector: Some(cell.settings.selector).filter(|&selector| selector != Selector::Epoll),
             seed: cell.settings.seed,
         }
     }

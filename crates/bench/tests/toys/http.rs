@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_bench::fault;
 use millrace_bench::plan::{Form, Plan, Preset};
+use millrace_bench::poller::SELECTORS;
 use millrace_bench::report::zb::{self, Spelling};
 use millrace_bench::report::{CellReport, Report};
 use millrace_bench::run::{Silent, run};
+
+use crate::is_permitted;
 
 const DOCUMENT: usize = 1666;
 
@@ -71,6 +74,17 @@ fn measure(flaw: Flaw, flags: &[(&str, &str)]) -> CellReport {
     let plan = Plan::new(&start(flaw), None, &[&always[..], flags].concat()).unwrap();
     let [cell] = <[CellReport; 1]>::try_from(run(&plan, &Silent).unwrap().cells).unwrap();
     cell
+}
+
+#[test]
+fn whatever_the_selector_every_response_comes() {
+    for (name, _) in SELECTORS.into_iter().filter(|row| is_permitted(row.1)) {
+        for keep_alive in ["on", "off"] {
+            let flags = [("total", "100"), ("keep-alive", keep_alive), ("selector", name)];
+            let cell = measure(Flaw::Closes(7), &flags);
+            assert_eq!((cell.ops, cell.faults.count()), (100, 0), "{name} {keep_alive}: {:?}", cell.faults);
+        }
+    }
 }
 
 #[test]

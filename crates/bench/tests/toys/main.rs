@@ -14,6 +14,7 @@ use millrace_bench::gate::threshold::Threshold;
 use millrace_bench::gate::{self, Outcome};
 use millrace_bench::host::verdict::Bound;
 use millrace_bench::plan::Plan;
+use millrace_bench::poller::{SELECTORS, Selector};
 use millrace_bench::report::{CellReport, Report};
 use millrace_bench::run::{Silent, run};
 use millrace_bench::search::{Criterion, search};
@@ -63,6 +64,43 @@ fn a_good_server_has_no_faults() {
         assert!(cell.ops >= 5, "{:?}", cell.measured);
         let bytes = cell.measured.size.unwrap_or(0) * cell.ops;
         assert_eq!(cell.bytes, bytes, "{:?}", cell.measured);
+    }
+}
+
+/// Not every kernel and container permits io_uring.
+fn is_permitted(selector: Selector) -> bool {
+    selector != Selector::IoUring || millrace_uring::Ring::new(2).is_ok()
+}
+
+#[test]
+fn whatever_the_selector_every_byte_comes() {
+    let toy = Toy::start(Fault::Nothing);
+    for (name, _) in SELECTORS.into_iter().filter(|row| is_permitted(row.1)) {
+        let flags = [
+            ("ops", "login,noop,retr,stor"),
+            ("size", "1,1m"),
+            ("users", "5"),
+            ("count", "2"),
+            ("duration", "20s"),
+            ("verify", "on"),
+            ("selector", name),
+        ];
+        for cell in measure(&toy, &flags).cells {
+            assert_eq!(
+                (cell.ops, cell.faults.count()),
+                (20, 0),
+                "{name}: {:?} {:?}",
+                cell.measured,
+                cell.faults
+            );
+        }
+        let paced =
+            [("ops", "noop"), ("users", "5"), ("rate", "100"), ("duration", "1s"), ("selector", name)];
+        let cell = only(measure(&toy, &paced));
+        assert_eq!((cell.ops, cell.faults.count()), (100, 0), "{name}: {:?}", cell.faults);
+        let thrifty = [("ops", "retr"), ("size", "2k"), ("users", "3"), ("count", "1"), ("selector", name)];
+        let thrifty = [&thrifty[..], &[("read-rate", "4k"), ("chunk", "1000"), ("duration", "20s")]].concat();
+        assert_eq!(only(measure(&toy, &thrifty)).ops, 3, "{name}");
     }
 }
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use millrace_bench::fault;
+use millrace_bench::poller::SELECTORS;
 
 use crate::server::{Fault, Toy};
-use crate::{measure, only};
+use crate::{is_permitted, measure, only};
 
 /// Downloads of 1000 bytes at 10,000 a second, of which every tenth user gets a tenth.
 const SLOW: [(&str, &str); 9] = [
@@ -50,4 +51,23 @@ fn a_slow_reader_takes_its_time() {
     let fastest = 13.0 * 1500.0 / 20_480.0 * 1e3;
     assert!(cell.flow.unwrap().p50_ms >= fastest - 1.0, "{:?}", cell.flow);
     assert!(cell.lead_226.unwrap().p50_ms > 500.0, "the toy was done at once: {:?}", cell.lead_226);
+}
+
+#[test]
+fn both_death_rules_hold_whatever_the_selector() {
+    let flags =
+        [("ops", "retr"), ("size", "4k"), ("read-rate", "400k"), ("connecting", "1"), ("quiet", "20s")];
+    for (name, _) in SELECTORS.into_iter().filter(|row| is_permitted(row.1)) {
+        for (rule, users) in [("drop-out", "4"), ("stop-growth", "9000")] {
+            // Whoever gets a file without its end dies, and sooner or later everybody does.
+            let toy = Toy::start_beside(Fault::DropsTheEnd(3));
+            let how = [("selector", name), ("on-death", rule), ("users", users), ("duration", "60s")];
+            let standing = only(measure(&toy, &[&flags[..], &how].concat())).standing.unwrap();
+            assert_eq!((standing.left, standing.is_settled), (0, true), "{name} {rule}: {standing:?}");
+            let all_began = standing.started.to_string() == users;
+            assert_eq!(all_began, rule == "drop-out", "{name}: {standing:?}");
+            let death = standing.first_death.unwrap();
+            assert!(death.why.contains("truncated"), "{name} {rule}: {death:?}");
+        }
+    }
 }

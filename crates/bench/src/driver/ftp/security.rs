@@ -3,11 +3,12 @@
 //! Every session has tickets of its own, and its data connections resume with them: servers may insist.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use millrace_net::stream;
 use millrace_net::tls::{Channel, Connector, Heard, Trust, Versions};
 
+use crate::driver::worker::Socket;
 use crate::plan::{Prot, Settings, TlsVersion};
 use crate::target::{Scheme, Target};
 
@@ -70,14 +71,19 @@ impl Security {
 /// A control connection, encrypted or not.
 #[derive(Debug)]
 pub(super) struct Link {
-    socket: OwnedFd,
+    socket: Socket,
     channel: Option<Box<Channel>>,
 }
 
 impl Link {
     /// One that nothing encrypts yet.
-    pub(super) fn plain(socket: OwnedFd) -> Self {
+    pub(super) fn plain(socket: Socket) -> Self {
         Self { socket, channel: None }
+    }
+
+    /// What is watched.
+    pub(super) fn socket(&self) -> &Socket {
+        &self.socket
     }
 
     /// From here on.

@@ -1,7 +1,7 @@
 //! One transfer: arranging its data connection, moving its bytes, and deciding when it is over.
 //!
 //! A transfer counts when its data connection has ended **and** the server has said 226 **and** every byte that
-//! was to come has come. A data socket is put into the epoll set only when it would block: a small file has
+//! was to come has come. A data socket is watched only when it would block: a small file has
 //! usually come by the time its replies are read, and is then taken without a further event.
 //!
 //! An *endless* transfer is cut off when the time is over, and what the server says of that does not matter. One
@@ -10,7 +10,6 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
@@ -21,7 +20,7 @@ use rustix::net::{RecvFlags, recv};
 
 use super::throttle::Throttle;
 use crate::driver::files::Files;
-use crate::driver::worker::{Desk, Interest, Role, UPLOAD_BLOCK};
+use crate::driver::worker::{Desk, Interest, Role, Socket, UPLOAD_BLOCK};
 use crate::fault::Fault;
 use crate::payload::{Checker, FileId, Flaw};
 use crate::plan::{Download, Mode, Op};
@@ -48,13 +47,13 @@ pub(super) struct Transfer {
     op: Op,
     stage: Stage,
     path: String,
-    data: Option<OwnedFd>,
+    data: Option<Socket>,
     /// What encrypts it; and whether the two sides have agreed.
     channel: Option<Box<Channel>>,
     is_secured: bool,
     /// An encrypted upload that was all sent: to close it with unread tickets of TLS 1.3 would reset it.
-    lingering: Option<OwnedFd>,
-    listener: Option<OwnedFd>,
+    lingering: Option<Socket>,
+    listener: Option<Socket>,
     is_watched: bool,
     /// The data connection has ended.
     ended: bool,
@@ -213,14 +212,15 @@ impl Transfer {
     }
 
     /// Listens for the server's connection, where the control connection comes from.
-    fn listen(&mut self, local: SocketAddr, desk: &Desk<'_>) -> io::Result<SocketAddr> {
+    fn listen(&mut self, local: SocketAddr, desk: &mut Desk<'_>) -> io::Result<SocketAddr> {
         let mut tries = ACTIVE_PORTS.len();
         loop {
             let drawn = NEXT_ACTIVE_PORT.fetch_add(1, Ordering::Relaxed) % ACTIVE_PORTS.len() as u32;
             let address = SocketAddr::new(local.ip(), ACTIVE_PORTS.start + drawn as u16);
             tries -= 1;
             match listener::bind_data(address) {
-                Ok(socket) => {
+                Ok(descriptor) => {
+                    let socket = desk.own(descriptor);
                     if let Some(size) = desk.cell.settings.rcvbuf {
                         stream::limit_receive_buffer(&socket, size as usize)?;
                     }
@@ -235,9 +235,9 @@ impl Transfer {
     }
 
     /// The server connects.
-    pub(super) fn accept(&mut self) {
+    pub(super) fn accept(&mut self, desk: &Desk<'_>) {
         if let Some(Ok((data, _))) = self.listener.as_ref().map(listener::accept) {
-            self.data = Some(data);
+            self.data = Some(desk.own(data));
             self.listener = None;
         }
     }
@@ -252,7 +252,7 @@ impl Transfer {
             (Stage::Arranging, Event::Listening(address)) => {
                 let rcvbuf = desk.cell.settings.rcvbuf.map(|size| size as usize);
                 match stream::begin_connect_with(self.local, address, rcvbuf) {
-                    Ok(data) => self.data = Some(data),
+                    Ok(data) => self.data = Some(desk.own(data)),
                     Err(error) => return Next::Fail(Fault::Client, format!("data connection: {error}")),
                 }
                 self.command_or_hold(session, desk)
@@ -355,7 +355,7 @@ impl Transfer {
                 self.data = Some(data);
                 return match watched {
                     Ok(()) => self.judge_speed(false),
-                    Err(error) => Next::Fail(Fault::Client, format!("epoll: {error}")),
+                    Err(error) => Next::Fail(Fault::Client, format!("watching the data connection: {error}")),
                 };
             }
             Err(error) => {
@@ -368,7 +368,7 @@ impl Transfer {
     }
 
     /// Moves the handshake on; answers whether it is over.
-    fn secure(&mut self, data: &OwnedFd, desk: &mut Desk<'_>) -> io::Result<bool> {
+    fn secure(&mut self, data: &Socket, desk: &mut Desk<'_>) -> io::Result<bool> {
         let Some(channel) = &mut self.channel else { return Ok(true) };
         let interest = if channel.handshake(data, &mut desk.buffer)? {
             self.is_secured = true;
@@ -391,7 +391,7 @@ impl Transfer {
     }
 
     /// Says that this was all, and keeps the connection until the server has said that it has it.
-    fn part(&mut self, data: OwnedFd, desk: &Desk<'_>) {
+    fn part(&mut self, data: Socket, desk: &mut Desk<'_>) {
         if let Some(channel) = &mut self.channel {
             let _ = channel.close(&data); // a server that has gone needs no farewell
         }
@@ -404,7 +404,7 @@ impl Transfer {
         }
     }
 
-    fn watch(&mut self, data: &OwnedFd, desk: &Desk<'_>) -> io::Result<()> {
+    fn watch(&mut self, data: &Socket, desk: &mut Desk<'_>) -> io::Result<()> {
         let was_watched = std::mem::replace(&mut self.is_watched, true);
         match (self.op, self.throttle, was_watched) {
             (Op::Stor, ..) if !was_watched => desk.watch(data, self.user, Role::Data, Interest::Write),
@@ -416,7 +416,7 @@ impl Transfer {
     }
 
     /// Takes what has come.
-    fn receive(&mut self, data: &OwnedFd, hung_up: bool, desk: &mut Desk<'_>) -> io::Result<Flow> {
+    fn receive(&mut self, data: &Socket, hung_up: bool, desk: &mut Desk<'_>) -> io::Result<Flow> {
         for _ in 0..ROUNDS {
             let now = Instant::now();
             if self.cut_at.is_some_and(|cut_at| now >= cut_at) {
@@ -457,8 +457,11 @@ impl Transfer {
                 return Ok(Flow::Ended);
             }
         }
-        // Others have their turn; a socket that is watched for good tells of what is left.
+        // Others have their turn; a socket that is watched for good tells of what is left, or is come back to.
         if self.is_watched && self.throttle.is_none() {
+            if desk.tells_once() {
+                desk.sleep_within(self.user, Instant::now());
+            }
             Ok(Flow::Rests)
         } else {
             Err(io::ErrorKind::WouldBlock.into())
@@ -466,7 +469,7 @@ impl Transfer {
     }
 
     /// Takes what has come encrypted, which is `most` bytes or a few more; answers whether that was the end.
-    fn receive_secret(&mut self, data: &OwnedFd, most: usize, desk: &mut Desk<'_>) -> io::Result<bool> {
+    fn receive_secret(&mut self, data: &Socket, most: usize, desk: &mut Desk<'_>) -> io::Result<bool> {
         let Some(channel) = &mut self.channel else { return Ok(true) };
         let begun = channel.tls().begin(&mut desk.buffer);
         let room = desk.buffer.len().min(begun.saturating_add(most));
@@ -512,7 +515,7 @@ impl Transfer {
     }
 
     /// Sends what the socket takes.
-    fn send(&mut self, data: &OwnedFd, desk: &mut Desk<'_>) -> io::Result<Flow> {
+    fn send(&mut self, data: &Socket, desk: &mut Desk<'_>) -> io::Result<Flow> {
         let size = if self.cut_at.is_some() { u64::MAX } else { self.size.unwrap_or(0) };
         let chunk = desk.cell.settings.chunk.unwrap_or(u64::MAX);
         while self.moved < size {

@@ -101,7 +101,8 @@ impl Client for User {
         self.connection += 1;
         self.session = ClientSession::new(desk.server);
         self.reader = ReplyReader::default();
-        let connected = stream::begin_connect(self.local, desk.server).and_then(|socket| {
+        let connected = stream::begin_connect(self.local, desk.server).and_then(|descriptor| {
+            let socket = desk.own(descriptor);
             desk.watch(&socket, self.life.index, Role::Control, interest).map(|()| socket)
         });
         let connected = connected.and_then(|socket| {
@@ -273,12 +274,22 @@ impl User {
 
     /// Something has come on the control connection, or it has ended.
     fn on_control(&mut self, desk: &mut Desk<'_>) {
-        let Some(control) = &mut self.control else { return };
+        let connection = self.connection;
+        while self.hear(desk) && desk.tells_once() && self.connection == connection {}
+        self.look_for_data(desk);
+    }
+
+    /// Takes what has come; claims that there may be more.
+    fn hear(&mut self, desk: &mut Desk<'_>) -> bool {
+        let Some(control) = &mut self.control else { return false };
         if control.is_handshaking() {
-            return self.on_handshake(desk);
+            self.on_handshake(desk);
+            return self.control.as_ref().is_some_and(|control| !control.is_handshaking());
         }
         let mut plain = std::mem::take(&mut desk.plain);
-        match control.read(&mut desk.buffer, &mut plain) {
+        let heard = control.read(&mut desk.buffer, &mut plain);
+        let may_be_more = matches!(heard, Ok(1..));
+        match heard {
             Ok(0) => self.on_end(desk),
             Ok(_) => {
                 let connection = self.connection;
@@ -299,7 +310,7 @@ impl User {
             }
         }
         desk.plain = plain;
-        self.look_for_data(desk);
+        may_be_more
     }
 
     /// The handshake of the control connection goes on.
@@ -307,7 +318,7 @@ impl User {
         let Some(control) = &mut self.control else { return };
         let index = self.life.index;
         // It was told that it can speak; from here on it listens, too.
-        let watched = desk.watch_again(&*control, index, Role::Control, Interest::Read);
+        let watched = desk.watch_again(control.socket(), index, Role::Control, Interest::Read);
         match watched.and_then(|()| control.handshake(&mut desk.buffer)) {
             Ok(false) => {}
             Ok(true) => {
@@ -446,7 +457,7 @@ impl User {
 
     fn on_listener(&mut self, desk: &mut Desk<'_>) {
         if let State::Transferring(transfer) = &mut self.state {
-            transfer.accept();
+            transfer.accept(desk);
             let next = transfer.move_bytes(false, desk);
             self.follow(next, desk);
         }

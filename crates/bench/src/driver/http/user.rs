@@ -11,7 +11,6 @@
 //! byte of an answer, is made again on a new one, once.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,7 @@ use rustix::net::{RecvFlags, recv};
 
 use super::response::Reader;
 use crate::driver::life::{AFTER_LOSS, AFTER_REFUSAL, Life};
-use crate::driver::worker::{Client, Desk, Interest, Role};
+use crate::driver::worker::{Client, Desk, Interest, Role, Socket};
 use crate::fault::Fault;
 use crate::plan::{HttpVersion, Settings};
 use crate::schedule::Pace;
@@ -34,7 +33,7 @@ const SLOW_CONNECT: Duration = Duration::from_secs(1);
 pub(super) struct User {
     life: Life,
     state: State,
-    socket: Option<OwnedFd>,
+    socket: Option<Socket>,
     local: SocketAddr,
     reader: Reader,
     /// When its connection was begun.
@@ -151,7 +150,7 @@ impl Client for User {
             State::Out => {}
             State::Connecting => self.on_connected(desk),
             State::Waiting if self.written < self.request.len() => self.write(desk),
-            State::Waiting | State::Kept => self.read(desk),
+            State::Waiting | State::Kept => while self.read(desk) && desk.tells_once() && self.listens() {},
         }
     }
 
@@ -216,7 +215,8 @@ impl User {
         self.connecting = now;
         self.served = 0;
         let rcvbuf = desk.cell.settings.rcvbuf.map(|size| size as usize);
-        let connected = stream::begin_connect_with(self.local, desk.server, rcvbuf).and_then(|socket| {
+        let connected = stream::begin_connect_with(self.local, desk.server, rcvbuf).and_then(|descriptor| {
+            let socket = desk.own(descriptor);
             desk.watch(&socket, self.life.index, Role::Control, Interest::Write).map(|()| socket)
         });
         match connected {
@@ -257,12 +257,18 @@ impl User {
         if (self.served == 0 || interest == Interest::Write)
             && let Err(error) = desk.watch_again(socket, self.life.index, Role::Control, interest)
         {
-            self.fail(Fault::Client, desk, || format!("epoll: {error}"));
+            self.fail(Fault::Client, desk, || format!("watching the connection: {error}"));
         }
     }
 
-    fn read(&mut self, desk: &mut Desk<'_>) {
-        let Some(socket) = &self.socket else { return };
+    /// Claims that what comes is a response, or the end.
+    fn listens(&self) -> bool {
+        matches!(self.state, State::Waiting | State::Kept) && self.written == self.request.len()
+    }
+
+    /// Claims that there may be more.
+    fn read(&mut self, desk: &mut Desk<'_>) -> bool {
+        let Some(socket) = &self.socket else { return false };
         let dull = self.reader.dull();
         let was_fresh = self.reader.is_fresh();
         let result = if dull > 0 {
@@ -274,16 +280,26 @@ impl User {
             stream::read(socket, &mut desk.buffer)
         };
         match result {
-            Ok(0) => return self.on_end(desk),
+            Ok(0) => {
+                self.on_end(desk);
+                return false;
+            }
             Ok(count) if dull > 0 => self.reader.skip(count as u64),
             Ok(count) => {
                 if let Err(broken) = self.reader.feed(&desk.buffer[..count]) {
-                    return self.fail(Fault::Protocol, desk, || broken.to_string());
+                    self.fail(Fault::Protocol, desk, || broken.to_string());
+                    return false;
                 }
             }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-            Err(_) if self.may_repeat() => return self.repeat(desk),
-            Err(error) => return self.fail(Fault::ControlLost, desk, || error.to_string()),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
+            Err(_) if self.may_repeat() => {
+                self.repeat(desk);
+                return false;
+            }
+            Err(error) => {
+                self.fail(Fault::ControlLost, desk, || error.to_string());
+                return false;
+            }
         }
         if was_fresh {
             desk.tally.first_byte.record(self.life.begun.elapsed());
@@ -291,6 +307,7 @@ impl User {
         if self.reader.is_over() {
             self.on_response(desk);
         }
+        true
     }
 
     /// The server has closed.
