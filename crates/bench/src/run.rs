@@ -1,9 +1,10 @@
 //! Takes the figures of a plan, one after the other.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,7 +15,7 @@ use crate::driver::{self, Driver, DriverError, Gate, Post};
 use crate::host::{Audit, GLANCE, Watch, holdings};
 use crate::limits::users_a_process;
 use crate::plan::{Cell, Plan};
-use crate::report::{CellReport, Figures, Moment, Report};
+use crate::report::{CellReport, Ending, Figures, Moment, Report};
 use crate::tally::{Live, Tally};
 use crate::target::is_own_machine;
 
@@ -55,6 +56,20 @@ pub enum RunError {
         /// What the system says.
         error: io::Error,
     },
+    /// Where users were to connect from.
+    #[error("--source: nothing can be sent from {address}: {error}")]
+    Source {
+        /// The first or the last of them.
+        address: IpAddr,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The server's process.
+    #[error("--server-pid {0}: there is no such process")]
+    NoProcess(i32),
+    /// It was asked to end before there was anything to report.
+    #[error("interrupted, before anything was measured")]
+    Interrupted,
     /// The server, or this machine, in a cell.
     #[error(transparent)]
     Driver(#[from] DriverError),
@@ -63,7 +78,11 @@ pub enum RunError {
 impl RunError {
     /// Claims that what was asked for cannot be, whatever the server does.
     pub fn is_usage(&self) -> bool {
-        !matches!(self, Self::Driver(error) if !matches!(error, DriverError::NoOperation { .. }))
+        match self {
+            Self::Interrupted => false,
+            Self::Driver(error) => matches!(error, DriverError::NoOperation { .. }),
+            _ => true,
+        }
     }
 }
 
@@ -94,6 +113,42 @@ pub trait Progress {
     fn tell(&self, snapshot: &Snapshot<'_>);
     /// Called when a cell has been measured.
     fn cell_done(&self, cell: &CellReport);
+    /// By what it is asked to end, with what it has.
+    fn stop(&self) -> &Stop {
+        static NEVER: Stop = Stop::new();
+        &NEVER
+    }
+}
+
+/// Asks a run to end early: nothing begins any more, what is under way is abandoned, and the rest is reported.
+#[derive(Debug, Default)]
+pub struct Stop(AtomicBool);
+
+impl Stop {
+    /// Nobody has asked.
+    pub const fn new() -> Self {
+        Self(AtomicBool::new(false))
+    }
+
+    /// Asks; answers whether somebody had before.
+    pub fn ask(&self) -> bool {
+        self.0.swap(true, Ordering::Relaxed)
+    }
+
+    /// Claims that somebody has asked.
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps, unless somebody asks.
+    fn pause(&self, length: Duration) {
+        let until = Instant::now() + length;
+        while !self.is_asked()
+            && let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+        {
+            thread::sleep(left.min(TELL));
+        }
+    }
 }
 
 /// Nobody.
@@ -106,32 +161,48 @@ impl Progress for Silent {
 }
 
 /// Takes every figure of a plan.
+///
+/// What ends it early, a server that has gone or somebody who does not want to wait, stands in the report
+/// ([`Ending`]); it is an error only where nothing was measured.
 pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
+    let (cells, left_out) = permitted(plan.cells())?;
     let station = Station::open(plan)?;
     let began = SystemTime::now();
-    let (cells, left_out) = permitted(plan.cells())?;
-    let gap = |index: usize, cell: &Cell| {
+    let (mut measured, mut ended) = (Vec::new(), None);
+    for (index, cell) in cells.iter().enumerate() {
         if index > 0 {
-            thread::sleep(cell.settings.gap)
+            progress.stop().pause(cell.settings.gap);
         }
-    };
-    let measured = cells
-        .iter()
-        .enumerate()
-        .map(|(index, cell)| {
-            gap(index, cell);
-            let report = station.take(cell, (index, cells.len()), progress)?;
-            progress.cell_done(&report);
-            Ok(report)
-        })
-        .collect::<Result<Vec<_>, RunError>>();
+        match station.take(cell, (index, cells.len()), progress) {
+            Ok(report) => {
+                progress.cell_done(&report);
+                measured.push(report);
+            }
+            Err(error) => {
+                ended = Some(error);
+                break;
+            }
+        }
+    }
     let address = station.address;
     let cleaned = if plan.base.keep { Ok(()) } else { station.close() };
-    let measured = measured?;
+    if let Some(error) = ended.take_if(|_| measured.is_empty()) {
+        return Err(error);
+    }
     let mut report = Report::new(plan, address, began, measured);
+    report.ending = match ended {
+        Some(RunError::Interrupted) => Ending::Interrupted,
+        Some(error) => Ending::Failed(error.to_string()),
+        None if progress.stop().is_asked() => Ending::Interrupted, // in the last cell
+        None => Ending::Complete,
+    };
     report.warnings.extend(left_out.map(|error| format!("figures were left out: {error}")));
     if let Err(error) = cleaned {
-        report.warnings.push(format!("test files were left on the server: {error}"));
+        let left = format!("test files were left on the server: {error}");
+        match report.ending {
+            Ending::Complete => report.ending = Ending::Failed(left),
+            _ => report.warnings.push(left),
+        }
     }
     Ok(report)
 }
@@ -162,7 +233,7 @@ impl Station {
     /// Checks that the plan may and can be run, and that somebody answers there.
     pub(crate) fn open(plan: &Plan) -> Result<Self, RunError> {
         let address = check(plan)?;
-        let driver = driver::open(&plan.target, address);
+        let driver = driver::open(&plan.target, address, plan.base.patience);
         driver.reach()?;
         Ok(Self { address, driver })
     }
@@ -175,7 +246,12 @@ impl Station {
         progress: &dyn Progress,
     ) -> Result<CellReport, RunError> {
         let tell = |snapshot: Snapshot<'_>| progress.tell(&Snapshot { cell: place, ..snapshot });
-        Ok(CellReport::new(cell, measure(self.driver.as_ref(), cell, &tell)?))
+        let figures = measure(self.driver.as_ref(), cell, &tell, progress.stop())?;
+        let mut report = CellReport::new(cell, figures);
+        if progress.stop().is_asked() {
+            report.warnings.push("it was interrupted, and is of a part of its time".to_owned());
+        }
+        Ok(report)
     }
 
     /// Removes the test files.
@@ -193,6 +269,7 @@ fn check(plan: &Plan) -> Result<SocketAddr, RunError> {
     }
     let descriptors = millrace_net::limits::raise_descriptors();
     for cell in plan.cells() {
+        check_machine(&cell)?;
         let most = users_a_process(descriptors, cell.op.has_data());
         // A bad user has a control connection, a data connection, and a hole.
         let users = cell.sessions().saturating_add(cell.bad_users() * 2);
@@ -203,8 +280,31 @@ fn check(plan: &Plan) -> Result<SocketAddr, RunError> {
     Ok(address)
 }
 
+/// Whether a cell names what there is on this machine.
+fn check_machine(cell: &Cell) -> Result<(), RunError> {
+    if let Some(pid) = cell.settings.server_pid
+        && !Path::new(&format!("/proc/{pid}")).exists()
+    {
+        return Err(RunError::NoProcess(pid));
+    }
+    let Some(source) = &cell.settings.source else { return Ok(()) };
+    for user in [0, cell.sessions().saturating_sub(1)] {
+        let address = source.address(user);
+        TcpListener::bind((address, 0)).map_err(|error| RunError::Source { address, error })?;
+    }
+    Ok(())
+}
+
 /// Takes one figure.
-fn measure(driver: &dyn Driver, cell: &Cell, tell: &dyn Fn(Snapshot<'_>)) -> Result<Figures, RunError> {
+fn measure(
+    driver: &dyn Driver,
+    cell: &Cell,
+    tell: &dyn Fn(Snapshot<'_>),
+    stop: &Stop,
+) -> Result<Figures, RunError> {
+    if stop.is_asked() {
+        return Err(RunError::Interrupted);
+    }
     driver.prepare(cell)?;
     // A death must be known to whoever lets the next user begin.
     let threads = if cell.grows() { 1 } else { cell.settings.threads };
@@ -216,7 +316,7 @@ fn measure(driver: &dyn Driver, cell: &Cell, tell: &dyn Fn(Snapshot<'_>)) -> Res
     let before = chaos.and(cell.settings.server_pid).and_then(holdings);
     let outcome = thread::scope(|scope| {
         for (index, live) in lives.iter().enumerate() {
-            let post = Post { cell, index, workers, gate: &gate, live };
+            let post = Post { cell, index, workers, gate: &gate, live, stop };
             let results = &results;
             scope.spawn(move || {
                 let tally = driver.work(&post);
@@ -229,17 +329,20 @@ fn measure(driver: &dyn Driver, cell: &Cell, tell: &dyn Fn(Snapshot<'_>)) -> Res
                 scope.spawn(move || kind.map(|kind| driver.misbehave(kind, deeds)));
             }
         };
-        let outcome =
-            Coordinator { cell, gate: &gate, lives: &lives, tell, timeline: Vec::new() }.attend(let_them_in);
+        let coordinator = Coordinator { cell, gate: &gate, lives: &lives, tell, timeline: Vec::new() };
+        let outcome = coordinator.attend(stop, let_them_in);
         deeds.end();
         outcome
     });
-    let Attended { audit, begun, login_seconds, timeline } = outcome;
+    let Attended { audit, begun, login_seconds, timeline, was_in_time } = outcome;
     let mut sum = Tally::default();
     for tally in results.into_inner().expect("no worker panics with it") {
         sum.add(tally?);
     }
     driver.check(cell, &mut sum)?;
+    if !was_in_time {
+        return Err(RunError::Interrupted);
+    }
     let chaos = chaos.map(|chaos| {
         let (users, server) = (cell.bad_users(), cell.settings.server_pid);
         ChaosReport::settle(chaos, users, &deeds, server, before)
@@ -253,6 +356,8 @@ struct Attended {
     begun: Instant,
     login_seconds: f64,
     timeline: Vec<Moment>,
+    /// Nobody had asked to end it before it began to count.
+    was_in_time: bool,
 }
 
 /// Meets the workers between the phases, and watches meanwhile.
@@ -266,7 +371,7 @@ struct Coordinator<'a> {
 
 impl Coordinator<'_> {
     /// `logged_in` is called when everyone is.
-    fn attend(mut self, logged_in: impl FnOnce()) -> Attended {
+    fn attend(mut self, stop: &Stop, logged_in: impl FnOnce()) -> Attended {
         let mut watch = Watch::new(self.cell.settings.server_pid);
         self.gate.meet();
         let connecting = Instant::now();
@@ -276,6 +381,7 @@ impl Coordinator<'_> {
         logged_in();
         self.gate.meet(); // the warm-up has ended
         watch.begin(self.lives.iter().map(|live| live.thread.load(Ordering::Relaxed)).collect());
+        let was_in_time = !stop.is_asked();
         let begun = Instant::now();
         let before = self.counts();
         self.gate.meet();
@@ -289,7 +395,7 @@ impl Coordinator<'_> {
         }
         let audit = watch.end();
         self.gate.meet();
-        Attended { audit, begun, login_seconds, timeline: self.timeline }
+        Attended { audit, begun, login_seconds, timeline: self.timeline, was_in_time }
     }
 
     fn note(&mut self, before: [u64; 5], elapsed: Duration) {

@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use crate::plan::Plan;
-use crate::report::CellReport;
+use crate::report::{CellReport, Ending};
 use crate::run::{Progress, RunError, run};
 
 /// How often an answer must stand up.
@@ -89,6 +89,8 @@ pub struct Capacity {
     pub is_shaky: bool,
     /// Whether the answer held right after a load beyond it; nobody knows where none was found.
     pub recovers: Option<bool>,
+    /// Whether the search came to its end; what it had found until then holds.
+    pub ending: Ending,
     /// Every load, in order.
     pub trials: Vec<Trial>,
 }
@@ -111,12 +113,23 @@ pub fn search(
     plan.steps.truncate(1);
     let (mut course, mut trials, mut alone) = (Course::new(most), Vec::new(), None);
     let length = plan.steps.first().map_or(plan.base.duration, |step| step.duration);
+    let mut ending = Ending::Complete;
     while let Some((users, purpose)) = course.next() {
         let times = if purpose == Purpose::Soak { SOAK } else { 1 };
         for step in &mut plan.steps {
             (step.users, step.duration) = (vec![users], length * times);
         }
-        let report = run(&plan, progress)?;
+        let report = match run(&plan, progress) {
+            Err(RunError::Interrupted) if !trials.is_empty() => {
+                ending = Ending::Interrupted;
+                break;
+            }
+            report => report?,
+        };
+        if report.ending != Ending::Complete {
+            ending = report.ending;
+            break;
+        }
         let objection = report.cells.iter().find_map(|cell| criterion.objection(cell, alone));
         let ops_per_s = report.cells.iter().map(|cell| cell.ops_per_s).sum();
         if users == 1 {
@@ -126,7 +139,7 @@ pub fn search(
         trials.push(Trial { purpose, users, objection, ops_per_s });
     }
     let Course { good, bad, is_shaky, recovers, .. } = course;
-    Ok(Capacity { users: good, is_open: bad > most, is_shaky, recovers, trials })
+    Ok(Capacity { users: good, is_open: bad > most, is_shaky, recovers, ending, trials })
 }
 
 impl Criterion {

@@ -13,6 +13,7 @@ mod worker;
 use std::net::SocketAddr;
 use std::sync::Barrier;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -20,6 +21,7 @@ use self::ftp::FtpDriver;
 use self::http::HttpDriver;
 use crate::chaos::{Deeds, Mischief};
 use crate::plan::{Cell, Op};
+use crate::run::Stop;
 use crate::tally::{Live, Tally};
 use crate::target::{Scheme, Target};
 
@@ -44,6 +46,16 @@ pub enum DriverError {
         /// What the system says.
         error: std::io::Error,
     },
+    /// It is there and says nothing, or nothing more.
+    #[error("{address} {how} where {what} was expected")]
+    Silent {
+        /// Where it is.
+        address: SocketAddr,
+        /// What it did instead.
+        how: String,
+        /// A reply.
+        what: String,
+    },
     /// The server refused what the test needs, for example to store its files.
     #[error("the server refused {what}: {reply}")]
     Refused {
@@ -53,8 +65,15 @@ pub enum DriverError {
         reply: String,
     },
     /// The server's replies cannot be followed.
-    #[error("{0}")]
-    Protocol(#[from] millrace_ftp::client::ClientError),
+    #[error("{address}: {error}; is it a server for {scheme}://?")]
+    Protocol {
+        /// Where it is.
+        address: SocketAddr,
+        /// As in the target.
+        scheme: Scheme,
+        /// What cannot be followed.
+        error: millrace_ftp::client::ClientError,
+    },
     /// The files cannot be dropped from the server's page cache.
     #[error("the cache cannot be made cold: {0}")]
     Cache(String),
@@ -64,9 +83,13 @@ pub enum DriverError {
 }
 
 /// The driver for a target: each scheme has its row here.
-pub(crate) fn open(target: &Target, address: SocketAddr) -> Box<dyn Driver> {
+///
+/// `patience` is how long what is not measured may take to be answered.
+pub(crate) fn open(target: &Target, address: SocketAddr, patience: Duration) -> Box<dyn Driver> {
     match target.scheme {
-        Scheme::Ftp | Scheme::Ftps | Scheme::Ftpes => Box::new(FtpDriver::new(target.clone(), address)),
+        Scheme::Ftp | Scheme::Ftps | Scheme::Ftpes => {
+            Box::new(FtpDriver::new(target.clone(), address, patience))
+        }
         Scheme::Http => Box::new(HttpDriver::new(target.clone(), address)),
     }
 }
@@ -100,6 +123,7 @@ pub(crate) struct Post<'a> {
     pub(crate) workers: usize,
     pub(crate) gate: &'a Gate,
     pub(crate) live: &'a Live,
+    pub(crate) stop: &'a Stop,
 }
 
 impl Post<'_> {

@@ -107,6 +107,8 @@ pub(super) struct Worker<'a, C> {
     users: Vec<C>,
     desk: Desk<'a>,
     ready: Vec<Ready>,
+    /// It was asked to end, and everybody has left.
+    has_stopped: bool,
 }
 
 /// What the users of a worker share.
@@ -162,7 +164,7 @@ impl<'a, C: Client> Worker<'a, C> {
     pub(super) fn new(target: &'a Target, server: SocketAddr, post: &Post<'a>) -> io::Result<Self> {
         let mut desk = Desk::new(target, server, post)?;
         let users = (0..).zip(post.users()).map(|(index, number)| C::new(index, number, &mut desk)).collect();
-        Ok(Self { post: *post, users, desk, ready: Vec::new() })
+        Ok(Self { post: *post, users, desk, ready: Vec::new(), has_stopped: false })
     }
 
     /// Runs all phases of the cell.
@@ -204,7 +206,7 @@ impl<'a, C: Client> Worker<'a, C> {
         let give_up = Instant::now() + self.desk.cell.settings.patience;
         let at_once = self.desk.cell.settings.connecting as usize;
         let mut next = 0;
-        while next < self.users.len() || self.desk.busy > 0 {
+        while !self.has_stopped && (next < self.users.len() || self.desk.busy > 0) {
             while next < self.users.len() && self.desk.busy < at_once {
                 self.users[next].connect(&mut self.desk);
                 next += 1;
@@ -219,6 +221,9 @@ impl<'a, C: Client> Worker<'a, C> {
     /// Has everyone begin an operation, and hold it back when its data connection is arranged.
     fn arrange_all(&mut self) {
         let now = Instant::now();
+        if self.has_stopped {
+            return;
+        }
         self.desk.holds_back = true;
         for user in self.users.iter_mut() {
             if user.is_able(&self.desk) && !user.has_done_all(&self.desk) {
@@ -226,7 +231,7 @@ impl<'a, C: Client> Worker<'a, C> {
             }
         }
         let give_up = now + self.desk.cell.settings.patience;
-        while self.desk.busy > self.desk.held_back && Instant::now() < give_up {
+        while self.desk.busy > self.desk.held_back && !self.has_stopped && Instant::now() < give_up {
             self.turn();
         }
         (self.desk.holds_back, self.desk.held_back) = (false, 0);
@@ -240,7 +245,10 @@ impl<'a, C: Client> Worker<'a, C> {
         self.desk.open(begun, begun + length, &self.post);
         self.desk.colony = Some(Colony::new(rule, quiet, self.users.len() as u32, at_once, begun));
         let mut now = begun;
-        while now < begun + length && self.desk.colony.as_ref().is_some_and(|colony| !colony.is_over(now)) {
+        while now < begun + length
+            && !self.has_stopped
+            && self.desk.colony.as_ref().is_some_and(|colony| !colony.is_over(now))
+        {
             while let Some(next) = self.desk.colony.as_mut().and_then(Colony::start) {
                 self.users[next as usize].connect(&mut self.desk);
             }
@@ -258,6 +266,9 @@ impl<'a, C: Client> Worker<'a, C> {
 
     /// Begins operations for so long, and waits until all have ended.
     fn load(&mut self, length: Duration) {
+        if self.has_stopped {
+            return;
+        }
         let now = Instant::now();
         self.desk.open(now, now + length, &self.post);
         for user in &mut self.users {
@@ -267,7 +278,7 @@ impl<'a, C: Client> Worker<'a, C> {
             user.settle(now, &mut self.desk);
         }
         let give_up = now + length + self.desk.cell.settings.patience;
-        while !self.is_over() {
+        while !self.has_stopped && !self.is_over() {
             self.turn();
             if Instant::now() > give_up {
                 self.give_up();
@@ -288,7 +299,7 @@ impl<'a, C: Client> Worker<'a, C> {
     /// Keeps the sessions open, and hears when the server ends one.
     fn hold(&mut self, length: Duration) {
         let until = Instant::now() + length;
-        while Instant::now() < until {
+        while !self.has_stopped && Instant::now() < until {
             self.turn();
         }
     }
@@ -310,8 +321,21 @@ impl<'a, C: Client> Worker<'a, C> {
         }
     }
 
+    /// Ends at once, with what has been counted.
+    fn stop(&mut self) {
+        self.has_stopped = true;
+        self.desk.until = Instant::now();
+        for user in &mut self.users {
+            user.abandon(&mut self.desk);
+        }
+        self.desk.close();
+    }
+
     /// Waits for something to happen, and lets it happen.
     fn turn(&mut self) {
+        if self.post.stop.is_asked() && !self.has_stopped {
+            return self.stop();
+        }
         let mut ready = std::mem::take(&mut self.ready);
         let now = Instant::now();
         self.desk.wait(now, &mut ready);

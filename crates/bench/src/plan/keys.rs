@@ -143,7 +143,7 @@ pub const KEYS: [Key; 49] = [
         name: "server-pid",
         value: "PID",
         help: "the server's process: its CPU and memory are measured, with its descendants'",
-        set: |s, t| put(&mut s.server_pid, value::number(t, 1..=i32::MAX as u32).map(|pid| Some(pid as i32))),
+        set: |s, t| put(&mut s.server_pid, value::process(t).map(Some)),
     },
     Key {
         name: "patience",

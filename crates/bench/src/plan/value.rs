@@ -220,6 +220,12 @@ pub(super) fn one_of<T: Copy>(table: &[(&str, T)], text: &str) -> Result<T, Stri
     })
 }
 
+/// The number of a process.
+pub(super) fn process(text: &str) -> Result<i32, String> {
+    let number = text.parse().ok().filter(|&number| number > 0);
+    number.ok_or_else(|| format!("{text:?} is no process's number"))
+}
+
 /// Several values with commas between them, at least one.
 pub(super) fn list<T>(text: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
     text.split(',').map(|item| one(item.trim())).collect()

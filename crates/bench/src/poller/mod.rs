@@ -47,10 +47,15 @@ impl Selector {
     }
 
     /// Whether the system permits it here; the error says why not.
+    ///
+    /// It is tried on a thread of its own: what is left of a ring interrupts calls of the thread that had it.
     pub fn permitted(self) -> io::Result<()> {
         match self {
             Self::Poll | Self::Epoll | Self::EpollEt => Ok(()),
-            Self::IoUring => Ring::new(2).map(drop),
+            Self::IoUring => {
+                let tried = std::thread::spawn(|| Ring::new(2).map(drop)).join();
+                tried.unwrap_or_else(|_| Err(io::Error::other("it cannot be tried")))
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod csv;
 pub mod html;
 pub(crate) mod lines;
 pub mod markdown;
+pub mod summary;
 pub mod table;
 pub mod text;
 pub mod zb;
@@ -63,6 +64,22 @@ pub struct Report {
     pub cells: Vec<CellReport>,
     /// What should be known before a figure is believed.
     pub warnings: Vec<String>,
+    /// Whether it is all there.
+    #[serde(default)]
+    pub ending: Ending,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// Everything was measured.
+    #[default]
+    Complete,
+    /// Somebody would not wait: what is there is right, and not all.
+    Interrupted,
+    /// The server, or this machine, could not go on.
+    Failed(String),
 }
 
 /// The machine that this client runs on.
@@ -266,6 +283,7 @@ impl Report {
             notes: plan.notes.clone(),
             cells,
             warnings: Vec::new(),
+            ending: Ending::Complete,
         }
     }
 
@@ -282,6 +300,13 @@ impl Report {
     /// Claims that bytes were wrong somewhere.
     pub fn has_wrong_data(&self) -> bool {
         self.cells.iter().any(|cell| cell.faults.kinds().any(|kind| kind.fault.is_wrong_data()))
+    }
+}
+
+impl CellReport {
+    /// Claims that something was asked for, and nothing ended well.
+    pub fn is_barren(&self) -> bool {
+        self.ops == 0 && self.faults.count() + self.login_faults.count() > 0
     }
 }
 

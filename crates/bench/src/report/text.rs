@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::zb::{self, Spelling};
-use super::{CellReport, Report, TlsFigures};
+use super::{CellReport, Ending, Report, TlsFigures, summary};
 use crate::chaos::ChaosReport;
 use crate::colony::Standing;
 use crate::histogram::Percentiles;
@@ -40,7 +40,11 @@ pub fn render(report: &Report, color: bool) -> String {
         let _ = writeln!(out, "{}", cut(&format!("- {note}")));
     }
     for warning in &report.warnings {
-        let _ = writeln!(out, "! {warning}");
+        let _ = writeln!(out, "{}", cut(&format!("! {warning}")));
+    }
+    out.push('\n');
+    for sentence in summary::sentences(report) {
+        let _ = writeln!(out, "{}", cut(&sentence));
     }
     out
 }
@@ -61,7 +65,12 @@ pub fn capacity(capacity: &Capacity) -> String {
         Some(false) => "; ! after more than that it no longer holds them",
         None => "",
     };
-    let _ = writeln!(out, "{}", cut(&format!("{} users{more}{shaky}{recovers}", capacity.users)));
+    let early = match &capacity.ending {
+        Ending::Complete => String::new(),
+        Ending::Interrupted => "; it was interrupted, and there may be more".to_owned(),
+        Ending::Failed(error) => format!("; it ended early: {error}"),
+    };
+    let _ = writeln!(out, "{}", cut(&format!("{} users{more}{shaky}{recovers}{early}", capacity.users)));
     out
 }
 

@@ -21,8 +21,10 @@ Examples:
   millrace bench ftp://... --ops retr --repeat 5 --fail-if 'retr.p99 > 20ms' --baseline yesterday.json
 
 Exit status: 0 when all is well; 1 when a threshold failed, a figure is worse than its baseline, bytes
-were wrong, or the server was not there; 2 for usage; 3 when it cannot be told, because a figure shows
-this client's limit or varies too much.
+were wrong, or the server was not there or did nothing; 2 for usage; 3 when it cannot be told, because a
+figure shows this client's limit, varies too much, or the run was interrupted.
+
+Ctrl-C ends a run early and reports what there is; a second one ends it at once.
 
 A load is bounded in users, rate and time, and goes to this machine unless --allow names another.
 docs/benchmarks.md says how to read the figures, and when to believe them.";
@@ -142,7 +144,7 @@ impl Args for Flags {
             let flag = Arg::new(key.name).long(key.name).help(key.help).help_heading("What is measured");
             command.arg(match key.value {
                 "" => flag.action(ArgAction::SetTrue),
-                value => flag.value_name(value).allow_hyphen_values(false),
+                value => flag.value_name(value).allow_negative_numbers(true),
             })
         })
     }

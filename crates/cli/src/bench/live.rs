@@ -1,7 +1,7 @@
 //! The live view: what the load does now, and what the figures before it said.
 //!
 //! A few lines below the prompt, written over five times a second; they are gone when the run is over, and the report
-//! stands in their place. No keys are read and nothing is to be restored, so Ctrl-C ends it as it ends everything.
+//! stands in their place. No keys are read and nothing is to be restored: whatever ends the program leaves a good terminal.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use millrace_bench::host::verdict::Bound;
 use millrace_bench::plan::{Cell, Plan};
 use millrace_bench::report::CellReport;
-use millrace_bench::run::{Progress, Snapshot};
+use millrace_bench::run::{Progress, Snapshot, Stop};
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Constraint, Layout, Position};
 use ratatui::style::{Color, Style};
@@ -57,6 +57,10 @@ impl Progress for Live {
     fn tell(&self, snapshot: &Snapshot<'_>) {
         self.view.borrow_mut().note(snapshot);
         self.draw();
+    }
+
+    fn stop(&self) -> &Stop {
+        &super::STOP
     }
 
     fn cell_done(&self, cell: &CellReport) {

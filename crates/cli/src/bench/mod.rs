@@ -7,13 +7,16 @@ pub(crate) mod output;
 mod progress;
 
 use std::process::ExitCode;
+use std::thread;
 
 use millrace_bench::gate::Outcome;
 use millrace_bench::host::verdict::Bound;
 use millrace_bench::plan::{BUILT_IN, Form, Plan, PlanError, Preset};
-use millrace_bench::report::Report;
-use millrace_bench::run::{Progress, RunError, run as measure};
+use millrace_bench::report::{Ending, Report};
+use millrace_bench::run::{Progress, RunError, Stop, run as measure};
 use millrace_bench::search::{Criterion, search};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 pub(crate) use self::flags::{Bench, Flags};
 use self::gate::Gate;
@@ -27,11 +30,15 @@ pub(crate) const FAILED: u8 = 1;
 /// Exit status: the figures tell nothing of the server.
 pub(crate) const INCONCLUSIVE: u8 = 3;
 
+/// By what a run is asked to end.
+static STOP: Stop = Stop::new();
+
 pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     let Some(target) = &arguments.target else { return list() };
     let form = Form { as_published: arguments.as_published, quick: arguments.quick };
     let preset = arguments.preset.as_deref().map(|name| preset(name, form)).transpose()?;
     let plan = Plan::new(target, preset.as_ref(), &arguments.settings()).map_err(advise_plan)?;
+    report_on_signals()?;
     match arguments.search {
         // A search is many runs, and a line is enough for each.
         Some(_) => find(&plan, arguments, &Line::new(plan.cells().len())),
@@ -45,19 +52,42 @@ fn figures(plan: &Plan, arguments: &Bench) -> Result<ExitCode, Failure> {
         Some(live) => measure(plan, &live),
         None => measure(plan, &Line::new(plan.cells().len())),
     };
-    let report = report.map_err(advise_run)?;
+    let report = match report {
+        Err(error @ RunError::Interrupted) => {
+            eprintln!("millrace: {error}.");
+            return Ok(ExitCode::from(INCONCLUSIVE));
+        }
+        report => report.map_err(advise_run)?,
+    };
     let judgement = gate.judge(&report);
     output.write(&report, &judgement.text)?;
     Ok(ExitCode::from(status(&report, judgement.outcome)))
 }
 
-/// Who asks for thresholds gets their answer; else a client's limit is what a script must know of. Wrong bytes
-/// outweigh both.
+/// Ctrl-C ends a run with what it has; a second one ends it at once.
+fn report_on_signals() -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|error| Failure::Running(format!("no signals can be received: {error}.")))?;
+    thread::spawn(move || {
+        for signal in signals.forever() {
+            if STOP.ask() {
+                std::process::exit(128 + signal);
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Who asks for thresholds gets their answer; else a client's limit is what a script must know of. Wrong bytes, and
+/// a server that does nothing or is gone, outweigh both.
 fn status(report: &Report, asked: Option<Outcome>) -> u8 {
     let is_client_bound = || report.cells.iter().any(|cell| cell.verdict.bound == Bound::Client);
+    let is_dead = report.cells.iter().any(|cell| cell.is_barren() && cell.verdict.bound != Bound::Client);
     match asked {
-        _ if report.has_wrong_data() => FAILED,
+        _ if is_dead || report.has_wrong_data() => FAILED,
+        _ if matches!(report.ending, Ending::Failed(_)) => FAILED,
         Some(Outcome::Failed) => FAILED,
+        _ if report.ending == Ending::Interrupted => INCONCLUSIVE,
         Some(Outcome::Inconclusive) => INCONCLUSIVE,
         Some(Outcome::Passed) => 0,
         None => {
@@ -80,7 +110,11 @@ fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitC
     let most = arguments.most_users(plan);
     let capacity = search(plan, most, Criterion::default(), progress).map_err(advise_run)?;
     output.write_capacity(&capacity)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(match capacity.ending {
+        Ending::Complete => ExitCode::SUCCESS,
+        Ending::Interrupted => ExitCode::from(INCONCLUSIVE),
+        Ending::Failed(_) => ExitCode::from(FAILED),
+    })
 }
 
 /// `--list`.

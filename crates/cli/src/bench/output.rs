@@ -33,13 +33,20 @@ impl Output {
     pub(super) fn open(arguments: &Bench) -> Result<Self, Failure> {
         let open = |path: &Option<PathBuf>| path.as_deref().map(Sink::open).transpose();
         let Bench { json, html, csv, markdown, .. } = arguments;
-        Ok(Self {
+        let output = Self {
             json: open(json)?,
             html: open(html)?,
             csv: open(csv)?,
             markdown: *markdown,
             is_zb: arguments.compat.is_some(),
-        })
+        };
+        let printed = output.sinks().filter(|sink| sink.is_stdout()).count();
+        match printed {
+            0 | 1 => Ok(output),
+            _ => Err(Failure::Configuration(
+                "only one of --json, --html and --csv can be \"-\", standard output.".to_owned(),
+            )),
+        }
     }
 
     /// Shows the figures, and what the gate says of them.
@@ -54,9 +61,11 @@ impl Output {
             };
             print(&(text + judgement))?;
         }
-        write(self.json, || report.json())?;
-        write(self.html, || html::run(report))?;
-        write(self.csv, || csv::render(report))
+        // One that cannot be written is no reason to lose the others.
+        let json = write(self.json, || report.json());
+        let html = write(self.html, || html::run(report));
+        let csv = write(self.csv, || csv::render(report));
+        json.and(html).and(csv)
     }
 
     /// Shows the answer of a search.
@@ -69,7 +78,11 @@ impl Output {
 
     /// Standard output is for one thing at a time.
     fn shows_table(&self) -> bool {
-        ![&self.json, &self.html, &self.csv].into_iter().flatten().any(Sink::is_stdout)
+        !self.sinks().any(Sink::is_stdout)
+    }
+
+    fn sinks(&self) -> impl Iterator<Item = &Sink> {
+        [&self.json, &self.html, &self.csv].into_iter().flatten()
     }
 }
 

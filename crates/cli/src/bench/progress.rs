@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write, stderr};
 
 use millrace_bench::report::CellReport;
-use millrace_bench::run::{Progress, Snapshot};
+use millrace_bench::run::{Progress, Snapshot, Stop};
 
 /// A line that is written over, where a person looks at it; else a line a figure.
 pub(super) struct Line {
@@ -33,6 +33,10 @@ impl Progress for Line {
             snapshot.faults
         );
         let _ = write!(stderr(), "\r{line}\x1b[K");
+    }
+
+    fn stop(&self) -> &Stop {
+        &super::STOP
     }
 
     fn cell_done(&self, cell: &CellReport) {

@@ -12,9 +12,9 @@ use super::security::Security;
 use crate::driver::DriverError;
 use crate::payload::{Checker, FileId, Flaw, Payload};
 use crate::plan::Settings;
-use crate::target::Target;
+use crate::target::{Scheme, Target};
 
-/// How long any one answer may take.
+/// No answer may take longer, however patient the users are.
 const PATIENCE: Duration = Duration::from_secs(60);
 const CHUNK: usize = 256 * 1024;
 
@@ -23,12 +23,13 @@ pub(super) struct Errand {
     control: Pipe,
     security: Option<Security>,
     address: SocketAddr,
+    scheme: Scheme,
+    patience: Duration,
     session: ClientSession,
     reader: ReplyReader,
     /// What has come and is not yet read.
     input: Vec<u8>,
     chunk: Vec<u8>,
-    patience: Duration,
 }
 
 /// What an [`Event`] says, without the reply it was made from.
@@ -39,25 +40,21 @@ enum Heard {
 }
 
 impl Errand {
-    /// Connects and logs in.
-    pub(super) fn log_in(target: &Target, address: SocketAddr) -> Result<Self, DriverError> {
-        Self::log_in_within(target, address, PATIENCE)
-    }
-
-    /// The same; every answer may take so long.
-    pub(super) fn log_in_within(
+    /// Connects and logs in; every answer may take so long.
+    pub(super) fn log_in(
         target: &Target,
         address: SocketAddr,
         patience: Duration,
     ) -> Result<Self, DriverError> {
+        let patience = patience.min(PATIENCE);
         let unreachable = |error| DriverError::Unreachable { address, error };
         let control = TcpStream::connect_timeout(&address, patience).map_err(unreachable)?;
         control.set_nodelay(true).and_then(|()| be_patient(&control, patience)).map_err(unreachable)?;
         let security = Security::of(target, &Settings::default()).map_err(DriverError::Client)?;
         let control = Pipe::plain(control);
         let (session, reader) = (ClientSession::new(address), ReplyReader::default());
-        let (input, chunk) = (Vec::new(), Vec::new());
-        let mut errand = Self { control, security, address, session, reader, input, chunk, patience };
+        let (input, chunk, scheme) = (Vec::new(), Vec::new(), target.scheme);
+        let mut errand = Self { control, security, address, scheme, session, reader, input, chunk, patience };
         let is_implicit = errand.security.as_ref().map(|security| security.is_implicit);
         if is_implicit == Some(true) {
             errand.encrypt()?;
@@ -228,12 +225,14 @@ impl Errand {
 
     /// Waits for the reply to `what`.
     fn hear(&mut self, what: &str) -> Result<Heard, DriverError> {
+        let (address, scheme) = (self.address, self.scheme);
+        let protocol = |error| DriverError::Protocol { address, scheme, error };
         loop {
             let mut input = &self.input[..];
             let mut out = Vec::new();
             let mut heard = None;
-            while let Some(reply) = self.reader.next(&mut input)? {
-                heard = match self.session.receive(reply, &mut out)? {
+            while let Some(reply) = self.reader.next(&mut input).map_err(protocol)? {
+                heard = match self.session.receive(reply, &mut out).map_err(protocol)? {
                     Event::Underway => continue,
                     Event::Listening(address) => Some(Ok(Heard::Listening(address))),
                     Event::Opening(_) => Some(Ok(Heard::Opening)),
@@ -253,19 +252,25 @@ impl Errand {
             if let Some(heard) = heard {
                 return heard;
             }
-            self.read()?;
+            self.read(what)?;
         }
     }
 
-    fn read(&mut self) -> Result<(), DriverError> {
+    fn read(&mut self, what: &str) -> Result<(), DriverError> {
         let mut piece = [0; 4096];
-        let result = match self.control.read(&mut piece) {
-            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            other => other,
-        };
-        let count = result.map_err(|error| self.unreachable(error))?;
-        self.input.extend_from_slice(&piece[..count]);
-        Ok(())
+        let silent = |how| DriverError::Silent { address: self.address, how, what: what.to_owned() };
+        match self.control.read(&mut piece) {
+            Ok(0) => Err(silent("closed the connection".to_owned())),
+            Ok(count) => {
+                self.input.extend_from_slice(&piece[..count]);
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(silent(format!("said nothing for {:?}", self.patience)))
+            }
+            Err(error) => Err(self.unreachable(error)),
+        }
     }
 
     fn unreachable(&self, error: io::Error) -> DriverError {

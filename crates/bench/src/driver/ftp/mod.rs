@@ -16,6 +16,7 @@ mod user;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use self::errand::Errand;
 use self::user::User;
@@ -41,13 +42,14 @@ const ROGUE_UPLOAD: &str = "millrace-bench-chaos-upload";
 pub(crate) struct FtpDriver {
     target: Target,
     address: SocketAddr,
+    patience: Duration,
     /// Test files that are on the server. Locked between cells only.
     made: Mutex<BTreeSet<String>>,
 }
 
 impl FtpDriver {
-    pub(crate) fn new(target: Target, address: SocketAddr) -> Self {
-        Self { target, address, made: Mutex::default() }
+    pub(crate) fn new(target: Target, address: SocketAddr, patience: Duration) -> Self {
+        Self { target, address, patience, made: Mutex::default() }
     }
 
     fn files<'a>(&'a self, cell: &'a Cell) -> Files<'a> {
@@ -55,7 +57,7 @@ impl FtpDriver {
     }
 
     fn errand(&self) -> Result<Errand, DriverError> {
-        Errand::log_in(&self.target, self.address)
+        Errand::log_in(&self.target, self.address, self.patience)
     }
 
     /// Puts a file there of every size that a log's downloads have.

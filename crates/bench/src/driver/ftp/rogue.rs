@@ -61,7 +61,7 @@ fn act(place: Place<'_>, kind: Mischief, deeds: &Deeds) -> Result<(), DriverErro
 }
 
 fn log_in(place: Place<'_>) -> Result<Errand, DriverError> {
-    Errand::log_in_within(place.target, place.address, PATIENCE)
+    Errand::log_in(place.target, place.address, PATIENCE)
 }
 
 fn slow_login(place: Place<'_>, deeds: &Deeds) -> Result<(), DriverError> {

@@ -6,7 +6,7 @@
 mod response;
 mod user;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -40,9 +40,12 @@ impl HttpDriver {
         socket.write_all(&request(&self.target, &Settings::default(), &path))?;
         let (mut reader, mut buffer) = (Reader::default(), [0; 16 * 1024]);
         while !reader.is_over() {
-            let count = socket.read(&mut buffer)?;
+            let count = match socket.read(&mut buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                count => count?,
+            };
             if count == 0 && !reader.end() {
-                return Err(std::io::ErrorKind::UnexpectedEof.into());
+                return Err(ErrorKind::UnexpectedEof.into());
             }
             reader.feed(&buffer[..count]).map_err(std::io::Error::other)?;
         }
@@ -53,7 +56,16 @@ impl HttpDriver {
 impl Driver for HttpDriver {
     fn reach(&self) -> Result<(), DriverError> {
         // What a status says of the document is for the figures: a preset may ask for another.
-        self.ask().map(drop).map_err(|error| DriverError::Unreachable { address: self.address, error })
+        let address = self.address;
+        self.ask().map(drop).map_err(|error| {
+            let how = match error.kind() {
+                ErrorKind::UnexpectedEof => "closed the connection".to_owned(),
+                ErrorKind::WouldBlock => format!("said nothing for {PATIENCE:?}"),
+                ErrorKind::Other => format!("answered, but {error}"),
+                _ => return DriverError::Unreachable { address, error },
+            };
+            DriverError::Silent { address, how, what: "a response of HTTP".to_owned() }
+        })
     }
 
     fn prepare(&self, cell: &Cell) -> Result<(), DriverError> {
