@@ -4,7 +4,6 @@
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::path::Path;
 
 use crate::check::time;
 use crate::config::{Access, Login, Site};
@@ -35,7 +34,7 @@ pub(crate) fn announcement(site: &Site, bound: Bound<'_>, fingerprints: &[String
         let host = host(site.config.public_ip, *address);
         let listed =
             site.logins.iter().take(LOGINS_SHOWN).map(move |login| (url(scheme, login, host), may(login)));
-        listed.chain(site.database.iter().map(move |file| (format!("{scheme}://{host}/"), users_of(file))))
+        listed.chain(site.sources.iter().map(move |source| (format!("{scheme}://{host}/"), users(source))))
     });
     let http = bound.http.iter().map(|address| {
         let host = host(site.config.public_ip, *address);
@@ -80,7 +79,7 @@ pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
         );
     }
     let ftp_is_open = bound.ftp.iter().any(|address| !address.ip().is_loopback());
-    if ftp_is_open && (site.database.is_some() || site.logins.iter().any(|login| login.name.is_some())) {
+    if ftp_is_open && (!site.sources.is_empty() || site.logins.iter().any(|login| login.name.is_some())) {
         warnings.extend(in_clear(site).map(str::to_owned));
     }
     if site.config.hooks.is_some() && !bound.http.is_empty() {
@@ -115,8 +114,8 @@ pub(crate) fn may(login: &Login) -> String {
 }
 
 /// `the users of /var/lib/millrace/users.db`
-pub(crate) fn users_of(database: &Path) -> String {
-    format!("the users of {}", database.display())
+pub(crate) fn users(source: &str) -> String {
+    format!("the users {source}")
 }
 
 fn url(scheme: &str, login: &Login, host: SocketAddr) -> String {

@@ -55,13 +55,9 @@ impl Display for Meaning<'_> {
         for (index, login) in site.logins.iter().enumerate() {
             writeln!(out, "{:14}{}.", if index == 0 { "Logins" } else { "" }, announce::may(login))?;
         }
-        if let Some(file) = &site.database {
-            writeln!(
-                out,
-                "{:14}{}",
-                if site.logins.is_empty() { "Logins" } else { "" },
-                announce::users_of(file)
-            )?;
+        for (index, source) in site.sources.iter().enumerate() {
+            let is_first = index == 0 && site.logins.is_empty();
+            writeln!(out, "{:14}{}.", if is_first { "Logins" } else { "" }, announce::users(source))?;
         }
         network(&site.config, out)?;
         timeouts(&site.config, out)?;

@@ -236,7 +236,7 @@ fn commands(heading: &str) -> Vec<Vec<String>> {
     let section = TEXT.split(&format!("# {heading}\n")).nth(1).unwrap();
     let block = section.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let words = |line: &str| {
-        let line = line.split(" #").next().unwrap();
+        let line = line.split("  #").next().unwrap();
         line.split_whitespace().skip(2).map(|word| word.trim_matches('\'').to_owned()).collect()
     };
     block.lines().map(words).collect()
@@ -296,4 +296,60 @@ fn users_of_other_servers_log_in() {
         assert!(Path::new(&site.0).join("files/joe").join(name).exists(), "{name}");
     }
     serving.log_in("web").say("MKD web", "5");
+}
+
+#[test]
+fn a_code_is_asked_for_until_the_secret_is_taken_back() {
+    let site = Site::new("totp");
+    site.tell(&["add", "alice", "--hash", HASH]);
+    let commands = commands("A second factor");
+    let printed = run_all(&site, &commands[..1]);
+    let (secret, url) = printed.split_once('\n').unwrap();
+    assert_eq!(url, format!("otpauth://totp/Millrace:alice?secret={secret}&issuer=Millrace\n"));
+    assert!(!site.tell(&["list", "--json"]).contains(secret), "it is shown once only");
+    assert!(site.tell(&["show", "alice"]).contains("totp              asked for"));
+    let serving = site.serve(&[]);
+    let mut client = serving.connect();
+    client.say("USER alice", "331");
+    client.say("PASS password", "332");
+    run_all(&site, &commands[1..]);
+    serving.log_in("alice");
+}
+
+/// The program of the documentation, which gives the documented answer to the documented question.
+#[test]
+fn a_program_decides_logins() {
+    let site = Site::new("program");
+    let section = TEXT.split("# A program or a web service\n").nth(1).unwrap();
+    let json: Vec<&str> =
+        section.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let [question, answer] = json[..] else { panic!("a question and an answer: {json:?}") };
+    let answer = answer.replace("\"customers\"", "");
+    let script = format!(
+        "#!/bin/sh\ncat > {0}/question\ngrep -q '\"password\":\"password\"' {0}/question && echo '{1}' || echo '{2}'\n",
+        site.0.display(),
+        answer.trim(),
+        "{\"result\": \"wrong\"}",
+    );
+    fs::write(site.0.join("logins"), script).unwrap();
+    let text = section.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let (text, _) = text.rsplit_once("[[source]]").unwrap();
+    // `sh` runs it: what was written just now may be busy while another test forks.
+    let text = text
+        .replace("\"/usr/local/bin/logins\", \"--json\"", &format!("\"sh\", \"{}/logins\"", site.0.display()))
+        .replace("/srv/files", "files")
+        .replace("2s", "20s");
+    fs::write(site.0.join("m.toml"), text).unwrap();
+    let serving = site.serve(&["--config", "m.toml"]);
+    let mut client = serving.log_in("alice");
+    client.say("MKD x", "550");
+    let asked: String = fs::read_to_string(site.0.join("question")).unwrap();
+    let keys = |json: &str| -> Vec<String> {
+        let value: serde_json::Value = serde_json::from_str(json).unwrap();
+        value.as_object().unwrap().keys().cloned().collect()
+    };
+    assert_eq!(keys(&asked), keys(question), "{asked}");
+    let mut client = serving.connect();
+    client.say("USER alice", "331");
+    client.say("PASS wrong", "530");
 }

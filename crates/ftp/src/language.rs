@@ -228,6 +228,8 @@ const GERMAN: &[(&str, &str)] = &[
     ("Password, please.", "Bitte das Kennwort."),
     ("Give USER first.", "Zuerst USER angeben."),
     ("Already logged in; USER begins anew.", "Schon angemeldet; USER beginnt von vorn."),
+    ("Give ACCT, or USER to begin anew.", "Es fehlt ACCT; USER beginnt von vorn."),
+    ("Give the code of your second factor, by ACCT.", "Bitte mit ACCT den Code des zweiten Faktors."),
     ("Logged in.", "Angemeldet."),
     ("Ready for a new user.", "Bereit für eine neue Anmeldung."),
     (

@@ -34,6 +34,7 @@ mod load;
 mod log;
 mod network;
 mod passive;
+mod program;
 mod running;
 mod slab;
 mod state;

@@ -30,7 +30,7 @@ use crate::tls::Security;
 use crate::worker::{Core, Door, Errand, Listener, Message, Worker};
 
 /// Logins that may be decided at once: more than cores, for accounts that are asked over a network.
-const LOGIN_THREADS: usize = 16;
+const LOGIN_THREADS: usize = 64;
 
 /// How long workers are waited for that were asked something.
 const ANSWER_TIME: Duration = Duration::from_secs(5);

@@ -8,6 +8,7 @@ use serde::forward_to_deserialize_any;
 use toml::de::{DeTable, DeValue};
 
 use super::report::Source;
+use super::sources::SourceTable;
 use super::written::{FolderTable, GroupTable, HookTable, UserTable, Written};
 use crate::failure::Failure;
 
@@ -36,6 +37,11 @@ pub(crate) fn of_hook() -> Vec<&'static str> {
     fields_of::<HookTable>().to_vec()
 }
 
+/// The keys of a `[[source]]` table.
+pub(crate) fn of_source() -> Vec<&'static str> {
+    fields_of::<SourceTable>().to_vec()
+}
+
 fn with_profile(own: &[&'static str]) -> Vec<&'static str> {
     let of_profile = fields_of::<Profile>().iter().filter(|key| !own.contains(key));
     own.iter().chain(of_profile).copied().collect()
@@ -49,7 +55,13 @@ pub(crate) fn refuse_unknown(source: &Source) -> Result<(), Failure> {
         return Ok(()); // What is wrong with the syntax is told by the parser that comes next.
     };
     refuse(source, table.get_ref(), of_file(), "a configuration file")?;
-    let tables = [("user", of_user()), ("group", of_group()), ("folder", of_folder()), ("hook", of_hook())];
+    let tables = [
+        ("user", of_user()),
+        ("group", of_group()),
+        ("folder", of_folder()),
+        ("hook", of_hook()),
+        ("source", of_source()),
+    ];
     for (name, known) in tables {
         refuse_in_tables(source, table.get_ref(), name, &known)?;
     }

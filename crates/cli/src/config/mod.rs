@@ -13,6 +13,7 @@ mod profiles;
 mod report;
 mod resolve;
 mod said;
+mod sources;
 mod tls;
 mod value;
 mod written;

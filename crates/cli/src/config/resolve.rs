@@ -13,6 +13,7 @@ use millrace_vfs::VirtualPath;
 use super::logins::{self, Assembly, Login, User};
 use super::report::Source;
 use super::said::{Place, Said};
+use super::sources;
 use super::tls::{self, Encryption, SelfSigned};
 use super::value::{Access, Anonymous, Count, Listen, LogFormat, Period, Ports, Switch, Uploads};
 use super::written::{UserTable, Written};
@@ -25,8 +26,8 @@ pub(crate) struct Site {
     pub(crate) directory: PathBuf,
     /// Anonymous first, then as written.
     pub(crate) logins: Vec<Login>,
-    /// The database of users, if there is one.
-    pub(crate) database: Option<PathBuf>,
+    /// Who else may log in: what comes behind "the users".
+    pub(crate) sources: Vec<String>,
     /// The same as `config` has, to be explained.
     pub(crate) accounts: Arc<Chain>,
     /// How files are written.
@@ -89,7 +90,7 @@ impl Places<'_> {
     }
 
     /// Not zero where nobody could be that quick.
-    fn some_time(
+    pub(super) fn some_time(
         &self,
         said: Option<Said<Period>>,
         key: &str,
@@ -128,17 +129,19 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
     let assembly =
         Assembly::new(&directory, Arc::clone(&homes), Arc::clone(&mounts), written.group_tables, &places)?;
     let database = super::database::open(written.users.as_ref(), &places)?;
-    let has_users = !users.is_empty() || database.is_some();
+    let has_users = !users.is_empty() || database.is_some() || !written.source_tables.is_empty();
     let anonymous = anonymous(written.anonymous, has_users, &places)?;
     logins::check_names(&users, anonymous.is_some(), &places)?;
     let (accounts, mut logins) = assembly.begin(anonymous)?;
     let (listed, more) = assembly.users(users)?;
     logins.extend(more);
     let accounts = accounts.source(listed);
-    let (accounts, database) = match database {
-        Some((users, path)) => (accounts.source(users), Some(path)),
-        None => (accounts, None),
+    let (accounts, mut sources) = match database {
+        Some((users, path)) => (accounts.source(users), vec![format!("of {}", path.display())]),
+        None => (accounts, Vec::new()),
     };
+    let (accounts, more) = sources::add(written.source_tables, accounts, &places)?;
+    sources.extend(more);
     let accounts = Arc::new(accounts);
 
     let default = Config::new(Arc::clone(&accounts) as Arc<dyn Authenticator>);
@@ -212,7 +215,7 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
     Ok(Site {
         directory,
         logins,
-        database,
+        sources,
         accounts,
         files,
         homes,

@@ -16,6 +16,7 @@ use millrace_server::Network;
 use millrace_server::limits::Limit;
 
 use super::said::{Said, one_or_more};
+use super::sources::SourceTable;
 use super::value::{
     Access, Anonymous, Count, Listen, LogFormat, OnFailure, Period, Ports, Switch, TlsRequired, Uploads,
 };
@@ -152,6 +153,11 @@ pub(crate) struct Written {
     #[arg(skip)]
     #[serde(rename = "user")]
     pub(crate) user_tables: Vec<UserTable>,
+
+    /// Where else accounts are kept, in the file.
+    #[arg(skip)]
+    #[serde(rename = "source")]
+    pub(crate) source_tables: Vec<SourceTable>,
 
     /// What holds for members of groups, in the file.
     #[arg(skip)]
@@ -468,6 +474,7 @@ impl Written {
             folder_tables: file.folder_tables,
             archives: self.archives.or(file.archives),
             messages: self.messages.or(file.messages),
+            source_tables: file.source_tables,
             anonymous: self.anonymous.or(file.anonymous),
             uploads: self.uploads.or(file.uploads),
             fsync: self.fsync.or(file.fsync),

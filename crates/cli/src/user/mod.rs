@@ -56,6 +56,8 @@ enum Action {
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<Setting>,
     },
+    /// Ask for codes of an authenticator app as well (TOTP): makes a secret and prints it
+    Totp { name: String },
     /// Names, one a line
     List {
         /// A line of JSON for each user, with all that is said of it
@@ -103,6 +105,7 @@ pub(crate) fn run(arguments: Users) -> Result<(), Failure> {
         Action::Set { name, settings } => {
             change(&database, &name, |stored| settings::apply(&settings, &mut stored.user))
         }
+        Action::Totp { name } => totp(&database, &name),
         Action::List { json } => list(&database, json),
         Action::Show { name } => show(&look_up(&database, &name)?),
         Action::Disable { name } => set_disabled(&database, &name, true),
@@ -187,6 +190,23 @@ fn set_disabled(database: &Database, name: &str, disabled: bool) -> Result<(), F
     })
 }
 
+fn totp(database: &Database, name: &str) -> Result<(), Failure> {
+    let secret = auth::Secret::random();
+    change(database, name, |stored| {
+        stored.user.profile.totp = Some(secret.clone());
+        Ok(())
+    })?;
+    let label: String = name
+        .bytes()
+        .map(|byte| match byte {
+            _ if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        })
+        .collect();
+    println!("{secret}\notpauth://totp/Millrace:{label}?secret={secret}&issuer=Millrace");
+    Ok(())
+}
+
 fn list(database: &Database, json: bool) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let mut last = String::new();
@@ -205,11 +225,15 @@ fn list(database: &Database, json: bool) -> Result<(), Failure> {
 fn line(stored: &Stored, json: bool) -> String {
     let Stored { user, hash } = stored;
     if json {
+        let mut profile = serde_json::json!(user.profile);
+        if user.profile.totp.is_some() {
+            profile["totp"] = "asked for".into();
+        }
         let line = serde_json::json!({
             "name": user.name,
             "groups": user.groups,
             "password": hash.is_some(),
-            "settings": user.profile,
+            "settings": profile,
         });
         return format!("{line}\n");
     }

@@ -1,6 +1,6 @@
 //! `USER`, `PASS`, `ACCT`, `REIN`, `QUIT` (RFC 959 section 4.1.1): who the client is.
 
-use super::{Argument, Command, ROW, Status, When};
+use super::{Argument, Command, ROW, When};
 use crate::codec::Coding;
 use crate::listing::Facts;
 use crate::reply::{Reply, code};
@@ -29,9 +29,8 @@ pub(super) const ACCT: Command = Command {
     argument: Argument::Required,
     when: When::Always,
     help: "ACCT <account>",
-    status: Status::Superfluous,
-    note: "no account asks for one",
-    run: |_, _| Reply::new(code::SUPERFLUOUS, "No account is needed here.").into(),
+    note: "the code of a second factor, where `PASS` was answered by 332; else superfluous",
+    run: acct,
     ..ROW
 };
 
@@ -72,14 +71,32 @@ fn pass(session: &mut Session, password: &[u8]) -> Step {
     let user = match &session.access {
         Access::Named(name) => name.clone(),
         Access::Stranger => return Reply::new(code::BAD_SEQUENCE, "Give USER first.").into(),
+        Access::Half(_) => return Reply::new(code::BAD_SEQUENCE, "Give ACCT, or USER to begin anew.").into(),
         Access::User(_) => {
             return Reply::new(code::BAD_SEQUENCE, "Already logged in; USER begins anew.").into();
         }
     };
-    session.ask(Request::LogIn(Credentials { user, password: password.to_vec() }), logged_in)
+    let password = password.to_vec();
+    let credentials = Credentials { user, password: password.clone() };
+    session.ask(Request::LogIn(credentials), |session, answer| logged_in(session, password, answer))
 }
 
-fn logged_in(session: &mut Session, answer: Answer) -> Step {
+/// What is given as the account is a code; it goes behind the password.
+fn acct(session: &mut Session, code: &[u8]) -> Step {
+    let Credentials { user, mut password } = match std::mem::replace(&mut session.access, Access::Stranger) {
+        Access::Half(credentials) => credentials,
+        other => {
+            session.access = other;
+            return Reply::new(code::SUPERFLUOUS, "No account is needed here.").into();
+        }
+    };
+    session.access = Access::Named(user.clone());
+    password.extend_from_slice(code);
+    let credentials = Credentials { user, password: password.clone() };
+    session.ask(Request::LogIn(credentials), |session, answer| logged_in(session, password, answer))
+}
+
+fn logged_in(session: &mut Session, password: Vec<u8>, answer: Answer) -> Step {
     let Answer::Login(verdict) = answer else { return Step::mismatch() };
     match verdict {
         Verdict::Granted(grant) => {
@@ -95,6 +112,13 @@ fn logged_in(session: &mut Session, answer: Answer) -> Step {
                 encrypted_data: grant.encrypted_data,
             });
             session.arrive(Reply::new(code::LOGGED_IN, "Logged in."))
+        }
+        Verdict::NeedsCode => {
+            let Access::Named(user) = std::mem::replace(&mut session.access, Access::Stranger) else {
+                return Step::mismatch();
+            };
+            session.access = Access::Half(Credentials { user, password });
+            Reply::new(code::NEED_ACCOUNT, "Give the code of your second factor, by ACCT.").into()
         }
         Verdict::Denied => session.punish(),
         Verdict::Refused(reason) => {

@@ -291,6 +291,9 @@ pub enum Verdict {
     Granted(Grant),
     /// Wrong name or password; which, the client is not told.
     Denied,
+    /// The right password, and a code is wanted as well: it is asked for as the account (`ACCT`), and comes behind
+    /// the password in the next [`Credentials`].
+    NeedsCode,
     /// Not now, with a reason that may be told (too many sessions, accounts out of reach): 421.
     Unavailable(String),
     /// The right password, and yet not: 530 at once, with a reason that may be told.

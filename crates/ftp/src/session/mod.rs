@@ -137,6 +137,8 @@ pub(crate) enum Access {
     Stranger,
     /// `USER` was given; `PASS` is due.
     Named(Vec<u8>),
+    /// The password was right; `ACCT` is due.
+    Half(Credentials),
     /// Logged in.
     User(Login),
 }

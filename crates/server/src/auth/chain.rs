@@ -15,13 +15,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use millrace_ftp::session::{Permission, Permissions};
 use millrace_vfs::Storage;
 
-use super::effective::{Effective, resolve};
+use super::effective::{Effective, resolve, seconds};
 use super::hash::Hash;
 use super::hashing::Hashing;
 use super::homes::Homes;
 use super::mounts::Mounts;
 use super::password::{Kept, Mac, Password, hash_password};
 use super::profile::{Group, User};
+use super::totp::{DIGITS, Secret, Used};
 use super::{Account, Accounts, Attempt, Authenticator, Changed, Decision};
 use crate::limits::AccountLimits;
 
@@ -87,6 +88,7 @@ pub struct Chain {
     hashing: Hashing,
     /// As costly as the costliest hash that was met; `None` while none can be met. Guarded for a clone.
     decoy: Mutex<Option<Arc<Hash>>>,
+    codes: Used,
 }
 
 impl Chain {
@@ -100,6 +102,7 @@ impl Chain {
             anonymous: None,
             hashing: Hashing::new(),
             decoy: Mutex::default(),
+            codes: Used::default(),
         }
     }
 
@@ -150,23 +153,56 @@ impl Chain {
 
     /// Decides about a user who was found.
     fn decide(&self, source: &dyn Source, user: &User, proof: &Proof, attempt: &Attempt<'_>) -> Decision {
-        let is_right = match proof {
-            Proof::Password(password) => self.check(attempt, password),
-            Proof::Right => true,
-            Proof::Wrong => {
+        let effective = self.effective(user);
+        let proved = match (proof, &effective.said.totp) {
+            (Proof::Wrong, _) => {
                 self.pretend(attempt.password);
-                false
+                Err(Decision::Denied)
             }
+            (Proof::Right, None) => Ok(()),
+            (Proof::Right, Some(_)) => {
+                let why =
+                    "totp is set, of a user whose password is known elsewhere: that has to ask for codes";
+                Err(Decision::Unavailable(why.to_owned()))
+            }
+            (Proof::Password(password), None) => match self.check(attempt, password) {
+                true => Ok(()),
+                false => Err(Decision::Denied),
+            },
+            (Proof::Password(password), Some(secret)) => self.check_code(attempt, password, secret),
         };
-        match is_right {
-            true => self.admit(source, user, attempt),
-            false => Decision::Denied,
+        match proved {
+            Ok(()) => self.admit(source, effective, attempt),
+            Err(decision) => decision,
+        }
+    }
+
+    /// Looks for a code behind the password. One hash is computed, whatever there is.
+    fn check_code(
+        &self,
+        attempt: &Attempt<'_>,
+        password: &Password,
+        secret: &Secret,
+    ) -> Result<(), Decision> {
+        let split = attempt.password.len().checked_sub(DIGITS).map(|at| attempt.password.split_at(at));
+        let with_code = split.and_then(|(rest, code)| {
+            secret.period_of(code, seconds(attempt.now)).map(|period| (rest, period))
+        });
+        match with_code {
+            None if self.check(attempt, password) => Err(Decision::NeedsCode),
+            None => Err(Decision::Denied),
+            Some((rest, _)) if !self.check(&Attempt { password: rest, ..*attempt }, password) => {
+                Err(Decision::Denied)
+            }
+            Some((_, period)) if !self.codes.accept(attempt.user, period, attempt.from) => {
+                Err(Decision::Refused("the code has let in another address before".to_owned()))
+            }
+            Some(_) => Ok(()),
         }
     }
 
     /// Decides about a user whose password was right, or is not asked for.
-    fn admit(&self, source: &dyn Source, user: &User, attempt: &Attempt<'_>) -> Decision {
-        let effective = self.effective(user);
+    fn admit(&self, source: &dyn Source, effective: Effective, attempt: &Attempt<'_>) -> Decision {
         if let Err(why) = effective.admit(attempt) {
             return Decision::Refused(why);
         }
@@ -193,6 +229,7 @@ impl Chain {
             limits: (limits != AccountLimits::default()).then(|| Arc::new(limits)),
             data: effective.data_security(),
             follows_clock: effective.follows_the_clock(),
+            effective: effective.follows_the_clock().then(|| Arc::new(effective.clone())),
             ..self.mounts.cover(Account::ruled(self.mounts.mount(effective, storage), rules))
         }))
     }
@@ -264,9 +301,11 @@ impl Authenticator for Chain {
                 Proof::Password(Password(Kept::Hashed(hash))) => {
                     self.hashing.remembers(Mac::with_hash(attempt.user, attempt.password, hash))
                 }
-                Proof::Right | Proof::Wrong => false,
+                Proof::Right => true,
+                Proof::Wrong => false,
             };
-            let effective = is_right.then(|| self.effective(&user))?;
+            let effective =
+                is_right.then(|| self.effective(&user)).filter(|effective| effective.said.totp.is_none())?;
             if let Err(why) = effective.admit(attempt) {
                 return Some(Decision::Refused(why));
             }
@@ -310,7 +349,9 @@ impl Authenticator for Chain {
             }
             match source.find(attempt) {
                 Ok(Found::Nobody) => {}
-                Ok(Found::User(user, _)) => return Some(self.admit(&**source, &user, attempt)),
+                Ok(Found::User(user, _)) => {
+                    return Some(self.admit(&**source, self.effective(&user), attempt));
+                }
                 // Who is in stays in while a database is away.
                 Err(_) => return None,
             }

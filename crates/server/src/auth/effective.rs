@@ -54,6 +54,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("tls-resumption", "the server's"),
     ("expires", "never"),
     ("disabled", "false"),
+    ("totp", "none"),
     ("download", "the server's"),
     ("upload", "the server's"),
     ("session-download", "the server's"),
@@ -205,10 +206,11 @@ impl Effective {
         found.map_or(Origin::Default, |(_, origin)| origin.clone())
     }
 
-    /// Every setting, its value, and who said it.
+    /// Every setting, its value, and who said it; of a secret only that there is one.
     pub fn explain(&self) -> Vec<(&'static str, String, Origin)> {
         let said = keys(&self.said);
         let line = |(key, default): &(&'static str, &str)| match said.get(*key) {
+            Some(_) if *key == "totp" => (*key, "asked for".to_owned(), self.origin(key)),
             Some(value) => (*key, text(value), self.origin(key)),
             None => (*key, (*default).to_owned(), Origin::Default),
         };
@@ -235,7 +237,7 @@ fn list<T: fmt::Display>(values: &[T]) -> String {
     values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn seconds(moment: SystemTime) -> i64 {
+pub(super) fn seconds(moment: SystemTime) -> i64 {
     let since = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
@@ -308,12 +310,19 @@ mod tests {
             "deny-names": [".*"], "allow-names": ["*.csv"], "from": ["10.0.0.0/8", "::1"], "not-from": ["10.1.0.0/16"],
             "hours": ["mon-fri 08:00-18:00 UTC"], "protocols": ["ftp"], "require-tls": true, "require-tls-data": true,
             "tls-resumption": "require", "expires": "2027-01-31",
-            "disabled": false, "download": "10M; sat 20M", "upload": 5, "session-download": "1k",
+            "disabled": false, "totp": "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", "download": "10M; sat 20M", "upload": 5, "session-download": "1k",
             "session-upload": "1k", "sessions": 3}"#,
         );
         let text = serde_json::to_string(&said).unwrap();
         assert_eq!(serde_json::from_str::<Profile>(&text).unwrap(), said);
         assert_eq!(keys(&said).len(), DEFAULTS.len());
+    }
+
+    #[test]
+    fn no_secret_is_shown() {
+        let effective = effective(r#"{"totp": "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"}"#, &[]);
+        let shown = format!("{:?} {effective:?}", effective.explain());
+        assert!(shown.contains("asked for") && !shown.contains("GEZ"), "{shown}");
     }
 
     #[test]

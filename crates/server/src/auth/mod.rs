@@ -1,6 +1,7 @@
 //! Who may log in: the door for accounts, and the accounts that need no door.
 
 mod accounts;
+mod asked;
 mod chain;
 mod effective;
 mod guard;
@@ -12,6 +13,7 @@ mod mounts;
 mod password;
 mod profile;
 mod sqlite;
+mod totp;
 
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -25,6 +27,7 @@ use crate::config::Resumption;
 use crate::limits::AccountLimits;
 
 pub use accounts::Accounts;
+pub use asked::{Asked, Service};
 pub use chain::{Chain, Found, Proof, Source};
 pub use effective::{Effective, Origin, resolve};
 pub use homes::Homes;
@@ -33,6 +36,7 @@ pub use mounts::{Mount, MountedDatabase, MountedDirectory, MountedFiles, Mounts}
 pub use password::{Password, PasswordError, hash_password};
 pub use profile::{Access, Amount, Expiry, Group, Hours, Network, Profile, Tree, User, ValueError};
 pub use sqlite::{Database, DatabaseError, Stored};
+pub use totp::Secret;
 
 /// Decides logins. One value serves all workers and all protocols.
 pub trait Authenticator: Send + Sync + Debug {
@@ -152,6 +156,8 @@ pub enum Decision {
     Granted(Account),
     /// Wrong name or password; the client is not told which.
     Denied,
+    /// The right password, but the code of the second factor is missing: it may be given behind the password.
+    NeedsCode,
     /// The right password, but not so: from there, at this hour, in clear. The client is told no more than
     /// with [`Decision::Denied`]; the log is told this.
     Refused(String),
@@ -180,6 +186,8 @@ pub struct Account {
     pub data: DataSecurity,
     /// Whether the account may have to be looked at again as time passes: it has hours, or an end.
     pub follows_clock: bool,
+    /// What it was let in by, where that may change as time passes and the accounts may not be able to tell.
+    pub effective: Option<Arc<Effective>>,
 }
 
 /// What an account's data connections have to be like, beyond what the server wants of all.
@@ -203,6 +211,7 @@ impl Account {
             limits: None,
             data: DataSecurity::default(),
             follows_clock: false,
+            effective: None,
         }
     }
 

@@ -15,6 +15,7 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::Protocol;
+use super::totp::Secret;
 use crate::config::Resumption;
 use crate::limits::Limit;
 
@@ -64,6 +65,9 @@ pub struct Profile {
     /// Whether the account cannot be used now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,
+    /// The secret of the codes that are asked for as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub totp: Option<Secret>,
     /// Bytes a second to clients, of all sessions together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub download: Option<Amount>,
@@ -141,6 +145,12 @@ pub struct Amount(pub Limit);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ValueError(String);
+
+impl ValueError {
+    pub(super) fn new(message: String) -> Self {
+        Self(message)
+    }
+}
 
 impl Network {
     /// Claims that an address is in the range; an IPv4 address also where it came in by an IPv6 socket.
@@ -376,7 +386,7 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(Network, Hours, Expiry, Amount, Protocol, Resumption);
+as_text!(Network, Hours, Expiry, Amount, Protocol, Resumption, Secret);
 
 struct TextVisitor;
 

@@ -523,6 +523,7 @@ impl Connection {
         Some(match decision {
             Decision::Granted(account) if self.asks_about_login(core, user, &account) => return None,
             Decision::Granted(account) => self.admit(core, user, account),
+            Decision::NeedsCode => Verdict::NeedsCode,
             Decision::Denied => {
                 self.log(core, log::Event::LoginFailed { user });
                 self.count_failure(core, user);
@@ -666,8 +667,12 @@ impl Connection {
         let encrypted = self.session.is_encrypted();
         let accounts = core.server.accounts();
         let (key, sender) = (self.key, core.sender.clone());
+        let effective = account.effective.clone();
         core.server.logins.run(move || {
-            if let Some(decision) = accounts.current(&attempt(&credentials, from, encrypted)) {
+            let attempt = attempt(&credentials, from, encrypted);
+            // Where the accounts cannot tell, the clock still can.
+            let by_clock = || effective?.admit(&attempt).err().map(Decision::Refused);
+            if let Some(decision) = accounts.current(&attempt).or_else(by_clock) {
                 let reviewed = Reviewed { user: credentials.user, decision };
                 sender.send(Message::Reviewed(key, Box::new(reviewed)));
             }
@@ -691,7 +696,7 @@ impl Connection {
             },
             // Who is in stays in while the accounts are out of reach.
             Decision::Unavailable(_) => return,
-            Decision::Denied => "the account is no longer there".to_owned(),
+            Decision::Denied | Decision::NeedsCode => "the account is no longer there".to_owned(),
             Decision::Refused(reason) => reason,
         };
         self.log(core, log::Event::Expelled { reason: &reason });

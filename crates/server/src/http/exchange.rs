@@ -260,7 +260,8 @@ impl Connection {
                 let _ = self.let_in(core, &said, user, account);
                 return self.again(core, &asked.head, None);
             }
-            Decision::Denied => {
+            // By HTTP a code comes with the password, or not at all.
+            Decision::Denied | Decision::NeedsCode => {
                 core.log(&subject, log::Event::LoginFailed { user });
                 let failed = core.server.bans.failed(self.peer.ip(), user, core.now.instant);
                 if failed.user_banned {

@@ -145,3 +145,36 @@ fn a_folder_that_a_template_names_is_made_at_the_first_login() {
     client.expect("MKD mine", 257);
     assert!(scratch.path().join("home/alice/mine").is_dir());
 }
+
+/// A first code comes with the password, the next by `ACCT`; the same words let in more connections.
+#[test]
+fn a_second_factor_is_asked_for() {
+    const SECRET: &str = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
+    let (served, _source, _scratch) = server(&format!(r#"{{"totp": "{SECRET}"}}"#));
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let code = SECRET.parse::<millrace_server::auth::Secret>().unwrap().code_at(now.as_secs() as i64);
+    for _ in 0..2 {
+        let mut client = Client::connect(served.address);
+        client.expect_reply(220);
+        client.log_in("alice", &format!("secret{code}"));
+    }
+    let mut client = Client::connect(served.address);
+    client.expect_reply(220);
+    for (line, reply) in [
+        ("ACCT 1", 202),
+        ("USER alice", 331),
+        ("PASS secret", 332),
+        ("LIST", 530),
+        ("PASS secret", 503),
+        ("ACCT 000000x", 530),
+        ("ACCT 1", 202),
+        ("USER alice", 331),
+        ("PASS wrong", 530),
+        ("USER alice", 331),
+        ("PASS secret", 332),
+    ] {
+        client.expect(line, reply);
+    }
+    client.expect(format!("ACCT {code}"), 230);
+    client.expect("ACCT 1", 202);
+}

@@ -1,0 +1,463 @@
+//! Accounts that somebody else's program or web service knows: each login is a question and an answer in JSON.
+//!
+//! The question, on standard input or as the body of a POST:
+//!
+//! ```json
+//! {"user": "alice", "password": "secret", "address": "203.0.113.7", "protocol": "ftp", "encrypted": false}
+//! ```
+//!
+//! The answer; of a user who is let in it may say what a table of the configuration may:
+//!
+//! ```json
+//! {"result": "right", "groups": ["staff"], "settings": {"directory": "home/alice", "access": "ro"}}
+//! ```
+//!
+//! `"wrong"` is a wrong password, `"unknown"` leaves the name to the sources behind. Anything else (another exit
+//! status than 0, another HTTP status than 200, an answer that comes too late or is not understood) is no answer:
+//! nobody is let in, and nobody else is asked. Whoever hangs is given up after a time, and holds up only so many.
+
+use std::collections::HashMap;
+use std::fmt::{self, Debug};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::json;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+use super::chain::{Found, Proof, Source};
+use super::password::Mac;
+use super::profile::{Profile, User};
+use super::{Attempt, Protocol};
+use crate::program::{Program, ProgramError};
+
+/// Bytes of an answer.
+const LONGEST: usize = 64 * 1024;
+
+/// Questions at a time: each is a process, or a connection.
+const RUNNING: usize = 16;
+
+/// Logins that wait for their turn; of the threads that logins have, some are left for other sources.
+const WAITING: usize = 32;
+
+/// Answers that are remembered.
+const REMEMBERED: usize = 10_000;
+
+/// A program or a web service that knows accounts.
+#[derive(Debug)]
+pub struct Asked {
+    name: String,
+    oracle: Oracle,
+    /// How long an answer may take, and a turn may be waited for.
+    time: Duration,
+    /// How long a login that was let in is let in again unasked.
+    cache: Duration,
+    /// Guarded for a look-up.
+    answers: Mutex<HashMap<Mac, (Instant, User)>>,
+    turns: Turns,
+}
+
+#[derive(Debug)]
+enum Oracle {
+    Program(Program),
+    Call(Call),
+}
+
+/// Where a question is sent.
+struct Call {
+    agent: ureq::Agent,
+    url: String,
+    headers: Vec<(String, String)>,
+}
+
+/// What there is to be said of a web service; errors are full sentences without their full stop.
+#[derive(Debug, Clone, Default)]
+pub struct Service {
+    /// `http://` or `https://`.
+    pub url: String,
+    /// Names and values that go with each question, such as a key.
+    pub headers: Vec<(String, String)>,
+    /// Certificates in PEM that the service's has to be signed by, instead of those that browsers trust.
+    pub roots: Option<Vec<u8>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Answer {
+    result: Verdict,
+    #[serde(default)]
+    groups: Vec<String>,
+    #[serde(default)]
+    settings: Profile,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Verdict {
+    Right,
+    Wrong,
+    Unknown,
+}
+
+impl Asked {
+    /// A program and its arguments, which is run for each login.
+    pub fn program(words: Vec<String>, time: Duration, cache: Duration) -> Self {
+        let name = format!("the program {}", words.first().map_or("", String::as_str));
+        Self::new(name, Oracle::Program(Program { words, time, most: LONGEST }), time, cache)
+    }
+
+    /// A web service, which gets a POST for each login.
+    pub fn call(service: Service, time: Duration, cache: Duration) -> Result<Self, String> {
+        let Service { url, headers, roots } = service;
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            return Err(format!("{url:?} is no URL of http:// or https://"));
+        }
+        let roots = match roots {
+            None => RootCerts::WebPki,
+            Some(pem) => {
+                let certificates = ureq::tls::parse_pem(&pem).filter_map(|item| match item {
+                    Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(certificate),
+                    _ => None,
+                });
+                let certificates: Vec<Certificate<'static>> = certificates.collect();
+                if certificates.is_empty() {
+                    return Err("there is no certificate in PEM".to_owned());
+                }
+                RootCerts::new_with_certs(&certificates)
+            }
+        };
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(time))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .tls_config(TlsConfig::builder().root_certs(roots).build())
+            .build();
+        let name = format!("the call to {}", url.split('?').next().unwrap_or(&url));
+        Ok(Self::new(name, Oracle::Call(Call { agent: config.into(), url, headers }), time, cache))
+    }
+
+    fn new(name: String, oracle: Oracle, time: Duration, cache: Duration) -> Self {
+        Self { name, oracle, time, cache, answers: Mutex::default(), turns: Turns::default() }
+    }
+
+    fn answers(&self) -> MutexGuard<'_, HashMap<Mac, (Instant, User)>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remembered(&self, login: Mac, now: Instant) -> Option<User> {
+        let answers = self.answers();
+        let (then, user) = answers.get(&login)?;
+        (now.saturating_duration_since(*then) < self.cache).then(|| user.clone())
+    }
+
+    fn remember(&self, login: Mac, user: &User, now: Instant) {
+        if self.cache.is_zero() {
+            return;
+        }
+        let mut answers = self.answers();
+        if answers.len() >= REMEMBERED {
+            answers.retain(|_, (then, _)| now.saturating_duration_since(*then) < self.cache);
+        }
+        if answers.len() < REMEMBERED {
+            answers.insert(login, (now, user.clone()));
+        }
+    }
+
+    fn ask(&self, question: &str) -> Result<Answer, String> {
+        let end = Instant::now() + self.time;
+        let _turn = self.turns.wait(end).ok_or("too many logins wait for it")?;
+        let answer = match &self.oracle {
+            Oracle::Program(program) => {
+                let ended =
+                    program.ask(question.as_bytes(), &[]).map_err(|error: ProgramError| error.to_string())?;
+                if !ended.status.success() {
+                    let complaints = String::from_utf8_lossy(&ended.complaints);
+                    return Err(format!("{}: {:?}", ended.status, complaints.trim_end()));
+                }
+                ended.answer
+            }
+            Oracle::Call(call) => call.ask(question).map_err(|error| error.to_string())?,
+        };
+        serde_json::from_slice(&answer).map_err(|error| format!("its answer is not understood: {error}"))
+    }
+}
+
+impl Call {
+    fn ask(&self, question: &str) -> Result<Vec<u8>, ureq::Error> {
+        let mut request = self.agent.post(&self.url).header("Content-Type", "application/json");
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let mut response = request.send(question)?;
+        match response.status().as_u16() {
+            200 => response.body_mut().with_config().limit(LONGEST as u64).read_to_vec(),
+            status => Err(ureq::Error::StatusCode(status)),
+        }
+    }
+}
+
+impl Source for Asked {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Names that are not UTF-8 cannot be put in JSON: nobody has them. Nor is such a password anybody's.
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+        if let Some(found) = self.find_at_once(attempt) {
+            return Ok(found);
+        }
+        let (Ok(name), Ok(password)) = (str::from_utf8(attempt.user), str::from_utf8(attempt.password))
+        else {
+            return Ok(Found::Nobody);
+        };
+        let question = json!({
+            "user": name,
+            "password": password,
+            "address": attempt.from,
+            "protocol": attempt.protocol,
+            "encrypted": attempt.encrypted,
+        });
+        let Answer { result, groups, settings } = self.ask(&format!("{question}\n"))?;
+        let user = User { name: name.to_owned(), groups, profile: settings };
+        Ok(match result {
+            Verdict::Unknown => Found::Nobody,
+            Verdict::Wrong => Found::User(Box::new(user), Proof::Wrong),
+            Verdict::Right => {
+                self.remember(login(attempt), &user, Instant::now());
+                Found::User(Box::new(user), Proof::Right)
+            }
+        })
+    }
+
+    /// Only what is remembered.
+    fn find_at_once(&self, attempt: &Attempt<'_>) -> Option<Found> {
+        let user = self.remembered(login(attempt), Instant::now())?;
+        Some(Found::User(Box::new(user), Proof::Right))
+    }
+
+    fn needs_password(&self) -> bool {
+        true
+    }
+
+    fn holds_hashes(&self) -> bool {
+        false
+    }
+}
+
+/// All that was asked, in a form that may be kept.
+fn login(attempt: &Attempt<'_>) -> Mac {
+    let protocol = match attempt.protocol {
+        Protocol::Ftp => "ftp",
+        Protocol::Http => "http",
+    };
+    let how = format!("\0{}\0{protocol}\0{}", attempt.from, attempt.encrypted);
+    Mac::of(&[attempt.user, how.as_bytes()].concat(), attempt.password)
+}
+
+/// Who may ask now, and who has to wait.
+#[derive(Debug, Default)]
+struct Turns {
+    /// Guarded for a count.
+    taken: Mutex<Taken>,
+    freed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    running: usize,
+    waiting: usize,
+}
+
+impl Turns {
+    /// Waits for a turn; `None` where too many wait already, or this one did for too long.
+    fn wait(&self, end: Instant) -> Option<Turn<'_>> {
+        let mut taken = self.taken();
+        if taken.running >= RUNNING {
+            if taken.waiting >= WAITING {
+                return None;
+            }
+            taken.waiting += 1;
+            let left = end.saturating_duration_since(Instant::now());
+            let waited = self.freed.wait_timeout_while(taken, left, |taken| taken.running >= RUNNING);
+            taken = waited.unwrap_or_else(PoisonError::into_inner).0;
+            taken.waiting -= 1;
+        }
+        let is_free = taken.running < RUNNING;
+        taken.running += usize::from(is_free);
+        // Not `then_some`: a turn that is not given must not be given back.
+        is_free.then(|| Turn(self))
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right to ask now.
+struct Turn<'a>(&'a Turns);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.taken().running -= 1;
+        self.0.freed.notify_one();
+    }
+}
+
+/// Headers may hold a key.
+impl Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Call({})", self.url)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    fn shell(script: &str, cache: Duration) -> Asked {
+        Asked::program(["sh", "-c", script].map(str::to_owned).to_vec(), LONG, cache)
+    }
+
+    fn describe(found: Result<Found, String>) -> String {
+        match found {
+            Ok(Found::Nobody) => "nobody".to_owned(),
+            Ok(Found::User(user, proof)) => format!("{} {:?} {proof:?}", user.name, user.groups),
+            Err(why) => format!("error: {why}"),
+        }
+    }
+
+    #[test]
+    fn a_program_decides_by_its_answer() {
+        for (script, expected) in [
+            (
+                r#"cat > /dev/null; echo '{"result": "right", "groups": ["staff"]}'"#,
+                r#"alice ["staff"] Right"#,
+            ),
+            (r#"echo '{"result": "wrong"}'"#, "alice [] Wrong"),
+            (r#"echo '{"result": "unknown"}'"#, "nobody"),
+            (r#"grep -q '"password":"secret"' && echo '{"result": "right"}'"#, "alice [] Right"),
+            ("exit 7", "error: exit status: 7: \"\""),
+            ("echo broken >&2; exit 1", "error: exit status: 1: \"broken\""),
+            ("echo yes", "error: its answer is not understood"),
+            (
+                r#"echo '{"result": "right", "settings": {"acess": "ro"}}'"#,
+                "error: its answer is not understood",
+            ),
+            (r#"echo '{"result": "sure"}'"#, "error: its answer is not understood"),
+            ("yes", "error: sh was ended because it answered more than 65536 bytes"),
+        ] {
+            let found = describe(shell(script, Duration::ZERO).find(&Attempt::new(b"alice", b"secret")));
+            assert!(found.starts_with(expected), "{script}: {found}");
+        }
+    }
+
+    #[test]
+    fn one_that_hangs_is_given_up() {
+        let asked =
+            Asked::program(["sleep", "1000"].map(str::to_owned).to_vec(), Duration::from_millis(200), LONG);
+        let found = describe(asked.find(&Attempt::new(b"alice", b"secret")));
+        assert!(found.starts_with("error: sleep was ended after 200ms"), "{found}");
+    }
+
+    #[test]
+    fn only_who_was_let_in_is_remembered_and_only_so() {
+        let asked = shell(
+            r#"grep -q '"password":"secret"' && echo '{"result": "right"}' || echo '{"result": "wrong"}'"#,
+            LONG,
+        );
+        let right = Attempt::new(b"alice", b"secret");
+        let wrong = Attempt::new(b"alice", b"Secret");
+        assert_eq!(describe(asked.find(&wrong)), "alice [] Wrong");
+        assert!(asked.find_at_once(&wrong).is_none() && asked.find_at_once(&right).is_none());
+        assert_eq!(describe(asked.find(&right)), "alice [] Right");
+        assert!(asked.find_at_once(&right).is_some() && asked.find_at_once(&wrong).is_none());
+        assert!(asked.find_at_once(&Attempt { encrypted: true, ..right }).is_none());
+        assert!(asked.find_at_once(&Attempt { from: "10.0.0.1".parse().unwrap(), ..right }).is_none());
+    }
+
+    #[test]
+    fn what_is_not_utf_8_is_nobody() {
+        let asked = shell(r#"echo '{"result": "right"}'"#, LONG);
+        assert_eq!(describe(asked.find(&Attempt::new(b"al\xffce", b"secret"))), "nobody");
+        assert_eq!(describe(asked.find(&Attempt::new(b"alice", b"s\xff"))), "nobody");
+    }
+
+    /// A web service that answers so, once; its URL, and what it is sent.
+    fn service(answer: &'static str) -> (String, thread::JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/login", listener.local_addr().unwrap());
+        let thread = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(LONG)).unwrap();
+            let (mut request, mut buffer) = (String::new(), [0; 4096]);
+            while !request.contains("}\n") {
+                let count = stream.read(&mut buffer).unwrap();
+                assert_ne!(count, 0, "{request}");
+                request.push_str(str::from_utf8(&buffer[..count]).unwrap());
+            }
+            // It may have hung up by now.
+            let _ = stream.write_all(answer.as_bytes());
+            request
+        });
+        (url, thread)
+    }
+
+    #[test]
+    fn a_web_service_decides_by_its_answer() {
+        for (answer, expected) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\n{\"result\": \"right\"}", "alice [] Right"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 21\r\n\r\n{\"result\": \"unknown\"}", "nobody"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"result\": \"right\"}", "error: "),
+            (
+                "HTTP/1.1 403 No\r\nContent-Length: 19\r\n\r\n{\"result\": \"right\"}",
+                "error: http status: 403",
+            ),
+            ("HTTP/1.1 302 No\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n", "error: "),
+            ("SSH-2.0-nonsense\r\n", "error: "),
+        ] {
+            let (url, thread) = service(answer);
+            let headers = vec![("X-Key".to_owned(), "k".to_owned())];
+            let asked = Asked::call(Service { url, headers, roots: None }, LONG, Duration::ZERO).unwrap();
+            let found = describe(asked.find(&Attempt::new(b"alice", b"secret")));
+            assert!(found.starts_with(expected), "{answer}: {found}");
+            let request = thread.join().unwrap();
+            assert!(request.to_lowercase().contains("x-key: k\r\n"), "{request}");
+            assert!(request.contains(r#""user":"alice""#), "{request}");
+        }
+    }
+
+    #[test]
+    fn a_web_service_that_is_not_there_or_silent_is_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let service = Service { url, ..Service::default() };
+        let asked = Asked::call(service.clone(), Duration::from_millis(200), LONG).unwrap();
+        let found = describe(asked.find(&Attempt::new(b"alice", b"secret")));
+        assert!(found.starts_with("error: timeout"), "{found}");
+        drop(listener);
+        let asked = Asked::call(service, LONG, LONG).unwrap();
+        let found = describe(asked.find(&Attempt::new(b"alice", b"secret")));
+        assert!(found.starts_with("error: "), "{found}");
+        assert!(
+            Asked::call(Service { url: "ftp://x".to_owned(), ..Service::default() }, LONG, LONG).is_err()
+        );
+    }
+
+    #[test]
+    fn turns_are_given_until_there_are_none() {
+        let turns = Turns::default();
+        let end = Instant::now() + LONG;
+        let mut held: Vec<_> = (0..RUNNING).map(|_| turns.wait(end).unwrap()).collect();
+        assert!(turns.wait(Instant::now()).is_none(), "it has waited long enough");
+        held.pop();
+        assert!(turns.wait(Instant::now()).is_some());
+        assert_eq!(turns.taken().waiting, 0);
+    }
+}
