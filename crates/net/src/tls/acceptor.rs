@@ -14,11 +14,12 @@ use rustls::sign::CertifiedKey;
 
 use super::connection::{Fault, Tls};
 use super::identity::{self, Identities, LoadError};
+use super::replenish;
 use super::tickets::Binding;
 
-/// Tickets that a control connection gives out when it begins (TLS 1.3). Some clients use each only once,
-/// and rustls can send none later; 8 cost 2 KiB of a login.
-const TICKETS: usize = 8;
+/// Tickets that a control connection gives out when it begins (TLS 1.3), as many as OpenSSL gives. Each that is
+/// used is replaced: see `replenish.rs`.
+const TICKETS: usize = 2;
 
 /// A control connection's protocol, by its registered name; also what clients say of data connections.
 const ALPN_FTP: &[u8] = b"ftp";
@@ -136,7 +137,6 @@ impl Acceptor {
             base: self.current(),
             binding: Arc::new(Binding::new(Arc::clone(&self.keys))),
             data: OnceLock::new(),
-            renewing: OnceLock::new(),
         }
     }
 
@@ -159,7 +159,7 @@ impl Base {
     fn load(plan: &Plan, keys: &Arc<dyn ProducesTickets>) -> Result<Self, LoadError> {
         let identities = Arc::new(Identities::load(&plan.identities)?);
         // TLS 1.2 and 1.3: rustls has no older one.
-        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let builder = ServerConfig::builder_with_provider(replenish::provider())
             .with_safe_default_protocol_versions()
             .map_err(LoadError::Tls)?;
         let builder = match &plan.clients {
@@ -196,7 +196,6 @@ pub struct Host {
     base: Arc<Base>,
     binding: Arc<Binding>,
     data: OnceLock<Arc<ServerConfig>>,
-    renewing: OnceLock<Arc<ServerConfig>>,
 }
 
 impl Host {
@@ -211,25 +210,15 @@ impl Host {
             let identities = Arc::clone(&self.base.identities);
             config.cert_resolver = Arc::new(Chosen { identities, host: Some(host.to_owned()) });
         }
-        Tls::server(Arc::new(config))
+        Ok(Tls::server(Arc::new(config))?.renewing(Arc::clone(&self.binding)))
     }
 
     /// One of its data connections. No tickets come from it: a client that closes without reading them makes
     /// its kernel send a reset, which loses what is still on its way to us.
     pub fn data(&self) -> Result<Tls, Fault> {
-        self.data_with(&self.data, 0)
-    }
-
-    /// A data connection that the client reads to its end, and that gives out a ticket for the one that it
-    /// used up: for clients that use each once, where they have to resume.
-    pub fn renewing_data(&self) -> Result<Tls, Fault> {
-        self.data_with(&self.renewing, 1)
-    }
-
-    fn data_with(&self, made: &OnceLock<Arc<ServerConfig>>, tickets: usize) -> Result<Tls, Fault> {
-        let config = made.get_or_init(|| {
+        let config = self.data.get_or_init(|| {
             let mut config = self.bound();
-            config.send_tls13_tickets = tickets;
+            config.send_tls13_tickets = 0;
             config.alpn_protocols = vec![ALPN_FTP_DATA.to_vec(), ALPN_FTP.to_vec()];
             Arc::new(config)
         });

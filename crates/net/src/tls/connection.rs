@@ -18,6 +18,8 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedS
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
 use super::hello::Hello;
+use super::replenish::{self, Renewal};
+use super::tickets::Binding;
 use super::wire::Wire;
 
 /// What may wait for its rest: a handshake message of 64 KiB, which no honest one reaches.
@@ -36,6 +38,8 @@ pub struct Tls {
     hello: Option<Box<Hello>>,
     peeked: bool,
     ended: bool,
+    /// For a control connection.
+    renewal: Option<Box<Renewal>>,
 }
 
 enum Side {
@@ -88,8 +92,14 @@ impl Tls {
         Ok(Self::new(Side::Client(Box::new(UnbufferedClientConnection::new(config, name)?))))
     }
 
+    /// A control connection's side, whose tickets can be replenished.
+    pub(super) fn renewing(mut self, binding: Arc<Binding>) -> Self {
+        self.renewal = Some(Box::new(Renewal::new(binding)));
+        self
+    }
+
     fn new(side: Side) -> Self {
-        Self { side, incoming: Vec::new(), hello: None, peeked: false, ended: false }
+        Self { side, incoming: Vec::new(), hello: None, peeked: false, ended: false, renewal: None }
     }
 
     /// Copies what waits for its rest to the front of `buffer`, behind which the socket is to be read.
@@ -115,6 +125,11 @@ impl Tls {
             self.hello = Hello::peek(wire).map(Box::new);
         }
         let mut used = 0;
+        let keeps_tickets = self.renewal.is_some() && self.is_handshaking();
+        if keeps_tickets {
+            // Somebody else's.
+            replenish::sealed();
+        }
         let result = loop {
             match self.step(&mut wire[used..], &mut used, out, take) {
                 Ok(ControlFlow::Continue(())) => {}
@@ -122,6 +137,9 @@ impl Tls {
                 Err(error) => break Err(error),
             }
         };
+        if keeps_tickets && let (Some(renewal), Some(messages)) = (&mut self.renewal, replenish::sealed()) {
+            renewal.keep(&messages);
+        }
         self.incoming.clear();
         self.incoming.extend_from_slice(&wire[used.min(wire.len())..]);
         if self.incoming.is_empty() {
@@ -186,6 +204,14 @@ impl Tls {
             }
             Err(error) => Err(rustls::Error::General(error.to_string())),
         })
+    }
+
+    /// Sends another ticket, where tickets may run out: see `replenish.rs`.
+    pub fn replenish(&mut self, out: &mut Wire) -> Result<(), Fault> {
+        match self.renewal.as_ref().and_then(|renewal| renewal.message()) {
+            Some(message) => replenish::as_handshake(|| self.seal(&message, out)),
+            None => Ok(()),
+        }
     }
 
     /// Sends with new keys from here on (TLS 1.3), and asks the other side to do so as well.

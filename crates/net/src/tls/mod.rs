@@ -14,6 +14,7 @@ mod client;
 mod connection;
 mod hello;
 mod identity;
+mod replenish;
 mod self_signed;
 mod tickets;
 mod wire;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
+use crate::stream;
 
 /// A folder with a self-signed certificate, which goes with the test.
 struct Folder(PathBuf);
@@ -73,6 +74,17 @@ impl Pair {
         let mut pair = Self::new(client, server);
         pair.shake_hands().unwrap();
         pair
+    }
+
+    /// Sends another ticket to the client.
+    fn replenish(&mut self) {
+        let mut wire = Wire::default();
+        self.server.1.tls_mut().replenish(&mut wire).unwrap();
+        while !wire.is_empty() {
+            let count = stream::write(&self.server.0, wire.pending()).unwrap();
+            wire.consume(count);
+        }
+        self.talk();
     }
 
     /// Sends from client to server and back, so that tickets arrive.
@@ -168,11 +180,13 @@ fn a_data_connection_resumes_with_its_own_ticket_again_and_again() {
         let mut control = Pair::met(connector.connect("localhost").unwrap(), host.control(None).unwrap());
         control.talk();
         assert!(!control.server.1.tls().is_resumed());
-        for round in 0..6 {
+        // rustls as a client uses each ticket of TLS 1.3 once.
+        for round in 0..40 {
             let mut data = Pair::met(connector.connect("localhost").unwrap(), host.data().unwrap());
             data.talk();
             assert!(data.server.1.tls().is_resumed(), "{versions:?}, round {round}");
             assert!(!host.take_foreign());
+            control.replenish();
         }
     }
 }
@@ -201,19 +215,6 @@ fn a_data_connection_gives_out_no_tickets() {
         let mut data = Pair::met(connector.connect("localhost").unwrap(), host.data().unwrap());
         data.talk();
         assert!(!data.server.1.tls().is_resumed());
-    }
-}
-
-#[test]
-fn tickets_that_are_used_up_are_renewed_where_that_does_no_harm() {
-    let folder = Folder::new();
-    let acceptor = folder.acceptor();
-    let (connector, host) = (connector(Versions::Tls13), acceptor.host());
-    Pair::met(connector.connect("localhost").unwrap(), host.control(None).unwrap()).talk();
-    for round in 0..40 {
-        let mut data = Pair::met(connector.connect("localhost").unwrap(), host.renewing_data().unwrap());
-        data.talk();
-        assert!(data.server.1.tls().is_resumed(), "round {round}");
     }
 }
 

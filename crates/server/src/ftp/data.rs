@@ -248,8 +248,8 @@ impl Connection {
     /// The data connection is there: TLS begins on it, where it was agreed on, or else bytes can move.
     fn open_link(&mut self, core: &mut Core, mut socket: Socket) -> Result<(), TransferError> {
         let Some(running) = self.running.as_deref() else { return Ok(()) };
-        let (protection, direction) = (running.protection, running.direction);
-        let protected = self.protect(core, &mut socket, protection, direction);
+        let protection = running.protection;
+        let protected = self.protect(core, &mut socket, protection);
         if let Some(running) = self.running.as_deref_mut() {
             running.moved = core.now.instant;
             running.link = match protection {

@@ -18,7 +18,7 @@ use millrace_net::tls::{Channel, Fault, Host, Tls};
 
 use super::Connection;
 use crate::config::Resumption;
-use crate::log::{self, Direction};
+use crate::log;
 use crate::slab::Key;
 use crate::transfer::Socket;
 use crate::worker::Core;
@@ -42,6 +42,8 @@ pub(super) struct Secure {
     queued: bool,
     /// Our close_notify was sent.
     closed: bool,
+    /// A data connection has used up a ticket: the next replies bring another.
+    owes_ticket: bool,
     /// The log has been told that data connections do not resume.
     told: bool,
 }
@@ -119,6 +121,7 @@ impl Connection {
                     server_name: None,
                     queued: false,
                     closed: false,
+                    owes_ticket: false,
                     told: false,
                 }));
             }
@@ -275,7 +278,11 @@ impl Connection {
             // There is nobody who could read it.
             return core.out.clear();
         }
-        let mut result = tls.seal(&core.out, &mut core.wire);
+        let mut result = Ok(());
+        if std::mem::take(&mut secure.owes_ticket) {
+            result = tls.replenish(&mut core.wire);
+        }
+        result = result.and_then(|()| tls.seal(&core.out, &mut core.wire));
         if self.state.closing.is_some() && !std::mem::replace(&mut secure.closed, true) {
             result = result.and_then(|()| tls.close(&mut core.wire));
         }
@@ -298,17 +305,9 @@ impl Connection {
     }
 
     /// Begins TLS on a data connection, where it was agreed on.
-    pub(super) fn protect(
-        &self,
-        core: &Core,
-        socket: &mut Socket,
-        protection: Protection,
-        direction: Direction,
-    ) -> io::Result<()> {
-        let renews = self.resumption(core) == Resumption::Require && direction != Direction::Upload;
+    pub(super) fn protect(&self, core: &Core, socket: &mut Socket, protection: Protection) -> io::Result<()> {
         let tls = match (protection, &self.secure, &core.server.tls) {
             (Protection::Clear, ..) => return Ok(()),
-            (Protection::AsServer, Some(secure), _) if renews => secure.host.renewing_data(),
             (Protection::AsServer, Some(secure), _) => secure.host.data(),
             (Protection::AsClient, _, Some(security)) => {
                 security.connector.connect(&self.session.peer().ip().to_string())
@@ -360,6 +359,7 @@ impl Connection {
         let policy = self.resumption(core);
         let Some(secure) = &mut self.secure else { return Ok(()) };
         let is_foreign = secure.host.take_foreign();
+        secure.owes_ticket |= is_resumed;
         if policy == Resumption::Off || is_resumed || self.session.protection() == Protection::AsClient {
             return Ok(());
         }

@@ -104,12 +104,10 @@ fn a_hundred_transfers_resume_on_one_control_connection() {
     for _ in 0..100 {
         assert_eq!(client.fetch("RETR f"), b"content");
     }
-    // rustls as a client uses each ticket of TLS 1.3 once: those that are used up by downloads are renewed.
+    // rustls as a client uses each ticket of TLS 1.3 once, and so does OpenSSL, of which curl keeps one at a time.
     let mut client = site.explicit(Versions::Tls13);
-    for _ in 0..100 {
+    for _ in 0..50 {
         assert_eq!(client.fetch("RETR f"), b"content");
-    }
-    for _ in 0..8 {
         assert_eq!(client.store("STOR g", b"content").code, 226);
     }
 }
