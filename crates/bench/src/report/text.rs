@@ -82,12 +82,18 @@ pub(crate) fn name(cell: &CellReport) -> String {
     cell.measured.name()
 }
 
-/// A cell in one line, as under [`HEAD`].
+/// Columns of a cell's name, as in [`HEAD`].
+const NAME: usize = 19;
+
+/// A cell in one line, as under [`HEAD`]; a name that is too long for its column has a line of its own.
 pub(crate) fn row(cell: &CellReport, color: bool) -> String {
     let Percentiles { p50_ms, p99_ms, max_ms, .. } = cell.latency;
-    let server = cell.server_us_per_op.map_or_else(|| "?".to_owned(), |us| format!("{us:.0}"));
+    let server = cell.server_us_per_op.map_or_else(|| "?".to_owned(), microseconds);
     let verdict = painted(cell.verdict.bound, color);
-    let head = format!("{:<19}{:>6}", name(cell), cell.measured.users);
+    let name = name(cell);
+    let name =
+        if name.chars().count() > NAME { format!("{name}\n{:NAME$}", "") } else { format!("{name:NAME$}") };
+    let head = format!("{name}{:>6}", cell.measured.users);
     if cell.measured.op == "idle" {
         let memory = cell
             .pss_kib_per_session
@@ -102,9 +108,14 @@ pub(crate) fn row(cell: &CellReport, color: bool) -> String {
         ms(p99_ms),
         ms(max_ms),
         cell.faults.count(),
-        format!("{server}+{:.0}", cell.client_us_per_op),
+        format!("{server}+{}", microseconds(cell.client_us_per_op)),
         cell.fairness.min_over_median,
     )
+}
+
+/// Microseconds; from ten thousand on, thousands of them.
+fn microseconds(us: f64) -> String {
+    if us < 9_999.5 { format!("{us:.0}") } else { format!("{:.0}k", us / 1e3) }
 }
 
 /// What should be known of a cell besides its row: nothing where all is well.
