@@ -31,11 +31,9 @@ await assert.rejects(client.size("some/g"), /550/)
 client.close()
 "#;
 
-#[test]
-fn basic_ftp_moves_a_tree_both_ways() {
-    let Some(node) = tool("node") else { return };
-    let Some(npm) = find("npm") else { return skip_anyway("npm is not installed, which fetches basic-ftp") };
-    let server = Server::start();
+/// Fetches the package into the server's local directory; answers whether it is there.
+pub(crate) fn install(server: &Server) -> bool {
+    let Some(npm) = find("npm") else { return false };
     let cache = std::env::temp_dir().join("millrace-npm-cache");
     let install = [
         "install",
@@ -51,8 +49,15 @@ fn basic_ftp_moves_a_tree_both_ways() {
             .into_iter()
             .filter_map(|name| Some((name, std::env::var(name).ok()?)))
             .fold(npm, |npm, (name, value)| npm.variable(name, value));
-    if !npm.attempt(&server, &install, "").status.success() {
-        return skip_anyway("npm cannot fetch basic-ftp");
+    npm.attempt(server, &install, "").status.success()
+}
+
+#[test]
+fn basic_ftp_moves_a_tree_both_ways() {
+    let Some(node) = tool("node") else { return };
+    let server = Server::start();
+    if !install(&server) {
+        return skip_anyway("npm is not installed, or cannot fetch basic-ftp");
     }
     let tree = server.local().join("tree");
     make(&tree, 60, &ODD_NAMES);

@@ -8,6 +8,7 @@ mod basic_ftp;
 mod curl;
 mod folders;
 mod ftplib;
+mod ftps;
 mod http;
 mod lftp;
 mod ncftp;

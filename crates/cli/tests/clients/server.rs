@@ -25,6 +25,8 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Where it serves HTTP.
     pub(crate) http: Option<SocketAddr>,
+    /// Where it serves FTP that begins with TLS.
+    pub(crate) ftps: Option<SocketAddr>,
 }
 
 impl Server {
@@ -56,6 +58,16 @@ impl Server {
         Self::over(scratch, "127.0.0.1:0", &["--config", file.to_str().unwrap()])
     }
 
+    /// With a certificate of its own, explicit and implicit FTPS, and this policy about resumption.
+    pub(crate) fn secure(resumption: &str) -> Self {
+        let scratch = Scratch::new();
+        let file = scratch.0.join("millrace.toml");
+        fs::write(&file, format!("tls-resumption = \"{resumption}\"\n")).unwrap();
+        let (file, state) = (file.display().to_string(), scratch.state().display().to_string());
+        let arguments = ["--config", &file, "--tls-self-signed", "--state", &state, "--ftps", "127.0.0.1:0"];
+        Self::over(scratch, "127.0.0.1:0", &arguments)
+    }
+
     fn over(scratch: Scratch, listen: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
             .arg("serve")
@@ -69,11 +81,12 @@ impl Server {
             .spawn()
             .unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        let (mut address, mut http) = (None, None);
+        let (mut address, mut http, mut ftps) = (None, None, None);
         for line in stdout.lines() {
             let line = line.unwrap();
             address = address.or_else(|| address_of("ftp://", &line));
             http = http.or_else(|| address_of("http://", &line));
+            ftps = ftps.or_else(|| address_of("ftps://", &line));
             if line.starts_with("Ready") {
                 break;
             }
@@ -82,7 +95,12 @@ impl Server {
             let _ = child.kill();
             panic!("the server did not say where it serves:\n{}", fs::read_to_string(scratch.log()).unwrap());
         };
-        Self { child, scratch, address, http }
+        Self { child, scratch, address, http, ftps }
+    }
+
+    /// Its certificate, which clients are to trust.
+    pub(crate) fn authority(&self) -> PathBuf {
+        self.scratch.state().join("tls/self-signed/certificate.pem")
     }
 
     /// What is served.
@@ -155,6 +173,10 @@ impl Scratch {
 
     fn log(&self) -> PathBuf {
         self.0.join("log")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.0.join("state")
     }
 }
 
