@@ -24,7 +24,8 @@ const DATA_BACKLOG: i32 = 64;
 /// Binds one control listener per worker to an address; port 0 chooses a free one, the same for all.
 ///
 /// The first bind is made without `SO_REUSEPORT`, so that a second server on the same port is an error
-/// and not a silent sharing of its clients.
+/// and not a silent sharing of its clients. It is given the option afterwards, and kept: a port that was
+/// chosen and let go for a moment could be somebody else's by then.
 ///
 /// `keepalive` is the silence after which a peer is asked whether it is still there; zero for never.
 pub fn bind_control(
@@ -32,16 +33,16 @@ pub fn bind_control(
     workers: usize,
     keepalive: Duration,
 ) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
-    let probe = open(address, false)?;
-    let address = local_address(&probe)?;
-    drop(probe);
-    let listeners = (0..workers).map(|_| {
-        let socket = open(address, true)?;
-        prepare_control(&socket, keepalive)?;
-        listen(&socket, CONTROL_BACKLOG)?;
-        Ok(socket)
-    });
-    Ok((address, listeners.collect::<io::Result<_>>()?))
+    let first = open(address, false)?;
+    sockopt::set_socket_reuseport(&first, true)?;
+    let address = local_address(&first)?;
+    let others = (1..workers).map(|_| open(address, true));
+    let listeners = std::iter::once(Ok(first)).chain(others).collect::<io::Result<Vec<_>>>()?;
+    for listener in &listeners {
+        prepare_control(listener, keepalive)?;
+        listen(listener, CONTROL_BACKLOG)?;
+    }
+    Ok((address, listeners))
 }
 
 /// Binds a data listener to exactly this address and port.
