@@ -102,7 +102,7 @@ mod tests {
             assert_eq!(network.contains(address.parse().unwrap()), expected, "{network} {address}");
         }
         assert_eq!("10.1.2.3/8".parse::<Network>().unwrap().to_string(), "10.0.0.0/8");
-        for wrong in ["", "10.0.0.0/33", "10.0.0/8", "10.0.0.0/", "::/129", "example.com"] {
+        for wrong in ["", "10.0.0.0/33", "10.0.0/8", "10.0.0.0/", "10.0.0.0/-1", "::/129", "example.com"] {
             assert!(wrong.parse::<Network>().is_err(), "{wrong}");
         }
     }

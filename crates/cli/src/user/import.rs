@@ -407,7 +407,7 @@ mod tests {
         assert_eq!(
             users,
             [
-                "ann password {\"directory\":\"ann\",\"from\":[\"10.0.0.0/8\",\"192.0.2.7/32\"],\
+                "ann password {\"directory\":\"ann\",\"from\":[\"10.0.0.0/8\",\"192.0.2.7\"],\
                  \"not-from\":[\"10.1.0.0/16\"],\"hours\":[\"09:00-18:00\"],\"download\":\"2097152\",\
                  \"upload\":\"1048576\"}",
                 r#"bob password {"directory":"bob"}"#,

@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(
             said.to_string(),
             serde_json::json!({
-                "access": "ro", "directory": "home/{user}", "from": ["10.0.0.0/8", "192.0.2.7/32"],
+                "access": "ro", "directory": "home/{user}", "from": ["10.0.0.0/8", "192.0.2.7"],
                 "not-from": ["10.1.0.0/16"], "expires": "2027-01-31T00:00:00Z", "sessions": "3",
                 "download": "10000000; sat 20000000", "require-tls": true, "deny-names": [".*"],
                 "tree": [{"path": "/in", "access": "rw"}],

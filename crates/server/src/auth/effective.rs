@@ -10,9 +10,10 @@ use std::time::SystemTime;
 use millrace_ftp::session::{Permissions, Rules};
 use serde_json::{Map, Value};
 
-use super::profile::{Group, Network, Profile, User};
+use super::profile::{Group, Profile, User};
 use super::{Attempt, DataSecurity};
 use crate::limits::{AccountLimits, Limits};
+use crate::network::Network;
 
 /// The settings of a user, each with where it comes from.
 #[derive(Debug, Clone, PartialEq)]
@@ -341,7 +342,7 @@ mod tests {
             (r#"{"protocols": ["http", "ftp"]}"#, ""),
             (r#"{"from": ["10.0.0.0/8"]}"#, ""),
             (r#"{"from": ["10.0.0.0/8"], "not-from": ["10.1.0.0/16"]}"#, "not-from"),
-            (r#"{"from": ["10.1.2.4", "::/0"]}"#, "10.1.2.4/32, ::/0"),
+            (r#"{"from": ["10.1.2.4", "::/0"]}"#, "10.1.2.4, ::/0"),
             (r#"{"from": []}"#, "not in from"),
             (r#"{"hours": ["mon-fri 08:00-18:00 UTC"]}"#, ""),
             (r#"{"hours": ["sat UTC", "22:00-06:00 UTC"]}"#, "within hours"),
@@ -351,27 +352,6 @@ mod tests {
         }
         let encrypted = Attempt { encrypted: true, protocol: Protocol::Http, ..attempt };
         assert!(effective(r#"{"require-tls": true, "protocols": ["http"]}"#, &[]).admit(&encrypted).is_ok());
-    }
-
-    #[test]
-    fn networks_hold_their_addresses_only() {
-        for (network, address, is_in) in [
-            ("10.0.0.0/8", "10.255.0.1", true),
-            ("10.0.0.0/8", "11.0.0.1", false),
-            ("10.0.0.0/8", "::ffff:10.0.0.1", true),
-            ("0.0.0.0/0", "8.8.8.8", true),
-            ("0.0.0.0/0", "::1", false),
-            ("2001:db8::/32", "2001:db8:1::1", true),
-            ("2001:db8::/32", "2001:db9::1", false),
-            ("192.0.2.7", "192.0.2.7", true),
-            ("192.0.2.7", "192.0.2.8", false),
-        ] {
-            let network: Network = network.parse().unwrap();
-            assert_eq!(network.contains(address.parse().unwrap()), is_in, "{network} {address}");
-        }
-        for wrong in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "example.com", "10.0.0.0/-1"] {
-            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
-        }
     }
 
     #[test]

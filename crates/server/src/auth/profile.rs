@@ -5,7 +5,6 @@
 //! error everywhere: a limit with a typing mistake in its name is no limit.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 
 use jiff::Timestamp;
@@ -18,6 +17,7 @@ use super::Protocol;
 use super::totp::Secret;
 use crate::config::Resumption;
 use crate::limits::Limit;
+use crate::network::Network;
 
 /// What is said of a user, or of all members of a group.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
@@ -119,13 +119,6 @@ pub struct Tree {
     pub access: Access,
 }
 
-/// A range of addresses: `10.0.0.0/8`, `2001:db8::/32`, or one address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    prefix: u8,
-}
-
 /// Some hours of some days: `mon-fri 08:00-18:00 Europe/Paris`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hours {
@@ -149,44 +142,6 @@ pub struct ValueError(String);
 impl ValueError {
     pub(super) fn new(message: String) -> Self {
         Self(message)
-    }
-}
-
-impl Network {
-    /// Claims that an address is in the range; an IPv4 address also where it came in by an IPv6 socket.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(network), IpAddr::V4(address)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
-                (network.to_bits() ^ address.to_bits()) & mask == 0
-            }
-            (IpAddr::V6(network), IpAddr::V6(address)) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
-                (network.to_bits() ^ address.to_bits()) & mask == 0
-            }
-            _ => false,
-        }
-    }
-}
-
-impl FromStr for Network {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        let wrong = || {
-            ValueError(format!("{text:?} is no network; write an address, or a range such as \"10.0.0.0/8\""))
-        };
-        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = prefix.map_or(Ok(most), |prefix| prefix.parse().map_err(|_| wrong()))?;
-        if prefix > most { Err(wrong()) } else { Ok(Self { address, prefix }) }
-    }
-}
-
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix)
     }
 }
 
