@@ -8,32 +8,29 @@
 //! waits. A client that does not take its replies is not read from, so it costs one buffer.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use millrace_ftp::Session;
 use millrace_ftp::line::{Event as LineEvent, LineReader};
-use millrace_ftp::session::{
-    Act, Answer, Credentials, Grant, Input, Outcome, Request, TransferError, Verdict,
-};
+use millrace_ftp::session::{Act, Answer, Input, TransferError};
 use millrace_net::stream;
 use millrace_vfs::FileError;
 use mio::event::Event;
 
-use super::act::{self, Changed, ListLimits};
 use super::hooking::Hooked;
+use super::question::Question;
 use super::secure::Secure;
-use crate::auth::{Account, Attempt, Decision, Protocol};
-use crate::limits::{AccountLimits, Limit, Limits, Member, Refused, Scope};
+use crate::auth::Account;
+use crate::limits::Member;
 use crate::log::{self, Subject};
 use crate::passive::Lease;
-use crate::running::{SessionReport, TransferReport};
 use crate::slab::Key;
-use crate::transfer::{Link, Running, Shared};
-use crate::worker::{Core, Message};
+use crate::transfer::{Link, Running};
+use crate::worker::Core;
 
 /// Replies that are collected before they are sent in any case.
 const OUT: usize = 16 * 1024;
@@ -43,13 +40,6 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Reads of a client that goes on sending to a session that has ended, until it is cut.
 const DRAIN: usize = 64;
-
-/// How long an aborted transfer or question waits for the job that has its file, before it is answered all
-/// the same.
-pub(super) const JOB_GRACE: Duration = Duration::from_secs(2);
-
-/// How long the question of a client that has hung up is waited for: what it asked for last is still done.
-const LEFT_GRACE: Duration = Duration::from_secs(10);
 
 /// One client. Everything that only some moments need is behind an `Option` or an empty `Vec`, so that
 /// an idle one is small.
@@ -80,7 +70,7 @@ pub(crate) struct Connection {
     pub(super) lease: Option<Box<Lease>>,
     pub(super) running: Option<Box<Running>>,
     /// The question that the blocking pool answers.
-    question: Option<Box<Question>>,
+    pub(super) question: Option<Box<Question>>,
     /// Until when the session waits for a passive port.
     pub(super) port_deadline: Option<Instant>,
     /// When the wheel will have this connection looked at.
@@ -115,19 +105,6 @@ pub(super) struct State {
     is_left: bool,
     /// Its transfer is in the worker's line for another turn.
     pub(super) in_line: bool,
-}
-
-#[derive(Debug)]
-struct Question {
-    serial: u64,
-    shared: Arc<Shared>,
-    asked: Instant,
-    /// When the client, which said `ABOR`, is told that it is cancelled, whether or not the pool has answered.
-    give_up: Option<Instant>,
-    /// Who wants to log in; empty for other questions.
-    user: Vec<u8>,
-    /// What the log and the hooks are to be told where it is done.
-    change: Option<Changed>,
 }
 
 impl Connection {
@@ -184,32 +161,6 @@ impl Connection {
             if self.running.as_deref().is_some_and(|running| matches!(running.link, Link::Control)) {
                 self.continue_transfer(core);
             }
-        }
-    }
-
-    /// The pool has answered a question.
-    pub(crate) fn answered(&mut self, core: &mut Core, serial: u64, answer: Answer) {
-        match self.question.take_if(|question| question.serial == serial) {
-            Some(question) => {
-                if let Some(changed) = &question.change {
-                    if let Answer::Done | Answer::Count(_) = &answer {
-                        let event = log::Event::Changed { verb: changed.verb, path: &changed.path };
-                        self.log(core, event);
-                    }
-                    self.note_answer(core, changed, &answer);
-                }
-                self.feed(core, Input::Answer(answer));
-            }
-            None => core.discard(answer),
-        }
-    }
-
-    /// The accounts have decided.
-    pub(crate) fn login_decided(&mut self, core: &mut Core, serial: u64, decision: Decision) {
-        if let Some(question) = self.question.take_if(|question| question.serial == serial)
-            && let Some(verdict) = self.verdict(core, &question.user, decision)
-        {
-            self.feed(core, Input::Answer(Answer::Login(verdict)));
         }
     }
 
@@ -421,316 +372,6 @@ impl Connection {
         }
     }
 
-    fn ask(&mut self, core: &mut Core, request: Request) -> Option<Answer> {
-        match request {
-            Request::LogIn(credentials) => return self.log_in(core, credentials),
-            Request::Listen => return self.listen(core),
-            Request::LimitBandwidth { write, read } => {
-                return Some(self.limit_bandwidth(core, Some((write, read))));
-            }
-            Request::RestoreBandwidth => return Some(self.limit_bandwidth(core, None)),
-            Request::ShutDown(password) => return self.ask_shutdown(core, password),
-            Request::Host(name) => {
-                return Some(match self.serves_host(core, name) {
-                    true => Answer::Done,
-                    false => Answer::Failed(FileError::NotFound),
-                });
-            }
-            Request::Progress => return Some(Answer::Progress(self.progress(core.now.instant))),
-            Request::Who => {
-                let text =
-                    format!(" {} session(s) on this server.", core.server.sessions.load(Ordering::Relaxed));
-                return Some(Answer::Lines(vec![text.into_bytes()]));
-            }
-            _ => {}
-        }
-        let Some(account) = &self.account else { return Some(Answer::Failed(FileError::PermissionDenied)) };
-        let request = match act::answer_now(&*account.storage, request) {
-            Ok(answer) => return Some(answer),
-            Err(request) => request,
-        };
-        let storage = Arc::clone(&account.storage);
-        let limits = ListLimits { sort_entries: core.server.config.sort_entries };
-        let (key, sender, serial, shared) = self.question(core);
-        if let Some(question) = &mut self.question {
-            question.change = act::change(&request);
-        }
-        core.server.pool.run(move || {
-            let mut reply = Promise { sender, message: Some(Message::Answer(key, serial, internal_error())) };
-            reply.message =
-                Some(Message::Answer(key, serial, act::answer(&storage, request, limits, &shared)));
-        });
-        None
-    }
-
-    /// Opens a question for the pool.
-    fn question(&mut self, core: &mut Core) -> (Key, millrace_net::inbox::Sender<Message>, u64, Arc<Shared>) {
-        let serial = core.next_serial();
-        let shared = Arc::new(Shared::default());
-        let asked = core.now.instant;
-        self.question = Some(Box::new(Question {
-            serial,
-            shared: Arc::clone(&shared),
-            asked,
-            give_up: None,
-            user: Vec::new(),
-            change: None,
-        }));
-        (self.key, core.sender.clone(), serial, shared)
-    }
-
-    fn log_in(&mut self, core: &mut Core, credentials: Credentials) -> Option<Answer> {
-        if let Some(verdict) = self.turned_away(core, &credentials.user) {
-            return Some(Answer::Login(verdict));
-        }
-        let accounts = core.server.accounts();
-        let from = self.session.peer().ip();
-        let encrypted = self.session.is_encrypted();
-        let asked = attempt(&credentials, from, encrypted);
-        if let Some(decision) = accounts.quick(&asked) {
-            return self.verdict(core, &credentials.user, decision).map(Answer::Login);
-        }
-        let (key, sender, serial, _) = self.question(core);
-        if let Some(question) = &mut self.question {
-            question.user.clone_from(&credentials.user);
-        }
-        core.server.logins.run(move || {
-            let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
-            let mut reply = Promise { sender, message: Some(Message::Login(key, serial, unavailable)) };
-            let decision = accounts.authenticate(&attempt(&credentials, from, encrypted));
-            reply.message = Some(Message::Login(key, serial, decision));
-        });
-        None
-    }
-
-    /// Keeps the account of a login that succeeded, and says what the session has to know of it.
-    pub(super) fn admit(&mut self, core: &mut Core, user: &[u8], account: Account) -> Verdict {
-        if let Err(refused) = self.enter(core, user, &account) {
-            return Verdict::Unavailable(refused.for_the_client().to_owned());
-        }
-        core.server.bans.succeeded(self.session.peer().ip(), user, core.now.instant);
-        let grant = grant(&account);
-        self.account = Some(account);
-        // The session learns of it only now.
-        let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
-        core.log(&subject, log::Event::LoggedIn);
-        self.note_login(user);
-        Verdict::Granted(grant)
-    }
-
-    /// What the session has to know of a decision; nothing yet where a hook is asked first.
-    fn verdict(&mut self, core: &mut Core, user: &[u8], decision: Decision) -> Option<Verdict> {
-        Some(match decision {
-            Decision::Granted(account) if self.asks_about_login(core, user, &account) => return None,
-            Decision::Granted(account) => self.admit(core, user, account),
-            Decision::NeedsCode => Verdict::NeedsCode,
-            Decision::Denied => {
-                self.log(core, log::Event::LoginFailed { user });
-                self.count_failure(core, user);
-                Verdict::Denied
-            }
-            Decision::Refused(reason) => {
-                self.log(core, log::Event::LoginRefused { user, reason: &reason });
-                Verdict::Denied
-            }
-            Decision::Unavailable(reason) => {
-                self.log(core, log::Event::LoginRefused { user, reason: &reason });
-                Verdict::Unavailable("Nobody can be let in at the moment; try again later.".to_owned())
-            }
-        })
-    }
-
-    /// A wrong password, or a name that is not there: the address is held to it, on other connections too.
-    fn count_failure(&mut self, core: &mut Core, user: &[u8]) {
-        let failed = core.server.bans.failed(self.session.peer().ip(), user, core.now.instant);
-        self.session.has_failed_before(failed.count.saturating_sub(1));
-        if failed.user_banned {
-            self.log(core, log::Event::Banned { user: Some(user) });
-            self.note_ban(core, Some(user));
-        }
-        if failed.address_banned {
-            self.log(core, log::Event::Banned { user: None });
-            self.note_ban(core, None);
-        }
-    }
-
-    /// What is decided without asking the accounts.
-    fn turned_away(&mut self, core: &mut Core, user: &[u8]) -> Option<Verdict> {
-        let most = core.server.config.cpu_limit;
-        if most > 0 && core.server.load.percent() > most {
-            self.log(core, log::Event::Limited { limit: "cpu-limit", value: most.into() });
-            return Some(Verdict::Unavailable("The server is too busy; try again later.".to_owned()));
-        }
-        if core.server.bans.is_banned(self.session.peer().ip(), user, core.now.instant) {
-            self.log(core, log::Event::LoginRefused { user, reason: "banned at this address for a while" });
-            return Some(Verdict::Denied);
-        }
-        None
-    }
-
-    /// Takes its place among its user's and groups' sessions, if there is one.
-    fn enter(&mut self, core: &mut Core, user: &[u8], account: &Account) -> Result<(), Refused> {
-        let nothing = AccountLimits::default();
-        let limits = account.limits.as_deref().unwrap_or(&nothing);
-        let server = Arc::clone(&core.server);
-        server.limits.log_in(&mut self.member, user, limits, core.now.instant).inspect_err(|refused| {
-            let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
-            core.log(&subject, log::Event::Limited { limit: &refused.key(), value: refused.value });
-        })
-    }
-
-    /// Sets the limits of this session, if it has this number; answers whether it has.
-    pub(crate) fn set_limits(&mut self, core: &mut Core, number: u64, limits: &Limits) -> bool {
-        if self.number == number {
-            core.server.limits.limit_member(&mut self.member, number, limits, core.now.instant);
-        }
-        self.number == number
-    }
-
-    /// As an administrator sees it.
-    pub(crate) fn report(&self, now: Instant) -> SessionReport {
-        let transfer = self.running.as_deref().map(|running| {
-            let progress = running.progress(now);
-            TransferReport {
-                kind: running.direction.word(),
-                path: running.path.as_bytes().to_vec(),
-                bytes: progress.bytes,
-                total: progress.total,
-                elapsed: progress.elapsed,
-                held_back: running.pace.paused.is_some(),
-            }
-        });
-        SessionReport {
-            number: self.number,
-            peer: self.session.peer(),
-            local: self.session.local(),
-            user: self.session.user().map(<[u8]>::to_vec),
-            transfer,
-        }
-    }
-
-    /// An administrator wants it gone.
-    pub(crate) fn kick(&mut self, core: &mut Core) {
-        self.log(core, log::Event::Kicked);
-        self.feed(core, Input::Kicked);
-    }
-
-    /// `LIMITBANDWIDTH`: of the whole server, from clients and to them; `None` as configured.
-    fn limit_bandwidth(&mut self, core: &mut Core, limits: Option<(u64, u64)>) -> Answer {
-        let (tree, now) = (&core.server.limits, core.now.instant);
-        match limits {
-            None => tree.restore(&Scope::Server, now),
-            Some((write, read)) => {
-                let (upload, download) = (Some(Limit::of(write)), Some(Limit::of(read)));
-                tree.set(&Scope::Server, &Limits { upload, download, sessions: None }, now)
-            }
-        };
-        let text = match limits {
-            None => "LIMITBANDWIDTH: as configured".to_owned(),
-            Some((write, read)) => format!("LIMITBANDWIDTH: write {write}, read {read} bytes a second"),
-        };
-        self.log(core, log::Event::Warning { text: &text });
-        Answer::Done
-    }
-
-    /// `INTERNALSHUTDOWN`: looks at the password where that may take its time, then stops the server.
-    fn ask_shutdown(&mut self, core: &mut Core, password: Vec<u8>) -> Option<Answer> {
-        if core.server.config.shutdown_password.is_none() {
-            return Some(Answer::Count(0));
-        }
-        self.log(core, log::Event::Warning { text: "INTERNALSHUTDOWN was asked for" });
-        let server = Arc::clone(&core.server);
-        let (key, sender, serial, _) = self.question(core);
-        core.server.logins.run(move || {
-            let mut reply = Promise { sender, message: Some(Message::Answer(key, serial, internal_error())) };
-            let right =
-                server.config.shutdown_password.as_ref().is_some_and(|right| right.matches(&password));
-            reply.message = Some(Message::Answer(key, serial, Answer::Count(u64::from(right))));
-            drop(reply);
-            if right {
-                // Behind the answer: this session still hears its 221.
-                server.begin_shutdown(server.config.grace);
-            }
-        });
-        None
-    }
-
-    /// Accounts were changed, or time has passed: has the user's account looked at again, where it is one of
-    /// those. Commands go on meanwhile.
-    pub(crate) fn review(&mut self, core: &mut Core, concerned: impl Fn(&[u8], &Account) -> bool) {
-        let (Some(user), Some(account)) = (self.session.user(), &self.account) else { return };
-        if self.state.closing.is_some() || !concerned(user, account) {
-            return;
-        }
-        let credentials = Credentials { user: user.to_vec(), password: Vec::new() };
-        let from = self.session.peer().ip();
-        let encrypted = self.session.is_encrypted();
-        let accounts = core.server.accounts();
-        let (key, sender) = (self.key, core.sender.clone());
-        let effective = account.effective.clone();
-        core.server.logins.run(move || {
-            let attempt = attempt(&credentials, from, encrypted);
-            // Where the accounts cannot tell, the clock still can.
-            let by_clock = || effective?.admit(&attempt).err().map(Decision::Refused);
-            if let Some(decision) = accounts.current(&attempt).or_else(by_clock) {
-                let reviewed = Reviewed { user: credentials.user, decision };
-                sender.send(Message::Reviewed(key, Box::new(reviewed)));
-            }
-        });
-    }
-
-    /// The user's account was looked at again.
-    pub(crate) fn reviewed(&mut self, core: &mut Core, reviewed: Reviewed) {
-        // Somebody else may have logged in meanwhile.
-        if self.session.user() != Some(&reviewed.user) {
-            return;
-        }
-        let reason = match reviewed.decision {
-            Decision::Granted(account) => match self.enter(core, &reviewed.user, &account) {
-                Ok(()) => {
-                    let grant = grant(&account);
-                    self.account = Some(account);
-                    return self.feed(core, Input::Regranted(grant));
-                }
-                Err(refused) => refused.for_the_client().to_owned(),
-            },
-            // Who is in stays in while the accounts are out of reach.
-            Decision::Unavailable(_) => return,
-            Decision::Denied | Decision::NeedsCode => "the account is no longer there".to_owned(),
-            Decision::Refused(reason) => reason,
-        };
-        self.log(core, log::Event::Expelled { reason: &reason });
-        self.feed(core, Input::Expelled);
-    }
-
-    /// A new minute has begun.
-    pub(crate) fn tick(&mut self, core: &mut Core) {
-        core.server.limits.tick_member(&self.member, core.now.instant);
-    }
-
-    fn progress(&self, now: Instant) -> millrace_ftp::session::Progress {
-        match (&self.running, &self.question) {
-            (Some(running), _) => running.progress(now),
-            (None, question) => millrace_ftp::session::Progress {
-                bytes: question.as_ref().map_or(0, |question| question.shared.bytes()),
-                total: None,
-                elapsed: question
-                    .as_ref()
-                    .map_or(Duration::ZERO, |question| now.saturating_duration_since(question.asked)),
-            },
-        }
-    }
-
-    /// Cancels the long question, or ends the transfer; answers the outcome if that is known already.
-    pub(super) fn abort(&mut self, core: &mut Core, error: TransferError) -> Option<Outcome> {
-        if let Some(question) = &mut self.question {
-            question.shared.cancelled.store(true, Ordering::Relaxed);
-            question.give_up = Some(core.now.instant + JOB_GRACE);
-            return None;
-        }
-        self.abort_transfer(core, error)
-    }
-
     /// Sends what there is to say, as far as the client takes it.
     pub(super) fn send(&mut self, core: &mut Core) {
         if self.state.broken {
@@ -785,22 +426,6 @@ impl Connection {
             .into_iter()
             .flatten()
             .min()
-    }
-
-    /// When the open question, which may be put to a stuck disk, is not waited for any longer.
-    fn question_due(&self) -> Option<Instant> {
-        let question = self.question.as_ref()?;
-        let left = self.state.hung_up.then(|| question.asked + LEFT_GRACE);
-        question.give_up.into_iter().chain(left).min()
-    }
-
-    /// It is not.
-    fn question_overdue(&mut self, core: &mut Core) {
-        if self.state.hung_up {
-            self.state.broken = true;
-        } else if self.question.take().is_some() {
-            self.feed(core, Input::Answer(Answer::Failed(FileError::Cancelled)));
-        }
     }
 
     fn set_clock(&mut self, core: &mut Core) {
@@ -888,53 +513,6 @@ impl Connection {
         let subject = Subject { session: self.number, peer: self.session.peer(), user: self.session.user() };
         core.log(&subject, event);
     }
-}
-
-/// What accounts say of somebody who is logged in.
-#[derive(Debug)]
-pub(crate) struct Reviewed {
-    user: Vec<u8>,
-    decision: Decision,
-}
-
-/// Sends its message when dropped: also when the job that was to fill it in panics.
-pub(super) struct Promise {
-    pub(super) sender: millrace_net::inbox::Sender<Message>,
-    pub(super) message: Option<Message>,
-}
-
-impl Drop for Promise {
-    fn drop(&mut self) {
-        if let Some(message) = self.message.take() {
-            self.sender.send(message);
-        }
-    }
-}
-
-/// What the session has to know of an account.
-fn grant(account: &Account) -> Grant {
-    Grant {
-        permissions: account.permissions,
-        rules: account.rules.clone(),
-        home: account.home.clone(),
-        encrypted_data: account.data.encrypted,
-    }
-}
-
-/// A login as the accounts are asked about it.
-fn attempt(credentials: &Credentials, from: IpAddr, encrypted: bool) -> Attempt<'_> {
-    Attempt {
-        user: &credentials.user,
-        password: &credentials.password,
-        from,
-        protocol: Protocol::Ftp,
-        encrypted,
-        now: SystemTime::now(),
-    }
-}
-
-fn internal_error() -> Answer {
-    Answer::Failed(FileError::Io(io::Error::other("internal error")))
 }
 
 #[cfg(test)]

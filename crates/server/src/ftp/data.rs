@@ -13,7 +13,7 @@ use mio::Interest;
 use mio::event::Event;
 
 use super::Connection;
-use super::control::{JOB_GRACE, Promise};
+use super::question::{JOB_GRACE, Promise};
 use crate::log::{self, Direction, Transferred};
 use crate::passive::{Lease, Leasing};
 use crate::transfer::{End, JobDone, JobKind, Link, Running, Socket, Turn, Work};

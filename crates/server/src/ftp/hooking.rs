@@ -13,7 +13,7 @@ use millrace_vfs::FileError;
 
 use super::Connection;
 use super::act::Changed;
-use super::control::Promise;
+use super::question::Promise;
 use crate::auth::Account;
 use crate::hooks::{Event, Hooks, Moment, Refusal, Ruling};
 use crate::log::{self, Direction, Transferred};

@@ -1,11 +1,15 @@
 //! The FTP side: what joins a control session, which decides, to sockets and files.
 
 pub(crate) mod act;
+mod admin;
 mod control;
 mod data;
 mod hooking;
+mod login;
 mod notes;
+mod question;
 mod secure;
 
-pub(crate) use control::{Connection, Reviewed};
+pub(crate) use control::Connection;
+pub(crate) use login::Reviewed;
 pub(crate) use secure::Handshakes;

@@ -1,0 +1,96 @@
+//! What an administrator sees of a session and does to it, by the control socket or by a command of his own.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use millrace_ftp::session::{Answer, Input};
+
+use super::Connection;
+use super::question::{Promise, internal_error};
+use crate::limits::{Limit, Limits, Scope};
+use crate::log;
+use crate::running::{SessionReport, TransferReport};
+use crate::worker::{Core, Message};
+
+impl Connection {
+    /// As an administrator sees it.
+    pub(crate) fn report(&self, now: Instant) -> SessionReport {
+        let transfer = self.running.as_deref().map(|running| {
+            let progress = running.progress(now);
+            TransferReport {
+                kind: running.direction.word(),
+                path: running.path.as_bytes().to_vec(),
+                bytes: progress.bytes,
+                total: progress.total,
+                elapsed: progress.elapsed,
+                held_back: running.pace.paused.is_some(),
+            }
+        });
+        SessionReport {
+            number: self.number,
+            peer: self.session.peer(),
+            local: self.session.local(),
+            user: self.session.user().map(<[u8]>::to_vec),
+            transfer,
+        }
+    }
+
+    /// An administrator wants it gone.
+    pub(crate) fn kick(&mut self, core: &mut Core) {
+        self.log(core, log::Event::Kicked);
+        self.feed(core, Input::Kicked);
+    }
+
+    /// Sets the limits of this session, if it has this number; answers whether it has.
+    pub(crate) fn set_limits(&mut self, core: &mut Core, number: u64, limits: &Limits) -> bool {
+        if self.number == number {
+            core.server.limits.limit_member(&mut self.member, number, limits, core.now.instant);
+        }
+        self.number == number
+    }
+
+    /// `LIMITBANDWIDTH`: of the whole server, from clients and to them; `None` as configured.
+    pub(super) fn limit_bandwidth(&mut self, core: &mut Core, limits: Option<(u64, u64)>) -> Answer {
+        let (tree, now) = (&core.server.limits, core.now.instant);
+        match limits {
+            None => tree.restore(&Scope::Server, now),
+            Some((write, read)) => {
+                let (upload, download) = (Some(Limit::of(write)), Some(Limit::of(read)));
+                tree.set(&Scope::Server, &Limits { upload, download, sessions: None }, now)
+            }
+        };
+        let text = match limits {
+            None => "LIMITBANDWIDTH: as configured".to_owned(),
+            Some((write, read)) => format!("LIMITBANDWIDTH: write {write}, read {read} bytes a second"),
+        };
+        self.log(core, log::Event::Warning { text: &text });
+        Answer::Done
+    }
+
+    /// `INTERNALSHUTDOWN`: looks at the password where that may take its time, then stops the server.
+    pub(super) fn ask_shutdown(&mut self, core: &mut Core, password: Vec<u8>) -> Option<Answer> {
+        if core.server.config.shutdown_password.is_none() {
+            return Some(Answer::Count(0));
+        }
+        self.log(core, log::Event::Warning { text: "INTERNALSHUTDOWN was asked for" });
+        let server = Arc::clone(&core.server);
+        let (key, sender, serial, _) = self.question(core);
+        core.server.logins.run(move || {
+            let mut reply = Promise { sender, message: Some(Message::Answer(key, serial, internal_error())) };
+            let right =
+                server.config.shutdown_password.as_ref().is_some_and(|right| right.matches(&password));
+            reply.message = Some(Message::Answer(key, serial, Answer::Count(u64::from(right))));
+            drop(reply);
+            if right {
+                // Behind the answer: this session still hears its 221.
+                server.begin_shutdown(server.config.grace);
+            }
+        });
+        None
+    }
+
+    /// A new minute has begun.
+    pub(crate) fn tick(&mut self, core: &mut Core) {
+        core.server.limits.tick_member(&self.member, core.now.instant);
+    }
+}

@@ -1,0 +1,203 @@
+//! Logging in on a control connection: what is decided before the accounts are asked, what their decision means
+//! here, and looking at an account again while its user is here.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use millrace_ftp::session::{Answer, Credentials, Grant, Input, Verdict};
+
+use super::Connection;
+use super::question::Promise;
+use crate::auth::{Account, Attempt, Decision, Protocol};
+use crate::limits::{AccountLimits, Refused};
+use crate::log::{self, Subject};
+use crate::worker::{Core, Message};
+
+impl Connection {
+    pub(super) fn log_in(&mut self, core: &mut Core, credentials: Credentials) -> Option<Answer> {
+        if let Some(verdict) = self.turned_away(core, &credentials.user) {
+            return Some(Answer::Login(verdict));
+        }
+        let accounts = core.server.accounts();
+        let from = self.session.peer().ip();
+        let encrypted = self.session.is_encrypted();
+        let asked = attempt(&credentials, from, encrypted);
+        if let Some(decision) = accounts.quick(&asked) {
+            return self.verdict(core, &credentials.user, decision).map(Answer::Login);
+        }
+        let (key, sender, serial, _) = self.question(core);
+        if let Some(question) = &mut self.question {
+            question.user.clone_from(&credentials.user);
+        }
+        core.server.logins.run(move || {
+            let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
+            let mut reply = Promise { sender, message: Some(Message::Login(key, serial, unavailable)) };
+            let decision = accounts.authenticate(&attempt(&credentials, from, encrypted));
+            reply.message = Some(Message::Login(key, serial, decision));
+        });
+        None
+    }
+
+    /// What is decided without asking the accounts.
+    fn turned_away(&mut self, core: &mut Core, user: &[u8]) -> Option<Verdict> {
+        let most = core.server.config.cpu_limit;
+        if most > 0 && core.server.load.percent() > most {
+            self.log(core, log::Event::Limited { limit: "cpu-limit", value: most.into() });
+            return Some(Verdict::Unavailable("The server is too busy; try again later.".to_owned()));
+        }
+        if core.server.bans.is_banned(self.session.peer().ip(), user, core.now.instant) {
+            self.log(core, log::Event::LoginRefused { user, reason: "banned at this address for a while" });
+            return Some(Verdict::Denied);
+        }
+        None
+    }
+
+    /// The accounts have decided.
+    pub(crate) fn login_decided(&mut self, core: &mut Core, serial: u64, decision: Decision) {
+        if let Some(question) = self.question.take_if(|question| question.serial == serial)
+            && let Some(verdict) = self.verdict(core, &question.user, decision)
+        {
+            self.feed(core, Input::Answer(Answer::Login(verdict)));
+        }
+    }
+
+    /// What the session has to know of a decision; nothing yet where a hook is asked first.
+    fn verdict(&mut self, core: &mut Core, user: &[u8], decision: Decision) -> Option<Verdict> {
+        Some(match decision {
+            Decision::Granted(account) if self.asks_about_login(core, user, &account) => return None,
+            Decision::Granted(account) => self.admit(core, user, account),
+            Decision::NeedsCode => Verdict::NeedsCode,
+            Decision::Denied => {
+                self.log(core, log::Event::LoginFailed { user });
+                self.count_failure(core, user);
+                Verdict::Denied
+            }
+            Decision::Refused(reason) => {
+                self.log(core, log::Event::LoginRefused { user, reason: &reason });
+                Verdict::Denied
+            }
+            Decision::Unavailable(reason) => {
+                self.log(core, log::Event::LoginRefused { user, reason: &reason });
+                Verdict::Unavailable("Nobody can be let in at the moment; try again later.".to_owned())
+            }
+        })
+    }
+
+    /// Keeps the account of a login that succeeded, and says what the session has to know of it.
+    pub(super) fn admit(&mut self, core: &mut Core, user: &[u8], account: Account) -> Verdict {
+        if let Err(refused) = self.enter(core, user, &account) {
+            return Verdict::Unavailable(refused.for_the_client().to_owned());
+        }
+        core.server.bans.succeeded(self.session.peer().ip(), user, core.now.instant);
+        let grant = grant(&account);
+        self.account = Some(account);
+        // The session learns of it only now.
+        let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
+        core.log(&subject, log::Event::LoggedIn);
+        self.note_login(user);
+        Verdict::Granted(grant)
+    }
+
+    /// Takes its place among its user's and groups' sessions, if there is one.
+    fn enter(&mut self, core: &mut Core, user: &[u8], account: &Account) -> Result<(), Refused> {
+        let nothing = AccountLimits::default();
+        let limits = account.limits.as_deref().unwrap_or(&nothing);
+        let server = Arc::clone(&core.server);
+        server.limits.log_in(&mut self.member, user, limits, core.now.instant).inspect_err(|refused| {
+            let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
+            core.log(&subject, log::Event::Limited { limit: &refused.key(), value: refused.value });
+        })
+    }
+
+    /// A wrong password, or a name that is not there: the address is held to it, on other connections too.
+    fn count_failure(&mut self, core: &mut Core, user: &[u8]) {
+        let failed = core.server.bans.failed(self.session.peer().ip(), user, core.now.instant);
+        self.session.has_failed_before(failed.count.saturating_sub(1));
+        if failed.user_banned {
+            self.log(core, log::Event::Banned { user: Some(user) });
+            self.note_ban(core, Some(user));
+        }
+        if failed.address_banned {
+            self.log(core, log::Event::Banned { user: None });
+            self.note_ban(core, None);
+        }
+    }
+
+    /// Accounts were changed, or time has passed: has the user's account looked at again, where it is one of
+    /// those. Commands go on meanwhile.
+    pub(crate) fn review(&mut self, core: &mut Core, concerned: impl Fn(&[u8], &Account) -> bool) {
+        let (Some(user), Some(account)) = (self.session.user(), &self.account) else { return };
+        if self.state.closing.is_some() || !concerned(user, account) {
+            return;
+        }
+        let credentials = Credentials { user: user.to_vec(), password: Vec::new() };
+        let from = self.session.peer().ip();
+        let encrypted = self.session.is_encrypted();
+        let accounts = core.server.accounts();
+        let (key, sender) = (self.key, core.sender.clone());
+        let effective = account.effective.clone();
+        core.server.logins.run(move || {
+            let attempt = attempt(&credentials, from, encrypted);
+            // Where the accounts cannot tell, the clock still can.
+            let by_clock = || effective?.admit(&attempt).err().map(Decision::Refused);
+            if let Some(decision) = accounts.current(&attempt).or_else(by_clock) {
+                let reviewed = Reviewed { user: credentials.user, decision };
+                sender.send(Message::Reviewed(key, Box::new(reviewed)));
+            }
+        });
+    }
+
+    /// The user's account was looked at again.
+    pub(crate) fn reviewed(&mut self, core: &mut Core, reviewed: Reviewed) {
+        // Somebody else may have logged in meanwhile.
+        if self.session.user() != Some(&reviewed.user) {
+            return;
+        }
+        let reason = match reviewed.decision {
+            Decision::Granted(account) => match self.enter(core, &reviewed.user, &account) {
+                Ok(()) => {
+                    let grant = grant(&account);
+                    self.account = Some(account);
+                    return self.feed(core, Input::Regranted(grant));
+                }
+                Err(refused) => refused.for_the_client().to_owned(),
+            },
+            // Who is in stays in while the accounts are out of reach.
+            Decision::Unavailable(_) => return,
+            Decision::Denied | Decision::NeedsCode => "the account is no longer there".to_owned(),
+            Decision::Refused(reason) => reason,
+        };
+        self.log(core, log::Event::Expelled { reason: &reason });
+        self.feed(core, Input::Expelled);
+    }
+}
+
+/// What accounts say of somebody who is logged in.
+#[derive(Debug)]
+pub(crate) struct Reviewed {
+    user: Vec<u8>,
+    decision: Decision,
+}
+
+/// What the session has to know of an account.
+fn grant(account: &Account) -> Grant {
+    Grant {
+        permissions: account.permissions,
+        rules: account.rules.clone(),
+        home: account.home.clone(),
+        encrypted_data: account.data.encrypted,
+    }
+}
+
+/// A login as the accounts are asked about it.
+fn attempt(credentials: &Credentials, from: IpAddr, encrypted: bool) -> Attempt<'_> {
+    Attempt {
+        user: &credentials.user,
+        password: &credentials.password,
+        from,
+        protocol: Protocol::Ftp,
+        encrypted,
+        now: SystemTime::now(),
+    }
+}

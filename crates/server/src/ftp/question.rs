@@ -1,0 +1,178 @@
+//! What a session asks and the pool answers: hashes, copies, listings in replies, whatever may wait for a disk.
+//!
+//! At most one question is open on a connection. Its answer comes back as a message with the question's serial,
+//! so that the answer to one that was given up is nobody's.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use millrace_ftp::session::{Answer, Input, Outcome, Progress, Request, TransferError};
+use millrace_net::inbox::Sender;
+use millrace_vfs::FileError;
+
+use super::Connection;
+use super::act::{self, Changed, ListLimits};
+use crate::log;
+use crate::slab::Key;
+use crate::transfer::Shared;
+use crate::worker::{Core, Message};
+
+/// How long an aborted transfer or question waits for the job that has its file, before it is answered all
+/// the same.
+pub(super) const JOB_GRACE: Duration = Duration::from_secs(2);
+
+/// How long the question of a client that has hung up is waited for: what it asked for last is still done.
+const LEFT_GRACE: Duration = Duration::from_secs(10);
+
+/// The open question.
+#[derive(Debug)]
+pub(super) struct Question {
+    /// Told from those before it by this.
+    pub(super) serial: u64,
+    /// By which the pool says how far it is, and hears that it is cancelled.
+    pub(super) shared: Arc<Shared>,
+    asked: Instant,
+    /// When the client, which said `ABOR`, is told that it is cancelled, whether or not the pool has answered.
+    give_up: Option<Instant>,
+    /// Who wants to log in; empty for other questions.
+    pub(super) user: Vec<u8>,
+    /// What the log and the hooks are to be told where it is done.
+    change: Option<Changed>,
+}
+
+impl Connection {
+    /// Answers what can be answered now; puts the rest to the pool.
+    pub(super) fn ask(&mut self, core: &mut Core, request: Request) -> Option<Answer> {
+        match request {
+            Request::LogIn(credentials) => return self.log_in(core, credentials),
+            Request::Listen => return self.listen(core),
+            Request::LimitBandwidth { write, read } => {
+                return Some(self.limit_bandwidth(core, Some((write, read))));
+            }
+            Request::RestoreBandwidth => return Some(self.limit_bandwidth(core, None)),
+            Request::ShutDown(password) => return self.ask_shutdown(core, password),
+            Request::Host(name) => {
+                return Some(match self.serves_host(core, name) {
+                    true => Answer::Done,
+                    false => Answer::Failed(FileError::NotFound),
+                });
+            }
+            Request::Progress => return Some(Answer::Progress(self.progress(core.now.instant))),
+            Request::Who => {
+                let text =
+                    format!(" {} session(s) on this server.", core.server.sessions.load(Ordering::Relaxed));
+                return Some(Answer::Lines(vec![text.into_bytes()]));
+            }
+            _ => {}
+        }
+        let Some(account) = &self.account else { return Some(Answer::Failed(FileError::PermissionDenied)) };
+        let request = match act::answer_now(&*account.storage, request) {
+            Ok(answer) => return Some(answer),
+            Err(request) => request,
+        };
+        let storage = Arc::clone(&account.storage);
+        let limits = ListLimits { sort_entries: core.server.config.sort_entries };
+        let (key, sender, serial, shared) = self.question(core);
+        if let Some(question) = &mut self.question {
+            question.change = act::change(&request);
+        }
+        core.server.pool.run(move || {
+            let mut reply = Promise { sender, message: Some(Message::Answer(key, serial, internal_error())) };
+            reply.message =
+                Some(Message::Answer(key, serial, act::answer(&storage, request, limits, &shared)));
+        });
+        None
+    }
+
+    /// Opens a question for the pool.
+    pub(super) fn question(&mut self, core: &mut Core) -> (Key, Sender<Message>, u64, Arc<Shared>) {
+        let serial = core.next_serial();
+        let shared = Arc::new(Shared::default());
+        let asked = core.now.instant;
+        self.question = Some(Box::new(Question {
+            serial,
+            shared: Arc::clone(&shared),
+            asked,
+            give_up: None,
+            user: Vec::new(),
+            change: None,
+        }));
+        (self.key, core.sender.clone(), serial, shared)
+    }
+
+    /// The pool has answered a question.
+    pub(crate) fn answered(&mut self, core: &mut Core, serial: u64, answer: Answer) {
+        match self.question.take_if(|question| question.serial == serial) {
+            Some(question) => {
+                if let Some(changed) = &question.change {
+                    if let Answer::Done | Answer::Count(_) = &answer {
+                        let event = log::Event::Changed { verb: changed.verb, path: &changed.path };
+                        self.log(core, event);
+                    }
+                    self.note_answer(core, changed, &answer);
+                }
+                self.feed(core, Input::Answer(answer));
+            }
+            None => core.discard(answer),
+        }
+    }
+
+    /// Cancels the long question, or ends the transfer; answers the outcome if that is known already.
+    pub(super) fn abort(&mut self, core: &mut Core, error: TransferError) -> Option<Outcome> {
+        if let Some(question) = &mut self.question {
+            question.shared.cancelled.store(true, Ordering::Relaxed);
+            question.give_up = Some(core.now.instant + JOB_GRACE);
+            return None;
+        }
+        self.abort_transfer(core, error)
+    }
+
+    fn progress(&self, now: Instant) -> Progress {
+        match (&self.running, &self.question) {
+            (Some(running), _) => running.progress(now),
+            (None, question) => Progress {
+                bytes: question.as_ref().map_or(0, |question| question.shared.bytes()),
+                total: None,
+                elapsed: question
+                    .as_ref()
+                    .map_or(Duration::ZERO, |question| now.saturating_duration_since(question.asked)),
+            },
+        }
+    }
+
+    /// When the open question, which may be put to a stuck disk, is not waited for any longer.
+    pub(super) fn question_due(&self) -> Option<Instant> {
+        let question = self.question.as_ref()?;
+        let left = self.state.hung_up.then(|| question.asked + LEFT_GRACE);
+        question.give_up.into_iter().chain(left).min()
+    }
+
+    /// It is not.
+    pub(super) fn question_overdue(&mut self, core: &mut Core) {
+        if self.state.hung_up {
+            self.state.broken = true;
+        } else if self.question.take().is_some() {
+            self.feed(core, Input::Answer(Answer::Failed(FileError::Cancelled)));
+        }
+    }
+}
+
+/// Sends its message when dropped: also when the job that was to fill it in panics.
+pub(super) struct Promise {
+    pub(super) sender: Sender<Message>,
+    pub(super) message: Option<Message>,
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if let Some(message) = self.message.take() {
+            self.sender.send(message);
+        }
+    }
+}
+
+pub(super) fn internal_error() -> Answer {
+    Answer::Failed(FileError::Io(io::Error::other("internal error")))
+}
