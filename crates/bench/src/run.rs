@@ -115,8 +115,7 @@ pub trait Progress {
     fn cell_done(&self, cell: &CellReport);
     /// By what it is asked to end, with what it has.
     fn stop(&self) -> &Stop {
-        static NEVER: Stop = Stop::new();
-        &NEVER
+        Stop::never()
     }
 }
 
@@ -128,6 +127,12 @@ impl Stop {
     /// Nobody has asked.
     pub const fn new() -> Self {
         Self(AtomicBool::new(false))
+    }
+
+    /// One that nobody asks.
+    pub fn never() -> &'static Self {
+        static NEVER: Stop = Stop::new();
+        &NEVER
     }
 
     /// Asks; answers whether somebody had before.

@@ -3,18 +3,16 @@
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::thread;
 
 use clap::Args;
 use millrace_bench::peers::{PEERS, PeerError, end_all};
 use millrace_bench::plan::Form;
 use millrace_bench::race::{self, Entrant, RaceError, RaceReport, Settings, Turn, Watcher, text};
-use millrace_bench::report::html;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use millrace_bench::report::{Ending, html};
+use millrace_bench::run::{RunError, Stop};
 
 use crate::bench::output::{Sink, has_color, print, write};
-use crate::bench::{FAILED, Flags, INCONCLUSIVE, advise_plan, preset};
+use crate::bench::{FAILED, Flags, INCONCLUSIVE, advise_plan, preset, report_on_signals};
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -29,9 +27,13 @@ Examples:
   millrace race --list                                   the servers that are known by name
 
 Exit status: 0 when all is well; 1 when bytes were wrong, or a server or this machine failed;
-2 for usage; 3 when the figures vary too much for any comparison to say anything.
+2 for usage; 3 when the figures vary too much for any comparison to say anything, or the race was
+interrupted. Ctrl-C ends a race early and reports what there is; a second one ends it at once.
 
 peers/install gets the servers. docs/benchmarks.md says how to read the intervals.";
+
+/// By what a race is asked to end.
+static STOP: Stop = Stop::new();
 
 /// `millrace race`.
 #[derive(Debug, Args)]
@@ -115,7 +117,10 @@ pub(crate) fn run(arguments: &Race) -> Result<ExitCode, Failure> {
     let (json, page, csv) = (json?, page?, csv?);
     let report = match &arguments.read {
         Some(path) => read(path)?,
-        None => arguments.measure()?,
+        None => match arguments.measure()? {
+            Some(report) => report,
+            None => return Ok(ExitCode::from(INCONCLUSIVE)),
+        },
     };
     if ![&json, &page, &csv].into_iter().flatten().any(Sink::is_stdout) {
         print(&match arguments.markdown {
@@ -136,13 +141,21 @@ fn read(path: &Path) -> Result<RaceReport, Failure> {
 }
 
 impl Race {
-    fn measure(&self) -> Result<RaceReport, Failure> {
+    /// `None` where somebody did not wait for the first figure.
+    fn measure(&self) -> Result<Option<RaceReport>, Failure> {
         let race = self.race()?;
-        end_servers_on_signals()?;
+        // The servers of a race are in process groups of their own: a Ctrl-C in the terminal does not reach them.
+        report_on_signals(&STOP, end_all)?;
         let _ = writeln!(stderr(), "This takes about {} minutes.", 1 + race.time().as_secs() * 6 / 5 / 60);
-        let report = race.run(&Line::new()).map_err(advise)?;
+        let report = race.run(&Line::new());
         clear_line();
-        Ok(report)
+        match report {
+            Err(RaceError::Run(error @ RunError::Interrupted)) => {
+                eprintln!("millrace: {error}.");
+                Ok(None)
+            }
+            report => report.map(Some).map_err(advise),
+        }
     }
 
     fn race(&self) -> Result<race::Race, Failure> {
@@ -164,6 +177,8 @@ impl Race {
 fn status(report: &RaceReport) -> u8 {
     match () {
         () if report.has_wrong_data() || report.has_gaps() => FAILED,
+        () if matches!(report.ending, Ending::Failed(_)) => FAILED,
+        () if report.ending == Ending::Interrupted => INCONCLUSIVE,
         () if report.is_inconclusive() => INCONCLUSIVE,
         () => 0,
     }
@@ -190,19 +205,6 @@ fn advise(error: RaceError) -> Failure {
     }
 }
 
-/// The servers of a race are in process groups of their own: a Ctrl-C in the terminal does not reach them.
-fn end_servers_on_signals() -> Result<(), Failure> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .map_err(|error| Failure::Running(format!("no signals can be received: {error}.")))?;
-    thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            end_all();
-            std::process::exit(128 + signal);
-        }
-    });
-    Ok(())
-}
-
 /// A line that is written over, where a person looks at it; else a line a block.
 struct Line {
     is_terminal: bool,
@@ -215,6 +217,10 @@ impl Line {
 }
 
 impl Watcher for Line {
+    fn stop(&self) -> &Stop {
+        &STOP
+    }
+
     fn begins(&self, turn: &Turn<'_>) {
         let (figure, figures) = turn.figure;
         let (block, blocks) = turn.block;

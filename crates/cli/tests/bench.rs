@@ -236,3 +236,33 @@ fn a_race_starts_its_servers_and_leaves_nothing_behind() {
     assert_eq!(left, ["race.html"]);
     std::fs::remove_dir_all(&place).unwrap();
 }
+
+#[test]
+fn ctrl_c_ends_a_race_with_what_it_has_and_leaves_nothing_behind() {
+    let place = std::env::temp_dir().join(format!("millrace-race-stop-{}", std::process::id()));
+    std::fs::create_dir(&place).unwrap();
+    let json = place.join("race.json");
+    let [place_text, json_text] = [&place, &json].map(|path| path.to_str().unwrap());
+    let load = ["--ops", "noop", "--users", "2", "--duration", "50ms", "--warm-up", "0", "--blocks", "900"];
+    let mut race = Command::new(env!("CARGO_BIN_EXE_millrace"))
+        .args(["race", "millrace", "millrace", "--place", place_text, "--json", json_text])
+        .args(load)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(race.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(told.any(|line| line == "block 3/900"));
+    let interrupted = Command::new("kill").args(["-INT", &race.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    let output = race.wait_with_output().unwrap();
+    let table = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{table}");
+    assert!(table.contains("noop, 2 users") && table.contains("It was interrupted: "), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    let report = std::fs::read_to_string(&json).unwrap();
+    assert!(report.contains("\"ending\": \"interrupted\""), "{report}");
+    let left: Vec<_> = std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["race.json"]);
+    std::fs::remove_dir_all(&place).unwrap();
+}

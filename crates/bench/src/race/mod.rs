@@ -24,8 +24,8 @@ pub use self::report::{Contestant, RaceReport, SentinelReport};
 pub use self::scenario::{Scenario, Standing};
 use crate::peers::{PeerError, Ports};
 use crate::plan::{CHOOSING, Cell, Op, Plan, PlanError, Preset};
-use crate::report::CellReport;
-use crate::run::{RunError, Silent, Station};
+use crate::report::{CellReport, Ending};
+use crate::run::{Progress, RunError, Silent, Snapshot, Station, Stop};
 use crate::stats::Random;
 
 /// Blocks, where nobody says how many: fewer leave intervals too wide to be of use.
@@ -112,6 +112,10 @@ pub struct Turn<'a> {
 pub trait Watcher {
     /// A figure is about to be taken.
     fn begins(&self, turn: &Turn<'_>);
+    /// By what the race is asked to end, with the figures that it has.
+    fn stop(&self) -> &Stop {
+        Stop::never()
+    }
 }
 
 impl Watcher for Silent {
@@ -171,19 +175,30 @@ impl Race {
     }
 
     /// Runs it.
+    ///
+    /// What ends it early, a server that does not come up again or somebody who does not want to wait, stands in the
+    /// report ([`Ending`]); it is an error only where nothing was measured.
     pub fn run(&self, watcher: &dyn Watcher) -> Result<RaceReport, RaceError> {
         let began = SystemTime::now();
+        let plan = self.plan(self.anyone(), None)?;
         let mut draws = Random::new(self.seed);
         let mut course =
             Course { race: self, watcher, taken: 0, figures: Vec::new(), contestants: Vec::new() };
         let mut readings = vec![sentinel::reading()?];
+        let mut ending = Ending::Complete;
         for block in 0..self.blocks {
-            course.block(block, &mut draws)?;
-            readings.push(sentinel::reading()?);
+            match course.block(block, &mut draws).and_then(|()| Ok(sentinel::reading()?)) {
+                Ok(reading) => readings.push(reading),
+                Err(error) if course.figures.is_empty() => return Err(error),
+                Err(RaceError::Run(RunError::Interrupted)) => ending = Ending::Interrupted,
+                Err(error) => ending = Ending::Failed(error.to_string()),
+            }
+            if ending != Ending::Complete {
+                break;
+            }
         }
-        let plan = self.plan(self.anyone(), None)?;
         let Course { figures, contestants, .. } = course;
-        Ok(RaceReport::new(self, &plan, began, contestants, figures, readings))
+        Ok(RaceReport::new(self, &plan, began, contestants, figures, readings, ending))
     }
 
     /// A target of the right kind, to plan with before anyone runs.
@@ -260,7 +275,7 @@ impl Course<'_> {
             let mut order: Vec<usize> = (0..race.entrants.len()).collect();
             draws.shuffle(&mut order);
             for entrant in order {
-                self.take(block, cell, entrant, &ready[entrant]);
+                self.take(block, cell, entrant, &ready[entrant])?;
             }
         }
         for Ready { started, station, .. } in ready {
@@ -274,6 +289,7 @@ impl Course<'_> {
 
     fn start(&self, at: usize) -> Result<Ready, RaceError> {
         let race = self.race;
+        self.go_on()?;
         let ports = Ports::free(at, race.entrants.len())?;
         let started = race.entrants[at].start(ports, &race.place, &race.cells)?;
         let pid = started.process.as_ref().map(|process| process.pid());
@@ -285,8 +301,15 @@ impl Course<'_> {
         Ok(Ready { station: Station::open(&plan)?, started, cells })
     }
 
-    fn take(&mut self, block: u32, cell: usize, entrant: usize, ready: &Ready) {
+    /// Fails where somebody has asked to end it.
+    fn go_on(&self) -> Result<(), RaceError> {
+        if self.watcher.stop().is_asked() { Err(RunError::Interrupted.into()) } else { Ok(()) }
+    }
+
+    /// Takes a figure, unless somebody asks to end it: one of a part of its time would be compared with whole ones.
+    fn take(&mut self, block: u32, cell: usize, entrant: usize, ready: &Ready) -> Result<(), RaceError> {
         let race = self.race;
+        self.go_on()?;
         let all = race.blocks as usize * race.entrants.len() * race.cells.len();
         let what = Cell { repetition: block, ..ready.cells[cell].clone() };
         self.watcher.begins(&Turn {
@@ -295,12 +318,26 @@ impl Course<'_> {
             entrant: &race.entrants[entrant].label,
             cell: &what,
         });
-        let outcome = ready.station.take(&what, (self.taken, all), &Silent).map_err(|error| {
+        let outcome = ready.station.take(&what, (self.taken, all), &Until(self.watcher.stop()));
+        self.go_on()?;
+        let outcome = outcome.map_err(|error| {
             let said = ready.started.process.as_ref().map(|process| process.said());
             format!("{error}{}", said.map_or_else(String::new, |said| format!("; the server said: {said}")))
         });
         self.taken += 1;
         self.figures.push(Figure { cell, entrant, block, outcome });
+        Ok(())
+    }
+}
+
+/// Nobody is told of a figure's progress; it may be asked to end.
+struct Until<'a>(&'a Stop);
+
+impl Progress for Until<'_> {
+    fn tell(&self, _: &Snapshot<'_>) {}
+    fn cell_done(&self, _: &CellReport) {}
+    fn stop(&self) -> &Stop {
+        self.0
     }
 }
 

@@ -11,7 +11,7 @@ use super::scenario::Scenario;
 use super::{Figure, Race};
 use crate::plan::Plan;
 use crate::report::table::Table;
-use crate::report::{CellReport, Machine, lines, text};
+use crate::report::{CellReport, Ending, Machine, lines, text};
 use crate::stats::{Confidence, Drift, Stillness};
 
 /// Changes when the meaning of a field does.
@@ -62,6 +62,9 @@ pub struct RaceReport {
     pub conclusions: Vec<String>,
     /// What should be known before a figure is believed.
     pub warnings: Vec<String>,
+    /// Whether every block is there.
+    #[serde(default)]
+    pub ending: Ending,
 }
 
 /// Who took part.
@@ -114,6 +117,7 @@ impl RaceReport {
         contestants: Vec<Contestant>,
         figures: Vec<Figure>,
         readings_ms: Vec<f64>,
+        ending: Ending,
     ) -> Self {
         let mut tables = Vec::new();
         for (entrant, contestant) in contestants.iter().enumerate() {
@@ -156,6 +160,7 @@ impl RaceReport {
             notes: plan.notes.clone(),
             conclusions: Vec::new(),
             warnings: race.warnings.clone(),
+            ending,
         };
         report.conclude();
         report.warn();
@@ -190,8 +195,11 @@ impl RaceReport {
         cells().any(|cell| cell.faults.kinds().any(|kind| kind.fault.is_wrong_data()))
     }
 
-    /// Claims that a figure could not be taken at all.
+    /// Claims that a figure could not be taken at all, though nobody asked to end it.
     pub fn has_gaps(&self) -> bool {
+        if self.ending == Ending::Interrupted {
+            return false;
+        }
         let standings = || self.scenarios.iter().flat_map(|scenario| &scenario.standings);
         standings().any(|standing| standing.cells.len() < self.blocks as usize)
     }
@@ -214,13 +222,33 @@ impl RaceReport {
             .flatten()
             .collect();
         self.conclusions.push(self.sentinel.words.clone());
+        let taken: usize = self
+            .scenarios
+            .iter()
+            .flat_map(|scenario| &scenario.standings)
+            .map(|standing| standing.cells.len())
+            .sum();
+        let all = self.blocks as usize * self.contestants.len() * self.scenarios.len();
+        self.conclusions.extend(match &self.ending {
+            Ending::Complete => None,
+            Ending::Interrupted => {
+                Some(format!("It was interrupted: {taken} of {all} figures are here, and are whole."))
+            }
+            Ending::Failed(error) => {
+                Some(format!("It did not end as it should, with {taken} of {all} figures: {error}."))
+            }
+        });
     }
 
     fn conclusion(&self, at: usize, reference: &str) -> String {
         let mut told: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for scenario in &self.scenarios {
-            let outcome = scenario.standings[at].main().and_then(|main| main.outcome);
-            told.entry(outcome.map_or("not measured", Outcome::name)).or_default().push(&scenario.title);
+            let kind = match scenario.standings[at].main() {
+                None => "not measured",
+                // Of one block nothing can be told.
+                Some(main) => main.outcome.unwrap_or(Outcome::Unclear).name(),
+            };
+            told.entry(kind).or_default().push(&scenario.title);
         }
         let label = &self.contestants[at].label;
         let all = self.scenarios.len();

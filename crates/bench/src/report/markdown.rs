@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::text::{ms, name, rate};
-use super::{CellReport, Report};
+use super::{CellReport, Report, summary};
 
 /// The report.
 pub fn render(report: &Report) -> String {
@@ -11,8 +11,11 @@ pub fn render(report: &Report) -> String {
     let machine = &report.machine;
     let _ = writeln!(out, "**{}**: {}  ", report.plan, report.summary);
     let _ = writeln!(out, "{}, {} cores, {}\n", report.target, machine.cores, machine.kernel);
+    for sentence in summary::sentences(report) {
+        let _ = writeln!(out, "- {sentence}");
+    }
     out.push_str(
-        "| what | users | ops/s | MB/s | p50 ms | p99 ms | max ms | errors | server us/op | verdict |\n",
+        "\n| what | users | ops/s | MB/s | p50 ms | p99 ms | max ms | errors | server us/op | verdict |\n",
     );
     out.push_str("|---|--:|--:|--:|--:|--:|--:|--:|--:|---|\n");
     for cell in &report.cells {

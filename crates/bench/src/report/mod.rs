@@ -5,6 +5,7 @@
 pub mod csv;
 pub mod html;
 pub(crate) mod lines;
+pub(crate) mod load;
 pub mod markdown;
 pub mod summary;
 pub mod table;

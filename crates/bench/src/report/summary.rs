@@ -1,19 +1,26 @@
-//! A report in a few plain sentences, for somebody who reads no tables.
+//! A report in a few plain sentences, for somebody who reads no tables: what stands at the top of a page and at the
+//! end of a terminal's report.
 
+use super::load::{Load, loads};
 use super::text::{ms, rate};
 use super::{CellReport, Ending, Report, short_size};
 use crate::host::verdict::Bound;
 
 /// From here on a transfer is told by its bytes rather than by its number.
 const LARGE: u64 = 1 << 20;
+/// More loads than these are told by the tables: nobody reads so many sentences.
+const MOST_LOADS: usize = 8;
 
 /// Each load at its best, what went wrong, and what the figures are worth.
 pub fn sentences(report: &Report) -> Vec<String> {
-    let mut sentences = Vec::new();
-    // A document's table says it in the document's own way.
-    if report.tables.is_empty() {
-        sentences.extend(best(&report.cells).into_iter().filter_map(achievement));
-    }
+    let loads = loads(report);
+    let mut sentences: Vec<String> = if !report.tables.is_empty() {
+        vec!["The tables of the published experiment have its numbers and today's beside them.".to_owned()]
+    } else if loads.len() > MOST_LOADS {
+        vec![format!("{} loads were measured: the table has them all.", loads.len())]
+    } else {
+        loads.iter().filter_map(of_load).collect()
+    };
     sentences.extend([failures(report), bounds(&report.cells)]);
     sentences.extend(match &report.ending {
         Ending::Complete => None,
@@ -23,20 +30,19 @@ pub fn sentences(report: &Report) -> Vec<String> {
     sentences
 }
 
-/// Of each load the figure with the highest rate, in the order of the plan.
-fn best(cells: &[CellReport]) -> Vec<&CellReport> {
-    let mut best: Vec<&CellReport> = Vec::new();
-    for cell in cells {
-        match best.iter_mut().find(|other| other.measured.name() == cell.measured.name()) {
-            Some(other) if cell.ops_per_s > other.ops_per_s => *other = cell,
-            Some(_) => {}
-            None => best.push(cell),
-        }
-    }
-    best
+/// What the server did at its best, and whether fewer users would have got as much.
+fn of_load(load: &Load<'_>) -> Option<String> {
+    let best = load.best()?;
+    let said = achievement(best)?;
+    let knee = load.knee().filter(|&users| users < best.measured.users);
+    Some(match knee {
+        Some(1) => format!("{said} 1 user alone gets nine tenths of that: more only wait longer."),
+        Some(users) => format!("{said} {users} get nine tenths of that: more only wait longer."),
+        None => said,
+    })
 }
 
-/// What a server did; nothing where it did nothing.
+/// What a server did, in a sentence.
 fn achievement(cell: &CellReport) -> Option<String> {
     let measured = &cell.measured;
     let whose = match measured.users {
@@ -48,23 +54,36 @@ fn achievement(cell: &CellReport) -> Option<String> {
         return Some(format!("A session that does nothing takes {kib:.1} KiB of the server's memory."));
     }
     if cell.ops == 0 {
-        return None;
+        return Some(format!("{} by {} users: nothing ended well.", measured.name(), measured.users));
     }
     let (many, bytes) = (rate(cell.ops_per_s), rate(cell.mb_per_s));
     let slowest = format!("99 of 100 take at most {} ms", ms(cell.latency.p99_ms));
     let size = measured.size.map_or_else(String::new, short_size);
     let is_large = measured.size.is_some_and(|size| size >= LARGE);
+    let how = how(cell);
     Some(match measured.op.as_str() {
-        "retr" if is_large => format!("{whose} {bytes} MB a second down, in files of {size}."),
-        "stor" if is_large => format!("{whose} {bytes} MB a second up, in files of {size}."),
-        "retr" => format!("{whose} {many} files of {size} a second down; {slowest}."),
-        "stor" => format!("{whose} {many} files of {size} a second up; {slowest}."),
-        "login" => format!("{whose} {many} logins a second; {slowest}."),
+        "retr" if is_large => format!("{whose} {bytes} MB a second down, in files of {size}{how}."),
+        "stor" if is_large => format!("{whose} {bytes} MB a second up, in files of {size}{how}."),
+        "retr" => format!("{whose} {many} files of {size} a second down{how}; {slowest}."),
+        "stor" => format!("{whose} {many} files of {size} a second up{how}; {slowest}."),
+        "login" => format!("{whose} {many} logins a second{how}; {slowest}."),
         "list" | "nlst" | "mlsd" => {
-            format!("{whose} {many} listings a second by {}; {slowest}.", measured.op)
+            format!("{whose} {many} listings a second by {}{how}; {slowest}.", measured.op)
         }
-        _ => format!("{whose} {many} answers to {} a second; {slowest}.", measured.name()),
+        op => format!("{whose} {many} answers to {op} a second{how}; {slowest}."),
     })
+}
+
+/// What is unusual about it: without this, two sentences might differ in nothing but their numbers.
+fn how(cell: &CellReport) -> String {
+    let measured = &cell.measured;
+    let mode = measured.mode.as_deref().filter(|&mode| mode != "pasv").map(|mode| format!("by {mode}"));
+    let paced = measured.rate.map(|rate| format!("of {rate} asked for"));
+    let bad = (measured.bad_users > 0).then(|| format!("amid {} bad users", measured.bad_users));
+    let selector = measured.selector.map(|selector| format!("heard by {}", selector.name()));
+    let said = [measured.label.clone(), mode, paced, bad, selector];
+    let said: Vec<String> = said.into_iter().flatten().collect();
+    if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) }
 }
 
 fn failures(report: &Report) -> String {
@@ -73,9 +92,9 @@ fn failures(report: &Report) -> String {
     match faults {
         0 if ops == 0 => "Nothing failed.".to_owned(),
         0 => format!("All {ops} operations ended well."),
-        _ if report.has_wrong_data() => {
-            format!("WRONG DATA was delivered: see above. {faults} failures beside {ops} good operations.")
-        }
+        _ if report.has_wrong_data() => format!(
+            "WRONG DATA was delivered: the notes on the figures say how. {faults} failures beside {ops} good operations."
+        ),
         _ => format!("{faults} operations or logins failed, beside {ops} that ended well."),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use millrace_bench::plan::Plan;
 use millrace_bench::race::{Entrant, Race, RaceReport, Settings};
-use millrace_bench::report::html;
+use millrace_bench::report::{html, markdown, summary, text};
 use millrace_bench::run::{Silent, run};
 use serde_json::Value;
 
@@ -61,4 +61,28 @@ fn a_races_page_has_the_numbers_of_its_json() {
     assert!(page.contains("Every load at a glance") && page.contains("class=\"interval"));
     let again = RaceReport::parse(&report.json()).unwrap();
     assert_eq!(html::race(&again), page, "a race that is read again is the same");
+}
+
+#[test]
+fn every_form_says_the_same_sentences() {
+    let toy = Toy::start(Fault::Nothing);
+    let flags =
+        [("ops", "noop,retr"), ("users", "1,4,8"), ("count", "5"), ("duration", "20s"), ("warm-up", "0")];
+    let mut report = run(&Plan::new(&toy.url(), None, &flags).unwrap(), &Silent).unwrap();
+    for (cell, rate) in report.cells.iter_mut().zip([100.0, 950.0, 1000.0]) {
+        cell.ops_per_s = rate;
+    }
+    let sentences = summary::sentences(&report);
+    assert_eq!(
+        sentences[0].split_once("; ").unwrap().0,
+        "8 users get 1000 answers to noop a second",
+        "{sentences:?}"
+    );
+    assert!(sentences[0].ends_with("4 get nine tenths of that: more only wait longer."), "{sentences:?}");
+    assert!(sentences.contains(&"All 130 operations ended well.".to_owned()), "{sentences:?}");
+    let unfolded = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let forms = [text::render(&report, false), markdown::render(&report), html::run(&report)].map(unfolded);
+    for (form, sentence) in forms.iter().flat_map(|form| sentences.iter().map(move |one| (form, one))) {
+        assert!(form.contains(sentence.as_str()), "{sentence} is not in {form}");
+    }
 }

@@ -1,7 +1,8 @@
 //! Races between toys of which it is known whether they differ.
 
 use millrace_bench::race::{Entrant, Outcome, Race, RaceReport, Settings};
-use millrace_bench::run::Silent;
+use millrace_bench::report::Ending;
+use millrace_bench::run::{Silent, Stop};
 
 use crate::server::{Fault, Toy};
 
@@ -51,5 +52,49 @@ impl millrace_bench::race::Watcher for Order {
     fn begins(&self, turn: &millrace_bench::race::Turn<'_>) {
         let what = format!("{} {} {}", turn.entrant, turn.cell.op, turn.cell.users);
         self.0.borrow_mut().push(what);
+    }
+}
+
+#[test]
+fn a_race_that_is_interrupted_keeps_its_whole_figures() {
+    let toy = Toy::start(Fault::Nothing);
+    let url = toy.url();
+    let entrants = || [&url, &url].map(|url| Entrant::parse(url).unwrap()).to_vec();
+    let settings = || Settings { blocks: Some(5), ..Settings::default() };
+    let impatient = Impatient { patience: 6, ..Impatient::default() };
+    let report = Race::new(entrants(), None, &QUICK, settings()).unwrap().run(&impatient).unwrap();
+    assert_eq!((&report.ending, report.blocks), (&Ending::Interrupted, 5));
+    // It was asked while the sixth was about to be taken, in the third block.
+    let cells = report.scenarios[0].standings.iter().map(|standing| standing.cells.len()).sum::<usize>();
+    assert_eq!(cells, 5);
+    let main = report.scenarios[0].standings[1].main().unwrap();
+    assert!(main.ratio.is_some() && main.samples.len() == 5, "{main:?}");
+    assert!(!report.has_gaps() && !report.has_wrong_data());
+    let last = report.conclusions.last().unwrap();
+    assert!(last.contains("interrupted: 5 of 10 figures"), "{last}");
+    assert_eq!(RaceReport::parse(&report.json()).unwrap().ending, Ending::Interrupted);
+    let at_once = Impatient { patience: 1, ..Impatient::default() };
+    let error = Race::new(entrants(), None, &QUICK, settings()).unwrap().run(&at_once).unwrap_err();
+    assert!(error.to_string().contains("interrupted, before anything was measured"), "{error}");
+}
+
+/// Asks to end it when so many figures have begun.
+#[derive(Default)]
+struct Impatient {
+    patience: usize,
+    begun: std::cell::Cell<usize>,
+    stop: Stop,
+}
+
+impl millrace_bench::race::Watcher for Impatient {
+    fn begins(&self, _: &millrace_bench::race::Turn<'_>) {
+        self.begun.set(self.begun.get() + 1);
+        if self.begun.get() == self.patience {
+            self.stop.ask();
+        }
+    }
+
+    fn stop(&self) -> &Stop {
+        &self.stop
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     let form = Form { as_published: arguments.as_published, quick: arguments.quick };
     let preset = arguments.preset.as_deref().map(|name| preset(name, form)).transpose()?;
     let plan = Plan::new(target, preset.as_ref(), &arguments.settings()).map_err(advise_plan)?;
-    report_on_signals()?;
+    report_on_signals(&STOP, || {})?;
     match arguments.search {
         // A search is many runs, and a line is enough for each.
         Some(_) => find(&plan, arguments, &Line::new(plan.cells().len())),
@@ -64,13 +64,14 @@ fn figures(plan: &Plan, arguments: &Bench) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(status(&report, judgement.outcome)))
 }
 
-/// Ctrl-C ends a run with what it has; a second one ends it at once.
-fn report_on_signals() -> Result<(), Failure> {
+/// Ctrl-C ends a run with what it has; a second one ends it at once, after `leave`.
+pub(crate) fn report_on_signals(stop: &'static Stop, leave: fn()) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| Failure::Running(format!("no signals can be received: {error}.")))?;
     thread::spawn(move || {
         for signal in signals.forever() {
-            if STOP.ask() {
+            if stop.ask() {
+                leave();
                 std::process::exit(128 + signal);
             }
         }

@@ -5,6 +5,7 @@
 //! [`words::number`].
 
 mod parts;
+mod pictures;
 mod plot;
 mod race;
 mod run;

@@ -1,0 +1,114 @@
+//! The plots of one load: against users, over the share of operations, and over time.
+
+use super::parts::{LATENCY, SHARE, curve, figure};
+use super::plot::{Axis, Scale, Series, lines};
+use crate::report::load::{Load, knee};
+use crate::report::{CellReport, Moment};
+
+const USERS: Axis = Axis { label: "users", scale: Scale::Log };
+const SECONDS: Axis = Axis { label: "seconds", scale: Scale::Linear };
+const PER_SECOND: Axis = Axis { label: "operations a second", scale: Scale::Linear };
+
+/// More lines than colors would say nothing.
+const MOST_LINES: usize = 8;
+
+/// All of them; nothing where nothing was done.
+pub(super) fn figures(load: &Load<'_>) -> String {
+    if load.cells.iter().all(|cell| cell.ops == 0) {
+        return String::new();
+    }
+    let curves = each(load, |cell, name, color| curve(name, color, &cell.histogram));
+    let rates = each(load, |cell, name, color| over_time(cell, name, color, rates));
+    let waits = each(load, |cell, name, color| over_time(cell, name, color, latencies));
+    against_users(load)
+        + &figure("Latency: of the fast and of the slow", &lines(SHARE, LATENCY, &curves))
+        + &figure("Throughput over time", &lines(SECONDS, PER_SECOND, &rates))
+        + &figure("Mean latency over time", &lines(SECONDS, LATENCY, &waits))
+}
+
+/// A line a figure.
+fn each(load: &Load<'_>, line: impl Fn(&CellReport, &str, usize) -> Series) -> Vec<Series> {
+    let many = load.cells.iter().take(MOST_LINES).enumerate().map(|(color, cell)| {
+        let measured = &cell.measured;
+        let repetition = match measured.repetition {
+            0 => String::new(),
+            repetition => format!(" (again, {})", repetition + 1),
+        };
+        line(cell, &format!("{} users{repetition}", measured.users), color)
+    });
+    many.filter(|series| !series.points.is_empty()).collect()
+}
+
+fn against_users(load: &Load<'_>) -> String {
+    let line = |name: &str, color: usize, value: &dyn Fn(&CellReport) -> Option<f64>| Series {
+        name: name.to_owned(),
+        color,
+        points: load.by_users(value),
+        knee: None,
+    };
+    let mut rates = line("operations a second", 0, &|cell| Some(cell.ops_per_s));
+    if rates.points.len() < 2 {
+        return String::new();
+    }
+    rates.knee = knee(&rates.points);
+    let waits = [
+        line("p50", 2, &|cell| Some(cell.latency.p50_ms)),
+        line("p99", 4, &|cell| Some(cell.latency.p99_ms)),
+    ];
+    let cpu = [
+        line("server", 0, &|cell| cell.server_us_per_op),
+        line("this client", 7, &|cell| Some(cell.client_us_per_op)),
+    ];
+    let memory = [line("server, PSS", 3, &|cell| {
+        cell.audit.server.as_ref().map(|server| server.pss_kib_after as f64 / 1024.0)
+    })];
+    let us = Axis { label: "us of CPU for an operation", scale: Scale::Linear };
+    let mib = Axis { label: "MiB", scale: Scale::Linear };
+    figure("Rate against users; the ring is the knee", &lines(USERS, PER_SECOND, &[rates]))
+        + &figure("Latency against users", &lines(USERS, LATENCY, &waits))
+        + &figure("CPU against users", &lines(USERS, us, &cpu))
+        + &figure("Memory against users", &lines(USERS, mib, &memory))
+}
+
+fn over_time(
+    cell: &CellReport,
+    name: &str,
+    color: usize,
+    points: fn(&[Moment]) -> Vec<(f64, f64)>,
+) -> Series {
+    Series { name: name.to_owned(), color, points: points(&cell.timeline), knee: None }
+}
+
+fn rates(timeline: &[Moment]) -> Vec<(f64, f64)> {
+    let pairs = timeline.windows(2).filter(|pair| pair[1].seconds > pair[0].seconds);
+    pairs
+        .map(|pair| {
+            let ended = pair[1].ops.saturating_sub(pair[0].ops);
+            (pair[1].seconds, ended as f64 / (pair[1].seconds - pair[0].seconds))
+        })
+        .collect()
+}
+
+/// The mean of the operations that ended between two moments, in milliseconds.
+fn latencies(timeline: &[Moment]) -> Vec<(f64, f64)> {
+    let pairs = timeline.windows(2).filter(|pair| pair[1].ops > pair[0].ops);
+    pairs
+        .map(|pair| {
+            let waited_us = pair[1].waited_us.saturating_sub(pair[0].waited_us);
+            (pair[1].seconds, waited_us as f64 / (pair[1].ops - pair[0].ops) as f64 / 1e3)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_over_time_are_those_between_two_moments() {
+        let moment = |seconds, ops, waited_us| Moment { seconds, ops, bytes: 0, faults: 0, waited_us };
+        let timeline = [moment(1.0, 10, 5_000), moment(1.5, 60, 105_000), moment(2.0, 60, 105_000)];
+        assert_eq!(rates(&timeline), [(1.5, 100.0), (2.0, 0.0)]);
+        assert_eq!(latencies(&timeline), [(1.5, 2.0)]);
+    }
+}

@@ -1,0 +1,80 @@
+//! The figures of a report, load by load: what differs in the number of users, or in nothing, belongs together.
+
+use std::collections::BTreeMap;
+
+use super::{CellReport, Report, text};
+use crate::stats::median;
+
+/// Where fewer users get this share of the highest rate, more of them only wait longer.
+const KNEE: f64 = 0.9;
+
+/// Figures that differ in the number of users, or in nothing.
+pub(crate) struct Load<'a> {
+    pub(crate) title: String,
+    pub(crate) cells: Vec<&'a CellReport>,
+}
+
+/// In the order in which they were taken.
+pub(crate) fn loads(report: &Report) -> Vec<Load<'_>> {
+    let mut loads: Vec<Load<'_>> = Vec::new();
+    for cell in &report.cells {
+        let title = titled(cell);
+        match loads.iter_mut().find(|load| load.title == title) {
+            Some(load) => load.cells.push(cell),
+            None => loads.push(Load { title, cells: vec![cell] }),
+        }
+    }
+    loads
+}
+
+/// What a figure is of, without the users: `retr 1k pasv`, behind the preset's own name for it.
+pub(crate) fn titled(cell: &CellReport) -> String {
+    match &cell.measured.label {
+        Some(label) => format!("{label}: {}", text::name(cell)),
+        None => text::name(cell),
+    }
+}
+
+impl<'a> Load<'a> {
+    /// The figure with the highest rate.
+    pub(crate) fn best(&self) -> Option<&'a CellReport> {
+        self.cells.iter().copied().max_by(|one, other| one.ops_per_s.total_cmp(&other.ops_per_s))
+    }
+
+    /// Medians over the repetitions, from few users to many.
+    pub(crate) fn by_users(&self, value: &dyn Fn(&CellReport) -> Option<f64>) -> Vec<(f64, f64)> {
+        let mut values: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for cell in &self.cells {
+            values.entry(cell.measured.users).or_default().extend(value(cell));
+        }
+        let middles =
+            values.into_iter().filter_map(|(users, values)| Some((f64::from(users), median(&values)?)));
+        middles.collect()
+    }
+
+    /// The fewest users that get nine tenths of the highest rate, where more were tried than these.
+    pub(crate) fn knee(&self) -> Option<u32> {
+        let rates = self.by_users(&|cell| Some(cell.ops_per_s));
+        Some(rates[knee(&rates)?].0 as u32)
+    }
+}
+
+/// The first point that reaches nine tenths of the highest, where points behind it do not get much more.
+pub(crate) fn knee(rates: &[(f64, f64)]) -> Option<usize> {
+    let highest = rates.iter().map(|point| point.1).fold(0.0, f64::max);
+    let at = rates.iter().position(|point| point.1 >= KNEE * highest)?;
+    (highest > 0.0 && at + 1 < rates.len()).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_knee_is_where_more_users_get_no_more() {
+        let rates = [(1.0, 10.0), (10.0, 95.0), (100.0, 100.0), (1000.0, 80.0)];
+        assert_eq!(knee(&rates), Some(1));
+        assert_eq!(knee(&rates[..2]), None, "it still rises");
+        assert_eq!(knee(&[]), None);
+    }
+}
