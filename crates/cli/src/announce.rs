@@ -17,12 +17,14 @@ pub(crate) struct Bound<'a> {
     pub(crate) ftp: &'a [SocketAddr],
     pub(crate) http: &'a [SocketAddr],
     pub(crate) ftps: &'a [SocketAddr],
+    pub(crate) https: &'a [SocketAddr],
 }
 
 impl Bound<'_> {
     /// Claims that somebody else than this computer can connect.
     fn is_open(self) -> bool {
-        self.ftp.iter().chain(self.ftps).chain(self.http).any(|address| !address.ip().is_loopback())
+        let doors = [self.ftp, self.ftps, self.http, self.https];
+        doors.into_iter().flatten().any(|address| !address.ip().is_loopback())
     }
 }
 
@@ -36,9 +38,10 @@ pub(crate) fn announcement(site: &Site, bound: Bound<'_>, fingerprints: &[String
             site.logins.iter().take(LOGINS_SHOWN).map(move |login| (url(scheme, login, host), may(login)));
         listed.chain(site.sources.iter().map(move |source| (format!("{scheme}://{host}/"), users(source))))
     });
-    let http = bound.http.iter().map(|address| {
+    let http = bound.http.iter().map(|address| ("http", address));
+    let http = http.chain(bound.https.iter().map(|address| ("https", address))).map(|(scheme, address)| {
         let host = host(site.config.public_ip, *address);
-        (format!("http://{host}/"), "the same, for browsers".to_owned())
+        (format!("{scheme}://{host}/"), "the same, for browsers".to_owned())
     });
     let lines: Vec<(String, String)> = ftp.chain(http).collect();
     let width = lines.iter().map(|(url, _)| url.chars().count()).max().unwrap_or(0);
@@ -82,7 +85,7 @@ pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
     if ftp_is_open && (!site.sources.is_empty() || site.logins.iter().any(|login| login.name.is_some())) {
         warnings.extend(in_clear(site).map(str::to_owned));
     }
-    if site.config.hooks.is_some() && !bound.http.is_empty() {
+    if site.config.hooks.is_some() && !(bound.http.is_empty() && bound.https.is_empty()) {
         warnings.push("hooks hear of FTP only: what is done by HTTP passes them by".to_owned());
     }
     warnings

@@ -17,8 +17,8 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let site = config::load(Written::default(), Some(&arguments.file))?;
     println!("{} can be used. It means:\n", arguments.file.display());
     print!("{}", Meaning(&site));
-    let Config { ftp, ftps, http, .. } = &site.config;
-    for warning in announce::warnings(&site, Bound { ftp, ftps, http }) {
+    let Config { ftp, ftps, http, https, .. } = &site.config;
+    for warning in announce::warnings(&site, Bound { ftp, ftps, http, https }) {
         println!("\nwarning: {warning}");
     }
     Ok(())
@@ -39,6 +39,7 @@ impl Display for Meaning<'_> {
             ("FTP", &site.config.ftp, in_clear),
             ("FTPS", &site.config.ftps, "begins with TLS"),
             ("HTTP", &site.config.http, "not encrypted"),
+            ("HTTPS", &site.config.https, "begins with TLS"),
         ] {
             for (index, address) in addresses.iter().enumerate() {
                 let door = if index == 0 { door } else { "" };

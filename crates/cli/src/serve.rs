@@ -99,6 +99,7 @@ fn announce(site: &Site, running: &Running) {
         ftp: running.ftp_addresses(),
         ftps: running.ftps_addresses(),
         http: running.http_addresses(),
+        https: running.https_addresses(),
     };
     for warning in announce::warnings(site, bound) {
         let _ = writeln!(io::stderr(), "warning: {warning}");

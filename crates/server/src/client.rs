@@ -37,6 +37,14 @@ impl Client {
         }
     }
 
+    /// A new turn has time for handshakes.
+    pub(crate) fn shake_hands(&mut self, core: &mut Core) {
+        match self {
+            Self::Ftp(connection) => connection.shake_hands(core),
+            Self::Http(connection) => connection.shake_hands(core),
+        }
+    }
+
     /// Its transfer has another share of a turn.
     pub(crate) fn continue_transfer(&mut self, core: &mut Core) {
         match self {

@@ -30,6 +30,8 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// Where HTTP is served, likewise.
     pub http: Vec<SocketAddr>,
+    /// Where HTTP is served that begins with TLS. Empty: nowhere.
+    pub https: Vec<SocketAddr>,
     /// Programs that HTTP runs (CGI).
     pub programs: Programs,
     /// Who may log in, and to which files.
@@ -236,6 +238,7 @@ impl Config {
             ftps: Vec::new(),
             tls: None,
             http: Vec::new(),
+            https: Vec::new(),
             programs: Programs::default(),
             accounts,
             passive_ports: Self::DEFAULT_PASSIVE_PORTS,

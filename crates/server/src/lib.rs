@@ -26,6 +26,7 @@ mod client;
 pub mod config;
 pub mod ctl;
 mod ftp;
+mod handshakes;
 pub mod hooks;
 mod housekeeping;
 mod http;

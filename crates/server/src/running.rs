@@ -83,6 +83,7 @@ pub struct Running {
     ftp: Vec<SocketAddr>,
     ftps: Vec<SocketAddr>,
     http: Vec<SocketAddr>,
+    https: Vec<SocketAddr>,
     workers: Vec<Sender<Message>>,
     /// Taken by whoever waits.
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -138,8 +139,13 @@ impl Server {
         };
         config.workers = workers;
         let mut listeners: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
-        let mut bound = [Vec::new(), Vec::new(), Vec::new()];
-        let doors = [(Door::Ftp, &config.ftp), (Door::Ftps, &config.ftps), (Door::Http, &config.http)];
+        let mut bound = [const { Vec::new() }; 4];
+        let doors = [
+            (Door::Ftp, &config.ftp),
+            (Door::Ftps, &config.ftps),
+            (Door::Http, &config.http),
+            (Door::Https, &config.https),
+        ];
         for ((door, addresses), bound) in doors.into_iter().zip(&mut bound) {
             for &address in addresses {
                 let (address, sockets) = listener::bind_control(address, workers, config.keepalive)
@@ -150,11 +156,12 @@ impl Server {
             }
         }
         let state = Arc::new(state(config, &bound, descriptors)?);
-        let [ftp, ftps, http] = bound;
+        let [ftp, ftps, http, https] = bound;
         let mut running = Running {
             ftp,
             ftps,
             http,
+            https,
             workers: Vec::new(),
             threads: Mutex::default(),
             grace: state.config.grace,
@@ -180,8 +187,8 @@ impl Server {
     }
 }
 
-fn state(mut config: Config, bound: &[Vec<SocketAddr>; 3], descriptors: u64) -> Result<State, StartError> {
-    let asked = config.ftp.iter().chain(&config.ftps).chain(&config.http);
+fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> Result<State, StartError> {
+    let asked = config.ftp.iter().chain(&config.ftps).chain(&config.http).chain(&config.https);
     let bound: Vec<_> = asked.copied().zip(bound.iter().flatten().copied()).collect();
     for (address, _) in &mut config.limits.listeners {
         if let Some((_, bound)) = bound.iter().find(|(asked, _)| asked == address) {
@@ -281,6 +288,11 @@ impl Running {
         &self.http
     }
 
+    /// Where HTTP is served that begins with TLS, with the real ports.
+    pub fn https_addresses(&self) -> &[SocketAddr] {
+        &self.https
+    }
+
     /// Stops accepting and tells idle sessions 421; transfers may go on for the configured grace.
     pub fn request_shutdown(&self) {
         self.state.begin_shutdown(self.grace);
@@ -315,7 +327,12 @@ impl Running {
             tls.replace(policy)?;
         }
         let old = &self.state.config;
-        let doors = [(&old.ftp, &self.ftp[..]), (&old.ftps, &self.ftps[..]), (&old.http, &self.http[..])];
+        let doors = [
+            (&old.ftp, &self.ftp[..]),
+            (&old.ftps, &self.ftps[..]),
+            (&old.http, &self.http[..]),
+            (&old.https, &self.https[..]),
+        ];
         let ServerLimits { listeners, .. } = &config.limits;
         let listeners =
             listeners.iter().map(|(asked, limits)| (really(*asked, &doors), limits.clone())).collect();

@@ -26,7 +26,8 @@ use mio::{Events, Interest, Poll, Registry, Token};
 
 use crate::auth::Decision;
 use crate::client::Client;
-use crate::ftp::{Connection, Handshakes, Reviewed};
+use crate::ftp::{Connection, Reviewed};
+use crate::handshakes::Handshakes;
 use crate::hooks::Ruling;
 use crate::http;
 use crate::log::{self, Subject};
@@ -76,6 +77,8 @@ pub(crate) enum Door {
     /// FTP that begins with TLS.
     Ftps,
     Http,
+    /// HTTP in TLS.
+    Https,
 }
 
 /// What other threads tell a worker.
@@ -311,7 +314,7 @@ impl Worker {
             }
             self.core.now = clock();
             for key in self.core.handshakes.begin_turn() {
-                self.serve(key, Connection::shake_hands);
+                self.serve_any(key, Client::shake_hands);
             }
             self.core.turn += 1;
             for event in &events {
@@ -521,14 +524,18 @@ impl Worker {
                 return self.refuse(&socket, peer, door, refused.for_the_client());
             }
         };
-        if door == Door::Http {
+        if matches!(door, Door::Http | Door::Https) {
             // It may have come after an answer of this turn.
             self.core.turn += 1;
             let core = &self.core;
             let key = self.connections.insert_with(|key| {
                 Client::Http(Box::new(http::Connection::new(key, socket, peer, member, core)))
             });
-            return self.serve_any(key, |_, _| {});
+            return self.serve_any(key, |client, core| {
+                if let (Client::Http(connection), Door::Https) = (client, door) {
+                    connection.begin_tls(core);
+                }
+            });
         }
         let local = match bound.ip().is_unspecified() {
             false => bound,
@@ -547,6 +554,8 @@ impl Worker {
         match door {
             Door::Ftp | Door::Ftps => Reply::owned(code::SERVICE_CLOSING, reason).write(&mut text),
             Door::Http => http::refusal(reason, &mut text),
+            // Nothing that is not encrypted would be understood.
+            Door::Https => {}
         }
         let _ = stream::write(socket, &text);
         self.core.log(&Subject { session: 0, peer, user: None }, log::Event::Refused { reason });

@@ -111,7 +111,7 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
     let places = Places { file };
     let limits = super::limits::limits(&written);
     let bans = super::limits::bans(&written);
-    let Encryption { ftps, tls, self_signed } = tls::encryption(&written, &places)?;
+    let Encryption { ftps, https, tls, self_signed } = tls::encryption(&written, &places)?;
     let directory = directory(written.directory.as_ref(), &places)?;
     let files = LocalOptions {
         uploads: written.uploads.map_or(millrace_storage::Uploads::Staged, |said| {
@@ -146,10 +146,10 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
 
     let default = Config::new(Arc::clone(&accounts) as Arc<dyn Authenticator>);
     let http_by_default = written.http.is_empty();
-    refuse_to_serve_nothing(&written.ftp, &ftps, &written.http, &places)?;
+    refuse_to_serve_nothing(&written.ftp, &[&ftps[..], &https].concat(), &written.http, &places)?;
     let ftp = listens(written.ftp, "--ftp", default.ftp, &places)?;
     let http = listens(written.http, "--http", vec![default_http(&ftp)], &places)?;
-    let doors = [("FTP", &ftp[..]), ("FTPS", &ftps), ("HTTP", &http)];
+    let doors = [("FTP", &ftp[..]), ("FTPS", &ftps), ("HTTP", &http), ("HTTPS", &https)];
     let passive_ports = passive_ports(written.passive_ports, &doors, &places)?;
     let programs = config::Programs {
         folders: program_folders(&written.cgi, &directory, &places)?,
@@ -161,6 +161,7 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
         ftps,
         tls,
         http,
+        https,
         programs,
         accounts: default.accounts,
         passive_ports,
@@ -299,11 +300,11 @@ fn default_http(ftp: &[SocketAddr]) -> SocketAddr {
 
 fn refuse_to_serve_nothing(
     ftp: &[Said<Listen>],
-    ftps: &[SocketAddr],
+    in_tls: &[SocketAddr],
     http: &[Said<Listen>],
     places: &Places<'_>,
 ) -> Result<(), Failure> {
-    match (ftp, ftps, http) {
+    match (ftp, in_tls, http) {
         ([Said { value: Listen::Off, place }], [], [Said { value: Listen::Off, .. }]) => {
             let message = "nothing would be served: FTP is off, and HTTP is too";
             Err(places.error(place, "--ftp", message))

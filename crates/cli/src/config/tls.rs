@@ -19,6 +19,7 @@ use crate::failure::Failure;
 #[derive(Debug)]
 pub(super) struct Encryption {
     pub(super) ftps: Vec<SocketAddr>,
+    pub(super) https: Vec<SocketAddr>,
     pub(super) tls: Option<Tls>,
     pub(super) self_signed: Option<SelfSigned>,
 }
@@ -46,7 +47,8 @@ impl SelfSigned {
 /// Resolves the keys about TLS.
 pub(super) fn encryption(written: &Written, places: &Places<'_>) -> Result<Encryption, Failure> {
     let (plan, self_signed) = plan(written, places)?;
-    let ftps = listens(&written.ftps, plan.is_some(), places)?;
+    let ftps = listens(&written.ftps, "--ftps", plan.is_some(), places)?;
+    let https = listens(&written.https, "--https", plan.is_some(), places)?;
     let required = written.tls_required.as_ref().map_or(TlsRequired::Off, |said| said.value);
     let Some(plan) = plan else {
         return match &written.tls_required {
@@ -55,7 +57,7 @@ pub(super) fn encryption(written: &Written, places: &Places<'_>) -> Result<Encry
                 "--tls-required",
                 "nobody could log in: TLS is required, and there is no certificate; name one with --tls-cert",
             )),
-            _ => Ok(Encryption { ftps, tls: None, self_signed: None }),
+            _ => Ok(Encryption { ftps, https, tls: None, self_signed: None }),
         };
     };
     let default = CloseNotify::default();
@@ -73,7 +75,7 @@ pub(super) fn encryption(written: &Written, places: &Places<'_>) -> Result<Encry
     if self_signed.is_none() {
         check(&tls, written, places)?;
     }
-    Ok(Encryption { ftps, tls: Some(tls), self_signed })
+    Ok(Encryption { ftps, https, tls: Some(tls), self_signed })
 }
 
 fn plan(written: &Written, places: &Places<'_>) -> Result<(Option<Plan>, Option<SelfSigned>), Failure> {
@@ -161,21 +163,29 @@ fn check(tls: &Tls, written: &Written, places: &Places<'_>) -> Result<(), Failur
     })
 }
 
-fn listens(said: &[Said<Listen>], has_tls: bool, places: &Places<'_>) -> Result<Vec<SocketAddr>, Failure> {
+fn listens(
+    said: &[Said<Listen>],
+    flag: &str,
+    has_tls: bool,
+    places: &Places<'_>,
+) -> Result<Vec<SocketAddr>, Failure> {
     let mut addresses = Vec::new();
     for one in said {
         match one.value {
             Listen::Off if said.len() == 1 => {}
             Listen::Off => {
-                return Err(places.error(&one.place, "--ftps", "off cannot stand beside an address"));
+                return Err(places.error(&one.place, flag, "off cannot stand beside an address"));
             }
             Listen::On(_) if !has_tls => {
-                let message = "FTPS needs a certificate: name one with --tls-cert and --tls-key, or have one made for a \
-                               first try with --tls-self-signed";
-                return Err(places.error(&one.place, "--ftps", message));
+                let door = flag.trim_start_matches('-').to_uppercase();
+                let message = format!(
+                    "{door} needs a certificate: name one with --tls-cert and --tls-key, or have one made for a \
+                     first try with --tls-self-signed"
+                );
+                return Err(places.error(&one.place, flag, &message));
             }
             Listen::On(address) if address.port() != 0 && addresses.contains(&address) => {
-                return Err(places.error(&one.place, "--ftps", &format!("{address} is named twice")));
+                return Err(places.error(&one.place, flag, &format!("{address} is named twice")));
             }
             Listen::On(address) => addresses.push(address),
         }

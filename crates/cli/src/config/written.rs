@@ -127,6 +127,13 @@ pub(crate) struct Written {
     #[serde(deserialize_with = "one_or_more")]
     pub(crate) ftps: Vec<Said<Listen>>,
 
+    /// Where to serve HTTP that begins with TLS, such as 0.0.0.0:443
+    ///
+    /// The same as --http, with the certificates of --tls-cert, and passwords from everywhere.
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "TLS")]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) https: Vec<Said<Listen>>,
+
     /// Where to keep what is made, such as certificates [default: ~/.local/state/millrace]
     ///
     /// Under systemd it is the unit's StateDirectory, elsewhere XDG_STATE_HOME/millrace if that is set.
@@ -439,6 +446,7 @@ impl Written {
             tls_self_signed: self.tls_self_signed.or(file.tls_self_signed),
             tls_required: self.tls_required.or(file.tls_required),
             ftps: either(self.ftps, file.ftps),
+            https: either(self.https, file.https),
             state: self.state.or(file.state),
             tls_names: file.tls_names,
             tls_resumption: file.tls_resumption,

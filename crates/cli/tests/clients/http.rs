@@ -97,6 +97,50 @@ fn wget_mirrors_a_tree_by_http() {
 }
 
 #[test]
+fn curl_moves_files_both_ways_in_tls() {
+    let server = Server::secure("prefer");
+    let Some(tool) = tool("curl") else { return };
+    let authority = server.authority().display().to_string();
+    for versions in ["1.2", "1.3"] {
+        for length in [0, 1_666, 3_000_000] {
+            let contents = noise(length as u64, length);
+            fs::write(server.local().join("f"), &contents).unwrap();
+            let url = server.https_url("f");
+            let trust = ["--http1.1", "--cacert", &authority, "--tlsv1.2", "--tls-max", versions];
+            curl(&tool, &server, &[&trust[..], &["-T", "f", &url]].concat());
+            // The second on the connection of the first.
+            let url = format!("{url}?[1-2]");
+            let said = curl(
+                &tool,
+                &server,
+                &[&trust[..], &["-o", "back#1", "-w", "%{num_connects}", &url]].concat(),
+            );
+            assert_eq!(said, "10", "new connections");
+            assert!(read(server.local().join("back1")) == contents, "{length} by TLS {versions}");
+            assert!(read(server.local().join("back2")) == contents, "{length} by TLS {versions}");
+        }
+    }
+}
+
+#[test]
+fn wget_fetches_a_tree_in_tls() {
+    let server = Server::secure("prefer");
+    let Some(tool) = tool("wget") else { return };
+    fs::create_dir(server.served().join("d")).unwrap();
+    for (name, length) in [("a", 10), ("d/b", 300_000)] {
+        fs::write(server.served().join(name), noise(length as u64, length)).unwrap();
+    }
+    let (authority, url) = (server.authority().display().to_string(), server.https_url(""));
+    let login =
+        [format!("--user={USER}"), format!("--password={PASSWORD}"), format!("--ca-certificate={authority}")];
+    let options = ["-q", "-r", "-nH", "--auth-no-challenge", &login[0], &login[1], &login[2]];
+    tool.run(&server, &[&options[..], &[&url]].concat());
+    for name in ["a", "d/b"] {
+        assert!(read(server.local().join(name)) == read(server.served().join(name)), "{name}");
+    }
+}
+
+#[test]
 fn aria2_puts_a_file_together_from_many_ranges() {
     let server = Server::start();
     let Some(tool) = tool("aria2c") else { return };

@@ -27,6 +27,8 @@ pub(crate) struct Server {
     pub(crate) http: Option<SocketAddr>,
     /// Where it serves FTP that begins with TLS.
     pub(crate) ftps: Option<SocketAddr>,
+    /// Where it serves HTTP that begins with TLS.
+    pub(crate) https: Option<SocketAddr>,
 }
 
 impl Server {
@@ -58,13 +60,14 @@ impl Server {
         Self::over(scratch, "127.0.0.1:0", &["--config", file.to_str().unwrap()])
     }
 
-    /// With a certificate of its own, explicit and implicit FTPS, and this policy about resumption.
+    /// With a certificate of its own, explicit and implicit FTPS, HTTPS, and this policy about resumption.
     pub(crate) fn secure(resumption: &str) -> Self {
         let scratch = Scratch::new();
         let file = scratch.0.join("millrace.toml");
         fs::write(&file, format!("tls-resumption = \"{resumption}\"\n")).unwrap();
         let (file, state) = (file.display().to_string(), scratch.state().display().to_string());
-        let arguments = ["--config", &file, "--tls-self-signed", "--state", &state, "--ftps", "127.0.0.1:0"];
+        let mut arguments = vec!["--config", &file, "--tls-self-signed", "--state", &state];
+        arguments.extend(["--ftps", "127.0.0.1:0", "--https", "127.0.0.1:0"]);
         Self::over(scratch, "127.0.0.1:0", &arguments)
     }
 
@@ -81,12 +84,13 @@ impl Server {
             .spawn()
             .unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        let (mut address, mut http, mut ftps) = (None, None, None);
+        let (mut address, mut http, mut ftps, mut https) = (None, None, None, None);
         for line in stdout.lines() {
             let line = line.unwrap();
             address = address.or_else(|| address_of("ftp://", &line));
             http = http.or_else(|| address_of("http://", &line));
             ftps = ftps.or_else(|| address_of("ftps://", &line));
+            https = https.or_else(|| address_of("https://", &line));
             if line.starts_with("Ready") {
                 break;
             }
@@ -95,7 +99,7 @@ impl Server {
             let _ = child.kill();
             panic!("the server did not say where it serves:\n{}", fs::read_to_string(scratch.log()).unwrap());
         };
-        Self { child, scratch, address, http, ftps }
+        Self { child, scratch, address, http, ftps, https }
     }
 
     /// Its certificate, which clients are to trust.
@@ -126,6 +130,11 @@ impl Server {
     /// The same by HTTP, without a name in it.
     pub(crate) fn http_url(&self, path: &str) -> String {
         format!("http://{}/{path}", self.http.expect("HTTP is served by default"))
+    }
+
+    /// The same by HTTP in TLS.
+    pub(crate) fn https_url(&self, path: &str) -> String {
+        format!("https://{}/{path}", self.https.expect("it was asked for"))
     }
 
     /// What the server wrote to standard error so far.

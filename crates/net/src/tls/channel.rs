@@ -151,6 +151,16 @@ impl Channel {
         Ok(())
     }
 
+    /// Claims that the socket has taken all that was encrypted.
+    pub fn is_flushed(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// Gives back the memory that only a busy connection needs.
+    pub fn release(&mut self) {
+        self.out.release();
+    }
+
     /// Says that this was all, after everything before; `Ok` once the socket has taken it.
     pub fn close(&mut self, socket: impl AsFd) -> io::Result<()> {
         if !self.closed {

@@ -292,6 +292,11 @@ impl Tls {
         }
     }
 
+    /// The protocol that both sides have agreed on (ALPN), once the handshake is over.
+    pub fn protocol(&self) -> Option<&[u8]> {
+        self.common().alpn_protocol()
+    }
+
     /// The cipher suite in use, by its registered name.
     pub fn cipher(&self) -> Option<&'static str> {
         self.common().negotiated_cipher_suite().and_then(|suite| suite.suite().as_str())

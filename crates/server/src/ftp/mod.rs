@@ -12,4 +12,3 @@ mod secure;
 
 pub(crate) use control::Connection;
 pub(crate) use login::Reviewed;
-pub(crate) use secure::Handshakes;

@@ -5,12 +5,11 @@
 //!                           ^ begins here where TLS is implicit
 //! ```
 //!
-//! Handshakes are the one costly thing that a stranger can ask for. A reactor gives them a share of each turn
-//! ([`HANDSHAKES`]); what is beyond waits in line for the next, while everybody else is served.
+//! Handshakes have a share of each turn of the reactor: see [`crate::handshakes`].
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use millrace_ftp::session::{Input, Protection, TransferError};
 use millrace_net::stream;
@@ -19,12 +18,8 @@ use millrace_net::tls::{Channel, Fault, Host, Tls};
 use super::Connection;
 use crate::config::Resumption;
 use crate::log;
-use crate::slab::Key;
 use crate::transfer::Socket;
 use crate::worker::Core;
-
-/// What handshakes may take of a turn of the reactor.
-const HANDSHAKES: Duration = Duration::from_millis(2);
 
 /// What is read of a control connection at a time.
 const READ: usize = 16 * 1024;
@@ -54,34 +49,6 @@ enum Stage {
     Open,
     /// We have said that nothing more comes under TLS, and wait for the client to say so.
     Goodbye,
-}
-
-/// What of this turn's share for handshakes is used up, and who waits for the next.
-#[derive(Debug, Default)]
-pub(crate) struct Handshakes {
-    spent: Duration,
-    waiting: Vec<Key>,
-}
-
-impl Handshakes {
-    /// A new turn: whoever waits may go on.
-    pub(crate) fn begin_turn(&mut self) -> Vec<Key> {
-        self.spent = Duration::ZERO;
-        std::mem::take(&mut self.waiting)
-    }
-
-    /// Claims that somebody waits.
-    pub(crate) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    fn is_used_up(&self) -> bool {
-        self.spent >= HANDSHAKES
-    }
-
-    fn spend(&mut self, since: Instant) {
-        self.spent += since.elapsed();
-    }
 }
 
 /// What a read of an encrypted control connection came to.
@@ -185,7 +152,7 @@ impl Connection {
         let is_handshake = secure.stage == Stage::Handshake;
         if is_handshake && core.handshakes.is_used_up() {
             if !std::mem::replace(&mut secure.queued, true) {
-                core.handshakes.waiting.push(self.key);
+                core.handshakes.wait(self.key);
             }
             return;
         }

@@ -111,6 +111,7 @@ impl Connection {
         };
         let (server, storage) = (Arc::clone(&core.server), Arc::clone(&who.account.storage));
         let (user, path) = (who.user.clone(), target.path.clone());
+        let encrypted = self.is_encrypted();
         let (query, peer) = (target.query.unwrap_or_default().to_vec(), self.peer.ip());
         let (takes_input, kept) = (head.framing != Framing::None, bytes.to_vec());
         self.ask_pool(core, bytes, move || {
@@ -131,7 +132,7 @@ impl Connection {
                 user: user.as_deref(),
                 peer,
                 local,
-                encrypted: false,
+                encrypted,
             };
             start(&script, &request, &kept, takes_input, errors)
         });

@@ -54,7 +54,7 @@ pub(crate) struct Connection {
     pub(super) work: Work,
     /// Who asks; known from the first request on.
     pub(super) who: Option<Arc<Who>>,
-    flags: Flags,
+    pub(super) flags: Flags,
     /// When it became idle, or connected: what the deadlines of heads count from.
     since: Instant,
     /// It is closed when everything is sent, or at this time.
@@ -78,6 +78,8 @@ pub(crate) struct Connection {
 pub(super) enum Work {
     /// Nothing: the next head may come.
     Idle,
+    /// TLS begins; the reactor may have it in line for the time that handshakes get.
+    Securing { in_line: bool },
     /// The pool has been asked something that the answer depends on.
     Asked(Box<Asked>),
     /// As many programs run as may: there may be room for one until then.
@@ -113,22 +115,22 @@ pub(super) struct Sending {
 
 /// What is known of the socket.
 #[derive(Debug, Default, Clone, Copy)]
-struct Flags {
+pub(super) struct Flags {
     /// There may be more to read.
-    readable: bool,
+    pub(super) readable: bool,
     /// What is in `input` is part of a head.
     starved: bool,
     /// What is in `input` has not been looked at since it grew.
     fresh: bool,
     /// The client has sent something.
-    spoke: bool,
+    pub(super) spoke: bool,
     watches_writable: bool,
     /// The client will send no more.
-    ended: bool,
+    pub(super) ended: bool,
     /// As `ended`, heard of while there may still be something to read.
-    hung_up: bool,
+    pub(super) hung_up: bool,
     /// The connection is gone, or cannot be used.
-    broken: bool,
+    pub(super) broken: bool,
     /// The client may still be sending what is not wanted.
     lingers: bool,
     /// Our side was ended.
@@ -252,6 +254,7 @@ impl Connection {
     /// Goes on with what takes a body, where more of that may have come.
     fn carry_on(&mut self, core: &mut Core) {
         match &self.work {
+            Work::Securing { in_line: false } => self.secure_on(core),
             Work::Receiving(_) => self.receive_on(core),
             // A client that goes takes its program with it.
             Work::Running(_) if self.flags.hung_up => self.flags.broken = true,
@@ -264,7 +267,7 @@ impl Connection {
         if self.flags.broken {
             return true;
         }
-        let said_all = matches!(self.work, Work::Idle) && self.output.is_empty();
+        let said_all = matches!(self.work, Work::Idle) && self.output_is_empty();
         match self.closing {
             Some(_) => said_all && self.flags.ended,
             None => said_all && (self.flags.ended || self.flags.last),
@@ -273,7 +276,7 @@ impl Connection {
 
     fn takes_requests(&self) -> bool {
         matches!(self.work, Work::Idle)
-            && self.output.is_empty()
+            && self.output_is_empty()
             && self.closing.is_none()
             && !self.flags.broken
             && !self.flags.last
@@ -297,9 +300,14 @@ impl Connection {
         if self.sent_in == core.turn {
             core.turn += 1;
         }
-        let mut buffer = std::mem::take(&mut core.control_buffer);
-        if let Some(count) = self.receive(&mut buffer) {
-            let bytes = &buffer[..count];
+        let (mut buffer, mut plain) =
+            (std::mem::take(&mut core.control_buffer), std::mem::take(&mut core.plain));
+        let received = match self.socket.tls {
+            None => self.receive(&mut buffer).map(|count| &buffer[..count]),
+            Some(_) => self.receive_secure(&mut core.scratch, &mut plain).then_some(&plain[..]),
+        };
+        if let Some(bytes) = received {
+            let count = bytes.len();
             match self.input.is_empty() {
                 true => self.take_bytes(core, bytes),
                 false => {
@@ -310,11 +318,12 @@ impl Connection {
                 }
             }
         }
-        core.control_buffer = buffer;
+        plain.clear();
+        (core.control_buffer, core.plain) = (buffer, plain);
     }
 
-    /// Reads once; `None` where nothing came.
-    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Option<usize> {
+    /// Reads once, where there is no TLS; `None` where nothing came.
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<usize> {
         match stream::read(&self.socket.fd, buffer) {
             Ok(0) => {
                 (self.flags.ended, self.flags.hung_up, self.flags.readable) = (true, true, false);
@@ -428,19 +437,11 @@ impl Connection {
         most: usize,
     ) -> Result<(), Refusal> {
         while body.len() < most && !intake.has_ended() {
-            let mut scratch = Vec::new();
             let input = match self.input.is_empty() {
                 false => std::mem::take(&mut self.input),
-                true if self.flags.readable => {
-                    scratch = std::mem::take(&mut core.scratch);
-                    let count = self.receive(&mut scratch).unwrap_or(0);
-                    scratch[..count].to_vec()
-                }
+                true if self.flags.readable => self.read_body(core),
                 true => return Ok(()),
             };
-            if !scratch.is_empty() {
-                core.scratch = scratch;
-            }
             let mut wire = &input[..];
             let taken = intake.take(&mut wire, body);
             // Behind the body is the next request.
@@ -451,9 +452,23 @@ impl Connection {
         Ok(())
     }
 
+    /// Reads a piece of a request's body; nothing where nothing came.
+    fn read_body(&mut self, core: &mut Core) -> Vec<u8> {
+        if self.socket.tls.is_some() {
+            let mut plain = Vec::new();
+            self.receive_secure(&mut core.scratch, &mut plain);
+            return plain;
+        }
+        let mut scratch = std::mem::take(&mut core.scratch);
+        let count = self.receive(&mut scratch).unwrap_or(0);
+        let piece = scratch[..count].to_vec();
+        core.scratch = scratch;
+        piece
+    }
+
     /// Claims that all was sent.
     pub(super) fn output_is_empty(&self) -> bool {
-        self.output.is_empty()
+        self.output.is_empty() && self.socket.tls.as_ref().is_none_or(|channel| channel.is_flushed())
     }
 
     pub(super) fn is_broken(&self) -> bool {
@@ -496,7 +511,7 @@ impl Connection {
                 _ => false,
             };
             self.flush(core, follows);
-            if !self.output.is_empty() || self.flags.broken {
+            if !self.output_is_empty() || self.flags.broken {
                 return;
             }
             let Work::Sending(sending) = &mut self.work else { return };
@@ -562,10 +577,9 @@ impl Connection {
             self.output.append(&mut core.out);
             std::mem::swap(&mut self.output, &mut core.out);
         }
-        let write = if follows { stream::write_more } else { stream::write };
         let mut sent = 0;
         while sent < core.out.len() {
-            match write(&self.socket.fd, &core.out[sent..]) {
+            match self.socket.write_or_wait(&core.out[sent..], follows) {
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.output = core.out[sent..].to_vec();
@@ -586,9 +600,12 @@ impl Connection {
             }
         }
         core.out.clear();
+        if self.socket.tls.is_some() {
+            self.flush_secure(core);
+        }
     }
 
-    fn watch_writable(&mut self, core: &Core) {
+    pub(super) fn watch_writable(&mut self, core: &Core) {
         if !self.flags.watches_writable {
             self.flags.watches_writable = true;
             self.flags.broken |= match self.socket.registered {
@@ -603,7 +620,7 @@ impl Connection {
     /// reset can overtake the last answer.
     fn say_farewell(&mut self, core: &mut Core) {
         if self.closing.is_none()
-            || !self.output.is_empty()
+            || !self.output_is_empty()
             || self.flags.broken
             || !matches!(self.work, Work::Idle)
         {
@@ -611,6 +628,7 @@ impl Connection {
         }
         if !self.flags.shut {
             self.flags.shut = true;
+            self.end_tls();
             if !self.flags.readable && !self.flags.lingers {
                 self.flags.ended = true;
                 return;
@@ -619,6 +637,7 @@ impl Connection {
         }
         let mut buffer = std::mem::take(&mut core.control_buffer);
         while self.flags.readable && !self.flags.broken {
+            // Whatever it is, in TLS or not: nobody will look at it.
             if let Some(count) = self.receive(&mut buffer) {
                 self.drained += count as u64;
                 self.flags.broken |= self.drained > FAREWELL_BYTES;
@@ -640,11 +659,11 @@ impl Connection {
         }
         let config = &core.server.config;
         match &self.work {
-            Work::Idle if !self.output.is_empty() => Some(self.since + config.stall_timeout),
+            Work::Idle if !self.output_is_empty() => Some(self.since + config.stall_timeout),
             Work::Idle if self.input.is_empty() && self.flags.spoke => {
                 Some(self.since + config.http_idle_timeout)
             }
-            Work::Idle => Some(self.since + config.http_head_timeout),
+            Work::Idle | Work::Securing { .. } => Some(self.since + config.http_head_timeout),
             Work::Asked(_) => None,
             Work::Held(until, _) | Work::Queued(until, _) => Some(*until),
             Work::Running(running) => Some(running.deadline()),
@@ -690,7 +709,7 @@ impl Connection {
                 self.work = Work::Sending(sending);
                 self.go_on(core);
             }
-            Work::Idle if self.closing.is_none() && !self.input.is_empty() && self.output.is_empty() => {
+            Work::Idle if self.closing.is_none() && !self.input.is_empty() && self.output_is_empty() => {
                 let reason = "The head did not come in time.";
                 self.refuse(core, Refusal { status: Status::REQUEST_TIMEOUT, reason });
             }

@@ -1,6 +1,7 @@
 //! One request: who asks, what for, and the answer.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -40,6 +41,8 @@ pub(super) struct Who {
     /// `None` for anonymous.
     pub(super) user: Option<Vec<u8>>,
     pub(super) account: Account,
+    /// What this connection is not encrypted for.
+    is_barred: bool,
     until: Instant,
 }
 
@@ -121,6 +124,9 @@ impl Connection {
             Err(Refusal { status, reason }) => return self.fail(core, head, status, reason),
         };
         let Some(who) = self.know_who(core, head, bytes) else { return };
+        if who.is_barred {
+            return self.fail(core, head, Status::FORBIDDEN, "Files are sent over HTTPS only.");
+        }
         if is_program {
             return match found {
                 None => self.run(core, head, bytes, &target, &who),
@@ -180,14 +186,14 @@ impl Connection {
                 self.challenge(core, head, "The only way to log in here is Basic.");
                 return None;
             }
-            (_, Some(_)) if !self.takes_passwords() => {
+            (_, Some(_)) if !self.takes_passwords(core) => {
                 let reason = "A password is taken over HTTPS only.";
                 self.fail(core, head, Status::FORBIDDEN, reason);
                 return None;
             }
             (_, Some(login)) => login,
         };
-        let from = self.peer.ip();
+        let (from, encrypted) = (self.peer.ip(), self.is_encrypted());
         if core.server.bans.is_banned(from, &user, core.now.instant) {
             let asked = Asked { serial: 0, head: bytes.to_vec(), slot: None };
             let reason = "banned at this address for a while".to_owned();
@@ -195,7 +201,7 @@ impl Connection {
             return None;
         }
         let accounts = core.server.accounts();
-        match accounts.quick(&attempt(&user, &password, from)) {
+        match accounts.quick(&attempt(&user, &password, from, encrypted)) {
             Some(Decision::Granted(account)) => {
                 let who = self.let_in(core, said, &user, account);
                 if who.is_none() {
@@ -212,7 +218,7 @@ impl Connection {
                 let serial = self.ask(core, bytes);
                 let (key, inbox) = (self.key, core.sender.clone());
                 core.server.logins.run(move || {
-                    let decision = accounts.authenticate(&attempt(&user, &password, from));
+                    let decision = accounts.authenticate(&attempt(&user, &password, from, encrypted));
                     inbox.send(worker::Message::Http(key, Message::Login(serial, user, decision)));
                 });
                 None
@@ -220,9 +226,16 @@ impl Connection {
         }
     }
 
-    /// Passwords cross no network in clear.
-    fn takes_passwords(&self) -> bool {
-        self.peer.ip().is_loopback()
+    /// Passwords cross no network in clear; nor this computer, where all logins have to be encrypted.
+    fn takes_passwords(&self, core: &Core) -> bool {
+        let requires_tls = || core.server.tls.as_ref().is_some_and(|tls| tls.policy().login_required);
+        self.is_encrypted() || (self.peer.ip().is_loopback() && !requires_tls())
+    }
+
+    /// Claims that somebody's files may go over this connection.
+    fn may_carry_files(&self, core: &Core, account: &Account) -> bool {
+        let requires_tls = || core.server.tls.as_ref().is_some_and(|tls| tls.policy().data_required);
+        self.is_encrypted() || !(account.data.encrypted || requires_tls())
     }
 
     /// Takes somebody in; `None` where there are too many of them already.
@@ -240,7 +253,9 @@ impl Connection {
             }
         }
         let user = (!said.is_empty()).then(|| user.to_owned());
-        let who = Who { authorization: said.to_owned(), user, account, until: core.now.instant + TRUST };
+        let is_barred = !self.may_carry_files(core, &account);
+        let until = core.now.instant + TRUST;
+        let who = Who { authorization: said.to_owned(), user, account, is_barred, until };
         let who = Arc::new(who);
         self.who = Some(Arc::clone(&who));
         Some(who)
@@ -295,7 +310,7 @@ impl Connection {
     /// 401, or where a password would not be taken 403.
     pub(super) fn challenge(&mut self, core: &mut Core, head: &Head<'_, '_>, reason: &'static str) {
         let record = self.record(core, head);
-        match self.takes_passwords() {
+        match self.takes_passwords(core) {
             true => {
                 let fields = [("WWW-Authenticate", authorization::CHALLENGE)];
                 self.answer_page(core, record, Status::UNAUTHORIZED, reason, &fields);
@@ -762,9 +777,9 @@ fn listing_format(head: &Head<'_, '_>) -> Format {
     }
 }
 
-fn attempt<'a>(user: &'a [u8], password: &'a [u8], from: std::net::IpAddr) -> Attempt<'a> {
+fn attempt<'a>(user: &'a [u8], password: &'a [u8], from: IpAddr, encrypted: bool) -> Attempt<'a> {
     let now = SystemTime::now();
-    Attempt { user, password, from, protocol: Protocol::Http, encrypted: false, now }
+    Attempt { user, password, from, protocol: Protocol::Http, encrypted, now }
 }
 
 /// The `Authorization` field of a head that was kept.

@@ -9,6 +9,7 @@
 //! ```
 //!
 //! - `connection.rs` has the socket: reading heads, writing what was answered, deadlines.
+//! - `secure.rs` has TLS on it: the handshake, and reading and writing through it.
 //! - `exchange.rs` has one request: who asks, for what, and the answer.
 //! - `writing.rs` has those that change files, `receive.rs` takes a body into a file.
 //! - `cgi.rs` has those that a program answers, `program.rs` its process, `programs.rs` all of a worker's.
@@ -29,6 +30,7 @@ mod listing;
 mod program;
 mod programs;
 mod receive;
+mod secure;
 mod writing;
 
 use millrace_vfs::FileError;

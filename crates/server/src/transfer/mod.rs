@@ -145,6 +145,14 @@ impl Socket {
         }
     }
 
+    /// As `write`; where `follows` is so, the last bytes may wait to share a packet with what comes next.
+    pub(crate) fn write_or_wait(&mut self, bytes: &[u8], follows: bool) -> io::Result<usize> {
+        match (&self.tls, follows) {
+            (None, true) => stream::write_more(&self.fd, bytes),
+            _ => self.write(bytes),
+        }
+    }
+
     /// Reads through TLS, and adds what it came to to `plain`.
     fn receive(&mut self, buffer: &mut [u8], plain: &mut Vec<u8>) -> io::Result<Heard> {
         match &mut self.tls {

@@ -9,4 +9,5 @@ mod directories;
 mod logins;
 mod programs;
 mod streams;
+mod tls;
 mod writing;

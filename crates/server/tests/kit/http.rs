@@ -8,7 +8,8 @@ use millrace_server::config::LogFormat;
 use millrace_server::{Accounts, Config, Permissions, Running, Server};
 use millrace_vfs::Storage;
 
-use super::PATIENCE;
+use super::{PATIENCE, Scratch, Secured, connector, policy};
+use millrace_net::tls::{Heard, Versions};
 
 /// A running server of HTTP; it ends at once when dropped.
 pub(crate) struct ServedHttp {
@@ -37,6 +38,15 @@ pub(crate) fn http_config(storage: Arc<dyn Storage>) -> Config {
     }
 }
 
+/// [`http_config`], served in TLS as well.
+pub(crate) fn https_config(scratch: &Scratch) -> Config {
+    Config {
+        https: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
+        tls: Some(policy(scratch)),
+        ..http_config(scratch.storage())
+    }
+}
+
 /// Serves a storage by HTTP, to be read by everyone.
 pub(crate) fn serve_http(storage: Arc<dyn Storage>) -> ServedHttp {
     serve_http_with(http_config(storage))
@@ -52,7 +62,14 @@ impl ServedHttp {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        HttpClient { stream, buffer: Vec::new() }
+        HttpClient { stream, secured: None, buffer: Vec::new() }
+    }
+
+    /// A client in TLS.
+    pub(crate) fn connect_securely(&self) -> HttpClient {
+        let stream = TcpStream::connect(self.running.https_addresses()[0]).unwrap();
+        let secured = Secured::over(stream.try_clone().unwrap(), &connector(Versions::All)).unwrap();
+        HttpClient { stream, secured: Some(secured), buffer: Vec::new() }
     }
 
     /// The answer to one request on a connection of its own.
@@ -73,6 +90,8 @@ impl ServedHttp {
 
 pub(crate) struct HttpClient {
     pub(crate) stream: TcpStream,
+    /// Where it speaks TLS.
+    pub(crate) secured: Option<Secured>,
     buffer: Vec<u8>,
 }
 
@@ -98,7 +117,10 @@ impl Response {
 impl HttpClient {
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         // A server that has answered may have closed before it read all of this.
-        let _ = self.stream.write_all(bytes.as_ref());
+        let _ = match &mut self.secured {
+            Some(secured) => secured.write_all(bytes.as_ref()),
+            None => self.stream.write_all(bytes.as_ref()),
+        };
     }
 
     pub(crate) fn end_writing(&mut self) {
@@ -152,6 +174,12 @@ impl HttpClient {
     }
 
     fn more(&mut self) -> bool {
+        if let Some(secured) = &mut self.secured {
+            let before = self.buffer.len();
+            // The last bytes and the end may come together.
+            let heard = secured.read(&mut self.buffer);
+            return matches!(heard, Ok(Heard::Bytes { .. })) || self.buffer.len() > before;
+        }
         let mut bytes = [0; 65536];
         match self.stream.read(&mut bytes) {
             Ok(0) => false,

@@ -13,7 +13,9 @@ mod tls;
 use std::time::{Duration, Instant};
 
 pub(crate) use client::{Client, Reply, Sink, data_from, parse_passive, port_line, reset};
-pub(crate) use http::{HttpClient, Response, ServedHttp, http_config, serve_http, serve_http_with};
+pub(crate) use http::{
+    HttpClient, Response, ServedHttp, http_config, https_config, serve_http, serve_http_with,
+};
 pub(crate) use scratch::Scratch;
 pub(crate) use tls::{Secured, TlsClient, connector, pair, policy, replace};
 

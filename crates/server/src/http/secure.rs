@@ -1,0 +1,113 @@
+//! TLS on an HTTP connection: the same certificates as FTP's, and HTTP/1.1 within.
+//!
+//! The invariant: bytes go through the channel or not at all; where a socket has one, `output` is plain, and what is
+//! encrypted waits in the channel. A connection that has nothing to send keeps no buffer.
+
+use std::io;
+use std::time::Instant;
+
+use millrace_net::tls::{Channel, Heard};
+
+use super::connection::{Connection, Work};
+use crate::log::{self, Subject};
+use crate::worker::Core;
+
+/// The protocols that are spoken here, in the order in which we like them (RFC 7301).
+const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
+
+impl Connection {
+    /// The connection begins with TLS.
+    pub(crate) fn begin_tls(&mut self, core: &mut Core) {
+        let Some(security) = &core.server.tls else { return };
+        match security.acceptor.accept(&PROTOCOLS) {
+            Ok(tls) => {
+                self.socket.tls = Some(Box::new(Channel::new(tls)));
+                self.work = Work::Securing { in_line: false };
+            }
+            Err(fault) => self.tls_failed(core, &fault.to_string()),
+        }
+    }
+
+    /// Claims that nobody on the way can read what is said here.
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.socket.tls.is_some()
+    }
+
+    /// A new turn has time for handshakes.
+    pub(crate) fn shake_hands(&mut self, _: &mut Core) {
+        // The connection is settled behind this, and so carried on.
+        if let Work::Securing { in_line } = &mut self.work {
+            *in_line = false;
+        }
+    }
+
+    /// Moves the handshake on.
+    pub(super) fn secure_on(&mut self, core: &mut Core) {
+        let Some(channel) = &mut self.socket.tls else { return };
+        if core.handshakes.is_used_up() {
+            core.handshakes.wait(self.key);
+            self.work = Work::Securing { in_line: true };
+            return;
+        }
+        let began = Instant::now();
+        let done = channel.handshake(&self.socket.fd, &mut core.scratch);
+        core.handshakes.spend(began);
+        match done {
+            Ok(true) => {
+                let tls = channel.tls_mut();
+                tls.forget_hello();
+                let (version, cipher) = (tls.version().unwrap_or("?"), tls.cipher().unwrap_or("?"));
+                let subject = Subject { session: self.number, peer: self.peer, user: None };
+                core.log(&subject, log::Event::Secured { version, cipher });
+                // A request may have come with the end of the handshake.
+                (self.work, self.flags.readable) = (Work::Idle, true);
+            }
+            Ok(false) if !channel.is_flushed() => self.watch_writable(core),
+            Ok(false) => self.flags.readable = false,
+            Err(error) => {
+                let offered = channel.tls().hello().map(|hello| format!("; the client offered {hello}"));
+                self.tls_failed(core, &format!("{error}{}", offered.unwrap_or_default()));
+            }
+        }
+    }
+
+    fn tls_failed(&mut self, core: &mut Core, reason: &str) {
+        let subject = Subject { session: self.number, peer: self.peer, user: None };
+        core.log(&subject, log::Event::TlsFailed { on: "http", reason });
+        self.flags.broken = true;
+    }
+
+    /// Reads once; claims that something for us came of it.
+    pub(super) fn receive_secure(&mut self, wire: &mut [u8], plain: &mut Vec<u8>) -> bool {
+        let Some(channel) = &mut self.socket.tls else { return false };
+        match channel.read(&self.socket.fd, wire, &mut |bytes| plain.extend_from_slice(bytes)) {
+            // See `receive` for an end that came with these bytes.
+            Ok(Heard::Bytes { more }) => self.flags.readable = more || self.flags.hung_up,
+            // Lengths and chunks say themselves whether something is whole: an end need not be told.
+            Ok(Heard::End | Heard::Cut) => {
+                (self.flags.ended, self.flags.hung_up, self.flags.readable) = (true, true, false);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.flags.readable = false,
+            Err(_) => self.flags.broken = true,
+        }
+        self.flags.spoke |= !plain.is_empty();
+        !plain.is_empty()
+    }
+
+    /// Sends what is encrypted and waits, as far as the client takes it.
+    pub(super) fn flush_secure(&mut self, core: &Core) {
+        let Some(channel) = &mut self.socket.tls else { return };
+        match channel.flush(&self.socket.fd) {
+            Ok(()) => channel.release(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.watch_writable(core),
+            Err(_) => self.flags.broken = true,
+        }
+    }
+
+    /// Says that this was all.
+    pub(super) fn end_tls(&mut self) {
+        if let Some(channel) = &mut self.socket.tls {
+            let _ = channel.close(&self.socket.fd);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! HTTP in TLS: the same answers, and what only encrypted connections may ask.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use millrace_server::auth::DataSecurity;
+use millrace_server::config::Tls;
+use millrace_server::{Account, Attempt, Authenticator, Config, Decision, Permissions};
+
+use crate::kit::{PATIENCE, Scratch, eventually, https_config, pattern, policy, serve_http_with};
+
+/// `u:p`.
+const RIGHT: &str = "Authorization: Basic dTpw\r\n";
+
+#[test]
+fn files_of_every_size_come_whole_on_one_connection() {
+    let scratch = Scratch::new();
+    let served = serve_http_with(https_config(&scratch));
+    let mut client = served.connect_securely();
+    for length in [0, 1, 1_666, 16_384, 16_385, 65_536, 3_000_000] {
+        let contents = pattern(length);
+        scratch.write("f", &contents);
+        let whole = client.get("/f");
+        assert_eq!((whole.status, whole.body.len()), (200, length));
+        assert!(whole.body == contents, "{length}");
+        if length > 20 {
+            client.send("GET /f HTTP/1.1\r\nHost: h\r\nRange: bytes=5-14,-3\r\n\r\n");
+            assert_eq!(client.response().status, 206);
+        }
+    }
+}
+
+#[test]
+fn requests_sent_ahead_are_answered_in_order() {
+    let scratch = Scratch::new();
+    for name in ["a", "b", "c"] {
+        scratch.write(name, name.as_bytes());
+    }
+    let served = serve_http_with(https_config(&scratch));
+    let mut client = served.connect_securely();
+    let all = ["a", "b", "c", "a"].map(|name| format!("GET /{name} HTTP/1.1\r\nHost: h\r\n\r\n")).concat();
+    let (first, second) = all.split_at(all.len() / 2 + 3);
+    client.send(first);
+    client.send(second);
+    let got: Vec<_> = (0..4).map(|_| client.response().text()).collect();
+    assert_eq!(got, ["a", "b", "c", "a"]);
+}
+
+#[test]
+fn a_body_goes_up_whole_or_not_at_all() {
+    let scratch = Scratch::new();
+    let served = serve_http_with(https_config(&scratch));
+    let contents = pattern(2_000_000);
+    let mut client = served.connect_securely();
+    client.send(format!("PUT /up HTTP/1.1\r\nHost: h\r\n{RIGHT}Content-Length: {}\r\n\r\n", contents.len()));
+    client.send(&contents);
+    assert_eq!(client.response().status, 201);
+    assert!(scratch.read("up") == Some(contents));
+
+    client.send(format!("PUT /cut HTTP/1.1\r\nHost: h\r\n{RIGHT}Content-Length: 100\r\n\r\nhalf"));
+    drop(client);
+    let mut client = served.connect_securely();
+    assert_eq!(client.get("/cut").status, 404);
+}
+
+#[test]
+fn what_is_no_tls_ends_and_others_go_on() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"here");
+    let served = serve_http_with(https_config(&scratch));
+    let mut stranger = TcpStream::connect(served.running.https_addresses()[0]).unwrap();
+    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    stranger.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut said = Vec::new();
+    let _ = stranger.read_to_end(&mut said);
+    assert!(!said.starts_with(b"HTTP"), "{}", said.escape_ascii());
+    assert_eq!(served.connect_securely().get("/a").body, b"here");
+}
+
+#[test]
+fn a_client_that_says_nothing_is_not_waited_for_long() {
+    let scratch = Scratch::new();
+    let config = Config { http_head_timeout: std::time::Duration::from_millis(50), ..https_config(&scratch) };
+    let served = serve_http_with(config);
+    let mut silent = TcpStream::connect(served.running.https_addresses()[0]).unwrap();
+    silent.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(silent.read(&mut [0; 16]).unwrap_or(0), 0);
+}
+
+#[test]
+fn the_answer_that_closes_is_whole_and_the_end_is_told() {
+    let scratch = Scratch::new();
+    scratch.write("f", &pattern(500_000));
+    let served = serve_http_with(https_config(&scratch));
+    let mut client = served.connect_securely();
+    client.send("GET /f HTTP/1.0\r\n\r\n");
+    assert!(client.response().body == pattern(500_000));
+    let mut secured = client.secured.take().unwrap();
+    assert_eq!(secured.read_to_end().unwrap(), (millrace_net::tls::Heard::End, Vec::new()));
+}
+
+/// What has to be encrypted, what is asked in clear with a password and without, and what comes of it.
+#[test]
+fn what_has_to_be_encrypted_is_refused_in_clear() {
+    for (login, data, with_password, without) in
+        [(false, false, 200, 200), (true, false, 403, 200), (true, true, 403, 403)]
+    {
+        let scratch = Scratch::new();
+        scratch.write("a", b"text");
+        let tls = Tls { login_required: login, data_required: data, ..policy(&scratch) };
+        let served = serve_http_with(Config { tls: Some(tls), ..https_config(&scratch) });
+        assert_eq!(served.get("/a", RIGHT).status, with_password, "{login} {data}");
+        assert_eq!(served.get("/a", "").status, without, "{login} {data}");
+        for fields in [RIGHT, ""] {
+            let mut client = served.connect_securely();
+            client.send(format!("GET /a HTTP/1.1\r\nHost: h\r\n{fields}\r\n"));
+            assert_eq!(client.response().status, 200, "{login} {data}");
+        }
+    }
+}
+
+/// Grants everybody the same account, whose files have to be encrypted.
+#[derive(Debug)]
+struct Careful(Account);
+
+impl Authenticator for Careful {
+    fn authenticate(&self, attempt: &Attempt<'_>) -> Decision {
+        match attempt.encrypted || attempt.user == b"anonymous" {
+            true => Decision::Granted(self.0.clone()),
+            false => Decision::Refused("in clear".to_owned()),
+        }
+    }
+}
+
+#[test]
+fn an_account_may_want_its_files_encrypted() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"text");
+    let data = DataSecurity { encrypted: true, ..DataSecurity::default() };
+    let account = Account { data, ..Account::new(scratch.storage(), Permissions::READ_ONLY) };
+    let served = serve_http_with(Config { accounts: Arc::new(Careful(account)), ..https_config(&scratch) });
+    assert_eq!(served.get("/a", "").status, 403);
+    assert_eq!(served.get("/a", RIGHT).status, 401);
+    assert_eq!(served.connect_securely().get("/a").status, 200);
+}
+
+#[test]
+fn new_certificates_hold_for_new_connections() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"text");
+    let served = serve_http_with(https_config(&scratch));
+    let mut old = served.connect_securely();
+    let before = served.running.fingerprints();
+    crate::kit::replace(&crate::kit::pair(&scratch), &scratch.path().join("other"));
+    served.running.reload_certificates().unwrap();
+    assert_ne!(served.running.fingerprints(), before);
+    assert_eq!(old.get("/a").status, 200);
+    assert_eq!(served.connect_securely().get("/a").status, 200);
+}
+
+#[test]
+fn connections_end_with_the_server() {
+    let scratch = Scratch::new();
+    let served = serve_http_with(https_config(&scratch));
+    let idle = served.connect_securely();
+    served.running.request_shutdown();
+    let mut secured = idle.secured.unwrap();
+    eventually("the connection ends", || {
+        !matches!(secured.read(&mut Vec::new()), Ok(millrace_net::tls::Heard::Bytes { .. }))
+    });
+}
