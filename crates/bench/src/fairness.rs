@@ -20,14 +20,52 @@ pub struct Fairness {
     pub starved: usize,
     /// The first of them, by their numbers.
     pub starved_users: Vec<u32>,
+    /// What each user got a second; nothing where nobody did anything.
+    #[serde(default)]
+    pub goodput: Option<Goodput>,
     /// The longest operation of any user, in milliseconds.
     pub longest_wait_ms: f64,
     /// And whose it was.
     pub longest_waiting_user: u32,
+    /// The longest time in which a transfer moved nothing, between its first byte and its last, in milliseconds.
+    #[serde(default)]
+    pub longest_gap_ms: f64,
+    /// And whose it was.
+    #[serde(default)]
+    pub longest_gap_user: u32,
+}
+
+/// What each user got a second, over the whole time of a figure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // The names are the documentation.
+pub struct Goodput {
+    /// `kB/s` of 1000 bytes, or `ops/s` where operations move none.
+    pub unit: String,
+    pub min: f64,
+    pub median: f64,
+    pub max: f64,
+    /// From who got least to who got most, at every twentieth of them: 21 numbers.
+    pub quantiles: Vec<f64>,
+}
+
+/// Parts of the users that [`Goodput::quantiles`] lie between.
+const PARTS: usize = 20;
+
+impl Goodput {
+    /// `sorted` is what each user got in so many seconds.
+    fn of(sorted: &[f64], unit: &str, scale: f64, seconds: f64) -> Option<Self> {
+        let last = sorted.len().checked_sub(1)? as f64;
+        let whose = |part: usize| (part as f64 / PARTS as f64 * last).round() as usize;
+        let quantiles: Vec<f64> =
+            (0..=PARTS).map(|part| sorted[whose(part)] / scale / seconds.max(1e-9)).collect();
+        let (min, median, max) = (quantiles[0], quantiles[PARTS / 2], quantiles[PARTS]);
+        (max > 0.0).then(|| Self { unit: unit.to_owned(), min, median, max, quantiles })
+    }
 }
 
 impl Fairness {
-    pub(crate) fn of(users: &[UserTally]) -> Self {
+    /// Of a figure that took so many seconds.
+    pub(crate) fn of(users: &[UserTally], seconds: f64) -> Self {
         if users.is_empty() {
             return Self::default();
         }
@@ -39,14 +77,19 @@ impl Fairness {
         let mut starved: Vec<u32> =
             users.iter().filter(|user| got(user) < STARVED * median).map(|user| user.number).collect();
         starved.sort_unstable();
+        let (unit, scale) = if moves_bytes { ("kB/s", 1e3) } else { ("ops/s", 1.0) };
+        let halted = users.iter().max_by_key(|user| user.longest_gap);
         let longest = users.iter().max_by_key(|user| user.longest);
         Self {
             jain: jain(&sorted),
             min_over_median: if median > 0.0 { sorted[0] / median } else { 0.0 },
             starved: starved.len(),
             starved_users: starved.into_iter().take(NAMED).collect(),
+            goodput: Goodput::of(&sorted, unit, scale, seconds),
             longest_wait_ms: longest.map_or(0.0, |user| user.longest.as_secs_f64() * 1e3),
             longest_waiting_user: longest.map_or(0, |user| user.number),
+            longest_gap_ms: halted.map_or(0.0, |user| user.longest_gap.as_secs_f64() * 1e3),
+            longest_gap_user: halted.map_or(0, |user| user.number),
         }
     }
 }
@@ -67,13 +110,13 @@ mod tests {
 
     #[test]
     fn even_shares_are_fair() {
-        let fairness = Fairness::of(&users(&[10; 50]));
+        let fairness = Fairness::of(&users(&[10; 50]), 1.0);
         assert_eq!((fairness.jain, fairness.min_over_median, fairness.starved), (1.0, 1.0, 0));
     }
 
     #[test]
     fn one_who_gets_all_is_not() {
-        let fairness = Fairness::of(&users(&[0, 0, 0, 9]));
+        let fairness = Fairness::of(&users(&[0, 0, 0, 9]), 1.0);
         assert_eq!(fairness.jain, 0.25);
     }
 
@@ -81,14 +124,30 @@ mod tests {
     fn the_starved_are_named() {
         let mut ops = [100; 100];
         ops[42] = 3;
-        let fairness = Fairness::of(&users(&ops));
+        let fairness = Fairness::of(&users(&ops), 1.0);
         assert_eq!((fairness.starved, &fairness.starved_users[..]), (1, &[42][..]));
         assert!((fairness.min_over_median - 0.03).abs() < 1e-9 && fairness.jain < 0.995);
     }
 
     #[test]
     fn nobody_is_no_division_by_zero() {
-        assert_eq!(Fairness::of(&[]), Fairness::default());
-        assert_eq!(Fairness::of(&users(&[0, 0])).jain, 0.0);
+        assert_eq!(Fairness::of(&[], 1.0), Fairness::default());
+        assert_eq!(Fairness::of(&users(&[0, 0]), 1.0).jain, 0.0);
+    }
+
+    #[test]
+    fn what_users_got_is_a_distribution() {
+        let ops: Vec<u64> = (0..=100).rev().collect();
+        let mut all = users(&ops);
+        let goodput = Fairness::of(&all, 2.0).goodput.unwrap();
+        assert_eq!(
+            (goodput.unit.as_str(), goodput.min, goodput.median, goodput.max),
+            ("ops/s", 0.0, 25.0, 50.0)
+        );
+        assert_eq!((goodput.quantiles.len(), goodput.quantiles[1], goodput.quantiles[19]), (21, 2.5, 47.5));
+        all[3].bytes = 8000;
+        let goodput = Fairness::of(&all, 2.0).goodput.unwrap();
+        assert_eq!((goodput.unit.as_str(), goodput.median, goodput.max), ("kB/s", 0.0, 4.0));
+        assert_eq!(Fairness::of(&users(&[0, 0]), 1.0).goodput, None);
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Tally {
     pub(crate) lead: Latencies,
     /// Of downloads: from the first byte to the last.
     pub(crate) flow: Latencies,
+    /// Of transfers that came in more than one piece: the longest time between two.
+    pub(crate) gap: Latencies,
     /// Of connections over HTTP.
     pub(crate) connect: Latencies,
     /// Of them, those that took a second or more: a lost SYN.
@@ -60,6 +62,8 @@ pub(crate) struct UserTally {
     pub(crate) bytes: u64,
     /// Its longest operation.
     pub(crate) longest: Duration,
+    /// The longest time in which a transfer of its own moved nothing, between its first byte and its last.
+    pub(crate) longest_gap: Duration,
     /// When its first operation began, and its last ended.
     pub(crate) began: Option<Instant>,
     pub(crate) ended: Option<Instant>,
@@ -77,8 +81,8 @@ impl Tally {
 
     /// Forgets what the warm-up counted.
     pub(crate) fn clear_warm_up(&mut self) {
-        let Self { latency, raw, first_byte, lead, flow, connect, .. } = self;
-        [latency, raw, first_byte, lead, flow, connect].into_iter().for_each(Latencies::clear);
+        let Self { latency, raw, first_byte, lead, flow, gap, connect, .. } = self;
+        [latency, raw, first_byte, lead, flow, gap, connect].into_iter().for_each(Latencies::clear);
         self.faults.clear();
         (self.slow_connects, self.kept_alive, self.wire_bytes) = (0, 0, 0);
         (self.data_handshakes, self.data_resumed) = (0, 0);
@@ -92,6 +96,7 @@ impl Tally {
         self.first_byte.add(&other.first_byte);
         self.lead.add(&other.lead);
         self.flow.add(&other.flow);
+        self.gap.add(&other.gap);
         self.connect.add(&other.connect);
         self.slow_connects += other.slow_connects;
         self.kept_alive += other.kept_alive;

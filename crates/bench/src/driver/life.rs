@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::gap::Gap;
 use super::worker::Desk;
 use crate::fault::Fault;
 use crate::plan::Op;
@@ -129,6 +130,14 @@ impl Life {
         Live::bump(&desk.live.ops, 1);
         Live::bump(&desk.live.waited_us, latency.as_micros() as u64);
         self.count_bytes(moved, desk);
+    }
+
+    /// A transfer is over that was not slowed down on purpose.
+    pub(super) fn record_gap(&mut self, gap: Gap, desk: &mut Desk<'_>) {
+        if let Some(longest) = gap.longest() {
+            desk.tally.gap.record(longest);
+            self.counts.longest_gap = self.counts.longest_gap.max(longest);
+        }
     }
 
     pub(super) fn count_bytes(&mut self, moved: u64, desk: &mut Desk<'_>) {

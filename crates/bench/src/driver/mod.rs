@@ -5,6 +5,7 @@
 
 mod files;
 mod ftp;
+mod gap;
 mod http;
 mod life;
 mod selector;

@@ -44,7 +44,7 @@ pub(super) enum Unit {
 }
 
 /// Every metric.
-pub const METRICS: [Metric; 22] = [
+pub const METRICS: [Metric; 24] = [
     rate("ops", "operations a second", Unit::PerSecond, |cell| at(cell, "/ops_per_s")),
     rate("mb", "megabytes a second", Unit::Megabytes, |cell| at(cell, "/mb_per_s")),
     time("mean", "mean latency", |cell| at(cell, "/latency/mean_ms")),
@@ -56,6 +56,8 @@ pub const METRICS: [Metric; 22] = [
     time("raw-p99", "p99 from the real beginning, at a fixed rate", |cell| at(cell, "/raw_latency/p99_ms")),
     time("first-byte-p50", "median time to the first byte", |cell| at(cell, "/first_byte/p50_ms")),
     time("first-byte-p99", "p99 of the time to the first byte", |cell| at(cell, "/first_byte/p99_ms")),
+    time("gap-p99", "p99 of the longest byte gap of a transfer", |cell| at(cell, "/gap/p99_ms")),
+    time("gap-max", "longest byte gap of any transfer", |cell| at(cell, "/gap/max_ms")),
     time("login-p50", "median of the logins before the load", |cell| at(cell, "/login/p50_ms")),
     time("login-p99", "p99 of the logins before the load", |cell| at(cell, "/login/p99_ms")),
     cost("server-us", "CPU of the server for an operation", |cell| at(cell, "/server_us_per_op")),

@@ -4,10 +4,12 @@ use std::fs;
 use std::time::Duration;
 
 /// Counters of the whole machine, which only grow, and two gauges.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Counters {
     /// Of all processors: doing anything.
     pub(crate) busy: Duration,
+    /// Of each processor: doing anything.
+    pub(crate) busy_each: Vec<Duration>,
     /// Of all processors: nothing to do but wait for a disk.
     pub(crate) disk_wait: Duration,
     /// Taken by other virtual machines.
@@ -28,10 +30,12 @@ impl Counters {
     /// Looks.
     pub(crate) fn read() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let [busy, disk_wait, stolen] = processors(&text("/proc/stat"));
+        let processors = processors(&text("/proc/stat"));
+        let [busy, disk_wait, stolen] = processors.first().copied().unwrap_or_default();
         let (tcp, extended) = (text("/proc/net/snmp"), text("/proc/net/netstat"));
         Self {
             busy,
+            busy_each: processors.iter().skip(1).map(|one| one[0]).collect(),
             disk_wait,
             stolen,
             disk_busy: busiest_disk(&text("/proc/diskstats")),
@@ -48,6 +52,9 @@ impl Counters {
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             busy: self.busy.saturating_sub(earlier.busy),
+            busy_each: (self.busy_each.iter().zip(&earlier.busy_each))
+                .map(|(now, then)| now.saturating_sub(*then))
+                .collect(),
             disk_wait: self.disk_wait.saturating_sub(earlier.disk_wait),
             stolen: self.stolen.saturating_sub(earlier.stolen),
             disk_busy: self.disk_busy.saturating_sub(earlier.disk_busy),
@@ -61,14 +68,17 @@ impl Counters {
     }
 }
 
-/// Busy, waiting for a disk, stolen: out of the first line of `/proc/stat`.
-fn processors(text: &str) -> [Duration; 3] {
+/// Busy, waiting for a disk, stolen: of all processors, and then of each, as `/proc/stat` has them.
+fn processors(text: &str) -> Vec<[Duration; 3]> {
     let tick = Duration::from_secs(1) / rustix::param::clock_ticks_per_second().max(1) as u32;
-    let line = text.lines().next().unwrap_or_default();
-    let ticks: Vec<u32> = line.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0)).collect();
-    // user nice system idle iowait irq softirq steal
-    let sum = |fields: &[usize]| tick * fields.iter().filter_map(|&at| ticks.get(at)).sum::<u32>();
-    [sum(&[0, 1, 2, 5, 6]), sum(&[4]), sum(&[7])]
+    let of_line = |line: &str| {
+        let fields = line.split_whitespace().skip(1);
+        let ticks: Vec<u32> = fields.map(|field| field.parse().unwrap_or(0)).collect();
+        // user nice system idle iowait irq softirq steal
+        let sum = |fields: &[usize]| tick * fields.iter().filter_map(|&at| ticks.get(at)).sum::<u32>();
+        [sum(&[0, 1, 2, 5, 6]), sum(&[4]), sum(&[7])]
+    };
+    text.lines().take_while(|line| line.starts_with("cpu")).map(of_line).collect()
 }
 
 /// The tenth number of a line counts milliseconds with a request in the disk.
@@ -98,8 +108,9 @@ mod tests {
 
     #[test]
     fn the_kernels_tables_are_read() {
-        let [busy, wait, stolen] = processors("cpu  100 0 50 900 30 5 5 7 0 0\ncpu0 1 1\n");
-        assert_eq!([busy, wait, stolen].map(|time| time.as_millis()), [1600, 300, 70]);
+        let all = processors("cpu  100 0 50 900 30 5 5 7 0 0\ncpu0 1 1 0 900\ncpu1 99\nintr 7 8\n");
+        let ms = |at: usize| all[at].map(|time: Duration| time.as_millis());
+        assert_eq!((all.len(), ms(0), ms(1), ms(2)), (3, [1600, 300, 70], [20, 0, 0], [990, 0, 0]));
         let text = "TcpExt: SyncookiesSent ListenDrops TCPSynRetrans\nTcpExt: 1 22 3\n";
         assert_eq!(counter(text, "TcpExt:", "ListenDrops"), 22);
         assert_eq!(counter(text, "TcpExt:", "Unheard"), 0);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use self::machine::Counters;
-use self::process::{ThreadTime, Tree, Usage};
+use self::process::{Places, ThreadTime, Tree, Usage};
 use crate::chaos::Holdings;
 use crate::histogram::Latencies;
 
@@ -28,6 +28,9 @@ pub struct Audit {
     pub cores: usize,
     /// The share of them that did anything, 0 to 1.
     pub machine_busy: f64,
+    /// The same of each.
+    #[serde(default)]
+    pub cores_busy: Vec<f64>,
     /// Processors that neither the server, where it is known, nor this client used.
     pub others: f64,
     /// The share of them that only waited for a disk.
@@ -53,6 +56,12 @@ pub struct ClientAudit {
     pub pss_kib_logged_in: u64,
     /// CPU of all its threads, in seconds.
     pub cpu_seconds: f64,
+    /// The share of a processor that each of its threads which load the server used, 0 to 1.
+    #[serde(default)]
+    pub threads: Vec<f64>,
+    /// The share of each processor that these used, by where they were seen to run every 20 ms.
+    #[serde(default)]
+    pub cores: Vec<f64>,
     /// The share of a processor that its busiest thread used, 0 to 1.
     pub busiest_thread: f64,
     /// The share of the time in which its keenest thread ran, or waited for a processor: 1 is never idle.
@@ -110,6 +119,7 @@ pub(crate) struct Watch {
     begun: Instant,
     counters: Counters,
     thread_times: Vec<ThreadTime>,
+    places: Places,
     usage: Usage,
     lag: Latencies,
     glances: u32,
@@ -130,6 +140,7 @@ impl Watch {
             begun: Instant::now(),
             counters: Counters::default(),
             thread_times: Vec::new(),
+            places: Places::default(),
             usage: Usage::default(),
             lag: Latencies::default(),
             glances: 0,
@@ -147,6 +158,7 @@ impl Watch {
         self.threads = threads;
         self.counters = Counters::read();
         self.thread_times = self.thread_times();
+        self.places = Places::begin(&self.thread_times);
         self.usage = self.usage(false);
         self.begun = Instant::now();
     }
@@ -156,6 +168,7 @@ impl Watch {
         let asleep = Instant::now();
         std::thread::sleep(GLANCE);
         self.lag.record(asleep.elapsed().saturating_sub(GLANCE));
+        self.places.look(&self.threads);
         if self.glances.is_multiple_of(MEMORY_GLANCES) {
             let rss_kib = self.server_pid.and_then(Tree::of).map_or(0, |tree| tree.rss_kib());
             self.rss_kib_peak = self.rss_kib_peak.max(rss_kib);
@@ -164,17 +177,20 @@ impl Watch {
     }
 
     /// The measured phase has ended.
-    pub(crate) fn end(&self) -> Audit {
+    pub(crate) fn end(&mut self) -> Audit {
+        self.places.look(&self.threads);
         let seconds = self.begun.elapsed().as_secs_f64().max(1e-9);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let happened = Counters::read().since(&self.counters);
         let (client, server) = (self.client(seconds), self.server_pid.and_then(|_| self.server()));
         let ours = client.cpu_seconds + server.as_ref().map_or(0.0, |server| server.cpu_seconds);
+        let share = |time: Duration| (time.as_secs_f64() / seconds).min(1.0);
         let of_cores = |time: Duration| time.as_secs_f64() / seconds / cores as f64;
         Audit {
             seconds,
             cores,
             machine_busy: of_cores(happened.busy).min(1.0),
+            cores_busy: happened.busy_each.iter().map(|busy| share(*busy)).collect(),
             others: ((happened.busy.as_secs_f64() - ours) / seconds).max(0.0),
             disk_wait: of_cores(happened.disk_wait).min(1.0),
             disk_busy: (happened.disk_busy.as_secs_f64() / seconds).min(1.0),
@@ -203,6 +219,8 @@ impl Watch {
             pss_kib_before: self.memory_before[1],
             pss_kib_logged_in: self.memory_logged_in[1],
             cpu_seconds: ran().sum(),
+            threads: ran().map(|ran| ran / seconds).collect(),
+            cores: self.places.ran.iter().map(|ran| ran.as_secs_f64() / seconds).collect(),
             busiest_thread: ran().fold(0.0, f64::max) / seconds,
             keenest_thread: wanted.fold(0.0, f64::max) / seconds,
             lag_p99_ms: self.lag.quantile_ms(0.99),

@@ -153,6 +153,44 @@ impl ThreadTime {
     }
 }
 
+/// On which processors the threads of this process ran: what one has used since the last look counts for the one that
+/// it is seen on, as threads seldom move.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Places {
+    /// Of each processor, by the kernel's number for it.
+    pub(crate) ran: Vec<Duration>,
+    before: Vec<Duration>,
+}
+
+impl Places {
+    /// From what the threads have used so far.
+    pub(crate) fn begin(times: &[ThreadTime]) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { ran: vec![Duration::ZERO; cores], before: times.iter().map(|time| time.ran).collect() }
+    }
+
+    /// Looks at the same threads again.
+    pub(crate) fn look(&mut self, threads: &[u64]) {
+        for (&thread, before) in threads.iter().zip(&mut self.before) {
+            let now = ThreadTime::of(thread).ran;
+            let ran = now.saturating_sub(std::mem::replace(before, now));
+            let Some(core) = last_processor(thread).filter(|_| !ran.is_zero()) else { continue };
+            // More than there seemed to be, where this process may not run on all of them.
+            if core >= self.ran.len() {
+                self.ran.resize(core + 1, Duration::ZERO);
+            }
+            self.ran[core] += ran;
+        }
+    }
+}
+
+/// The 39th field of `/proc/PID/task/TID/stat`: the processor that a thread of this process last ran on.
+fn last_processor(thread: u64) -> Option<usize> {
+    let text = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
+    let (_, after_name) = text.rsplit_once(") ")?;
+    after_name.split(' ').nth(36)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,5 +207,16 @@ mod tests {
         assert!(usage.processes >= 1 && usage.threads >= 1 && usage.descriptors > 2, "{usage:?}");
         assert!(usage.cpu > Duration::ZERO && usage.pss_kib > 100, "{usage:?}");
         assert!(Tree::of(i32::MAX).is_none());
+    }
+
+    #[test]
+    fn what_a_thread_used_counts_for_a_processor() {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get() as u64;
+        // The kernel counts a thread's time when it looks at it, which it does at every tick.
+        while ThreadTime::of(thread).ran.is_zero() {}
+        let mut places = Places::begin(&[ThreadTime::default()]);
+        places.look(&[thread]);
+        let sum: Duration = places.ran.iter().sum();
+        assert!(sum > Duration::ZERO && sum == places.before[0], "{places:?}");
     }
 }

@@ -1,11 +1,12 @@
 //! The report as a table for other programs: a line a cell (RFC 4180).
 
 use super::{CellReport, Report};
+use crate::fairness::Goodput;
 
 /// A column: its name and its value in a cell's line.
 type Column = (&'static str, fn(&CellReport) -> String);
 
-const COLUMNS: [Column; 27] = [
+const COLUMNS: [Column; 34] = [
     ("op", |cell| cell.measured.op.clone()),
     ("size", |cell| optional(cell.measured.size)),
     ("mode", |cell| cell.measured.mode.clone().unwrap_or_default()),
@@ -31,6 +32,13 @@ const COLUMNS: [Column; 27] = [
     ("pss_kib_per_session", |cell| optional(cell.pss_kib_per_session)),
     ("jain", |cell| cell.fairness.jain.to_string()),
     ("min_over_median", |cell| cell.fairness.min_over_median.to_string()),
+    ("user_unit", |cell| goodput(cell, |got| got.unit.clone())),
+    ("user_min", |cell| goodput(cell, |got| got.min.to_string())),
+    ("user_median", |cell| goodput(cell, |got| got.median.to_string())),
+    ("user_max", |cell| goodput(cell, |got| got.max.to_string())),
+    ("gap_p99_ms", |cell| optional(cell.gap.map(|gap| gap.p99_ms))),
+    ("gap_max_ms", |cell| optional(cell.gap.map(|gap| gap.max_ms))),
+    ("client_busiest_thread", |cell| cell.audit.client.busiest_thread.to_string()),
     ("little", |cell| optional(cell.little)),
     ("verdict", |cell| cell.verdict.bound.name().to_owned()),
 ];
@@ -40,6 +48,10 @@ pub fn render(report: &Report) -> String {
     let names = COLUMNS.map(|column| column.0.to_owned());
     let lines = report.cells.iter().map(|cell| COLUMNS.map(|column| (column.1)(cell)).join(","));
     [names.join(",")].into_iter().chain(lines).map(|line| line + "\r\n").collect()
+}
+
+fn goodput(cell: &CellReport, field: fn(&Goodput) -> String) -> String {
+    cell.fairness.goodput.as_ref().map_or_else(String::new, field)
 }
 
 fn optional<T: ToString>(value: Option<T>) -> String {

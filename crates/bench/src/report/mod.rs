@@ -10,6 +10,7 @@ pub mod markdown;
 pub mod summary;
 pub mod table;
 pub mod text;
+mod users;
 pub mod zb;
 
 use std::fmt::Write;
@@ -145,6 +146,10 @@ pub struct CellReport {
     pub lead_226: Option<Percentiles>,
     /// Of downloads, from the first byte to the last.
     pub flow: Option<Percentiles>,
+    /// Of transfers that came in more than one piece: for how long at most they moved nothing, between their first byte
+    /// and their last.
+    #[serde(default)]
+    pub gap: Option<Percentiles>,
     /// Of the logins before the load.
     pub login: Percentiles,
     /// How long all of these took together, as many at once as `connecting` says.
@@ -409,6 +414,7 @@ impl CellReport {
             first_byte: some(&tally.first_byte),
             lead_226: some(&tally.lead),
             flow: some(&tally.flow),
+            gap: some(&tally.gap),
             login: tally.login.percentiles(),
             login_seconds,
             step: (cell.settings.count == Some(1)).then(|| InStep::of(&tally.users)).flatten(),
@@ -421,7 +427,7 @@ impl CellReport {
             tls: TlsFigures::of(&tally),
             chaos,
             standing: tally.standing.clone(),
-            fairness: Fairness::of(&tally.users),
+            fairness: Fairness::of(&tally.users, seconds),
             little: little(cell, &tally, seconds),
             client_us_per_op: per_op(audit.client.cpu_seconds),
             server_us_per_op: audit.server.as_ref().map(|server| per_op(server.cpu_seconds)),

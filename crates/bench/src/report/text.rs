@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::zb::{self, Spelling};
-use super::{CellReport, Ending, Report, TlsFigures, summary};
+use super::{CellReport, Ending, Report, TlsFigures, summary, users};
 use crate::chaos::ChaosReport;
 use crate::colony::Standing;
 use crate::histogram::Percentiles;
@@ -29,6 +29,8 @@ pub fn render(report: &Report, color: bool) -> String {
         out,
         "\nlatencies in ms; us/op: CPU of server and client; fair: least of a user over the median"
     );
+    out.push_str(&users::render(report));
+    out.push('\n');
     for cell in &report.cells {
         out.push_str(&notes(cell));
     }
@@ -83,7 +85,7 @@ pub(crate) fn name(cell: &CellReport) -> String {
 }
 
 /// Columns of a cell's name, as in [`HEAD`].
-const NAME: usize = 19;
+pub(super) const NAME: usize = 19;
 
 /// A cell in one line, as under [`HEAD`]; a name that is too long for its column has a line of its own.
 pub(crate) fn row(cell: &CellReport, color: bool) -> String {

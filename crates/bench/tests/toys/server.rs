@@ -1,7 +1,7 @@
 //! A toy FTP server with one known fault: what the ruler says of it can be held against the truth.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +27,8 @@ pub(crate) enum Fault {
     HoldsAtMost(u64),
     /// Confirms uploads of files that are there already, and keeps the old ones.
     LosesUploads,
+    /// Every transfer stands still for this long once some of it has moved.
+    Halts(Duration),
 }
 
 /// A server that runs until its process ends.
@@ -188,11 +190,18 @@ impl Session {
         }
         self.say("150 Here it comes.");
         let (mut data, _) = listener.accept().unwrap();
-        let _ = data.write_all(&bytes);
+        let halt = self.halt().map_or(0, |_| middle);
+        let _ = data.write_all(&bytes[..halt]);
+        self.halt().into_iter().for_each(std::thread::sleep);
+        let _ = data.write_all(&bytes[halt..]);
         drop(data);
         if !is_mute {
             self.say("226 Done.");
         }
+    }
+
+    fn halt(&self) -> Option<Duration> {
+        if let Fault::Halts(length) = self.shared.fault { Some(length) } else { None }
     }
 
     fn receive(&mut self, name: &str) {
@@ -200,7 +209,12 @@ impl Session {
         self.say("150 Send it.");
         let (mut data, _) = listener.accept().unwrap();
         let mut bytes = Vec::new();
-        let _ = std::io::Read::read_to_end(&mut data, &mut bytes);
+        let mut first = [0];
+        if self.halt().is_some() && data.read_exact(&mut first).is_ok() {
+            bytes.push(first[0]);
+        }
+        self.halt().into_iter().for_each(std::thread::sleep);
+        let _ = data.read_to_end(&mut bytes);
         let mut files = self.shared.files.lock().unwrap();
         if self.shared.fault != Fault::LosesUploads || !files.contains_key(name) {
             files.insert(name.to_owned(), Arc::new(bytes));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use millrace_bench::fault;
 use millrace_bench::poller::SELECTORS;
+use millrace_bench::report::CellReport;
 
 use crate::server::{Fault, Toy};
 use crate::{is_permitted, measure, only};
@@ -51,6 +52,40 @@ fn a_slow_reader_takes_its_time() {
     let fastest = 13.0 * 1500.0 / 20_480.0 * 1e3;
     assert!(cell.flow.unwrap().p50_ms >= fastest - 1.0, "{:?}", cell.flow);
     assert!(cell.lead_226.unwrap().p50_ms > 500.0, "the toy was done at once: {:?}", cell.lead_226);
+}
+
+#[test]
+fn a_transfer_that_stands_still_has_a_byte_gap() {
+    const HALT: Duration = Duration::from_secs(1);
+    // More than the buffers of both ends hold, or an upload would not notice.
+    let flags = [("ops", "retr,stor"), ("size", "32m"), ("users", "2"), ("count", "1"), ("duration", "30s")];
+    let toy = Toy::start(Fault::Halts(HALT));
+    let saw = |cell: &CellReport| cell.gap.is_some_and(|gap| gap.max_ms >= 0.9 * HALT.as_secs_f64() * 1e3);
+    // On a machine that others fill, this client may look after a part of the halt only.
+    let mut left = vec!["retr", "stor"];
+    for _ in 0..10 {
+        for cell in measure(&toy, &flags).cells {
+            assert_eq!((cell.ops, cell.faults.count()), (2, 0), "{:?}", cell.faults);
+            assert_eq!(cell.gap.unwrap().count, 2, "each came in many pieces");
+            assert!((cell.fairness.longest_gap_ms - cell.gap.unwrap().max_ms).abs() < 0.01);
+            left.retain(|&op| op != cell.measured.op || !saw(&cell));
+        }
+        if left.is_empty() {
+            break;
+        }
+    }
+    assert!(left.is_empty(), "no gap in {left:?}");
+    drop(toy);
+    let small = [("ops", "retr,noop"), ("size", "100"), ("users", "2"), ("count", "3"), ("duration", "30s")];
+    for cell in measure(&Toy::start(Fault::Nothing), &small).cells {
+        assert_eq!(cell.gap, None, "what comes in one piece has no gap");
+        let goodput = cell.fairness.goodput.unwrap();
+        assert_eq!(goodput.unit, if cell.measured.op == "retr" { "kB/s" } else { "ops/s" });
+        assert!(goodput.min > 0.0 && goodput.min <= goodput.median && goodput.median <= goodput.max);
+        let client = &cell.audit.client;
+        assert!(!client.threads.is_empty() && !client.cores.is_empty(), "{client:?}");
+        assert!(!cell.audit.cores_busy.is_empty(), "{:?}", cell.audit);
+    }
 }
 
 #[test]

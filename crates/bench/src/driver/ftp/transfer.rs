@@ -20,6 +20,7 @@ use rustix::net::{RecvFlags, recv};
 
 use super::throttle::Throttle;
 use crate::driver::files::Files;
+use crate::driver::gap::Gap;
 use crate::driver::worker::{Desk, Interest, Role, Socket, UPLOAD_BLOCK};
 use crate::fault::Fault;
 use crate::payload::{Checker, FileId, Flaw};
@@ -69,6 +70,7 @@ pub(super) struct Transfer {
     flaw: Option<Flaw>,
     commanded: Instant,
     throttle: Option<Throttle>,
+    gap: Gap,
     /// It lasts until this.
     cut_at: Option<Instant>,
     first_byte: Option<Instant>,
@@ -170,6 +172,7 @@ impl Transfer {
             flaw: None,
             commanded: desk.until,
             throttle: None,
+            gap: Gap::default(),
             cut_at: cell.settings.endless.then_some(desk.until),
             first_byte: None,
             last_byte: None,
@@ -494,6 +497,7 @@ impl Transfer {
             desk.tally.first_byte.record(now - self.commanded);
         }
         self.last_byte = Some(now);
+        self.gap.note(now);
         if matches!(self.stage, Stage::Confirmed(_)) {
             self.late_byte = Some(now);
         }
@@ -547,6 +551,9 @@ impl Transfer {
                 )?
             };
             self.moved += sent as u64;
+            if self.moved < size || sent < left as usize {
+                self.gap.note(Instant::now());
+            }
         }
         if let Some(channel) = &mut self.channel {
             channel.close(data)?;
@@ -581,6 +588,15 @@ impl Transfer {
             desk.tally.flow.record(last - first);
         }
         Next::Complete { moved: self.moved }
+    }
+
+    /// For how long it moved nothing until now, when it is over; none where that was this client's own doing.
+    pub(super) fn gap(&self, now: Instant) -> Gap {
+        match (&self.throttle, self.ended) {
+            (Some(_), _) => Gap::default(),
+            (None, true) => self.gap,
+            (None, false) => self.gap.given_up(now),
+        }
     }
 
     /// How many bytes it has moved so far.

@@ -488,6 +488,7 @@ impl User {
     fn complete(&mut self, moved: u64, desk: &mut Desk<'_>) {
         if let State::Transferring(transfer) = &self.state {
             self.life.counts.confirmed = Some(transfer.serial());
+            self.life.record_gap(transfer.gap(Instant::now()), desk);
         }
         self.life.record(Instant::now(), moved, desk);
         self.rest(desk);
@@ -527,6 +528,9 @@ impl User {
     }
 
     fn count_fault(&mut self, fault: Fault, desk: &mut Desk<'_>, text: impl FnOnce() -> String) {
+        if let State::Transferring(transfer) = &self.state {
+            self.life.record_gap(transfer.gap(Instant::now()), desk);
+        }
         let is_connecting =
             !matches!(self.state, State::Free | State::Transferring(_) | State::Pinging | State::Leaving);
         self.life.count_fault(fault, is_connecting, desk, text);

@@ -18,6 +18,7 @@ use millrace_net::stream;
 use rustix::net::{RecvFlags, recv};
 
 use super::response::Reader;
+use crate::driver::gap::Gap;
 use crate::driver::life::{AFTER_LOSS, AFTER_REFUSAL, Life};
 use crate::driver::worker::{Client, Desk, Interest, Role, Socket};
 use crate::fault::Fault;
@@ -38,6 +39,8 @@ pub(super) struct User {
     reader: Reader,
     /// When its connection was begun.
     connecting: Instant,
+    /// Of the response that is coming.
+    gap: Gap,
     /// Responses on this connection.
     served: u32,
     request: Arc<[u8]>,
@@ -103,6 +106,7 @@ impl Client for User {
             local: SocketAddr::new(source.unwrap_or(anywhere), 0),
             reader: Reader::default(),
             connecting: Instant::now(),
+            gap: Gap::default(),
             served: 0,
             request: Self::request(number, desk),
             written: 0,
@@ -304,7 +308,11 @@ impl User {
         if was_fresh {
             desk.tally.first_byte.record(self.life.begun.elapsed());
         }
-        if self.reader.is_over() {
+        let is_over = self.reader.is_over();
+        if !(was_fresh && is_over) {
+            self.gap.note(Instant::now());
+        }
+        if is_over {
             self.on_response(desk);
         }
         true
@@ -341,6 +349,7 @@ impl User {
         if desk.tally.http_server.is_none() {
             desk.tally.http_server.clone_from(&head.server);
         }
+        self.life.record_gap(std::mem::take(&mut self.gap), desk);
         let first = *desk.tally.document.get_or_insert(body);
         self.served += 1;
         desk.tally.wire_bytes += all;
@@ -385,6 +394,7 @@ impl User {
     }
 
     fn fail(&mut self, fault: Fault, desk: &mut Desk<'_>, text: impl FnOnce() -> String) {
+        self.life.record_gap(std::mem::take(&mut self.gap).given_up(Instant::now()), desk);
         self.life.count_fault(fault, false, desk, text);
         self.close(desk);
         desk.busy -= 1;

@@ -145,8 +145,14 @@ pub(super) fn machine(machine: &Machine, settings: &[(&str, String)]) -> String 
 }
 
 /// A share of one as a percentage; the value is the share.
-pub(super) fn of_share(share: f64) -> String {
+fn of_share(share: f64) -> String {
     number(share, format!("{:.0}&thinsp;%", share * 100.0))
+}
+
+/// Several of them, in a row.
+pub(super) fn of_shares(shares: &[f64]) -> String {
+    let each: Vec<String> = shares.iter().map(|&share| of_share(share)).collect();
+    if each.is_empty() { "-".to_owned() } else { each.join(" + ") }
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ const USERS: Axis = Axis { label: "users", scale: Scale::Log };
 const SECONDS: Axis = Axis { label: "seconds", scale: Scale::Linear };
 const PER_SECOND: Axis = Axis { label: "operations a second", scale: Scale::Linear };
 
+const OF_USERS: Axis = Axis { label: "% of the users, who got at most", scale: Scale::Linear };
+
 /// More lines than colors would say nothing.
 const MOST_LINES: usize = 8;
 
@@ -20,8 +22,10 @@ pub(super) fn figures(load: &Load<'_>) -> String {
     let curves = each(load, |cell, name, color| curve(name, color, &cell.histogram));
     let rates = each(load, |cell, name, color| over_time(cell, name, color, rates));
     let waits = each(load, |cell, name, color| over_time(cell, name, color, latencies));
+    let shares = each(load, goodput);
     against_users(load)
         + &figure("Latency: of the fast and of the slow", &lines(SHARE, LATENCY, &curves))
+        + &figure("What users got, from the least served on", &lines(OF_USERS, goodput_axis(load), &shares))
         + &figure("Throughput over time", &lines(SECONDS, PER_SECOND, &rates))
         + &figure("Mean latency over time", &lines(SECONDS, LATENCY, &waits))
 }
@@ -68,6 +72,20 @@ fn against_users(load: &Load<'_>) -> String {
         + &figure("Latency against users", &lines(USERS, LATENCY, &waits))
         + &figure("CPU against users", &lines(USERS, us, &cpu))
         + &figure("Memory against users", &lines(USERS, mib, &memory))
+}
+
+/// What the users got a second, from who got least to who got most; nothing of a user alone.
+fn goodput(cell: &CellReport, name: &str, color: usize) -> Series {
+    let of = cell.fairness.goodput.as_ref().filter(|_| cell.measured.users > 1);
+    let quantiles = of.map_or(&[][..], |goodput| &goodput.quantiles);
+    let last = quantiles.len().saturating_sub(1).max(1) as f64;
+    let points = (0..).zip(quantiles).map(|(at, &got)| (f64::from(at) / last * 100.0, got)).collect();
+    Series { name: name.to_owned(), color, points, knee: None }
+}
+
+fn goodput_axis<'a>(load: &Load<'a>) -> Axis<'a> {
+    let goodput = load.cells.iter().find_map(|cell| cell.fairness.goodput.as_ref());
+    Axis { label: goodput.map_or("", |goodput| &goodput.unit), scale: Scale::Linear }
 }
 
 fn over_time(

@@ -1,7 +1,7 @@
 //! The page of `millrace bench`.
 
 use super::page;
-use super::parts::{documents, grid, list, machine, of_share, section, table, warnings};
+use super::parts::{documents, grid, list, machine, of_shares, section, table, warnings};
 use super::pictures::figures;
 use super::words::{date, escaped, number, of_count, of_ms, of_rate};
 use crate::host::verdict::Bound;
@@ -20,7 +20,7 @@ pub fn render(report: &Report) -> String {
         body += &section(&load.title, &grid(&figures(&load)));
     }
     body += &section("What bounded each figure", &bounds(report));
-    body += &section("How evenly users were served", &fairness(report));
+    body += &section("What single users got", &fairness(report));
     body += &documents(&report.tables, &report.notes);
     let settings = [
         ("server", format!("{} at {}", report.target, report.address)),
@@ -83,7 +83,9 @@ fn bounds(report: &Report) -> String {
         "load",
         "users",
         "verdict",
-        "client's busiest thread",
+        "client's threads",
+        "client by processor",
+        "machine by processor",
         "late by ms (p99)",
         "server processors",
         "Little",
@@ -98,7 +100,9 @@ fn bounds(report: &Report) -> String {
             escaped(&titled(cell)),
             of_count(u64::from(cell.measured.users)),
             format!("<span class=\"mark\" title=\"{evidence}\">{}</span>", cell.verdict.bound.name()),
-            of_share(audit.client.busiest_thread),
+            of_shares(&audit.client.threads),
+            of_shares(&audit.client.cores),
+            of_shares(&audit.cores_busy),
             of_ms(audit.client.lag_p99_ms),
             audit.server.as_ref().map_or_else(
                 || "?".to_owned(),
@@ -117,20 +121,42 @@ fn bounds(report: &Report) -> String {
     table(&head, &rows.collect::<Vec<_>>()) + &list("small soft", reasons)
 }
 
+/// What single users got, and for how long they waited.
 fn fairness(report: &Report) -> String {
-    let head =
-        ["load", "users", "Jain's index", "worst user / median", "starved", "longest stall ms", "of user"];
-    let rows = report.cells.iter().filter(|cell| cell.ops > 0 && cell.measured.users > 1).map(|cell| {
+    let head = [
+        "load",
+        "users",
+        "a user got",
+        "at least",
+        "median",
+        "at most",
+        "worst user / median",
+        "Jain's index",
+        "starved",
+        "longest operation ms",
+        "of user",
+        "longest byte gap ms (p99)",
+        "the longest",
+        "of user",
+    ];
+    let rows = report.cells.iter().filter_map(|cell| {
         let fairness = &cell.fairness;
-        vec![
-            escaped(&titled(cell)),
-            of_count(u64::from(cell.measured.users)),
-            number(fairness.jain, format!("{:.3}", fairness.jain)),
-            number(fairness.min_over_median, format!("{:.2}", fairness.min_over_median)),
-            of_count(fairness.starved as u64),
-            of_ms(fairness.longest_wait_ms),
-            of_count(u64::from(fairness.longest_waiting_user)),
-        ]
+        let goodput = fairness.goodput.as_ref()?;
+        let gap = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), of_ms);
+        let mut row = vec![escaped(&titled(cell)), of_count(u64::from(cell.measured.users))];
+        row.push(escaped(&goodput.unit));
+        row.extend([goodput.min, goodput.median, goodput.max].map(of_rate));
+        row.push(number(fairness.min_over_median, format!("{:.2}", fairness.min_over_median)));
+        row.push(number(fairness.jain, format!("{:.3}", fairness.jain)));
+        row.push(of_count(fairness.starved as u64));
+        row.push(of_ms(fairness.longest_wait_ms));
+        row.push(of_count(u64::from(fairness.longest_waiting_user)));
+        row.extend([cell.gap.map(|gap| gap.p99_ms), cell.gap.map(|_| fairness.longest_gap_ms)].map(gap));
+        row.push(match cell.gap {
+            Some(_) => of_count(u64::from(fairness.longest_gap_user)),
+            None => "-".to_owned(),
+        });
+        Some(row)
     });
     let rows: Vec<Vec<String>> = rows.collect();
     if rows.is_empty() { String::new() } else { table(&head, &rows) }
