@@ -14,6 +14,9 @@ use crate::failure::Failure;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a walk over a tree may take.
+const COUNTING: Duration = Duration::from_secs(3600);
+
 #[derive(Debug, Args)]
 pub(crate) struct Ctl {
     /// The server's control socket, as its --control says
@@ -71,6 +74,13 @@ enum Action {
     Unban { network: String },
     /// Who is banned, and for how long yet
     Bans,
+    /// What is held where there are quotas, of folders that are in use
+    Quotas,
+    /// Count that anew, after others than this server have changed files
+    Recount {
+        /// One folder, as "quotas" names it [default: all]
+        tree: Option<String>,
+    },
     /// Read the configuration file anew, as SIGHUP does
     Reload,
     /// Accept nobody more, wait for running transfers however long they take, then end
@@ -80,8 +90,9 @@ enum Action {
 }
 
 pub(crate) fn run(arguments: Ctl) -> Result<(), Failure> {
+    let patience = if let Action::Recount { .. } = arguments.action { COUNTING } else { PATIENCE };
     let request = request(arguments.action);
-    let answer = ask(&arguments.control, &request).map_err(|error| {
+    let answer = ask(&arguments.control, &request, patience).map_err(|error| {
         let socket = arguments.control.display();
         Failure::Running(format!(
             "no answer from {socket}: {error}; is a server running with --control {socket}?"
@@ -115,15 +126,17 @@ fn request(action: Action) -> Value {
         Action::Ban { network, seconds } => json!({ "do": "ban", "network": network, "seconds": seconds }),
         Action::Unban { network } => json!({ "do": "unban", "network": network }),
         Action::Bans => json!({ "do": "bans" }),
+        Action::Quotas => json!({ "do": "quotas" }),
+        Action::Recount { tree } => json!({ "do": "recount", "tree": tree }),
         Action::Reload => json!({ "do": "reload" }),
         Action::Drain => json!({ "do": "drain" }),
         Action::Stop => json!({ "do": "stop" }),
     }
 }
 
-fn ask(socket: &std::path::Path, request: &Value) -> std::io::Result<String> {
+fn ask(socket: &std::path::Path, request: &Value, patience: Duration) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
     stream.write_all(format!("{request}\n").as_bytes())?;
     let mut answer = String::new();
     match BufReader::new(stream).read_line(&mut answer)? {

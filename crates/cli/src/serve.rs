@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 
 use millrace_server::{Control, Running, Server, StartError};
-use millrace_storage::LocalStorage;
+use millrace_storage::{Ledger, LocalStorage};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -28,7 +28,8 @@ pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
         .map_err(|error| Failure::Running(format!("cannot listen for signals: {error}")))?;
     let running = start(&site).map_err(|error| Failure::Running(advise(&error)))?;
     let running = Arc::new(running);
-    let again = Again { written, file, running: Arc::downgrade(&running) };
+    let ledger = site.config.quotas.clone().unwrap_or_else(|| Arc::new(Ledger::new(None)));
+    let again = Again { written, file, running: Arc::downgrade(&running), ledger };
     let control =
         site.control.as_deref().map(|path| open_control(path, &running, again.clone())).transpose()?;
     announce(&site, &running);
@@ -45,12 +46,15 @@ struct Again {
     written: Written,
     file: Option<PathBuf>,
     running: Weak<Running>,
+    /// What is held where quotas are: the same for accounts old and new.
+    ledger: Arc<Ledger>,
 }
 
 impl Again {
     /// Puts in force what the file says now; where that makes no sense, all stays as it was.
     fn reload(&self) -> Result<(), String> {
-        let site = config::load(self.written.clone(), self.file.as_deref())
+        let ledger = Some(Arc::clone(&self.ledger));
+        let site = config::load_beside(self.written.clone(), self.file.as_deref(), ledger)
             .map_err(|failure| format!("the old configuration stays in force: {failure}"))?;
         if let Some(running) = self.running.upgrade() {
             running

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, self_signed};
+use millrace_storage::Ledger;
 use millrace_vfs::VirtualPath;
 
 use crate::auth::{Authenticator, Password};
@@ -54,6 +55,8 @@ pub struct Config {
     pub sessions_per_address: usize,
     /// Bandwidth, and sessions by listener and user. Listeners are named as in [`Config::ftp`].
     pub limits: ServerLimits,
+    /// What is held where quotas are: the same that the accounts were given. It is kept and told of by the server.
+    pub quotas: Option<Arc<Ledger>>,
     /// Who may connect, and who is banned for failed logins.
     pub bans: BanRules,
     /// Percent of the machine's processors above which nobody may log in; 0 for no limit.
@@ -250,6 +253,7 @@ impl Config {
             sessions: 0,
             sessions_per_address: 0,
             limits: ServerLimits::default(),
+            quotas: None,
             bans: BanRules::default(),
             cpu_limit: 0,
             greeting: "Millrace ready.".to_owned(),

@@ -71,8 +71,16 @@ fn look(server: &Server, workers: &[Sender<Message>], before: Option<i64>) -> i6
         }
     }
     follow_certificates(server);
+    keep_quotas(server, false);
     review(server, workers, before.is_some_and(|before| before != minute));
     minute
+}
+
+/// What quotas count outlives the process.
+pub(crate) fn keep_quotas(server: &Server, last: bool) {
+    if let Some(Err(error)) = server.config.quotas.as_ref().map(|ledger| ledger.keep(last)) {
+        server.log.warn(&error);
+    }
 }
 
 /// Certificates that somebody has renewed are taken over without being told.

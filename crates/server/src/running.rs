@@ -13,13 +13,14 @@ use millrace_ftp::session::TlsPolicy;
 use millrace_net::inbox::Sender;
 use millrace_net::tls::LoadError;
 use millrace_net::{limits, listener};
+use millrace_storage::{LedgerError, TallyReport};
 use thiserror::Error;
 
 use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
 use crate::ftp::Connection;
-use crate::housekeeping::{Housekeeping, wall_seconds};
+use crate::housekeeping::{Housekeeping, keep_quotas, wall_seconds};
 use crate::limits::{Limits, Scope, ScopeReport, ServerLimits, Tree};
 use crate::load::Load;
 use crate::log::Log;
@@ -389,6 +390,16 @@ impl Running {
         self.state.limits.report()
     }
 
+    /// What is held where there are quotas and something was done of late.
+    pub fn quotas(&self) -> Vec<TallyReport> {
+        self.state.config.quotas.as_ref().map_or(Vec::new(), |ledger| ledger.report())
+    }
+
+    /// Counts anew what is held where there are quotas: in one tree, as [`Running::quotas`] names it, or in all.
+    pub fn recount_quotas(&self, tree: Option<&str>) -> Result<Vec<TallyReport>, LedgerError> {
+        self.state.config.quotas.as_ref().map_or(Ok(Vec::new()), |ledger| ledger.recount(tree))
+    }
+
     /// Has every worker ask each of its connections; a worker that does not answer soon is left out.
     fn each<T: Send + 'static>(
         &self,
@@ -414,6 +425,7 @@ impl Running {
         }
         self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.pools.iter().for_each(BlockingPool::close);
+        keep_quotas(&self.state, true);
         self.hook_pool.finish(HOOKS_TIME);
         self.state.config.hooks.iter().for_each(|hooks| hooks.close());
         self.log.close();

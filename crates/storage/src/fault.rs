@@ -347,6 +347,10 @@ impl Upload for FaultyUpload {
     fn commit_readiness(&self) -> Readiness {
         Readiness::MayHang
     }
+
+    fn is_staged(&self) -> bool {
+        self.inner.is_staged()
+    }
 }
 
 #[derive(Debug)]

@@ -12,6 +12,7 @@
 //! | [`Folders`]       | a back end with others mounted in it                         | as theirs               |
 //! | [`Encrypted`]     | any other back end, its files' content encrypted              | always                  |
 //! | [`Archives`]      | any other back end; a folder is also `folder.tar`, `.zip` ... | as the other            |
+//! | [`Quota`]         | any other back end, bytes and files counted, and bounded      | as the other            |
 //! | [`FaultStorage`]  | any other back end, failing or hanging on chosen calls: tests | as the other            |
 //!
 //! A new back end is one file beside these, a row here, and a test that calls the conformance suite.
@@ -22,6 +23,7 @@ mod fault;
 mod folders;
 mod local;
 mod memory;
+mod quota;
 mod read_only;
 mod sql;
 mod through;
@@ -32,5 +34,6 @@ pub use fault::{Fault, FaultStorage, Faults};
 pub use folders::Folders;
 pub use local::{LocalError, LocalOptions, LocalStorage, SweepReport, Uploads};
 pub use memory::MemoryStorage;
+pub use quota::{Allowance, Ledger, LedgerError, Quota, Tally, TallyReport};
 pub use read_only::ReadOnly;
 pub use sql::{SqlError, SqlStorage};

@@ -4,6 +4,8 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::OverQuota;
+
 /// Why a storage operation failed.
 ///
 /// Every variant names a cause that a client can act on; what has no better name is [`FileError::Io`].
@@ -45,9 +47,12 @@ pub enum FileError {
     /// The device is full.
     #[error("no space left on device")]
     NoSpace,
-    /// A quota is used up.
+    /// A quota of the device is used up.
     #[error("quota exceeded")]
     QuotaExceeded,
+    /// A quota of the server's own is used up.
+    #[error("{0}")]
+    OverQuota(Box<OverQuota>),
     /// The file would grow beyond what the back end can hold.
     #[error("file too large")]
     TooLarge,
@@ -79,6 +84,12 @@ impl FileError {
     /// Claims that the same request may succeed later without anybody changing it.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Exhausted | Self::NoSpace | Self::Io(_) | Self::WouldWait)
+    }
+}
+
+impl From<OverQuota> for FileError {
+    fn from(over: OverQuota) -> Self {
+        Self::OverQuota(Box::new(over))
     }
 }
 

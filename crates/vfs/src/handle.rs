@@ -90,6 +90,10 @@ pub trait Upload: Send + std::fmt::Debug {
     fn readiness(&self) -> Readiness;
     /// Whether `commit` may be called on a reactor thread.
     fn commit_readiness(&self) -> Readiness;
+    /// Claims that until `commit` the name has what it had before, or nothing.
+    fn is_staged(&self) -> bool {
+        false
+    }
 }
 
 /// What a commit made.

@@ -16,6 +16,7 @@ mod error;
 mod handle;
 mod metadata;
 mod path;
+mod quota;
 mod storage;
 
 pub use error::FileError;
@@ -24,4 +25,5 @@ pub use handle::{
 };
 pub use metadata::{Change, FileKind, Metadata, Owner, Timestamp};
 pub use path::{PathError, VirtualPath};
+pub use quota::{Counted, Held, OverQuota, QuotaScope};
 pub use storage::{Space, Storage, Wait};

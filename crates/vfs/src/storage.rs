@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use crate::{Change, Directory, FileError, Metadata, ReadHandle, Upload, VirtualPath, WriteMode};
+use crate::{Change, Directory, FileError, Held, Metadata, ReadHandle, Upload, VirtualPath, WriteMode};
 
 /// Whether the caller can afford to wait for a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct Space {
     pub available: u64,
     /// What the device or quota holds in all.
     pub total: u64,
+    /// What a quota of the server's own counts there, where one holds.
+    pub held: Option<Held>,
 }
 
 /// A tree of files. One value serves every session at once.

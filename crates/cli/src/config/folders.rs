@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use millrace_server::auth::{Mount, MountedDatabase, MountedDirectory, MountedFiles, Mounts};
+use millrace_server::auth::{Mount, MountedDatabase, MountedDirectory, MountedFiles, Mounts, Quantity};
 use millrace_server::{Permission, Permissions};
-use millrace_storage::{Key, LocalOptions};
+use millrace_storage::{Allowance, Key, LocalOptions};
 
 use super::resolve::Places;
 use super::said::Said;
@@ -56,9 +56,16 @@ fn mount(
         files,
         key,
         access,
+        quota: quota(&table.quota_bytes, &table.quota_files),
         users: names(table.users),
         groups: names(table.groups),
     })
+}
+
+fn quota(bytes: &Option<Said<Quantity>>, files: &Option<Said<Quantity>>) -> Option<Allowance> {
+    let most = |said: &Option<Said<Quantity>>| said.as_ref().and_then(|said| said.value.0);
+    let allowance = Allowance { bytes: most(bytes), files: most(files) };
+    (allowance != Allowance::default()).then_some(allowance)
 }
 
 fn audience(table: &FolderTable) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! The keys about bandwidth and sessions, as the server takes them.
 
+use millrace_server::auth::Quantity;
 use millrace_server::limits::{Limit, Limits, ServerLimits};
 use millrace_server::{BanRules, Network};
 
@@ -16,6 +17,19 @@ impl Value for Limit {
 
     fn from_integer(number: i64) -> Option<Result<Self, String>> {
         let value = u64::try_from(number).map(Self::of);
+        Some(value.map_err(|_| format!("{number} is below zero; write a number such as 1000")))
+    }
+}
+
+impl Value for Quantity {
+    const EXPECTED: &'static str = "a number, such as 1000 or \"10G\", or \"none\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|error: millrace_server::auth::ValueError| error.to_string())
+    }
+
+    fn from_integer(number: i64) -> Option<Result<Self, String>> {
+        let value = u64::try_from(number).map(|number| Self(Some(number)));
         Some(value.map_err(|_| format!("{number} is below zero; write a number such as 1000")))
     }
 }

@@ -20,6 +20,9 @@ mod written;
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+
+use millrace_storage::Ledger;
 
 use crate::failure::Failure;
 
@@ -33,12 +36,21 @@ pub(crate) use written::Written;
 
 /// What the flags and the file mean together; a flag goes before the same key of the file.
 pub(crate) fn load(flags: Written, file: Option<&Path>) -> Result<Site, Failure> {
+    load_beside(flags, file, None)
+}
+
+/// The same for a server that runs already, and counts in this ledger what is held where quotas are.
+pub(crate) fn load_beside(
+    flags: Written,
+    file: Option<&Path>,
+    ledger: Option<Arc<Ledger>>,
+) -> Result<Site, Failure> {
     match file {
-        None => resolve::resolve(flags, None),
+        None => resolve::resolve(flags, None, ledger),
         Some(path) => {
             let source = read(path)?;
             let written = flags.over(parse(&source)?);
-            resolve::resolve(written, Some(&source))
+            resolve::resolve(written, Some(&source), ledger)
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millrace_server::auth::{Chain, Homes, Mounts, Password};
 use millrace_server::{Authenticator, Config, config};
-use millrace_storage::{LocalOptions, LocalStorage};
+use millrace_storage::{Ledger, LocalOptions, LocalStorage};
 use millrace_vfs::VirtualPath;
 
 use super::logins::{self, Assembly, Login, User};
@@ -107,8 +107,13 @@ impl Places<'_> {
 }
 
 /// Resolves what was written; `file` is the one that some of it was written in.
-pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, Failure> {
+pub(crate) fn resolve(
+    written: Written,
+    file: Option<&Source>,
+    ledger: Option<Arc<Ledger>>,
+) -> Result<Site, Failure> {
     let places = Places { file };
+    let ledger = ledger.unwrap_or_else(|| Arc::new(Ledger::new(quotas(&written, &places))));
     let limits = super::limits::limits(&written);
     let bans = super::limits::bans(&written);
     let Encryption { ftps, https, tls, self_signed } = tls::encryption(&written, &places)?;
@@ -125,7 +130,8 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
     let users = users(written.user_flags, written.user_tables, &places)?;
     let groups = written.group_tables.iter().map(|group| group.name.value.clone()).collect();
     let archives = is_on(written.archives, false);
-    let mounts = Arc::new(super::folders::mounts(written.folder_tables, archives, files, &groups, &places)?);
+    let mounts = super::folders::mounts(written.folder_tables, archives, files, &groups, &places)?;
+    let mounts = Arc::new(mounts.quotas(Arc::clone(&ledger)));
     let assembly =
         Assembly::new(&directory, Arc::clone(&homes), Arc::clone(&mounts), written.group_tables, &places)?;
     let database = super::database::open(written.users.as_ref(), &places)?;
@@ -135,7 +141,7 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
     let (accounts, mut logins) = assembly.begin(anonymous)?;
     let (listed, more) = assembly.users(users)?;
     logins.extend(more);
-    let accounts = accounts.source(listed);
+    let accounts = accounts.quotas(Arc::clone(&ledger)).source(listed);
     let (accounts, mut sources) = match database {
         Some((users, path)) => (accounts.source(users), vec![format!("of {}", path.display())]),
         None => (accounts, Vec::new()),
@@ -177,6 +183,7 @@ pub(crate) fn resolve(written: Written, file: Option<&Source>) -> Result<Site, F
         hooks: super::hooks::hooks(written.hook_tables, written.hooks_queue.as_ref(), &places)?,
         hook_threads: places.at_least_one(written.hook_threads, "hook-threads", default.hook_threads)?,
         limits,
+        quotas: Some(ledger),
         bans,
         cpu_limit: cpu_limit(written.cpu_limit, &places)?,
         shutdown_password: shutdown_password(written.shutdown_password, &places)?,
@@ -240,6 +247,17 @@ fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBu
             "the folder {} cannot be served: {error}; make it first, or name another",
             path.display()
         )),
+    }
+}
+
+/// Where it is kept what is held where quotas are.
+fn quotas(written: &Written, places: &Places<'_>) -> Option<PathBuf> {
+    match &written.quotas {
+        Some(said) if said.value == Path::new("off") => None,
+        Some(said) => Some(places.path(said)),
+        None => tls::state_folder(written, &Place::CommandLine, places)
+            .ok()
+            .map(|folder| folder.join("quotas.db")),
     }
 }
 

@@ -194,7 +194,11 @@ fn listens(
 }
 
 /// Where what is made is kept between starts.
-fn state_folder(written: &Written, asker: &Place, places: &Places<'_>) -> Result<PathBuf, Failure> {
+pub(super) fn state_folder(
+    written: &Written,
+    asker: &Place,
+    places: &Places<'_>,
+) -> Result<PathBuf, Failure> {
     if let Some(said) = &written.state {
         return Ok(places.path(said));
     }

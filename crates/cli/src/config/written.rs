@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use millrace_server::auth::Profile;
+use millrace_server::auth::{Profile, Quantity};
 use millrace_server::config::Resumption;
 use serde::Deserialize;
 
@@ -307,6 +307,9 @@ pub(crate) struct Written {
     /// Bytes a second from each session.
     #[arg(skip)]
     pub(crate) session_upload_limit: Option<Said<Limit>>,
+    /// Where it is kept what is held where quotas are.
+    #[arg(skip)]
+    pub(crate) quotas: Option<Said<PathBuf>>,
     /// Only these networks may connect.
     #[arg(skip)]
     #[serde(deserialize_with = "one_or_more")]
@@ -397,6 +400,10 @@ pub(crate) struct FolderTable {
     pub(crate) key_file: Option<Said<PathBuf>>,
     /// The most that anybody may do there.
     pub(crate) access: Option<Said<Access>>,
+    /// Bytes of all files in it.
+    pub(crate) quota_bytes: Option<Said<Quantity>>,
+    /// Files in it.
+    pub(crate) quota_files: Option<Said<Quantity>>,
     #[serde(default, deserialize_with = "one_or_more")]
     pub(crate) users: Vec<Said<String>>,
     #[serde(default, deserialize_with = "one_or_more")]
@@ -468,6 +475,7 @@ impl Written {
             user_sessions: self.user_sessions.or(file.user_sessions),
             session_download_limit: self.session_download_limit.or(file.session_download_limit),
             session_upload_limit: self.session_upload_limit.or(file.session_upload_limit),
+            quotas: self.quotas.or(file.quotas),
             allow: file.allow,
             deny: file.deny,
             ban_after: self.ban_after.or(file.ban_after),

@@ -62,7 +62,7 @@ pub(super) fn failure_reply(error: TransferError) -> Reply {
 pub(super) fn file_failure(about: Vec<u8>, error: &FileError) -> Reply {
     let code = match error {
         FileError::NoSpace => code::NO_SPACE,
-        FileError::QuotaExceeded | FileError::TooLarge => code::OVER_QUOTA,
+        FileError::QuotaExceeded | FileError::OverQuota(_) | FileError::TooLarge => code::OVER_QUOTA,
         FileError::InvalidName | FileError::NameTooLong => code::BAD_NAME,
         FileError::Exhausted => code::FILE_BUSY,
         FileError::Io(_) | FileError::WouldWait => code::LOCAL_ERROR,

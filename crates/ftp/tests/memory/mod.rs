@@ -515,7 +515,7 @@ impl Tree {
                 Answer::Lines(newer.map(|(path, _)| [b" ", path.as_bytes()].concat()).collect())
             }
             Request::Notes(_) => Answer::Lines(Vec::new()),
-            Request::Space(_) => Answer::Space(Space { available: 1000, total: 5000 }),
+            Request::Space(_) => Answer::Space(Space { available: 1000, total: 5000, held: None }),
             Request::LogIn(_)
             | Request::Listen
             | Request::Host(_)

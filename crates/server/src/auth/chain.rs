@@ -13,7 +13,8 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_ftp::session::{Permission, Permissions};
-use millrace_vfs::Storage;
+use millrace_storage::{Ledger, Quota};
+use millrace_vfs::{QuotaScope, Storage};
 
 use super::effective::{Effective, resolve, seconds};
 use super::hash::Hash;
@@ -84,6 +85,7 @@ pub struct Chain {
     groups: HashMap<String, Group>,
     homes: Arc<Homes>,
     mounts: Arc<Mounts>,
+    ledger: Arc<Ledger>,
     anonymous: Option<Account>,
     hashing: Hashing,
     /// As costly as the costliest hash that was met; `None` while none can be met. Guarded for a clone.
@@ -99,6 +101,7 @@ impl Chain {
             groups: HashMap::new(),
             homes,
             mounts: Arc::default(),
+            ledger: Arc::new(Ledger::new(None)),
             anonymous: None,
             hashing: Hashing::new(),
             decoy: Mutex::default(),
@@ -124,6 +127,13 @@ impl Chain {
     /// With virtual folders, for users of any source.
     pub fn mounts(mut self, mounts: Arc<Mounts>) -> Self {
         self.mounts = mounts;
+        self
+    }
+
+    /// With a ledger of what is held where quotas are; without one, folders are counted by each process anew. Its
+    /// users are told of it by [`Config::quotas`](crate::Config::quotas).
+    pub fn quotas(mut self, ledger: Arc<Ledger>) -> Self {
+        self.ledger = ledger;
         self
     }
 
@@ -225,13 +235,32 @@ impl Chain {
             false => Some(self.homes.open(&folder, read_only, is_template)?),
         };
         let limits = effective.limits();
-        Ok(storage.map(|storage| Account {
-            limits: (limits != AccountLimits::default()).then(|| Arc::new(limits)),
-            data: effective.data_security(),
-            follows_clock: effective.follows_the_clock(),
-            effective: effective.follows_the_clock().then(|| Arc::new(effective.clone())),
-            ..self.mounts.cover(Account::ruled(self.mounts.mount(effective, storage), rules))
+        Ok(storage.map(|storage| self.hold_to_quota(effective, &folder, storage, read_only)).map(|storage| {
+            Account {
+                limits: (limits != AccountLimits::default()).then(|| Arc::new(limits)),
+                data: effective.data_security(),
+                follows_clock: effective.follows_the_clock(),
+                effective: effective.follows_the_clock().then(|| Arc::new(effective.clone())),
+                ..self.mounts.cover(Account::ruled(self.mounts.mount(effective, storage), rules))
+            }
         }))
+    }
+
+    /// A user's folder, held to the quota. Whoever has the same folder shares its count.
+    fn hold_to_quota(
+        &self,
+        effective: &Effective,
+        folder: &str,
+        storage: Arc<dyn Storage>,
+        read_only: bool,
+    ) -> Arc<dyn Storage> {
+        match effective.quota() {
+            Some(allowance) if !read_only => {
+                let tally = self.ledger.tally(&self.homes.key(folder), &storage);
+                Arc::new(Quota::new(storage, tally, allowance, QuotaScope::Account))
+            }
+            _ => storage,
+        }
     }
 
     fn check(&self, attempt: &Attempt<'_>, password: &Password) -> bool {

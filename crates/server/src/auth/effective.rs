@@ -8,9 +8,10 @@ use std::fmt;
 use std::time::SystemTime;
 
 use millrace_ftp::session::{Permissions, Rules};
+use millrace_storage::Allowance;
 use serde_json::{Map, Value};
 
-use super::profile::{Group, Profile, User};
+use super::profile::{Group, Profile, Quantity, User};
 use super::{Attempt, DataSecurity};
 use crate::limits::{AccountLimits, Limits};
 use crate::network::Network;
@@ -61,6 +62,8 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("session-download", "the server's"),
     ("session-upload", "the server's"),
     ("sessions", "the server's"),
+    ("quota-bytes", "none"),
+    ("quota-files", "none"),
 ];
 
 /// Puts together what is said of a user and of the groups; `group` finds one by its name.
@@ -171,6 +174,13 @@ impl Effective {
             },
             groups: Vec::new(),
         }
+    }
+
+    /// How much the user's folder may hold; `None` where nothing is counted.
+    pub fn quota(&self) -> Option<Allowance> {
+        let most = |quantity: Option<Quantity>| quantity.and_then(|quantity| quantity.0);
+        let allowance = Allowance { bytes: most(self.said.quota_bytes), files: most(self.said.quota_files) };
+        (allowance != Allowance::default()).then_some(allowance)
     }
 
     /// The user's folder within the served one, its template filled in. `None` is all that is served.
@@ -312,7 +322,7 @@ mod tests {
             "hours": ["mon-fri 08:00-18:00 UTC"], "protocols": ["ftp"], "require-tls": true, "require-tls-data": true,
             "tls-resumption": "require", "expires": "2027-01-31",
             "disabled": false, "totp": "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", "download": "10M; sat 20M", "upload": 5, "session-download": "1k",
-            "session-upload": "1k", "sessions": 3}"#,
+            "session-upload": "1k", "sessions": 3, "quota-bytes": "10G", "quota-files": 0}"#,
         );
         let text = serde_json::to_string(&said).unwrap();
         assert_eq!(serde_json::from_str::<Profile>(&text).unwrap(), said);

@@ -34,6 +34,13 @@ impl Homes {
         &self.root
     }
 
+    /// A folder's name for whoever keeps something about it: its path, however the folder was written.
+    pub(super) fn key(&self, folder: &str) -> String {
+        let plain: PathBuf =
+            Path::new(folder).components().filter(|part| *part != Component::CurDir).collect();
+        self.root.join(plain).to_string_lossy().trim_end_matches('/').to_owned()
+    }
+
     /// The folder, if it is open already.
     pub(super) fn ready(&self, folder: &str, read_only: bool) -> Option<Arc<LocalStorage>> {
         self.lock().get(&(folder.to_owned(), read_only)).cloned()

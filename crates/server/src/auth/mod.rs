@@ -34,7 +34,7 @@ pub use homes::Homes;
 pub use listed::Listed;
 pub use mounts::{Mount, MountedDatabase, MountedDirectory, MountedFiles, Mounts};
 pub use password::{Password, PasswordError, hash_password};
-pub use profile::{Access, Amount, Expiry, Group, Hours, Profile, Tree, User, ValueError};
+pub use profile::{Access, Amount, Expiry, Group, Hours, Profile, Quantity, Tree, User, ValueError};
 pub use sqlite::{Database, DatabaseError, Stored};
 pub use totp::Secret;
 

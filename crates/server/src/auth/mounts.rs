@@ -13,8 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_ftp::session::{Permission, Permissions, Rules};
-use millrace_storage::{Archives, Encrypted, Folders, Key, LocalOptions, LocalStorage, SqlStorage};
-use millrace_vfs::{Storage, VirtualPath};
+use millrace_storage::{
+    Allowance, Archives, Encrypted, Folders, Key, Ledger, LocalOptions, LocalStorage, Quota, SqlStorage,
+    Tally,
+};
+use millrace_vfs::{QuotaScope, Storage, VirtualPath};
 
 use super::Account;
 use super::effective::Effective;
@@ -32,6 +35,8 @@ pub struct Mount {
     pub key: Option<Key>,
     /// The most that anybody may do there.
     pub access: Permissions,
+    /// The most that it may hold.
+    pub quota: Option<Allowance>,
     /// Users whom it is for. Where neither users nor groups are named it is for all, anonymous too.
     pub users: Vec<String>,
     /// Groups whom it is for.
@@ -69,6 +74,8 @@ pub struct MountedDatabase {
 pub struct Mounts {
     mounts: Vec<Mount>,
     archives: bool,
+    /// Where there are quotas.
+    ledger: Option<Arc<Ledger>>,
 }
 
 /// A mount for a user: where, and what, unless that is away.
@@ -149,7 +156,7 @@ impl Mount {
     }
 
     /// The files as a user may use them.
-    fn open(&self, user: &Effective) -> Result<Arc<dyn Storage>, String> {
+    fn open(&self, user: &Effective, ledger: Option<&Ledger>) -> Result<Arc<dyn Storage>, String> {
         let files: Arc<dyn Storage> = match &self.files {
             MountedFiles::Directory(directory) => {
                 directory.homes.open(&user.fill(&directory.beneath)?, false, directory.is_template())?
@@ -161,7 +168,29 @@ impl Mount {
             Some(key) => Arc::new(Encrypted::new(files, key)),
             None => files,
         };
+        let files = match self.quota {
+            Some(allowance) => {
+                let key = self.key(user)?;
+                // Without a ledger it is counted for each login anew, and by each for itself.
+                let tally = match ledger {
+                    Some(ledger) => ledger.tally(&key, &files),
+                    None => Arc::new(Tally::new(&key, Arc::clone(&files))),
+                };
+                let scope = QuotaScope::Folder(user.fill(&self.path)?);
+                Arc::new(Quota::new(files, tally, allowance, scope))
+            }
+            None => files,
+        };
         Ok(guard::hold(files, Rules::new(self.access)))
+    }
+
+    /// The name under which its quota is counted.
+    fn key(&self, user: &Effective) -> Result<String, String> {
+        Ok(match &self.files {
+            MountedFiles::Directory(directory) => directory.homes.key(&user.fill(&directory.beneath)?),
+            MountedFiles::Database(database) => format!("database {}", database.path.display()),
+            MountedFiles::Storage(_) => format!("storage {}", user.fill(&self.path)?),
+        })
     }
 }
 
@@ -169,7 +198,13 @@ impl Mounts {
     /// These folders, later ones in place of earlier ones at the same path; with `archives` a folder can also be
     /// read as `folder.tar`, `.tar.gz`, `.tgz` and `.zip`.
     pub fn new(mounts: Vec<Mount>, archives: bool) -> Self {
-        Self { mounts, archives }
+        Self { mounts, archives, ledger: None }
+    }
+
+    /// With a ledger of what is held where quotas are.
+    pub fn quotas(mut self, ledger: Arc<Ledger>) -> Self {
+        self.ledger = Some(ledger);
+        self
     }
 
     /// The folders.
@@ -213,7 +248,10 @@ impl Mounts {
         let mounted: Vec<Mounted> = of_user
             .filter_map(|mount| {
                 let path = user.fill(&mount.path).ok()?;
-                Some((VirtualPath::parse(path.as_bytes()).ok()?, mount.open(user).ok()))
+                Some((
+                    VirtualPath::parse(path.as_bytes()).ok()?,
+                    mount.open(user, self.ledger.as_deref()).ok(),
+                ))
             })
             .collect();
         if mounted.is_empty() {

@@ -83,6 +83,12 @@ pub struct Profile {
     /// Sessions at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Amount>,
+    /// Bytes of all files in the user's folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_bytes: Option<Quantity>,
+    /// Files in the user's folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_files: Option<Quantity>,
 }
 
 /// Somebody who may log in, as found where accounts are kept.
@@ -133,6 +139,10 @@ pub struct Expiry(Timestamp);
 /// A limit of bytes a second or of sessions, which may follow the clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Amount(pub Limit);
+
+/// How much of something there may be: a number, `10G`, or `none` for no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quantity(pub Option<u64>);
 
 /// Why a text is not what it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -213,6 +223,33 @@ impl FromStr for Amount {
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl FromStr for Quantity {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let wrong =
+            || ValueError(format!("{text:?} is no quantity; write a number such as \"10G\", or \"none\""));
+        match text.trim() {
+            "none" => Ok(Self(None)),
+            "0" => Ok(Self(Some(0))),
+            number => match number.parse::<Limit>() {
+                // A quota has no hours.
+                Ok(limit) if !number.contains(';') && !limit.is_none() => Ok(Self(Some(limit.at(0)))),
+                _ => Err(wrong()),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(number) => number.fmt(f),
+            None => f.write_str("none"),
+        }
     }
 }
 
@@ -341,7 +378,7 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(Network, Hours, Expiry, Amount, Protocol, Resumption, Secret);
+as_text!(Network, Hours, Expiry, Amount, Quantity, Protocol, Resumption, Secret);
 
 struct TextVisitor;
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_storage::TallyReport;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -38,6 +39,10 @@ enum Request {
     Unban { network: String },
     /// Who is banned?
     Bans {},
+    /// What is held where there are quotas?
+    Quotas {},
+    /// Count that anew: in one tree, or in all.
+    Recount { tree: Option<String> },
     /// Read the configuration anew.
     Reload {},
     /// Accept nobody, wait for transfers, end.
@@ -105,6 +110,11 @@ fn perform(request: Request, running: &Running, reload: &Reload) -> Result<Value
             let ban = |(network, left): &(Network, Option<Duration>)| json!({ "network": network.to_string(), "seconds-left": left.map(|left| left.as_secs()) });
             Ok(json!({ "bans": running.bans().iter().map(ban).collect::<Vec<_>>() }))
         }
+        Request::Quotas {} => Ok(json!({ "quotas": running.quotas().iter().map(tally).collect::<Vec<_>>() })),
+        Request::Recount { tree } => {
+            let counted = running.recount_quotas(tree.as_deref()).map_err(|error| error.to_string())?;
+            Ok(json!({ "quotas": counted.iter().map(tally).collect::<Vec<_>>() }))
+        }
         Request::Reload {} => reload().map(|()| Value::Null),
         Request::Drain {} => {
             running.drain();
@@ -155,6 +165,10 @@ fn session(session: &SessionReport) -> Value {
         "user": session.user.as_deref().map(text),
         "transfer": transfer,
     })
+}
+
+fn tally(report: &TallyReport) -> Value {
+    json!({ "tree": report.tree, "bytes": report.bytes, "files": report.files, "exact": report.exact })
 }
 
 fn limits(report: &ScopeReport) -> Value {

@@ -317,6 +317,7 @@ impl Connection {
     }
 
     fn step(&mut self, core: &mut Core, input: Input<'_>) -> Option<Input<'static>> {
+        self.note_quota(core, &input);
         let step = self.session.handle(core.now, input);
         step.replies.write(&mut core.out);
         if self.hooked.is_some() {

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use millrace_ftp::reply::{Replies, code};
-use millrace_ftp::session::{Answer, Input, Outcome, TransferError, Verdict};
-use millrace_vfs::FileError;
+use millrace_ftp::session::{Answer, Input, Outcome, Request, TransferError, Verdict};
+use millrace_vfs::{FileError, VirtualPath};
 
 use super::Connection;
-use super::act::Changed;
+use super::act::{self, Changed};
 use super::question::Promise;
 use crate::auth::Account;
 use crate::hooks::{Event, Hooks, Moment, Refusal, Ruling};
@@ -36,6 +36,8 @@ pub(super) struct Hooked {
     current: Option<(u64, Option<Then>)>,
     /// What they will have next.
     next: VecDeque<(Moment, Option<Then>)>,
+    /// What was last asked to be written.
+    changing: Option<VirtualPath>,
     /// Held while they are called: also when the connection is gone, an event waits for the one before it.
     order: Arc<Mutex<()>>,
 }
@@ -54,6 +56,14 @@ enum Then {
 }
 
 impl Hooked {
+    /// Remembers what is to be written: should a quota be in its way, that is what it is about.
+    pub(super) fn note_request(&mut self, request: &Request) {
+        self.changing = match request {
+            Request::OpenWrite(path, _) | Request::OpenUnique(path) => Some(path.clone()),
+            request => act::change(request).map(|changed| changed.path),
+        };
+    }
+
     fn all(&self) -> impl Iterator<Item = &Option<Then>> {
         self.current.iter().map(|(_, then)| then).chain(self.next.iter().map(|(_, then)| then))
     }
@@ -198,9 +208,6 @@ impl Connection {
         let Some(moment) = self.hooked.as_mut().and_then(|hooked| hooked.ended.take()) else {
             return Some(outcome);
         };
-        if let Err(TransferError::File(FileError::QuotaExceeded)) = &outcome.result {
-            self.tell(core, Moment { event: Event::Quota, ..moment.clone() });
-        }
         if moment.event == Event::Upload && self.concerning(core, Event::Upload, "") {
             // The client may be waiting for the 150.
             self.submit(core, moment, Some(Then::End(outcome)));
@@ -216,9 +223,6 @@ impl Connection {
             return;
         }
         let event = match (changed.verb, answer) {
-            (_, Answer::Failed(FileError::QuotaExceeded) | Answer::FailedAt(_, FileError::QuotaExceeded)) => {
-                Event::Quota
-            }
             (_, Answer::Failed(_) | Answer::FailedAt(..)) => return,
             ("remove", _) => Event::Delete,
             ("rename-to", _) => Event::Rename,
@@ -231,6 +235,28 @@ impl Connection {
             None => (changed.path.clone(), None),
         };
         self.tell(core, Moment { path: Some(path), to, ..self.moment(core, event) });
+    }
+
+    /// The session is about to hear that a quota is used up: the log says which, and hooks are told.
+    pub(super) fn note_quota(&mut self, core: &mut Core, input: &Input<'_>) {
+        let error = match input {
+            Input::Answer(Answer::Failed(error) | Answer::FailedAt(_, error)) => error,
+            Input::TransferEnded(Outcome { result: Err(TransferError::File(error)), .. }) => error,
+            _ => return,
+        };
+        let reason = match error {
+            FileError::OverQuota(over) => {
+                let key = over.key();
+                self.log(core, log::Event::Limited { limit: &key, value: over.most });
+                key
+            }
+            FileError::QuotaExceeded => "the quota of the device".to_owned(),
+            _ => return,
+        };
+        if let Some(hooked) = &self.hooked {
+            let path = hooked.changing.clone();
+            self.tell(core, Moment { path, reason: Some(reason), ..self.moment(core, Event::Quota) });
+        }
     }
 
     /// The connection has ended: what the hooks have not heard of, they hear all the same.

@@ -68,6 +68,9 @@ impl Connection {
             _ => {}
         }
         let Some(account) = &self.account else { return Some(Answer::Failed(FileError::PermissionDenied)) };
+        if let Some(hooked) = &mut self.hooked {
+            hooked.note_request(&request);
+        }
         let request = match act::answer_now(&*account.storage, request) {
             Ok(answer) => return Some(answer),
             Err(request) => request,

@@ -15,7 +15,7 @@ use millrace_http::target::{self, Target};
 use millrace_http::{
     Field, Framing, Head, Method, Refusal, Status, Version, authorization, media_type, negotiate, page,
 };
-use millrace_vfs::{FileError, ReadStream, Wait};
+use millrace_vfs::{FileError, OverQuota, ReadStream, Wait};
 
 use super::body::{Body, Part};
 use super::chunks::Chunks;
@@ -763,10 +763,20 @@ impl Connection {
         self.log(core, &request);
     }
 
+    /// Tells the log which quota is used up.
+    pub(super) fn log_over_quota(&self, core: &mut Core, over: Option<&OverQuota>) {
+        if let Some(over) = over {
+            core.log(&self.subject(), log::Event::Limited { limit: &over.key(), value: over.most });
+        }
+    }
+
     fn log(&self, core: &mut Core, request: &log::Request<'_>) {
+        core.log_request(&self.subject(), request);
+    }
+
+    fn subject(&self) -> Subject<'_> {
         let user = self.who.as_ref().and_then(|who| who.user.as_deref());
-        let subject = Subject { session: self.number, peer: self.peer, user };
-        core.log_request(&subject, request);
+        Subject { session: self.number, peer: self.peer, user }
     }
 }
 

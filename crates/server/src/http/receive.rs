@@ -15,7 +15,7 @@ use millrace_vfs::{FileError, Storage, Upload, VirtualPath, Wait};
 use super::Message;
 use super::connection::{Connection, Work};
 use super::exchange::Record;
-use super::writing::status_of;
+use super::writing::Refused;
 use crate::limits::{Direction, Pace};
 use crate::worker::{self, Core};
 
@@ -161,8 +161,9 @@ impl Connection {
                 self.answer_empty(core, Record { bytes: 0, ..record }, status, &tag);
             }
             Written::Failed(error) => {
-                let (status, reason) = status_of(&error);
-                self.receiving_failed(core, *receiving, Refusal { status, reason });
+                let Refused { refusal, over } = error.into();
+                self.log_over_quota(core, over.as_deref());
+                self.receiving_failed(core, *receiving, refusal);
             }
         }
     }

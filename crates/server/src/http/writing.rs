@@ -7,7 +7,9 @@ use millrace_ftp::session::{Permission, Permissions};
 use millrace_http::conditional::{self, Validators, Verdict};
 use millrace_http::target::{self, Target};
 use millrace_http::{Field, Framing, Head, Method, Refusal, Slots, Status, range, request};
-use millrace_vfs::{DirEntry, FileError, Storage, Upload, VirtualPath, Wait, WriteMode};
+use millrace_vfs::{
+    Counted, DirEntry, FileError, OverQuota, QuotaScope, Storage, Upload, VirtualPath, Wait, WriteMode,
+};
 
 use super::connection::Connection;
 use super::exchange::Who;
@@ -26,7 +28,7 @@ pub(crate) enum Changed {
     /// It is done.
     Done(Status),
     /// It is not done, and why.
-    Refused(Refusal),
+    Refused(Refused),
     /// A file may come; whether there is one already.
     Upload(Box<dyn Upload>, bool),
 }
@@ -80,7 +82,8 @@ impl Connection {
                 let record = self.record(core, head);
                 self.answer_empty(core, record, status, &[]);
             }
-            Some(Ok(Found::Changed(Changed::Refused(refusal)))) => {
+            Some(Ok(Found::Changed(Changed::Refused(Refused { refusal, over })))) => {
+                self.log_over_quota(core, over.as_deref());
                 self.fail(core, head, refusal.status, refusal.reason);
             }
             Some(Ok(_)) => self.fail(core, head, Status::CONFLICT, "It has changed meanwhile."),
@@ -117,6 +120,7 @@ pub(super) fn status_of(error: &FileError) -> (Status, &'static str) {
         | FileError::CrossDevice => (Status::FORBIDDEN, "This may not be changed."),
         FileError::IsDirectory | FileError::NotEmpty => (Status::CONFLICT, "It is a directory."),
         FileError::AlreadyExists => (Status::PRECONDITION_FAILED, "It exists already."),
+        FileError::OverQuota(over) => (Status::INSUFFICIENT_STORAGE, quota_reason(over)),
         FileError::NoSpace | FileError::QuotaExceeded => {
             (Status::INSUFFICIENT_STORAGE, "There is no room for it.")
         }
@@ -127,15 +131,51 @@ pub(super) fn status_of(error: &FileError) -> (Status, &'static str) {
     }
 }
 
-type Outcome = Result<Changed, Refusal>;
-
-fn refuse<T>(status: Status, reason: &'static str) -> Result<T, Refusal> {
-    Err(Refusal { status, reason })
+/// Which quota it is that is used up.
+fn quota_reason(over: &OverQuota) -> &'static str {
+    match (over.counted, &over.scope) {
+        (Counted::Files, QuotaScope::Account) => "The quota of files of this account is used up.",
+        (Counted::Files, QuotaScope::Folder(_)) => "The quota of files of this folder is used up.",
+        (Counted::Bytes, QuotaScope::Account) => "The quota of bytes of this account is used up.",
+        (Counted::Bytes, QuotaScope::Folder(_)) => "The quota of bytes of this folder is used up.",
+        _ => "This account may transfer no more for now.",
+    }
 }
 
-fn failed(error: FileError) -> Refusal {
-    let (status, reason) = status_of(&error);
-    Refusal { status, reason }
+type Outcome = Result<Changed, Refused>;
+
+/// Why a change was not made.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// For the client.
+    pub(super) refusal: Refusal,
+    /// For the log: which quota is in its way.
+    pub(super) over: Option<Box<OverQuota>>,
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, over: None }
+    }
+}
+
+impl From<FileError> for Refused {
+    fn from(error: FileError) -> Self {
+        let (status, reason) = status_of(&error);
+        let over = match error {
+            FileError::OverQuota(over) => Some(over),
+            _ => None,
+        };
+        Self { refusal: Refusal { status, reason }, over }
+    }
+}
+
+fn refuse<T>(status: Status, reason: &'static str) -> Result<T, Refused> {
+    Err(Refusal { status, reason }.into())
+}
+
+fn failed(error: FileError) -> Refused {
+    error.into()
 }
 
 impl Change {
@@ -151,7 +191,7 @@ impl Change {
         made.unwrap_or_else(Changed::Refused)
     }
 
-    fn permit(&self, permission: Permission) -> Result<(), Refusal> {
+    fn permit(&self, permission: Permission) -> Result<(), Refused> {
         match self.permissions.allows(permission) {
             true => Ok(()),
             false => refuse(Status::FORBIDDEN, "You may not do that."),
@@ -159,7 +199,7 @@ impl Change {
     }
 
     /// What is at a path, the link itself where it is one.
-    fn entry(&self, path: &VirtualPath) -> Result<Option<DirEntry>, Refusal> {
+    fn entry(&self, path: &VirtualPath) -> Result<Option<DirEntry>, Refused> {
         match self.storage.entry(path) {
             Ok(entry) => Ok(Some(entry)),
             Err(FileError::NotFound) => Ok(None),
@@ -167,7 +207,7 @@ impl Change {
         }
     }
 
-    fn conditions(&self, head: &Head<'_, '_>, entry: Option<&DirEntry>) -> Result<(), Refusal> {
+    fn conditions(&self, head: &Head<'_, '_>, entry: Option<&DirEntry>) -> Result<(), Refused> {
         let validators = entry.map(|DirEntry { metadata, .. }| {
             Validators::of(metadata.identity.1, metadata.size, metadata.modified)
         });
@@ -267,7 +307,7 @@ impl Change {
 }
 
 /// Where a file of `size` bytes is gone on with: `Content-Range: bytes 5-9/10` with a body of five.
-fn resumed(head: &Head<'_, '_>, field: &[u8], size: u64) -> Result<u64, Refusal> {
+fn resumed(head: &Head<'_, '_>, field: &[u8], size: u64) -> Result<u64, Refused> {
     let Some((first, length)) = range::content_range(field) else {
         return refuse(Status::BAD_REQUEST, "The Content-Range names no bytes.");
     };
@@ -281,7 +321,7 @@ fn resumed(head: &Head<'_, '_>, field: &[u8], size: u64) -> Result<u64, Refusal>
 }
 
 /// The path that `Destination` names; of this server only.
-fn destination(head: &Head<'_, '_>) -> Result<VirtualPath, Refusal> {
+fn destination(head: &Head<'_, '_>) -> Result<VirtualPath, Refused> {
     let Some(field) = head.get(Field::Destination) else {
         return refuse(Status::BAD_REQUEST, "There is no Destination.");
     };

@@ -17,6 +17,7 @@ mod limits;
 mod notes;
 mod passive;
 mod pipelining;
+mod quotas;
 mod shutdown;
 mod timeouts;
 mod tls;

@@ -119,4 +119,8 @@ impl Upload for Writer {
     fn commit_readiness(&self) -> Readiness {
         Readiness::MayHang
     }
+
+    fn is_staged(&self) -> bool {
+        !self.in_place
+    }
 }

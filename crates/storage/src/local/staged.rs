@@ -137,6 +137,10 @@ impl Upload for Staged {
     fn commit_readiness(&self) -> Readiness {
         Readiness::MayHang
     }
+
+    fn is_staged(&self) -> bool {
+        true
+    }
 }
 
 /// The file that the bytes go to.

@@ -438,7 +438,7 @@ impl Room {
     /// What is free.
     pub(super) fn space(&self) -> Space {
         let used = self.used.load(Ordering::Relaxed);
-        Space { available: self.limit.saturating_sub(used), total: self.limit }
+        Space { available: self.limit.saturating_sub(used), total: self.limit, held: None }
     }
 }
 

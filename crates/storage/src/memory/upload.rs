@@ -53,6 +53,10 @@ impl Upload for Staged {
     fn commit_readiness(&self) -> Readiness {
         Readiness::Cached
     }
+
+    fn is_staged(&self) -> bool {
+        true
+    }
 }
 
 /// An upload into the file itself.

@@ -94,6 +94,7 @@ impl Pool {
         Ok(Space {
             available: status.f_bavail.saturating_mul(status.f_frsize),
             total: status.f_blocks.saturating_mul(status.f_frsize),
+            held: None,
         })
     }
 }

@@ -111,6 +111,10 @@ impl Upload for Staged {
     fn commit_readiness(&self) -> Readiness {
         Readiness::MayHang
     }
+
+    fn is_staged(&self) -> bool {
+        true
+    }
 }
 
 /// An upload into the file itself: what came stays.

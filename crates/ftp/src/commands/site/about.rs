@@ -2,6 +2,8 @@
 //!
 //! Who may not administer the server is told of himself only.
 
+use millrace_vfs::Space;
+
 use super::{Argument, Command, ROW};
 use crate::commands::list::{status, status_lines};
 use crate::reply::{Reply, code};
@@ -12,7 +14,7 @@ pub(super) const QUOTA: Command = Command {
     verb: "QUOTA",
     help: "SITE QUOTA",
     source: "ProFTPD mod_quotatab",
-    note: "what the storage says of room; AVBL is for programs",
+    note: "what a quota counts here, else the room there is; AVBL is for programs",
     run: |session, _| session.ask(Request::Space(session.directory.clone()), quota),
     ..ROW
 };
@@ -68,6 +70,14 @@ pub(super) const DESCUSER: Command = Command {
 
 fn quota(_: &mut Session, answer: Answer) -> Step {
     match answer {
+        Answer::Space(Space { held: Some(held), .. }) => {
+            let of = |most: Option<u64>| most.map_or("no limit".to_owned(), |most| most.to_string());
+            let lines = [
+                format!(" Bytes: {} of {}", held.bytes, of(held.most_bytes)),
+                format!(" Files: {} of {}", held.files, of(held.most_files)),
+            ];
+            Reply::lines(code::OK, "Quota here:", lines.map(String::into_bytes), "End").into()
+        }
         Answer::Space(space) => {
             let text = format!("{} of {} bytes are free.", space.available, space.total);
             Reply::owned(code::OK, text).into()

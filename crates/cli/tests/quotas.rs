@@ -1,0 +1,248 @@
+//! Quotas as they are configured, kept over a kill, counted anew, explained and told.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// The hash of `password`: cheap.
+const HASH: &str = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Site(PathBuf);
+
+impl Site {
+    fn new(name: &str, keys: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("millrace-quotas-{}-{name}", std::process::id()));
+        fs::create_dir_all(folder.join("tree/alice")).unwrap();
+        fs::create_dir_all(folder.join("tree/bob")).unwrap();
+        fs::create_dir_all(folder.join("shared")).unwrap();
+        let users = ["alice", "bob"].map(|name| {
+            format!(
+                "[[user]]\nname = \"{name}\"\npassword = \"{HASH}\"\ndirectory = \"{name}\"\ngroups = \"all\"\n"
+            )
+        });
+        let head = "directory = \"tree\"\ncontrol = \"control\"\nquotas = \"quotas.db\"\nhooks-queue = \"queue.db\"\n";
+        let keys = keys.replace("HERE", folder.to_str().unwrap());
+        fs::write(folder.join("m.toml"), format!("{head}{}{keys}", users.concat())).unwrap();
+        Self(folder)
+    }
+
+    fn start(&self) -> Serving {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(["serve", "--ftp", "127.0.0.1:0", "--quiet", "--config"])
+            .arg(self.0.join("m.toml"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, log) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let mut out = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let line = out.find(|line| line.contains("ftp://")).expect("it starts");
+        let (_, rest) = line.split_once("ftp://").unwrap();
+        let address = rest.split('/').next().unwrap().rsplit('@').next().unwrap().parse().unwrap();
+        out.find(|line| line.starts_with("Ready")).expect("it is ready");
+        Serving { child, address, log, control: self.0.join("control") }
+    }
+
+    /// What `millrace` prints, where all went well.
+    #[track_caller]
+    fn tell(&self, arguments: &[&str]) -> String {
+        let output = Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .current_dir(&self.0)
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Serving {
+    child: Child,
+    address: SocketAddr,
+    log: Receiver<String>,
+    control: PathBuf,
+}
+
+impl Serving {
+    fn log_in(&self, user: &str) -> Client {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut client = Client(BufReader::new(stream));
+        client.reply();
+        client.expect(&format!("USER {user}"), "331");
+        client.expect("PASS password", "230");
+        client.expect("TYPE I", "200");
+        client
+    }
+
+    #[track_caller]
+    fn expect_log(&self, text: &str) {
+        let line =
+            std::iter::from_fn(|| self.log.recv_timeout(PATIENCE).ok()).find(|line| line.contains(text));
+        assert!(line.is_some(), "the log does not say {text}");
+    }
+
+    /// No time to say goodbye.
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let _ = fs::remove_file(&self.control);
+    }
+
+    /// Time to say goodbye.
+    fn stop(mut self) {
+        assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn reply(&mut self) -> String {
+        let mut text = String::new();
+        loop {
+            let begin = text.len();
+            assert!(self.0.read_line(&mut text).unwrap() > 0, "it hung up: {text}");
+            let line = &text.as_bytes()[begin..];
+            if line.len() > 3 && line[..3].iter().all(u8::is_ascii_digit) && line[3] == b' ' {
+                return text;
+            }
+        }
+    }
+
+    #[track_caller]
+    fn expect(&mut self, line: &str, code: &str) -> String {
+        write!(self.0.get_mut(), "{line}\r\n").unwrap();
+        let reply = self.reply();
+        assert!(reply.starts_with(code), "{line}: expected {code}: {reply}");
+        reply
+    }
+
+    /// Stores so many bytes; the last reply.
+    fn store(&mut self, name: &str, count: usize) -> String {
+        let reply = self.expect("EPSV", "229");
+        let port: u16 = reply.split('|').nth(3).unwrap().parse().unwrap();
+        let mut data = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        write!(self.0.get_mut(), "STOR {name}\r\n").unwrap();
+        let first = self.reply();
+        if !first.starts_with("150") {
+            return first;
+        }
+        // A server that has enough may hang up.
+        let _ = data.write_all(&vec![b'x'; count]);
+        let _ = data.shutdown(std::net::Shutdown::Write);
+        let _ = data.read_to_end(&mut Vec::new());
+        self.reply()
+    }
+
+    #[track_caller]
+    fn holds(&mut self, bytes: u64, files: u64) {
+        let told = self.expect("SITE QUOTA", "200");
+        assert!(told.contains(&format!("Bytes: {bytes} of ")), "{told}");
+        assert!(told.contains(&format!("Files: {files} of ")), "{told}");
+    }
+}
+
+#[test]
+fn users_and_groups_have_quotas_that_are_explained_and_outlive_a_stop_and_a_kill() {
+    let site = Site::new("kept", "quota-files = 7\n[[group]]\nname = \"all\"\nquota-bytes = \"10k\"\n");
+    let explained = site.tell(&["explain", "bob", "--config", "m.toml"]);
+    let line = |key: &str| explained.lines().find(|line| line.contains(key)).unwrap_or_default();
+    assert!(
+        line("quota-bytes").contains("10000") && line("quota-bytes").contains("group all"),
+        "{explained}"
+    );
+    assert!(line("quota-files").contains('7') && line("quota-files").contains("user"), "{explained}");
+
+    let serving = site.start();
+    let (mut alice, mut bob) = (serving.log_in("alice"), serving.log_in("bob"));
+    assert!(alice.store("a", 6_000).starts_with("226"));
+    assert!(bob.store("b", 9_000).starts_with("226"), "each has a quota of one's own");
+    let told = alice.store("c", 6_000);
+    assert!(told.starts_with("552") && told.contains("quota of bytes of this account"), "{told}");
+    serving.expect_log("limit=\"quota-bytes\" value=10000");
+    alice.holds(6_000, 1);
+    bob.holds(9_000, 1);
+    serving.stop();
+
+    // What a stop has kept is believed: nobody looks at the tree.
+    fs::write(site.0.join("tree/alice/stray"), [b'x'; 1_000]).unwrap();
+    let serving = site.start();
+    let mut alice = serving.log_in("alice");
+    alice.holds(6_000, 1);
+    let counted = site.tell(&["ctl", "--control", "control", "recount"]);
+    assert!(counted.contains("tree/alice  bytes: 7000  ") || counted.contains("bytes: 7000"), "{counted}");
+    alice.holds(7_000, 2);
+    assert!(site.tell(&["ctl", "--control", "control", "quotas"]).contains("bytes: 7000"));
+
+    // A kill while something is under way: it is counted again.
+    let reply = alice.expect("EPSV", "229");
+    let port: u16 = reply.split('|').nth(3).unwrap().parse().unwrap();
+    let _data = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    alice.expect("STOR d", "150");
+    serving.kill();
+    fs::write(site.0.join("tree/alice/another"), [b'x'; 500]).unwrap();
+    let serving = site.start();
+    let mut alice = serving.log_in("alice");
+    alice.holds(7_500, 3);
+    assert!(alice.store("e", 3_000).starts_with("552"));
+    assert!(alice.store("e", 2_500).starts_with("226"));
+}
+
+#[test]
+fn a_folder_has_a_quota_of_its_own_that_a_reload_may_change_and_a_hook_hears_of() {
+    let keys = "[[group]]\nname = \"all\"\n[[folder]]\npath = \"/in\"\ndirectory = \"shared\"\nquota-files = 1\n\
+                [[hook]]\non = \"quota\"\nrun = [\"/bin/sh\", \"-c\", \"cat > HERE/heard\"]\n";
+    let site = Site::new("folder", keys);
+    let serving = site.start();
+    let (mut alice, mut bob) = (serving.log_in("alice"), serving.log_in("bob"));
+    assert!(alice.store("/in/a", 10).starts_with("226"));
+    assert!(alice.store("/one", 10).starts_with("226"));
+    assert!(alice.store("/two", 10).starts_with("226"), "it is no quota of the user's");
+    let told = bob.store("/in/b", 10);
+    assert!(told.starts_with("552") && told.contains("quota of files of this folder"), "{told}");
+    serving.expect_log("quota-files of folder /in");
+    eventually("the hook has heard", || {
+        let heard = fs::read_to_string(site.0.join("heard")).unwrap_or_default();
+        heard.contains("quota-files of folder /in") && heard.contains("/in/b")
+    });
+    let text = fs::read_to_string(site.0.join("m.toml")).unwrap();
+    fs::write(site.0.join("m.toml"), text.replace("quota-files = 1", "quota-files = 2")).unwrap();
+    site.tell(&["ctl", "--control", "control", "reload"]);
+    let mut bob = serving.log_in("bob");
+    assert!(bob.store("/in/b", 10).starts_with("226"), "it counts on from what it was");
+    assert!(bob.store("/in/c", 10).starts_with("552"));
+}
+
+fn eventually(what: &str, mut claim: impl FnMut() -> bool) {
+    let end = std::time::Instant::now() + PATIENCE;
+    while !claim() {
+        assert!(std::time::Instant::now() < end, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

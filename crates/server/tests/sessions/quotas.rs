@@ -1,0 +1,144 @@
+//! Quotas: bytes and files, by FTP and HTTP alike, and never over by many at once.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use millrace_server::Config;
+use millrace_storage::{Allowance, Quota, Tally};
+use millrace_vfs::{QuotaScope, Storage};
+
+use crate::kit::{Client, Scratch, Served, config, serve_with};
+
+fn held_to(storage: Arc<dyn Storage>, bytes: u64, files: u64) -> Arc<dyn Storage> {
+    let tally = Arc::new(Tally::new("test", Arc::clone(&storage)));
+    Arc::new(Quota::new(
+        storage,
+        tally,
+        Allowance { bytes: Some(bytes), files: Some(files) },
+        QuotaScope::Account,
+    ))
+}
+
+fn serve_both(storage: Arc<dyn Storage>) -> Served {
+    let http = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+    serve_with(Config { http, ..config(storage) })
+}
+
+/// What `SITE QUOTA` says: bytes and files.
+fn held(client: &mut Client) -> (u64, u64) {
+    let reply = client.expect("SITE QUOTA", 200);
+    let numbers: Vec<u64> = reply.text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    (numbers[0], numbers[2])
+}
+
+/// By HTTP, as `u:p`; the status.
+fn http(served: &Served, line: &str, fields: &str, body: &[u8]) -> u16 {
+    let mut stream = TcpStream::connect(served.running.http_addresses()[0]).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let head = format!(
+        "{line} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\nConnection: close\r\n{fields}Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    // Where it is refused before all of it has come, the rest need not be taken.
+    let _ = stream.write_all(&[head.as_bytes(), body].concat());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn every_way_to_change_files_is_counted_by_ftp_and_http_staged_and_in_place() {
+    let (staged, in_place) = (Scratch::new(), Scratch::new());
+    for storage in [staged.storage(), in_place.in_place()] {
+        let served = serve_both(held_to(storage, 1000, 5));
+        let mut client = served.login();
+        client.store("STOR a", &[b'x'; 300]);
+        assert_eq!(held(&mut client), (300, 1));
+        client.store("APPE a", &[b'x'; 100]);
+        assert_eq!(held(&mut client), (400, 1));
+        client.store("STOU", &[b'x'; 50]);
+        assert_eq!(held(&mut client), (450, 2));
+        client.store("STOR a", &[b'x'; 200]);
+        assert_eq!(held(&mut client), (250, 2), "over an existing file the difference counts");
+        client.expect("SITE CPFR a", 350);
+        client.expect("SITE CPTO b", 250);
+        assert_eq!(held(&mut client), (450, 3));
+        client.expect("RNFR b", 350);
+        client.expect("RNTO a", 250);
+        assert_eq!(held(&mut client), (250, 2), "what a rename replaces is gone");
+        assert_eq!(http(&served, "PUT /c", "", &[b'x'; 70]), 201);
+        assert_eq!(held(&mut client), (320, 3));
+        assert_eq!(http(&served, "PUT /c", "Content-Range: bytes 70-89/90\r\n", &[b'x'; 20]), 204);
+        assert_eq!(held(&mut client), (340, 3));
+        assert_eq!(http(&served, "COPY /c", "Destination: /d\r\n", b""), 201);
+        assert_eq!(held(&mut client), (430, 4));
+        assert_eq!(http(&served, "MOVE /d", "Destination: /c\r\n", b""), 204);
+        assert_eq!(http(&served, "DELETE /c", "", b""), 204);
+        assert_eq!(held(&mut client), (250, 2));
+        client.expect("MKD t", 257);
+        client.store("STOR t/f", &[b'x'; 30]);
+        assert_eq!(held(&mut client), (280, 3));
+        client.expect("RMDA t", 250);
+        assert_eq!(held(&mut client), (250, 2));
+        client.expect("DELE a", 250);
+        assert_eq!(held(&mut client), (50, 1));
+        assert_eq!(client.expect("AVBL", 213).text.trim(), "213 950");
+    }
+}
+
+#[test]
+fn the_client_is_told_which_quota_and_nothing_else() {
+    let scratch = Scratch::new();
+    let served = serve_both(held_to(scratch.storage(), 1000, 2));
+    let mut client = served.login();
+    let told = client.try_store("STOR a", &[b'x'; 1001]);
+    assert_eq!(told.code, 552);
+    assert!(told.text.contains("the quota of bytes of this account is used up"), "{}", told.text);
+    assert_eq!(held(&mut client), (0, 0));
+    client.store("STOR a", &[b'x'; 1000]);
+    // Told at once, before anything is sent.
+    client.passive();
+    assert!(client.expect("STOR b", 552).text.contains("quota of bytes"));
+    client.expect("DELE a", 250);
+    client.store("STOR a", b"x");
+    client.store("STOR b", b"x");
+    client.passive();
+    assert!(client.expect("STOR c", 552).text.contains("quota of files of this account is used up"));
+    client.expect("SITE CPFR a", 350);
+    assert!(client.expect("SITE CPTO c", 552).text.contains("quota of files"));
+    assert_eq!(http(&served, "PUT /c", "", b"x"), 507);
+    assert_eq!(http(&served, "PUT /a", "", &[b'x'; 2000]), 507);
+    assert_eq!(held(&mut client), (2, 2));
+}
+
+#[test]
+fn uploads_at_once_are_never_over_together() {
+    const QUOTA: u64 = 3_000_000;
+    let (staged, in_place) = (Scratch::new(), Scratch::new());
+    let kinds: [(&Scratch, Arc<dyn Storage>); 2] =
+        [(&staged, staged.storage()), (&in_place, in_place.in_place())];
+    for (scratch, storage) in kinds {
+        let served = serve_both(held_to(storage, QUOTA, 100));
+        thread::scope(|scope| {
+            for number in 0..6 {
+                let served = &served;
+                scope.spawn(move || {
+                    let mut client = served.login();
+                    // Large enough for the kernel to move what comes, and together more than there is room for.
+                    let reply = client.try_store(format!("STOR f{number}"), &vec![b'x'; 900_000]);
+                    assert!(matches!(reply.code, 226 | 552), "{}", reply.text);
+                    let status = http(served, &format!("PUT /h{number}"), "", &vec![b'x'; 700_000]);
+                    assert!(matches!(status, 201 | 507), "{status}");
+                });
+            }
+        });
+        let sizes = || scratch.names().into_iter().map(|name| scratch.read(&name).unwrap().len() as u64);
+        let on_disk: u64 = sizes().sum();
+        assert!(on_disk <= QUOTA, "{on_disk}");
+        assert!(on_disk > QUOTA / 3, "some came through: {on_disk}");
+        assert_eq!(held(&mut served.login()), (on_disk, sizes().count() as u64));
+    }
+}

@@ -1,0 +1,230 @@
+//! Tallies that outlive the process, in an embedded SQLite database.
+//!
+//! A row is believed only if it was written when nothing was under way. The first change after that says so in
+//! the row, at the cost of one small transaction; a tree that is quiet for a while is written again. After a kill
+//! in between, the tree is counted anew when it is first changed, so a row is never wrong, only missing.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use millrace_vfs::{FileError, Storage};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::tally::{Tally, TallyReport};
+
+/// How long a reader or writer waits for another that holds the file.
+const BUSY: Duration = Duration::from_secs(5);
+
+const VERSION: i64 = 1;
+
+const SCHEMA: &str = "
+    CREATE TABLE tally (
+        tree TEXT PRIMARY KEY NOT NULL,
+        bytes INTEGER NOT NULL,
+        files INTEGER NOT NULL,
+        changing INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    PRAGMA user_version = 1;
+";
+
+/// Why tallies cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// What the database says.
+    #[error("the quota ledger {path} cannot be used: {source}", path = path.display())]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+    /// It is a database of something else, or of a later version.
+    #[error("{path} is a database of something else; name another file for quotas", path = .0.display())]
+    Foreign(PathBuf),
+    /// The tree cannot be counted.
+    #[error("{tree} cannot be counted: {source}")]
+    Count {
+        /// Which tree.
+        tree: String,
+        /// Why.
+        source: FileError,
+    },
+}
+
+/// All tallies of a server, and where they are kept.
+#[derive(Debug)]
+pub struct Ledger {
+    book: Option<Arc<Book>>,
+    /// Those that are in use. Guarded for a look-up.
+    tallies: Mutex<HashMap<String, Arc<Tally>>>,
+}
+
+/// The database. Opened when it is first needed.
+#[derive(Debug)]
+pub(super) struct Book {
+    path: PathBuf,
+    /// Held for a transaction.
+    connection: Mutex<Option<Connection>>,
+    /// What went wrong last.
+    complaint: Mutex<Option<String>>,
+}
+
+impl Ledger {
+    /// A ledger in the file `path`, which is made when it is first needed; `None` keeps nothing, so that trees are
+    /// counted anew by each process.
+    pub fn new(path: Option<PathBuf>) -> Self {
+        let book = |path| Arc::new(Book { path, connection: Mutex::default(), complaint: Mutex::default() });
+        Self { book: path.map(book), tallies: Mutex::default() }
+    }
+
+    /// Opens the file now.
+    pub fn open(&self) -> Result<(), LedgerError> {
+        self.book.as_ref().map_or(Ok(()), |book| book.with(|_| Ok(())))
+    }
+
+    /// The tally of a tree, which is the same for all who ask for the same tree.
+    pub fn tally(&self, tree: &str, storage: &Arc<dyn Storage>) -> Arc<Tally> {
+        let mut tallies = lock(&self.tallies);
+        if let Some(tally) = tallies.get(tree) {
+            return Arc::clone(tally);
+        }
+        let tally = Arc::new(Tally::kept(tree, Arc::clone(storage), self.book.clone()));
+        tallies.insert(tree.to_owned(), Arc::clone(&tally));
+        tally
+    }
+
+    /// Keeps what is quiet; with `last`, whatever is not under way. To be called about every second. The error is
+    /// a full sentence without its point, and told once.
+    pub fn keep(&self, last: bool) -> Result<(), String> {
+        let tallies: Vec<_> = lock(&self.tallies).values().cloned().collect();
+        for tally in tallies {
+            tally.keep(last);
+        }
+        // Those that nobody uses need not be remembered: the ledger has them.
+        lock(&self.tallies).retain(|_, tally| Arc::strong_count(tally) > 1 || !tally.keep(false));
+        let complaint = self.book.as_ref().and_then(|book| lock(&book.complaint).take());
+        complaint.map_or(Ok(()), Err)
+    }
+
+    /// What is known of the trees that are in use.
+    pub fn report(&self) -> Vec<TallyReport> {
+        let mut reports: Vec<_> = lock(&self.tallies).values().map(|tally| tally.report()).collect();
+        reports.sort_by(|one, other| one.tree.cmp(&other.tree));
+        reports
+    }
+
+    /// Counts trees anew: one, or all. Those that are not in use are counted when they are next changed.
+    pub fn recount(&self, tree: Option<&str>) -> Result<Vec<TallyReport>, LedgerError> {
+        if let Some(book) = &self.book {
+            book.forget(tree)?;
+        }
+        let wanted = |name: &String| tree.is_none_or(|tree| tree == name);
+        let tallies: Vec<_> = {
+            let tallies = lock(&self.tallies);
+            tallies.iter().filter(|(name, _)| wanted(name)).map(|(_, tally)| Arc::clone(tally)).collect()
+        };
+        let recount = |tally: Arc<Tally>| {
+            let tree = tally.report().tree;
+            tally.recount().map_err(|source| LedgerError::Count { tree, source })
+        };
+        tallies.into_iter().map(recount).collect()
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        let _ = self.keep(true);
+    }
+}
+
+impl Book {
+    /// What was kept of a tree, if it may be believed; from now on it may not.
+    pub(super) fn take(&self, tree: &str) -> Option<(u64, u64)> {
+        let taken = self.with(|connection| {
+            let transaction = connection.transaction()?;
+            let kept = transaction
+                .query_row("SELECT bytes, files FROM tally WHERE tree = ? AND NOT changing", [tree], |row| {
+                    Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64))
+                })
+                .optional()?;
+            transaction.execute(
+                "INSERT INTO tally VALUES (?, 0, 0, 1) ON CONFLICT (tree) DO UPDATE SET changing = 1",
+                [tree],
+            )?;
+            transaction.commit()?;
+            Ok(kept)
+        });
+        self.or_complain(taken).flatten()
+    }
+
+    /// Keeps what a tree holds.
+    pub(super) fn keep(&self, tree: &str, bytes: u64, files: u64) {
+        let kept = self.with(|connection| {
+            connection.execute(
+                "INSERT OR REPLACE INTO tally VALUES (?, ?, ?, 0)",
+                params![tree, bytes as i64, files as i64],
+            )
+        });
+        self.or_complain(kept);
+    }
+
+    fn forget(&self, tree: Option<&str>) -> Result<usize, LedgerError> {
+        self.with(|connection| match tree {
+            Some(tree) => connection.execute("DELETE FROM tally WHERE tree = ?", [tree]),
+            None => connection.execute("DELETE FROM tally", []),
+        })
+    }
+
+    fn or_complain<T>(&self, result: Result<T, LedgerError>) -> Option<T> {
+        result
+            .inspect_err(|error| *lock(&self.complaint) = Some(format!("{error}; trees are counted instead")))
+            .ok()
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T, LedgerError> {
+        let mut connection = lock(&self.connection);
+        let connection = match &mut *connection {
+            Some(connection) => connection,
+            none => none.insert(connect(&self.path)?),
+        };
+        work(connection).map_err(|source| LedgerError::Sqlite { path: self.path.clone(), source })
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection, LedgerError> {
+    let failed = |source| LedgerError::Sqlite { path: path.to_owned(), source };
+    if let Some(folder) = path.parent() {
+        // Where that fails, opening does, and says why.
+        let _ = std::fs::create_dir_all(folder);
+    }
+    let mut connection = Connection::open(path).map_err(failed)?;
+    let version = prepare(&mut connection).map_err(failed)?;
+    if version == VERSION { Ok(connection) } else { Err(LedgerError::Foreign(path.to_owned())) }
+}
+
+/// Makes the tables where there is nothing yet; answers the version.
+fn prepare(connection: &mut Connection) -> rusqlite::Result<i64> {
+    connection.busy_timeout(BUSY)?;
+    // A killed process loses nothing so; a power cut may lose rows, which the walk replaces.
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if tables == 0 {
+        transaction.execute_batch(SCHEMA)?;
+    }
+    let version = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let is_ours = transaction.query_row(
+        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'tally'",
+        [],
+        |row| row.get::<_, i64>(0),
+    )?;
+    transaction.commit()?;
+    Ok(if is_ours == 1 { version } else { 0 })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,222 @@
+//! Quotas: any back end with its bytes and files counted, and bounded.
+//!
+//! ```text
+//! Quota (an allowance)  ->  Tally (what a tree holds)  ->  Ledger (tallies that outlive the process)
+//! ```
+//!
+//! What a tree holds is counted once, by a walk; from then on every change adds or takes away. An upload reserves
+//! its bytes before they are written, so uploads that run at once are never over together. Over an existing file
+//! only what it is longer counts. Where somebody else changes the tree meanwhile the count is off until
+//! [`Ledger::recount`]; where two changes of one name meet, rather too much is counted than too little.
+
+mod ledger;
+mod tally;
+mod upload;
+
+use std::sync::Arc;
+
+use millrace_vfs::{
+    Change, Counted, DirEntry, Directory, FileError, FileKind, Held, Metadata, OverQuota, QuotaScope,
+    ReadHandle, Space, Storage, Upload, VirtualPath, Wait, WriteMode,
+};
+
+pub use ledger::{Ledger, LedgerError};
+pub use tally::{Tally, TallyReport};
+
+use tally::Charge;
+use upload::Metered;
+
+/// How much a tree may hold; `None` for no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Allowance {
+    /// Bytes of all files together.
+    pub bytes: Option<u64>,
+    /// Files; folders are none.
+    pub files: Option<u64>,
+}
+
+/// Another back end, held to an [`Allowance`].
+#[derive(Debug)]
+pub struct Quota(Arc<Terms>);
+
+/// What uploads need of it as well.
+#[derive(Debug)]
+struct Terms {
+    inner: Arc<dyn Storage>,
+    tally: Arc<Tally>,
+    allowance: Allowance,
+    scope: QuotaScope,
+}
+
+impl Quota {
+    /// Holds `storage`, what is in which `tally` counts, to an allowance.
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        tally: Arc<Tally>,
+        allowance: Allowance,
+        scope: QuotaScope,
+    ) -> Self {
+        Self(Arc::new(Terms { inner: storage, tally, allowance, scope }))
+    }
+}
+
+impl Terms {
+    /// The size of the file that a path leads to; `None` where there is none.
+    fn size(&self, path: &VirtualPath, wait: Wait) -> Result<Option<u64>, FileError> {
+        match self.inner.metadata(path, wait) {
+            Ok(found) if found.kind == FileKind::File => Ok(Some(found.size)),
+            Ok(_) | Err(FileError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The size of the file that has this name itself, which may be removed or replaced.
+    fn own_size(&self, path: &VirtualPath) -> Option<u64> {
+        let entry = self.inner.entry(path).ok()?;
+        (entry.link.is_none() && entry.metadata.kind == FileKind::File).then_some(entry.metadata.size)
+    }
+
+    fn begin(&self, wait: Wait) -> Result<Charge, FileError> {
+        Charge::begin(&self.tally, wait)
+    }
+
+    fn pay(&self, charge: &mut Charge, bytes: u64, files: u64) -> Result<(), FileError> {
+        charge.pay(bytes, files, self.allowance).map_err(|counted| self.over(counted))
+    }
+
+    fn over(&self, counted: Counted) -> FileError {
+        let most = match counted {
+            Counted::Files => self.allowance.files,
+            _ => self.allowance.bytes,
+        };
+        OverQuota { scope: self.scope.clone(), counted, most: most.unwrap_or(0) }.into()
+    }
+}
+
+impl Storage for Quota {
+    fn open_read(&self, path: &VirtualPath, wait: Wait) -> Result<ReadHandle, FileError> {
+        self.0.inner.open_read(path, wait)
+    }
+
+    fn open_write(
+        &self,
+        path: &VirtualPath,
+        mode: WriteMode,
+        wait: Wait,
+    ) -> Result<Box<dyn Upload>, FileError> {
+        let mut charge = self.0.begin(wait)?;
+        let before = match mode {
+            WriteMode::CreateNew => None,
+            _ => self.0.size(path, wait)?,
+        };
+        self.0.pay(&mut charge, 0, u64::from(before.is_none()))?;
+        let replaces = mode == WriteMode::Replace && before.is_some_and(|size| size > 0);
+        if !replaces && self.0.tally.is_full(self.0.allowance) {
+            // Told now, not when the client has sent its first bytes.
+            return Err(self.0.over(Counted::Bytes));
+        }
+        let inner = self.0.inner.open_write(path, mode, wait)?;
+        Ok(Box::new(Metered::new(inner, Arc::clone(&self.0), charge, path.clone(), mode, before)))
+    }
+
+    fn metadata(&self, path: &VirtualPath, wait: Wait) -> Result<Metadata, FileError> {
+        self.0.inner.metadata(path, wait)
+    }
+
+    fn entry(&self, path: &VirtualPath) -> Result<DirEntry, FileError> {
+        self.0.inner.entry(path)
+    }
+
+    fn open_directory(&self, path: &VirtualPath) -> Result<Box<dyn Directory>, FileError> {
+        self.0.inner.open_directory(path)
+    }
+
+    fn make_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
+        self.0.inner.make_directory(path)
+    }
+
+    fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
+        self.0.inner.remove_directory(path)
+    }
+
+    fn remove_file(&self, path: &VirtualPath) -> Result<(), FileError> {
+        let charge = self.0.begin(Wait::Allowed)?;
+        let mut lane = self.0.tally.lane(path);
+        let size = self.0.own_size(path);
+        self.0.inner.remove_file(path)?;
+        *lane += 1;
+        if let Some(size) = size {
+            charge.settle(Some(size), None);
+        }
+        Ok(())
+    }
+
+    fn rename(&self, from: &VirtualPath, to: &VirtualPath) -> Result<(), FileError> {
+        let charge = self.0.begin(Wait::Allowed)?;
+        let mut lane = self.0.tally.lane(to);
+        let replaced = if from == to { None } else { self.0.own_size(to) };
+        self.0.inner.rename(from, to)?;
+        *lane += 1;
+        if let Some(size) = replaced {
+            charge.settle(Some(size), None);
+        }
+        Ok(())
+    }
+
+    fn change(&self, path: &VirtualPath, change: Change) -> Result<(), FileError> {
+        self.0.inner.change(path, change)
+    }
+
+    fn make_symlink(&self, target: &[u8], path: &VirtualPath) -> Result<(), FileError> {
+        self.0.inner.make_symlink(target, path)
+    }
+
+    /// What the copy is longer is reserved before it begins.
+    fn copy(
+        &self,
+        from: &VirtualPath,
+        to: &VirtualPath,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<u64, FileError> {
+        let mut charge = self.0.begin(Wait::Allowed)?;
+        let turn = *self.0.tally.lane(to);
+        let mut paid = self.0.inner.metadata(from, Wait::Allowed)?.size;
+        let before = self.0.size(to, Wait::Allowed)?;
+        self.0.pay(&mut charge, paid.saturating_sub(before.unwrap_or(0)), u64::from(before.is_none()))?;
+        let mut over = None;
+        let copied = self.0.inner.copy(from, to, &mut |copied| {
+            // Somebody may be adding to it.
+            if copied > paid
+                && let Err(error) = self.0.pay(&mut charge, copied - paid, 0)
+            {
+                over = Some(error);
+                return false;
+            }
+            paid = paid.max(copied);
+            progress(copied)
+        });
+        let copied = copied.map_err(|error| over.unwrap_or(error))?;
+        let mut lane = self.0.tally.lane(to);
+        // What it took the place of, unless somebody else has done so and counted it.
+        let replaced = before.filter(|_| *lane == turn);
+        *lane += 1;
+        charge.settle(replaced, Some(copied));
+        Ok(copied)
+    }
+
+    fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
+        let inner = self.0.inner.space(path)?;
+        drop(self.0.begin(Wait::Allowed)?);
+        let ((bytes, files), Allowance { bytes: most_bytes, files: most_files }) =
+            (self.0.tally.used(), self.0.allowance);
+        let most = most_bytes.unwrap_or(u64::MAX);
+        Ok(Space {
+            available: inner.available.min(most.saturating_sub(bytes)),
+            total: inner.total.min(most),
+            held: Some(Held { bytes, most_bytes, files, most_files }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

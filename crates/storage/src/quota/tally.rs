@@ -1,0 +1,297 @@
+//! What a tree holds: counted, and what is reserved of it for changes that are under way.
+//!
+//! While a change is under way ([`Charge`]), the ledger knows that the count is not to be believed: whoever finds
+//! it so after a kill counts again.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millrace_vfs::{Counted, FileError, FileKind, Storage, VirtualPath, Wait};
+
+use super::Allowance;
+use super::ledger::Book;
+
+/// Entries of a folder that are read at a time.
+const BATCH: usize = 1000;
+
+/// Changes of names are counted one after the other within a lane.
+const LANES: usize = 16;
+
+/// How often a tree that is being changed is counted before the count is taken as it is.
+const TRIES: usize = 3;
+
+/// What a tree holds. All that uses the tree has the same.
+#[derive(Debug)]
+pub struct Tally {
+    /// Names the tree in the ledger.
+    key: String,
+    storage: Arc<dyn Storage>,
+    book: Option<Arc<Book>>,
+    /// Guarded for a sum.
+    counts: Mutex<Counts>,
+    /// Held while the tree is counted, or the ledger written.
+    counting: Mutex<()>,
+    /// How many changes there were of names in each lane. Held while a name is given to another file, or taken.
+    lanes: [Mutex<u64>; LANES],
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    state: State,
+    bytes: u64,
+    files: u64,
+    reserved_bytes: u64,
+    reserved_files: u64,
+    /// Changes under way.
+    open: usize,
+    /// Changes that have ended, and how many there were when the ledger was last thought of.
+    changes: u64,
+    seen: u64,
+    /// All that was ever added.
+    grown_bytes: u64,
+    grown_files: u64,
+}
+
+/// What is known, here and in the ledger.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    /// It has to be counted, unless the ledger has it.
+    #[default]
+    Unknown,
+    /// The ledger has what is here.
+    Kept,
+    /// The ledger knows that what it has is not to be believed.
+    Changing,
+}
+
+/// What is known of a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TallyReport {
+    /// Which tree.
+    pub tree: String,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Files.
+    pub files: u64,
+    /// Whether that was counted while nothing was changed.
+    pub exact: bool,
+}
+
+impl Tally {
+    /// What `storage` holds, which no ledger keeps: it is counted when it is first needed.
+    pub fn new(key: &str, storage: Arc<dyn Storage>) -> Self {
+        Self::kept(key, storage, None)
+    }
+
+    pub(super) fn kept(key: &str, storage: Arc<dyn Storage>, book: Option<Arc<Book>>) -> Self {
+        let (counts, counting, lanes) = (Mutex::default(), Mutex::default(), Default::default());
+        Self { key: key.to_owned(), storage, book, counts, counting, lanes }
+    }
+
+    /// Bytes and files, with those that changes under way have reserved.
+    pub(super) fn used(&self) -> (u64, u64) {
+        let counts = self.counts();
+        (counts.bytes + counts.reserved_bytes, counts.files + counts.reserved_files)
+    }
+
+    /// Claims that not a byte more may be held.
+    pub(super) fn is_full(&self, allowance: Allowance) -> bool {
+        allowance.bytes.is_some_and(|most| self.used().0 >= most)
+    }
+
+    /// The turn of whoever gives a name to another file, or takes it.
+    pub(super) fn lane(&self, path: &VirtualPath) -> MutexGuard<'_, u64> {
+        let mut hasher = DefaultHasher::new();
+        path.as_bytes().hash(&mut hasher);
+        lock(&self.lanes[(hasher.finish() % LANES as u64) as usize])
+    }
+
+    /// Counts the tree anew, while it may be changed.
+    pub(super) fn recount(&self) -> Result<TallyReport, FileError> {
+        let _only = lock(&self.counting);
+        if self.counts().state != State::Changing {
+            self.note();
+        }
+        let mut exact = false;
+        for _ in 0..TRIES {
+            let (changes, grown) = {
+                let counts = self.counts();
+                (counts.changes, (counts.grown_bytes, counts.grown_files))
+            };
+            let (bytes, files) = count(&*self.storage)?;
+            let mut counts = self.counts();
+            counts.state = State::Changing;
+            // Nothing that is there is left out; what was added meanwhile may be counted twice.
+            counts.bytes = bytes + (counts.grown_bytes - grown.0);
+            counts.files = files + (counts.grown_files - grown.1);
+            exact = counts.open == 0 && counts.changes == changes;
+            if exact {
+                break;
+            }
+        }
+        Ok(TallyReport { exact, ..self.report() })
+    }
+
+    pub(super) fn report(&self) -> TallyReport {
+        let (bytes, files) = self.used();
+        TallyReport { tree: self.key.clone(), bytes, files, exact: self.counts().state != State::Unknown }
+    }
+
+    /// Has the ledger keep it, if nothing was changed since this was asked last, or this is the `last` time.
+    /// Answers whether the ledger has all that is known here.
+    pub(super) fn keep(&self, last: bool) -> bool {
+        let Ok(_only) = self.counting.try_lock() else { return false };
+        let (bytes, files) = {
+            let mut counts = self.counts();
+            if counts.state != State::Changing {
+                return true;
+            }
+            let is_quiet = counts.changes == counts.seen;
+            counts.seen = counts.changes;
+            if counts.open > 0 || !(is_quiet || last) {
+                return false;
+            }
+            // From here on, who changes something waits for us, and then tells the ledger first.
+            counts.state = State::Kept;
+            (counts.bytes, counts.files)
+        };
+        self.book.iter().for_each(|book| book.keep(&self.key, bytes, files));
+        true
+    }
+
+    /// Sees to it that the count is known, and not believed by whoever comes after a kill.
+    fn ready(&self, wait: Wait) -> Result<MutexGuard<'_, Counts>, FileError> {
+        let counts = self.counts();
+        if counts.state == State::Changing {
+            return Ok(counts);
+        }
+        drop(counts);
+        if wait == Wait::Never {
+            return Err(FileError::WouldWait);
+        }
+        let _only = lock(&self.counting);
+        let state = self.counts().state;
+        if state != State::Changing {
+            let kept = self.note();
+            if state == State::Unknown {
+                let (bytes, files) = kept.map_or_else(|| count(&*self.storage), Ok)?;
+                let mut counts = self.counts();
+                (counts.bytes, counts.files) = (bytes, files);
+            }
+        }
+        let mut counts = self.counts();
+        counts.state = State::Changing;
+        // Before the next can have it kept again.
+        Ok(counts)
+    }
+
+    fn note(&self) -> Option<(u64, u64)> {
+        self.book.as_ref().and_then(|book| book.take(&self.key))
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        lock(&self.counts)
+    }
+}
+
+/// Counts a tree. Links are not followed: what they lead to is counted where it is.
+fn count(storage: &dyn Storage) -> Result<(u64, u64), FileError> {
+    let (mut bytes, mut files) = (0, 0);
+    let mut folders = vec![VirtualPath::root()];
+    let mut entries = Vec::new();
+    while let Some(folder) = folders.pop() {
+        let mut directory = match storage.open_directory(&folder) {
+            Ok(directory) => directory,
+            // Somebody has removed it meanwhile, or we may not look.
+            Err(FileError::NotFound | FileError::NotDirectory | FileError::PermissionDenied) => continue,
+            Err(error) => return Err(error),
+        };
+        loop {
+            entries.clear();
+            directory.next_batch(&mut entries, BATCH)?;
+            if entries.is_empty() {
+                break;
+            }
+            for entry in entries.iter().filter(|entry| entry.link.is_none()) {
+                match entry.metadata.kind {
+                    FileKind::Directory => folders.extend(folder.join(&entry.name).ok()),
+                    FileKind::File => {
+                        bytes += entry.metadata.size;
+                        files += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    Ok((bytes, files))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A change under way, and what it has reserved; given back when this is dropped, unless it is settled.
+#[derive(Debug)]
+pub(super) struct Charge {
+    tally: Arc<Tally>,
+    bytes: u64,
+    files: u64,
+}
+
+impl Charge {
+    pub(super) fn begin(tally: &Arc<Tally>, wait: Wait) -> Result<Self, FileError> {
+        tally.ready(wait)?.open += 1;
+        Ok(Self { tally: Arc::clone(tally), bytes: 0, files: 0 })
+    }
+
+    /// What is reserved.
+    pub(super) fn paid(&self) -> (u64, u64) {
+        (self.bytes, self.files)
+    }
+
+    /// Reserves more, if that is not too much; otherwise answers what there is too much of.
+    pub(super) fn pay(&mut self, bytes: u64, files: u64, most: Allowance) -> Result<(), Counted> {
+        let mut counts = self.tally.counts();
+        let is_over = |more: u64, used: u64, most: Option<u64>| {
+            more > 0 && most.is_some_and(|most| used.saturating_add(more) > most)
+        };
+        if is_over(files, counts.files + counts.reserved_files, most.files) {
+            return Err(Counted::Files);
+        }
+        if is_over(bytes, counts.bytes + counts.reserved_bytes, most.bytes) {
+            return Err(Counted::Bytes);
+        }
+        counts.reserved_bytes += bytes;
+        counts.reserved_files += files;
+        drop(counts);
+        self.bytes += bytes;
+        self.files += files;
+        Ok(())
+    }
+
+    /// Where a file was so long, or was not, it is so long now, or is not.
+    pub(super) fn settle(mut self, before: Option<u64>, after: Option<u64>) {
+        let mut counts = self.tally.counts();
+        // In one step: nobody sees it twice.
+        counts.reserved_bytes -= std::mem::take(&mut self.bytes);
+        counts.reserved_files -= std::mem::take(&mut self.files);
+        let (less, more) = (before.unwrap_or(0), after.unwrap_or(0));
+        counts.grown_bytes += more.saturating_sub(less);
+        counts.grown_files += u64::from(after.is_some() && before.is_none());
+        // Never below nothing: others may have changed the tree.
+        counts.bytes = (counts.bytes + more).saturating_sub(less);
+        counts.files =
+            (counts.files + u64::from(after.is_some())).saturating_sub(u64::from(before.is_some()));
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let mut counts = self.tally.counts();
+        counts.reserved_bytes -= self.bytes;
+        counts.reserved_files -= self.files;
+        counts.open -= 1;
+        counts.changes += 1;
+    }
+}

@@ -1,0 +1,167 @@
+//! An upload that reserves its bytes before they are written.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use millrace_vfs::{Committed, FileError, Readiness, Upload, VirtualPath, Wait, WriteMode};
+
+use super::Terms;
+use super::tally::Charge;
+
+/// What is reserved ahead where the kernel moves the bytes by itself: what a pipe holds.
+const WINDOW: u64 = 1 << 20;
+
+/// An upload that is counted.
+#[derive(Debug)]
+pub(super) struct Metered {
+    /// `None` once it has ended.
+    inner: Option<Box<dyn Upload>>,
+    terms: Arc<Terms>,
+    /// `None` once it is settled.
+    charge: Option<Charge>,
+    path: VirtualPath,
+    /// The size of the file that had the name when it began.
+    before: Option<u64>,
+    /// Whether what lies behind the last byte stays.
+    keeps_rest: bool,
+    is_staged: bool,
+    /// Where the next byte goes.
+    position: u64,
+    /// Up to where bytes are paid for: what was there before was paid for by another.
+    paid: u64,
+}
+
+impl Metered {
+    pub(super) fn new(
+        inner: Box<dyn Upload>,
+        terms: Arc<Terms>,
+        charge: Charge,
+        path: VirtualPath,
+        mode: WriteMode,
+        before: Option<u64>,
+    ) -> Self {
+        let position = match mode {
+            WriteMode::At(start) => start,
+            WriteMode::Append => before.unwrap_or(0),
+            WriteMode::Replace | WriteMode::CreateNew => 0,
+        };
+        Self {
+            is_staged: inner.is_staged(),
+            inner: Some(inner),
+            terms,
+            charge: Some(charge),
+            path,
+            before,
+            keeps_rest: matches!(mode, WriteMode::At(_) | WriteMode::Append),
+            position,
+            paid: before.unwrap_or(0),
+        }
+    }
+
+    fn inner(&mut self) -> Result<&mut Box<dyn Upload>, FileError> {
+        self.inner.as_mut().ok_or(FileError::Cancelled)
+    }
+
+    fn pay_up_to(&mut self, end: u64) -> Result<(), FileError> {
+        if end > self.paid
+            && let Some(charge) = &mut self.charge
+        {
+            self.terms.pay(charge, end - self.paid, 0)?;
+            self.paid = end;
+        }
+        Ok(())
+    }
+
+    /// What came stays.
+    fn settle_in_place(&mut self) {
+        if let Some(charge) = self.charge.take() {
+            let kept = if self.keeps_rest { self.before.unwrap_or(0) } else { 0 };
+            charge.settle(self.before, Some(self.position.max(kept)));
+        }
+    }
+
+    /// It takes its name now, and what has the name meanwhile is gone with that.
+    fn commit_staged(&mut self, inner: Box<dyn Upload>) -> Result<Committed, FileError> {
+        let Some(mut charge) = self.charge.take() else { return Err(FileError::Cancelled) };
+        let mut lane = self.terms.tally.lane(&self.path);
+        let replaced = self.terms.size(&self.path, Wait::Allowed)?;
+        // More than was paid for, if what it was to replace has been removed.
+        let (bytes, files) = charge.paid();
+        let longer = self.position.saturating_sub(replaced.unwrap_or(0));
+        let missing = (longer.saturating_sub(bytes), u64::from(replaced.is_none()).saturating_sub(files));
+        self.terms.pay(&mut charge, missing.0, missing.1)?;
+        let committed = inner.commit()?;
+        *lane += 1;
+        charge.settle(replaced, Some(committed.size));
+        Ok(committed)
+    }
+
+    fn leave(&mut self) {
+        if let Some(inner) = self.inner.take() {
+            inner.abort();
+            if !self.is_staged {
+                self.settle_in_place();
+            }
+        }
+    }
+}
+
+impl Upload for Metered {
+    fn file(&mut self) -> Result<Option<(&File, u64)>, FileError> {
+        // Close to the end, bytes come through `write_all`, which counts each.
+        match self.pay_up_to(self.position.saturating_add(WINDOW)) {
+            Ok(()) => self.inner()?.file(),
+            Err(FileError::OverQuota(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn advance(&mut self, count: u64) {
+        self.position += count;
+        if let Some(inner) = &mut self.inner {
+            inner.advance(count);
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+        let end = self.position.saturating_add(bytes.len() as u64);
+        self.pay_up_to(end)?;
+        // Also where it fails: some of it may be there.
+        self.position = end;
+        self.inner()?.write_all(bytes)
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {
+        let inner = self.inner.take().ok_or(FileError::Cancelled)?;
+        match self.is_staged {
+            true => self.commit_staged(inner),
+            false => {
+                let committed = inner.commit();
+                self.settle_in_place();
+                committed
+            }
+        }
+    }
+
+    fn abort(mut self: Box<Self>) {
+        self.leave();
+    }
+
+    fn readiness(&self) -> Readiness {
+        self.inner.as_ref().map_or(Readiness::MayHang, |inner| inner.readiness())
+    }
+
+    fn commit_readiness(&self) -> Readiness {
+        self.inner.as_ref().map_or(Readiness::MayHang, |inner| inner.commit_readiness())
+    }
+
+    fn is_staged(&self) -> bool {
+        self.is_staged
+    }
+}
+
+impl Drop for Metered {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

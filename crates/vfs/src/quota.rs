@@ -1,0 +1,115 @@
+//! Quotas, as far as protocols hear of them: which one is used up, and how much of them is used.
+
+use std::fmt;
+
+/// What a quota counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// The bytes of all files.
+    Bytes,
+    /// Files; directories are none.
+    Files,
+    /// Bytes from the client within a period.
+    Uploaded,
+    /// Bytes to the client within a period.
+    Downloaded,
+    /// Bytes in both directions within a period.
+    Moved,
+    /// Bytes to the client, in proportion to those that came from it.
+    Ratio,
+}
+
+/// Whose a quota is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QuotaScope {
+    /// The account's.
+    Account,
+    /// That of a folder that is shown at this path.
+    Folder(String),
+}
+
+/// A quota that is used up. What it displays is for the client: which it is, and no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverQuota {
+    /// Whose it is.
+    pub scope: QuotaScope,
+    /// What it counts.
+    pub counted: Counted,
+    /// How much there may be.
+    pub most: u64,
+}
+
+impl OverQuota {
+    /// The key that says so, for the log: `quota-bytes`, `quota-files of folder /in`.
+    pub fn key(&self) -> String {
+        let key = match self.counted {
+            Counted::Bytes => "quota-bytes",
+            Counted::Files => "quota-files",
+            Counted::Uploaded => "quota-upload",
+            Counted::Downloaded => "quota-download",
+            Counted::Moved => "quota-transfer",
+            Counted::Ratio => "ratio",
+        };
+        match &self.scope {
+            QuotaScope::Account => key.to_owned(),
+            QuotaScope::Folder(path) => format!("{key} of folder {path}"),
+        }
+    }
+}
+
+impl fmt::Display for OverQuota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whose = match self.scope {
+            QuotaScope::Account => "this account",
+            QuotaScope::Folder(_) => "this folder",
+        };
+        match self.counted {
+            Counted::Bytes => write!(f, "the quota of bytes of {whose} is used up"),
+            Counted::Files => write!(f, "the quota of files of {whose} is used up"),
+            Counted::Uploaded => write!(f, "{whose} may upload no more for now"),
+            Counted::Downloaded => write!(f, "{whose} may download no more for now"),
+            Counted::Moved => write!(f, "{whose} may transfer no more for now"),
+            Counted::Ratio => write!(f, "{whose} has to upload before it may download more"),
+        }
+    }
+}
+
+impl std::error::Error for OverQuota {}
+
+/// How much is held where a quota holds, and how much may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// How many there may be; `None` for no limit.
+    pub most_bytes: Option<u64>,
+    /// Files.
+    pub files: u64,
+    /// How many there may be; `None` for no limit.
+    pub most_files: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_learns_which_quota_it_is_and_the_log_its_key() {
+        for (counted, key) in [
+            (Counted::Bytes, "quota-bytes"),
+            (Counted::Files, "quota-files"),
+            (Counted::Uploaded, "quota-upload"),
+            (Counted::Downloaded, "quota-download"),
+            (Counted::Moved, "quota-transfer"),
+            (Counted::Ratio, "ratio"),
+        ] {
+            let own = OverQuota { scope: QuotaScope::Account, counted, most: 4711 };
+            assert_eq!(own.key(), key);
+            let folder = OverQuota { scope: QuotaScope::Folder("/in".to_owned()), ..own.clone() };
+            assert_eq!(folder.key(), format!("{key} of folder /in"));
+            for told in [own.to_string(), folder.to_string()] {
+                assert!(!told.contains("4711") && !told.contains("/in"), "{told}");
+            }
+        }
+    }
+}
