@@ -20,6 +20,9 @@ pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
     let Serve { config: file, written } = arguments;
     let site = config::load(written.clone(), file.as_deref())?;
     site.open()?;
+    for trouble in site.accounts.begin() {
+        let _ = writeln!(io::stderr(), "warning: {trouble}; its users are refused until it can");
+    }
     if let Some(certificate) = &site.self_signed {
         certificate.make()?;
     }

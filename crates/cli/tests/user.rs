@@ -1,5 +1,14 @@
 //! `millrace user` and a server that runs meanwhile; and every command of `docs/accounts.md`.
 
+#[path = "../../server/tests/sources/daemon.rs"]
+#[allow(dead_code, reason = "other tests use all of it")]
+mod daemon;
+#[path = "../../server/tests/sources/postgresql.rs"]
+#[allow(dead_code, reason = "other tests use all of it")]
+mod postgresql;
+#[path = "user/sources.rs"]
+mod sources;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;

@@ -95,7 +95,7 @@ fn follow_certificates(server: &Server) {
 /// Has sessions look at their accounts again where these were changed, and with a new minute where they follow
 /// the clock.
 fn review(server: &Server, workers: &[Sender<Message>], is_new_minute: bool) {
-    let changed = server.accounts().changed();
+    let changed = server.accounts().changed(&|| server.limits.users_present());
     if changed == Changed::Nothing && !is_new_minute {
         return;
     }

@@ -52,8 +52,16 @@ pub trait Source: Send + Sync + Debug {
         true
     }
 
-    /// What was changed since this was asked last. Asked every second, on a thread of its own.
-    fn changed(&self) -> Changed {
+    /// Asked once when the server starts, so that whoever starts it hears of what does not work; logins are refused
+    /// until it does. The error is of the same form as that of [`Source::find`].
+    fn begin(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// What was changed since this was asked last. Asked every second, on a thread of its own, which it must not
+    /// hold up; `present` has the names of those who are logged in.
+    fn changed(&self, present: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {
+        let _ = present;
         Changed::Nothing
     }
 }
@@ -141,6 +149,12 @@ impl Chain {
     pub fn anonymous(mut self, permissions: Permissions, storage: Arc<dyn Storage>) -> Self {
         self.anonymous = Some(Account::new(storage, permissions));
         self
+    }
+
+    /// Makes sure that the sources can be asked; answers what is to be told of those that cannot.
+    pub fn begin(&self) -> Vec<String> {
+        let begun = self.sources.iter().map(|source| (source.name(), source.begin()));
+        begun.filter_map(|(name, begun)| Some(format!("{name} cannot be asked: {}", begun.err()?))).collect()
     }
 
     /// The settings of a user, if a source knows the name; errors are full sentences.
@@ -388,7 +402,7 @@ impl Authenticator for Chain {
         (!may_be_known_elsewhere).then_some(Decision::Denied)
     }
 
-    fn changed(&self) -> Changed {
-        self.sources.iter().map(|source| source.changed()).fold(Changed::Nothing, Changed::and)
+    fn changed(&self, present: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {
+        self.sources.iter().map(|source| source.changed(present)).fold(Changed::Nothing, Changed::and)
     }
 }

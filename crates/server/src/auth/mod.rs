@@ -3,6 +3,7 @@
 mod accounts;
 mod asked;
 mod chain;
+mod columns;
 mod effective;
 mod guard;
 mod hash;
@@ -12,8 +13,12 @@ mod listed;
 mod mounts;
 mod password;
 mod profile;
+mod remote;
+mod sql;
 mod sqlite;
+mod tls;
 mod totp;
+mod watch;
 
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -35,6 +40,7 @@ pub use listed::Listed;
 pub use mounts::{Mount, MountedDatabase, MountedDirectory, MountedFiles, Mounts};
 pub use password::{Password, PasswordError, hash_password};
 pub use profile::{Access, Amount, Expiry, Group, Hours, Profile, Quantity, Tree, User, ValueError};
+pub use sql::{Sql, postgres};
 pub use sqlite::{Database, DatabaseError, Stored};
 pub use totp::Secret;
 
@@ -62,8 +68,9 @@ pub trait Authenticator: Send + Sync + Debug {
     }
 
     /// Whose accounts were changed since this was asked last; their sessions are looked at again. Asked about
-    /// every second on a thread of its own.
-    fn changed(&self) -> Changed {
+    /// every second on a thread of its own; `present` has the names of those who are logged in.
+    fn changed(&self, present: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {
+        let _ = present;
         Changed::Nothing
     }
 }

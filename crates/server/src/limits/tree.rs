@@ -256,6 +256,13 @@ impl Tree {
         Ok(())
     }
 
+    /// The names of those who are logged in.
+    pub(crate) fn users_present(&self) -> Vec<Vec<u8>> {
+        let users = lock(&self.users);
+        let present = users.iter().filter(|(_, node)| node.sessions.load(Relaxed) > 0);
+        present.map(|(name, _)| name.to_vec()).collect()
+    }
+
     /// The meter for a transfer that begins; `None` where nothing on its way is limited.
     pub(crate) fn meter(&self, member: &Member, direction: Direction) -> Option<Box<Meter>> {
         Meter::new(direction, member.way()).map(Box::new)

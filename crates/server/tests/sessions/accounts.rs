@@ -45,7 +45,7 @@ impl Source for Changing {
         })
     }
 
-    fn changed(&self) -> Changed {
+    fn changed(&self, _: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {
         match self.changes.swap(0, Ordering::Relaxed) {
             0 => Changed::Nothing,
             _ => Changed::Users(vec![b"alice".to_vec()]),

@@ -112,7 +112,10 @@ fn the_examples_of_accounts_can_be_used() {
             logins(&site.unwrap_or_else(|failure| panic!("{example}\n{failure}")))
         })
         .collect();
-    assert_eq!(said, ["acme may read and write, in customers/acme", "", "partner may read and write"]);
+    assert_eq!(
+        said,
+        ["acme may read and write, in customers/acme", "", "", "", "partner may read and write"]
+    );
 }
 
 #[test]

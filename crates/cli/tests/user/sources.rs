@@ -1,0 +1,102 @@
+//! Accounts that are kept elsewhere, as `docs/accounts.md` says.
+
+use std::fs;
+use std::process::Stdio;
+
+use super::postgresql::Postgres;
+use super::{HASH, Site, TEXT};
+
+/// The examples of a kind in a section.
+fn examples(section: &str, kind: &str) -> Vec<&'static str> {
+    let section = TEXT.split(&format!("## {section}\n")).nth(1).unwrap().split("\n## ").next().unwrap();
+    let opening = format!("```{kind}\n");
+    section.split(&opening).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+impl Site {
+    /// Writes a configuration file, `m.toml`.
+    fn configure(&self, text: &str) {
+        fs::write(self.0.join("m.toml"), text.replace("/srv/files", "files")).unwrap();
+    }
+
+    /// Everything that a command prints, and whether it was content.
+    fn ask(&self, arguments: &[&str]) -> (bool, String) {
+        let output = self.millrace().args(arguments).stdin(Stdio::null()).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).unwrap())
+    }
+}
+
+#[test]
+fn users_of_postgresql_are_known_to_every_command() {
+    let Some(server) = Postgres::new() else { return };
+    let site = Site::new("postgresql");
+    let [own, shop] = examples("Users in PostgreSQL", "toml")[..] else { panic!("two examples") };
+    let here = |example: &str, database: &str| {
+        let there = format!("host=/run/postgresql user=millrace dbname={database}");
+        assert!(example.contains(&there), "{example}");
+        example.replace(&there, &server.connection())
+    };
+    site.configure(&here(own, "accounts"));
+    let (_, checked) = site.ask(&["check", "m.toml"]);
+    assert!(checked.contains("the users whom the PostgreSQL database postgres at /"), "{checked}");
+    assert_eq!(server.run("SELECT to_regclass('millrace_user') IS NULL"), "t", "a check makes nothing");
+
+    let serving = site.serve(&["--config", "m.toml"]);
+    let sql = examples("Users in PostgreSQL", "sql")[0];
+    let (insert, update) = sql.split_once("UPDATE").unwrap();
+    server.run(insert);
+    let mut client = serving.log_in("alice");
+    client.say("MKD x", "550");
+    server.run(&format!("UPDATE{update}"));
+    client.expect("421");
+    let (_, explained) = site.ask(&["explain", "alice", "--config", "m.toml"]);
+    for told in [
+        "alice is in the PostgreSQL database postgres at /",
+        "sessions          4 ",
+        "refused, the account is disabled",
+    ] {
+        assert!(explained.contains(told), "{explained}");
+    }
+    assert!(!site.ask(&["explain", "carol", "--config", "m.toml"]).0);
+
+    server.run("CREATE TABLE customer (id int, login text, secret text, active bool, may_write bool)");
+    server.run(&format!("INSERT INTO customer VALUES (7, 'shop', '{HASH}', true, false)"));
+    fs::create_dir_all(site.0.join("files/customers/7")).unwrap();
+    site.configure(&here(shop, "shop"));
+    let serving = site.serve(&["--config", "m.toml"]);
+    let mut client = serving.log_in("shop");
+    client.say("MKD x", "550");
+    server.run("UPDATE customer SET active = false");
+    client.expect("421");
+}
+
+#[test]
+fn what_makes_no_sense_of_a_source_is_told_at_its_place() {
+    let site = Site::new("sources");
+    for (text, place, told) in [
+        ("timeout = \"3s\"", "", "A [[source]] table needs one of `program`, `call`, `postgres`"),
+        ("query = \"SELECT\"", "m.toml:2:9", "table needs one of"),
+        ("program = \"x\"\ncall = \"http://localhost\"", "m.toml:3:8", "either `program` or `call`"),
+        ("program = \"x\"\nquery = \"\"", "m.toml:3:9", "`query` means nothing to a source with `program`"),
+        ("postgres = \"nonsense\"", "m.toml:2:12", "host=... user=... dbname=..."),
+        ("postgres = \"user=me\"", "m.toml:2:12", "it names no host"),
+        ("postgres = \"host=a\"\nquery = \"SELECT 1\"", "m.toml:2:12", "the query has no $1"),
+        (
+            "postgres = \"host=a\"\ncache = \"1m\"",
+            "m.toml:3:9",
+            "`cache` means nothing to a source with `postgres`",
+        ),
+        ("postgres = \"host=a\"\npassword-file = \"x\"", "m.toml:3:17", "cannot be read"),
+        ("postgres = \"host=a\"\nca = \"m.toml\"", "m.toml:2:12", "there is no certificate in PEM"),
+        ("postgres = \"host=a\"\ntimeout = 0", "m.toml:3:11", "more than no time"),
+    ] {
+        site.configure(&format!("[[source]]\n{text}\n"));
+        let (is_well, error) = site.ask(&["check", "m.toml"]);
+        let says = |words: &str| error.to_lowercase().contains(&words.to_lowercase());
+        assert!(!is_well && says(place) && says(told), "{text}: {error}");
+    }
+    site.configure("[[source]]\npostgres = \"host=/nowhere user=me\"\n");
+    let (_, explained) = site.ask(&["explain", "alice", "--config", "m.toml"]);
+    assert!(explained.contains("the PostgreSQL database me at /nowhere cannot be asked: "), "{explained}");
+}

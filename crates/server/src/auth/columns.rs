@@ -1,0 +1,161 @@
+//! What a row of a database or an entry of a directory says of a user.
+//!
+//! Each cell is a setting by its name, in any form that has one meaning: a list may be an array, JSON, or words
+//! with commas between; a truth may be 1. What is NULL or empty is not said. What cannot be understood is an
+//! error, and nobody is let in by it: half an account may be one without its limits.
+
+use serde_json::{Map, Value};
+
+use super::profile::{Profile, User};
+
+/// A user, and the hash of the password, from what stands under these names. `None` where the name there is not the
+/// one that was asked for: to a database that ignores case or blanks many names are one, and each of them would
+/// have sessions of its own.
+pub(super) fn user(
+    name: &str,
+    cells: impl IntoIterator<Item = (String, Value)>,
+) -> Result<Option<(User, Option<String>)>, String> {
+    let mut user = User { name: name.to_owned(), ..User::default() };
+    // What stands in a column of its own goes before what the profile says of it.
+    let (mut hash, mut keys, mut own) = (None, Map::new(), Map::new());
+    for (column, value) in cells {
+        match (column.as_str(), value) {
+            (_, Value::Null) => {}
+            (_, Value::String(text)) if text.is_empty() => {}
+            ("name", Value::String(found)) if found != name => return Ok(None),
+            ("name", _) => {}
+            ("password", Value::String(text)) => hash = Some(text),
+            ("groups", value) => user.groups = names(value)?,
+            ("profile", value) => keys = profile(value)?,
+            (key, value) => {
+                let key = key.replace('_', "-");
+                let value = meant(&key, value)?;
+                own.insert(key, value);
+            }
+        }
+    }
+    keys.extend(own);
+    user.profile = read(Value::Object(keys))?;
+    Ok(Some((user, hash)))
+}
+
+fn read(keys: Value) -> Result<Profile, String> {
+    serde_json::from_value(keys).map_err(|error| error.to_string())
+}
+
+fn names(value: Value) -> Result<Vec<String>, String> {
+    let list = match value {
+        Value::String(text) => match serde_json::from_str(&text) {
+            Ok(list @ Value::Array(_)) => list,
+            _ => words(&text),
+        },
+        value => value,
+    };
+    serde_json::from_value(list).map_err(|error| format!("groups: {error}"))
+}
+
+fn profile(value: Value) -> Result<Map<String, Value>, String> {
+    let object = match value {
+        Value::String(text) => serde_json::from_str(&text).map_err(|error| format!("profile: {error}"))?,
+        value => value,
+    };
+    match object {
+        Value::Object(keys) => Ok(keys),
+        _ => Err("profile: expected an object of JSON".to_owned()),
+    }
+}
+
+fn words(text: &str) -> Value {
+    text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect()
+}
+
+/// The first form of a value that the key can have.
+fn meant(key: &str, value: Value) -> Result<Value, String> {
+    let others = match &value {
+        Value::String(text) => {
+            let json = serde_json::from_str(text).ok();
+            json.into_iter().chain([words(text)]).collect()
+        }
+        Value::Number(number) => number
+            .as_u64()
+            .filter(|number| *number < 2)
+            .map(|number| (number == 1).into())
+            .into_iter()
+            .collect(),
+        _ => Vec::new(),
+    };
+    let mut told = None;
+    for form in std::iter::once(value).chain(others) {
+        match read(Value::Object(Map::from_iter([(key.to_owned(), form.clone())]))) {
+            Ok(_) => return Ok(form),
+            // Of a form that this key never has, nobody wants to hear.
+            Err(error) if told.is_none() || !error.starts_with("invalid type") => told = Some(error),
+            Err(_) => {}
+        }
+    }
+    let error = told.unwrap_or_default();
+    Err(if error.starts_with("unknown field") { error } else { format!("{key}: {error}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read_row(row: Value) -> String {
+        let Value::Object(cells) = row else { panic!("a row is an object here") };
+        match user("alice", cells) {
+            Ok(Some((user, hash))) => {
+                let profile = serde_json::to_string(&user.profile).unwrap();
+                format!("{} {:?} {profile} {}", user.name, user.groups, hash.as_deref().unwrap_or("-"))
+            }
+            Ok(None) => "nobody".to_owned(),
+            Err(why) => why,
+        }
+    }
+
+    #[test]
+    fn a_cell_is_understood_in_any_form_that_has_one_meaning() {
+        for (row, expected) in [
+            (json!({}), "alice [] {} -"),
+            (json!({"name": "alice", "password": "$6$x"}), "alice [] {} $6$x"),
+            (json!({"name": "Alice"}), "nobody"),
+            (json!({"password": "", "directory": null, "expires": ""}), "alice [] {} -"),
+            (json!({"groups": "a, b"}), r#"alice ["a", "b"] {} -"#),
+            (json!({"groups": "[\"a\"]"}), r#"alice ["a"] {} -"#),
+            (json!({"groups": ["a"]}), r#"alice ["a"] {} -"#),
+            (json!({"groups": ""}), "alice [] {} -"),
+            (json!({"require_tls": 1, "disabled": 0}), r#"alice [] {"require-tls":true,"disabled":false} -"#),
+            (json!({"disabled": "true"}), r#"alice [] {"disabled":true} -"#),
+            (json!({"from": "10.0.0.0/8,192.0.2.1"}), r#"alice [] {"from":["10.0.0.0/8","192.0.2.1"]} -"#),
+            (json!({"access": "list,read"}), r#"alice [] {"access":"ro"} -"#),
+            (json!({"sessions": 4}), r#"alice [] {"sessions":"4"} -"#),
+            (json!({"profile": "{\"access\": \"ro\"}"}), r#"alice [] {"access":"ro"} -"#),
+            (json!({"profile": {"access": "ro"}, "access": "rw"}), r#"alice [] {"access":"rw"} -"#),
+            (
+                json!({"tree": "[{\"path\": \"/in\", \"access\": \"rw\"}]"}),
+                r#"alice [] {"tree":[{"path":"/in","access":"rw"}]} -"#,
+            ),
+        ] {
+            assert_eq!(read_row(row.clone()), expected, "{row}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_an_error() {
+        for (row, told) in [
+            (json!({"acess": "ro"}), "unknown field `acess`"),
+            (json!({"access": "all"}), "access: \"all\" is no permission"),
+            (json!({"disabled": 2}), "disabled: invalid type"),
+            (json!({"expires": "soon"}), "expires: \"soon\" is no date"),
+            (json!({"profile": "[]"}), "profile: expected an object"),
+            (json!({"profile": "{"}), "profile: "),
+            (json!({"profile": {"acess": "ro"}}), "unknown field `acess`"),
+            (json!({"groups": 7}), "groups: "),
+        ] {
+            let found = read_row(row.clone());
+            assert!(found.starts_with(told), "{row}: {found}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Servers elsewhere that know accounts: connections to one, and what becomes of logins while it is away.
+//!
+//! Everything about it has a time limit, the wait for a connection included; a connection that is too slow is not
+//! used again. While the server is away nobody waits for it: logins are refused at once, and a task of its own
+//! tries every second whether it is back. Questions are asked from threads that may wait; the sockets are those of
+//! a small runtime, because only there a question can be given up at any moment.
+
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout_at};
+
+use super::chain::{Found, Source};
+use super::watch::Watch;
+use super::{Attempt, Changed};
+
+/// Connections at a time. More logins than that wait for one another.
+const CONNECTIONS: usize = 8;
+
+/// How long after a failure the next connection is tried.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A way to a server of one kind. Errors are for the log, without their full stop.
+pub(super) trait Link: Debug + Send + Sync + 'static {
+    /// What is kept from one question to the next.
+    type Connection: Send + 'static;
+
+    /// Connects, and makes sure that questions can be asked.
+    fn connect(&self) -> impl Future<Output = Result<Self::Connection, String>> + Send;
+
+    /// Who has this name, and whether the password is right; `None` where only the user is wanted.
+    fn find(
+        &self,
+        connection: &mut Self::Connection,
+        name: &str,
+        password: Option<&str>,
+    ) -> impl Future<Output = Result<Found, String>> + Send;
+}
+
+/// A server that knows accounts, as a source of them.
+#[derive(Debug)]
+pub(super) struct Remote<L: Link> {
+    name: String,
+    holds_hashes: bool,
+    shared: Arc<Shared<L>>,
+    /// `None` only while this is dropped.
+    runtime: Option<Runtime>,
+}
+
+/// What logins share with the tasks of the runtime.
+struct Shared<L: Link> {
+    link: L,
+    time: Duration,
+    turns: Semaphore,
+    /// Connections that nobody uses now. Guarded for a push or a pop.
+    idle: Mutex<Vec<L::Connection>>,
+    /// Why there is no connection; `None` as far as it is known that there can be one. Guarded for a clone.
+    away: Mutex<Option<String>>,
+    /// Guarded for a step of it.
+    watch: Mutex<Watch>,
+    is_looking: AtomicBool,
+}
+
+impl<L: Link> Remote<L> {
+    /// Connects to nobody yet.
+    pub(super) fn new(name: String, link: L, holds_hashes: bool, time: Duration) -> Result<Self, String> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("millrace-sources")
+            .enable_all()
+            .build()
+            .map_err(|error| format!("there can be no thread for it: {error}"))?;
+        let shared = Arc::new(Shared {
+            link,
+            time,
+            turns: Semaphore::new(CONNECTIONS),
+            idle: Mutex::default(),
+            away: Mutex::default(),
+            watch: Mutex::default(),
+            is_looking: AtomicBool::new(false),
+        });
+        Ok(Self { name, holds_hashes, shared, runtime: Some(runtime) })
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("it is there until this is dropped")
+    }
+}
+
+impl<L: Link> Shared<L> {
+    fn idle(&self) -> MutexGuard<'_, Vec<L::Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn away(&self) -> MutexGuard<'_, Option<String>> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks, on a connection that is there already or on a new one, and all of it in time.
+    async fn find(self: &Arc<Self>, name: &str, password: Option<&str>) -> Result<Found, String> {
+        let end = (Instant::now() + self.time).into();
+        let turn = timeout_at(end, self.turns.acquire()).await;
+        let _turn = turn.map_err(|_| "too many logins wait for it")?;
+        if let Some(why) = self.away().clone() {
+            return Err(why);
+        }
+        let answer = timeout_at(end, self.find_in_turn(name, password)).await;
+        answer.unwrap_or_else(|_| {
+            self.be_away(self.too_late());
+            Err(self.too_late())
+        })
+    }
+
+    async fn find_in_turn(self: &Arc<Self>, name: &str, password: Option<&str>) -> Result<Found, String> {
+        // The server may have been restarted since: what an old connection says of that is not believed.
+        let kept = self.idle().pop();
+        if let Some(mut connection) = kept
+            && let Ok(found) = self.link.find(&mut connection, name, password).await
+        {
+            self.idle().push(connection);
+            return Ok(found);
+        }
+        let mut connection = match self.link.connect().await {
+            Ok(connection) => connection,
+            Err(why) => {
+                self.be_away(why.clone());
+                return Err(why);
+            }
+        };
+        let found = self.link.find(&mut connection, name, password).await?;
+        self.idle().push(connection);
+        Ok(found)
+    }
+
+    /// Connects in time, and keeps the connection.
+    async fn connect(&self) -> Result<(), String> {
+        let connected = timeout_at((Instant::now() + self.time).into(), self.link.connect()).await;
+        let connection = connected.unwrap_or_else(|_| Err(self.too_late()))?;
+        self.idle().push(connection);
+        Ok(())
+    }
+
+    fn too_late(&self) -> String {
+        format!("it has not answered within {:?}", self.time)
+    }
+
+    /// Refuses logins from now on, until a task has found the server again.
+    fn be_away(self: &Arc<Self>, why: String) {
+        self.idle().clear();
+        if self.away().replace(why).is_some() {
+            return; // There is such a task.
+        }
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            loop {
+                sleep(PAUSE).await;
+                let connected = shared.connect().await;
+                *shared.away() = connected.err();
+                if shared.away().is_none() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Looks whether these users are what they were.
+    async fn look(self: Arc<Self>, names: Vec<String>) {
+        for name in names {
+            // Who cannot be asked about stays what he was.
+            let user = match self.find(&name, None).await {
+                Ok(Found::User(user, _)) => Some(*user),
+                Ok(Found::Nobody) => None,
+                Err(_) => break,
+            };
+            self.watch().saw(&name, user.as_ref());
+        }
+        self.watch().end(Instant::now());
+        self.is_looking.store(false, Relaxed);
+    }
+}
+
+impl<L: Link> Source for Remote<L> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Names that are not UTF-8 nobody has there. Nor is such a password anybody's.
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+        let (Ok(name), Ok(password)) = (str::from_utf8(attempt.user), str::from_utf8(attempt.password))
+        else {
+            return Ok(Found::Nobody);
+        };
+        let found = self.runtime().block_on(self.shared.find(name, Some(password)))?;
+        if let Found::User(user, _) = &found {
+            self.shared.watch().met(user, Instant::now());
+        }
+        Ok(found)
+    }
+
+    fn holds_hashes(&self) -> bool {
+        self.holds_hashes
+    }
+
+    fn begin(&self) -> Result<(), String> {
+        self.runtime().block_on(async {
+            let connected = self.shared.connect().await;
+            connected.inspect_err(|why| self.shared.be_away(why.clone()))
+        })
+    }
+
+    /// What a look at those who are there has found, which goes on meanwhile.
+    fn changed(&self, present: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {
+        if !self.shared.is_looking.load(Relaxed)
+            && let Some(names) = self.shared.watch().begin(Instant::now(), present)
+        {
+            self.shared.is_looking.store(true, Relaxed);
+            self.runtime().spawn(Arc::clone(&self.shared).look(names));
+        }
+        self.shared.watch().changed()
+    }
+}
+
+impl<L: Link> Drop for Remote<L> {
+    /// Waits for nobody: a name may be looked up for as long as the resolver likes.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl<L: Link> Debug for Shared<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("link", &self.link)
+            .field("away", &*self.away())
+            .finish_non_exhaustive()
+    }
+}
