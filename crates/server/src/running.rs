@@ -21,6 +21,7 @@ use crate::blocking::BlockingPool;
 use crate::config::Config;
 use crate::ftp::Connection;
 use crate::housekeeping::{Housekeeping, keep_quotas, wall_seconds};
+use crate::http::Side;
 use crate::limits::{Limits, Scope, ScopeReport, ServerLimits, Tree};
 use crate::load::Load;
 use crate::log::Log;
@@ -237,6 +238,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         accounts: RwLock::new(Arc::clone(&config.accounts)),
         workers: OnceLock::new(),
         limits: Tree::new(config.limits.clone(), Instant::now(), wall_seconds()),
+        side: Side::default(),
         next_session: AtomicU64::new(1),
         config,
     })
@@ -424,6 +426,7 @@ impl Running {
             let _ = thread.join();
         }
         self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.state.side.close();
         self.pools.iter().for_each(BlockingPool::close);
         keep_quotas(&self.state, true);
         self.hook_pool.finish(HOOKS_TIME);

@@ -14,6 +14,7 @@ use crate::auth::Authenticator;
 use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
+use crate::http::Side;
 use crate::limits::Tree;
 use crate::load::Load;
 use crate::log::Log;
@@ -51,6 +52,8 @@ pub(crate) struct Server {
     pub(crate) load: Load,
     /// Buckets, and who shares them.
     pub(crate) limits: Tree,
+    /// What has a runtime of its own beside the workers.
+    pub(crate) side: Side,
     /// Numbers sessions in the log.
     pub(crate) next_session: AtomicU64,
 }
@@ -69,6 +72,7 @@ impl Server {
     /// Stops accepting; transfers may go on for this time.
     pub(crate) fn begin_shutdown(&self, grace: Duration) {
         let end = Instant::now() + grace;
+        self.side.begin_shutdown();
         self.tell_workers(|| Message::ShutDown(end));
     }
 }
@@ -76,6 +80,26 @@ impl Server {
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// A place among the sessions; dropping it gives it back.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    server: Arc<Server>,
+    from: IpAddr,
+}
+
+impl Admission {
+    /// Somebody of this address was counted in.
+    pub(crate) fn new(server: &Arc<Server>, from: IpAddr) -> Self {
+        Self { server: Arc::clone(server), from }
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.server.release(self.from);
     }
 }
 

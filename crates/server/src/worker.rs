@@ -33,7 +33,7 @@ use crate::http;
 use crate::log::{self, Subject};
 use crate::passive::Lease;
 use crate::slab::{Key, Slab};
-use crate::state::Server;
+use crate::state::{Admission, Server};
 use crate::transfer::JobDone;
 
 /// Connections accepted in one go before others have their turn.
@@ -100,6 +100,8 @@ pub(crate) enum Message {
     Wake(Key),
     /// Do this with every connection.
     Each(Errand),
+    /// Another connection's requests, as a connection of HTTP/1.1.
+    Adopt(Box<http::Adopted>),
     /// Something for a connection of HTTP.
     Http(Key, http::Message),
     /// Accept nobody more; what has not ended by then is ended.
@@ -430,6 +432,7 @@ impl Worker {
                     connection.told(core, message);
                 }
             }),
+            Message::Adopt(adopted) => self.adopt(*adopted),
             Message::ShutDown(end) => self.shut_down(end),
             Message::Stop => {}
         }
@@ -528,12 +531,13 @@ impl Worker {
             // It may have come after an answer of this turn.
             self.core.turn += 1;
             let core = &self.core;
+            let admission = Some(Admission::new(&core.server, peer.ip()));
             let key = self.connections.insert_with(|key| {
-                Client::Http(Box::new(http::Connection::new(key, socket, peer, member, core)))
+                Client::Http(Box::new(http::Connection::new(key, socket, peer, member, admission, core)))
             });
             return self.serve_any(key, |client, core| {
                 if let (Client::Http(connection), Door::Https) = (client, door) {
-                    connection.begin_tls(core);
+                    connection.begin_tls(core, bound);
                 }
             });
         }
@@ -546,6 +550,24 @@ impl Worker {
             Client::Ftp(Box::new(Connection::new(key, socket, peer, local, member, core)))
         });
         self.serve(key, |connection, core| connection.greet(core, door == Door::Ftps));
+    }
+
+    /// Takes what another connection carries: its client was welcomed there.
+    fn adopt(&mut self, adopted: http::Adopted) {
+        let http::Adopted { socket, peer, bound, carried } = adopted;
+        match self.core.server.limits.connect(bound, self.core.now.instant) {
+            Err(refused) => self.refuse(&socket, peer, Door::Http, refused.for_the_client()),
+            Ok(_) if self.core.ending => {}
+            Ok(member) => {
+                self.core.turn += 1;
+                let core = &self.core;
+                let key = self.connections.insert_with(|key| {
+                    let connection = http::Connection::new(key, socket, peer, member, None, core);
+                    Client::Http(Box::new(connection.carrying(carried)))
+                });
+                self.serve_any(key, |_, _| {});
+            }
+        }
     }
 
     /// Says 421, or by HTTP 503, and why; the socket closes behind it.

@@ -122,6 +122,81 @@ fn curl_moves_files_both_ways_in_tls() {
     }
 }
 
+/// `--http2`, and whom to trust.
+fn by_http_2(server: &Server) -> [String; 3] {
+    ["--http2".to_owned(), "--cacert".to_owned(), server.authority().display().to_string()]
+}
+
+#[test]
+fn curl_does_by_http_2_what_it_does_by_http_1() {
+    let server = Server::secure("prefer");
+    let Some(tool) = tool("curl") else { return };
+    let options = by_http_2(&server);
+    let ask = |arguments: &[&str]| {
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        curl(&tool, &server, &[&options, arguments].concat())
+    };
+    for length in [0, 1_666, 100_000, 3_000_000] {
+        let contents = noise(length as u64, length);
+        fs::write(server.local().join("f"), &contents).unwrap();
+        let url = server.https_url("f");
+        let code = ["-w", "%{http_version} %{http_code}"];
+        ask(&["-T", "f", &url]);
+        assert_eq!(ask(&[&code[..], &["-T", "f", &url]].concat()), "2 204", "{length}");
+        assert_eq!(ask(&[&code[..], &["-o", "back", &url]].concat()), "2 200", "{length}");
+        assert!(read(server.local().join("back")) == contents, "{length}");
+    }
+    let url = server.https_url("f");
+    let contents = read(server.served().join("f"));
+    ask(&["-r", "1000-1999", "-o", "part", &url]);
+    assert!(read(server.local().join("part")) == contents[1000..2000]);
+    let head = ask(&["-I", &url]);
+    assert!(head.starts_with("HTTP/2 200") && head.contains("content-length: 3000000"), "{head}");
+    ask(&["--etag-save", "tag", "-o", "whole", &url]);
+    ask(&["--etag-compare", "tag", "-o", "again", &url]);
+    assert!(!server.local().join("again").exists());
+    ask(&["-X", "MKCOL", &server.https_url("d")]);
+    ask(&["-X", "MOVE", "-H", &format!("Destination: {}", server.https_url("d/g")), &url]);
+    assert!(read(server.served().join("d/g")) == contents);
+    ask(&["-X", "DELETE", &server.https_url("d")]);
+    assert!(!server.served().join("d").exists());
+    let log = server.log();
+    assert!(log.contains("\"DELETE /d HTTP/2.0\" 204"), "{log}");
+}
+
+#[test]
+fn an_upload_by_http_2_that_is_cut_leaves_nothing() {
+    let server = Server::secure("prefer");
+    let Some(tool) = tool("curl") else { return };
+    fs::write(server.local().join("f"), noise(3, 5_000_000)).unwrap();
+    let options = by_http_2(&server);
+    let login = format!("{USER}:{PASSWORD}");
+    // 50 KB in a second, then curl gives up.
+    let cut = ["-s", "--user", &login, "--limit-rate", "50k", "--max-time", "1", "-T", "f"];
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let url = server.https_url("cut");
+    let output = tool.attempt(&server, &[&options[..], &cut, &[url.as_str()]].concat(), "");
+    assert_eq!(output.status.code(), Some(28), "curl's own time is over");
+    let log = curl(
+        &tool,
+        &server,
+        &[&options, &["-o", "list", "-w", "%{http_code}", &server.https_url("")][..]].concat(),
+    );
+    assert_eq!(log, "200");
+    assert!(!server.served().join("cut").exists());
+}
+
+#[test]
+fn h2load_opens_many_streams_at_a_time() {
+    let server = Server::secure("prefer");
+    let Some(tool) = tool("h2load") else { return };
+    fs::write(server.served().join("f"), noise(1, 1_666)).unwrap();
+    let login = "authorization: Basic YWxpY2U6czNjcmV0";
+    let said = tool.run(&server, &["-n", "2000", "-c", "4", "-m", "50", "-H", login, &server.https_url("f")]);
+    assert!(said.contains("2000 succeeded, 0 failed, 0 errored"), "{said}");
+    assert!(said.contains("Application protocol: h2"), "{said}");
+}
+
 #[test]
 fn wget_fetches_a_tree_in_tls() {
     let server = Server::secure("prefer");

@@ -13,7 +13,6 @@ use millrace_http::intake::Intake;
 use millrace_http::response::{CONTINUE, Persistence, Writer};
 use millrace_http::target::Target;
 use millrace_http::{Framing, Head, Status, Version, chunked};
-use millrace_net::listener;
 use millrace_vfs::FileError;
 
 use super::connection::{Asked, Connection, Work};
@@ -102,7 +101,7 @@ impl Connection {
         };
         let Core { http, registry, .. } = core;
         let errors = http.programs.errors(|pipe| crate::worker::watch_errors(registry, pipe));
-        let (errors, local) = match (errors, listener::local_address(&self.socket.fd)) {
+        let (errors, local) = match (errors, self.local()) {
             (Ok(errors), Ok(local)) => (errors, local),
             _ => {
                 let reason = "The server is out of resources for now.";

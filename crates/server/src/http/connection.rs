@@ -23,9 +23,12 @@ use super::cgi;
 use super::exchange::{Record, Who};
 use super::programs::Slot;
 use super::receive::Receiving;
+use super::secure::Securing;
+use super::side::Carried;
 use crate::limits::Member;
 use crate::log::{self, Subject};
 use crate::slab::Key;
+use crate::state::Admission;
 use crate::transfer::Socket;
 use crate::worker::Core;
 
@@ -71,6 +74,10 @@ pub(crate) struct Connection {
     pub(super) slot: Option<Slot>,
     /// How often programs have sent the request on.
     pub(super) redirects: u8,
+    /// Its place among the sessions.
+    pub(super) admission: Option<Admission>,
+    /// What it carries, where that is another connection's.
+    pub(super) carries: Option<Box<Carried>>,
 }
 
 /// What a connection is busy with.
@@ -79,7 +86,7 @@ pub(super) enum Work {
     /// Nothing: the next head may come.
     Idle,
     /// TLS begins; the reactor may have it in line for the time that handshakes get.
-    Securing { in_line: bool },
+    Securing(Box<Securing>),
     /// The pool has been asked something that the answer depends on.
     Asked(Box<Asked>),
     /// As many programs run as may: there may be room for one until then.
@@ -140,7 +147,14 @@ pub(super) struct Flags {
 }
 
 impl Connection {
-    pub(crate) fn new(key: Key, socket: OwnedFd, peer: SocketAddr, member: Member, core: &Core) -> Self {
+    pub(crate) fn new(
+        key: Key,
+        socket: OwnedFd,
+        peer: SocketAddr,
+        member: Member,
+        admission: Option<Admission>,
+        core: &Core,
+    ) -> Self {
         Self {
             key,
             socket: Socket::new(socket),
@@ -161,6 +175,8 @@ impl Connection {
             wrong_passwords: 0,
             slot: None,
             redirects: 0,
+            admission,
+            carries: None,
         }
     }
 
@@ -254,7 +270,7 @@ impl Connection {
     /// Goes on with what takes a body, where more of that may have come.
     fn carry_on(&mut self, core: &mut Core) {
         match &self.work {
-            Work::Securing { in_line: false } => self.secure_on(core),
+            Work::Securing(securing) if !securing.in_line => self.secure_on(core),
             Work::Receiving(_) => self.receive_on(core),
             // A client that goes takes its program with it.
             Work::Running(_) if self.flags.hung_up => self.flags.broken = true,
@@ -663,7 +679,7 @@ impl Connection {
             Work::Idle if self.input.is_empty() && self.flags.spoke => {
                 Some(self.since + config.http_idle_timeout)
             }
-            Work::Idle | Work::Securing { .. } => Some(self.since + config.http_head_timeout),
+            Work::Idle | Work::Securing(_) => Some(self.since + config.http_head_timeout),
             Work::Asked(_) => None,
             Work::Held(until, _) | Work::Queued(until, _) => Some(*until),
             Work::Running(running) => Some(running.deadline()),
@@ -743,7 +759,6 @@ impl Connection {
             }
         }
         self.give_up(core);
-        core.server.release(self.peer.ip());
     }
 }
 

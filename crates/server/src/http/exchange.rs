@@ -738,7 +738,7 @@ impl Connection {
         let request = log::Request {
             method: head.method_text,
             target: head.target,
-            version: head.version,
+            protocol: self.protocol(head.version),
             status: status.0,
             bytes,
             referer: head.get(Field::Referer),
@@ -753,7 +753,7 @@ impl Connection {
         let request = log::Request {
             method: &record.method,
             target: &record.target,
-            version: record.version,
+            protocol: self.protocol(record.version),
             status: record.status.0,
             bytes: record.bytes,
             referer: record.referer.as_deref(),

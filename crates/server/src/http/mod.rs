@@ -10,6 +10,7 @@
 //!
 //! - `connection.rs` has the socket: reading heads, writing what was answered, deadlines.
 //! - `secure.rs` has TLS on it: the handshake, and reading and writing through it.
+//! - `side/` has HTTP/2: such connections leave the reactors, and come back as HTTP/1.1 within the process.
 //! - `exchange.rs` has one request: who asks, for what, and the answer.
 //! - `writing.rs` has those that change files, `receive.rs` takes a body into a file.
 //! - `cgi.rs` has those that a program answers, `program.rs` its process, `programs.rs` all of a worker's.
@@ -31,12 +32,14 @@ mod program;
 mod programs;
 mod receive;
 mod secure;
+mod side;
 mod writing;
 
 use millrace_vfs::FileError;
 
 pub(crate) use cache::Cache;
 pub(crate) use connection::Connection;
+pub(crate) use side::{Adopted, Side};
 
 use crate::auth::Decision;
 use crate::transfer::Sender;

@@ -1,28 +1,42 @@
-//! TLS on an HTTP connection: the same certificates as FTP's, and HTTP/1.1 within.
+//! TLS on an HTTP connection: the same certificates as FTP's, and HTTP/1.1 within, or HTTP/2 on the side.
 //!
 //! The invariant: bytes go through the channel or not at all; where a socket has one, `output` is plain, and what is
 //! encrypted waits in the channel. A connection that has nothing to send keeps no buffer.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Instant;
 
+use millrace_net::listener;
 use millrace_net::tls::{Channel, Heard};
 
 use super::connection::{Connection, Work};
+use super::side::{self, Handed};
 use crate::log::{self, Subject};
 use crate::worker::Core;
 
 /// The protocols that are spoken here, in the order in which we like them (RFC 7301).
-const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
+const PROTOCOLS: [&[u8]; 3] = [HTTP_2, b"http/1.1", b"http/1.0"];
+
+const HTTP_2: &[u8] = b"h2";
+
+/// A handshake under way.
+#[derive(Debug)]
+pub(super) struct Securing {
+    /// It waits for the time that handshakes have in the next turn.
+    pub(super) in_line: bool,
+    /// The address that its listener is bound to.
+    bound: SocketAddr,
+}
 
 impl Connection {
     /// The connection begins with TLS.
-    pub(crate) fn begin_tls(&mut self, core: &mut Core) {
+    pub(crate) fn begin_tls(&mut self, core: &mut Core, bound: SocketAddr) {
         let Some(security) = &core.server.tls else { return };
         match security.acceptor.accept(&PROTOCOLS) {
             Ok(tls) => {
                 self.socket.tls = Some(Box::new(Channel::new(tls)));
-                self.work = Work::Securing { in_line: false };
+                self.work = Work::Securing(Box::new(Securing { in_line: false, bound }));
             }
             Err(fault) => self.tls_failed(core, &fault.to_string()),
         }
@@ -30,23 +44,25 @@ impl Connection {
 
     /// Claims that nobody on the way can read what is said here.
     pub(super) fn is_encrypted(&self) -> bool {
-        self.socket.tls.is_some()
+        self.socket.tls.is_some() || self.carries.is_some()
     }
 
     /// A new turn has time for handshakes.
     pub(crate) fn shake_hands(&mut self, _: &mut Core) {
         // The connection is settled behind this, and so carried on.
-        if let Work::Securing { in_line } = &mut self.work {
-            *in_line = false;
+        if let Work::Securing(securing) = &mut self.work {
+            securing.in_line = false;
         }
     }
 
     /// Moves the handshake on.
     pub(super) fn secure_on(&mut self, core: &mut Core) {
-        let Some(channel) = &mut self.socket.tls else { return };
+        let (Some(channel), Work::Securing(securing)) = (&mut self.socket.tls, &mut self.work) else {
+            return;
+        };
         if core.handshakes.is_used_up() {
             core.handshakes.wait(self.key);
-            self.work = Work::Securing { in_line: true };
+            securing.in_line = true;
             return;
         }
         let began = Instant::now();
@@ -54,13 +70,17 @@ impl Connection {
         core.handshakes.spend(began);
         match done {
             Ok(true) => {
-                let tls = channel.tls_mut();
+                let (tls, bound) = (channel.tls_mut(), securing.bound);
                 tls.forget_hello();
                 let (version, cipher) = (tls.version().unwrap_or("?"), tls.cipher().unwrap_or("?"));
+                let is_http_2 = tls.protocol() == Some(HTTP_2);
                 let subject = Subject { session: self.number, peer: self.peer, user: None };
                 core.log(&subject, log::Event::Secured { version, cipher });
                 // A request may have come with the end of the handshake.
                 (self.work, self.flags.readable) = (Work::Idle, true);
+                if is_http_2 {
+                    self.hand_over(core, bound);
+                }
             }
             Ok(false) if !channel.is_flushed() => self.watch_writable(core),
             Ok(false) => self.flags.readable = false,
@@ -68,6 +88,24 @@ impl Connection {
                 let offered = channel.tls().hello().map(|hello| format!("; the client offered {hello}"));
                 self.tls_failed(core, &format!("{error}{}", offered.unwrap_or_default()));
             }
+        }
+    }
+
+    /// The client speaks HTTP/2: the connection leaves this reactor.
+    fn hand_over(&mut self, core: &mut Core, bound: SocketAddr) {
+        self.flags.broken = true;
+        if self.socket.registered {
+            core.forget(&self.socket.fd);
+        }
+        let (Some(channel), Some(admission)) = (self.socket.tls.take(), self.admission.take()) else {
+            return;
+        };
+        if let (Ok(socket), Ok(local)) =
+            (self.socket.fd.try_clone(), listener::local_address(&self.socket.fd))
+        {
+            let (peer, inbox) = (self.peer, core.sender.clone());
+            let handed = Handed { socket, channel, peer, local, bound, inbox, admission };
+            core.server.side.spawn(side::serve(handed, core.server.config.http_idle_timeout));
         }
     }
 

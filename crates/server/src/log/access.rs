@@ -8,7 +8,6 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use millrace_ftp::time::Civil;
-use millrace_http::Version;
 use millrace_vfs::Timestamp;
 
 use super::Subject;
@@ -19,7 +18,8 @@ pub(crate) struct Request<'a> {
     /// Empty where the request could not be understood.
     pub(crate) method: &'a str,
     pub(crate) target: &'a [u8],
-    pub(crate) version: Version,
+    /// `HTTP/1.1`, or what else was spoken.
+    pub(crate) protocol: &'static str,
     pub(crate) status: u16,
     /// Bytes of the body that went out.
     pub(crate) bytes: u64,
@@ -75,7 +75,8 @@ pub(super) fn write_combined(
             out.extend_from_slice(method.as_bytes());
             out.push(b' ');
             escape(request.target, false, out);
-            out.extend_from_slice(version(request.version));
+            out.push(b' ');
+            out.extend_from_slice(request.protocol.as_bytes());
         }
     }
     let _ = write!(out, "\" {} {}", request.status, request.bytes);
@@ -88,13 +89,6 @@ pub(super) fn write_combined(
         out.push(b'"');
     }
     out.push(b'\n');
-}
-
-fn version(version: Version) -> &'static [u8] {
-    match version {
-        Version::Http10 => b" HTTP/1.0",
-        Version::Http11 => b" HTTP/1.1",
-    }
 }
 
 /// What is no plain ASCII, a quote or a backslash as `\xHH`; in names, which stand without quotes, blanks too.
@@ -118,7 +112,7 @@ mod tests {
         let request = Request {
             method: "GET",
             target: b"/a\"b\xff",
-            version: Version::Http10,
+            protocol: "HTTP/1.0",
             status: 200,
             bytes: 2326,
             referer: None,

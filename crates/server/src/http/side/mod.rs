@@ -1,0 +1,69 @@
+//! What leaves the reactors: connections of HTTP/2.
+//!
+//! ```text
+//!   client ==TLS, HTTP/2==> hyper, on this runtime ==HTTP/1.1, a socket pair==> the worker that accepted it
+//! ```
+//!
+//! HTTP/2 is translated at the door: each of its streams is a request on a connection of HTTP/1.1 within the process,
+//! which a worker adopts as if the client had connected so. Files, accounts, programs, limits and the log are so the
+//! same by construction, and the fast path knows nothing of any of this. The runtime is started by the first that needs
+//! it.
+
+mod gateway;
+mod runtime;
+mod secured;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use millrace_http::Version;
+use millrace_net::listener;
+
+pub(super) use gateway::{Handed, serve};
+pub(crate) use runtime::Side;
+
+use super::Connection;
+
+/// A connection within the process, for a worker to adopt.
+#[derive(Debug)]
+pub(crate) struct Adopted {
+    pub(crate) socket: OwnedFd,
+    /// The client.
+    pub(crate) peer: SocketAddr,
+    /// The address that its listener is bound to.
+    pub(crate) bound: SocketAddr,
+    pub(crate) carried: Carried,
+}
+
+/// What a connection within the process carries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Carried {
+    /// Where the client came to.
+    local: SocketAddr,
+}
+
+impl Connection {
+    /// The same, for another connection's requests.
+    pub(crate) fn carrying(mut self, carried: Carried) -> Self {
+        self.carries = Some(Box::new(carried));
+        self
+    }
+
+    /// Where the client came to.
+    pub(super) fn local(&self) -> io::Result<SocketAddr> {
+        match &self.carries {
+            Some(carried) => Ok(carried.local),
+            None => listener::local_address(&self.socket.fd),
+        }
+    }
+
+    /// What the client speaks.
+    pub(super) fn protocol(&self, version: Version) -> &'static str {
+        match (&self.carries, version) {
+            (Some(_), _) => "HTTP/2.0",
+            (None, Version::Http10) => "HTTP/1.0",
+            (None, Version::Http11) => "HTTP/1.1",
+        }
+    }
+}
