@@ -93,6 +93,24 @@ pub fn wait_readable(socket: impl AsFd, most: Duration) -> bool {
     matches!(poll(&mut sockets, Some(&most)), Ok(1..))
 }
 
+/// What has come on a socket and was not read, if anything has: bytes or an end. Does not wait.
+pub fn unread(socket: impl AsFd) -> Option<Unread> {
+    let mut sockets = [PollFd::new(&socket, PollFlags::IN | PollFlags::RDHUP)];
+    match poll(&mut sockets, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        Ok(0) => None,
+        _ => Some(Unread {
+            has_ended: sockets[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR),
+        }),
+    }
+}
+
+/// Something that was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unread {
+    /// The peer's end is in it.
+    pub has_ended: bool,
+}
+
 /// Waits until there is room to write, or a connection attempt has ended; answers whether that came in time. For
 /// threads that may wait.
 pub fn wait_writable(socket: impl AsFd, most: Duration) -> bool {

@@ -35,6 +35,9 @@ use crate::worker::Core;
 /// Replies that are collected before they are sent in any case.
 const OUT: usize = 16 * 1024;
 
+/// How far behind a line that has to wait is read on for an `ABOR`.
+const LOOK_AHEAD: usize = 4 * 1024;
+
 /// How long the last replies may take to be read by a client that is being closed.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -242,6 +245,9 @@ impl Connection {
             } else if self.is_changing() && (self.held.is_some() || !self.pending.is_empty()) {
                 return self.refuse_injection(core);
             } else if self.held.is_some() {
+                if self.looks_for_abort(core) {
+                    continue;
+                }
                 return;
             } else if !self.pending.is_empty() {
                 let pending = std::mem::take(&mut self.pending);
@@ -254,6 +260,35 @@ impl Connection {
                 return;
             }
         }
+    }
+
+    /// Looks at the line that has to wait, and behind it: `ABOR` is heard wherever it stands, and what it aborts ends at once.
+    /// Its own reply comes in its turn. Answers whether there may be more to do.
+    fn looks_for_abort(&mut self, core: &mut Core) -> bool {
+        if !self.can_be_aborted() {
+            return false;
+        }
+        if self.is_abort_waiting() {
+            if let Some(outcome) = self.abort(core, TransferError::Aborted)
+                && let Some(outcome) = self.transfer_over(core, outcome)
+            {
+                self.feed(core, Input::TransferEnded(outcome));
+            }
+            return true;
+        }
+        let reads = self.state.readable && self.pending.len() < LOOK_AHEAD && !self.is_queued();
+        if reads {
+            self.read(core);
+        }
+        reads
+    }
+
+    fn is_abort_waiting(&self) -> bool {
+        let is_abort = |line: &[u8]| line.trim_ascii_end().eq_ignore_ascii_case(b"ABOR");
+        let (mut reader, mut rest) = (LineReader::default(), &self.pending[..]);
+        let mut behind = std::iter::from_fn(|| reader.next(&mut rest));
+        matches!(&self.held, Some(Held::Line(line)) if is_abort(line))
+            || behind.any(|event| matches!(event, LineEvent::Line(line) if is_abort(&line)))
     }
 
     fn read(&mut self, core: &mut Core) {
@@ -289,6 +324,9 @@ impl Connection {
 
     pub(super) fn take_bytes(&mut self, core: &mut Core, bytes: &[u8]) {
         let mut rest = bytes;
+        if self.held.is_some() {
+            return self.pending.extend_from_slice(rest);
+        }
         while let Some(event) = self.reader.next(&mut rest) {
             match event {
                 LineEvent::Line(line) if self.session.takes(&line) => self.line(core, &line),

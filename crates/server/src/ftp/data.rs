@@ -230,17 +230,52 @@ impl Connection {
                             self.lend(core, kind);
                             return None;
                         }
+                        Turn::Commit if self.hears_first() => {
+                            self.get_in_line(core);
+                            return None;
+                        }
+                        Turn::Commit => return self.commit(core),
                         Turn::Yield => {
-                            // An event may have come between two turns: it is in line once all the same.
-                            if !std::mem::replace(&mut self.state.in_line, true) {
-                                core.yielded.push_back(self.key);
-                            }
+                            self.get_in_line(core);
                             return None;
                         }
                     }
                 }
                 Link::Control => return self.advance_on_control(core),
                 Link::Lent => return None,
+            }
+        }
+    }
+
+    /// Waits for another turn. An event may come between two turns: it is in line once all the same.
+    fn get_in_line(&mut self, core: &mut Core) {
+        if !std::mem::replace(&mut self.state.in_line, true) {
+            core.yielded.push_back(self.key);
+        }
+    }
+
+    /// Claims that the client has said something that is to be heard before its upload is whole. One that has died
+    /// has closed both connections, and the end of this one may be heard of first; and `ABOR` comes before the end
+    /// of the data that it is about.
+    fn hears_first(&mut self) -> bool {
+        let Some(running) = self.running.as_deref_mut() else { return false };
+        if std::mem::replace(&mut running.is_heard_out, true) {
+            return false;
+        }
+        let Some(unread) = stream::unread(&self.socket) else { return false };
+        self.state.readable = true;
+        self.state.hung_up |= unread.has_ended;
+        true
+    }
+
+    /// Everything of an upload has come.
+    fn commit(&mut self, core: &mut Core) -> Option<Outcome> {
+        let Work::Receive(receiver) = &mut self.running.as_deref_mut()?.work else { return None };
+        match receiver.commit_at_once() {
+            Some(result) => self.conclude(core, result),
+            None => {
+                self.lend(core, JobKind::Sink);
+                None
             }
         }
     }

@@ -24,7 +24,7 @@ use crate::worker::{Core, Message};
 pub(super) const JOB_GRACE: Duration = Duration::from_secs(2);
 
 /// How long the question of a client that has hung up is waited for: what it asked for last is still done.
-const LEFT_GRACE: Duration = Duration::from_secs(10);
+const LEFT_GRACE: Duration = Duration::from_secs(2);
 
 /// The open question.
 #[derive(Debug)]
@@ -120,6 +120,13 @@ impl Connection {
             }
             None => core.discard(answer),
         }
+    }
+
+    /// Claims that something is under way that `ABOR` would end, and that nobody has ended yet.
+    pub(super) fn can_be_aborted(&self) -> bool {
+        let question = self.question.as_ref();
+        self.running.as_deref().is_some_and(|running| running.ending.is_none())
+            || question.is_some_and(|question| question.give_up.is_none() && question.user.is_empty())
     }
 
     /// Cancels the long question, or ends the transfer; answers the outcome if that is known already.

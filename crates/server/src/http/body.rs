@@ -125,7 +125,8 @@ impl Body {
                             Current::Sending(sender) => return Progress::Fill(sender),
                             _ => return Progress::Wait,
                         },
-                        Turn::Done(Ok(())) => self.current = Current::None,
+                        // Nothing is committed in this direction.
+                        Turn::Commit | Turn::Done(Ok(())) => self.current = Current::None,
                         Turn::Done(Err(error)) => return Progress::Failed(error),
                     }
                 }

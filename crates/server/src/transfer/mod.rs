@@ -4,6 +4,7 @@
 //!   Accepting --+-> Securing             +-> Yield  (its share of the turn is used up)
 //!               +-> Open --turn()--------+-> Wait   (the socket is full, or empty)
 //!   Connecting -+    ^                   +-> Job    (the blocking pool has it)
+//!                    |                   +-> Commit (all of an upload has come) -> Job, or Done
 //!                    |                   +-> Done
 //!                    +---- readiness, or the job's end
 //! ```
@@ -59,6 +60,8 @@ pub(crate) struct Running {
     pub(crate) pace: Pace,
     /// Set when the transfer is to end while a job has it: why, and when to stop waiting for the job.
     pub(crate) ending: Option<(TransferError, Instant)>,
+    /// What the client said on the control connection before the end of an upload has been heard.
+    pub(crate) is_heard_out: bool,
 }
 
 /// What a transfer and its job on the pool both see.
@@ -193,6 +196,8 @@ pub(crate) enum Turn {
     Pause,
     /// This has to be done on the blocking pool.
     Job(JobKind),
+    /// Everything of an upload has come: it may be committed.
+    Commit,
     /// It is over.
     Done(Result<(), TransferError>),
 }
@@ -263,11 +268,17 @@ impl Running {
                 Direction::Download | Direction::Listing => limits::Direction::Download,
             }),
             ending: None,
+            is_heard_out: false,
         }
     }
 
     /// Moves what can be moved and is allowed now. `scratch` is the worker's buffer.
     pub(crate) fn turn(&mut self, now: Instant, scratch: &mut [u8], tree: &Tree, member: &Member) -> Turn {
+        if let Work::Receive(receiver) = &self.work
+            && receiver.has_ended()
+        {
+            return Turn::Commit;
+        }
         let wanted = self.wanted();
         let Some(allowed) = self.pace.allowance(tree, member, now, wanted) else { return Turn::Pause };
         let allowed = allowed.min(TURN as u64) as usize;
@@ -292,7 +303,7 @@ impl Running {
                     return Turn::Pause;
                 }
             }
-            Turn::Yield | Turn::Pause | Turn::Job(_) | Turn::Done(_) => {}
+            Turn::Yield | Turn::Pause | Turn::Job(_) | Turn::Commit | Turn::Done(_) => {}
         }
         turn
     }
@@ -316,7 +327,8 @@ impl Running {
             _ => None,
         };
         let most = self.pace.left();
-        Job { serial: self.serial, work, socket, shared: Arc::clone(&self.shared), most }
+        let (serial, started, shared) = (self.serial, self.started, Arc::clone(&self.shared));
+        Job { serial, work, socket, shared, most, started }
     }
 
     /// Claims that a job has the work now.
@@ -354,6 +366,8 @@ pub(crate) struct Job {
     shared: Arc<Shared>,
     /// What it may take off the socket.
     most: u64,
+    /// When the transfer began.
+    started: Instant,
 }
 
 impl Job {
@@ -365,7 +379,7 @@ impl Job {
 
     /// Does it; on a thread that may wait.
     pub(crate) fn run(self) -> JobDone {
-        let Self { serial, work, mut socket, shared, most } = self;
+        let Self { serial, work, mut socket, shared, most, started } = self;
         let mut left = most;
         let (work, result) = match work {
             Work::Send(mut sender) => {
@@ -373,7 +387,7 @@ impl Job {
                 (Work::Send(sender), result)
             }
             Work::Receive(mut receiver) => {
-                let result = receiver.sink(socket.as_mut(), &shared, &mut left);
+                let result = receiver.sink(socket.as_mut(), &shared, &mut left, started);
                 (Work::Receive(receiver), result)
             }
             Work::Lent => (Work::Lent, None),

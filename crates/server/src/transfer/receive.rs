@@ -6,7 +6,8 @@
 //! network may hold it up.
 
 use std::io;
-use std::time::Duration;
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
 
 use millrace_ftp::codec::{Coding, Decoder, Mode, Progress};
 use millrace_ftp::session::TransferError;
@@ -36,6 +37,12 @@ const LINGER: Duration = Duration::from_millis(20);
 /// How much a splicing thread moves before it looks whether anybody wants it to stop.
 const STRETCH: u64 = 64 << 20;
 
+/// A client that dies closes its connections one after the other, and the end of the data may be heard of first.
+/// So the end of the control connection is waited for before a staged upload gets its name: for this part of the
+/// time that it took, which nobody notices, and at most so long. What was over sooner than 32 ms does not wait.
+const GRACE_PART: u32 = 32;
+const GRACE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(50);
+
 /// A file on its way in.
 #[derive(Debug)]
 pub(crate) struct Receiver {
@@ -47,6 +54,8 @@ pub(crate) struct Receiver {
     buffer: Vec<u8>,
     /// The stream has ended.
     ended: bool,
+    /// The decoder has been told so.
+    finished: bool,
     /// How many bytes may still come, where the client announced a range.
     left: Option<u64>,
     /// Kept from one stretch to the next.
@@ -89,6 +98,7 @@ impl Receiver {
             decoder,
             buffer: Vec::new(),
             ended: false,
+            finished: false,
             left: most,
             conduit: None,
             ends_itself: !coding.ends_with_close(),
@@ -112,9 +122,16 @@ impl Receiver {
         self.records.get_or_insert_default()
     }
 
-    /// Claims that nothing more will be read.
+    /// Claims that nothing more will be read: it is to be committed.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
+    }
+
+    /// Commits what is whole, unless that may wait and has to be done on the pool.
+    pub(crate) fn commit_at_once(&mut self) -> Option<Result<(), TransferError>> {
+        let is_written = self.buffer.is_empty() && (self.decoder.is_none() || self.finished);
+        let readiness = self.upload.as_ref().map_or(Readiness::Cached, |upload| upload.commit_readiness());
+        (is_written && readiness == Readiness::Cached).then(|| self.commit())
     }
 
     /// The restart markers that have come since the last call, to be confirmed with 110.
@@ -219,20 +236,21 @@ impl Receiver {
             let splices = full && self.decoder.is_none() && self.left.is_none();
             // The end may be in what has come, and the connection stay open behind it.
             let may_end = self.ends_itself && !full && !bytes.is_empty();
-            return (self.ended || splices || may_end || self.buffer.len() >= COLLECT)
-                .then_some(Turn::Job(JobKind::Sink));
+            return match self.ended {
+                true => Some(Turn::Commit),
+                false => {
+                    (splices || may_end || self.buffer.len() >= COLLECT).then_some(Turn::Job(JobKind::Sink))
+                }
+            };
         }
         if let Err(error) = upload.write_all(bytes) {
             return Some(Turn::Done(Err(TransferError::File(error))));
         }
         shared.add(bytes.len() as u64);
-        if !self.ended {
-            return full.then_some(Turn::Job(JobKind::Sink));
+        match self.ended {
+            true => Some(Turn::Commit),
+            false => full.then_some(Turn::Job(JobKind::Sink)),
         }
-        Some(match upload.commit_readiness() {
-            Readiness::Cached => Turn::Done(self.commit()),
-            Readiness::MayHang => Turn::Job(JobKind::Sink),
-        })
     }
 
     fn commit(&mut self) -> Result<(), TransferError> {
@@ -242,15 +260,17 @@ impl Receiver {
         }
     }
 
-    /// Writes what was collected, commits at the end of the stream, and otherwise splices for as long as
-    /// bytes keep coming and `most`, from which they are taken away, allows more. May wait. `None`: the
-    /// reactor goes on.
+    /// Writes what was collected, and then commits, where that was all; otherwise splices for as long as bytes
+    /// keep coming and `most`, from which they are taken away, allows more. May wait. `None`: the reactor goes
+    /// on; an end that is met here is its to judge ([`Turn::Commit`]).
     pub(super) fn sink(
         &mut self,
         socket: Option<&mut Socket>,
         shared: &Shared,
         most: &mut u64,
+        started: Instant,
     ) -> Option<Result<(), TransferError>> {
+        let commits = self.ended;
         if let Err(error) = self.write_collected(shared) {
             return Some(Err(error));
         }
@@ -262,11 +282,20 @@ impl Receiver {
         {
             return Some(Err(error));
         }
-        self.ended.then(|| self.commit())
+        commits.then(|| {
+            let grace = started.elapsed() / GRACE_PART;
+            if grace >= *GRACE.start() && self.upload.as_ref().is_some_and(|upload| upload.is_staged()) {
+                std::thread::sleep(grace.min(*GRACE.end()));
+            }
+            match shared.is_cancelled() {
+                true => Err(TransferError::Aborted),
+                false => self.commit(),
+            }
+        })
     }
 
     fn write_collected(&mut self, shared: &Shared) -> Result<(), TransferError> {
-        let Some(upload) = &mut self.upload else { return Ok(()) };
+        let Some(upload) = self.upload.as_mut().filter(|_| !self.finished) else { return Ok(()) };
         let buffer = std::mem::take(&mut self.buffer);
         if let Some(left) = &mut self.left {
             *left = left.checked_sub(buffer.len() as u64).ok_or_else(|| {
@@ -306,6 +335,7 @@ impl Receiver {
         if self.ended {
             file.clear();
             decoder.finish(&mut file).map_err(malformed)?;
+            self.finished = true;
             upload.write_all(&file).map_err(TransferError::File)?;
             shared.add(file.len() as u64);
         }

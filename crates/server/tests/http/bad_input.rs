@@ -110,8 +110,8 @@ fn a_head_may_come_in_pieces_but_not_for_ever() {
     let scratch = Scratch::new();
     scratch.write("a", b"x");
     let config = Config {
-        http_head_timeout: Duration::from_millis(600),
-        http_idle_timeout: Duration::from_millis(900),
+        http_head_timeout: Duration::from_secs(2),
+        http_idle_timeout: Duration::from_secs(2),
         ..http_config(scratch.storage())
     };
     let served = serve_http_with(config);

@@ -19,24 +19,21 @@ fn served(change: impl FnOnce(&mut Config)) -> Served {
     serve_with(config)
 }
 
-/// Waits for the end of something that began now; it comes when it is due, and not much later.
-fn timed(most: Duration, wait: impl FnOnce()) {
-    let begin = Instant::now();
+/// Waits for the end of something whose time began after `begin`; it comes when it is due, and not before.
+fn timed(begin: Instant, most: Duration, wait: impl FnOnce()) {
     wait();
     let took = begin.elapsed();
-    // The clock of the server may have begun a little before ours.
-    assert!(
-        took + Duration::from_millis(50) >= most && took < most + Duration::from_secs(2),
-        "{took:?} for {most:?}"
-    );
+    // Not much later, either, but on a busy machine that says little.
+    assert!(took >= most && took < most + PATIENCE, "{took:?} for {most:?}");
 }
 
 #[test]
 fn a_client_that_does_not_log_in_is_told_so_and_closed() {
     let served = served(|config| config.login_timeout = SHORT);
     for line in [None, Some("USER u"), Some("NOOP")] {
+        let begin = Instant::now();
         let mut client = served.connect();
-        timed(SHORT, || {
+        timed(begin, SHORT, || {
             if let Some(line) = line {
                 client.command(line);
             }
@@ -50,7 +47,7 @@ fn a_client_that_does_not_log_in_is_told_so_and_closed() {
 fn noop_does_not_put_off_the_login_deadline() {
     let served = served(|config| config.login_timeout = SHORT);
     let mut client = served.connect();
-    within(Duration::from_secs(3), "the connection is closed", || {
+    within(PATIENCE, "the connection is closed", || {
         let _ = (&client.stream).write_all(b"NOOP\r\n");
         client.next_reply().is_none_or(|reply| reply.code == 421)
     });
@@ -59,8 +56,9 @@ fn noop_does_not_put_off_the_login_deadline() {
 #[test]
 fn a_silent_client_is_told_so_and_closed() {
     let served = served(|config| config.idle_timeout = SHORT);
+    let begin = Instant::now();
     let mut client = served.login();
-    timed(SHORT, || {
+    timed(begin, SHORT, || {
         assert!(client.expect_reply(421).text.contains("Idle"));
         client.expect_end();
     });
@@ -78,12 +76,13 @@ fn a_silent_control_connection_never_ends_a_running_transfer() {
     client.expect("RETR large", 150);
     data.wait_until_full();
     std::thread::sleep(SHORT * 3);
+    let begin = Instant::now();
     let mut content = Vec::new();
     data.0.read_to_end(&mut content).unwrap();
     assert_eq!(content.len(), 32 << 20);
     client.expect_reply(226);
     // And the clock begins anew behind it.
-    timed(SHORT, || _ = client.expect_reply(421));
+    timed(begin, SHORT, || _ = client.expect_reply(421));
 }
 
 #[test]
@@ -92,8 +91,9 @@ fn a_data_connection_that_never_comes_is_given_up() {
     let mut client = served.login();
     for line in ["RETR f", "STOR g", "LIST"] {
         client.expect("PASV", 227);
+        let begin = Instant::now();
         client.expect(line, 150);
-        timed(SHORT, || _ = client.expect_reply(425));
+        timed(begin, SHORT, || _ = client.expect_reply(425));
     }
     assert_eq!(client.fetch("NLST"), b"f\r\n");
 }
@@ -103,8 +103,9 @@ fn strangers_do_not_put_off_the_connection_deadline() {
     let served = served(|config| config.connect_timeout = SHORT);
     let mut client = served.login();
     let address = client.passive_address();
+    let begin = Instant::now();
     client.expect("RETR f", 150);
-    timed(SHORT, || {
+    timed(begin, SHORT, || {
         let stop = Instant::now() + SHORT;
         while Instant::now() < stop {
             drop(crate::kit::data_from("127.0.0.77", address));
@@ -124,9 +125,10 @@ fn a_stalled_upload_is_given_up_and_leaves_nothing() {
     let mut client = served.login();
     for length in [0, 100, 1 << 20] {
         let mut data = client.passive();
+        let begin = Instant::now();
         client.expect("STOR f", 150);
         data.write_all(&vec![1; length]).unwrap();
-        timed(SHORT, || _ = client.expect_reply(426));
+        timed(begin, SHORT, || _ = client.expect_reply(426));
     }
     within(PATIENCE, "only the old file is there", || scratch.names() == ["f"]);
     assert_eq!(scratch.read("f").unwrap(), b"old");
@@ -171,7 +173,9 @@ fn each_wrong_password_is_answered_later_and_the_last_ends_the_connection() {
     let mut client = served.connect();
     for (attempt, code) in [(0, 530), (1, 530), (2, 421)] {
         client.expect("USER u", 331);
-        timed(Duration::from_millis(100 << attempt), || _ = client.expect("PASS wrong", code));
+        timed(Instant::now(), Duration::from_millis(100 << attempt), || {
+            _ = client.expect("PASS wrong", code)
+        });
     }
     client.expect_end();
 }
@@ -185,7 +189,7 @@ fn unknown_names_are_counted_and_delayed_like_wrong_passwords() {
     });
     let mut client = served.connect();
     client.expect("USER nobody", 331);
-    timed(Duration::from_millis(100), || _ = client.expect("PASS p", 530));
+    timed(Instant::now(), Duration::from_millis(100), || _ = client.expect("PASS p", 530));
     client.expect("USER nobody", 331);
     client.expect("PASS p", 421);
     client.expect_end();
@@ -209,7 +213,7 @@ fn a_client_that_takes_no_farewell_is_closed_all_the_same() {
     stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     while stream.write(&b"FEAT\r\n".repeat(10_000)).is_ok() {}
     // The deadline, and what a farewell may take.
-    within(Duration::from_secs(10), "the server has closed it", || {
+    within(PATIENCE, "the server has closed it", || {
         let kind = (&client.stream).write(b"NOOP\r\n").map_err(|error| error.kind());
         matches!(kind, Err(std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe))
     });
