@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// Who logs in, everywhere.
 pub(crate) const USER: &str = "alice";
@@ -14,6 +15,9 @@ pub(crate) const PASSWORD: &str = "s3cret";
 
 /// Lines of the server's log that a failed test shows.
 const LOG_TAIL: usize = 60;
+
+/// How long a line of the log may take to be there.
+const LOG_PATIENCE: Duration = Duration::from_secs(30);
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -135,6 +139,20 @@ impl Server {
     /// The same by HTTP in TLS.
     pub(crate) fn https_url(&self, path: &str) -> String {
         format!("https://{}/{path}", self.https.expect("it was asked for"))
+    }
+
+    /// Waits until the log says something so many times, and answers the log. It is written behind what happens.
+    #[track_caller]
+    pub(crate) fn log_with(&self, text: &str, count: usize) -> String {
+        let deadline = Instant::now() + LOG_PATIENCE;
+        loop {
+            let log = self.log();
+            if log.matches(text).count() >= count {
+                return log;
+            }
+            assert!(Instant::now() < deadline, "not {count} times {text:?} in:\n{log}");
+            std::thread::yield_now();
+        }
     }
 
     /// What the server wrote to standard error so far.

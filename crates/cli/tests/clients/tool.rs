@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use crate::server::Server;
 
 /// A client that takes longer than this is stuck. Generous: the machine may be busy with other things.
-const SECONDS: &str = "120";
+const SECONDS: &str = "300";
 
 /// A client that is installed.
 pub(crate) struct Tool {
@@ -33,7 +33,7 @@ pub(crate) fn find(name: &str) -> Option<Tool> {
 }
 
 /// Says that a test is skipped, and why.
-fn skip(why: &str) {
+pub(crate) fn skip(why: &str) {
     assert!(std::env::var_os("MILLRACE_REQUIRE_CLIENTS").is_none_or(|value| value == "0"), "{why}");
     skip_anyway(why);
 }
@@ -45,6 +45,12 @@ pub(crate) fn skip_anyway(why: &str) {
 }
 
 impl Tool {
+    /// A program at a place of its own.
+    pub(crate) fn at(program: impl Into<PathBuf>) -> Option<Self> {
+        let program = program.into();
+        program.is_file().then(|| Self { program, variables: Vec::new() })
+    }
+
     /// Sets an environment variable for the client.
     pub(crate) fn variable(mut self, name: &str, value: impl Into<String>) -> Self {
         self.variables.push((name.to_owned(), value.into()));

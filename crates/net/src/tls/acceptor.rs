@@ -99,6 +99,8 @@ pub struct Acceptor {
 struct Base {
     identities: Arc<Identities>,
     config: ServerConfig,
+    /// The same without TLS 1.3: see [`Host::requiring_resumption`].
+    tls12: ServerConfig,
     /// For protocols without data connections.
     plain: Arc<ServerConfig>,
 }
@@ -137,6 +139,7 @@ impl Acceptor {
             base: self.current(),
             binding: Arc::new(Binding::new(Arc::clone(&self.keys))),
             data: OnceLock::new(),
+            requires_resumption: false,
         }
     }
 
@@ -158,23 +161,25 @@ impl Acceptor {
 impl Base {
     fn load(plan: &Plan, keys: &Arc<dyn ProducesTickets>) -> Result<Self, LoadError> {
         let identities = Arc::new(Identities::load(&plan.identities)?);
-        // TLS 1.2 and 1.3: rustls has no older one.
-        let builder = ServerConfig::builder_with_provider(replenish::provider())
-            .with_safe_default_protocol_versions()
-            .map_err(LoadError::Tls)?;
-        let builder = match &plan.clients {
-            Clients::Anybody => builder.with_no_client_auth(),
-            Clients::Accept(authorities) => builder.with_client_cert_verifier(
-                verifier(authorities)?.allow_unauthenticated().build().map_err(LoadError::verifier)?,
-            ),
-            Clients::Require(authorities) => builder
-                .with_client_cert_verifier(verifier(authorities)?.build().map_err(LoadError::verifier)?),
+        let clients = match &plan.clients {
+            Clients::Anybody => Ok(WebPkiClientVerifier::no_client_auth()),
+            Clients::Accept(authorities) => verifier(authorities)?.allow_unauthenticated().build(),
+            Clients::Require(authorities) => verifier(authorities)?.build(),
         };
-        let chosen = Chosen { identities: Arc::clone(&identities), host: None };
-        let config = builder.with_cert_resolver(Arc::new(chosen));
+        let clients = clients.map_err(LoadError::verifier)?;
+        let build = |versions| -> Result<ServerConfig, LoadError> {
+            let chosen = Chosen { identities: Arc::clone(&identities), host: None };
+            Ok(ServerConfig::builder_with_provider(replenish::provider())
+                .with_protocol_versions(versions)
+                .map_err(LoadError::Tls)?
+                .with_client_cert_verifier(Arc::clone(&clients))
+                .with_cert_resolver(Arc::new(chosen)))
+        };
+        // TLS 1.2 and 1.3: rustls has no older one.
+        let (config, tls12) = (build(rustls::DEFAULT_VERSIONS)?, build(&[&rustls::version::TLS12])?);
         let mut plain = config.clone();
         plain.ticketer = Arc::clone(keys);
-        Ok(Self { identities, config, plain: Arc::new(plain) })
+        Ok(Self { identities, config, tls12, plain: Arc::new(plain) })
     }
 }
 
@@ -196,12 +201,28 @@ pub struct Host {
     base: Arc<Base>,
     binding: Arc<Binding>,
     data: OnceLock<Arc<ServerConfig>>,
+    requires_resumption: bool,
 }
 
 impl Host {
+    /// The same for a server whose data connections have to resume: a client that offers TLS 1.3, but says that it
+    /// never resumes under it, gets TLS 1.2, under which it may.
+    pub fn requiring_resumption(self) -> Self {
+        Self { requires_resumption: true, ..self }
+    }
+
     /// The control connection; `host` is the name that `HOST` gave, for clients that do not give one by SNI.
     pub fn control(&self, host: Option<&str>) -> Result<Tls, Fault> {
-        let mut config = self.bound();
+        let tls =
+            Tls::server(self.control_config(&self.base.config, host))?.renewing(Arc::clone(&self.binding));
+        Ok(match self.requires_resumption {
+            true => tls.resuming(self.control_config(&self.base.tls12, host)),
+            false => tls,
+        })
+    }
+
+    fn control_config(&self, base: &ServerConfig, host: Option<&str>) -> Arc<ServerConfig> {
+        let mut config = self.bound(base);
         config.send_tls13_tickets = TICKETS;
         config.max_tls13_tickets = 4 * TICKETS;
         // A client that names other protocols only was led here by somebody (ALPACA): rustls refuses it.
@@ -210,14 +231,15 @@ impl Host {
             let identities = Arc::clone(&self.base.identities);
             config.cert_resolver = Arc::new(Chosen { identities, host: Some(host.to_owned()) });
         }
-        Ok(Tls::server(Arc::new(config))?.renewing(Arc::clone(&self.binding)))
+        Arc::new(config)
     }
 
     /// One of its data connections. No tickets come from it: a client that closes without reading them makes
     /// its kernel send a reset, which loses what is still on its way to us.
     pub fn data(&self) -> Result<Tls, Fault> {
         let config = self.data.get_or_init(|| {
-            let mut config = self.bound();
+            let is_limited = self.binding.is_limited_to_tls12();
+            let mut config = self.bound(if is_limited { &self.base.tls12 } else { &self.base.config });
             config.send_tls13_tickets = 0;
             config.alpn_protocols = vec![ALPN_FTP_DATA.to_vec(), ALPN_FTP.to_vec()];
             Arc::new(config)
@@ -230,8 +252,8 @@ impl Host {
         self.binding.take_foreign()
     }
 
-    fn bound(&self) -> ServerConfig {
-        let mut config = self.base.config.clone();
+    fn bound(&self, base: &ServerConfig) -> ServerConfig {
+        let mut config = base.clone();
         config.ticketer = Arc::clone(&self.binding) as _;
         config.session_storage = Arc::clone(&self.binding) as _;
         config

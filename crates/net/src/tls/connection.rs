@@ -29,6 +29,9 @@ const KEPT: usize = 64 * 1024 + 256;
 const RECORD: usize = 16 * 1024;
 const OVERHEAD: usize = 64;
 
+/// The record of a fatal alert, 86 (RFC 7507 section 3).
+const INAPPROPRIATE_FALLBACK: [u8; 7] = [21, 3, 3, 0, 2, 2, 86];
+
 /// One side of a TLS connection.
 pub struct Tls {
     side: Side,
@@ -40,6 +43,8 @@ pub struct Tls {
     ended: bool,
     /// For a control connection.
     renewal: Option<Box<Renewal>>,
+    /// For a client that cannot resume otherwise, until it has spoken.
+    tls12: Option<Arc<rustls::ServerConfig>>,
 }
 
 enum Side {
@@ -98,8 +103,16 @@ impl Tls {
         self
     }
 
+    /// The same, but with TLS 1.2 for those who could never resume a session of TLS 1.3: libcurl with GnuTLS, as
+    /// Debian 12 has it, switches tickets off, and under TLS 1.2 goes by session ids.
+    pub(super) fn resuming(mut self, tls12: Arc<rustls::ServerConfig>) -> Self {
+        self.tls12 = Some(tls12);
+        self
+    }
+
     fn new(side: Side) -> Self {
-        Self { side, incoming: Vec::new(), hello: None, peeked: false, ended: false, renewal: None }
+        let (incoming, peeked, ended) = (Vec::new(), false, false);
+        Self { side, incoming, hello: None, peeked, ended, renewal: None, tls12: None }
     }
 
     /// Copies what waits for its rest to the front of `buffer`, behind which the socket is to be read.
@@ -121,8 +134,13 @@ impl Tls {
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Fault> {
         if !self.peeked && !wire.is_empty() {
+            if matches!(self.side, Side::Server(_)) && Hello::is_partial(wire) {
+                self.incoming = wire.to_vec();
+                return Ok(());
+            }
             self.peeked = true;
             self.hello = Hello::peek(wire).map(Box::new);
+            self.heed_hello(out)?;
         }
         let mut used = 0;
         let keeps_tickets = self.renewal.is_some() && self.is_handshaking();
@@ -158,6 +176,26 @@ impl Tls {
                 Err(Fault(error))
             }
         }
+    }
+
+    /// What the hello asks for that rustls would not do.
+    fn heed_hello(&mut self, out: &mut Wire) -> Result<(), Fault> {
+        let tls12 = self.tls12.take();
+        let Some(hello) = &self.hello else { return Ok(()) };
+        if hello.is_inappropriate_fallback() {
+            out.room(INAPPROPRIATE_FALLBACK.len())[..INAPPROPRIATE_FALLBACK.len()]
+                .copy_from_slice(&INAPPROPRIATE_FALLBACK);
+            out.fill(INAPPROPRIATE_FALLBACK.len());
+            let why = "the client fell back from a newer version, which this server speaks, too";
+            return Err(Fault(rustls::Error::General(why.to_owned())));
+        }
+        if let Some(config) = tls12.filter(|_| hello.resumes_tls12_only()) {
+            self.side = Side::Server(Box::new(UnbufferedServerConnection::new(config)?));
+            if let Some(renewal) = self.renewal.take() {
+                renewal.binding().limit_to_tls12();
+            }
+        }
+        Ok(())
     }
 
     fn step(
@@ -270,7 +308,7 @@ impl Tls {
 
     /// Claims that nothing has come from the other side.
     pub fn is_untouched(&self) -> bool {
-        !self.peeked
+        !self.peeked && self.incoming.is_empty()
     }
 
     /// What the client offered; only for as long as nobody called [`Tls::forget_hello`].

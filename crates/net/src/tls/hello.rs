@@ -14,6 +14,11 @@ pub struct Hello {
     pub server_name: Option<String>,
     /// The protocols that it speaks (ALPN).
     pub protocols: Vec<Vec<u8>>,
+    /// It says that it has tried a newer version before, without success (RFC 7507).
+    pub falls_back: bool,
+    /// It can resume sessions of TLS 1.3, or would like a ticket to do so later: without psk_key_exchange_modes no
+    /// server may give it one (RFC 8446 section 4.2.9).
+    pub resumes_tls13: bool,
 }
 
 const HANDSHAKE: u8 = 22;
@@ -21,6 +26,11 @@ const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
 const ALPN: u16 = 16;
 const SUPPORTED_VERSIONS: u16 = 43;
+const PSK_KEY_EXCHANGE_MODES: u16 = 45;
+const TLS_FALLBACK_SCSV: u16 = 0x5600;
+
+const TLS12: u16 = 0x0303;
+const TLS13: u16 = 0x0304;
 
 impl Hello {
     /// Looks at the first bytes of a connection. `None` where they are no whole ClientHello in one record,
@@ -39,9 +49,12 @@ impl Hello {
         let legacy = message.u16()?;
         message.take(32)?;
         message.with_length_8()?; // session id
-        message.with_length_16()?; // cipher suites
+        let mut ciphers = message.with_length_16()?;
         message.with_length_8()?; // compression
         let mut hello = Self { versions: vec![legacy], ..Self::default() };
+        while let Some(cipher) = ciphers.u16() {
+            hello.falls_back |= cipher == TLS_FALLBACK_SCSV;
+        }
         // Without extensions, the hello of an old client ends here.
         if let Some(mut extensions) = message.with_length_16() {
             while let (Some(kind), Some(body)) = (extensions.u16(), extensions.with_length_16()) {
@@ -49,6 +62,25 @@ impl Hello {
             }
         }
         Some(hello)
+    }
+
+    /// Claims that these are the beginning of a record with a ClientHello, whose rest has not come.
+    pub(super) fn is_partial(wire: &[u8]) -> bool {
+        let mut record = Reader(wire);
+        match record.byte() {
+            Some(HANDSHAKE) => record.take(2).is_none() || record.with_length_16().is_none(),
+            first => first.is_none(),
+        }
+    }
+
+    /// Claims that it fell back to TLS 1.2 or less, though there is nobody here with whom that would be needed.
+    pub(super) fn is_inappropriate_fallback(&self) -> bool {
+        self.falls_back && !self.versions.contains(&TLS13)
+    }
+
+    /// Claims that it would speak TLS 1.3, under which it never resumes, but speaks TLS 1.2 as well.
+    pub(super) fn resumes_tls12_only(&self) -> bool {
+        !self.resumes_tls13 && self.versions.contains(&TLS13) && self.versions.contains(&TLS12)
     }
 
     fn take_extension(&mut self, kind: u16, mut body: Reader<'_>) {
@@ -73,6 +105,7 @@ impl Hello {
                     self.versions.push(version);
                 }
             }
+            PSK_KEY_EXCHANGE_MODES => self.resumes_tls13 = true,
             _ => {}
         }
     }
@@ -190,6 +223,35 @@ mod tests {
     }
 
     #[test]
+    fn who_can_resume_under_tls_13_says_so() {
+        let all = (43, &[4, 3, 4, 3, 3][..]);
+        let resumes = Hello::peek(&record(0x0303, &[all, (45, &[1, 1])])).unwrap();
+        assert!(resumes.resumes_tls13 && !resumes.resumes_tls12_only());
+        assert!(Hello::peek(&record(0x0303, &[all])).unwrap().resumes_tls12_only());
+        assert!(!Hello::peek(&record(0x0303, &[(43, &[2, 3, 4])])).unwrap().resumes_tls12_only());
+        assert!(!Hello::peek(&record(0x0303, &[])).unwrap().resumes_tls12_only());
+    }
+
+    #[test]
+    fn falling_back_from_tls_13_is_told_by_a_cipher() {
+        let mut wire = record(0x0303, &[]);
+        let at = wire.windows(2).position(|pair| pair == [0x13, 0x01]).unwrap();
+        assert!(!Hello::peek(&wire).unwrap().is_inappropriate_fallback());
+        wire[at..at + 2].copy_from_slice(&TLS_FALLBACK_SCSV.to_be_bytes());
+        assert!(Hello::peek(&wire).unwrap().is_inappropriate_fallback());
+    }
+
+    #[test]
+    fn a_record_that_has_not_all_come_is_partial() {
+        let wire = record(0x0303, &[(43, &[2, 3, 4])]);
+        for length in 0..wire.len() {
+            assert!(Hello::is_partial(&wire[..length]), "{length}");
+        }
+        assert!(!Hello::is_partial(&wire));
+        assert!(!Hello::is_partial(b"USER"));
+    }
+
+    #[test]
     fn what_is_no_hello_is_nothing() {
         for text in [&b"USER alice\r\n"[..], b"", b"\x16\x03\x01", b"\x80", b"GET / HTTP/1.1\r\n\r\n"] {
             assert_eq!(Hello::peek(text), None, "{text:?}");
@@ -199,7 +261,7 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_makes_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), cut in 0usize..200) {
-            let _ = Hello::peek(&bytes);
+            let _ = (Hello::peek(&bytes), Hello::is_partial(&bytes));
             let whole = record(0x0303, &[(0, &bytes), (16, &bytes), (43, &bytes)]);
             let _ = Hello::peek(&whole);
             let _ = Hello::peek(&whole[..cut.min(whole.len())]);

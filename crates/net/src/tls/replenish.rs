@@ -160,6 +160,11 @@ impl Renewal {
         Self { binding, session: None }
     }
 
+    /// Whose tickets they are.
+    pub(super) fn binding(&self) -> &Binding {
+        &self.binding
+    }
+
     /// Keeps what is in the messages that were sealed.
     pub(super) fn keep(&mut self, messages: &[u8]) {
         let Some((head, ticket)) = parse(messages) else { return };

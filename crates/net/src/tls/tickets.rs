@@ -22,6 +22,8 @@ pub(super) struct Binding {
     keys: Arc<dyn ProducesTickets>,
     /// A ticket of another control connection was shown.
     foreign: AtomicBool,
+    /// Its client resumes under TLS 1.2 only.
+    tls12: AtomicBool,
     /// TLS 1.2 by session id. Locked for a look at four entries.
     sessions: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
 }
@@ -37,7 +39,18 @@ impl Binding {
     pub(super) fn new(keys: Arc<dyn ProducesTickets>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { number, keys, foreign: AtomicBool::new(false), sessions: Mutex::default() }
+        let (foreign, tls12) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { number, keys, foreign, tls12, sessions: Mutex::default() }
+    }
+
+    /// From now on its data connections are to be of TLS 1.2, as it is itself.
+    pub(super) fn limit_to_tls12(&self) {
+        self.tls12.store(true, Ordering::Relaxed);
+    }
+
+    /// Claims that they are.
+    pub(super) fn is_limited_to_tls12(&self) -> bool {
+        self.tls12.load(Ordering::Relaxed)
     }
 
     /// Claims that somebody else's ticket was shown since the last call.

@@ -380,14 +380,14 @@ impl Connection {
                 self.transfer_over(core, outcome).map(Input::TransferEnded)
             }
             Act::DropPassive => {
-                self.lease = None;
+                self.drop_lease(core);
                 None
             }
             Act::LogOut => {
                 self.note_logout(core);
                 self.account = None;
                 self.member.log_out();
-                self.lease = None;
+                self.drop_lease(core);
                 None
             }
             Act::StartTls => {
@@ -396,7 +396,7 @@ impl Connection {
                 self.note_logout(core);
                 self.account = None;
                 self.member.log_out();
-                self.lease = None;
+                self.drop_lease(core);
                 self.begin_tls(core, false);
                 None
             }
@@ -532,7 +532,8 @@ impl Connection {
             question.shared.cancelled.store(true, Ordering::Relaxed);
         }
         self.give_up_transfer(core);
-        (self.lease, self.port_deadline) = (None, None);
+        self.drop_lease(core);
+        self.port_deadline = None;
         let reason = match (&self.state, self.session.is_closed()) {
             (_, true) => "closed",
             (State { broken: true, .. }, _) => "connection lost",

@@ -64,10 +64,11 @@ impl Connection {
     }
 
     /// Keeps a lease for the transfer that is to come, but not for long: others may wait for the port.
-    fn hold(&mut self, core: &Core, mut lease: Box<Lease>) -> Answer {
+    fn hold(&mut self, core: &mut Core, mut lease: Box<Lease>) -> Answer {
         let address = lease.address();
         lease.due = Some(core.now.instant + core.server.config.connect_timeout);
         self.lease = Some(lease);
+        self.await_early(core);
         Answer::Listening(address)
     }
 
@@ -81,11 +82,12 @@ impl Connection {
         let Some(lease) = &mut self.lease else { return };
         let mut strangers = Vec::new();
         if !lease.give_back(|peer| strangers.push(peer)) {
-            self.lease = None;
+            self.drop_lease(core);
         }
         for peer in strangers {
             self.log(core, log::Event::Stranger { peer });
         }
+        self.advance_early(core);
     }
 
     /// It did not come in time.
@@ -100,16 +102,19 @@ impl Connection {
     /// Begins a transfer; answers its outcome if it was done in one go.
     pub(super) fn begin_transfer(&mut self, core: &mut Core, transfer: Transfer) -> Option<Outcome> {
         let link = match transfer.via {
-            Via::Passive => Link::Accepting(None),
-            Via::Control(_) => Link::Control,
+            Via::Passive => self.passive_link(transfer.protection),
+            Via::Control(_) => Ok(Link::Control),
             Via::Active(address) => match stream::begin_connect(self.session.local(), address) {
-                Ok(socket) => Link::Connecting(Socket::new(socket)),
-                Err(error) => {
-                    core.discard(transfer);
-                    let why = TransferError::NoConnection(format!("{address}: {}", error.kind()));
-                    return Some(Outcome { bytes: 0, result: Err(why) });
-                }
+                Ok(socket) => Ok(Link::Connecting(Socket::new(socket))),
+                Err(error) => Err(TransferError::NoConnection(format!("{address}: {}", error.kind()))),
             },
+        };
+        let link = match link {
+            Ok(link) => link,
+            Err(why) => {
+                core.discard(transfer);
+                return Some(Outcome { bytes: 0, result: Err(why) });
+            }
         };
         if !core.server.config.coalesce {
             self.send(core);
@@ -132,7 +137,7 @@ impl Connection {
 
     /// The reactor says something of the data connection, or of the listener.
     pub(crate) fn data_event(&mut self, core: &mut Core, event: &Event) {
-        let Some(running) = self.running.as_deref_mut() else { return };
+        let Some(running) = self.running.as_deref_mut() else { return self.early_event(core, event) };
         match &mut running.link {
             Link::Open(socket) | Link::Securing(socket) => socket.end = socket.end.max(end(event)),
             // The reactor tells it once: kept until the job gives the socket back.
@@ -157,6 +162,9 @@ impl Connection {
 
     /// Moves the transfer on, and tells the session if it ended.
     pub(crate) fn continue_transfer(&mut self, core: &mut Core) {
+        if self.running.is_none() {
+            return self.advance_early(core);
+        }
         if let Some(outcome) = self.advance(core)
             && let Some(outcome) = self.transfer_over(core, outcome)
         {
@@ -470,7 +478,7 @@ impl Connection {
             let text = "an upload without close_notify was taken for whole, as this client is excused";
             self.log(core, log::Event::Warning { text });
         }
-        self.lease = None;
+        self.drop_lease(core);
         let failure = result.as_ref().err().map(describe);
         let transferred = Transferred {
             direction: running.direction,
@@ -563,7 +571,7 @@ impl Connection {
 }
 
 /// What an event says of the peer's side.
-fn end(event: &Event) -> End {
+pub(super) fn end(event: &Event) -> End {
     if event.is_error() {
         End::Broken
     } else if event.is_read_closed() {

@@ -4,6 +4,7 @@ pub(crate) mod act;
 mod admin;
 mod control;
 mod data;
+mod early;
 mod hooking;
 mod login;
 mod notes;

@@ -16,6 +16,7 @@ use millrace_net::stream;
 use millrace_net::tls::{Channel, Fault, Host, Tls};
 
 use super::Connection;
+use super::early::Early;
 use crate::config::Resumption;
 use crate::log;
 use crate::transfer::Socket;
@@ -41,6 +42,8 @@ pub(super) struct Secure {
     owes_ticket: bool,
     /// The log has been told that data connections do not resume.
     told: bool,
+    /// The data connection of a transfer that has not begun.
+    pub(super) early: Early,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +81,10 @@ impl Connection {
     /// The handshake is about to begin. `implicit`: it is the first thing on the connection.
     pub(super) fn begin_tls(&mut self, core: &mut Core, implicit: bool) {
         let Some(security) = &core.server.tls else { return };
-        let host = security.acceptor.host();
+        let mut host = security.acceptor.host();
+        if security.policy().resumption == Resumption::Require {
+            host = host.requiring_resumption();
+        }
         match host.control(self.host.as_deref()) {
             Ok(tls) => {
                 self.secure = Some(Box::new(Secure {
@@ -90,6 +96,7 @@ impl Connection {
                     closed: false,
                     owes_ticket: false,
                     told: false,
+                    early: Early::Nothing,
                 }));
             }
             Err(fault) => {

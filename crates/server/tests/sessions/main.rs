@@ -21,5 +21,6 @@ mod quotas;
 mod shutdown;
 mod timeouts;
 mod tls;
+mod tls_early;
 mod uploads;
 mod waarp;

@@ -1,6 +1,9 @@
 //! FTPS: every client, explicit and implicit, TLS 1.2 and 1.3, data encrypted and in clear, many transfers on one
 //! control connection, with data connections that have to resume (`require`: a hundred of them) or should (`prefer`).
 
+mod languages;
+mod openssl;
+
 use crate::server::{PASSWORD, Server, USER};
 use crate::tool::{Tool, find, skip_anyway, tool};
 use crate::tree::noise;
@@ -78,8 +81,9 @@ fn curl_session(policy: &str) {
             }
         }
     }
+    let log = server.log_with(" disconnected", 6);
+    assert_eq!(log.matches(" connected").count(), 6, "one control connection each");
     server.assert_all_resumed();
-    assert_eq!(server.log().matches(" connected").count(), 6, "one control connection each");
 }
 
 #[test]
@@ -120,7 +124,7 @@ fn ftplib_without_sessions_is_refused_where_they_are_required() {
         ["session.py", "127.0.0.1", &port].into_iter().chain(rest.iter().map(String::as_str)).collect();
     let output = python.attempt(&server, &arguments, "");
     assert!(!output.status.success());
-    assert!(server.log().contains("it has to resume the TLS session"), "{}", server.log());
+    server.log_with("it has to resume the TLS session", 1);
 }
 
 #[test]
