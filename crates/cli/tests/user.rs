@@ -3,9 +3,15 @@
 #[path = "../../server/tests/sources/daemon.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod daemon;
+#[path = "../../server/tests/sources/mariadb.rs"]
+#[allow(dead_code, reason = "other tests use all of it")]
+mod mariadb;
 #[path = "../../server/tests/sources/postgresql.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod postgresql;
+#[path = "../../server/tests/sources/slapd.rs"]
+#[allow(dead_code, reason = "other tests use all of it")]
+mod slapd;
 #[path = "user/sources.rs"]
 mod sources;
 

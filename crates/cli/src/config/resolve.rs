@@ -467,7 +467,7 @@ fn log(quiet: Option<Said<Switch>>, format: Option<Said<LogFormat>>) -> config::
     }
 }
 
-fn is_on(said: Option<Said<Switch>>, default: bool) -> bool {
+pub(super) fn is_on(said: Option<Said<Switch>>, default: bool) -> bool {
     said.map_or(default, |said| said.value.0)
 }
 

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use millrace_server::auth::{self, Asked, Chain, Service, Source, Sql};
+use millrace_server::auth::{self, Asked, Chain, Ldap, Service, Source, Sql};
 use serde::Deserialize;
 
-use super::resolve::Places;
+use super::resolve::{Places, is_on};
 use super::said::{Place, Said, one_or_more};
-use super::value::Period;
+use super::value::{Period, Switch};
 use crate::failure::Failure;
 
 /// How long an answer may take.
@@ -32,9 +32,30 @@ pub(crate) struct SourceTable {
     header: Vec<Said<String>>,
     /// The connection string of a PostgreSQL database.
     postgres: Option<Said<String>>,
+    /// The URL of a MySQL or MariaDB database.
+    mysql: Option<Said<String>>,
+    /// The URL of a directory.
+    ldap: Option<Said<String>>,
     /// What to ask a database.
     query: Option<Said<String>>,
-    /// Holds the password with which a database is asked.
+    /// Whether the connection to a directory is encrypted before anything is said on it.
+    start_tls: Option<Said<Switch>>,
+    /// Who searches a directory.
+    bind: Option<Said<String>>,
+    /// Beneath what the users of a directory are.
+    base: Option<Said<String>>,
+    /// The attribute that has a user's name.
+    name: Option<Said<String>>,
+    /// What else has to be so of a user.
+    filter: Option<Said<String>>,
+    /// How a user's groups are found.
+    groups: Option<Said<String>>,
+    /// Beneath what these are.
+    group_base: Option<Said<String>>,
+    /// Settings, and the attributes that have them: `SETTING=ATTRIBUTE`.
+    #[serde(deserialize_with = "one_or_more")]
+    attributes: Vec<Said<String>>,
+    /// Holds the password with which a database or directory is asked.
     password_file: Option<Said<PathBuf>>,
     /// Certificates that the server's has to be signed by.
     ca: Option<Said<PathBuf>>,
@@ -46,10 +67,26 @@ pub(crate) struct SourceTable {
 type Written<'a> = (&'static str, &'a Place);
 
 /// Beside `timeout`, what goes with which key that says where.
-const KINDS: [(&str, &[&str]); 3] = [
+const KINDS: [(&str, &[&str]); 5] = [
     ("program", &["cache"]),
     ("call", &["header", "ca", "cache"]),
     ("postgres", &["query", "password-file", "ca"]),
+    ("mysql", &["query", "password-file", "ca"]),
+    (
+        "ldap",
+        &[
+            "start-tls",
+            "bind",
+            "base",
+            "name",
+            "filter",
+            "groups",
+            "group-base",
+            "attributes",
+            "password-file",
+            "ca",
+        ],
+    ),
 ];
 
 impl SourceTable {
@@ -63,7 +100,17 @@ impl SourceTable {
             ("call", place(self.call.as_ref())),
             ("header", place(self.header.first())),
             ("postgres", place(self.postgres.as_ref())),
+            ("mysql", place(self.mysql.as_ref())),
+            ("ldap", place(self.ldap.as_ref())),
             ("query", place(self.query.as_ref())),
+            ("start-tls", place(self.start_tls.as_ref())),
+            ("bind", place(self.bind.as_ref())),
+            ("base", place(self.base.as_ref())),
+            ("name", place(self.name.as_ref())),
+            ("filter", place(self.filter.as_ref())),
+            ("groups", place(self.groups.as_ref())),
+            ("group-base", place(self.group_base.as_ref())),
+            ("attributes", place(self.attributes.first())),
             ("password-file", place(self.password_file.as_ref())),
             ("ca", place(self.ca.as_ref())),
             ("cache", place(self.cache.as_ref())),
@@ -118,17 +165,30 @@ pub(super) fn add(
             let asked = Asked::call(service, time, cache(&table))
                 .map_err(|why| places.error(&url.place, "call", &why))?;
             (chain.source(asked), url.value.clone())
-        } else if let Some(postgres) = &table.postgres {
-            let source = auth::postgres(&sql(&table, postgres, time, places)?)
-                .map_err(|why| places.error(&postgres.place, "postgres", &why))?;
-            let name = source.name().to_owned();
-            (chain.source(source), name)
+        } else if let Some(said) = &table.postgres {
+            named(chain, auth::postgres(&sql(&table, said, time, places)?), said, places)?
+        } else if let Some(said) = &table.mysql {
+            named(chain, auth::mysql(&sql(&table, said, time, places)?), said, places)?
+        } else if let Some(said) = &table.ldap {
+            named(chain, auth::ldap(&ldap(&table, said, time, places)?), said, places)?
         } else {
             unreachable!("it was checked that there is one of them")
         };
         told.push(format!("whom {what} knows"));
     }
     Ok((chain, told))
+}
+
+/// Adds a source that has a name to be told by.
+fn named(
+    chain: Chain,
+    source: Result<impl Source + 'static, String>,
+    said: &Said<String>,
+    places: &Places<'_>,
+) -> Result<(Chain, String), Failure> {
+    let source = source.map_err(|why| places.error(&said.place, "source", &why))?;
+    let name = source.name().to_owned();
+    Ok((chain.source(source), name))
 }
 
 fn cache(table: &SourceTable) -> Duration {
@@ -158,6 +218,51 @@ fn sql(
         password: password(table, places)?,
         roots: read(table.ca.as_ref(), "ca", places)?,
         query: table.query.as_ref().map(|said| said.value.clone()),
+        time,
+    })
+}
+
+fn ldap(
+    table: &SourceTable,
+    url: &Said<String>,
+    time: Duration,
+    places: &Places<'_>,
+) -> Result<Ldap, Failure> {
+    let text = |said: &Option<Said<String>>| said.as_ref().map(|said| said.value.clone());
+    let base = text(&table.base).ok_or_else(|| {
+        places.error(
+            &url.place,
+            "base",
+            "`base` is missing: beneath what the users are, \"ou=people,dc=example,dc=org\"",
+        )
+    })?;
+    let bind = match (&table.bind, password(table, places)?) {
+        (None, None) => None,
+        (Some(dn), Some(password)) => Some((dn.value.clone(), password)),
+        (dn, _) => {
+            let place = dn.as_ref().map_or(&url.place, |dn| &dn.place);
+            return Err(places.error(place, "bind", "`bind` and `password-file` go together"));
+        }
+    };
+    let attribute = |said: &Said<String>| match said.value.split_once('=') {
+        Some((key, attribute)) => Ok((key.trim().to_owned(), attribute.trim().to_owned())),
+        None => Err(places.error(
+            &said.place,
+            "attributes",
+            "write \"SETTING=ATTRIBUTE\", such as \"directory=homeDirectory\"",
+        )),
+    };
+    Ok(Ldap {
+        url: url.value.clone(),
+        start_tls: is_on(table.start_tls.clone(), false),
+        roots: read(table.ca.as_ref(), "ca", places)?,
+        bind,
+        base,
+        name: text(&table.name).unwrap_or_else(|| "uid".to_owned()),
+        filter: text(&table.filter),
+        groups: text(&table.groups),
+        group_base: text(&table.group_base),
+        attributes: table.attributes.iter().map(attribute).collect::<Result<_, _>>()?,
         time,
     })
 }

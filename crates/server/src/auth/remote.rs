@@ -2,8 +2,8 @@
 //!
 //! Everything about it has a time limit, the wait for a connection included; a connection that is too slow is not
 //! used again. While the server is away nobody waits for it: logins are refused at once, and a task of its own
-//! tries every second whether it is back. Questions are asked from threads that may wait; the sockets are those of
-//! a small runtime, because only there a question can be given up at any moment.
+//! tries every second whether it is back. Whoever asks waits on a thread that may; the sockets are those of a
+//! small runtime, because only there a question can be given up at any moment.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -173,6 +173,7 @@ impl<L: Link> Shared<L> {
 
     /// Looks whether these users are what they were.
     async fn look(self: Arc<Self>, names: Vec<String>) {
+        let _looking = Looking(&self.is_looking);
         for name in names {
             // Who cannot be asked about stays what he was.
             let user = match self.find(&name, None).await {
@@ -183,7 +184,15 @@ impl<L: Link> Shared<L> {
             self.watch().saw(&name, user.as_ref());
         }
         self.watch().end(Instant::now());
-        self.is_looking.store(false, Relaxed);
+    }
+}
+
+/// That users are being looked at, until this is dropped.
+struct Looking<'a>(&'a AtomicBool);
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
     }
 }
 
@@ -198,7 +207,11 @@ impl<L: Link> Source for Remote<L> {
         else {
             return Ok(Found::Nobody);
         };
-        let found = self.runtime().block_on(self.shared.find(name, Some(password)))?;
+        let (shared, name, password) = (Arc::clone(&self.shared), name.to_owned(), password.to_owned());
+        // On the runtime's own thread: its stack is as large as TLS wants it, and what panics is lost alone.
+        let asked = self.runtime().spawn(async move { shared.find(&name, Some(&password)).await });
+        let found = self.runtime().block_on(asked);
+        let found = found.unwrap_or_else(|_| Err("its answer cannot be read".to_owned()))?;
         if let Found::User(user, _) = &found {
             self.shared.watch().met(user, Instant::now());
         }

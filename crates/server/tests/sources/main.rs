@@ -5,8 +5,12 @@
 mod kit;
 
 mod daemon;
+mod ldap;
+mod mariadb;
+mod mysql;
 mod postgres;
 mod postgresql;
+mod slapd;
 
 use std::sync::Arc;
 use std::time::Duration;

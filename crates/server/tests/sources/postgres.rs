@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millrace_server::auth::{Source, Sql, postgres};
 
-use super::kit::eventually;
+use super::kit::{Scratch, eventually, free_ports, pair};
 use super::postgresql::Postgres;
 use super::{HASH, PATIENT, known, login, serve, try_login};
 
@@ -67,7 +67,7 @@ fn users_of_postgresql_come_and_go_with_it() {
 
 #[test]
 fn a_postgresql_that_hangs_is_given_up_and_found_again() {
-    const SHORT: Duration = Duration::from_millis(300);
+    const SHORT: Duration = Duration::from_secs(1);
     let Some(server) = Postgres::new() else { return };
     let source = open(&server, None, SHORT);
     eventually("the schema is made", || known(&source, "alice", "") == "nobody");
@@ -77,7 +77,7 @@ fn a_postgresql_that_hangs_is_given_up_and_found_again() {
     let mut input = psql.stdin.take().unwrap();
     input.write_all(b"BEGIN; LOCK TABLE millrace_user IN ACCESS EXCLUSIVE MODE;\n").unwrap();
     input.flush().unwrap();
-    let late = "error: it has not answered within 300ms";
+    let late = "error: it has not answered within 1s";
     eventually("a question waits for the table", || known(&source, "alice", "") == late);
     drop(input);
     psql.wait().unwrap();
@@ -86,7 +86,7 @@ fn a_postgresql_that_hangs_is_given_up_and_found_again() {
     server.daemon.freeze(true);
     // Questions on connections that are there are answered by processes that go on.
     let fresh = open(&server, None, SHORT);
-    assert_eq!(fresh.begin(), Err("it has not answered within 300ms".to_owned()));
+    assert_eq!(fresh.begin(), Err("it has not answered within 1s".to_owned()));
     assert_eq!(known(&fresh, "alice", ""), late);
     server.daemon.freeze(false);
     eventually("it is found again", || known(&fresh, "alice", "") == "nobody");
@@ -138,6 +138,41 @@ fn a_query_makes_users_of_any_table_of_postgresql() {
         foreign,
         "error: its schema cannot be brought up to date: relation \"millrace_user\" already exists"
     );
+}
+
+#[test]
+fn postgresql_is_asked_over_tls_that_is_verified() {
+    let scratch = Scratch::new();
+    let pair = pair(&scratch);
+    let one = || *free_ports(1).start();
+    let Some(server) = Postgres::with_tls(&pair.certificate, &pair.key, one) else { return };
+    server.run("CREATE ROLE reader LOGIN PASSWORD 'secret'; CREATE TABLE staff (login text, secret text)");
+    server.run(&format!("INSERT INTO staff VALUES ('ann', '{HASH}'); GRANT SELECT ON staff TO reader"));
+    server
+        .daemon
+        .write("data/pg_hba.conf", "local all all trust\nhostssl all reader 127.0.0.1/32 scram-sha-256\n");
+    server.run("SELECT pg_reload_conf()");
+    let connection = format!("host=localhost port={} user=reader dbname=postgres", server.port.get());
+    let query = "SELECT secret AS password FROM staff WHERE login = $1";
+    let known = |connection: &str, roots: Option<&[u8]>, password: &str| {
+        let (password, roots) = (Some(password.to_owned()), roots.map(<[u8]>::to_vec));
+        let source =
+            postgres(&Sql { password, roots, ..settings(connection, Some(query), PATIENT) }).unwrap();
+        known(&source, "ann", "")
+    };
+    let roots = std::fs::read(&pair.certificate).unwrap();
+    eventually("the server has read its file", || {
+        known(&connection, Some(&roots), "secret") == "ann [] {} Password"
+    });
+    let required = format!("{connection} sslmode=require");
+    for (connection, roots, password, told) in [
+        (&connection, Some(&*roots), "wrong", "password authentication failed"),
+        (&required, None, "secret", "certificate"),
+        (&connection, None, "secret", "no encryption"),
+    ] {
+        let found = known(connection, roots, password);
+        assert!(found.starts_with("error: ") && found.contains(told), "{told}: {found}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! The query has one parameter, the name, and its columns are called as the settings of a user are; `AS` makes an
 //! existing table's columns so. Nothing is written but our own table's definition, and that only where it is used.
 
+mod mysql;
 mod postgres;
 
 use std::time::Duration;
@@ -35,6 +36,12 @@ pub fn postgres(settings: &Sql) -> Result<impl Source + use<>, String> {
     Remote::new(server.name(), Asked(Server::Postgres(server)), true, settings.time)
 }
 
+/// A MySQL or MariaDB database by its URL: `mysql://USER@HOST/DATABASE`.
+pub fn mysql(settings: &Sql) -> Result<impl Source + use<>, String> {
+    let server = mysql::Server::new(settings)?;
+    Remote::new(server.name(), Asked(Server::Mysql(server)), true, settings.time)
+}
+
 /// What is under which name.
 type Cells = Vec<(String, Value)>;
 
@@ -42,11 +49,13 @@ type Cells = Vec<(String, Value)>;
 #[derive(Debug)]
 enum Server {
     Postgres(postgres::Server),
+    Mysql(mysql::Server),
 }
 
 /// A connection to one of them.
 enum Connection {
     Postgres(tokio_postgres::Client),
+    Mysql(mysql_async::Conn),
 }
 
 #[derive(Debug)]
@@ -58,12 +67,15 @@ impl Link for Asked {
     async fn connect(&self) -> Result<Connection, String> {
         match &self.0 {
             Server::Postgres(server) => server.connect().await.map(Connection::Postgres),
+            Server::Mysql(server) => server.connect().await.map(Connection::Mysql),
         }
     }
 
     async fn find(&self, connection: &mut Connection, name: &str, _: Option<&str>) -> Result<Found, String> {
         let row = match (&self.0, connection) {
             (Server::Postgres(server), Connection::Postgres(client)) => server.row(client, name).await?,
+            (Server::Mysql(server), Connection::Mysql(client)) => server.row(client, name).await?,
+            _ => unreachable!("a connection is of the kind of its server"),
         };
         let of = |why| format!("of {name}: {why}");
         let Some((user, hash)) =

@@ -36,7 +36,7 @@ const LOCK: i64 = 0x6d69_6c6c_7261_6365;
 /// A PostgreSQL database, and how it is asked.
 #[derive(Debug)]
 pub(super) struct Server {
-    config: Config,
+    config: Box<Config>,
     /// `None` where nothing is encrypted.
     tls: Option<Tls>,
     /// `None` where the table is ours.
@@ -65,7 +65,7 @@ impl Server {
         let wants_tls = settings.roots.is_some() || config.get_ssl_mode() == SslMode::Require;
         config.ssl_mode(if wants_tls { SslMode::Require } else { SslMode::Disable });
         let tls = wants_tls.then(|| tls::client(settings.roots.as_deref())).transpose()?.map(Tls);
-        Ok(Self { config, tls, query: settings.query.clone() })
+        Ok(Self { config: Box::new(config), tls, query: settings.query.clone() })
     }
 
     /// How the log names it; nothing of its password.

@@ -1,0 +1,153 @@
+//! MySQL and MariaDB: connections with and without TLS, the schema, and what a row holds.
+
+use mysql_async::consts::ColumnType;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Error, Opts, OptsBuilder, Row, SslOpts};
+use serde_json::Value;
+
+use super::{Cells, Sql};
+use crate::auth::tls;
+
+/// What has become of the schema, step by step; the database remembers how many of them it has taken. It has no
+/// transactions for tables: a step has to be one that can be repeated.
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE IF NOT EXISTS millrace_user (
+        name VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY,
+        password TEXT,
+        `groups` TEXT,
+        profile JSON
+    ) DEFAULT CHARACTER SET utf8mb4
+"];
+
+const QUERY: &str = "SELECT name, password, `groups`, profile FROM millrace_user WHERE name = ?";
+
+/// A MySQL database, and how it is asked.
+#[derive(Debug)]
+pub(super) struct Server {
+    options: Opts,
+    /// `None` where the table is ours.
+    query: Option<String>,
+}
+
+impl Server {
+    pub(super) fn new(settings: &Sql) -> Result<Self, String> {
+        let options = Opts::from_url(&settings.connection)
+            .map_err(|error| format!("write \"mysql://USER@HOST/DATABASE\": {error}"))?;
+        if settings.query.as_ref().is_some_and(|query| !query.contains('?')) {
+            return Err("the query has no ?, where the name goes".to_owned());
+        }
+        if options.db_name().is_none() {
+            return Err("it names no database".to_owned());
+        }
+        let mut builder = OptsBuilder::from_opts(options.clone()).prefer_socket(false);
+        if let Some(password) = &settings.password {
+            builder = builder.pass(Some(password));
+        }
+        if let Some(pem) = &settings.roots {
+            // So that what is no certificate is told now.
+            tls::client(Some(pem))?;
+            let tls = options.ssl_opts().cloned().unwrap_or_default().with_disable_built_in_roots(true);
+            builder = builder.ssl_opts(SslOpts::with_root_certs(tls, vec![pem.clone().into()]));
+        }
+        Ok(Self { options: builder.into(), query: settings.query.clone() })
+    }
+
+    /// How the log names it; nothing of its password.
+    pub(super) fn name(&self) -> String {
+        let (database, host) = (self.options.db_name().unwrap_or_default(), self.options.ip_or_hostname());
+        format!("the MySQL database {database} at {}", self.options.socket().unwrap_or(host))
+    }
+
+    pub(super) async fn connect(&self) -> Result<Conn, String> {
+        let mut connection = Conn::new(self.options.clone()).await.map_err(|error| told(&error))?;
+        if self.query.is_none() {
+            migrate(&mut connection).await?;
+        }
+        Ok(connection)
+    }
+
+    /// What is known of a name.
+    pub(super) async fn row(&self, connection: &mut Conn, name: &str) -> Result<Option<Cells>, String> {
+        let query = self.query.as_deref().unwrap_or(QUERY);
+        let rows: Vec<Row> = connection.exec(query, (name,)).await.map_err(|error| told(&error))?;
+        let row = match &rows[..] {
+            [] => return Ok(None),
+            [row] => row,
+            _ => return Err(format!("there is more than one row of {name}")),
+        };
+        let cells: Cells = (0..row.len()).map(|index| cell(row, index)).collect::<Result<_, _>>()?;
+        // It compares without case, and without the blanks at the end.
+        match cells.iter().any(|(column, _)| column == "name") {
+            true => Ok(Some(cells)),
+            false => Err("the query has no column `name`, by which to tell Alice from alice".to_owned()),
+        }
+    }
+}
+
+/// Brings our schema up to date.
+async fn migrate(connection: &mut Conn) -> Result<(), String> {
+    match migration(connection).await {
+        Ok(taken) if taken > MIGRATIONS.len() => {
+            Err("its schema is of a later version of Millrace".to_owned())
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("its schema cannot be brought up to date: {}", told(&error))),
+    }
+}
+
+/// The number of steps that the schema has taken now.
+async fn migration(connection: &mut Conn) -> Result<usize, Error> {
+    const KNOWN: &str = "SELECT COUNT(*) FROM information_schema.tables \
+                         WHERE table_schema = DATABASE() AND table_name = 'millrace_schema'";
+    const TAKEN: &str = "SELECT taken FROM millrace_schema";
+    // Whoever may only read finds nothing to do.
+    let is_known = connection.query_first::<u64, _>(KNOWN).await?.is_some_and(|count| count > 0);
+    if is_known && let Some(taken) = connection.query_first::<u32, _>(TAKEN).await? {
+        let taken = taken as usize;
+        if taken >= MIGRATIONS.len() {
+            return Ok(taken);
+        }
+    }
+    // Two servers that start at once do not migrate at once; the lock ends with the connection, too.
+    connection.query_drop("DO GET_LOCK('millrace_schema', 60)").await?;
+    connection.query_drop("CREATE TABLE IF NOT EXISTS millrace_schema (taken INT UNSIGNED NOT NULL)").await?;
+    let before = connection.query_first::<u32, _>(TAKEN).await?;
+    if before.is_none() {
+        connection.query_drop("INSERT INTO millrace_schema VALUES (0)").await?;
+    }
+    let before = before.unwrap_or(0) as usize;
+    for step in MIGRATIONS.iter().skip(before) {
+        connection.query_drop(*step).await?;
+        connection.query_drop("UPDATE millrace_schema SET taken = taken + 1").await?;
+    }
+    connection.query_drop("DO RELEASE_LOCK('millrace_schema')").await?;
+    Ok(before.max(MIGRATIONS.len()))
+}
+
+fn told(error: &Error) -> String {
+    match error {
+        Error::Server(said) => said.message.clone(),
+        error => error.to_string(),
+    }
+}
+
+fn cell(row: &Row, index: usize) -> Result<(String, Value), String> {
+    let columns = row.columns_ref();
+    let column = &columns[index];
+    let name = column.name_str().into_owned();
+    let wrong = |what: &str| format!("the column {name} is {what}; cast it to CHAR");
+    let value = match row.as_ref(index) {
+        None | Some(mysql_async::Value::NULL) => Value::Null,
+        Some(mysql_async::Value::Int(number)) => (*number).into(),
+        Some(mysql_async::Value::UInt(number)) => (*number).into(),
+        Some(mysql_async::Value::Bytes(bytes)) if column.column_type() == ColumnType::MYSQL_TYPE_BIT => {
+            bytes.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte)).into()
+        }
+        Some(mysql_async::Value::Bytes(bytes)) => match str::from_utf8(bytes) {
+            Ok(text) => text.into(),
+            Err(_) => return Err(wrong("not in UTF-8")),
+        },
+        Some(_) => return Err(wrong("neither text nor a whole number")),
+    };
+    Ok((name, value))
+}
