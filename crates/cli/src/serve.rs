@@ -6,8 +6,9 @@ use std::process;
 use std::sync::{Arc, Weak};
 use std::thread;
 
+use millrace_server::limits::Quotas;
 use millrace_server::{Control, Running, Server, StartError};
-use millrace_storage::{Ledger, LocalStorage};
+use millrace_storage::LocalStorage;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -31,8 +32,8 @@ pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
         .map_err(|error| Failure::Running(format!("cannot listen for signals: {error}")))?;
     let running = start(&site).map_err(|error| Failure::Running(advise(&error)))?;
     let running = Arc::new(running);
-    let ledger = site.config.quotas.clone().unwrap_or_else(|| Arc::new(Ledger::new(None)));
-    let again = Again { written, file, running: Arc::downgrade(&running), ledger };
+    let again =
+        Again { written, file, running: Arc::downgrade(&running), quotas: site.config.quotas.clone() };
     let control =
         site.control.as_deref().map(|path| open_control(path, &running, again.clone())).transpose()?;
     announce(&site, &running);
@@ -49,15 +50,14 @@ struct Again {
     written: Written,
     file: Option<PathBuf>,
     running: Weak<Running>,
-    /// What is held where quotas are: the same for accounts old and new.
-    ledger: Arc<Ledger>,
+    /// What is counted for quotas: the same for accounts old and new.
+    quotas: Option<Arc<Quotas>>,
 }
 
 impl Again {
     /// Puts in force what the file says now; where that makes no sense, all stays as it was.
     fn reload(&self) -> Result<(), String> {
-        let ledger = Some(Arc::clone(&self.ledger));
-        let site = config::load_beside(self.written.clone(), self.file.as_deref(), ledger)
+        let site = config::load_beside(self.written.clone(), self.file.as_deref(), self.quotas.clone())
             .map_err(|failure| format!("the old configuration stays in force: {failure}"))?;
         if let Some(running) = self.running.upgrade() {
             running

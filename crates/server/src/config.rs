@@ -12,13 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, self_signed};
-use millrace_storage::Ledger;
 use millrace_vfs::VirtualPath;
 
 use crate::auth::{Authenticator, Password};
 use crate::bans::BanRules;
 use crate::hooks::Hooks;
-use crate::limits::ServerLimits;
+use crate::limits::{Quotas, ServerLimits};
 
 /// What a server is started with.
 #[derive(Debug, Clone)]
@@ -55,8 +54,8 @@ pub struct Config {
     pub sessions_per_address: usize,
     /// Bandwidth, and sessions by listener and user. Listeners are named as in [`Config::ftp`].
     pub limits: ServerLimits,
-    /// What is held where quotas are: the same that the accounts were given. It is kept and told of by the server.
-    pub quotas: Option<Arc<Ledger>>,
+    /// What is counted for quotas: the same that the accounts were given. It is kept and told of by the server.
+    pub quotas: Option<Arc<Quotas>>,
     /// Who may connect, and who is banned for failed logins.
     pub bans: BanRules,
     /// Percent of the machine's processors above which nobody may log in; 0 for no limit.

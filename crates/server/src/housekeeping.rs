@@ -78,7 +78,7 @@ fn look(server: &Server, workers: &[Sender<Message>], before: Option<i64>) -> i6
 
 /// What quotas count outlives the process.
 pub(crate) fn keep_quotas(server: &Server, last: bool) {
-    if let Some(Err(error)) = server.config.quotas.as_ref().map(|ledger| ledger.keep(last)) {
+    if let Some(Err(error)) = server.config.quotas.as_ref().map(|quotas| quotas.keep(last)) {
         server.log.warn(&error);
     }
 }

@@ -394,12 +394,12 @@ impl Running {
 
     /// What is held where there are quotas and something was done of late.
     pub fn quotas(&self) -> Vec<TallyReport> {
-        self.state.config.quotas.as_ref().map_or(Vec::new(), |ledger| ledger.report())
+        self.state.config.quotas.as_ref().map_or(Vec::new(), |quotas| quotas.ledger().report())
     }
 
     /// Counts anew what is held where there are quotas: in one tree, as [`Running::quotas`] names it, or in all.
     pub fn recount_quotas(&self, tree: Option<&str>) -> Result<Vec<TallyReport>, LedgerError> {
-        self.state.config.quotas.as_ref().map_or(Ok(Vec::new()), |ledger| ledger.recount(tree))
+        self.state.config.quotas.as_ref().map_or(Ok(Vec::new()), |quotas| quotas.ledger().recount(tree))
     }
 
     /// Has every worker ask each of its connections; a worker that does not answer soon is left out.

@@ -22,7 +22,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_storage::Ledger;
+use millrace_server::limits::Quotas;
 
 use crate::failure::Failure;
 
@@ -39,18 +39,18 @@ pub(crate) fn load(flags: Written, file: Option<&Path>) -> Result<Site, Failure>
     load_beside(flags, file, None)
 }
 
-/// The same for a server that runs already, and counts in this ledger what is held where quotas are.
+/// The same for a server that runs already, and has counted this for quotas.
 pub(crate) fn load_beside(
     flags: Written,
     file: Option<&Path>,
-    ledger: Option<Arc<Ledger>>,
+    quotas: Option<Arc<Quotas>>,
 ) -> Result<Site, Failure> {
     match file {
-        None => resolve::resolve(flags, None, ledger),
+        None => resolve::resolve(flags, None, quotas),
         Some(path) => {
             let source = read(path)?;
             let written = flags.over(parse(&source)?);
-            resolve::resolve(written, Some(&source), ledger)
+            resolve::resolve(written, Some(&source), quotas)
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_server::auth::{Chain, Homes, Mounts, Password};
+use millrace_server::limits::Quotas;
 use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{Ledger, LocalOptions, LocalStorage};
 use millrace_vfs::VirtualPath;
@@ -110,10 +111,10 @@ impl Places<'_> {
 pub(crate) fn resolve(
     written: Written,
     file: Option<&Source>,
-    ledger: Option<Arc<Ledger>>,
+    quotas: Option<Arc<Quotas>>,
 ) -> Result<Site, Failure> {
     let places = Places { file };
-    let ledger = ledger.unwrap_or_else(|| Arc::new(Ledger::new(quotas(&written, &places))));
+    let quotas = quotas.unwrap_or_else(|| Arc::new(Quotas::new(Ledger::new(quotas_file(&written, &places)))));
     let limits = super::limits::limits(&written);
     let bans = super::limits::bans(&written);
     let Encryption { ftps, https, tls, self_signed } = tls::encryption(&written, &places)?;
@@ -131,7 +132,7 @@ pub(crate) fn resolve(
     let groups = written.group_tables.iter().map(|group| group.name.value.clone()).collect();
     let archives = is_on(written.archives, false);
     let mounts = super::folders::mounts(written.folder_tables, archives, files, &groups, &places)?;
-    let mounts = Arc::new(mounts.quotas(Arc::clone(&ledger)));
+    let mounts = Arc::new(mounts.quotas(Arc::clone(&quotas)));
     let assembly =
         Assembly::new(&directory, Arc::clone(&homes), Arc::clone(&mounts), written.group_tables, &places)?;
     let database = super::database::open(written.users.as_ref(), &places)?;
@@ -141,7 +142,7 @@ pub(crate) fn resolve(
     let (accounts, mut logins) = assembly.begin(anonymous)?;
     let (listed, more) = assembly.users(users)?;
     logins.extend(more);
-    let accounts = accounts.quotas(Arc::clone(&ledger)).source(listed);
+    let accounts = accounts.quotas(Arc::clone(&quotas)).source(listed);
     let (accounts, mut sources) = match database {
         Some((users, path)) => (accounts.source(users), vec![format!("of {}", path.display())]),
         None => (accounts, Vec::new()),
@@ -183,7 +184,7 @@ pub(crate) fn resolve(
         hooks: super::hooks::hooks(written.hook_tables, written.hooks_queue.as_ref(), &places)?,
         hook_threads: places.at_least_one(written.hook_threads, "hook-threads", default.hook_threads)?,
         limits,
-        quotas: Some(ledger),
+        quotas: Some(quotas),
         bans,
         cpu_limit: cpu_limit(written.cpu_limit, &places)?,
         shutdown_password: shutdown_password(written.shutdown_password, &places)?,
@@ -251,7 +252,7 @@ fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBu
 }
 
 /// Where it is kept what is held where quotas are.
-fn quotas(written: &Written, places: &Places<'_>) -> Option<PathBuf> {
+fn quotas_file(written: &Written, places: &Places<'_>) -> Option<PathBuf> {
     match &written.quotas {
         Some(said) if said.value == Path::new("off") => None,
         Some(said) => Some(places.path(said)),

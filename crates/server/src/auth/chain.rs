@@ -25,7 +25,7 @@ use super::password::{Kept, Mac, Password, hash_password};
 use super::profile::{Group, User};
 use super::totp::{DIGITS, Secret, Used};
 use super::{Account, Accounts, Attempt, Authenticator, Changed, Decision};
-use crate::limits::AccountLimits;
+use crate::limits::{AccountLimits, Moved, Quotas};
 
 /// Where accounts are kept. One value serves all workers.
 pub trait Source: Send + Sync + Debug {
@@ -93,7 +93,7 @@ pub struct Chain {
     groups: HashMap<String, Group>,
     homes: Arc<Homes>,
     mounts: Arc<Mounts>,
-    ledger: Arc<Ledger>,
+    quotas: Arc<Quotas>,
     anonymous: Option<Account>,
     hashing: Hashing,
     /// As costly as the costliest hash that was met; `None` while none can be met. Guarded for a clone.
@@ -109,7 +109,7 @@ impl Chain {
             groups: HashMap::new(),
             homes,
             mounts: Arc::default(),
-            ledger: Arc::new(Ledger::new(None)),
+            quotas: Arc::new(Quotas::new(Ledger::new(None))),
             anonymous: None,
             hashing: Hashing::new(),
             decoy: Mutex::default(),
@@ -138,10 +138,10 @@ impl Chain {
         self
     }
 
-    /// With a ledger of what is held where quotas are; without one, folders are counted by each process anew. Its
-    /// users are told of it by [`Config::quotas`](crate::Config::quotas).
-    pub fn quotas(mut self, ledger: Arc<Ledger>) -> Self {
-        self.ledger = ledger;
+    /// With what is counted for quotas; without it, each chain counts anew. [`Config::quotas`](crate::Config::quotas)
+    /// has the same.
+    pub fn quotas(mut self, quotas: Arc<Quotas>) -> Self {
+        self.quotas = quotas;
         self
     }
 
@@ -248,7 +248,15 @@ impl Chain {
             true => self.homes.ready(&folder, read_only),
             false => Some(self.homes.open(&folder, read_only, is_template)?),
         };
-        let limits = effective.limits();
+        let mut limits = effective.limits();
+        if let Some(quota) = effective.transfer_quota() {
+            let traffic = match at_once {
+                true => self.quotas.traffic_at_hand(&effective.user),
+                false => Some(self.quotas.traffic(&effective.user)),
+            };
+            let Some(traffic) = traffic else { return Ok(None) };
+            limits.moved = Some(Moved { quota, traffic });
+        }
         Ok(storage.map(|storage| self.hold_to_quota(effective, &folder, storage, read_only)).map(|storage| {
             Account {
                 limits: (limits != AccountLimits::default()).then(|| Arc::new(limits)),
@@ -270,7 +278,7 @@ impl Chain {
     ) -> Arc<dyn Storage> {
         match effective.quota() {
             Some(allowance) if !read_only => {
-                let tally = self.ledger.tally(&self.homes.key(folder), &storage);
+                let tally = self.quotas.ledger().tally(&self.homes.key(folder), &storage);
                 Arc::new(Quota::new(storage, tally, allowance, QuotaScope::Account))
             }
             _ => storage,

@@ -11,9 +11,9 @@ use millrace_ftp::session::{Permissions, Rules};
 use millrace_storage::Allowance;
 use serde_json::{Map, Value};
 
-use super::profile::{Group, Profile, Quantity, User};
+use super::profile::{Group, PerPeriod, Profile, Quantity, User};
 use super::{Attempt, DataSecurity};
-use crate::limits::{AccountLimits, Limits};
+use crate::limits::{AccountLimits, Limits, TransferQuota};
 use crate::network::Network;
 
 /// The settings of a user, each with where it comes from.
@@ -64,6 +64,10 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("sessions", "the server's"),
     ("quota-bytes", "none"),
     ("quota-files", "none"),
+    ("quota-upload", "none"),
+    ("quota-download", "none"),
+    ("quota-transfer", "none"),
+    ("ratio", "none"),
 ];
 
 /// Puts together what is said of a user and of the groups; `group` finds one by its name.
@@ -173,7 +177,20 @@ impl Effective {
                 sessions: None,
             },
             groups: Vec::new(),
+            moved: None,
         }
+    }
+
+    /// How much the user may move; `None` where that is not counted.
+    pub fn transfer_quota(&self) -> Option<TransferQuota> {
+        let per = |said: Option<PerPeriod>| said.and_then(|said| said.0);
+        let quota = TransferQuota {
+            upload: per(self.said.quota_upload),
+            download: per(self.said.quota_download),
+            total: per(self.said.quota_transfer),
+            ratio: self.said.ratio.and_then(|said| said.0),
+        };
+        (quota != TransferQuota::default()).then_some(quota)
     }
 
     /// How much the user's folder may hold; `None` where nothing is counted.
@@ -322,7 +339,8 @@ mod tests {
             "hours": ["mon-fri 08:00-18:00 UTC"], "protocols": ["ftp"], "require-tls": true, "require-tls-data": true,
             "tls-resumption": "require", "expires": "2027-01-31",
             "disabled": false, "totp": "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", "download": "10M; sat 20M", "upload": 5, "session-download": "1k",
-            "session-upload": "1k", "sessions": 3, "quota-bytes": "10G", "quota-files": 0}"#,
+            "session-upload": "1k", "sessions": 3, "quota-bytes": "10G", "quota-files": 0,
+            "quota-upload": "1G/day", "quota-download": "1G/week", "quota-transfer": "none", "ratio": "1:3"}"#,
         );
         let text = serde_json::to_string(&said).unwrap();
         assert_eq!(serde_json::from_str::<Profile>(&text).unwrap(), said);

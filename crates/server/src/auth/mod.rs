@@ -41,7 +41,9 @@ pub use ldap::{Ldap, ldap};
 pub use listed::Listed;
 pub use mounts::{Mount, MountedDatabase, MountedDirectory, MountedFiles, Mounts};
 pub use password::{Password, PasswordError, hash_password};
-pub use profile::{Access, Amount, Expiry, Group, Hours, Profile, Quantity, Tree, User, ValueError};
+pub use profile::{
+    Access, Amount, Expiry, Group, Hours, PerPeriod, Profile, Proportion, Quantity, Tree, User, ValueError,
+};
 pub use sql::{Sql, mysql, postgres};
 pub use sqlite::{Database, DatabaseError, Stored};
 pub use totp::Secret;

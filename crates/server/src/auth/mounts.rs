@@ -23,6 +23,7 @@ use super::Account;
 use super::effective::Effective;
 use super::guard;
 use super::homes::Homes;
+use crate::limits::Quotas;
 
 /// A place that is shown in the trees of users.
 #[derive(Debug)]
@@ -75,7 +76,7 @@ pub struct Mounts {
     mounts: Vec<Mount>,
     archives: bool,
     /// Where there are quotas.
-    ledger: Option<Arc<Ledger>>,
+    quotas: Option<Arc<Quotas>>,
 }
 
 /// A mount for a user: where, and what, unless that is away.
@@ -198,12 +199,12 @@ impl Mounts {
     /// These folders, later ones in place of earlier ones at the same path; with `archives` a folder can also be
     /// read as `folder.tar`, `.tar.gz`, `.tgz` and `.zip`.
     pub fn new(mounts: Vec<Mount>, archives: bool) -> Self {
-        Self { mounts, archives, ledger: None }
+        Self { mounts, archives, quotas: None }
     }
 
-    /// With a ledger of what is held where quotas are.
-    pub fn quotas(mut self, ledger: Arc<Ledger>) -> Self {
-        self.ledger = Some(ledger);
+    /// With what is counted for quotas.
+    pub fn quotas(mut self, quotas: Arc<Quotas>) -> Self {
+        self.quotas = Some(quotas);
         self
     }
 
@@ -250,7 +251,7 @@ impl Mounts {
                 let path = user.fill(&mount.path).ok()?;
                 Some((
                     VirtualPath::parse(path.as_bytes()).ok()?,
-                    mount.open(user, self.ledger.as_deref()).ok(),
+                    mount.open(user, self.quotas.as_ref().map(|quotas| quotas.ledger())).ok(),
                 ))
             })
             .collect();

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::Protocol;
 use super::totp::Secret;
 use crate::config::Resumption;
-use crate::limits::Limit;
+use crate::limits::{Limit, Per, Ratio, TransferQuotaError};
 use crate::network::Network;
 
 /// What is said of a user, or of all members of a group.
@@ -89,6 +89,18 @@ pub struct Profile {
     /// Files in the user's folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_files: Option<Quantity>,
+    /// Bytes from the user's clients within a period.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_upload: Option<PerPeriod>,
+    /// Bytes to the user's clients within a period.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_download: Option<PerPeriod>,
+    /// Both together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_transfer: Option<PerPeriod>,
+    /// How much may be downloaded for what was uploaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<Proportion>,
 }
 
 /// Somebody who may log in, as found where accounts are kept.
@@ -143,6 +155,14 @@ pub struct Amount(pub Limit);
 /// How much of something there may be: a number, `10G`, or `none` for no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quantity(pub Option<u64>);
+
+/// How much may be moved within a period, `10G/day`, or `none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PerPeriod(pub Option<Per>);
+
+/// How much may be downloaded for what was uploaded, `1:3`, or `none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proportion(pub Option<Ratio>);
 
 /// Why a text is not what it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -252,6 +272,35 @@ impl fmt::Display for Quantity {
         }
     }
 }
+
+/// A value, or `none`.
+macro_rules! or_none {
+    ($($kind:ident),*) => {$(
+        impl FromStr for $kind {
+            type Err = ValueError;
+
+            fn from_str(text: &str) -> Result<Self, ValueError> {
+                match text.trim() {
+                    "none" => Ok(Self(None)),
+                    text => text.parse().map(|value| Self(Some(value))).map_err(|error: TransferQuotaError| {
+                        ValueError(error.to_string())
+                    }),
+                }
+            }
+        }
+
+        impl fmt::Display for $kind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match &self.0 {
+                    Some(value) => value.fmt(f),
+                    None => f.write_str("none"),
+                }
+            }
+        }
+    )*};
+}
+
+or_none!(PerPeriod, Proportion);
 
 impl FromStr for Protocol {
     type Err = ValueError;
@@ -378,7 +427,7 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(Network, Hours, Expiry, Amount, Quantity, Protocol, Resumption, Secret);
+as_text!(Network, Hours, Expiry, Amount, Quantity, PerPeriod, Proportion, Protocol, Resumption, Secret);
 
 struct TextVisitor;
 

@@ -14,6 +14,7 @@ use millrace_vfs::FileError;
 
 use super::Connection;
 use super::act::{self, Changed, ListLimits};
+use crate::limits::Direction;
 use crate::log;
 use crate::slab::Key;
 use crate::transfer::Shared;
@@ -68,6 +69,11 @@ impl Connection {
             _ => {}
         }
         let Some(account) = &self.account else { return Some(Answer::Failed(FileError::PermissionDenied)) };
+        if let Some(direction) = way(&request)
+            && let Err(over) = self.member.may_move(&core.server.limits, direction)
+        {
+            return Some(Answer::Failed(over.into()));
+        }
         if let Some(hooked) = &mut self.hooked {
             hooked.note_request(&request);
         }
@@ -185,4 +191,13 @@ impl Drop for Promise {
 
 pub(super) fn internal_error() -> Answer {
     Answer::Failed(FileError::Io(io::Error::other("internal error")))
+}
+
+/// Which way the bytes of a transfer go for which this is the first question.
+fn way(request: &Request) -> Option<Direction> {
+    match request {
+        Request::OpenRead(_) => Some(Direction::Download),
+        Request::OpenWrite(..) | Request::OpenUnique(_) => Some(Direction::Upload),
+        _ => None,
+    }
 }

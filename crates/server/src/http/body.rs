@@ -30,6 +30,8 @@ pub(super) struct Body {
     current: Current,
     /// Bytes sent of the parts that are files or streams.
     shared: Shared,
+    /// How many there were when the current part began.
+    begun: u64,
     /// When a byte last moved: what the stall timeout counts from.
     pub(super) moved: Instant,
     /// What limits allow it.
@@ -68,7 +70,15 @@ pub(super) enum Progress {
 impl Body {
     pub(super) fn new(parts: VecDeque<Part>, now: Instant) -> Self {
         let pace = Pace::new(Direction::Download);
-        Self { parts, current: Current::None, shared: Shared::default(), moved: now, pace, serial: 0 }
+        Self {
+            parts,
+            current: Current::None,
+            shared: Shared::default(),
+            begun: 0,
+            moved: now,
+            pace,
+            serial: 0,
+        }
     }
 
     /// File bytes sent so far.
@@ -96,15 +106,22 @@ impl Body {
                     None => return Progress::Done,
                     Some(Part::Bytes(bytes)) => return Progress::Bytes(bytes),
                     Some(part) => match sender(part) {
-                        Ok(sender) => self.current = Current::Sending(Box::new(sender)),
+                        Ok(sender) => {
+                            self.begun = self.shared.bytes();
+                            self.current = Current::Sending(Box::new(sender));
+                        }
                         Err(error) => return Progress::Failed(TransferError::File(error)),
                     },
                 },
                 Current::Sending(sender) => {
                     let before = self.shared.bytes();
-                    let wanted = sender.total().unwrap_or(u64::MAX);
+                    let sent = before - self.begun;
+                    let wanted = sender.total().map_or(u64::MAX, |total| total.saturating_sub(sent));
                     let Some(allowed) = self.pace.allowance(limits.0, limits.1, now, wanted) else {
-                        return Progress::Pause;
+                        return match self.pace.over() {
+                            Some(over) => Progress::Failed(TransferError::File(over.clone().into())),
+                            None => Progress::Pause,
+                        };
                     };
                     let allowed = allowed.min(TURN as u64) as usize;
                     let mut share = allowed;

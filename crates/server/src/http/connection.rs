@@ -540,7 +540,15 @@ impl Connection {
                 Progress::Yield => return core.yielded.push_back(self.key),
                 Progress::Fill(sender) => return self.fill(core, sender),
                 Progress::Done => return self.body_sent(core),
-                Progress::Failed(error) => return self.body_failed(core, &format!("{error:?}")),
+                Progress::Failed(error) => {
+                    if let millrace_ftp::session::TransferError::File(millrace_vfs::FileError::OverQuota(
+                        over,
+                    )) = &error
+                    {
+                        self.log_over_quota(core, Some(over));
+                    }
+                    return self.body_failed(core, &format!("{error:?}"));
+                }
             }
         }
     }

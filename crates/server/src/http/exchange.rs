@@ -343,6 +343,18 @@ impl Connection {
         permits
     }
 
+    /// Claims that no transfer quota forbids bytes to go this way; answers the request where one does.
+    pub(super) fn may_move(&mut self, core: &mut Core, head: &Head<'_, '_>, direction: Direction) -> bool {
+        match self.member.may_move(&core.server.limits, direction) {
+            Ok(()) => true,
+            Err(over) => {
+                self.log_over_quota(core, Some(&over));
+                self.fail_with(core, head, &over.into());
+                false
+            }
+        }
+    }
+
     /// Keeps the head of a request for which the pool is asked; answers the question's number.
     fn ask(&mut self, core: &mut Core, bytes: &[u8]) -> u64 {
         let serial = core.next_serial();
@@ -360,7 +372,8 @@ impl Connection {
         who: &Who,
         found: Option<Result<Found, FileError>>,
     ) {
-        if !self.permits(core, head, who, Permission::Read) {
+        if !self.permits(core, head, who, Permission::Read) || !self.may_move(core, head, Direction::Download)
+        {
             return;
         }
         let (storage, path) = (&who.account.storage, &target.path);
@@ -521,7 +534,7 @@ impl Connection {
         if head.wants_head_only() || length == 0 {
             return self.log_answer(core, head, status, 0);
         }
-        let is_limited = core.server.limits.meter(&self.member, Direction::Download).is_some();
+        let is_limited = core.server.limits.is_limited(&self.member, Direction::Download);
         let part = match (&entry.content, stream) {
             (Content::Memory(_), _) if is_limited => {
                 Part::Stream(entry.stream(), range.start, Some(range.end))
@@ -538,7 +551,14 @@ impl Connection {
     }
 
     /// Several ranges, as `multipart/byteranges` (RFC 9110 section 14.6).
-    fn answer_parts(&mut self, core: &mut Core, head: &Head<'_, '_>, entry: &Entry, ranges: &[Range<u64>]) {
+    fn answer_parts(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        entry: &Arc<Entry>,
+        ranges: &[Range<u64>],
+    ) {
+        let is_limited = core.server.limits.is_limited(&self.member, Direction::Download);
         // Not a secret: only not to be found in the file by accident.
         let boundary = format!("{:016x}{:016x}", core.now.wall.nanoseconds ^ 0x5bd1_e995, core.next_serial());
         let mut parts = VecDeque::with_capacity(ranges.len() * 2 + 1);
@@ -553,6 +573,9 @@ impl Connection {
             length += bytes.len() as u64 + (range.end - range.start);
             parts.push_back(Part::Bytes(bytes));
             parts.push_back(match &entry.content {
+                Content::Memory(_) if is_limited => {
+                    Part::Stream(entry.stream(), range.start, Some(range.end))
+                }
                 Content::Memory(bytes) => {
                     Part::Bytes(bytes[range.start as usize..range.end as usize].to_vec())
                 }
@@ -652,6 +675,7 @@ impl Connection {
                 (Status::FORBIDDEN, "This may not be read.")
             }
             FileError::Exhausted => (Status::SERVICE_UNAVAILABLE, "The server is out of resources for now."),
+            FileError::OverQuota(_) => super::writing::status_of(error),
             _ => (Status::INTERNAL_SERVER_ERROR, "The file system failed."),
         };
         self.fail(core, head, status, reason);

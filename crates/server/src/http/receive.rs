@@ -104,7 +104,7 @@ impl Connection {
         let room = COLLECT.saturating_sub(receiving.buffer.len());
         let allowed =
             receiving.pace.allowance(&core.server.limits, &self.member, core.now.instant, room as u64);
-        let Some(allowed) = allowed else { return Ok(()) };
+        let Some(allowed) = allowed else { return self.within_quota(core, receiving) };
         let before = receiving.buffer.len();
         let most = before + usize::try_from(allowed).unwrap_or(usize::MAX).min(room);
         let taken = self.take_body(core, &mut receiving.intake, &mut receiving.buffer, most);
@@ -113,7 +113,14 @@ impl Connection {
         if count > 0 {
             receiving.moved = core.now.instant;
         }
-        taken
+        taken.and_then(|()| self.within_quota(core, receiving))
+    }
+
+    /// Refuses more than the user may upload.
+    fn within_quota(&mut self, core: &mut Core, receiving: &Receiving) -> Result<(), Refusal> {
+        let Some(over) = receiving.pace.over().cloned() else { return Ok(()) };
+        self.log_over_quota(core, Some(&over));
+        Err(Refused::from(FileError::from(over)).refusal)
     }
 
     fn write_collected(&mut self, core: &mut Core, receiving: &mut Receiving) {

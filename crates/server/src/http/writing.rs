@@ -14,6 +14,7 @@ use millrace_vfs::{
 use super::connection::Connection;
 use super::exchange::Who;
 use super::find::Found;
+use crate::limits::Direction;
 use crate::worker::Core;
 
 /// Entries of a directory that are read at a time.
@@ -58,6 +59,7 @@ impl Connection {
         }
         match found {
             None if !self.permits(core, head, who, first_permission(head.method)) => {}
+            None if head.method == Method::Put && !self.may_move(core, head, Direction::Upload) => {}
             None => {
                 let change = Change {
                     storage: Arc::clone(&who.account.storage),
@@ -120,7 +122,10 @@ pub(super) fn status_of(error: &FileError) -> (Status, &'static str) {
         | FileError::CrossDevice => (Status::FORBIDDEN, "This may not be changed."),
         FileError::IsDirectory | FileError::NotEmpty => (Status::CONFLICT, "It is a directory."),
         FileError::AlreadyExists => (Status::PRECONDITION_FAILED, "It exists already."),
-        FileError::OverQuota(over) => (Status::INSUFFICIENT_STORAGE, quota_reason(over)),
+        FileError::OverQuota(over) => match over.counted {
+            Counted::Bytes | Counted::Files => (Status::INSUFFICIENT_STORAGE, quota_reason(over)),
+            _ => (Status::FORBIDDEN, quota_reason(over)),
+        },
         FileError::NoSpace | FileError::QuotaExceeded => {
             (Status::INSUFFICIENT_STORAGE, "There is no room for it.")
         }
@@ -132,13 +137,16 @@ pub(super) fn status_of(error: &FileError) -> (Status, &'static str) {
 }
 
 /// Which quota it is that is used up.
-fn quota_reason(over: &OverQuota) -> &'static str {
+pub(super) fn quota_reason(over: &OverQuota) -> &'static str {
     match (over.counted, &over.scope) {
         (Counted::Files, QuotaScope::Account) => "The quota of files of this account is used up.",
         (Counted::Files, QuotaScope::Folder(_)) => "The quota of files of this folder is used up.",
         (Counted::Bytes, QuotaScope::Account) => "The quota of bytes of this account is used up.",
         (Counted::Bytes, QuotaScope::Folder(_)) => "The quota of bytes of this folder is used up.",
-        _ => "This account may transfer no more for now.",
+        (Counted::Uploaded, _) => "This account may upload no more for now.",
+        (Counted::Downloaded, _) => "This account may download no more for now.",
+        (Counted::Moved, _) => "This account may transfer no more for now.",
+        (Counted::Ratio, _) => "This account has to upload before it may download more.",
     }
 }
 

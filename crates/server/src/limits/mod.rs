@@ -12,6 +12,7 @@ mod bucket;
 mod meter;
 mod pace;
 mod schedule;
+mod traffic;
 mod tree;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 pub(crate) use pace::Pace;
 pub use schedule::{Limit, LimitError};
+pub use traffic::{Moved, Per, Period, Quotas, Ratio, TransferQuota, TransferQuotaError};
 pub use tree::{Direction, Scope, ScopeReport};
 pub(crate) use tree::{Member, Tree};
 
@@ -59,6 +61,8 @@ pub struct AccountLimits {
     pub session: Limits,
     /// All sessions of all members of each of the user's groups together.
     pub groups: Vec<GroupLimits>,
+    /// What the user may move, and has.
+    pub moved: Option<Moved>,
 }
 
 /// A group that shares a limit.

@@ -1,7 +1,10 @@
-//! What a transfer keeps of the limits: its meter, and until when it sleeps.
+//! What a transfer keeps of the limits: its meter, until when it sleeps, and what it has taken of a transfer quota.
 
 use std::time::Instant;
 
+use millrace_vfs::OverQuota;
+
+use super::Moved;
 use super::meter::{Allowance, Meter};
 use super::tree::{Direction, Member, Tree};
 
@@ -14,15 +17,30 @@ pub(crate) struct Pace {
     generation: u64,
     /// Until when a limit keeps it waiting.
     pub(crate) paused: Option<Instant>,
+    /// `None` where the user may move whatever there is.
+    quota: Option<Box<Piece>>,
+}
+
+/// What a transfer has taken of a transfer quota.
+#[derive(Debug)]
+struct Piece {
+    moved: Moved,
+    direction: Direction,
+    /// Taken, and not yet moved.
+    left: u64,
+    /// When it was taken, in seconds since 1970.
+    wall: i64,
+    over: Option<OverQuota>,
 }
 
 impl Pace {
     pub(crate) fn new(direction: Direction) -> Self {
         // No state of the limits has this number: the first turn looks.
-        Self { direction, meter: None, generation: u64::MAX, paused: None }
+        Self { direction, meter: None, generation: u64::MAX, paused: None, quota: None }
     }
 
-    /// How many bytes of `wanted` may move now; `None` where [`Pace::paused`] says when some may.
+    /// How many bytes of `wanted` may move now; `None` where [`Pace::paused`] says when some may, or
+    /// [`Pace::over`] that none will.
     pub(crate) fn allowance(
         &mut self,
         tree: &Tree,
@@ -33,14 +51,22 @@ impl Pace {
         self.paused = None;
         let generation = tree.generation();
         if self.generation != generation {
+            if self.generation == u64::MAX {
+                self.quota = Piece::of(member, self.direction);
+            }
             self.generation = generation;
             // Out of the old line before it gets in the new.
             self.meter = None;
             self.meter = tree.meter(member, self.direction);
         }
-        let Some(meter) = &mut self.meter else { return Some(u64::MAX) };
+        let most = match &mut self.quota {
+            Some(piece) if piece.over.is_some() => return None,
+            Some(piece) => piece.take(tree.wall(), wanted)?,
+            None => u64::MAX,
+        };
+        let Some(meter) = &mut self.meter else { return Some(most) };
         match meter.allowance(tree.nanos(now), wanted) {
-            Allowance::Now(bytes) => Some(bytes),
+            Allowance::Now(bytes) => Some(bytes.min(most)),
             Allowance::Until(moment) => {
                 self.paused = Some(tree.instant(moment));
                 None
@@ -48,15 +74,24 @@ impl Pace {
         }
     }
 
+    /// The quota that keeps anything more from moving.
+    pub(crate) fn over(&self) -> Option<&OverQuota> {
+        self.quota.as_ref()?.over.as_ref()
+    }
+
     /// What may still be moved of the last allowance.
     pub(crate) fn left(&self) -> u64 {
-        self.meter.as_ref().map_or(u64::MAX, |meter| meter.left())
+        let metered = self.meter.as_ref().map_or(u64::MAX, |meter| meter.left());
+        self.quota.as_ref().map_or(metered, |piece| metered.min(piece.left))
     }
 
     /// So many bytes were moved.
     pub(crate) fn spend(&mut self, bytes: u64) {
         if let Some(meter) = &mut self.meter {
             meter.spend(bytes);
+        }
+        if let Some(piece) = &mut self.quota {
+            piece.spend(bytes);
         }
     }
 
@@ -69,6 +104,52 @@ impl Pace {
 
     /// Claims that something on its way is limited.
     pub(crate) fn is_limited(&self) -> bool {
-        self.meter.is_some()
+        self.meter.is_some() || self.quota.is_some()
+    }
+}
+
+impl Piece {
+    fn of(member: &Member, direction: Direction) -> Option<Box<Self>> {
+        let moved = member.moved()?.clone();
+        Some(Box::new(Self { moved, direction, left: 0, wall: 0, over: None }))
+    }
+
+    fn take(&mut self, wall: i64, wanted: u64) -> Option<u64> {
+        // All is there: what is left to do is to say so.
+        if wanted == 0 {
+            return Some(u64::MAX);
+        }
+        if self.left == 0 {
+            self.wall = wall;
+            match self.moved.reserve(self.direction, wall, wanted) {
+                Ok(piece) => self.left = piece,
+                // Nothing else tells whether more is coming; should it, that is too much.
+                Err(_) if self.direction == Direction::Upload => return Some(1),
+                Err(over) => {
+                    self.over = Some(over);
+                    return None;
+                }
+            }
+        }
+        Some(self.left)
+    }
+
+    fn spend(&mut self, bytes: u64) {
+        let mut more = bytes.saturating_sub(self.left);
+        self.left = self.left.saturating_sub(bytes);
+        // Records, and what was read along with it: it is here, and may be too much.
+        while more > 0 && self.over.is_none() {
+            match self.moved.reserve(self.direction, self.wall, more) {
+                Ok(piece) => more -= piece,
+                Err(over) => self.over = Some(over),
+            }
+        }
+        self.moved.count(self.direction, more);
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.moved.give_back(self.direction, self.left);
     }
 }

@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering:
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use millrace_vfs::OverQuota;
+
 use super::bucket::{Bucket, Nanos};
 use super::meter::Meter;
-use super::{AccountLimits, Limit, Limits, Refused, ServerLimits};
+use super::{AccountLimits, Limit, Limits, Moved, Refused, ServerLimits};
 
 /// Nodes without anybody in them that are kept before those that owe nothing are swept away.
 const SPARE_NODES: usize = 1024;
@@ -249,7 +251,7 @@ impl Tree {
             self.note_schedule(&session_limits);
             member.session = Some(Node::new(Scope::Session(0), session_limits, clock));
         }
-        member.login = Some(Box::new(Login { groups, user }));
+        member.login = Some(Box::new(Login { groups, user, moved: limits.moved.clone() }));
         if changed {
             self.generation.fetch_add(1, Relaxed);
         }
@@ -266,6 +268,11 @@ impl Tree {
     /// The meter for a transfer that begins; `None` where nothing on its way is limited.
     pub(crate) fn meter(&self, member: &Member, direction: Direction) -> Option<Box<Meter>> {
         Meter::new(direction, member.way()).map(Box::new)
+    }
+
+    /// Claims that something on a transfer's way is limited, or counted.
+    pub(crate) fn is_limited(&self, member: &Member, direction: Direction) -> bool {
+        member.moved().is_some() || self.meter(member, direction).is_some()
     }
 
     /// Sets limits until they are set again; a part that is `None` stays as it is. Answers whether there
@@ -324,6 +331,11 @@ impl Tree {
             node.configure(listeners.get(address).cloned().unwrap_or_default(), clock);
         }
         self.generation.fetch_add(1, Relaxed);
+    }
+
+    /// The time of day, in seconds since 1970, to about a second.
+    pub(crate) fn wall(&self) -> i64 {
+        self.wall.load(Relaxed)
     }
 
     /// The time of day, in seconds since 1970, for whatever looks at a schedule from now on.
@@ -448,6 +460,7 @@ pub(crate) struct Member {
 struct Login {
     groups: Vec<Seat>,
     user: Seat,
+    moved: Option<Moved>,
 }
 
 impl Member {
@@ -455,6 +468,16 @@ impl Member {
     pub(crate) fn log_out(&mut self) {
         self.login = None;
         self.session = None;
+    }
+
+    /// What the user may move, where that is bounded.
+    pub(super) fn moved(&self) -> Option<&Moved> {
+        self.login.as_ref()?.moved.as_ref()
+    }
+
+    /// Claims that a transfer this way may begin, or says which quota forbids it.
+    pub(crate) fn may_move(&self, tree: &Tree, direction: Direction) -> Result<(), OverQuota> {
+        self.moved().map_or(Ok(()), |moved| moved.check(direction, tree.wall()))
     }
 
     /// From the server's buckets to the session's.

@@ -280,7 +280,7 @@ impl Running {
             return Turn::Commit;
         }
         let wanted = self.wanted();
-        let Some(allowed) = self.pace.allowance(tree, member, now, wanted) else { return Turn::Pause };
+        let Some(allowed) = self.pace.allowance(tree, member, now, wanted) else { return self.held_up() };
         let allowed = allowed.min(TURN as u64) as usize;
         let Link::Open(socket) = &mut self.link else { return Turn::Wait };
         let before = self.shared.bytes();
@@ -300,12 +300,20 @@ impl Running {
             Turn::Yield if self.pace.is_limited() => {
                 let wanted = self.wanted();
                 if self.pace.allowance(tree, member, now, wanted).is_none() {
-                    return Turn::Pause;
+                    return self.held_up();
                 }
             }
             Turn::Yield | Turn::Pause | Turn::Job(_) | Turn::Commit | Turn::Done(_) => {}
         }
         turn
+    }
+
+    /// A limit has to allow more, or a quota never will.
+    fn held_up(&self) -> Turn {
+        match self.pace.over() {
+            Some(over) => Turn::Done(Err(TransferError::File(over.clone().into()))),
+            None => Turn::Pause,
+        }
     }
 
     /// How many bytes are still to be moved, as far as that is known.

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use millrace_server::Config;
-use millrace_storage::{Allowance, Quota, Tally};
+use millrace_server::limits::Quotas;
+use millrace_storage::{Allowance, Ledger, LocalOptions, Quota, Tally};
 use millrace_vfs::{QuotaScope, Storage};
 
 use crate::kit::{Client, Scratch, Served, config, serve_with};
@@ -141,4 +142,95 @@ fn uploads_at_once_are_never_over_together() {
         assert!(on_disk > QUOTA / 3, "some came through: {on_disk}");
         assert_eq!(held(&mut served.login()), (on_disk, sizes().count() as u64));
     }
+}
+
+/// Serves to `u` what may be moved only so far.
+fn serve_moving(storage: Arc<dyn Storage>, keys: &str) -> Served {
+    use millrace_server::auth::{Chain, Group, Homes, Listed, Profile, User};
+    let mut config = config(storage);
+    let root = std::env::temp_dir().canonicalize().unwrap();
+    let homes = Arc::new(Homes::new(root, LocalOptions::default()));
+    let quotas = Arc::new(Quotas::new(Ledger::new(None)));
+    let profile: Profile = serde_json::from_str(keys).unwrap();
+    let user = User { name: "u".to_owned(), groups: vec!["all".to_owned()], profile: Profile::default() };
+    let group = Group { name: "all".to_owned(), profile };
+    let chain = Chain::new(homes)
+        .quotas(Arc::clone(&quotas))
+        .group(group)
+        .source(Listed::new().user(user, "p".into()));
+    config.accounts = Arc::new(chain);
+    config.quotas = Some(quotas);
+    config.http = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+    serve_with(config)
+}
+
+#[test]
+fn transfers_end_at_the_quota_of_the_day_by_ftp_and_http_together() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().file_name().unwrap().to_str().unwrap();
+    scratch.write("f", &[b'x'; 600_000]);
+    let keys = format!(
+        "{{\"directory\": \"{folder}\", \"quota-download\": \"1M/day\", \"quota-upload\": \"500k/day\"}}"
+    );
+    let served = serve_moving(scratch.storage(), &keys);
+    let mut client = served.login();
+    assert_eq!(client.fetch("RETR f").len(), 600_000);
+    let (content, reply) = client.try_fetch("RETR f");
+    // The reset that says that it is not all may throw some of it away.
+    assert!(content.len() <= 400_000 && reply.code == 552, "{}: {}", content.len(), reply.text);
+    assert!(reply.text.contains("this account may download no more for now"), "{}", reply.text);
+    client.passive();
+    client.expect("RETR f", 552);
+    assert_eq!(http(&served, "GET /f", "", b""), 403);
+    // The other way is another quota; it ends exactly where it should, and what is cut leaves nothing.
+    client.store("STOR a", &[b'x'; 300_000]);
+    assert_eq!(http(&served, "PUT /b", "", &[b'x'; 200_001]), 403);
+    assert_eq!(scratch.read("b"), None);
+    client.passive();
+    client.expect("STOR c", 552);
+}
+
+#[test]
+fn an_upload_that_is_just_as_long_as_what_is_left_is_whole() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().file_name().unwrap().to_str().unwrap();
+    let keys = format!("{{\"directory\": \"{folder}\", \"quota-transfer\": \"200k/month\"}}");
+    let served = serve_moving(scratch.storage(), &keys);
+    let mut client = served.login();
+    client.store("STOR a", &[b'x'; 200_000]);
+    assert_eq!(scratch.read("a").unwrap().len(), 200_000);
+    client.passive();
+    assert!(client.expect("STOR b", 552).text.contains("may transfer no more"));
+}
+
+#[test]
+fn who_has_a_ratio_uploads_first() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().file_name().unwrap().to_str().unwrap();
+    scratch.write("f", &[b'x'; 200_000]);
+    let keys = format!("{{\"directory\": \"{folder}\", \"ratio\": \"1:2\"}}");
+    let served = serve_moving(scratch.storage(), &keys);
+    let mut client = served.login();
+    client.passive();
+    assert!(client.expect("RETR f", 552).text.contains("has to upload before it may download more"));
+    client.store("STOR a", &[b'x'; 100_000]);
+    assert_eq!(client.fetch("RETR f").len(), 200_000);
+    client.passive();
+    client.expect("RETR f", 552);
+}
+
+#[test]
+fn many_transfers_at_once_are_not_over_the_quota_of_the_day_together() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().file_name().unwrap().to_str().unwrap();
+    scratch.write("f", &[b'x'; 500_000]);
+    let keys = format!("{{\"directory\": \"{folder}\", \"quota-download\": \"1M/day\"}}");
+    let served = serve_moving(scratch.storage(), &keys);
+    let moved: usize = thread::scope(|scope| {
+        let fetch = || served.login().try_fetch("RETR f").0.len();
+        let threads: Vec<_> = (0..6).map(|_| scope.spawn(fetch)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert!(moved <= 1_000_000, "{moved}");
+    assert!(moved > 500_000, "{moved}");
 }

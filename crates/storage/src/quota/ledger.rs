@@ -26,6 +26,7 @@ const SCHEMA: &str = "
         files INTEGER NOT NULL,
         changing INTEGER NOT NULL
     ) WITHOUT ROWID;
+    CREATE TABLE note (key TEXT PRIMARY KEY NOT NULL, text TEXT NOT NULL) WITHOUT ROWID;
     PRAGMA user_version = 1;
 ";
 
@@ -106,6 +107,24 @@ impl Ledger {
         lock(&self.tallies).retain(|_, tally| Arc::strong_count(tally) > 1 || !tally.keep(false));
         let complaint = self.book.as_ref().and_then(|book| lock(&book.complaint).take());
         complaint.map_or(Ok(()), Err)
+    }
+
+    /// What somebody else wanted kept.
+    pub fn note(&self, key: &str) -> Option<String> {
+        let book = self.book.as_ref()?;
+        let note = book.with(|connection| {
+            let query = "SELECT text FROM note WHERE key = ?";
+            connection.query_row(query, [key], |row| row.get(0)).optional()
+        });
+        book.or_complain(note).flatten()
+    }
+
+    /// Keeps something for somebody else.
+    pub fn put_note(&self, key: &str, text: &str) {
+        if let Some(book) = &self.book {
+            let insert = "INSERT OR REPLACE INTO note VALUES (?, ?)";
+            book.or_complain(book.with(|connection| connection.execute(insert, [key, text])));
+        }
     }
 
     /// What is known of the trees that are in use.

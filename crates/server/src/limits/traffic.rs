@@ -1,0 +1,443 @@
+//! How much a user has moved, within a day, a week and a month, and ever: what transfer quotas and ratios are
+//! held against.
+//!
+//! A transfer takes a piece of what is left before it moves it, and gives back what it did not move, so that a
+//! user's transfers are never over together by more than a byte each. Periods begin at midnight UTC, on Mondays
+//! and on the first of the month. A clock that is put back begins no period anew.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use millrace_storage::Ledger;
+use millrace_vfs::{Counted, OverQuota, QuotaScope};
+use serde::{Deserialize, Serialize};
+
+use super::{Direction, Limit};
+
+/// The least and the most that a transfer takes at a time, and which part of what is left.
+const PIECES: (u64, u64, u64) = (64 << 10, 16 << 20, 64);
+
+/// A clock that is put back by more days than these was wrong before, and not now.
+const LEAP: i64 = 40;
+
+/// Seconds of a day.
+const DAY: i64 = 86_400;
+
+/// So much within a period: `10G/day`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Per {
+    /// Bytes.
+    pub bytes: u64,
+    /// Within which.
+    pub period: Period,
+}
+
+/// When counting begins anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Period {
+    /// At midnight, UTC.
+    Day,
+    /// On Mondays.
+    Week,
+    /// On the first.
+    Month,
+}
+
+impl Period {
+    const WORDS: [(Self, &'static str); 3] =
+        [(Self::Day, "day"), (Self::Week, "week"), (Self::Month, "month")];
+}
+
+/// How much may be downloaded for what was uploaded: `1:3` is three bytes for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ratio {
+    /// For so many bytes up ...
+    pub upload: u32,
+    /// ... so many down.
+    pub download: u32,
+}
+
+/// How much a user may move; `None` for no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TransferQuota {
+    /// From the client.
+    pub upload: Option<Per>,
+    /// To the client.
+    pub download: Option<Per>,
+    /// Both together.
+    pub total: Option<Per>,
+    /// The one for the other.
+    pub ratio: Option<Ratio>,
+}
+
+/// What a user is held to, and what the user has moved.
+#[derive(Debug, Clone)]
+pub struct Moved {
+    pub(crate) quota: TransferQuota,
+    pub(crate) traffic: Arc<Traffic>,
+}
+
+impl PartialEq for Moved {
+    fn eq(&self, other: &Self) -> bool {
+        self.quota == other.quota
+    }
+}
+
+impl Eq for Moved {}
+
+/// What a user has moved.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic(Mutex<Counts>);
+
+/// Bytes from the client and to it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Bytes {
+    up: u64,
+    down: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Counts {
+    /// Days since 1970.
+    day: i64,
+    /// Today, this week, this month.
+    periods: [Bytes; 3],
+    ever: Bytes,
+    #[serde(skip)]
+    is_new: bool,
+}
+
+impl Counts {
+    /// Begins anew what the day begins.
+    fn look_at(&mut self, wall: i64) {
+        let day = wall.div_euclid(DAY);
+        if day == self.day || (self.day - LEAP..self.day).contains(&day) {
+            return;
+        }
+        let (before, now) = (calendar(self.day), calendar(day));
+        for (bytes, (before, now)) in self.periods.iter_mut().zip(before.into_iter().zip(now)) {
+            if now > before {
+                *bytes = Bytes::default();
+            }
+        }
+        self.day = day;
+    }
+
+    /// What may still go this way, or what forbids it.
+    fn left(&self, quota: &TransferQuota, direction: Direction) -> Result<u64, OverQuota> {
+        let of = |per: Per| self.periods[per.period as usize];
+        let per = |per: Option<Per>, counted, used: fn(Bytes) -> u64| {
+            per.map(|per| (counted, per.bytes, per.bytes.saturating_sub(used(of(per)))))
+        };
+        let own = match direction {
+            Direction::Upload => per(quota.upload, Counted::Uploaded, |bytes| bytes.up),
+            Direction::Download => per(quota.download, Counted::Downloaded, |bytes| bytes.down),
+        };
+        let total = per(quota.total, Counted::Moved, |bytes| bytes.up.saturating_add(bytes.down));
+        let ratio = quota.ratio.filter(|_| direction == Direction::Download).map(|ratio| {
+            let earned =
+                u128::from(self.ever.up) * u128::from(ratio.download) / u128::from(ratio.upload.max(1));
+            let left = earned.saturating_sub(u128::from(self.ever.down));
+            (Counted::Ratio, ratio.download.into(), u64::try_from(left).unwrap_or(u64::MAX))
+        });
+        let mut least = u64::MAX;
+        for (counted, most, left) in own.into_iter().chain(total).chain(ratio) {
+            if left == 0 {
+                return Err(OverQuota { scope: QuotaScope::Account, counted, most });
+            }
+            least = least.min(left);
+        }
+        Ok(least)
+    }
+
+    fn each(&mut self) -> impl Iterator<Item = &mut Bytes> {
+        self.is_new = true;
+        self.periods.iter_mut().chain([&mut self.ever])
+    }
+
+    fn add(&mut self, direction: Direction, bytes: u64) {
+        self.each()
+            .for_each(|counted| *counted.way(direction) = counted.way(direction).saturating_add(bytes));
+    }
+
+    fn take(&mut self, direction: Direction, bytes: u64) {
+        self.each()
+            .for_each(|counted| *counted.way(direction) = counted.way(direction).saturating_sub(bytes));
+    }
+}
+
+impl Bytes {
+    fn way(&mut self, direction: Direction) -> &mut u64 {
+        match direction {
+            Direction::Upload => &mut self.up,
+            Direction::Download => &mut self.down,
+        }
+    }
+}
+
+/// The numbers of a day, of its week and of its month.
+fn calendar(day: i64) -> [i64; 3] {
+    let date = Timestamp::from_second(day.saturating_mul(DAY)).unwrap_or_default().to_zoned(TimeZone::UTC);
+    // 1970 began on a Thursday.
+    [day, (day + 3).div_euclid(7), i64::from(date.year()) * 12 + i64::from(date.month())]
+}
+
+impl Moved {
+    /// Claims that a transfer this way may begin, or says what forbids it; `wall` is in seconds since 1970.
+    pub(crate) fn check(&self, direction: Direction, wall: i64) -> Result<(), OverQuota> {
+        let mut counts = self.traffic.lock();
+        counts.look_at(wall);
+        counts.left(&self.quota, direction).map(drop)
+    }
+
+    /// Takes a piece of what is left, at most `wanted`.
+    pub(crate) fn reserve(&self, direction: Direction, wall: i64, wanted: u64) -> Result<u64, OverQuota> {
+        let mut counts = self.traffic.lock();
+        counts.look_at(wall);
+        let left = counts.left(&self.quota, direction)?;
+        let (least, most, part) = PIECES;
+        let piece = (left / part).clamp(least, most).min(left).min(wanted);
+        counts.add(direction, piece);
+        Ok(piece)
+    }
+
+    /// Of what was taken so much was not moved.
+    pub(crate) fn give_back(&self, direction: Direction, bytes: u64) {
+        self.traffic.lock().take(direction, bytes);
+    }
+
+    /// More was moved than could be taken.
+    pub(crate) fn count(&self, direction: Direction, bytes: u64) {
+        self.traffic.lock().add(direction, bytes);
+    }
+}
+
+impl Traffic {
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is counted of quotas: what folders hold, and what users have moved. One value serves all accounts, old and
+/// new.
+#[derive(Debug)]
+pub struct Quotas {
+    ledger: Ledger,
+    /// Guarded for a look-up.
+    users: Mutex<HashMap<String, Arc<Traffic>>>,
+}
+
+impl Quotas {
+    /// Counts, and keeps it in this ledger.
+    pub fn new(ledger: Ledger) -> Self {
+        Self { ledger, users: Mutex::default() }
+    }
+
+    /// What folders hold.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// What a user has moved, if it is at hand.
+    pub(crate) fn traffic_at_hand(&self, user: &str) -> Option<Arc<Traffic>> {
+        self.lock().get(user).cloned()
+    }
+
+    /// What a user has moved. May wait.
+    pub(crate) fn traffic(&self, user: &str) -> Arc<Traffic> {
+        if let Some(traffic) = self.traffic_at_hand(user) {
+            return traffic;
+        }
+        let kept = self.ledger.note(&key(user)).and_then(|text| serde_json::from_str(&text).ok());
+        let traffic = Arc::new(Traffic(Mutex::new(kept.unwrap_or_default())));
+        // Somebody may have been quicker, and counted already.
+        Arc::clone(self.lock().entry(user.to_owned()).or_insert(traffic))
+    }
+
+    /// Keeps what has changed; see [`Ledger::keep`].
+    pub fn keep(&self, last: bool) -> Result<(), String> {
+        let users: Vec<_> = {
+            let mut users = self.lock();
+            let changed = |traffic: &Arc<Traffic>| traffic.lock().is_new;
+            // Those that nobody uses need not be remembered.
+            users.retain(|_, traffic| Arc::strong_count(traffic) > 1 || changed(traffic));
+            let changed = users.iter().filter(|(_, traffic)| changed(traffic));
+            changed.map(|(user, traffic)| (user.clone(), Arc::clone(traffic))).collect()
+        };
+        for (user, traffic) in users {
+            let counts = {
+                let mut counts = traffic.lock();
+                counts.is_new = false;
+                *counts
+            };
+            self.ledger.put_note(&key(&user), &serde_json::json!(counts).to_string());
+        }
+        self.ledger.keep(last)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Traffic>>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(user: &str) -> String {
+    format!("moved by {user}")
+}
+
+/// Why a text is no transfer quota or ratio.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not {1}")]
+pub struct TransferQuotaError(String, &'static str);
+
+impl FromStr for Per {
+    type Err = TransferQuotaError;
+
+    fn from_str(text: &str) -> Result<Self, TransferQuotaError> {
+        let wrong =
+            || TransferQuotaError(text.to_owned(), "a quota; write such as \"10G/day\", week or month");
+        let (bytes, period) = text.split_once('/').ok_or_else(wrong)?;
+        let found = Period::WORDS.into_iter().find(|(_, word)| *word == period.trim());
+        let (period, _) = found.ok_or_else(wrong)?;
+        match bytes.trim().parse::<Limit>() {
+            Ok(limit) if !bytes.contains(';') && !limit.is_none() => Ok(Self { bytes: limit.at(0), period }),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for Per {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.bytes, Period::WORDS[self.period as usize].1)
+    }
+}
+
+impl FromStr for Ratio {
+    type Err = TransferQuotaError;
+
+    fn from_str(text: &str) -> Result<Self, TransferQuotaError> {
+        let part = |part: &str| part.trim().parse().ok().filter(|part| *part > 0);
+        text.split_once(':')
+            .and_then(|(upload, download)| Some(Self { upload: part(upload)?, download: part(download)? }))
+            .ok_or_else(|| {
+                TransferQuotaError(text.to_owned(), "a ratio of upload to download; write such as \"1:3\"")
+            })
+    }
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.upload, self.download)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moved(quota: TransferQuota) -> Moved {
+        Moved { quota, traffic: Arc::default() }
+    }
+
+    fn per(text: &str) -> Option<Per> {
+        Some(text.parse().unwrap())
+    }
+
+    /// Moves until no more may; how much that was, and what forbade it.
+    fn exhaust(moved: &Moved, direction: Direction, wall: i64) -> (u64, Counted) {
+        let mut sum = 0;
+        loop {
+            match moved.reserve(direction, wall, u64::MAX) {
+                Ok(piece) => sum += piece,
+                Err(over) => return (sum, over.counted),
+            }
+        }
+    }
+
+    #[test]
+    fn each_period_begins_anew_when_it_should_and_not_when_a_clock_is_put_back() {
+        // 2026-11-28 is a Saturday, the last of the month but two.
+        let saturday = "2026-11-28T23:59:59Z".parse::<Timestamp>().unwrap().as_second();
+        let table = [
+            // Per what, days later, whether it begins anew.
+            ("1M/day", 0, false),
+            ("1M/day", 1, true),
+            ("1M/day", -1, false),
+            ("1M/week", 1, false),
+            ("1M/week", 2, true),
+            ("1M/week", -7, false),
+            ("1M/month", 2, false),
+            ("1M/month", 3, true),
+            ("1M/month", -30, false),
+        ];
+        for (quota, days, begins_anew) in table {
+            let moved = moved(TransferQuota { download: per(quota), ..TransferQuota::default() });
+            let first = exhaust(&moved, Direction::Download, saturday);
+            assert_eq!(first, (1_000_000, Counted::Downloaded));
+            let (again, _) = exhaust(&moved, Direction::Download, saturday + days * DAY);
+            assert_eq!(again > 0, begins_anew, "{quota} {days}");
+            // And back to where the clock was.
+            assert_eq!(exhaust(&moved, Direction::Download, saturday).0, 0, "{quota} {days}");
+        }
+    }
+
+    #[test]
+    fn each_way_has_its_quota_and_both_together_one() {
+        let quota = TransferQuota {
+            upload: per("100k/day"),
+            download: per("300k/week"),
+            total: per("350k/month"),
+            ratio: None,
+        };
+        let moved = moved(quota);
+        assert_eq!(exhaust(&moved, Direction::Upload, 0), (100_000, Counted::Uploaded));
+        assert_eq!(exhaust(&moved, Direction::Download, 0), (250_000, Counted::Moved));
+        moved.give_back(Direction::Download, 10);
+        assert_eq!(exhaust(&moved, Direction::Download, 0), (10, Counted::Moved));
+    }
+
+    #[test]
+    fn a_ratio_is_about_all_that_was_ever_moved() {
+        let moved = moved(TransferQuota { ratio: Some("1:3".parse().unwrap()), ..TransferQuota::default() });
+        assert_eq!(moved.check(Direction::Download, 0).unwrap_err().counted, Counted::Ratio);
+        moved.count(Direction::Upload, 1000);
+        assert_eq!(exhaust(&moved, Direction::Download, 100 * DAY), (3000, Counted::Ratio));
+        assert!(moved.check(Direction::Upload, 0).is_ok());
+    }
+
+    #[test]
+    fn what_was_moved_outlives_the_registry() {
+        let folder = std::env::temp_dir().join(format!("millrace-traffic-{}", std::process::id()));
+        let quotas = || Quotas::new(Ledger::new(Some(folder.join("quotas.db"))));
+        let quota = TransferQuota { upload: per("1k/day"), ..TransferQuota::default() };
+        let first = quotas();
+        let moved = Moved { quota, traffic: first.traffic("alice") };
+        assert_eq!(moved.reserve(Direction::Upload, 0, 700).unwrap(), 700);
+        first.keep(false).unwrap();
+        let second = quotas();
+        let moved = Moved { quota, traffic: second.traffic("alice") };
+        assert_eq!(exhaust(&moved, Direction::Upload, 0).0, 300);
+        assert_eq!(exhaust(&Moved { quota, traffic: second.traffic("bob") }, Direction::Upload, 0).0, 1000);
+        drop((first, second));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn quotas_are_read_as_they_are_written() {
+        for text in ["1000/day", "5000000/week", "7/month"] {
+            assert_eq!(text.parse::<Per>().unwrap().to_string(), text);
+        }
+        assert_eq!("10G/day".parse::<Per>().unwrap().bytes, 10_000_000_000);
+        for text in ["", "10G", "10G/hour", "none/day", "1M; sat 2M/day", "-1/day", "/day"] {
+            assert!(text.parse::<Per>().is_err(), "{text}");
+        }
+        assert_eq!("1:3".parse::<Ratio>().unwrap().to_string(), "1:3");
+        for text in ["", "1", "1:", ":1", "0:1", "1:0", "1:x"] {
+            assert!(text.parse::<Ratio>().is_err(), "{text}");
+        }
+    }
+}
