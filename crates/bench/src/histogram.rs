@@ -12,7 +12,8 @@ const HIGHEST_NS: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;
 
 /// Latencies of one kind.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "Sparse", into = "Sparse")]
 pub struct Latencies {
     histogram: Histogram<u64>,
     /// Exact, where the histogram's own would be a bucket's edge.
@@ -88,6 +89,28 @@ impl Latencies {
     }
 }
 
+/// What passes from one process to another: the buckets that are not empty, in nanoseconds, and the longest.
+#[derive(Serialize, Deserialize)]
+struct Sparse(Vec<(u64, u64)>, u64);
+
+impl From<Latencies> for Sparse {
+    fn from(latencies: Latencies) -> Self {
+        let buckets = latencies.histogram.iter_recorded();
+        let buckets = buckets.map(|bucket| (bucket.value_iterated_to(), bucket.count_since_last_iteration()));
+        Self(buckets.collect(), latencies.max_ns)
+    }
+}
+
+impl From<Sparse> for Latencies {
+    fn from(Sparse(buckets, max_ns): Sparse) -> Self {
+        let mut latencies = Self { max_ns, ..Self::default() };
+        for (value, count) in buckets {
+            latencies.histogram.saturating_record_n(value, count);
+        }
+        latencies
+    }
+}
+
 /// To the microsecond: the clock and the scheduler know no better.
 fn rounded(ms: f64) -> f64 {
     (ms * 1000.0).round() / 1000.0
@@ -126,6 +149,14 @@ mod tests {
         assert_eq!(one.percentiles(), all.percentiles());
         assert!((one.quantile_ms(0.99) - 990.0).abs() < 1.0);
         assert_eq!(one.percentiles().max_ms, 1000.0);
+    }
+
+    #[test]
+    fn what_passes_to_another_process_is_the_same() {
+        let mut latencies = Latencies::default();
+        (1..5000u64).for_each(|us| latencies.record(Duration::from_micros(us * us)));
+        let passed: Latencies = serde_json::from_str(&serde_json::to_string(&latencies).unwrap()).unwrap();
+        assert_eq!((passed.percentiles(), passed.buckets()), (latencies.percentiles(), latencies.buckets()));
     }
 
     #[test]

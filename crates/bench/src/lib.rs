@@ -16,6 +16,7 @@
 //! - [`run`] takes the figures, one [`plan::Cell`] after the other; `driver` loads the server, [`schedule`] says
 //!   when operations begin, [`payload`] what files contain.
 //! - [`colony`] is who lives, where a user that fails is out; [`chaos`] is who behaves badly beside them.
+//! - [`crew`] is workers in processes of their own, for more users than one process can have.
 //! - [`histogram`], [`fault`], [`fairness`] and [`host`] are what is noted; [`report`] is what is shown.
 //! - [`gate`] says whether a report is good enough.
 //! - [`replay`] is a transfer log as a load.
@@ -26,6 +27,7 @@
 
 pub mod chaos;
 pub mod colony;
+pub mod crew;
 mod driver;
 pub mod fairness;
 pub mod fault;

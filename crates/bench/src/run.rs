@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -11,13 +11,14 @@ use std::time::{Duration, Instant, SystemTime};
 use thiserror::Error;
 
 use crate::chaos::{ChaosReport, Deeds};
+use crate::crew::{self, Order};
 use crate::driver::{self, Driver, DriverError, Gate, Post};
 use crate::host::{Audit, GLANCE, Watch, holdings};
-use crate::limits::users_a_process;
+use crate::limits::{ephemeral_ports, users_a_process};
 use crate::plan::{Cell, Plan};
 use crate::report::{CellReport, Ending, Figures, Moment, Report};
 use crate::tally::{Live, Tally};
-use crate::target::is_own_machine;
+use crate::target::{Target, is_own_machine};
 
 /// How often progress is told and the timeline gets a point.
 const TELL: Duration = Duration::from_millis(200);
@@ -47,6 +48,17 @@ pub enum RunError {
         most: u64,
         /// Why.
         descriptors: u64,
+    },
+    /// The users' control connections need more ports than there are.
+    #[error(
+        "{users} users need more than the {ports} ports that connections to one port can come from; --source 127.0.0.0/8 \
+         takes more addresses"
+    )]
+    TooFewPorts {
+        /// How many were asked for.
+        users: u32,
+        /// How many are possible.
+        ports: u64,
     },
     /// What the client was to listen with.
     #[error("--selector {selector} is not permitted here: {error}; epoll always is")]
@@ -232,6 +244,8 @@ fn permitted(cells: Vec<Cell>) -> Result<(Vec<Cell>, Option<RunError>), RunError
 pub(crate) struct Station {
     pub(crate) address: SocketAddr,
     driver: Box<dyn Driver>,
+    target: Target,
+    helper: Option<PathBuf>,
 }
 
 impl Station {
@@ -240,7 +254,7 @@ impl Station {
         let address = check(plan)?;
         let driver = driver::open(&plan.target, address, plan.base.patience);
         driver.reach()?;
-        Ok(Self { address, driver })
+        Ok(Self { address, driver, target: plan.target.clone(), helper: plan.helper.clone() })
     }
 
     /// Takes one figure, which is so many of so many.
@@ -251,12 +265,78 @@ impl Station {
         progress: &dyn Progress,
     ) -> Result<CellReport, RunError> {
         let tell = |snapshot: Snapshot<'_>| progress.tell(&Snapshot { cell: place, ..snapshot });
-        let figures = measure(self.driver.as_ref(), cell, &tell, progress.stop())?;
+        let figures = self.measure(cell, &tell, progress.stop())?;
         let mut report = CellReport::new(cell, figures);
         if progress.stop().is_asked() {
             report.warnings.push("it was interrupted, and is of a part of its time".to_owned());
         }
         Ok(report)
+    }
+
+    /// How many workers there are, and the program whose processes they are, where they are no threads.
+    fn workers(&self, cell: &Cell) -> (usize, Option<&Path>) {
+        let processes = processes(cell, self.helper.is_some());
+        // A death must be known to whoever lets the next user begin.
+        let threads = if cell.grows() { 1 } else { cell.settings.threads };
+        let workers = u64::from(threads).max(processes).min(u64::from(cell.users)) as usize;
+        (workers, self.helper.as_deref().filter(|_| processes > 1))
+    }
+
+    /// Takes one figure.
+    fn measure(&self, cell: &Cell, tell: &dyn Fn(Snapshot<'_>), stop: &Stop) -> Result<Figures, RunError> {
+        let driver = self.driver.as_ref();
+        if stop.is_asked() {
+            return Err(RunError::Interrupted);
+        }
+        driver.prepare(cell)?;
+        let (workers, program) = self.workers(cell);
+        let gate = Gate::new(workers);
+        let lives: Vec<Live> = (0..workers).map(|_| Live::default()).collect();
+        let results = Mutex::new(Vec::new());
+        let (chaos, deeds) = (cell.settings.chaos.as_ref(), Deeds::default());
+        let before = chaos.and(cell.settings.server_pid).and_then(holdings);
+        let outcome = thread::scope(|scope| {
+            for (index, live) in lives.iter().enumerate() {
+                let post = Post { cell, index, workers, gate: &gate, live, stop };
+                let results = &results;
+                scope.spawn(move || {
+                    let tally = self.work(&post, program);
+                    results.lock().expect("no worker panics with it").push(tally);
+                });
+            }
+            let let_them_in = || {
+                for number in 0..cell.bad_users() {
+                    let (kind, deeds) = (chaos.map(|chaos| chaos.kind(number)), &deeds);
+                    scope.spawn(move || kind.map(|kind| driver.misbehave(kind, deeds)));
+                }
+            };
+            let coordinator = Coordinator { cell, gate: &gate, lives: &lives, tell, timeline: Vec::new() };
+            let outcome = coordinator.attend(stop, let_them_in);
+            deeds.end();
+            outcome
+        });
+        let Attended { audit, begun, login_seconds, timeline, was_in_time } = outcome;
+        let mut sum = Tally::default();
+        for tally in results.into_inner().expect("no worker panics with it") {
+            sum.add(tally?);
+        }
+        driver.check(cell, &mut sum)?;
+        if !was_in_time {
+            return Err(RunError::Interrupted);
+        }
+        let chaos = chaos.map(|chaos| {
+            let (users, server) = (cell.bad_users(), cell.settings.server_pid);
+            ChaosReport::settle(chaos, users, &deeds, server, before)
+        });
+        Ok(Figures { tally: sum, audit, begun, login_seconds, timeline, chaos })
+    }
+
+    /// A worker's share, by whoever does it.
+    fn work(&self, post: &Post<'_>, program: Option<&Path>) -> Result<Tally, DriverError> {
+        let Some(program) = program else { return self.driver.work(post) };
+        let Post { cell, index, workers, .. } = *post;
+        let (target, address, cell) = (self.target.clone(), self.address, cell.clone());
+        crew::work(post, program, &Order { target, address, cell, index, workers })
     }
 
     /// Removes the test files.
@@ -275,14 +355,39 @@ fn check(plan: &Plan) -> Result<SocketAddr, RunError> {
     let descriptors = millrace_net::limits::raise_descriptors();
     for cell in plan.cells() {
         check_machine(&cell)?;
+        check_ports(&cell)?;
         let most = users_a_process(descriptors, cell.op.has_data());
-        // A bad user has a control connection, a data connection, and a hole.
-        let users = cell.sessions().saturating_add(cell.bad_users() * 2);
-        if u64::from(users) > most {
+        let users = sessions(&cell);
+        if processes(&cell, plan.helper.is_some()) == 1 && u64::from(users) > most {
             return Err(RunError::TooManyUsers { users, most, descriptors });
         }
     }
     Ok(address)
+}
+
+/// Whether there are ports for all: connections to one port of a server differ in where they come from.
+fn check_ports(cell: &Cell) -> Result<(), RunError> {
+    let settings = &cell.settings;
+    let sources = settings.source.map_or(1, |source| source.count());
+    let ports = ephemeral_ports() * u64::from(sources) * settings.ports.len().max(1) as u64;
+    let users = sessions(cell);
+    if u64::from(users) > ports { Err(RunError::TooFewPorts { users, ports }) } else { Ok(()) }
+}
+
+/// The sessions that one process would have to hold.
+fn sessions(cell: &Cell) -> u32 {
+    // A bad user has a control connection, a data connection, and a hole.
+    cell.sessions().saturating_add(cell.bad_users() * 2)
+}
+
+/// How many processes the users need; one where they cannot be spread over more: a log's are one another's clock, a
+/// death must be known to all, and bad users belong to the process that watches.
+fn processes(cell: &Cell, has_helper: bool) -> u64 {
+    if !has_helper || cell.grows() || cell.bad_users() > 0 || cell.settings.replay.is_some() {
+        return 1;
+    }
+    let most = users_a_process(millrace_net::limits::raise_descriptors(), cell.op.has_data());
+    u64::from(sessions(cell)).div_ceil(most.max(1)).max(1)
 }
 
 /// Whether a cell names what there is on this machine.
@@ -300,61 +405,6 @@ fn check_machine(cell: &Cell) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Takes one figure.
-fn measure(
-    driver: &dyn Driver,
-    cell: &Cell,
-    tell: &dyn Fn(Snapshot<'_>),
-    stop: &Stop,
-) -> Result<Figures, RunError> {
-    if stop.is_asked() {
-        return Err(RunError::Interrupted);
-    }
-    driver.prepare(cell)?;
-    // A death must be known to whoever lets the next user begin.
-    let threads = if cell.grows() { 1 } else { cell.settings.threads };
-    let workers = (threads as usize).min(cell.users as usize);
-    let gate = Gate::new(workers);
-    let lives: Vec<Live> = (0..workers).map(|_| Live::default()).collect();
-    let results = Mutex::new(Vec::new());
-    let (chaos, deeds) = (cell.settings.chaos.as_ref(), Deeds::default());
-    let before = chaos.and(cell.settings.server_pid).and_then(holdings);
-    let outcome = thread::scope(|scope| {
-        for (index, live) in lives.iter().enumerate() {
-            let post = Post { cell, index, workers, gate: &gate, live, stop };
-            let results = &results;
-            scope.spawn(move || {
-                let tally = driver.work(&post);
-                results.lock().expect("no worker panics with it").push(tally);
-            });
-        }
-        let let_them_in = || {
-            for number in 0..cell.bad_users() {
-                let (kind, deeds) = (chaos.map(|chaos| chaos.kind(number)), &deeds);
-                scope.spawn(move || kind.map(|kind| driver.misbehave(kind, deeds)));
-            }
-        };
-        let coordinator = Coordinator { cell, gate: &gate, lives: &lives, tell, timeline: Vec::new() };
-        let outcome = coordinator.attend(stop, let_them_in);
-        deeds.end();
-        outcome
-    });
-    let Attended { audit, begun, login_seconds, timeline, was_in_time } = outcome;
-    let mut sum = Tally::default();
-    for tally in results.into_inner().expect("no worker panics with it") {
-        sum.add(tally?);
-    }
-    driver.check(cell, &mut sum)?;
-    if !was_in_time {
-        return Err(RunError::Interrupted);
-    }
-    let chaos = chaos.map(|chaos| {
-        let (users, server) = (cell.bad_users(), cell.settings.server_pid);
-        ChaosReport::settle(chaos, users, &deeds, server, before)
-    });
-    Ok(Figures { tally: sum, audit, begun, login_seconds, timeline, chaos })
-}
-
 /// What the coordinator has seen.
 struct Attended {
     audit: Audit,
@@ -368,7 +418,7 @@ struct Attended {
 /// Meets the workers between the phases, and watches meanwhile.
 struct Coordinator<'a> {
     cell: &'a Cell,
-    gate: &'a Gate,
+    gate: &'a Gate<'a>,
     lives: &'a [Live],
     tell: &'a dyn Fn(Snapshot<'_>),
     timeline: Vec<Moment>,

@@ -3,12 +3,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use crate::colony::Standing;
+use crate::crew::wire;
 use crate::fault::Faults;
 use crate::histogram::Latencies;
 
 /// The counts of one worker, or of all.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
     /// Of whole operations: from the beginning, or at a fixed rate from the intended one.
     pub(crate) latency: Latencies,
@@ -48,6 +51,7 @@ pub(crate) struct Tally {
     pub(crate) login_faults: Faults,
     pub(crate) bytes: u64,
     /// When the last operation ended.
+    #[serde(with = "wire")]
     pub(crate) ended: Option<Instant>,
     /// Where a death rule held.
     pub(crate) standing: Option<Standing>,
@@ -55,7 +59,7 @@ pub(crate) struct Tally {
 }
 
 /// The counts of one user.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct UserTally {
     pub(crate) number: u32,
     pub(crate) ops: u64,
@@ -65,7 +69,9 @@ pub(crate) struct UserTally {
     /// The longest time in which a transfer of its own moved nothing, between its first byte and its last.
     pub(crate) longest_gap: Duration,
     /// When its first operation began, and its last ended.
+    #[serde(with = "wire")]
     pub(crate) began: Option<Instant>,
+    #[serde(with = "wire")]
     pub(crate) ended: Option<Instant>,
     /// How many uploads it began.
     pub(crate) uploads: u32,

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
+use serde::{Deserialize, Serialize};
+
 /// How a target is spoken to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scheme {
     /// FTP (RFC 959).
     Ftp,
@@ -30,7 +32,7 @@ impl fmt::Display for Scheme {
 }
 
 /// A server, an account on it, and the folder to work in.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// How it is spoken to.
     pub scheme: Scheme,

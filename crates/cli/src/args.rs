@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use millrace_bench::crew::COMMAND;
 
 use crate::bench::Bench;
 use crate::config::Written;
@@ -50,6 +51,9 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Keep accounts in a database: add, change, list, import
     User(Users),
+    /// A part of a load: `bench` starts it where its users need more than one process
+    #[command(name = COMMAND, hide = true)]
+    BenchWorker,
     /// Make the hash of a password, for a configuration file
     ///
     /// Asks for the password on a terminal; otherwise reads one line from standard input.

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(arguments) => done(serve::run(*arguments)),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::BenchWorker => done(bench::work()),
         Command::Ctl(arguments) => done(ctl::run(*arguments)),
         Command::Race(arguments) => race::run(&arguments),
         Command::Limits => limits::run(),

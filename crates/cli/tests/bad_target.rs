@@ -112,14 +112,17 @@ fn what_this_machine_lacks_is_said_before_the_load() {
         (["--server-pid", "2147483646"], "there is no such process"),
         (["--server-pid", "vsftpd"], "\"vsftpd\" is no process's number"),
         (["--source", "192.0.2.0/24"], "nothing can be sent from 192.0.2.1"),
+        (["--users", "900000"], "--source 127.0.0.0/8 takes more addresses"),
+        (["--ports", "2121,http"], "--ports: \"http\" is no port"),
         (["--think", "-1"], "--think: \"-1\" is no "),
     ] {
         let (status, _, said) = run(&[&[serving.url.as_str(), "--ops", "noop"], &flags[..]].concat());
         assert_eq!(status, Some(2), "{said}");
         assert!(said.contains(words), "{said}");
     }
+    // Whose deaths all must know of cannot be spread over processes.
     let few = format!(
-        "ulimit -n 100; exec {} bench {} --ops noop --users 500",
+        "ulimit -n 100; exec {} bench {} --ops noop --users 500 --on-death drop-out",
         env!("CARGO_BIN_EXE_millrace"),
         serving.url
     );

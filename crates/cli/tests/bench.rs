@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 fn millrace(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_millrace")).args(arguments).stdin(Stdio::null()).output().unwrap()
@@ -265,4 +266,79 @@ fn ctrl_c_ends_a_race_with_what_it_has_and_leaves_nothing_behind() {
     let left: Vec<_> = std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["race.json"]);
     std::fs::remove_dir_all(&place).unwrap();
+}
+
+/// A load under a limit of 200 descriptors a process, of which 136 are for users.
+fn crowded(server: &Serving, arguments: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -n 200; exec \"$0\" bench \"$@\"", env!("CARGO_BIN_EXE_millrace")])
+        .arg(&server.url)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn more_users_than_descriptors_are_spread_over_processes() {
+    let server = Serving::start("crew");
+    let load = [
+        "--ops",
+        "noop,retr",
+        "--users",
+        "300",
+        "--count",
+        "2",
+        "--files",
+        "3",
+        "--duration",
+        "5m",
+        "--verify",
+    ];
+    let output = crowded(&server, &[&load[..], &["--json", "-"]].concat()).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a report");
+    for cell in report["cells"].as_array().unwrap() {
+        assert_eq!(
+            (cell["ops"].as_u64(), cell["faults"].as_array().map(Vec::len)),
+            (Some(600), Some(0)),
+            "{cell}"
+        );
+        assert_eq!(cell["latency"]["count"], 600, "histograms are merged");
+        assert!(cell["fairness"]["goodput"]["min"].as_f64().unwrap() > 0.0, "everyone was there: {cell}");
+        let workers = if cell["op"] == "noop" { 3 } else { 5 };
+        assert_eq!(cell["audit"]["client"]["threads"].as_array().unwrap().len(), workers, "{cell}");
+        assert!(cell["seconds"].as_f64().unwrap() < 300.0, "moments pass from process to process: {cell}");
+    }
+    assert_eq!(server.files(), [""; 0], "test files are removed");
+}
+
+/// The process that started another.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+#[test]
+fn a_worker_process_that_dies_is_said_and_nobody_waits_for_it() {
+    let server = Serving::start("crew-dies");
+    let mut run =
+        crowded(&server, &["--ops", "noop", "--users", "200", "--duration", "10m"]).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let hand = loop {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        if let Some(hand) = numbers.find(|&pid| parent(pid) == Some(run.id())) {
+            break hand.to_string();
+        }
+        assert!(Instant::now() < deadline, "no process was started");
+        std::thread::yield_now();
+    };
+    assert!(Command::new("kill").args(["-KILL", &hand]).status().unwrap().success());
+    let status = run.wait().unwrap();
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut run.stderr.take().unwrap(), &mut said).unwrap();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("a worker process: it ended without a word"), "{said}");
 }

@@ -13,7 +13,7 @@ mod worker;
 
 use std::net::SocketAddr;
 use std::sync::Barrier;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -117,12 +117,12 @@ pub(crate) trait Driver: Sync {
 }
 
 /// A worker's place in a cell.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Post<'a> {
     pub(crate) cell: &'a Cell,
     pub(crate) index: usize,
     pub(crate) workers: usize,
-    pub(crate) gate: &'a Gate,
+    pub(crate) gate: &'a Gate<'a>,
     pub(crate) live: &'a Live,
     pub(crate) stop: &'a Stop,
 }
@@ -130,11 +130,17 @@ pub(crate) struct Post<'a> {
 impl Post<'_> {
     /// Goes through the phases without doing anything, so that nobody waits in vain.
     pub(crate) fn sit_out(&self) {
-        for _ in 0..PHASES - 1 {
+        self.sit_out_after(0);
+    }
+
+    /// The same, of who has met the others so many times already.
+    pub(crate) fn sit_out_after(&self, met: usize) {
+        for phase in met..PHASES {
+            if phase == PHASES - 1 {
+                self.live.finished.store(1, Ordering::Release);
+            }
             self.gate.meet();
         }
-        self.live.finished.store(1, Ordering::Release);
-        self.gate.meet();
     }
 
     /// How many of a cell's operations this worker may begin.
@@ -152,22 +158,55 @@ impl Post<'_> {
 
 /// How often a worker meets the others: nobody has connected, everyone has logged in, the warm-up has ended, the
 /// coordinator has looked at the machine, the last operation has ended.
-const PHASES: usize = 5;
+pub(crate) const PHASES: usize = 5;
 
 /// Where the workers of a cell and the coordinator wait for each other.
-#[derive(Debug)]
-pub(crate) struct Gate {
-    barrier: Barrier,
+pub(crate) struct Gate<'a> {
+    way: Way<'a>,
+    /// A worker is lost: what the others would still do is for nothing.
+    is_spoilt: AtomicBool,
 }
 
-impl Gate {
+/// How one gets there.
+enum Way<'a> {
+    /// All are threads of this process.
+    Here(Barrier),
+    /// The others are in another process.
+    Through(&'a dyn Meeting),
+}
+
+/// A way to meet those of another process.
+pub(crate) trait Meeting: Sync {
+    /// Waits until all have come.
+    fn meet(&self);
+}
+
+impl<'a> Gate<'a> {
     /// For so many workers and the coordinator.
     pub(crate) fn new(workers: usize) -> Self {
-        Self { barrier: Barrier::new(workers + 1) }
+        Self { way: Way::Here(Barrier::new(workers + 1)), is_spoilt: AtomicBool::new(false) }
+    }
+
+    /// For the one worker of a process.
+    pub(crate) fn through(meeting: &'a dyn Meeting) -> Self {
+        Self { way: Way::Through(meeting), is_spoilt: AtomicBool::new(false) }
+    }
+
+    /// A worker is lost, and with it the figure.
+    pub(crate) fn spoil(&self) {
+        self.is_spoilt.store(true, Ordering::Relaxed);
+    }
+
+    /// Claims that a worker is lost.
+    pub(crate) fn is_spoilt(&self) -> bool {
+        self.is_spoilt.load(Ordering::Relaxed)
     }
 
     /// Waits until all have come.
     pub(crate) fn meet(&self) {
-        self.barrier.wait();
+        match &self.way {
+            Way::Here(barrier) => drop(barrier.wait()),
+            Way::Through(meeting) => meeting.meet(),
+        }
     }
 }

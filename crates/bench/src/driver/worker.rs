@@ -434,6 +434,15 @@ impl<'a> Desk<'a> {
         self.sleepers.clear();
     }
 
+    /// Where the server is that a user talks to.
+    pub(super) fn server_of(&self, number: u32) -> SocketAddr {
+        let ports = &self.cell.settings.ports;
+        match ports.get(number as usize % ports.len().max(1)) {
+            Some(&port) => SocketAddr::new(self.server.ip(), port),
+            None => self.server,
+        }
+    }
+
     /// What a log says that a user does.
     pub(super) fn jobs(&self, user: u32) -> &'a [Job] {
         self.cell.settings.replay.as_ref().map_or(&[], |script| script.jobs(user))

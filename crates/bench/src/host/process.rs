@@ -134,7 +134,7 @@ pub(super) fn field(text: &str, name: &str) -> u64 {
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// What one thread of this process has done.
+/// What one thread of this process, or of one that works for it, has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct ThreadTime {
     /// On a processor.
@@ -144,16 +144,16 @@ pub(crate) struct ThreadTime {
 }
 
 impl ThreadTime {
-    /// Of a thread of this process, by the kernel's number for it.
+    /// Of a thread, by the kernel's number for it, which is as unique as a process's.
     pub(crate) fn of(thread: u64) -> Self {
-        let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
+        let text = fs::read_to_string(format!("/proc/{thread}/schedstat")).unwrap_or_default();
         let mut fields =
             text.split_whitespace().map(|field| Duration::from_nanos(field.parse().unwrap_or(0)));
         Self { ran: fields.next().unwrap_or_default(), waited: fields.next().unwrap_or_default() }
     }
 }
 
-/// On which processors the threads of this process ran: what one has used since the last look counts for the one that
+/// On which processors threads ran: what one has used since the last look counts for the one that
 /// it is seen on, as threads seldom move.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
@@ -184,9 +184,9 @@ impl Places {
     }
 }
 
-/// The 39th field of `/proc/PID/task/TID/stat`: the processor that a thread of this process last ran on.
+/// The 39th field of `/proc/TID/stat`: the processor that a thread last ran on.
 fn last_processor(thread: u64) -> Option<usize> {
-    let text = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
+    let text = fs::read_to_string(format!("/proc/{thread}/stat")).ok()?;
     let (_, after_name) = text.rsplit_once(") ")?;
     after_name.split(' ').nth(36)?.parse().ok()
 }

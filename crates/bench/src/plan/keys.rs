@@ -36,7 +36,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Every setting.
-pub const KEYS: [Key; 49] = [
+pub const KEYS: [Key; 50] = [
     Key {
         name: "ops",
         value: "OP,...",
@@ -126,6 +126,12 @@ pub const KEYS: [Key; 49] = [
         value: "RANGE",
         help: "spread the users over these addresses: 127.0.0.0/8",
         set: |s, t| put(&mut s.source, SourceRange::parse(t).map(Some)),
+    },
+    Key {
+        name: "ports",
+        value: "PORT,...",
+        help: "spread the users over these ports of the target's host: servers of one folder",
+        set: |s, t| put(&mut s.ports, value::list(t, value::port)),
     },
     Key {
         name: "threads",
@@ -365,6 +371,7 @@ mod tests {
             ("files", "9"),
             ("names", "fresh"),
             ("source", "127.0.0.0/8"),
+            ("ports", "2121,2122"),
             ("threads", "2"),
             ("selector", "epoll-et"),
             ("server-pid", "1"),

@@ -10,8 +10,10 @@ mod settings;
 mod value;
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use self::keys::{KEYS, Key};
@@ -74,6 +76,9 @@ pub struct Plan {
     pub tables: Vec<Published>,
     /// Servers that are not on this machine, and may be measured all the same.
     pub allowed: Vec<IpAddr>,
+    /// A program that calls [`crew::serve`](crate::crew::serve) where its argument says so
+    /// ([`crew::COMMAND`](crate::crew::COMMAND)): more users than one process has descriptors for need it.
+    pub helper: Option<PathBuf>,
 }
 
 /// Flags that say what is measured: without a preset's name they make a plan of their own.
@@ -100,7 +105,8 @@ impl Plan {
             None => Preset::built_in("default")?,
         };
         let Preset { name, summary, notes, base, steps, tables } = preset;
-        let mut plan = Self { target, name, summary, notes, base, steps, tables, allowed: Vec::new() };
+        let mut plan =
+            Self { target, name, summary, notes, base, steps, tables, allowed: Vec::new(), helper: None };
         for &(name, value) in flags {
             plan.set(name, value).map_err(|wrong| PlanError::Flag { name: name.to_owned(), wrong })?;
         }
@@ -149,7 +155,7 @@ impl Plan {
 }
 
 /// One figure to take.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// What each user does.
     pub op: Op,

@@ -36,6 +36,7 @@ pub struct Settings {
     pub names: Names,
     pub download: Download,
     pub source: Option<SourceRange>,
+    pub ports: Vec<u16>,
     pub threads: u32,
     pub selector: Selector,
     pub connecting: u32,
@@ -108,6 +109,7 @@ impl Default for Settings {
             names: Names::Same,
             download: Download::Made,
             source: None,
+            ports: Vec::new(),
             threads: 1,
             selector: Selector::Epoll,
             // A server's backlog is not what is measured.

@@ -226,6 +226,11 @@ pub(super) fn process(text: &str) -> Result<i32, String> {
     number.ok_or_else(|| format!("{text:?} is no process's number"))
 }
 
+/// The number of a port.
+pub(super) fn port(text: &str) -> Result<u16, String> {
+    text.parse().ok().filter(|&port| port > 0).ok_or_else(|| format!("{text:?} is no port"))
+}
+
 /// Several values with commas between them, at least one.
 pub(super) fn list<T>(text: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
     text.split(',').map(|item| one(item.trim())).collect()
@@ -369,6 +374,11 @@ impl SourceRange {
             // Neither the network's own address nor the broadcast's.
             _ => Self { first: (network + 1).into(), count: (hosts - 2) as u32 },
         })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.count
     }
 
     /// Where a user connects from.

@@ -6,6 +6,7 @@ mod live;
 pub(crate) mod output;
 mod progress;
 
+use std::io::{stdin, stdout};
 use std::process::ExitCode;
 use std::thread;
 
@@ -37,13 +38,21 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     let Some(target) = &arguments.target else { return list() };
     let form = Form { as_published: arguments.as_published, quick: arguments.quick };
     let preset = arguments.preset.as_deref().map(|name| preset(name, form)).transpose()?;
-    let plan = Plan::new(target, preset.as_ref(), &arguments.settings()).map_err(advise_plan)?;
+    let mut plan = Plan::new(target, preset.as_ref(), &arguments.settings()).map_err(advise_plan)?;
+    plan.helper = std::env::current_exe().ok();
     report_on_signals(&STOP, || {})?;
     match arguments.search {
         // A search is many runs, and a line is enough for each.
         Some(_) => find(&plan, arguments, &Line::new(plan.cells().len())),
         None => figures(&plan, arguments),
     }
+}
+
+/// A part of another process's load, which says what is to be done.
+pub(crate) fn work() -> Result<(), Failure> {
+    millrace_bench::crew::serve(stdin(), stdout()).map_err(|error| {
+        Failure::Running(format!("this is a part of \"millrace bench\", which starts it: {error}."))
+    })
 }
 
 fn figures(plan: &Plan, arguments: &Bench) -> Result<ExitCode, Failure> {

@@ -80,7 +80,7 @@ impl Client for User {
             job: None,
             connection: 0,
             local: SocketAddr::new(source.unwrap_or(anywhere), 0),
-            session: ClientSession::new(desk.server),
+            session: ClientSession::new(desk.server_of(number)),
             reader: ReplyReader::default(),
         }
     }
@@ -99,9 +99,10 @@ impl Client for User {
         };
         self.start(state, now, desk);
         self.connection += 1;
-        self.session = ClientSession::new(desk.server);
+        let server = desk.server_of(self.life.number);
+        self.session = ClientSession::new(server);
         self.reader = ReplyReader::default();
-        let connected = stream::begin_connect(self.local, desk.server).and_then(|descriptor| {
+        let connected = stream::begin_connect(self.local, server).and_then(|descriptor| {
             let socket = desk.own(descriptor);
             desk.watch(&socket, self.life.index, Role::Control, interest).map(|()| socket)
         });

@@ -219,10 +219,11 @@ impl User {
         self.connecting = now;
         self.served = 0;
         let rcvbuf = desk.cell.settings.rcvbuf.map(|size| size as usize);
-        let connected = stream::begin_connect_with(self.local, desk.server, rcvbuf).and_then(|descriptor| {
-            let socket = desk.own(descriptor);
-            desk.watch(&socket, self.life.index, Role::Control, Interest::Write).map(|()| socket)
-        });
+        let connected = stream::begin_connect_with(self.local, desk.server_of(self.life.number), rcvbuf)
+            .and_then(|descriptor| {
+                let socket = desk.own(descriptor);
+                desk.watch(&socket, self.life.index, Role::Control, Interest::Write).map(|()| socket)
+            });
         match connected {
             Ok(socket) => self.socket = Some(socket),
             Err(error) => self.fail(Fault::Client, desk, || format!("connect: {error}")),

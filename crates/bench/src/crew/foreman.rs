@@ -1,0 +1,108 @@
+//! The run's side: a thread that stands in for a worker which is a process.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::Ordering;
+
+use super::{COMMAND, Counts, Order, Report, Word, line};
+use crate::driver::{DriverError, Post};
+use crate::tally::{Live, Tally};
+
+/// Has a process of `program` do a worker's share, and goes through the phases in its place.
+pub(crate) fn work(post: &Post<'_>, program: &Path, order: &Order) -> Result<Tally, DriverError> {
+    let mut foreman = Foreman { post, met: 0, was_stopped: false };
+    let result = foreman.lead(program, order);
+    if result.is_err() {
+        post.gate.spoil();
+    }
+    // Whatever became of it, nobody waits in vain.
+    post.sit_out_after(foreman.met);
+    result
+}
+
+struct Foreman<'a> {
+    post: &'a Post<'a>,
+    /// How often the others were met.
+    met: usize,
+    was_stopped: bool,
+}
+
+impl Foreman<'_> {
+    fn lead(&mut self, program: &Path, order: &Order) -> Result<Tally, DriverError> {
+        let mut hand = Hand::start(program, order).map_err(DriverError::Client)?;
+        let output = hand.0.stdout.take().map(BufReader::new);
+        let mut input = hand.0.stdin.take();
+        for said in output.into_iter().flat_map(BufReader::lines) {
+            let said = said.map_err(DriverError::Client)?;
+            let report = serde_json::from_str(&said).map_err(|error| died(error.to_string()))?;
+            match report {
+                Report::Live(counts) => counts.show(self.post.live),
+                Report::Here => {
+                    self.met += 1;
+                    self.post.gate.meet();
+                    tell(input.as_mut(), Word::Go);
+                }
+                Report::Tally(tally) => return Ok(*tally),
+                Report::Failed(why) => return Err(died(why)),
+            }
+            let is_over = self.post.stop.is_asked() || self.post.gate.is_spoilt();
+            if is_over && !self.was_stopped {
+                self.was_stopped = true;
+                tell(input.as_mut(), Word::Stop);
+            }
+        }
+        Err(died("it ended without a word".to_owned()))
+    }
+}
+
+fn died(why: String) -> DriverError {
+    DriverError::Client(io::Error::other(format!("a worker process: {why}")))
+}
+
+/// One that has gone is noticed where it is read from.
+fn tell(input: Option<&mut ChildStdin>, word: Word) {
+    if let Some(input) = input {
+        let _ = input.write_all(&line(&word));
+    }
+}
+
+impl Counts {
+    fn show(self, live: &Live) {
+        let Self { ops, bytes, faults, waited_us, sessions, thread, finished } = self;
+        live.ops.store(ops, Ordering::Relaxed);
+        live.bytes.store(bytes, Ordering::Relaxed);
+        live.faults.store(faults, Ordering::Relaxed);
+        live.waited_us.store(waited_us, Ordering::Relaxed);
+        live.sessions.store(sessions, Ordering::Relaxed);
+        live.thread.store(thread, Ordering::Relaxed);
+        live.finished.store(finished, Ordering::Release);
+    }
+}
+
+/// The process; it does not outlive this.
+struct Hand(Child);
+
+impl Hand {
+    fn start(program: &Path, order: &Order) -> io::Result<Self> {
+        // A Ctrl-C in the terminal is the run's: it asks the hands to end, who then hand over what they have.
+        let mut child = Command::new(program)
+            .arg(COMMAND)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        if let Some(input) = &mut child.stdin {
+            let _ = input.write_all(&line(order)); // one that has gone is noticed where it is read from
+        }
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Hand {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,101 @@
+//! The process's side: a worker that meets the others through its standard input and output.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::{Counts, Order, Report, Word, line};
+use crate::driver::{self, Gate, Meeting, Post};
+use crate::run::Stop;
+use crate::tally::Live;
+
+/// How often the foreman is told how far it is.
+const TELL: Duration = Duration::from_millis(100);
+
+/// Does what `input` orders and reports to `output`; an error is of these two.
+pub fn serve(input: impl Read + Send + 'static, output: impl Write + Send) -> io::Result<()> {
+    let mut input = BufReader::new(input);
+    let mut said = String::new();
+    input.read_line(&mut said)?;
+    let order: Order = serde_json::from_str(&said)?;
+    millrace_net::limits::raise_descriptors();
+    let (live, is_over) = (Live::default(), AtomicBool::new(false));
+    let (release, released) = channel();
+    // It outlives this call where the foreman has nothing more to say: the process then ends around it.
+    thread::spawn(move || listen(input, &release));
+    let output = Mutex::new(output);
+    let door = Door { live: &live, output: &output, released: Mutex::new(released) };
+    let report = thread::scope(|scope| {
+        let teller = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) && door.say(&Report::Live(counts(&live))).is_ok() {
+                thread::park_timeout(TELL);
+            }
+        });
+        let driver = driver::open(&order.target, order.address, order.cell.settings.patience);
+        let Order { cell, index, workers, .. } = &order;
+        let gate = Gate::through(&door);
+        let post = Post { cell, index: *index, workers: *workers, gate: &gate, live: &live, stop: &STOP };
+        let report = match driver.work(&post) {
+            Ok(tally) => Report::Tally(Box::new(tally)),
+            Err(error) => Report::Failed(error.to_string()),
+        };
+        is_over.store(true, Ordering::Relaxed);
+        teller.thread().unpark();
+        report
+    });
+    door.say(&report)
+}
+
+/// By what the worker is asked to end.
+static STOP: Stop = Stop::new();
+
+/// Hears the foreman: one who has gone does not wait for anything any more.
+fn listen(input: impl BufRead, release: &Sender<()>) {
+    for said in input.lines().map_while(Result::ok) {
+        match serde_json::from_str(&said) {
+            Ok(Word::Go) => drop(release.send(())),
+            Ok(Word::Stop) | Err(_) => drop(STOP.ask()),
+        }
+    }
+    STOP.ask();
+}
+
+/// Where this worker meets the others.
+struct Door<'a, W> {
+    live: &'a Live,
+    output: &'a Mutex<W>,
+    released: Mutex<Receiver<()>>,
+}
+
+impl<W: Write> Door<'_, W> {
+    fn say(&self, report: &Report) -> io::Result<()> {
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        output.write_all(&line(report))?;
+        output.flush()
+    }
+}
+
+impl<W: Write + Send> Meeting for Door<'_, W> {
+    fn meet(&self) {
+        let said = self.say(&Report::Live(counts(self.live))).and_then(|()| self.say(&Report::Here));
+        // A foreman who has gone releases nobody, and then there is nothing to wait for.
+        if said.is_ok() {
+            let _ = self.released.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        }
+    }
+}
+
+fn counts(live: &Live) -> Counts {
+    Counts {
+        finished: live.finished.load(Ordering::Acquire),
+        ops: live.ops.load(Ordering::Relaxed),
+        bytes: live.bytes.load(Ordering::Relaxed),
+        faults: live.faults.load(Ordering::Relaxed),
+        waited_us: live.waited_us.load(Ordering::Relaxed),
+        sessions: live.sessions.load(Ordering::Relaxed),
+        thread: live.thread.load(Ordering::Relaxed),
+    }
+}

@@ -1,0 +1,81 @@
+//! Workers in processes of their own, for more users than one process has descriptors for.
+//!
+//! A worker is the same whether it is a thread or a process: it has its [`Post`](crate::driver::Post), meets the others
+//! at the gate, and hands over its tally. Of a process the gate, the live counts and the tally go through its standard
+//! input and output, a line each:
+//!
+//! ```text
+//! foreman (a thread of the run)                hand (the process)
+//!   order: target, cell, which share   ----->    opens the driver, begins
+//!                                      <-----    live: counts, ten times a second and before each meeting
+//!   meets the others                   <-----    here: it has come to the gate
+//!   go                                 ----->    goes on
+//!   stop: somebody does not wait       ----->    ends, with what it has
+//!                                      <-----    tally, or why there is none
+//! ```
+//!
+//! A hand whose foreman has gone reads the end of its input, stops, and is gone, too. What is sent is not written
+//! anywhere: the password is in no command line.
+
+mod foreman;
+mod hand;
+pub(crate) mod wire;
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::foreman::work;
+pub use self::hand::serve;
+use crate::plan::Cell;
+use crate::tally::Tally;
+use crate::target::Target;
+
+/// The argument that has the program be a hand.
+pub const COMMAND: &str = "bench-worker";
+
+/// What a hand has to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) target: Target,
+    pub(crate) address: SocketAddr,
+    pub(crate) cell: Cell,
+    /// Which worker it is, of how many.
+    pub(crate) index: usize,
+    pub(crate) workers: usize,
+}
+
+/// What a foreman says, after the order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Word {
+    Go,
+    Stop,
+}
+
+/// What a hand says.
+#[derive(Debug, Serialize, Deserialize)]
+enum Report {
+    Live(Counts),
+    Here,
+    Tally(Box<Tally>),
+    Failed(String),
+}
+
+/// As [`Live`](crate::tally::Live).
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Counts {
+    ops: u64,
+    bytes: u64,
+    faults: u64,
+    waited_us: u64,
+    sessions: u64,
+    thread: u64,
+    finished: u64,
+}
+
+/// A message as a line.
+fn line(message: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(message).expect("a message has no map with keys that are no text");
+    line.push(b'\n');
+    line
+}
