@@ -21,24 +21,26 @@ pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
     let Serve { config: file, written } = arguments;
     let site = config::load(written.clone(), file.as_deref())?;
     site.open()?;
-    for trouble in site.accounts.begin() {
-        let _ = writeln!(io::stderr(), "warning: {trouble}; its users are refused until it can");
-    }
+    let troubles = site.accounts.begin();
     if let Some(certificate) = &site.self_signed {
         certificate.make()?;
     }
     // Before the server starts: a signal that comes while it does is not lost.
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
         .map_err(|error| Failure::Running(format!("cannot listen for signals: {error}")))?;
-    let running = start(&site).map_err(|error| Failure::Running(advise(&error)))?;
+    let (running, moved) = start(&site).map_err(|error| Failure::Running(advise(&error)))?;
     let running = Arc::new(running);
+    moved.iter().for_each(|warning| warn(&running, warning));
+    for trouble in troubles {
+        warn(&running, &format!("{trouble}; its users are refused until it can"));
+    }
     let again =
         Again { written, file, running: Arc::downgrade(&running), quotas: site.config.quotas.clone() };
     let control =
         site.control.as_deref().map(|path| open_control(path, &running, again.clone())).transpose()?;
     announce(&site, &running);
     listen_to_signals(signals, Arc::clone(&running), again)?;
-    sweep(site.writable());
+    sweep(site.writable(), Arc::clone(&running));
     running.wait();
     drop(control);
     Ok(())
@@ -78,9 +80,16 @@ fn open_control(path: &Path, running: &Arc<Running>, again: Again) -> Result<Con
     })
 }
 
+/// Says what an operator should look at: as a line for people, or in the log where that is for programs.
+fn warn(running: &Running, warning: &str) {
+    if !running.warn_in_json(warning) {
+        let _ = writeln!(io::stderr(), "warning: {warning}");
+    }
+}
+
 /// Starts the server. Nobody asked for HTTP's default port by name: where another program has it, a free one is
-/// taken, which the announcement names.
-fn start(site: &Site) -> Result<Running, StartError> {
+/// taken, which the announcement names, and a warning.
+fn start(site: &Site) -> Result<(Running, Option<String>), StartError> {
     match Server::start(site.config.clone()) {
         Err(StartError::Listen { address, source })
             if site.http_by_default
@@ -89,14 +98,13 @@ fn start(site: &Site) -> Result<Running, StartError> {
         {
             let mut config = site.config.clone();
             config.http.iter_mut().for_each(|address| address.set_port(0));
-            let _ = writeln!(
-                io::stderr(),
-                "warning: another program has {address}, where HTTP is by default; it is on a free port now, and \
-                 --http ADDR:PORT or --http off chooses"
+            let moved = format!(
+                "another program has {address}, where HTTP is by default; it is on a free port now, and --http \
+                 ADDR:PORT or --http off chooses"
             );
-            Server::start(config)
+            Ok((Server::start(config)?, Some(moved)))
         }
-        started => started,
+        started => Ok((started?, None)),
     }
 }
 
@@ -108,9 +116,7 @@ fn announce(site: &Site, running: &Running) {
         http: running.http_addresses(),
         https: running.https_addresses(),
     };
-    for warning in announce::warnings(site, bound) {
-        let _ = writeln!(io::stderr(), "warning: {warning}");
-    }
+    announce::warnings(site, bound).iter().for_each(|warning| warn(running, warning));
     let mut out = io::stdout().lock();
     let _ = out
         .write_all(announce::announcement(site, bound, &running.fingerprints()).as_bytes())
@@ -127,7 +133,9 @@ fn listen_to_signals(mut signals: Signals, running: Arc<Running>, again: Again) 
                 SIGHUP => {
                     let told =
                         again.reload().map_or_else(|error| error, |()| "configuration read anew".to_owned());
-                    let _ = writeln!(io::stderr(), "millrace: {told}");
+                    if !running.warn_in_json(&told) {
+                        let _ = writeln!(io::stderr(), "millrace: {told}");
+                    }
                 }
                 signal if is_ending => process::exit(128 + signal),
                 _ => {
@@ -145,17 +153,16 @@ fn listen_to_signals(mut signals: Signals, running: Arc<Running>, again: Again) 
 }
 
 /// Removes what a killed server left, while this one already serves.
-fn sweep(trees: Vec<Arc<LocalStorage>>) {
+fn sweep(trees: Vec<Arc<LocalStorage>>, running: Arc<Running>) {
     let sweep = move || {
         for tree in trees {
             let report = tree.sweep();
             if report.removed > 0 || report.failed > 0 {
-                let _ = writeln!(
-                    io::stderr(),
-                    "warning: removed {} uploads that a killed server left unfinished; {} could not be removed",
-                    report.removed,
-                    report.failed
+                let (removed, failed) = (report.removed, report.failed);
+                let text = format!(
+                    "removed {removed} uploads that a killed server left unfinished; {failed} could not be removed"
                 );
+                warn(&running, &text);
             }
         }
     };

@@ -286,6 +286,16 @@ impl Running {
         self.state.tls.as_ref().map_or(Ok(()), Security::reload)
     }
 
+    /// Writes a warning to the log, if that is of JSON objects; answers whether it is. People who read text want
+    /// it as the program says such things.
+    pub fn warn_in_json(&self, text: &str) -> bool {
+        let is_json = self.state.log.is_json();
+        if is_json {
+            self.state.log.warn(text);
+        }
+        is_json
+    }
+
     /// Where HTTP is served, with the real ports.
     pub fn http_addresses(&self) -> &[SocketAddr] {
         &self.http
@@ -323,12 +333,13 @@ impl Running {
 
     /// Takes over what can change while it runs: the accounts, the limits, who may connect, the certificates
     /// and what data connections have to do under them. What was [set](Running::set_limits) stays set. Accounts
-    /// of sessions that run are looked at again, and what they say now holds. Where a certificate cannot be
-    /// used, all stays as it was.
+    /// of sessions that run are looked at again, and what they say now holds. Logs that are files are opened anew.
+    /// Where a certificate cannot be used, all stays as it was.
     pub fn reload(&self, config: Config) -> Result<(), LoadError> {
         if let (Some(tls), Some(policy)) = (&self.state.tls, &config.tls) {
             tls.replace(policy)?;
         }
+        self.state.log.reopen();
         let old = &self.state.config;
         let doors = [
             (&old.ftp, &self.ftp[..]),

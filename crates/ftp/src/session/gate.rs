@@ -101,6 +101,7 @@ impl Session {
     /// Runs a row of a table, if its conditions are met. `SITE` comes here a second time with its own.
     pub(crate) fn run(&mut self, command: &Command, argument: Option<&[u8]>) -> Step {
         self.subject = None;
+        self.verb = command.verb;
         if command.transfers {
             // Used up also by a command that is refused: the next one means another file.
             self.range = std::mem::take(&mut self.restart);

@@ -94,6 +94,8 @@ pub struct Session {
     pub(crate) source: Option<Source>,
     /// What the open question, or the running transfer, is about.
     pub(crate) subject: Option<VirtualPath>,
+    /// The command that it belongs to, or the last one.
+    verb: &'static str,
     /// Which facts `MLST` and `MLSD` give.
     pub(crate) facts: Facts,
     /// Rarely-set things, so that an idle session is small.
@@ -235,6 +237,7 @@ impl Session {
             range: ByteRange::default(),
             source: None,
             subject: None,
+            verb: "",
             facts: Facts::default(),
             extras: None,
             deadline,
@@ -303,6 +306,11 @@ impl Session {
     /// Claims that the connection is to be closed.
     pub fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed)
+    }
+
+    /// The verb of the last command that was run, of a subcommand of `SITE` its own; empty before the first.
+    pub fn verb(&self) -> &'static str {
+        self.verb
     }
 
     /// The client's address.

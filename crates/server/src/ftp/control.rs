@@ -23,6 +23,7 @@ use mio::event::Event;
 
 use super::hooking::Hooked;
 use super::question::Question;
+use super::refusals::{self, About};
 use super::secure::Secure;
 use crate::auth::Account;
 use crate::limits::Member;
@@ -108,6 +109,8 @@ pub(super) struct State {
     is_left: bool,
     /// Its transfer is in the worker's line for another turn.
     pub(super) in_line: bool,
+    /// Why the server ends the session.
+    parting: Option<Box<str>>,
 }
 
 impl Connection {
@@ -356,8 +359,13 @@ impl Connection {
 
     fn step(&mut self, core: &mut Core, input: Input<'_>) -> Option<Input<'static>> {
         self.note_quota(core, &input);
+        let about = About::of(&input);
         let step = self.session.handle(core.now, input);
         step.replies.write(&mut core.out);
+        self.tell_refusals(core, about, &step.replies);
+        if matches!(step.act, Some(Act::Close)) {
+            self.state.parting = refusals::parting(&step.replies);
+        }
         if self.hooked.is_some() {
             self.note_replies(core, &step.replies);
         }
@@ -534,9 +542,11 @@ impl Connection {
         self.give_up_transfer(core);
         self.drop_lease(core);
         self.port_deadline = None;
-        let reason = match (&self.state, self.session.is_closed()) {
-            (_, true) => "closed",
-            (State { broken: true, .. }, _) => "connection lost",
+        let parting = self.state.parting.take();
+        let reason = match (&parting, &self.state, self.session.is_closed()) {
+            (Some(parting), ..) => parting,
+            (None, _, true) => "closed",
+            (None, State { broken: true, .. }, _) => "connection lost",
             _ => "client closed",
         };
         self.log(core, log::Event::Disconnected { reason });

@@ -455,7 +455,10 @@ impl Connection {
     /// The end of a transfer: closes the data connection, gives up what is not whole, logs.
     fn conclude(&mut self, core: &mut Core, result: Result<(), TransferError>) -> Option<Outcome> {
         let mut running = self.running.take()?;
-        let bytes = running.shared.bytes();
+        let mut bytes = running.shared.bytes();
+        if let Work::Receive(receiver) = &running.work {
+            bytes += receiver.unwritten();
+        }
         if let (Link::Open(socket), Direction::Download, Err(TransferError::File(_))) =
             (&running.link, running.direction, &result)
         {

@@ -21,7 +21,7 @@ use crate::transfer::Link;
 use crate::worker::{Core, Message};
 
 /// Commands whose arguments are nobody's business.
-const SECRET: [&str; 3] = ["PASS", "ACCT", "INTERNALSHUTDOWN"];
+pub(super) const SECRET: [&str; 3] = ["PASS", "ACCT", "INTERNALSHUTDOWN"];
 
 /// A session's part in it; there is none where there are no hooks.
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@ mod hooking;
 mod login;
 mod notes;
 mod question;
+mod refusals;
 mod secure;
 
 pub(crate) use control::Connection;

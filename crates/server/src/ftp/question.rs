@@ -117,7 +117,8 @@ impl Connection {
             Some(question) => {
                 if let Some(changed) = &question.change {
                     if let Answer::Done | Answer::Count(_) = &answer {
-                        let event = log::Event::Changed { verb: changed.verb, path: &changed.path };
+                        let Changed { verb, path, from } = changed;
+                        let event = log::Event::Changed { verb, path, from: from.as_ref() };
                         self.log(core, event);
                     }
                     self.note_answer(core, changed, &answer);

@@ -49,8 +49,10 @@ pub(crate) enum Event<'a> {
     Expelled { reason: &'a str },
     /// A transfer ended.
     Transferred(&'a Transferred<'a>),
-    /// Something was changed: the verb, the path.
-    Changed { verb: &'a str, path: &'a VirtualPath },
+    /// Something was changed: the verb, the path, and what it was called before.
+    Changed { verb: &'a str, path: &'a VirtualPath, from: Option<&'a VirtualPath> },
+    /// A command was not done: what was said, without passwords, and the reply.
+    Declined { command: &'a [u8], code: u16, text: &'a [u8] },
     /// A data connection from somebody else was closed.
     Stranger { peer: SocketAddr },
     /// A passive port was not to be had.
@@ -118,9 +120,16 @@ pub(crate) struct Log {
     format: LogFormat,
     /// `None` where nothing is logged.
     events: Option<Arc<Writer>>,
-    xferlog: Option<Arc<Writer>>,
+    xferlog: Option<LogFile>,
     /// Where requests of HTTP go; with the events where there is no such file.
-    access: Option<Arc<Writer>>,
+    access: Option<LogFile>,
+}
+
+/// A log that is a file, and may be moved away.
+#[derive(Debug, Clone)]
+struct LogFile {
+    path: Arc<Path>,
+    writer: Arc<Writer>,
 }
 
 /// The lines of one turn.
@@ -156,7 +165,24 @@ impl Log {
 
     /// Waits, for a moment, until what was recorded is written.
     pub(crate) fn close(&self) {
-        self.xferlog.iter().chain(&self.access).chain(&self.events).for_each(|writer| writer.close());
+        let files = self.xferlog.iter().chain(&self.access).map(|file| &file.writer);
+        files.chain(&self.events).for_each(|writer| writer.close());
+    }
+
+    /// Opens the files anew, as their names may be other files now (logrotate). One that cannot be opened goes on
+    /// as it is, and the log says so.
+    pub(crate) fn reopen(&self) {
+        for file in self.xferlog.iter().chain(&self.access) {
+            match append(&file.path) {
+                Ok(opened) => file.writer.redirect(opened),
+                Err(error) => self.warn(&format!("cannot open {} anew: {error}", file.path.display())),
+            }
+        }
+    }
+
+    /// Claims that each line is a JSON object.
+    pub(crate) fn is_json(&self) -> bool {
+        matches!(self.format, LogFormat::Json | LogFormat::JsonWarnings)
     }
 
     /// Adds a request to the lines of this turn: Combined, or JSON where that is the format of the log.
@@ -226,7 +252,8 @@ impl Log {
             lines.events.shrink_to(64 * 1024);
         }
         if !lines.requests.is_empty() {
-            if let Some(requests) = self.access.as_ref().or(self.events.as_ref()) {
+            let file = self.access.as_ref().map(|file| &file.writer);
+            if let Some(requests) = file.or(self.events.as_ref()) {
                 requests.push(&lines.requests);
             }
             lines.requests.clear();
@@ -234,7 +261,7 @@ impl Log {
         }
         if !lines.transfers.is_empty() {
             if let Some(xferlog) = &self.xferlog {
-                xferlog.push(&lines.transfers);
+                xferlog.writer.push(&lines.transfers);
             }
             lines.transfers.clear();
             lines.transfers.shrink_to(64 * 1024);
@@ -256,14 +283,18 @@ fn log_file(
     format: LogFormat,
     of: &'static str,
     events: Option<Arc<Writer>>,
-) -> io::Result<Arc<Writer>> {
-    let file = OpenOptions::new().create(true).append(true).open(path)?;
+) -> io::Result<LogFile> {
+    let file = append(path)?;
     let notice = move |lines| {
         let notice = missing(format, lines, of);
         events.iter().for_each(|events| events.push(&notice));
         Vec::new()
     };
-    Writer::start(file, Box::new(notice)).map(Arc::new)
+    Ok(LogFile { path: path.into(), writer: Arc::new(Writer::start(file, Box::new(notice))?) })
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
 }
 
 /// Whom what is about no session is about.
@@ -316,8 +347,14 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
             fields.extend(transfer.failure.map(|failure| ("failed", Text(failure.to_owned()))));
             (name, fields)
         }
-        Event::Changed { verb, path } => {
-            ("changed", vec![("verb", Text((*verb).to_owned())), ("path", Text(path.to_string()))])
+        Event::Changed { verb, path, from } => {
+            let mut fields = vec![("verb", Text((*verb).to_owned())), ("path", Text(path.to_string()))];
+            fields.extend(from.map(|from| ("from", Text(from.to_string()))));
+            ("changed", fields)
+        }
+        Event::Declined { command, code, text } => {
+            let reply = Text(format!("{code} {}", String::from_utf8_lossy(text)));
+            ("declined", vec![("command", bytes(command)), ("reply", reply)])
         }
         Event::Stranger { peer } => ("stranger-turned-away", vec![("from", Text(peer.to_string()))]),
         Event::NoPort { reason } => ("no-passive-port", vec![("reason", Text((*reason).to_owned()))]),

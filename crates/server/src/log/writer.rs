@@ -4,6 +4,7 @@
 //! What waits to be written is bounded. Lines beyond that are dropped and counted, and when there is room
 //! again the count is written where they would have stood: a log has gaps only where it says so.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -21,6 +22,9 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// Says how many lines are missing, in the words of the log.
 type Notice = Box<dyn Fn(u64) -> Vec<u8> + Send>;
 
+/// Where the lines go.
+type Sink = Box<dyn Write + Send>;
+
 /// The way to the thread. Dropping it lets the thread end, once it has written everything.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -37,15 +41,23 @@ struct Shared {
     ended: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     waiting: Vec<u8>,
+    /// Where they go from now on.
+    next: Option<Sink>,
     /// Lines that found no room.
     dropped: u64,
     /// The thread waits for `work`; otherwise it looks by itself, and waking it would be for nothing.
     is_idle: bool,
     closed: bool,
     ended: bool,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("waiting", &self.waiting.len()).finish_non_exhaustive()
+    }
 }
 
 impl Writer {
@@ -56,7 +68,7 @@ impl Writer {
         thread::Builder::new()
             .name("millrace-log".to_owned())
             .stack_size(256 * 1024)
-            .spawn(move || of_thread.write_out(sink, &notice))?;
+            .spawn(move || of_thread.write_out(Box::new(sink), &notice))?;
         Ok(Self { shared })
     }
 
@@ -73,6 +85,11 @@ impl Writer {
             drop(state);
             self.shared.work.notify_one();
         }
+    }
+
+    /// Has what comes from now on, and what still waits, written elsewhere.
+    pub(super) fn redirect(&self, sink: impl Write + Send + 'static) {
+        self.shared.lock().next = Some(Box::new(sink));
     }
 
     /// Waits until everything is written, but not for long: nobody may be reading.
@@ -98,9 +115,10 @@ impl Shared {
     }
 
     /// The thread. A log that cannot be written must not stop the server, so errors are nobody's.
-    fn write_out(&self, mut sink: impl Write, notice: &Notice) {
+    fn write_out(&self, mut sink: Sink, notice: &Notice) {
         let mut lines = Vec::new();
-        while let Some(dropped) = self.take(&mut lines) {
+        while let Some((dropped, next)) = self.take(&mut lines) {
+            sink = next.unwrap_or(sink);
             if dropped > 0 {
                 lines.extend_from_slice(&notice(dropped));
             }
@@ -112,13 +130,14 @@ impl Shared {
         self.ended.notify_all();
     }
 
-    /// Waits for lines; answers how many were dropped behind them, `None` at the end.
-    fn take(&self, lines: &mut Vec<u8>) -> Option<u64> {
+    /// Waits for lines; answers how many were dropped behind them and where they go, if not where the last
+    /// ones went; `None` at the end.
+    fn take(&self, lines: &mut Vec<u8>) -> Option<(u64, Option<Sink>)> {
         let mut state = self.lock();
         loop {
             if !state.waiting.is_empty() || state.dropped > 0 {
                 std::mem::swap(&mut state.waiting, lines);
-                return Some(std::mem::take(&mut state.dropped));
+                return Some((std::mem::take(&mut state.dropped), state.next.take()));
             }
             if state.closed {
                 return None;
@@ -159,6 +178,23 @@ mod tests {
         }
         assert!(missing > 0);
         assert_eq!(whole + missing, LINES);
+    }
+
+    #[test]
+    fn what_comes_after_a_redirection_goes_elsewhere() {
+        let ((first, sink), (second, other)) = (io::pipe().unwrap(), io::pipe().unwrap());
+        let writer = Writer::start(sink, Box::new(|_| Vec::new())).unwrap();
+        let (mut first, second) = (BufReader::new(first), BufReader::new(second));
+        let mut line = String::new();
+        writer.push(b"a\n");
+        first.read_line(&mut line).unwrap();
+        writer.redirect(other);
+        writer.push(b"b\n");
+        writer.close();
+        drop(writer);
+        assert_eq!(line, "a\n");
+        assert_eq!(first.lines().count(), 0);
+        assert_eq!(second.lines().map(Result::unwrap).collect::<Vec<_>>(), ["b"]);
     }
 
     #[test]

@@ -127,6 +127,11 @@ impl Receiver {
         self.ended
     }
 
+    /// Bytes that have come and are not written: of a small staged upload all.
+    pub(crate) fn unwritten(&self) -> u64 {
+        self.buffer.len() as u64
+    }
+
     /// Commits what is whole, unless that may wait and has to be done on the pool.
     pub(crate) fn commit_at_once(&mut self) -> Option<Result<(), TransferError>> {
         let is_written = self.buffer.is_empty() && (self.decoder.is_none() || self.finished);

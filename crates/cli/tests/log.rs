@@ -1,0 +1,199 @@
+//! What `millrace serve` writes about its clients, and where.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+struct Site {
+    folder: PathBuf,
+    child: Child,
+    log: Option<BufReader<ChildStderr>>,
+    address: SocketAddr,
+}
+
+impl Site {
+    fn start(name: &str, flags: &[&str]) -> Self {
+        let folder = std::env::temp_dir().join(format!("millrace-log-{}-{name}", std::process::id()));
+        fs::create_dir_all(folder.join("files")).unwrap();
+        fs::write(folder.join("files/f"), b"content").unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(["serve", "files", "--ftp", "127.0.0.1:0", "--http", "off", "--user", "u:secret"])
+            .args(flags)
+            .current_dir(&folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let log = child.stderr.take().map(BufReader::new);
+        let mut announced = None;
+        for line in out.lines().map(Result::unwrap).take_while(|line| !line.starts_with("Ready")) {
+            if let Some((_, rest)) = line.split_once("127.0.0.1:") {
+                let port = rest.split('/').next().unwrap();
+                announced = Some(SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap())));
+            }
+        }
+        Self { folder, child, log, address: announced.expect("it says where it is") }
+    }
+
+    fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut client = Client(BufReader::new(stream));
+        client.expect("220");
+        client
+    }
+
+    fn log_in(&self) -> Client {
+        let mut client = self.connect();
+        client.say("USER u", "331");
+        client.say("PASS secret", "230");
+        client
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+
+    /// Reads the log up to a line with these words in it; answers the lines.
+    fn log_up_to(&mut self, words: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        for line in self.log.as_mut().unwrap().lines().map(Result::unwrap) {
+            lines.push(line);
+            if lines.last().unwrap().contains(words) {
+                return lines;
+            }
+        }
+        panic!("no {words:?} in {lines:#?}");
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    #[track_caller]
+    fn expect(&mut self, code: &str) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        assert!(line.starts_with(code), "expected {code}: {line:?}");
+        line
+    }
+
+    #[track_caller]
+    fn say(&mut self, line: &str, code: &str) -> String {
+        write!(self.0.get_mut(), "{line}\r\n").unwrap();
+        self.expect(code)
+    }
+
+    /// Downloads; nobody looks at what.
+    fn fetch(&mut self, name: &str) {
+        let reply = self.say("EPSV", "229");
+        let port: u16 = reply.split('|').nth(3).unwrap().parse().unwrap();
+        let data = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        self.say(&format!("RETR {name}"), "150");
+        std::io::copy(&mut &data, &mut std::io::sink()).unwrap();
+        self.expect("226");
+    }
+}
+
+/// The events of lines of the JSON log, each with one of its fields.
+fn told(lines: &[String], field: &str) -> Vec<String> {
+    let objects = lines.iter().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}")));
+    objects
+        .filter_map(|object: Value| {
+            Some(format!("{} {}", object["event"].as_str()?, object.get(field)?.as_str()?))
+        })
+        .collect()
+}
+
+#[test]
+fn what_is_refused_is_told_and_every_line_of_the_json_log_is_json() {
+    let mut site = Site::start("declined", &["--log-format", "json", "--anonymous", "rw"]);
+    let mut client = site.connect();
+    for (line, code) in [
+        ("BOGUS", "500"),
+        ("PWD", "530"),
+        ("USER u", "331"),
+        ("PASS secret", "230"),
+        ("PORT 127,0,0,2,4,1", "5"),
+        ("EPRT |1|127.0.0.1|22|", "5"),
+        ("RNFR f", "350"),
+        ("RNTO g", "250"),
+        ("MKD g", "550"),
+        ("CWD nowhere", "550"),
+        ("SIZE nowhere", "550"),
+        (&"x".repeat(20_000), "500"),
+        ("QUIT", "221"),
+    ] {
+        client.say(line, code);
+    }
+    let mut silent = site.log_in();
+    site.signal("-HUP");
+    site.signal("-TERM");
+    silent.expect("421");
+    let lines = site.log_up_to("The server is shutting down.");
+    let commands = told(&lines, "command");
+    assert_eq!(
+        commands,
+        [
+            "declined BOGUS",
+            "declined PWD",
+            "declined PORT 127,0,0,2,4,1",
+            "declined EPRT |1|127.0.0.1|22|",
+            "declined MKD",
+            "declined CWD",
+            "declined SIZE nowhere",
+            "declined (a line that is too long)"
+        ]
+    );
+    assert!(told(&lines, "reply")[4].starts_with("declined 550 "));
+    assert_eq!(told(&lines, "from"), ["changed /f"]);
+    let reasons = told(&lines, "reason");
+    assert_eq!(reasons, ["disconnected quit", "disconnected The server is shutting down."]);
+    let warnings = told(&lines, "text");
+    assert!(warnings.iter().any(|text| text.contains("read anew")), "{warnings:?}");
+    assert!(!lines.concat().contains("secret"));
+}
+
+#[test]
+fn a_transfer_log_that_was_moved_is_begun_anew_at_sighup() {
+    let mut site = Site::start("rotation", &["--xferlog", "xfer"]);
+    let (log, old) = (site.folder.join("xfer"), site.folder.join("xfer.1"));
+    let mut client = site.log_in();
+    client.fetch("f");
+    eventually("the first line is written", || lines_of(&log) == 1);
+    fs::rename(&log, &old).unwrap();
+    site.signal("-HUP");
+    site.log_up_to("read anew");
+    client.fetch("f");
+    client.fetch("f");
+    eventually("the others are in a file of their own", || lines_of(&log) == 2);
+    assert_eq!(lines_of(&old), 1);
+}
+
+fn lines_of(path: &Path) -> usize {
+    fs::read_to_string(path).unwrap_or_default().lines().count()
+}
+
+fn eventually(what: &str, mut claim: impl FnMut() -> bool) {
+    let begin = std::time::Instant::now();
+    while !claim() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

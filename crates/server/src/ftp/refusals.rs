@@ -1,0 +1,95 @@
+//! What the log says of commands that were not done, and of how a session ended.
+//!
+//! Logins and transfers that fail have lines of their own, with what only they know; everything else that is
+//! answered with 4xx or 5xx is told here: who probes the server, and why a client does not get on, is seen in one place.
+
+use millrace_ftp::reply::{Replies, Reply, code};
+use millrace_ftp::session::{Answer, Input};
+
+use super::Connection;
+use super::hooking::SECRET;
+use crate::log;
+use crate::worker::Core;
+
+/// So much of a command is worth a line.
+const SHOWN: usize = 256;
+
+/// What replies are about.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum About<'a> {
+    /// This line.
+    Line(&'a [u8]),
+    /// A line that was too long to be kept.
+    TooLong,
+    /// The command that had to wait for its answer.
+    Answer,
+    /// What is logged elsewhere.
+    Other,
+}
+
+impl<'a> About<'a> {
+    /// What the replies to an input will be about.
+    pub(super) fn of(input: &Input<'a>) -> Self {
+        match input {
+            Input::Line(line) => Self::Line(line),
+            Input::LineTooLong => Self::TooLong,
+            Input::Answer(Answer::Login(_)) => Self::Other,
+            Input::Answer(_) => Self::Answer,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Connection {
+    /// Tells of replies that say no.
+    pub(super) fn tell_refusals(&self, core: &mut Core, about: About<'_>, replies: &Replies) {
+        let says_no = |reply: &&Reply| reply.code() >= 400 && reply.code() != code::SERVICE_CLOSING;
+        for reply in replies.iter().filter(says_no) {
+            let command = match about {
+                About::Line(line) => shown(line),
+                About::TooLong => b"(a line that is too long)",
+                About::Answer => self.session.verb().as_bytes(),
+                About::Other => return,
+            };
+            self.log(core, log::Event::Declined { command, code: reply.code(), text: reply.text() });
+        }
+    }
+}
+
+/// How a session ended that the server ends: by its last reply.
+pub(super) fn parting(replies: &Replies) -> Option<Box<str>> {
+    let last = replies.iter().last()?;
+    Some(match last.code() {
+        code::GOODBYE => "quit".into(),
+        _ => String::from_utf8_lossy(last.text()).into(),
+    })
+}
+
+/// A line as it may be read by others: without a password, and not for ever.
+fn shown(line: &[u8]) -> &[u8] {
+    let verb = line.split(|&byte| byte == b' ').next().unwrap_or_default();
+    if SECRET.iter().any(|secret| verb.eq_ignore_ascii_case(secret.as_bytes())) {
+        return verb;
+    }
+    &line[..line.len().min(SHOWN)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (line, expected) in [
+            (&b"RETR a b"[..], &b"RETR a b"[..]),
+            (b"PASS secret", b"PASS"),
+            (b"pass secret", b"pass"),
+            (b"ACCT 123456", b"ACCT"),
+            (b"INTERNALSHUTDOWN secret", b"INTERNALSHUTDOWN"),
+            (b"", b""),
+        ] {
+            assert_eq!(shown(line), expected);
+        }
+        assert_eq!(shown(&[b'x'; 4096]).len(), SHOWN);
+    }
+}
