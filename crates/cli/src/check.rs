@@ -171,6 +171,10 @@ fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let sessions = limit(config.sessions, "as many as the descriptor limit allows");
     let each = limit(config.sessions_per_address, "no limit");
     writeln!(out, "Sessions      {sessions}; from one address: {each}")?;
+    if config.sessions_per_network > 0 {
+        let (network, bits) = (limit(config.sessions_per_network, ""), config.network_bits);
+        writeln!(out, "              from one network (/{}, or IPv6 /{}): {network}", bits.ipv4, bits.ipv6)?;
+    }
     bandwidth(config, out)?;
     bans(config, out)?;
     let workers = match config.workers {

@@ -17,7 +17,7 @@ use millrace_vfs::VirtualPath;
 use crate::auth::{Authenticator, Password};
 use crate::bans::BanRules;
 use crate::hooks::Hooks;
-use crate::limits::{Quotas, ServerLimits};
+use crate::limits::{NetworkBits, Quotas, ServerLimits};
 
 /// What a server is started with.
 #[derive(Debug, Clone)]
@@ -52,6 +52,10 @@ pub struct Config {
     pub sessions: usize,
     /// Sessions at most from one address; 0 for no limit.
     pub sessions_per_address: usize,
+    /// Sessions at most from one network; 0 for no limit.
+    pub sessions_per_network: usize,
+    /// How large such a network is.
+    pub network_bits: NetworkBits,
     /// Bandwidth, and sessions by listener and user. Listeners are named as in [`Config::ftp`].
     pub limits: ServerLimits,
     /// What is counted for quotas: the same that the accounts were given. It is kept and told of by the server.
@@ -251,6 +255,8 @@ impl Config {
             hook_threads: Self::DEFAULT_HOOK_THREADS,
             sessions: 0,
             sessions_per_address: 0,
+            sessions_per_network: 0,
+            network_bits: NetworkBits::default(),
             limits: ServerLimits::default(),
             quotas: None,
             bans: BanRules::default(),

@@ -22,12 +22,12 @@ use crate::config::Config;
 use crate::ftp::Connection;
 use crate::housekeeping::{Housekeeping, keep_quotas, wall_seconds};
 use crate::http::Side;
-use crate::limits::{Limits, Scope, ScopeReport, ServerLimits, Tree};
+use crate::limits::{Crowd, Limits, NetworkBits, Scope, ScopeReport, ServerLimits, Tree};
 use crate::load::Load;
 use crate::log::Log;
 use crate::network::Network;
 use crate::passive::PassivePool;
-use crate::state::{Addresses, Server as State};
+use crate::state::Server as State;
 use crate::tls::Security;
 use crate::worker::{Core, Door, Errand, Listener, Message, Worker};
 
@@ -232,7 +232,8 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         sessions: AtomicUsize::new(0),
         session_limit: session_limit(config.sessions, descriptors),
         descriptor_reserve: descriptor_reserve(descriptors),
-        addresses: Addresses::new(config.sessions_per_address),
+        addresses: Crowd::new(config.sessions_per_address, NetworkBits::ADDRESS),
+        networks: Crowd::new(config.sessions_per_network, config.network_bits),
         bans: Bans::new(config.bans.clone()),
         load: Load::default(),
         accounts: RwLock::new(Arc::clone(&config.accounts)),

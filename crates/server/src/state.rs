@@ -1,9 +1,8 @@
 //! What all workers of a server share.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
 use crate::http::Side;
-use crate::limits::Tree;
+use crate::limits::{Crowd, Tree};
 use crate::load::Load;
 use crate::log::Log;
 use crate::passive::PassivePool;
@@ -45,7 +44,9 @@ pub(crate) struct Server {
     pub(crate) session_limit: usize,
     /// Descriptors that sessions leave to others.
     pub(crate) descriptor_reserve: u64,
-    pub(crate) addresses: Addresses,
+    /// Sessions of each address, and of each network.
+    pub(crate) addresses: Crowd,
+    pub(crate) networks: Crowd,
     /// Who is turned away.
     pub(crate) bans: Bans,
     /// How busy the machine is, where somebody wants to know.
@@ -100,46 +101,5 @@ impl Admission {
 impl Drop for Admission {
     fn drop(&mut self) {
         self.server.release(self.from);
-    }
-}
-
-/// Sessions per client address; costs nothing where there is no limit.
-#[derive(Debug)]
-pub(crate) struct Addresses {
-    /// 0 for no limit.
-    limit: usize,
-    /// Locked for one map operation, and only where there is a limit.
-    counts: Mutex<HashMap<IpAddr, usize>>,
-}
-
-impl Addresses {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, counts: Mutex::default() }
-    }
-
-    /// Counts an address in; `false` where it has as many sessions as it may.
-    pub(crate) fn enter(&self, address: IpAddr) -> bool {
-        if self.limit == 0 {
-            return true;
-        }
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(address).or_default();
-        let fits = *count < self.limit;
-        *count += usize::from(fits);
-        fits
-    }
-
-    /// Counts an address out.
-    pub(crate) fn leave(&self, address: IpAddr) {
-        if self.limit == 0 {
-            return;
-        }
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&address) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&address);
-            }
-        }
     }
 }

@@ -30,6 +30,7 @@ use crate::ftp::{Connection, Reviewed};
 use crate::handshakes::Handshakes;
 use crate::hooks::Ruling;
 use crate::http;
+use crate::limits::Crowded;
 use crate::log::{self, Subject};
 use crate::passive::Lease;
 use crate::slab::{Key, Slab};
@@ -515,8 +516,11 @@ impl Worker {
         if let Err(turned) = self.core.server.bans.admit(peer.ip(), self.core.now.instant) {
             return self.refuse(&socket, peer, door, turned.for_the_client());
         }
-        if let Err(reason) = self.core.server.admit(peer.ip()) {
-            return self.refuse(&socket, peer, door, reason);
+        if let Err(crowded) = self.core.server.admit(peer.ip()) {
+            let subject = Subject { session: 0, peer, user: None };
+            let (limit, value) = (&crowded.key()[..], crowded.value());
+            self.core.log(&subject, log::Event::Limited { limit, value });
+            return self.refuse(&socket, peer, door, crowded.for_the_client());
         }
         let member = match self.core.server.limits.connect(bound, self.core.now.instant) {
             Ok(member) => member,
@@ -630,22 +634,27 @@ impl Worker {
 
 impl Server {
     /// Counts a new session in, or says why not.
-    fn admit(&self, from: IpAddr) -> Result<(), &'static str> {
+    fn admit(&self, from: IpAddr) -> Result<(), Crowded> {
         if self.sessions.fetch_add(1, Ordering::Relaxed) >= self.session_limit {
             self.sessions.fetch_sub(1, Ordering::Relaxed);
-            return Err("Too many sessions on this server; try again later.");
+            return Err(Crowded::Server(self.session_limit));
         }
-        if !self.addresses.enter(from) {
+        if let Err((_, most)) = self.addresses.enter(from) {
             self.sessions.fetch_sub(1, Ordering::Relaxed);
-            return Err("Too many sessions from your address; try again later.");
+            return Err(Crowded::Address(most));
         }
-        Ok(())
+        self.networks.enter(from).map_err(|(network, most)| {
+            self.sessions.fetch_sub(1, Ordering::Relaxed);
+            self.addresses.leave(from);
+            Crowded::Network(network, most)
+        })
     }
 
     /// Counts a session out.
     pub(crate) fn release(&self, from: IpAddr) {
         self.sessions.fetch_sub(1, Ordering::Relaxed);
         self.addresses.leave(from);
+        self.networks.leave(from);
     }
 }
 

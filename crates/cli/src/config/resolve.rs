@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_server::auth::{Chain, Homes, Mounts, Password};
-use millrace_server::limits::Quotas;
+use millrace_server::limits::{NetworkBits, Quotas};
 use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{Ledger, LocalOptions, LocalStorage};
 use millrace_vfs::VirtualPath;
@@ -181,6 +181,13 @@ pub(crate) fn resolve(
         )?,
         sessions: count(written.sessions, default.sessions),
         sessions_per_address: count(written.sessions_per_address, default.sessions_per_address),
+        sessions_per_network: count(written.sessions_per_network, default.sessions_per_network),
+        network_bits: network_bits(
+            written.network_bits_ipv4,
+            written.network_bits_ipv6,
+            default.network_bits,
+            &places,
+        )?,
         hooks: super::hooks::hooks(written.hook_tables, written.hooks_queue.as_ref(), &places)?,
         hook_threads: places.at_least_one(written.hook_threads, "hook-threads", default.hook_threads)?,
         limits,
@@ -398,6 +405,31 @@ fn workers(said: Option<Said<Count>>, places: &Places<'_>) -> Result<usize, Fail
 fn login_attempts(said: Option<Said<Count>>, default: u32, places: &Places<'_>) -> Result<u32, Failure> {
     let attempts = places.at_least_one(said, "login-attempts", default as usize)?;
     Ok(u32::try_from(attempts).unwrap_or(u32::MAX))
+}
+
+/// How large the networks are of which sessions are counted.
+fn network_bits(
+    ipv4: Option<Said<Count>>,
+    ipv6: Option<Said<Count>>,
+    default: NetworkBits,
+    places: &Places<'_>,
+) -> Result<NetworkBits, Failure> {
+    let bits = |said: Option<Said<Count>>, key: &str, default: u8, most: u8| match said {
+        None => Ok(default),
+        Some(said) => {
+            u8::try_from(said.value.0).ok().filter(|bits| (1..=most).contains(bits)).ok_or_else(|| {
+                places.error(
+                    &said.place,
+                    key,
+                    &format!("expected 1 to {most}: how many bits are the network's"),
+                )
+            })
+        }
+    };
+    Ok(NetworkBits {
+        ipv4: bits(ipv4, "network-bits-ipv4", default.ipv4, 32)?,
+        ipv6: bits(ipv6, "network-bits-ipv6", default.ipv6, 128)?,
+    })
 }
 
 fn cpu_limit(said: Option<Said<Count>>, places: &Places<'_>) -> Result<u8, Failure> {

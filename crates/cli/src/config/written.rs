@@ -286,6 +286,15 @@ pub(crate) struct Written {
     /// Sessions at most from one address.
     #[arg(skip)]
     pub(crate) sessions_per_address: Option<Said<Count>>,
+    /// Sessions at most from one network.
+    #[arg(skip)]
+    pub(crate) sessions_per_network: Option<Said<Count>>,
+    /// How many bits of an IPv4 address are its network's.
+    #[arg(skip)]
+    pub(crate) network_bits_ipv4: Option<Said<Count>>,
+    /// And of an IPv6 address.
+    #[arg(skip)]
+    pub(crate) network_bits_ipv6: Option<Said<Count>>,
     /// Bytes a second to all clients together.
     #[arg(skip)]
     pub(crate) download_limit: Option<Said<Limit>>,
@@ -509,6 +518,9 @@ impl Written {
             hook_threads: self.hook_threads.or(file.hook_threads),
             sessions: self.sessions.or(file.sessions),
             sessions_per_address: self.sessions_per_address.or(file.sessions_per_address),
+            sessions_per_network: self.sessions_per_network.or(file.sessions_per_network),
+            network_bits_ipv4: self.network_bits_ipv4.or(file.network_bits_ipv4),
+            network_bits_ipv6: self.network_bits_ipv6.or(file.network_bits_ipv6),
             greeting: self.greeting.or(file.greeting),
             login_timeout: self.login_timeout.or(file.login_timeout),
             idle_timeout: self.idle_timeout.or(file.idle_timeout),

@@ -23,7 +23,7 @@ use super::connection::{Asked, Connection, Sending, Work};
 use super::find::{self, Content, Entry, Found, SMALL};
 use super::{Message, cache};
 use crate::auth::{Account, Attempt, Decision, Protocol};
-use crate::limits::{AccountLimits, Direction};
+use crate::limits::{AccountLimits, Direction, Refused};
 use crate::log::{self, Subject};
 use crate::worker::{self, Core};
 
@@ -203,11 +203,11 @@ impl Connection {
         let accounts = core.server.accounts();
         match accounts.quick(&attempt(&user, &password, from, encrypted)) {
             Some(Decision::Granted(account)) => {
-                let who = self.let_in(core, said, &user, account);
-                if who.is_none() {
-                    self.fail(core, head, Status::SERVICE_UNAVAILABLE, "Too many sessions; try again later.");
-                }
-                who
+                let let_in = self.let_in(core, said, &user, account);
+                let refused = |refused: Refused| {
+                    self.fail(core, head, Status::SERVICE_UNAVAILABLE, refused.for_the_client());
+                };
+                let_in.map_err(refused).ok()
             }
             Some(decision) => {
                 let asked = Asked { serial: 0, head: bytes.to_vec(), slot: None };
@@ -238,8 +238,14 @@ impl Connection {
         self.is_encrypted() || !(account.data.encrypted || requires_tls())
     }
 
-    /// Takes somebody in; `None` where there are too many of them already.
-    fn let_in(&mut self, core: &mut Core, said: &[u8], user: &[u8], account: Account) -> Option<Arc<Who>> {
+    /// Takes somebody in, unless there are too many of them already.
+    fn let_in(
+        &mut self,
+        core: &mut Core,
+        said: &[u8],
+        user: &[u8],
+        account: Account,
+    ) -> Result<Arc<Who>, Refused> {
         // Who is known already has its place.
         if self.who.as_ref().is_none_or(|who| who.authorization != said) {
             let nothing = AccountLimits::default();
@@ -249,7 +255,7 @@ impl Connection {
                 let subject = Subject { session: self.number, peer: self.peer, user: Some(user) };
                 core.log(&subject, log::Event::Limited { limit: &refused.key(), value: refused.value });
                 self.who = None;
-                return None;
+                return Err(refused);
             }
         }
         let user = (!said.is_empty()).then(|| user.to_owned());
@@ -258,7 +264,7 @@ impl Connection {
         let who = Who { authorization: said.to_owned(), user, account, is_barred, until };
         let who = Arc::new(who);
         self.who = Some(Arc::clone(&who));
-        Some(who)
+        Ok(who)
     }
 
     /// The accounts have decided about the request that waits.

@@ -9,6 +9,7 @@
 //! nothing is limited there is no meter, and a turn costs one look at a counter.
 
 mod bucket;
+mod crowd;
 mod meter;
 mod pace;
 mod schedule;
@@ -19,6 +20,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+pub use crowd::NetworkBits;
+pub(crate) use crowd::{Crowd, Crowded};
 pub(crate) use pace::Pace;
 pub use schedule::{Limit, LimitError};
 pub use traffic::{Moved, Per, Period, Quotas, Ratio, TransferQuota, TransferQuotaError};

@@ -150,6 +150,39 @@ fn a_schedule_takes_effect_when_the_clock_says_so() {
     }
 }
 
+/// Somebody sets the clock, or it is put forward or back for the summer, while a transfer runs: what the schedule
+/// says of the new time holds, and time as it passes is all that bytes are counted by.
+#[test]
+fn a_clock_that_leaps_changes_the_limit_and_not_what_was_moved() {
+    let limit: Limit = "100k; 02:00-03:00 Europe/Paris 500k".parse().unwrap();
+    let limits = Limits { download: Some(limit), ..Limits::default() };
+    let bench = Bench::new(ServerLimits { server: limits, ..ServerLimits::default() });
+    let member = bench.member("alice", &AccountLimits::default());
+    let mut meters = bench.meters(&[member]);
+    let mut passed = Duration::ZERO;
+    for (wall, rate, what) in [
+        ("2026-11-20T00:30:00Z", 100_000, "before the hour"),
+        ("2026-11-20T01:30:00Z", 500_000, "put forward into it"),
+        ("2026-11-19T23:30:00Z", 100_000, "put back out of it"),
+        ("2026-11-10T01:30:00Z", 500_000, "put back by days"),
+        ("2036-11-10T12:00:00Z", 100_000, "put forward by years"),
+        ("2026-03-29T00:59:59Z", 100_000, "01:59 of the night that lacks an hour"),
+        ("2026-03-29T01:00:00Z", 100_000, "03:00, a second later"),
+        ("2026-10-25T00:00:00Z", 500_000, "02:00 of the night that has it twice"),
+        ("2026-10-25T01:00:00Z", 500_000, "02:00 again, an hour later"),
+        ("2026-10-25T02:00:00Z", 100_000, "03:00"),
+    ] {
+        let moment: jiff::Timestamp = wall.parse().unwrap();
+        bench.tree.set_clock(moment.as_second());
+        bench.tree.tick(bench.start + passed);
+        assert_eq!(bench.tree.report()[0].download, rate, "{what}");
+        let moved = bench.run(&mut meters, passed, passed + TEN_SECONDS);
+        passed += TEN_SECONDS;
+        // A slice of the old rate may still be under way.
+        assert_within(moved[0], rate * 10, 4.0);
+    }
+}
+
 #[test]
 fn a_user_who_connects_anew_finds_the_same_line() {
     let bench = Bench::new(ServerLimits { user: rate(1_000_000), ..ServerLimits::default() });

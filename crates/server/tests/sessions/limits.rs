@@ -41,6 +41,24 @@ fn an_address_has_its_own_limit() {
     });
 }
 
+/// A network that has many addresses must not be able to take every place either.
+#[test]
+fn a_network_has_its_own_limit() {
+    let mut config = config(Arc::new(MemoryStorage::new()));
+    config.sessions_per_network = 2;
+    let served = serve_with(config);
+    let from = |address: &str| Client::connect_from(address, served.address);
+    let mut clients = vec![from("127.0.0.2"), from("127.0.0.3")];
+    clients.iter_mut().for_each(|client| drop(client.expect_reply(220)));
+    let told = from("127.0.0.4").expect_reply(421);
+    assert!(told.text.contains("Too many sessions from your network"), "{}", told.text);
+    from("127.0.1.2").expect_reply(220);
+    clients.pop();
+    eventually("there is place again", || {
+        from("127.0.0.5").next_reply().is_some_and(|reply| reply.code == 220)
+    });
+}
+
 #[test]
 fn a_thousand_refused_clients_cost_nothing() {
     let mut config = config(Arc::new(MemoryStorage::new()));
