@@ -11,7 +11,7 @@ use millrace_server::limits::Quotas;
 use millrace_storage::{Allowance, Ledger, LocalOptions, Quota, Tally};
 use millrace_vfs::{QuotaScope, Storage};
 
-use crate::kit::{Client, Scratch, Served, config, serve_with};
+use crate::kit::{Client, Scratch, Served, config, eventually, serve_with};
 
 fn held_to(storage: Arc<dyn Storage>, bytes: u64, files: u64) -> Arc<dyn Storage> {
     let tally = Arc::new(Tally::new("test", Arc::clone(&storage)));
@@ -35,7 +35,13 @@ fn held(client: &mut Client) -> (u64, u64) {
     (numbers[0], numbers[2])
 }
 
-/// By HTTP, as `u:p`; the status.
+/// What was refused is given up on another thread than the one that says so.
+#[track_caller]
+fn expect_held(client: &mut Client, expected: (u64, u64)) {
+    eventually("what was given up is no longer counted", || held(client) == expected);
+}
+
+/// By HTTP, as `u:p`; the status, 0 where the server hung up on more than it wanted.
 fn http(served: &Served, line: &str, fields: &str, body: &[u8]) -> u16 {
     let mut stream = TcpStream::connect(served.running.http_addresses()[0]).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -47,7 +53,7 @@ fn http(served: &Served, line: &str, fields: &str, body: &[u8]) -> u16 {
     let _ = stream.write_all(&[head.as_bytes(), body].concat());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
-    String::from_utf8_lossy(&answer).split(' ').nth(1).unwrap().parse().unwrap()
+    String::from_utf8_lossy(&answer).split(' ').nth(1).map_or(0, |status| status.parse().unwrap())
 }
 
 #[test]
@@ -98,7 +104,7 @@ fn the_client_is_told_which_quota_and_nothing_else() {
     let told = client.try_store("STOR a", &[b'x'; 1001]);
     assert_eq!(told.code, 552);
     assert!(told.text.contains("the quota of bytes of this account is used up"), "{}", told.text);
-    assert_eq!(held(&mut client), (0, 0));
+    expect_held(&mut client, (0, 0));
     client.store("STOR a", &[b'x'; 1000]);
     // Told at once, before anything is sent.
     client.passive();
@@ -112,7 +118,7 @@ fn the_client_is_told_which_quota_and_nothing_else() {
     assert!(client.expect("SITE CPTO c", 552).text.contains("quota of files"));
     assert_eq!(http(&served, "PUT /c", "", b"x"), 507);
     assert_eq!(http(&served, "PUT /a", "", &[b'x'; 2000]), 507);
-    assert_eq!(held(&mut client), (2, 2));
+    expect_held(&mut client, (2, 2));
 }
 
 #[test]
@@ -132,15 +138,23 @@ fn uploads_at_once_are_never_over_together() {
                     let reply = client.try_store(format!("STOR f{number}"), &vec![b'x'; 900_000]);
                     assert!(matches!(reply.code, 226 | 552), "{}", reply.text);
                     let status = http(served, &format!("PUT /h{number}"), "", &vec![b'x'; 700_000]);
-                    assert!(matches!(status, 201 | 507), "{status}");
+                    assert!(matches!(status, 0 | 201 | 507), "{status}");
                 });
             }
         });
         let sizes = || scratch.names().into_iter().map(|name| scratch.read(&name).unwrap().len() as u64);
-        let on_disk: u64 = sizes().sum();
-        assert!(on_disk <= QUOTA, "{on_disk}");
-        assert!(on_disk > QUOTA / 3, "some came through: {on_disk}");
-        assert_eq!(held(&mut served.login()), (on_disk, sizes().count() as u64));
+        let on_disk = || (sizes().sum::<u64>(), sizes().count() as u64);
+        let mut client = served.login();
+        eventually("what is counted is what is there", || held(&mut client) == on_disk());
+        let (bytes, _) = on_disk();
+        assert!(bytes <= QUOTA, "{bytes}");
+        // All of what is left can be had, and not a byte more.
+        if bytes < QUOTA {
+            client.store("STOR rest", &vec![b'x'; (QUOTA - bytes) as usize]);
+        }
+        assert_eq!(held(&mut client).0, QUOTA);
+        client.passive();
+        client.expect("STOR more", 552);
     }
 }
 
@@ -232,5 +246,8 @@ fn many_transfers_at_once_are_not_over_the_quota_of_the_day_together() {
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     assert!(moved <= 1_000_000, "{moved}");
-    assert!(moved > 500_000, "{moved}");
+    // Resets throw away some of what was sent, but all of it was.
+    let mut client = served.login();
+    client.passive();
+    client.expect("RETR f", 552);
 }
