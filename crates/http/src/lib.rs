@@ -8,6 +8,7 @@
 //! - [`target`] turns a request target into a path; [`chunked`] takes a chunked body apart.
 //! - [`conditional`], [`range`] and [`negotiate`] are the rules of RFC 9110 sections 13, 14 and 12.
 //! - [`intake`] takes a body in, [`cgi`] is what a program is told, and answers (RFC 3875).
+//! - [`dav`] is what WebDAV adds (RFC 4918).
 //! - [`response`] writes heads, [`index`] the pages of directories, [`page`] those of errors.
 
 pub mod authorization;
@@ -15,6 +16,7 @@ pub mod cgi;
 pub mod chunked;
 pub mod conditional;
 pub mod date;
+pub mod dav;
 pub mod index;
 pub mod intake;
 pub mod media_type;

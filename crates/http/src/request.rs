@@ -68,6 +68,10 @@ pub enum Method {
     MkCol,
     Move,
     Copy,
+    PropFind,
+    PropPatch,
+    Lock,
+    Unlock,
     /// Any other.
     Other,
 }
@@ -149,6 +153,9 @@ fields! {
     WantReprDigest "want-repr-digest",
     AccessControlRequestMethod "access-control-request-method",
     Upgrade "upgrade",
+    If "if",
+    LockToken "lock-token",
+    Timeout "timeout",
 }
 
 impl Field {
@@ -319,13 +326,17 @@ impl Method {
             "MKCOL" => Self::MkCol,
             "MOVE" => Self::Move,
             "COPY" => Self::Copy,
+            "PROPFIND" => Self::PropFind,
+            "PROPPATCH" => Self::PropPatch,
+            "LOCK" => Self::Lock,
+            "UNLOCK" => Self::Unlock,
             _ => Self::Other,
         }
     }
 
     /// Claims that it changes nothing (RFC 9110 section 9.2.1).
     pub fn is_safe(self) -> bool {
-        matches!(self, Self::Get | Self::Head | Self::Options)
+        matches!(self, Self::Get | Self::Head | Self::Options | Self::PropFind)
     }
 }
 

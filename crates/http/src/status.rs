@@ -27,6 +27,7 @@ statuses! {
     CREATED = 201, "Created";
     NO_CONTENT = 204, "No Content";
     PARTIAL_CONTENT = 206, "Partial Content";
+    MULTI_STATUS = 207, "Multi-Status";
     MOVED_PERMANENTLY = 301, "Moved Permanently";
     FOUND = 302, "Found";
     NOT_MODIFIED = 304, "Not Modified";
@@ -45,6 +46,8 @@ statuses! {
     UNSUPPORTED_MEDIA_TYPE = 415, "Unsupported Media Type";
     RANGE_NOT_SATISFIABLE = 416, "Range Not Satisfiable";
     EXPECTATION_FAILED = 417, "Expectation Failed";
+    LOCKED = 423, "Locked";
+    FAILED_DEPENDENCY = 424, "Failed Dependency";
     HEAD_TOO_LARGE = 431, "Request Header Fields Too Large";
     INTERNAL_SERVER_ERROR = 500, "Internal Server Error";
     NOT_IMPLEMENTED = 501, "Not Implemented";

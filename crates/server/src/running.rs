@@ -21,7 +21,7 @@ use crate::blocking::BlockingPool;
 use crate::config::Config;
 use crate::ftp::Connection;
 use crate::housekeeping::{Housekeeping, keep_quotas, wall_seconds};
-use crate::http::Side;
+use crate::http::{Dav, Side};
 use crate::limits::{Crowd, Limits, NetworkBits, Scope, ScopeReport, ServerLimits, Tree};
 use crate::load::Load;
 use crate::log::Log;
@@ -239,6 +239,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         accounts: RwLock::new(Arc::clone(&config.accounts)),
         workers: OnceLock::new(),
         limits: Tree::new(config.limits.clone(), Instant::now(), wall_seconds()),
+        dav: Dav::default(),
         side: Side::default(),
         next_session: AtomicU64::new(1),
         config,

@@ -13,7 +13,7 @@ use crate::auth::Authenticator;
 use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
-use crate::http::Side;
+use crate::http::{Dav, Side};
 use crate::limits::{Crowd, Tree};
 use crate::load::Load;
 use crate::log::Log;
@@ -53,6 +53,8 @@ pub(crate) struct Server {
     pub(crate) load: Load,
     /// Buckets, and who shares them.
     pub(crate) limits: Tree,
+    /// Locks and properties of WebDAV.
+    pub(crate) dav: Dav,
     /// What has a runtime of its own beside the workers.
     pub(crate) side: Side,
     /// Numbers sessions in the log.

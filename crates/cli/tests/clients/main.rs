@@ -18,4 +18,5 @@ mod server;
 mod tnftp;
 mod tool;
 mod tree;
+mod webdav;
 mod wget;

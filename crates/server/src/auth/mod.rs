@@ -12,7 +12,7 @@ mod homes;
 mod ldap;
 mod listed;
 mod mounts;
-mod password;
+pub(crate) mod password;
 mod profile;
 mod remote;
 mod sql;

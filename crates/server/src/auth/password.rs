@@ -188,7 +188,7 @@ impl fmt::Debug for Argon2id {
     }
 }
 
-pub(super) fn random<const N: usize>() -> [u8; N] {
+pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let filled = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
     assert_eq!(filled, Ok(N), "getrandom gives up to 256 bytes at once on every Linux since 3.17");

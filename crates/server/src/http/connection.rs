@@ -20,6 +20,7 @@ use mio::event::Event;
 use super::Message;
 use super::body::{Body, Progress};
 use super::cgi;
+use super::dav::Collecting;
 use super::exchange::{Record, Who};
 use super::programs::Slot;
 use super::receive::Receiving;
@@ -95,6 +96,8 @@ pub(super) enum Work {
     Held(Instant, Box<Asked>),
     /// A body is sent.
     Sending(Box<Sending>),
+    /// A short body is collected.
+    Collecting(Box<Collecting>),
     /// A file is received.
     Receiving(Box<Receiving>),
     /// A program answers.
@@ -142,6 +145,8 @@ pub(super) struct Flags {
     lingers: bool,
     /// Our side was ended.
     shut: bool,
+    /// The body of the request was taken: behind it is the next one.
+    pub(super) took_body: bool,
     /// The server is closing: no further requests are taken.
     last: bool,
 }
@@ -271,6 +276,7 @@ impl Connection {
     fn carry_on(&mut self, core: &mut Core) {
         match &self.work {
             Work::Securing(securing) if !securing.in_line => self.secure_on(core),
+            Work::Collecting(_) => self.collect_more(core),
             Work::Receiving(_) => self.receive_on(core),
             // A client that goes takes its program with it.
             Work::Running(_) if self.flags.hung_up => self.flags.broken = true,
@@ -403,6 +409,10 @@ impl Connection {
             self.input.extend_from_slice(rest);
             self.flags.fresh = !self.flags.starved;
         }
+        // Its body may have come with its head.
+        if matches!(self.work, Work::Collecting(_)) {
+            self.collect_more(core);
+        }
     }
 
     /// Answers what could not be understood, and closes.
@@ -420,7 +430,8 @@ impl Connection {
 
     /// Claims that the connection may go on behind this request: a body that nobody took is in the way.
     pub(super) fn may_go_on(&self, head: &Head<'_, '_>) -> bool {
-        head.persistent && head.framing == Framing::None && self.closing.is_none() && !self.flags.last
+        let is_behind_body = head.framing == Framing::None || self.flags.took_body;
+        head.persistent && is_behind_body && self.closing.is_none() && !self.flags.last
     }
 
     /// Begins to send a body, whose head is in `core.out`.
@@ -689,6 +700,7 @@ impl Connection {
             }
             Work::Idle | Work::Securing(_) => Some(self.since + config.http_head_timeout),
             Work::Asked(_) => None,
+            Work::Collecting(collecting) => Some(collecting.began + config.stall_timeout),
             Work::Held(until, _) | Work::Queued(until, _) => Some(*until),
             Work::Running(running) => Some(running.deadline()),
             Work::Receiving(receiving) if receiving.is_lent() => None,

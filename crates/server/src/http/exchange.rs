@@ -31,7 +31,7 @@ use crate::worker::{self, Core};
 const TRUST: Duration = Duration::from_secs(1);
 
 /// What may be asked of a file, by those who have the right.
-const ALLOW: &str = "GET, HEAD, OPTIONS, PUT, DELETE, MKCOL, MOVE, COPY";
+const ALLOW: &str = "GET, HEAD, OPTIONS, PUT, DELETE, MKCOL, MOVE, COPY, PROPFIND, PROPPATCH, LOCK, UNLOCK";
 
 /// Somebody who asks.
 #[derive(Debug)]
@@ -109,11 +109,13 @@ impl Connection {
         bytes: &[u8],
         found: Option<Result<Found, FileError>>,
     ) {
+        // Only what the pool was asked with a body has one behind it.
+        self.flags.took_body &= found.is_some();
         let target = target::parse(head.target);
         let is_program =
             target.as_ref().is_ok_and(|target| core.server.config.programs.marked(&target.path).is_some())
                 && !matches!(found, Some(Ok(Found::NoProgram)));
-        if !self.may_go_on(head) && !is_program && head.method != Method::Put {
+        if !self.may_go_on(head) && !is_program && !takes_body(head.method) {
             self.prepare_to_close(core, head);
         }
         if head.target == b"*" && head.method == Method::Options {
@@ -143,6 +145,9 @@ impl Connection {
             Method::Options => self.answer_options(core, head),
             Method::Put | Method::Delete | Method::MkCol | Method::Move | Method::Copy => {
                 self.change(core, head, bytes, &target, &who, found);
+            }
+            Method::PropFind | Method::PropPatch | Method::Lock | Method::Unlock => {
+                self.dav(core, head, bytes, &who, found);
             }
             Method::Post => {
                 let reason = "There is no program here that would take this.";
@@ -409,6 +414,7 @@ impl Connection {
                 self.answer_stream(
                     core,
                     head,
+                    Status::OK,
                     media_type::of(path.name()),
                     ("Accept-Ranges", "none"),
                     stream,
@@ -416,12 +422,15 @@ impl Connection {
             }
             Ok(Found::Redirect) => self.redirect(core, head, target),
             Ok(Found::Directory) => self.list(core, head, bytes, target, who),
-            Ok(Found::Page(page)) => self.answer_listing(core, head, page),
+            Ok(Found::Page(page)) => {
+                let media_type = listing_format(head).media_type();
+                self.answer_bytes(core, head, Status::OK, media_type, &[("Vary", "Accept")], &page);
+            }
             Ok(Found::LongPage(listing)) => {
                 let media_type = listing_format(head).media_type();
-                self.answer_stream(core, head, media_type, ("Vary", "Accept"), listing);
+                self.answer_stream(core, head, Status::OK, media_type, ("Vary", "Accept"), listing);
             }
-            Ok(Found::Changed(_) | Found::Program(..) | Found::NoProgram) => {
+            Ok(Found::Changed(_) | Found::Program(..) | Found::NoProgram | Found::Dav(_)) => {
                 self.fail(core, head, Status::INTERNAL_SERVER_ERROR, "The server has lost its place.");
             }
         }
@@ -615,26 +624,39 @@ impl Connection {
         self.send_body(core, Box::new(Sending { body, record, goes_on }));
     }
 
-    fn answer_listing(&mut self, core: &mut Core, head: &Head<'_, '_>, page: Vec<u8>) {
-        let persistence = Persistence::of(head.version, self.may_go_on(head));
-        let Core { http, out, now, .. } = core;
-        let mut writer = Writer::begin(out, Status::OK, http.date(now.wall.seconds), persistence);
-        writer
-            .field("Content-Type", listing_format(head).media_type())
-            .field("Vary", "Accept")
-            .field("Content-Length", page.len());
-        writer.end();
-        let sent = if head.wants_head_only() { 0 } else { page.len() };
-        core.out.extend_from_slice(&page[..sent]);
-        self.log_answer(core, head, Status::OK, sent as u64);
-    }
-
-    /// A page whose length is not known yet: chunked, or for HTTP/1.0 until the connection closes.
-    /// Answers with what has a length that nobody knows yet.
-    fn answer_stream(
+    /// Answers with bytes that are here.
+    pub(super) fn answer_bytes(
         &mut self,
         core: &mut Core,
         head: &Head<'_, '_>,
+        status: Status,
+        media_type: &str,
+        fields: &[(&str, &str)],
+        body: &[u8],
+    ) {
+        let persistent = self.may_go_on(head);
+        let Core { http, out, now, .. } = core;
+        let persistence = Persistence::of(head.version, persistent);
+        let mut writer = Writer::begin(out, status, http.date(now.wall.seconds), persistence);
+        for (name, value) in fields {
+            writer.field(name, value);
+        }
+        writer.field("Content-Type", media_type).field("Content-Length", body.len());
+        writer.end();
+        let sent = if head.wants_head_only() { 0 } else { body.len() };
+        core.out.extend_from_slice(&body[..sent]);
+        self.log_answer(core, head, status, sent as u64);
+        if !persistent {
+            self.close_behind(core);
+        }
+    }
+
+    /// Answers with what has a length that nobody knows yet: chunked, or for HTTP/1.0 until the connection closes.
+    pub(super) fn answer_stream(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        status: Status,
         media_type: &str,
         field: (&str, &str),
         stream: Box<dyn ReadStream>,
@@ -645,7 +667,7 @@ impl Connection {
         }
         let persistence = Persistence::of(head.version, self.may_go_on(head));
         let Core { http, out, now, .. } = core;
-        let mut writer = Writer::begin(out, Status::OK, http.date(now.wall.seconds), persistence);
+        let mut writer = Writer::begin(out, status, http.date(now.wall.seconds), persistence);
         writer.field("Content-Type", media_type).field(field.0, field.1);
         if chunked {
             writer.field("Transfer-Encoding", "chunked");
@@ -653,18 +675,18 @@ impl Connection {
         writer.end();
         if head.wants_head_only() {
             core.discard(stream);
-            return self.log_answer(core, head, Status::OK, 0);
+            return self.log_answer(core, head, status, 0);
         }
         let stream = if chunked { Box::new(Chunks::new(stream)) } else { stream };
         let part = Part::Stream(stream, 0, None);
-        self.begin_body(core, head, Status::OK, VecDeque::from([part]));
+        self.begin_body(core, head, status, VecDeque::from([part]));
     }
 
     fn answer_options(&mut self, core: &mut Core, head: &Head<'_, '_>) {
         let persistence = Persistence::of(head.version, self.may_go_on(head));
         let Core { http, out, now, .. } = core;
         let mut writer = Writer::begin(out, Status::NO_CONTENT, http.date(now.wall.seconds), persistence);
-        writer.field("Allow", ALLOW);
+        writer.field("Allow", ALLOW).field("DAV", "1, 2").field("MS-Author-Via", "DAV");
         writer.end();
         self.log_answer(core, head, Status::NO_CONTENT, 0);
     }
@@ -808,6 +830,11 @@ impl Connection {
         let user = self.who.as_ref().and_then(|who| who.user.as_deref());
         Subject { session: self.number, peer: self.peer, user }
     }
+}
+
+/// Claims that a method takes the body of its request, so that the connection may go on behind it.
+fn takes_body(method: Method) -> bool {
+    matches!(method, Method::Put | Method::PropFind | Method::PropPatch | Method::Lock | Method::Unlock)
 }
 
 fn listing_format(head: &Head<'_, '_>) -> Format {

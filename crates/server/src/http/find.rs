@@ -12,6 +12,7 @@ use millrace_vfs::{
     FileError, FileRange, ReadHandle, ReadStream, Readiness, Storage, Timestamp, VirtualPath, Wait,
 };
 
+use super::dav;
 use super::listing::Listing;
 use super::program::Program;
 use super::writing::Changed;
@@ -39,6 +40,8 @@ pub(crate) enum Found {
     Page(Vec<u8>),
     /// The page of a directory, the first part of it.
     LongPage(Box<Listing>),
+    /// What WebDAV answers.
+    Dav(dav::Answer),
     /// What a change came to.
     Changed(Changed),
     /// A program, started; whether it writes the whole of its answer itself.

@@ -13,6 +13,7 @@
 //! - `side/` has HTTP/2: such connections leave the reactors, and come back as HTTP/1.1 within the process.
 //! - `exchange.rs` has one request: who asks, for what, and the answer.
 //! - `writing.rs` has those that change files, `receive.rs` takes a body into a file.
+//! - `dav/` has WebDAV: properties, and locks that others have to heed.
 //! - `cgi.rs` has those that a program answers, `program.rs` its process, `programs.rs` all of a worker's.
 //! - `find.rs` says what a path stands for, and `cache.rs` remembers it for as long as it is true.
 //! - `body.rs` sends what does not fit into one write, `listing.rs` makes the pages of directories.
@@ -25,6 +26,7 @@ mod cache;
 mod cgi;
 mod chunks;
 mod connection;
+mod dav;
 mod exchange;
 mod find;
 mod listing;
@@ -39,6 +41,7 @@ use millrace_vfs::FileError;
 
 pub(crate) use cache::Cache;
 pub(crate) use connection::Connection;
+pub(crate) use dav::Dav;
 pub(crate) use side::{Adopted, Side};
 
 use crate::auth::Decision;

@@ -12,9 +12,11 @@ use millrace_vfs::{
 };
 
 use super::connection::Connection;
+use super::dav::{Claim, Touch};
 use super::exchange::Who;
 use super::find::Found;
 use crate::limits::Direction;
+use crate::state::Server;
 use crate::worker::Core;
 
 /// Entries of a directory that are read at a time.
@@ -36,6 +38,8 @@ pub(crate) enum Changed {
 
 /// What is to be changed, by whom.
 struct Change {
+    server: Arc<Server>,
+    user: Option<Vec<u8>>,
     storage: Arc<dyn Storage>,
     permissions: Permissions,
     path: VirtualPath,
@@ -62,6 +66,8 @@ impl Connection {
             None if head.method == Method::Put && !self.may_move(core, head, Direction::Upload) => {}
             None => {
                 let change = Change {
+                    server: Arc::clone(&core.server),
+                    user: who.user.clone(),
                     storage: Arc::clone(&who.account.storage),
                     permissions: who.account.permissions,
                     path: target.path.clone(),
@@ -192,7 +198,7 @@ impl Change {
         let made = match head.method {
             Method::Put => self.put(head),
             Method::Delete => self.delete(head),
-            Method::MkCol => self.make_collection(),
+            Method::MkCol => self.make_collection(head),
             Method::Move | Method::Copy => self.transfer(head),
             _ => refuse(Status::METHOD_NOT_ALLOWED, "This changes nothing here."),
         };
@@ -204,6 +210,12 @@ impl Change {
             true => Ok(()),
             false => refuse(Status::FORBIDDEN, "You may not do that."),
         }
+    }
+
+    /// What the request has to say to locks that others may hold.
+    fn claim(&self) -> Claim<'_> {
+        let (dav, user) = (&self.server.dav, self.user.as_deref());
+        Claim { dav, storage: &self.storage, user, path: &self.path }
     }
 
     /// What is at a path, the link itself where it is one.
@@ -234,6 +246,8 @@ impl Change {
             return refuse(Status::CONFLICT, "There is a directory of this name.");
         }
         self.conditions(head, existing.as_ref())?;
+        let touch = if existing.is_some() { Touch::Content } else { Touch::Name };
+        self.claim().permit(head, &[(&self.path, touch)])?;
         let size = existing.as_ref().map_or(0, |entry| entry.metadata.size);
         let mode = match head.get(Field::ContentRange) {
             None => WriteMode::Replace,
@@ -262,11 +276,16 @@ impl Change {
         if self.path.is_root() {
             return refuse(Status::FORBIDDEN, "The root stays.");
         }
+        let claim = self.claim();
+        claim.permit(head, &[(&self.path, Touch::Name)])?;
+        let place = claim.place(&self.path);
         remove(&*self.storage, &self.path, &entry, 0).map_err(failed)?;
+        claim.gone(place);
         Ok(Changed::Done(Status::NO_CONTENT))
     }
 
-    fn make_collection(&self) -> Outcome {
+    fn make_collection(&self, head: &Head<'_, '_>) -> Outcome {
+        self.claim().permit(head, &[(&self.path, Touch::Name)])?;
         match self.storage.make_directory(&self.path) {
             Ok(()) => Ok(Changed::Done(Status::CREATED)),
             Err(FileError::AlreadyExists) => refuse(Status::METHOD_NOT_ALLOWED, "It exists already."),
@@ -292,6 +311,11 @@ impl Change {
             Some(_) => self.permit(Permission::Overwrite)?,
             None => self.permit(Permission::Write)?,
         }
+        let claim = self.claim();
+        match head.method {
+            Method::Move => claim.permit(head, &[(&self.path, Touch::Name), (&to, Touch::Name)])?,
+            _ => claim.permit(head, &[(&to, Touch::Name)])?,
+        }
         let is_tree = |entry: &DirEntry| entry.metadata.is_directory() && entry.link.is_none();
         // A file takes the place of a file in one step; what a directory has a part in, does not.
         if let Some(old) = &there
@@ -301,6 +325,7 @@ impl Change {
             remove(&*self.storage, &to, old, 0).map_err(failed)?;
         }
         let storage = &*self.storage;
+        let (old, new) = (claim.place(&self.path), claim.place(&to));
         match head.method {
             Method::Move => storage.rename(&self.path, &to).map_err(failed)?,
             _ if !is_tree(&entry) => _ = storage.copy(&self.path, &to, &mut |_| true).map_err(failed)?,
@@ -309,6 +334,10 @@ impl Change {
                 let alone = head.get(Field::Depth) == Some(b"0");
                 copy_tree(storage, &self.path, &to, if alone { DEPTH } else { 0 }).map_err(failed)?;
             }
+        }
+        claim.copied(old.as_ref(), new.as_ref());
+        if head.method == Method::Move {
+            claim.gone(old);
         }
         Ok(Changed::Done(if there.is_some() { Status::NO_CONTENT } else { Status::CREATED }))
     }

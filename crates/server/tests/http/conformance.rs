@@ -2,6 +2,9 @@
 
 use crate::kit::{Scratch, ServedHttp, pattern, serve_http};
 
+const ALLOW: &str = "GET, HEAD, OPTIONS, PUT, DELETE, MKCOL, MOVE, COPY, \
+                     PROPFIND, PROPPATCH, LOCK, UNLOCK";
+
 fn site() -> (Scratch, ServedHttp) {
     let scratch = Scratch::new();
     scratch.write("small.txt", b"0123456789");
@@ -35,7 +38,7 @@ const TABLE: &[Row] = &[
     // Methods: RFC 9110 section 9.
     ("HEAD /small.txt", "", 200, Some(("content-length", "10"))),
     ("HEAD /nothing", "", 404, None),
-    ("OPTIONS *", "", 204, Some(("allow", "GET, HEAD, OPTIONS, PUT, DELETE, MKCOL, MOVE, COPY"))),
+    ("OPTIONS *", "", 204, Some(("allow", ALLOW))),
     ("OPTIONS /small.txt", "", 204, None),
     ("PATCH /small.txt", "", 501, None),
     ("get /small.txt", "", 501, None),

@@ -10,4 +10,5 @@ mod logins;
 mod programs;
 mod streams;
 mod tls;
+mod webdav;
 mod writing;

@@ -1,0 +1,33 @@
+//! WebDAV (RFC 4918): what its requests say, and how its answers are written. Nothing here touches a file.
+//!
+//! - [`body`] reads the XML of `PROPFIND`, `PROPPATCH` and `LOCK`.
+//! - [`condition`] reads the `If` field, `Depth` and `Timeout`.
+//! - [`multistatus`] writes answers.
+
+pub mod body;
+pub mod condition;
+pub mod multistatus;
+
+/// The namespace of WebDAV's own names.
+pub const DAV: &str = "DAV:";
+
+/// The name of a property: a namespace, which may be empty, and what it is called there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name {
+    /// The namespace.
+    pub space: String,
+    /// The local name.
+    pub local: String,
+}
+
+impl Name {
+    /// A name of WebDAV's own.
+    pub fn dav(local: &str) -> Self {
+        Self { space: DAV.to_owned(), local: local.to_owned() }
+    }
+
+    /// Its local name, if it is one of WebDAV's own.
+    pub fn as_dav(&self) -> Option<&str> {
+        (self.space == DAV).then_some(self.local.as_str())
+    }
+}

@@ -1,0 +1,153 @@
+//! Whether a request may change something: what its `If` field claims, and what locks forbid (RFC 4918 section 7).
+
+use std::sync::Arc;
+
+use millrace_http::conditional::Validators;
+use millrace_http::dav::condition::{self, List, State};
+use millrace_http::{Head, Refusal, Status, target};
+use millrace_vfs::{FileError, Storage, VirtualPath, Wait};
+
+use super::Dav;
+use super::place::{Chain, Place, chain};
+
+/// What is done to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::http) enum Touch {
+    /// What it holds, or says of itself, changes.
+    Content,
+    /// It comes or goes, with all beneath.
+    Name,
+}
+
+/// A request that wants to change something.
+pub(in crate::http) struct Claim<'a> {
+    pub(in crate::http) dav: &'a Dav,
+    pub(in crate::http) storage: &'a Arc<dyn Storage>,
+    pub(in crate::http) user: Option<&'a [u8]>,
+    /// What it is for.
+    pub(in crate::http) path: &'a VirtualPath,
+}
+
+fn locked<T>() -> Result<T, Refusal> {
+    Err(Refusal { status: Status::LOCKED, reason: "Somebody has locked it." })
+}
+
+/// A place that cannot be had has no locks; whoever wants to use it will hear why.
+fn place_of(storage: &dyn Storage, path: &VirtualPath) -> Option<Chain> {
+    chain(storage, path).ok()
+}
+
+impl Claim<'_> {
+    /// Claims that the request may do this to these paths. May wait.
+    pub(in crate::http) fn permit(
+        &self,
+        head: &Head<'_, '_>,
+        touched: &[(&VirtualPath, Touch)],
+    ) -> Result<(), Refusal> {
+        let lists = condition::lists(head)?;
+        self.evaluate(&lists)?;
+        if self.dav.is_empty() {
+            return Ok(());
+        }
+        let shown: Vec<&[u8]> = lists
+            .iter()
+            .flat_map(|list| &list.conditions)
+            .filter_map(|condition| match condition.state {
+                State::Token(token) if !condition.is_negated => Some(token),
+                _ => None,
+            })
+            .collect();
+        touched.iter().try_for_each(|(path, touch)| self.pass_locks(path, *touch, &shown))
+    }
+
+    /// One of the lists has to hold, where there are any.
+    fn evaluate(&self, lists: &[List<'_>]) -> Result<(), Refusal> {
+        if lists.is_empty() || lists.iter().any(|list| self.holds(list)) {
+            return Ok(());
+        }
+        Err(Refusal { status: Status::PRECONDITION_FAILED, reason: "What the If field claims is not so." })
+    }
+
+    fn holds(&self, list: &List<'_>) -> bool {
+        let named = match list.resource {
+            None => Some(self.path.clone()),
+            Some(url) => target::parse(url).ok().map(|target| target.path),
+        };
+        let Some(path) = named else { return false };
+        let tag = || {
+            let metadata = self.storage.metadata(&path, Wait::Allowed).ok()?;
+            Some(Validators::of(metadata.identity.1, metadata.size, metadata.modified).etag)
+        };
+        list.conditions.iter().all(|condition| {
+            let is_so = match condition.state {
+                State::Tag(written) => tag().is_some_and(|tag| tag.is(written)),
+                State::Token(token) => self.has_lock(&path, token),
+            };
+            is_so != condition.is_negated
+        })
+    }
+
+    fn has_lock(&self, path: &VirtualPath, token: &[u8]) -> bool {
+        !self.dav.is_empty()
+            && place_of(&**self.storage, path)
+                .is_some_and(|chain| self.dav.with(|told| told.locks.find(token, &chain).is_some()))
+    }
+
+    /// Every lock in the way has to be one's own, and to be named.
+    fn pass_locks(&self, path: &VirtualPath, touch: Touch, shown: &[&[u8]]) -> Result<(), Refusal> {
+        let Some(chain) = place_of(&**self.storage, path) else { return Ok(()) };
+        self.dav.with(|told| {
+            let locks = &told.locks;
+            let passes = |chain: &[Place]| {
+                let mut held = locks.at(chain).peekable();
+                held.peek().is_none()
+                    || held.any(|lock| {
+                        lock.user.as_deref() == self.user && shown.contains(&lock.token.as_bytes())
+                    })
+            };
+            // Whoever changes what a directory has needs the directory's lock.
+            let of_directory = || touch == Touch::Content || passes(&chain[1..]);
+            let of_members = || {
+                touch == Touch::Content
+                    || locks.beneath(&chain[0]).all(|lock| {
+                        lock.user.as_deref() == self.user && shown.contains(&lock.token.as_bytes())
+                    })
+            };
+            if passes(&chain) && of_directory() && of_members() { Ok(()) } else { locked() }
+        })
+    }
+
+    /// What was at a path is gone: its place, looked at before, has no locks and properties any more.
+    pub(in crate::http) fn gone(&self, place: Option<Placed>) {
+        if let Some(Placed(place)) = place {
+            self.dav.with(|told| {
+                told.locks.forget(&place);
+                told.properties.forget(&place);
+            });
+        }
+    }
+
+    /// What is at one place is now at another, or there as well; properties go along, locks do not.
+    pub(in crate::http) fn copied(&self, from: Option<&Placed>, to: Option<&Placed>) {
+        if let (Some(Placed(from)), Some(Placed(to))) = (from, to) {
+            self.dav.with(|told| told.properties.copy(from, to));
+        }
+    }
+
+    /// Where a path is, if anybody would want to know. May wait.
+    pub(in crate::http) fn place(&self, path: &VirtualPath) -> Option<Placed> {
+        if self.dav.is_empty() {
+            return None;
+        }
+        let directory = self.storage.metadata(&path.parent(), Wait::Allowed).ok()?;
+        Some(Placed(Place::within(directory.identity, path.name())))
+    }
+}
+
+/// Where something is or was.
+pub(in crate::http) struct Placed(Place);
+
+/// An error that is as good as not being there.
+pub(super) fn is_absent(error: &FileError) -> bool {
+    matches!(error, FileError::NotFound | FileError::NotDirectory)
+}

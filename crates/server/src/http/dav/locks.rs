@@ -1,0 +1,156 @@
+//! Locks (RFC 4918 section 6): who said that nobody else is to write, where, and until when.
+//!
+//! The invariant: of the locks that reach a place, either one is exclusive, or all are shared. Locks are advice
+//! among those who write by HTTP; they end with the server.
+
+use std::time::{Duration, Instant};
+
+use super::place::{Chain, Place};
+
+/// Locks at a time.
+const MOST: usize = 10_000;
+
+/// For how long a lock is given at most; editors refresh theirs in time.
+pub(super) const LONGEST: Duration = Duration::from_secs(3600);
+
+/// A lock.
+#[derive(Debug, Clone)]
+pub(super) struct Lock {
+    pub(super) token: String,
+    /// Where it is, and what is above.
+    pub(super) chain: Chain,
+    /// What was locked, as a link.
+    pub(super) root: String,
+    pub(super) is_exclusive: bool,
+    /// It holds for all beneath.
+    pub(super) is_deep: bool,
+    /// What the client said of its holder, as XML.
+    pub(super) owner: Option<String>,
+    /// Who holds it.
+    pub(super) user: Option<Vec<u8>>,
+    pub(super) until: Instant,
+}
+
+impl Lock {
+    /// Claims that it holds at a place.
+    pub(super) fn reaches(&self, chain: &[Place]) -> bool {
+        let Some(own) = self.chain.first() else { return false };
+        chain.first() == Some(own) || (self.is_deep && chain.contains(own))
+    }
+
+    /// Claims that what it is on lies beneath a place.
+    fn is_beneath(&self, place: &Place) -> bool {
+        self.chain.iter().skip(1).any(|above| above == place)
+    }
+}
+
+/// All locks.
+#[derive(Debug, Default)]
+pub(super) struct Locks(Vec<Lock>);
+
+/// Why a lock is not given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// Somebody holds one that does not go with it.
+    Held,
+    /// There are too many.
+    Full,
+}
+
+impl Locks {
+    /// Forgets those whose time is over.
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.0.retain(|lock| lock.until > now);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The locks that hold at a place.
+    pub(super) fn at<'a>(&'a self, chain: &'a [Place]) -> impl Iterator<Item = &'a Lock> {
+        self.0.iter().filter(|lock| lock.reaches(chain))
+    }
+
+    /// The locks on what is beneath a place.
+    pub(super) fn beneath<'a>(&'a self, place: &'a Place) -> impl Iterator<Item = &'a Lock> {
+        self.0.iter().filter(|lock| lock.is_beneath(place))
+    }
+
+    /// Gives a lock, where it goes with those that are held.
+    pub(super) fn give(&mut self, lock: Lock) -> Result<(), Denied> {
+        let place = &lock.chain[0];
+        let others = self.at(&lock.chain).chain(self.beneath(place).filter(|_| lock.is_deep));
+        for other in others {
+            if lock.is_exclusive || other.is_exclusive {
+                return Err(Denied::Held);
+            }
+        }
+        if self.0.len() >= MOST {
+            return Err(Denied::Full);
+        }
+        self.0.push(lock);
+        Ok(())
+    }
+
+    /// The lock with this token, if it holds at a place.
+    pub(super) fn find(&mut self, token: &[u8], chain: &[Place]) -> Option<&mut Lock> {
+        self.0.iter_mut().find(|lock| lock.token.as_bytes() == token && lock.reaches(chain))
+    }
+
+    /// Takes a lock back.
+    pub(super) fn release(&mut self, token: &[u8]) {
+        self.0.retain(|lock| lock.token.as_bytes() != token);
+    }
+
+    /// What was at a place is gone, with all beneath.
+    pub(super) fn forget(&mut self, place: &Place) {
+        self.0.retain(|lock| lock.chain.first() != Some(place) && !lock.is_beneath(place));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A place at this depth beneath the root: `["f", "d", ""]` is `/d/f`.
+    fn lock(names: &[&str], is_exclusive: bool, is_deep: bool) -> Lock {
+        let depth = names.len() as u64;
+        let chain = names.iter().enumerate();
+        let chain = chain.map(|(at, name)| Place::within((1, depth - at as u64), name.as_bytes())).collect();
+        let until = Instant::now() + LONGEST;
+        let token = format!("{names:?}{is_exclusive}{is_deep}");
+        Lock { token, chain, root: String::new(), is_exclusive, is_deep, owner: None, user: None, until }
+    }
+
+    #[test]
+    fn locks_go_together_or_not() {
+        for (first, second, fits) in [
+            (lock(&["f", ""], true, false), lock(&["f", ""], false, false), false),
+            (lock(&["f", ""], false, false), lock(&["f", ""], false, false), true),
+            (lock(&["f", ""], true, false), lock(&["g", ""], true, false), true),
+            (lock(&["d", ""], true, true), lock(&["f", "d", ""], false, false), false),
+            (lock(&["d", ""], true, false), lock(&["f", "d", ""], true, false), true),
+            (lock(&["f", "d", ""], true, false), lock(&["d", ""], true, true), false),
+            (lock(&["f", "d", ""], true, false), lock(&["d", ""], true, false), true),
+            (lock(&["f", "d", ""], false, false), lock(&["d", ""], false, true), true),
+        ] {
+            let mut locks = Locks::default();
+            locks.give(first.clone()).unwrap();
+            assert_eq!(locks.give(second.clone()).is_ok(), fits, "{first:?} and {second:?}");
+        }
+    }
+
+    #[test]
+    fn locks_end_with_their_time_and_with_what_they_are_on() {
+        let mut locks = Locks::default();
+        locks.give(lock(&["f", "d", ""], true, false)).unwrap();
+        locks.forget(&Place::within((1, 2), b"d"));
+        assert_eq!(locks.len(), 0);
+        locks.give(lock(&["f", ""], true, false)).unwrap();
+        locks.expire(Instant::now());
+        assert_eq!(locks.len(), 1);
+        locks.expire(Instant::now() + LONGEST + LONGEST);
+        assert_eq!(locks.len(), 0);
+    }
+}

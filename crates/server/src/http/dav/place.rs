@@ -1,0 +1,36 @@
+//! Where something is, for locks and properties: what its directory is, and its name there.
+//!
+//! A path is not enough, for users see different trees; a file is not, as an upload that replaces one is another.
+
+use millrace_vfs::{FileError, Storage, VirtualPath, Wait};
+
+/// A place in the file system.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    directory: (u64, u64),
+    name: Vec<u8>,
+}
+
+/// A place, then its directory's, and so on up to the root.
+pub(super) type Chain = Vec<Place>;
+
+impl Place {
+    /// The place of a name in a directory.
+    pub(super) fn within(directory: (u64, u64), name: &[u8]) -> Self {
+        Self { directory, name: name.to_vec() }
+    }
+}
+
+/// Where a path leads; its directory has to be there. May wait.
+pub(super) fn chain(storage: &dyn Storage, path: &VirtualPath) -> Result<Chain, FileError> {
+    let (mut at, mut chain) = (path.clone(), Vec::new());
+    loop {
+        let parent = at.parent();
+        let directory = storage.metadata(&parent, Wait::Allowed)?;
+        chain.push(Place::within(directory.identity, at.name()));
+        if at.is_root() {
+            return Ok(chain);
+        }
+        at = parent;
+    }
+}

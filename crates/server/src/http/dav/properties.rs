@@ -1,0 +1,85 @@
+//! Properties that clients keep here without our knowing what they mean ("dead" ones, RFC 4918 section 4.5).
+//!
+//! They are kept in memory until the server ends, up to a bound that all share.
+
+use std::collections::{BTreeMap, HashMap};
+
+use millrace_http::dav::Name;
+
+use super::place::Place;
+
+/// Bytes of all properties together.
+const MOST: usize = 8 << 20;
+
+/// The properties of one resource: each as the XML that was given.
+pub(super) type Values = BTreeMap<Name, String>;
+
+/// All dead properties.
+#[derive(Debug, Default)]
+pub(super) struct Properties {
+    by_place: HashMap<Place, Values>,
+    bytes: usize,
+}
+
+fn size(values: &Values) -> usize {
+    values.iter().map(|(name, value)| name.space.len() + name.local.len() + value.len() + 64).sum()
+}
+
+impl Properties {
+    pub(super) fn len(&self) -> usize {
+        self.by_place.len()
+    }
+
+    /// Those of a place.
+    pub(super) fn of(&self, place: &Place) -> Option<&Values> {
+        self.by_place.get(place)
+    }
+
+    /// Gives a place other properties; `false` where there is no room for them.
+    pub(super) fn set(&mut self, place: &Place, values: Values) -> bool {
+        let (old, new) = (self.by_place.get(place).map_or(0, size), size(&values));
+        if new > old && self.bytes - old + new > MOST {
+            return false;
+        }
+        self.bytes = self.bytes - old + new;
+        match values.is_empty() {
+            true => drop(self.by_place.remove(place)),
+            false => drop(self.by_place.insert(place.clone(), values)),
+        }
+        true
+    }
+
+    /// What was at a place is gone.
+    pub(super) fn forget(&mut self, place: &Place) {
+        self.set(place, Values::new());
+    }
+
+    /// The same file has another name, or a copy.
+    pub(super) fn copy(&mut self, from: &Place, to: &Place) {
+        let values = self.by_place.get(from).cloned().unwrap_or_default();
+        // A copy for which there is no room has none.
+        if !self.set(to, values) {
+            self.forget(to);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_bounded_and_given_back() {
+        let mut properties = Properties::default();
+        let [one, two] = [b"1", b"2"].map(|name| Place::within((0, 0), name));
+        let values = |length: usize| Values::from([(Name::dav("x"), "x".repeat(length))]);
+        assert!(properties.set(&one, values(MOST / 2)));
+        assert!(!properties.set(&two, values(MOST / 2)));
+        assert!(properties.set(&one, values(10)));
+        properties.copy(&one, &two);
+        assert_eq!(properties.of(&two), Some(&values(10)));
+        properties.forget(&one);
+        properties.forget(&two);
+        assert_eq!((properties.bytes, properties.len()), (0, 0));
+    }
+}

@@ -1,0 +1,388 @@
+//! `PROPFIND`, `PROPPATCH`, `LOCK` and `UNLOCK` (RFC 4918 section 9).
+//!
+//! Their bodies are short: they are collected, and then answered by the pool together with the head.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use millrace_ftp::session::Permission;
+use millrace_http::dav::body::{self, Change};
+use millrace_http::dav::condition::{self, Depth, State};
+use millrace_http::dav::multistatus::{self, Property};
+use millrace_http::intake::Intake;
+use millrace_http::response::CONTINUE;
+use millrace_http::{Framing, Head, Method, Refusal, Slots, Status, page, request};
+use millrace_vfs::{FileError, Metadata, Storage, VirtualPath, Wait, WriteMode};
+
+use super::claim::{Claim, Touch, is_absent};
+use super::locks::{Denied, LONGEST, Lock};
+use super::members::{self, Answer, Content, Resource};
+use super::place::{Chain, chain};
+use crate::auth::password;
+use crate::http::connection::{Connection, Work};
+use crate::http::exchange::{Record, Who};
+use crate::http::find::Found;
+use crate::http::writing::status_of;
+use crate::state::Server;
+use crate::worker::Core;
+
+/// The longest body that is taken.
+const BODY: usize = 256 * 1024;
+
+/// A body that is collected.
+#[derive(Debug)]
+pub(in crate::http) struct Collecting {
+    head: Vec<u8>,
+    intake: Intake,
+    body: Vec<u8>,
+    /// Since when.
+    pub(in crate::http) began: Instant,
+}
+
+fn refuse<T>(status: Status, reason: &'static str) -> Result<T, Refusal> {
+    Err(Refusal { status, reason })
+}
+
+fn failed(error: FileError) -> Refusal {
+    let (status, reason) = status_of(&error);
+    Refusal { status, reason }
+}
+
+/// Who asks for what.
+struct Asking {
+    server: Arc<Server>,
+    storage: Arc<dyn Storage>,
+    user: Option<Vec<u8>>,
+    path: VirtualPath,
+}
+
+impl Connection {
+    /// Answers a request of WebDAV's, or has its body collected first.
+    pub(in crate::http) fn dav(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        who: &Who,
+        found: Option<Result<Found, FileError>>,
+    ) {
+        match found {
+            None if !self.permits(core, head, who, first_permission(head.method)) => {}
+            None if matches!(head.framing, Framing::Length(length) if length > BODY as u64) => {
+                self.fail(core, head, Status::CONTENT_TOO_LARGE, "The body is too long.");
+            }
+            None => {
+                if head.expects_continue {
+                    core.out.extend_from_slice(CONTINUE);
+                    self.flush(core, false);
+                }
+                self.work = Work::Collecting(Box::new(Collecting {
+                    head: bytes.to_vec(),
+                    intake: Intake::of(head.framing),
+                    body: Vec::new(),
+                    began: core.now.instant,
+                }));
+            }
+            Some(Ok(Found::Dav(answer))) => self.answer_dav(core, head, answer),
+            Some(Ok(_)) => self.fail(core, head, Status::CONFLICT, "It has changed meanwhile."),
+            Some(Err(error)) => {
+                let Refusal { status, reason } = failed(error);
+                self.fail(core, head, status, reason);
+            }
+        }
+    }
+
+    /// Goes on with the body of a request, and with the request once that is whole.
+    pub(in crate::http) fn collect_more(&mut self, core: &mut Core) {
+        let Some(who) = self.who.clone() else { return };
+        let path = match &self.work {
+            Work::Collecting(collecting) => path_of(&collecting.head),
+            _ => None,
+        };
+        if let Some(path) = path {
+            self.collect_on(core, &who, &path);
+        }
+    }
+
+    fn collect_on(&mut self, core: &mut Core, who: &Who, path: &VirtualPath) {
+        let Work::Collecting(mut collecting) = std::mem::replace(&mut self.work, Work::Idle) else { return };
+        let Collecting { intake, body, .. } = &mut *collecting;
+        let taken = self.take_body(core, intake, body, BODY + 1);
+        let refusal = match taken {
+            Err(refusal) => Some(refusal),
+            Ok(()) if body.len() > BODY => {
+                Some(Refusal { status: Status::CONTENT_TOO_LARGE, reason: "The body is too long." })
+            }
+            Ok(()) => None,
+        };
+        if let Some(Refusal { status, reason }) = refusal {
+            self.linger();
+            let record = Record::of_nothing(core.now.instant);
+            return self.answer_page(core, record, status, reason, &[]);
+        }
+        if !collecting.intake.has_ended() {
+            self.break_where_ended();
+            self.work = Work::Collecting(collecting);
+            return;
+        }
+        let Collecting { head, body, .. } = *collecting;
+        let asking = Asking {
+            server: Arc::clone(&core.server),
+            storage: Arc::clone(&who.account.storage),
+            user: who.user.clone(),
+            path: path.clone(),
+        };
+        self.flags.took_body = true;
+        let kept = head.clone();
+        self.ask_pool(core, &head, move || {
+            let mut slots = Slots::new();
+            match request::parse(&kept, &mut slots) {
+                Ok(Some((head, _))) => Ok(Found::Dav(asking.answer(&head, &body).unwrap_or_else(refusal_of))),
+                _ => Err(FileError::Unsupported),
+            }
+        });
+    }
+
+    fn answer_dav(&mut self, core: &mut Core, head: &Head<'_, '_>, answer: Answer) {
+        let Answer { status, field, media_type, content } = answer;
+        let fields: Vec<(&str, &str)> = field.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        match content {
+            Content::Whole(body) if body.is_empty() => {
+                let record = self.record(core, head);
+                self.answer_empty(core, record, status, &fields);
+            }
+            Content::Whole(body) => self.answer_bytes(core, head, status, media_type, &fields, &body),
+            Content::Long(members) => {
+                self.answer_stream(core, head, status, media_type, ("DAV", "1, 2"), members);
+            }
+        }
+    }
+}
+
+fn path_of(head: &[u8]) -> Option<VirtualPath> {
+    let mut slots = Slots::new();
+    let (head, _) = request::parse(head, &mut slots).ok()??;
+    millrace_http::target::parse(head.target).ok().map(|target| target.path)
+}
+
+fn refusal_of(Refusal { status, reason }: Refusal) -> Answer {
+    let content = Content::Whole(page::of(status, reason));
+    Answer { status, field: None, media_type: page::MEDIA_TYPE, content }
+}
+
+/// The right without which a method does nothing.
+fn first_permission(method: Method) -> Permission {
+    match method {
+        Method::PropFind => Permission::List,
+        _ => Permission::Write,
+    }
+}
+
+impl Asking {
+    /// Answers. May wait.
+    fn answer(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refusal> {
+        match head.method {
+            Method::PropFind => self.propfind(head, body),
+            Method::PropPatch => self.proppatch(head, body),
+            Method::Lock if body.trim_ascii().is_empty() => self.refresh(head),
+            Method::Lock => self.lock(head, body),
+            _ => self.unlock(head),
+        }
+    }
+
+    fn metadata(&self) -> Result<Metadata, Refusal> {
+        self.storage.metadata(&self.path, Wait::Allowed).map_err(|error| match is_absent(&error) {
+            true => Refusal { status: Status::NOT_FOUND, reason: "There is no such file." },
+            false => failed(error),
+        })
+    }
+
+    fn chain(&self) -> Result<Chain, Refusal> {
+        chain(&*self.storage, &self.path).map_err(failed)
+    }
+
+    fn permit(&self, head: &Head<'_, '_>, touch: Touch) -> Result<(), Refusal> {
+        let claim = Claim {
+            dav: &self.server.dav,
+            storage: &self.storage,
+            user: self.user.as_deref(),
+            path: &self.path,
+        };
+        claim.permit(head, &[(&self.path, touch)])
+    }
+
+    fn propfind(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refusal> {
+        let asked = body::propfind(body)?;
+        let metadata = self.metadata()?;
+        let beneath = match condition::depth(head)? {
+            Some(Depth::Zero) => false,
+            Some(Depth::One) => true,
+            _ if !metadata.is_directory() => false,
+            // All beneath could be everything: RFC 4918 section 9.1 lets servers say no.
+            _ => return Ok(no_infinity()),
+        };
+        let chain = self.chain()?;
+        let resource = Resource { path: &self.path, metadata: &metadata, chain: &chain };
+        let content =
+            members::write(&self.server, &self.storage, asked, &resource, beneath).map_err(failed)?;
+        Ok(Answer { status: Status::MULTI_STATUS, field: None, media_type: multistatus::MEDIA_TYPE, content })
+    }
+
+    fn proppatch(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refusal> {
+        let changes = body::propertyupdate(body)?;
+        let metadata = self.metadata()?;
+        self.permit(head, Touch::Content)?;
+        let chain = self.chain()?;
+        let names = changes.iter().map(|change| match change {
+            Change::Set(name, _) | Change::Remove(name) => name.clone(),
+        });
+        let (barred, others): (Vec<_>, Vec<_>) = names.partition(members::is_protected);
+        let told = |names: Vec<_>| names.into_iter().map(|name| (name, None)).collect::<Vec<Property>>();
+        // All or nothing: what would have been done fails with what cannot be.
+        let groups = if !barred.is_empty() {
+            vec![(Status::FORBIDDEN, told(barred)), (Status::FAILED_DEPENDENCY, told(others))]
+        } else if self.keep(&chain, changes) {
+            vec![(Status::OK, told(others))]
+        } else {
+            vec![(Status::INSUFFICIENT_STORAGE, told(others))]
+        };
+        let groups: Vec<_> = groups.into_iter().filter(|(_, properties)| !properties.is_empty()).collect();
+        let resource = Resource { path: &self.path, metadata: &metadata, chain: &chain };
+        let mut out = multistatus::BEGIN.to_owned();
+        multistatus::response(&members::href(&resource), &groups, &mut out);
+        out.push_str(multistatus::END);
+        Ok(whole(Status::MULTI_STATUS, out))
+    }
+
+    fn keep(&self, chain: &Chain, changes: Vec<Change>) -> bool {
+        let place = &chain[0];
+        self.server.dav.with(|told| {
+            let mut values = told.properties.of(place).cloned().unwrap_or_default();
+            for change in changes {
+                match change {
+                    Change::Set(name, value) => _ = values.insert(name, value),
+                    Change::Remove(name) => _ = values.remove(&name),
+                }
+            }
+            told.properties.set(place, values)
+        })
+    }
+
+    fn lock(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refusal> {
+        let info = body::lockinfo(body)?;
+        let is_deep = match condition::depth(head)? {
+            Some(Depth::One) => return refuse(Status::BAD_REQUEST, "A lock is of Depth 0 or infinity."),
+            depth => depth != Some(Depth::Zero),
+        };
+        let metadata = match self.storage.metadata(&self.path, Wait::Allowed) {
+            Ok(metadata) => Some(metadata),
+            Err(FileError::NotFound) => None,
+            Err(error) => return Err(failed(error)),
+        };
+        let (chain, is_directory) = (self.chain()?, metadata.is_some_and(|metadata| metadata.is_directory()));
+        if metadata.is_none() {
+            self.permit(head, Touch::Name)?;
+        }
+        let lock = Lock {
+            token: token(),
+            chain,
+            root: multistatus::href(self.path.as_bytes(), is_directory),
+            is_exclusive: info.is_exclusive,
+            is_deep: is_deep && is_directory,
+            owner: info.owner,
+            user: self.user.clone(),
+            until: Instant::now() + condition::timeout(head, LONGEST),
+        };
+        self.server.dav.with(|told| told.locks.give(lock.clone())).map_err(|denied| match denied {
+            Denied::Held => Refusal { status: Status::LOCKED, reason: "Somebody has locked it." },
+            Denied::Full => {
+                Refusal { status: Status::INSUFFICIENT_STORAGE, reason: "There are too many locks." }
+            }
+        })?;
+        if metadata.is_none() {
+            // A name that is locked is a file, though an empty one (section 7.3).
+            let made = self.storage.open_write(&self.path, WriteMode::CreateNew, Wait::Allowed);
+            if let Err(error) = made.and_then(|upload| upload.commit()) {
+                self.server.dav.with(|told| told.locks.release(lock.token.as_bytes()));
+                return Err(failed(error));
+            }
+        }
+        let status = if metadata.is_some() { Status::OK } else { Status::CREATED };
+        let field = Some(("Lock-Token", format!("<{}>", lock.token)));
+        Ok(Answer { field, ..discovery(status, &lock) })
+    }
+
+    /// A lock is held on: the `If` field says which.
+    fn refresh(&self, head: &Head<'_, '_>) -> Result<Answer, Refusal> {
+        let (lists, chain) = (condition::lists(head)?, self.chain()?);
+        let token =
+            lists.iter().flat_map(|list| &list.conditions).find_map(|condition| match condition.state {
+                State::Token(token) if !condition.is_negated => Some(token),
+                _ => None,
+            });
+        let Some(token) = token else {
+            return refuse(Status::BAD_REQUEST, "Neither a lock is asked for nor one named to be held on.");
+        };
+        let until = Instant::now() + condition::timeout(head, LONGEST);
+        let held = self.server.dav.with(|told| {
+            let lock = told.locks.find(token, &chain).filter(|lock| lock.user == self.user)?;
+            lock.until = until;
+            Some(lock.clone())
+        });
+        match held {
+            Some(lock) => Ok(discovery(Status::OK, &lock)),
+            None => refuse(Status::PRECONDITION_FAILED, "There is no such lock here."),
+        }
+    }
+
+    fn unlock(&self, head: &Head<'_, '_>) -> Result<Answer, Refusal> {
+        let Some(token) = condition::lock_token(head) else {
+            return refuse(Status::BAD_REQUEST, "There is no Lock-Token.");
+        };
+        let chain = self.chain()?;
+        let user = self.server.dav.with(|told| told.locks.find(token, &chain).map(|lock| lock.user.clone()));
+        match user {
+            None => refuse(Status::CONFLICT, "There is no such lock here."),
+            Some(user) if user != self.user => refuse(Status::FORBIDDEN, "The lock is somebody else's."),
+            Some(_) => {
+                self.server.dav.with(|told| told.locks.release(token));
+                Ok(whole(Status::NO_CONTENT, String::new()))
+            }
+        }
+    }
+}
+
+fn whole(status: Status, body: String) -> Answer {
+    let content = Content::Whole(body.into_bytes());
+    Answer { status, field: None, media_type: multistatus::MEDIA_TYPE, content }
+}
+
+fn no_infinity() -> Answer {
+    let body = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n\
+                <D:error xmlns:D=\"DAV:\"><D:propfind-finite-depth/></D:error>\n";
+    whole(Status::FORBIDDEN, body.to_owned())
+}
+
+/// The body of an answer to `LOCK`.
+fn discovery(status: Status, lock: &Lock) -> Answer {
+    let mut body =
+        "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<D:prop xmlns:D=\"DAV:\"><D:lockdiscovery>".to_owned();
+    members::active(lock, &mut body);
+    body.push_str("</D:lockdiscovery></D:prop>\n");
+    whole(status, body)
+}
+
+/// A token that nobody had before and nobody can guess (RFC 4122, version 4).
+fn token() -> String {
+    let mut bytes = password::random::<16>();
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let mut token = "urn:uuid:".to_owned();
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            token.push('-');
+        }
+        token.push_str(&format!("{byte:02x}"));
+    }
+    token
+}
