@@ -644,8 +644,10 @@ fn a_mask_is_for_what_is_new() {
     driver.say("PASV");
     driver.say("STOU once");
     driver.run_transfer(b"y");
+    assert_eq!(driver.code("SITE MKDIR deep/er"), 257);
     let mode = |name| driver.tree.mode(name).unwrap();
     assert_eq!([mode("/old"), mode("/new"), mode("/made"), mode("/once")], [0o644, 0o640, 0o750, 0o640]);
+    assert_eq!([mode("/deep"), mode("/deep/er")], [0o750, 0o750]);
 }
 
 #[test]
@@ -728,5 +730,5 @@ fn an_upload_without_the_right_to_overwrite_makes_new_files_only() {
     let mut driver = Driver::logged_in_with(Permissions::READ_WRITE.without(Permission::Overwrite));
     driver.say("PASV");
     driver.line("STOR f");
-    assert!(matches!(driver.question, Some(Request::OpenWrite(_, WriteMode::CreateNew))));
+    assert!(matches!(driver.question, Some(Request::OpenWrite(_, WriteMode::CreateNew, _))));
 }

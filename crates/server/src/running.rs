@@ -189,6 +189,13 @@ impl Server {
     }
 }
 
+/// The mask of this process: what `umask(2)` would answer, which can only be asked by setting another.
+fn umask() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(mask.trim(), 8).ok()
+}
+
 fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> Result<State, StartError> {
     let asked = config.ftp.iter().chain(&config.ftps).chain(&config.http).chain(&config.https);
     let bound: Vec<_> = asked.copied().zip(bound.iter().flatten().copied()).collect();
@@ -214,6 +221,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
             clear_command_channel: tls.clear_command_channel,
         }),
         notes: config.messages,
+        umask: umask(),
         ..Settings::default()
     };
     let tls = config.tls.as_ref().map(Security::new).transpose().map_err(StartError::Tls)?;

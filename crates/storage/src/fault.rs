@@ -198,14 +198,15 @@ impl<S: Storage> Storage for FaultStorage<S> {
         })
     }
 
-    fn open_write(
+    fn open_write_with(
         &self,
         path: &VirtualPath,
         mode: WriteMode,
+        bits: Option<u32>,
         wait: Wait,
     ) -> Result<Box<dyn Upload>, FileError> {
         self.faults.call(wait)?;
-        let inner = self.inner.open_write(path, mode, wait)?;
+        let inner = self.inner.open_write_with(path, mode, bits, wait)?;
         Ok(Box::new(FaultyUpload { inner, faults: self.faults(), shows_descriptor: self.shows_descriptors }))
     }
 
@@ -225,9 +226,9 @@ impl<S: Storage> Storage for FaultStorage<S> {
         Ok(Box::new(FaultyDirectory { inner, faults: self.faults() }))
     }
 
-    fn make_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
+    fn make_directory_with(&self, path: &VirtualPath, bits: Option<u32>) -> Result<(), FileError> {
         self.waiting_call()?;
-        self.inner.make_directory(path)
+        self.inner.make_directory_with(path, bits)
     }
 
     fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError> {

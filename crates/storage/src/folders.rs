@@ -159,14 +159,15 @@ impl Storage for Folders {
         }
     }
 
-    fn open_write(
+    fn open_write_with(
         &self,
         path: &VirtualPath,
         mode: WriteMode,
+        bits: Option<u32>,
         wait: Wait,
     ) -> Result<Box<dyn Upload>, FileError> {
         let (storage, inner) = self.route_within(path, wait)?;
-        storage.open_write(&inner, mode, wait)
+        storage.open_write_with(&inner, mode, bits, wait)
     }
 
     fn metadata(&self, path: &VirtualPath, wait: Wait) -> Result<Metadata, FileError> {
@@ -207,12 +208,12 @@ impl Storage for Folders {
         Ok(Box::new(Merged { inner, hidden: names, folders }))
     }
 
-    fn make_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
+    fn make_directory_with(&self, path: &VirtualPath, bits: Option<u32>) -> Result<(), FileError> {
         if self.leads_to_a_folder(path) {
             return Err(FileError::AlreadyExists);
         }
         let (storage, inner) = self.route_within(path, Wait::Allowed)?;
-        storage.make_directory(&inner)
+        storage.make_directory_with(&inner, bits)
     }
 
     fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError> {

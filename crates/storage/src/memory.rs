@@ -16,7 +16,7 @@ use millrace_vfs::{
 };
 
 use crate::through;
-use node::{Attributes, Content, Names, Node, Room, Tree};
+use node::{Attributes, Content, DIRECTORY_BITS, Names, Node, Room, Tree};
 use upload::{InPlace, Staged};
 
 /// A tree of files in memory. Clones share it.
@@ -104,7 +104,13 @@ impl Storage for MemoryStorage {
         }
     }
 
-    fn open_write(&self, path: &VirtualPath, mode: WriteMode, _: Wait) -> Result<Box<dyn Upload>, FileError> {
+    fn open_write_with(
+        &self,
+        path: &VirtualPath,
+        mode: WriteMode,
+        bits: Option<u32>,
+        _: Wait,
+    ) -> Result<Box<dyn Upload>, FileError> {
         let mut tree = self.shared.tree();
         let place = tree.resolve(path, mode != WriteMode::CreateNew)?;
         let old = match tree.node(&place) {
@@ -117,7 +123,7 @@ impl Storage for MemoryStorage {
         let offset = match (mode, &old) {
             (WriteMode::Replace | WriteMode::CreateNew, _) => {
                 let exclusive = mode == WriteMode::CreateNew;
-                return Ok(Box::new(Staged::new(Arc::clone(&self.shared), place, exclusive)));
+                return Ok(Box::new(Staged::new(Arc::clone(&self.shared), place, exclusive, bits)));
             }
             (WriteMode::Append, Some(file)) => file.content().len() as u64,
             (WriteMode::At(offset), Some(file)) if offset > file.content().len() as u64 => {
@@ -129,7 +135,7 @@ impl Storage for MemoryStorage {
         };
         let file = match old {
             Some(file) => file,
-            None => tree.make_file(&place, Content::empty(&self.shared.room))?,
+            None => tree.make_file(&place, Content::empty(&self.shared.room), bits)?,
         };
         Ok(Box::new(InPlace::new(file, offset)))
     }
@@ -157,10 +163,10 @@ impl Storage for MemoryStorage {
         }
     }
 
-    fn make_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
+    fn make_directory_with(&self, path: &VirtualPath, bits: Option<u32>) -> Result<(), FileError> {
         let mut tree = self.shared.tree();
         let place = tree.resolve(path, false)?;
-        let attributes = Attributes::new(tree.next_identity(), 0o755);
+        let attributes = Attributes::new(tree.next_identity(), bits.unwrap_or(DIRECTORY_BITS));
         tree.insert_new(&place, Node::directory(attributes))
     }
 

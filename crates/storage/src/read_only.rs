@@ -21,7 +21,13 @@ impl<S: Storage> Storage for ReadOnly<S> {
         self.0.open_read(path, wait)
     }
 
-    fn open_write(&self, _: &VirtualPath, _: WriteMode, _: Wait) -> Result<Box<dyn Upload>, FileError> {
+    fn open_write_with(
+        &self,
+        _: &VirtualPath,
+        _: WriteMode,
+        _: Option<u32>,
+        _: Wait,
+    ) -> Result<Box<dyn Upload>, FileError> {
         Err(FileError::ReadOnly)
     }
 
@@ -37,7 +43,7 @@ impl<S: Storage> Storage for ReadOnly<S> {
         self.0.open_directory(path)
     }
 
-    fn make_directory(&self, _: &VirtualPath) -> Result<(), FileError> {
+    fn make_directory_with(&self, _: &VirtualPath, _: Option<u32>) -> Result<(), FileError> {
         Err(FileError::ReadOnly)
     }
 

@@ -28,6 +28,7 @@ const CLAIMS: &[(&str, Claim)] = &[
     ("two new-only uploads to one name: one wins", create_new_race),
     ("a reader can read any part", read_parts),
     ("a file is no directory, nor a directory a file", kinds_are_told_apart),
+    ("permission bits said for what is made hold from its first moment", bits_of_what_is_made),
     ("names are bytes", names_are_bytes),
     ("names of 255 bytes are held", long_names),
     ("directories are made once, and removed when empty", directories),
@@ -182,6 +183,37 @@ fn append(storage: &dyn Storage) {
     upload.write_all(b"x").unwrap();
     upload.abort();
     assert_eq!(read(storage, "/f").unwrap(), b"abcabcabcx", "what came of an append stays");
+}
+
+fn bits_of_what_is_made(storage: &dyn Storage) {
+    let bits =
+        |name: &str| storage.metadata(&path(name), Wait::Allowed).map(|metadata| metadata.mode & 0o777);
+    let modes = [WriteMode::CreateNew, WriteMode::Replace, WriteMode::Append];
+    for (number, mode) in modes.into_iter().enumerate() {
+        // Less and more than what a back end chooses, or the umask of a process leaves.
+        for wanted in [0o600, 0o666] {
+            let name = format!("/{number}-{wanted:o}");
+            let mut upload =
+                storage.open_write_with(&path(&name), mode, Some(wanted), Wait::Allowed).unwrap();
+            upload.write_all(b"x").unwrap();
+            match bits(&name) {
+                Err(FileError::NotFound) => {}
+                seen => assert_eq!(seen.unwrap(), wanted, "{mode:?}, before its end"),
+            }
+            upload.commit().unwrap();
+            assert_eq!(bits(&name).unwrap(), wanted, "{mode:?}");
+            if mode != WriteMode::CreateNew {
+                let upload = storage.open_write_with(&path(&name), mode, Some(0o640), Wait::Allowed).unwrap();
+                upload.commit().unwrap();
+                assert_eq!(bits(&name).unwrap(), wanted, "{mode:?}: a file that was there keeps its own");
+            }
+        }
+    }
+    for wanted in [0o700, 0o777] {
+        let name = format!("/d{wanted:o}");
+        storage.make_directory_with(&path(&name), Some(wanted)).unwrap();
+        assert_eq!(bits(&name).unwrap(), wanted);
+    }
 }
 
 fn at_offset(storage: &dyn Storage) {

@@ -34,11 +34,13 @@ pub trait Storage: Send + Sync + Debug {
     /// Opens a regular file to read. A directory is [`FileError::IsDirectory`].
     fn open_read(&self, path: &VirtualPath, wait: Wait) -> Result<ReadHandle, FileError>;
 
-    /// Begins an upload.
-    fn open_write(
+    /// Begins an upload. `bits` are the permission bits of a file that it makes, exactly those from its first
+    /// moment on; `None` is the back end's own choice. A file that is there keeps its own.
+    fn open_write_with(
         &self,
         path: &VirtualPath,
         mode: WriteMode,
+        bits: Option<u32>,
         wait: Wait,
     ) -> Result<Box<dyn Upload>, FileError>;
 
@@ -51,8 +53,23 @@ pub trait Storage: Send + Sync + Debug {
     /// Opens a directory to list.
     fn open_directory(&self, path: &VirtualPath) -> Result<Box<dyn Directory>, FileError>;
 
-    /// Makes a directory; its parent must exist.
-    fn make_directory(&self, path: &VirtualPath) -> Result<(), FileError>;
+    /// Makes a directory, its parent must exist, with these permission bits or the back end's own.
+    fn make_directory_with(&self, path: &VirtualPath, bits: Option<u32>) -> Result<(), FileError>;
+
+    /// Begins an upload; what it makes has the back end's own permission bits.
+    fn open_write(
+        &self,
+        path: &VirtualPath,
+        mode: WriteMode,
+        wait: Wait,
+    ) -> Result<Box<dyn Upload>, FileError> {
+        self.open_write_with(path, mode, None, wait)
+    }
+
+    /// Makes a directory with the back end's own permission bits.
+    fn make_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
+        self.make_directory_with(path, None)
+    }
 
     /// Removes an empty directory.
     fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError>;

@@ -93,20 +93,14 @@ pub(super) fn unless_taken(
 }
 
 fn mkd(session: &mut Session, argument: &[u8]) -> Step {
-    session.ask_at(argument, Request::MakeDirectory, |session, _| {
-        let Some(path) = session.subject.take() else { return Step::mismatch() };
-        made(session, path)
-    })
+    let bits = site::directory_bits(session);
+    session.ask_at(argument, |path| Request::MakeDirectory(path, bits), made)
 }
 
-/// The reply to a directory that was made, with the mode that `SITE UMASK` wants.
-pub(super) fn made(session: &mut Session, path: VirtualPath) -> Step {
-    let text = [&Session::quoted(&path)[..], b" created."].concat();
-    let reply = Reply::owned(code::PATH_CREATED, text);
-    match site::directory_mode(session) {
-        None => reply.into(),
-        Some(mode) => site::set_mode(session, path, mode, |_| reply.into()),
-    }
+/// The reply to a directory that was made.
+pub(super) fn made(session: &mut Session, _: Answer) -> Step {
+    let Some(path) = session.subject.take() else { return Step::mismatch() };
+    Reply::owned(code::PATH_CREATED, [&Session::quoted(&path)[..], b" created."].concat()).into()
 }
 
 fn rnfr(session: &mut Session, argument: &[u8]) -> Step {

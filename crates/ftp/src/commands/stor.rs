@@ -3,7 +3,7 @@
 //! A plain `STOR` replaces the file as the storage does it (whole, by default). `REST n` before it, and
 //! `APPE`, write into the file that is there; the announcement says so.
 
-use millrace_vfs::{FileError, Upload, VirtualPath, WriteMode};
+use millrace_vfs::{Upload, VirtualPath, WriteMode};
 
 use super::rest::{self, parse_offset};
 use super::{Argument, Command, ROW, retr, site};
@@ -61,8 +61,6 @@ struct Plan {
     offset: Option<u64>,
     /// How many bytes `RANG` lets in.
     most: Option<u64>,
-    /// The mode that the file is to get, where `SITE UMASK` was given and the file is new.
-    mode: Option<u32>,
 }
 
 fn stor(session: &mut Session, argument: &[u8]) -> Step {
@@ -105,21 +103,11 @@ fn begin(session: &mut Session, argument: &[u8], mode: WriteMode) -> Step {
         WriteMode::At(start) => session.range.end.map(|end| end - start),
         _ => None,
     };
-    let plan = Plan { offset, most, mode: None };
-    match site::file_mode(session) {
-        None => open(session, path, mode, plan),
-        // The mask is for files that are made, so look first whether this one is.
-        Some(bits) => session.ask_whether(Request::Metadata(path.clone()), move |session, answer| {
-            let is_new = matches!(answer, Answer::Failed(FileError::NotFound));
-            open(session, path, mode, Plan { mode: is_new.then_some(bits), ..plan })
-        }),
-    }
-}
-
-fn open(session: &mut Session, path: VirtualPath, mode: WriteMode, plan: Plan) -> Step {
+    let plan = Plan { offset, most };
+    let bits = site::file_bits(session);
     session.ask_about(
         path,
-        |path| Request::OpenWrite(path, mode),
+        |path| Request::OpenWrite(path, mode, bits),
         move |session, answer| {
             let (Answer::Writable(upload), Some(path)) = (answer, session.subject.take()) else {
                 return Step::mismatch();
@@ -143,7 +131,10 @@ fn open(session: &mut Session, path: VirtualPath, mode: WriteMode, plan: Plan) -
 fn stou(session: &mut Session, argument: &[u8]) -> Step {
     let base = if argument.is_empty() { b"upload" } else { argument };
     match session.path(base) {
-        Ok(path) => session.ask_about(path, Request::OpenUnique, unique),
+        Ok(path) => {
+            let bits = site::file_bits(session);
+            session.ask_about(path, |path| Request::OpenUnique(path, bits), unique)
+        }
         Err(reply) => reply.into(),
     }
 }
@@ -154,7 +145,7 @@ fn unique(session: &mut Session, answer: Answer) -> Step {
     let here = path.parent() == session.directory;
     let text = [&b"FILE: "[..], if here { path.name() } else { path.as_bytes() }].concat();
     let announcement = Reply::owned(code::OPENING_DATA, &text[..]);
-    let plan = Plan { offset: Some(0), most: None, mode: site::file_mode(session) };
+    let plan = Plan { offset: Some(0), most: None };
     receive(session, announcement, upload, path, plan, move |_| Reply::owned(code::CLOSING_DATA, text).into())
 }
 
@@ -166,14 +157,9 @@ fn receive(
     plan: Plan,
     success: impl FnOnce(&mut Session) -> Step + Send + 'static,
 ) -> Step {
-    let named = plan.mode.map(|mode| (path.clone(), mode));
     let content = Content::Receive(upload, plan.most);
     let transfer = Transfer { offset: plan.offset, ..Transfer::new(content, session.coding, path) };
-    match named {
-        None => session.transfer(announcement, transfer, success),
-        Some((path, mode)) => session
-            .transfer(announcement, transfer, move |session| site::set_mode(session, path, mode, success)),
-    }
+    session.transfer(announcement, transfer, success)
 }
 
 /// `ALLO 1000`, `ALLO 1000 R 80`: is there room? What is announced is checked now, and held to nothing.

@@ -561,7 +561,13 @@ mod tests {
         fn open_read(&self, _: &VirtualPath, _: Wait) -> Result<ReadHandle, FileError> {
             Err(FileError::Unsupported)
         }
-        fn open_write(&self, _: &VirtualPath, _: WriteMode, _: Wait) -> Result<Box<dyn Upload>, FileError> {
+        fn open_write_with(
+            &self,
+            _: &VirtualPath,
+            _: WriteMode,
+            _: Option<u32>,
+            _: Wait,
+        ) -> Result<Box<dyn Upload>, FileError> {
             Err(FileError::Unsupported)
         }
         fn metadata(&self, _: &VirtualPath, _: Wait) -> Result<Metadata, FileError> {
@@ -570,7 +576,7 @@ mod tests {
         fn entry(&self, _: &VirtualPath) -> Result<DirEntry, FileError> {
             Err(FileError::Unsupported)
         }
-        fn make_directory(&self, _: &VirtualPath) -> Result<(), FileError> {
+        fn make_directory_with(&self, _: &VirtualPath, _: Option<u32>) -> Result<(), FileError> {
             Err(FileError::Unsupported)
         }
         fn remove_directory(&self, _: &VirtualPath) -> Result<(), FileError> {

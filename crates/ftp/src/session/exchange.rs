@@ -140,15 +140,16 @@ pub enum Request {
     Entry(VirtualPath),
     /// Open to download. Answer: [`Answer::Readable`].
     OpenRead(VirtualPath),
-    /// Open to upload. Answer: [`Answer::Writable`].
-    OpenWrite(VirtualPath, WriteMode),
+    /// Open to upload; a file that is made has these permission bits, or the storage's own. Answer:
+    /// [`Answer::Writable`].
+    OpenWrite(VirtualPath, WriteMode, Option<u32>),
     /// `STOU`: open a file with a name that does not exist, made from this path. Answer:
     /// [`Answer::Unique`].
-    OpenUnique(VirtualPath),
+    OpenUnique(VirtualPath, Option<u32>),
     /// Open a directory (or name a single file). Answer: [`Answer::Listing`].
     List(Box<ListRequest>),
-    /// Make a directory. Answer: [`Answer::Done`].
-    MakeDirectory(VirtualPath),
+    /// Make a directory, with these permission bits or the storage's own. Answer: [`Answer::Done`].
+    MakeDirectory(VirtualPath, Option<u32>),
     /// Remove an empty directory. Answer: [`Answer::Done`].
     RemoveDirectory(VirtualPath),
     /// Remove a directory and all beneath it (`RMDA`). Answer: [`Answer::Count`].

@@ -27,6 +27,8 @@ pub struct Settings {
     /// Whether who logs in, or enters a directory, is told what lies there to be told: `.message`, and that
     /// there is a `README`.
     pub notes: bool,
+    /// The mask that new files are made with where a session has set none, if that is known.
+    pub umask: Option<u32>,
     /// What TLS is for; `None` where there is no certificate, and so no TLS.
     pub tls: Option<TlsPolicy>,
 }
@@ -56,6 +58,7 @@ impl Default for Settings {
             anonymous: false,
             tls: None,
             notes: false,
+            umask: None,
         }
     }
 }

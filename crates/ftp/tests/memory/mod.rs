@@ -390,7 +390,12 @@ impl Tree {
         self.0.lock().unwrap().remove(path).ok_or(FileError::NotFound)
     }
 
-    fn upload(&self, path: VirtualPath, mode: WriteMode) -> Result<Box<dyn Upload>, FileError> {
+    fn upload(
+        &self,
+        path: VirtualPath,
+        mode: WriteMode,
+        bits: Option<u32>,
+    ) -> Result<Box<dyn Upload>, FileError> {
         let old = match self.file(&path) {
             Ok(content) => Some(content),
             Err(FileError::NotFound) => None,
@@ -406,7 +411,7 @@ impl Tree {
             (WriteMode::Append, Some(content)) => (content.clone(), content.len()),
             _ => (Vec::new(), 0),
         };
-        Ok(Box::new(Uploading { tree: self.clone(), path, content, at }))
+        Ok(Box::new(Uploading { tree: self.clone(), path, content, at, bits }))
     }
 
     fn answer(&self, request: Request) -> Result<Answer, FileError> {
@@ -416,13 +421,13 @@ impl Tree {
             Request::OpenRead(path) => {
                 Answer::Readable(ReadHandle::Stream(Box::new(Bytes(self.file(&path)?))))
             }
-            Request::OpenWrite(path, mode) => Answer::Writable(self.upload(path, mode)?),
-            Request::OpenUnique(base) => {
+            Request::OpenWrite(path, mode, bits) => Answer::Writable(self.upload(path, mode, bits)?),
+            Request::OpenUnique(base, bits) => {
                 let numbered = (1..).map(|number| path(format!("{base}.{number}")));
                 let free =
                     std::iter::once(base.clone()).chain(numbered).find(|path| self.node(path).is_err());
                 let free = free.unwrap();
-                Answer::Unique(self.upload(free.clone(), WriteMode::CreateNew)?, free)
+                Answer::Unique(self.upload(free.clone(), WriteMode::CreateNew, bits)?, free)
             }
             Request::List(mut request) => {
                 if let Some(literal) = request.literal.take_if(|literal| self.node(&literal.path).is_ok()) {
@@ -436,9 +441,11 @@ impl Tree {
                 };
                 Answer::Listing(Box::new(Lister::of(entries, request.listing)))
             }
-            Request::MakeDirectory(path) if self.node(&path).is_ok() => return Err(FileError::AlreadyExists),
-            Request::MakeDirectory(path) => {
-                self.put(path, Node { mode: 0o755, ..Node::default() })?;
+            Request::MakeDirectory(path, _) if self.node(&path).is_ok() => {
+                return Err(FileError::AlreadyExists);
+            }
+            Request::MakeDirectory(path, bits) => {
+                self.put(path, Node { mode: bits.unwrap_or(0o755), ..Node::default() })?;
                 Answer::Done
             }
             Request::RemoveDirectory(path) if !self.entries(&path).is_empty() => {
@@ -569,6 +576,7 @@ struct Uploading {
     path: VirtualPath,
     content: Vec<u8>,
     at: usize,
+    bits: Option<u32>,
 }
 
 impl Upload for Uploading {
@@ -587,7 +595,7 @@ impl Upload for Uploading {
 
     fn commit(self: Box<Self>) -> Result<Committed, FileError> {
         let size = self.content.len() as u64;
-        let mode = self.tree.node(&self.path).map_or(0o600, |node| node.mode);
+        let mode = self.tree.node(&self.path).map_or(self.bits.unwrap_or(0o600), |node| node.mode);
         self.tree.put(self.path.clone(), Node { content: Some(self.content), mode, ..Node::default() })?;
         Ok(Committed { size })
     }

@@ -107,6 +107,11 @@ impl Guarded {
         if self.rules.differs_beneath(path) { Err(FileError::PermissionDenied) } else { Ok(()) }
     }
 
+    /// The permission bits that the account may choose: the back end's own where it may choose none.
+    fn allowed_bits(&self, path: &VirtualPath, bits: Option<u32>) -> Option<u32> {
+        bits.filter(|_| self.demand(path, Permission::Attributes).is_ok())
+    }
+
     /// The mode in which a file may be written, or that it may not.
     fn mode(&self, path: &VirtualPath, mode: WriteMode, wait: Wait) -> Result<WriteMode, FileError> {
         let needs = match mode {
@@ -141,14 +146,15 @@ impl Storage for Guarded {
         self.inner.open_read(path, wait)
     }
 
-    fn open_write(
+    fn open_write_with(
         &self,
         path: &VirtualPath,
         mode: WriteMode,
+        bits: Option<u32>,
         wait: Wait,
     ) -> Result<Box<dyn Upload>, FileError> {
         let mode = self.mode(path, mode, wait)?;
-        self.inner.open_write(path, mode, wait)
+        self.inner.open_write_with(path, mode, self.allowed_bits(path, bits), wait)
     }
 
     fn metadata(&self, path: &VirtualPath, wait: Wait) -> Result<Metadata, FileError> {
@@ -171,9 +177,9 @@ impl Storage for Guarded {
         Ok(Box::new(Filtered { inner, path: path.clone(), rules: Arc::clone(&self.rules) }))
     }
 
-    fn make_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
+    fn make_directory_with(&self, path: &VirtualPath, bits: Option<u32>) -> Result<(), FileError> {
         self.demand_new(path, Permission::MakeDirectory)?;
-        self.inner.make_directory(path)
+        self.inner.make_directory_with(path, self.allowed_bits(path, bits))
     }
 
     fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError> {

@@ -34,7 +34,9 @@ pub(crate) fn answer_now(storage: &dyn Storage, request: Request) -> Result<Answ
     let answer = match &request {
         Request::Metadata(path) => storage.metadata(path, Wait::Never).map(Answer::Metadata),
         Request::OpenRead(path) => storage.open_read(path, Wait::Never).map(Answer::Readable),
-        Request::OpenWrite(path, mode) => storage.open_write(path, *mode, Wait::Never).map(Answer::Writable),
+        Request::OpenWrite(path, mode, bits) => {
+            storage.open_write_with(path, *mode, *bits, Wait::Never).map(Answer::Writable)
+        }
         _ => return Err(request),
     };
     match answer {
@@ -65,7 +67,7 @@ pub(crate) fn change(request: &Request) -> Option<Changed> {
 
 fn change_at(request: &Request) -> Option<(&'static str, &VirtualPath)> {
     match request {
-        Request::MakeDirectory(path) => Some(("make-directory", path)),
+        Request::MakeDirectory(path, _) => Some(("make-directory", path)),
         Request::RemoveDirectory(path) => Some(("remove-directory", path)),
         Request::RemoveTree(path) => Some(("remove-tree", path)),
         Request::RemoveFile(path) => Some(("remove", path)),
@@ -89,14 +91,16 @@ pub(crate) fn answer(
         Request::Metadata(path) => files.metadata(&path, Wait::Allowed).map(Answer::Metadata),
         Request::Entry(path) => files.entry(&path).map(|entry| Answer::Entry(Box::new(entry))),
         Request::OpenRead(path) => files.open_read(&path, Wait::Allowed).map(Answer::Readable),
-        Request::OpenWrite(path, mode) => files.open_write(&path, mode, Wait::Allowed).map(Answer::Writable),
-        Request::OpenUnique(path) => {
-            open_unique(files, &path).map(|(upload, path)| Answer::Unique(upload, path))
+        Request::OpenWrite(path, mode, bits) => {
+            files.open_write_with(&path, mode, bits, Wait::Allowed).map(Answer::Writable)
+        }
+        Request::OpenUnique(path, bits) => {
+            open_unique(files, &path, bits).map(|(upload, path)| Answer::Unique(upload, path))
         }
         Request::List(request) => {
             list(storage, *request, limits).map(|lister| Answer::Listing(Box::new(lister)))
         }
-        Request::MakeDirectory(path) => files.make_directory(&path).map(|()| Answer::Done),
+        Request::MakeDirectory(path, bits) => files.make_directory_with(&path, bits).map(|()| Answer::Done),
         Request::RemoveDirectory(path) => files.remove_directory(&path).map(|()| Answer::Done),
         Request::RemoveTree(path) => return at_fault(remove_tree(files, path, shared).map(Answer::Count)),
         Request::RemoveFile(path) => files.remove_file(&path).map(|()| Answer::Done),
@@ -193,6 +197,7 @@ fn entry_itself(
 fn open_unique(
     storage: &dyn Storage,
     path: &VirtualPath,
+    bits: Option<u32>,
 ) -> Result<(Box<dyn Upload>, VirtualPath), FileError> {
     for number in 0..UNIQUE_TRIES {
         let name = match number {
@@ -206,7 +211,7 @@ fn open_unique(
             Ok(_) => continue,
             Err(error) => return Err(error),
         }
-        match storage.open_write(&candidate, WriteMode::CreateNew, Wait::Allowed) {
+        match storage.open_write_with(&candidate, WriteMode::CreateNew, bits, Wait::Allowed) {
             Err(FileError::AlreadyExists) => {}
             opened => return opened.map(|upload| (upload, candidate)),
         }

@@ -59,7 +59,7 @@ impl Hooked {
     /// Remembers what is to be written: should a quota be in its way, that is what it is about.
     pub(super) fn note_request(&mut self, request: &Request) {
         self.changing = match request {
-            Request::OpenWrite(path, _) | Request::OpenUnique(path) => Some(path.clone()),
+            Request::OpenWrite(path, ..) | Request::OpenUnique(path, _) => Some(path.clone()),
             request => act::change(request).map(|changed| changed.path),
         };
     }

@@ -198,7 +198,7 @@ pub(super) fn internal_error() -> Answer {
 fn way(request: &Request) -> Option<Direction> {
     match request {
         Request::OpenRead(_) => Some(Direction::Download),
-        Request::OpenWrite(..) | Request::OpenUnique(_) => Some(Direction::Upload),
+        Request::OpenWrite(..) | Request::OpenUnique(..) => Some(Direction::Upload),
         _ => None,
     }
 }

@@ -221,7 +221,7 @@ fn every_verb_does_what_it_says() {
         ("MFF Modify=20210102030405; f", 213, "20210102030405"),
         ("SITE CHMOD 600 f", 200, ""),
         ("SITE UTIME 20200102030405 f", 200, ""),
-        ("SITE UMASK", 200, ""),
+        ("SITE UMASK", 200, "The mask is 0"),
         ("SITE IDLE", 200, ""),
         ("SITE HELP", 214, "CHMOD"),
         ("SITE TIME", 200, ""),

@@ -77,13 +77,14 @@ impl Storage for Archives {
         }
     }
 
-    fn open_write(
+    fn open_write_with(
         &self,
         path: &VirtualPath,
         mode: WriteMode,
+        bits: Option<u32>,
         wait: Wait,
     ) -> Result<Box<dyn Upload>, FileError> {
-        self.inner.open_write(path, mode, wait)
+        self.inner.open_write_with(path, mode, bits, wait)
     }
 
     fn metadata(&self, path: &VirtualPath, wait: Wait) -> Result<Metadata, FileError> {
@@ -104,8 +105,8 @@ impl Storage for Archives {
         self.inner.open_directory(path)
     }
 
-    fn make_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
-        self.inner.make_directory(path)
+    fn make_directory_with(&self, path: &VirtualPath, bits: Option<u32>) -> Result<(), FileError> {
+        self.inner.make_directory_with(path, bits)
     }
 
     fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError> {

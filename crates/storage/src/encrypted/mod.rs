@@ -129,10 +129,11 @@ impl Storage for Encrypted {
         Ok(ReadHandle::Stream(Box::new(Reader::open(handle, self.sealer.clone())?)))
     }
 
-    fn open_write(
+    fn open_write_with(
         &self,
         path: &VirtualPath,
         mode: WriteMode,
+        bits: Option<u32>,
         wait: Wait,
     ) -> Result<Box<dyn Upload>, FileError> {
         if wait == Wait::Never {
@@ -146,7 +147,7 @@ impl Storage for Encrypted {
         };
         let inner_mode = if mode == WriteMode::CreateNew { mode } else { WriteMode::Replace };
         let in_place = matches!(mode, WriteMode::Append | WriteMode::At(_));
-        let upload = self.inner.open_write(path, inner_mode, wait)?;
+        let upload = self.inner.open_write_with(path, inner_mode, bits, wait)?;
         Ok(Box::new(Writer::begin(upload, self.sealer.clone(), kept, in_place)?))
     }
 
@@ -163,8 +164,8 @@ impl Storage for Encrypted {
         Ok(Box::new(Shown(self.inner.open_directory(path)?)))
     }
 
-    fn make_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
-        self.inner.make_directory(path)
+    fn make_directory_with(&self, path: &VirtualPath, bits: Option<u32>) -> Result<(), FileError> {
+        self.inner.make_directory_with(path, bits)
     }
 
     fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError> {

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use millrace_vfs::{FileError, FileKind, Metadata, Owner, Readiness, Timestamp};
-use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp};
+use rustix::fs::{AtFlags, FileType, Mode, Statx, StatxFlags, StatxTimestamp};
 
 use super::errno::file_error;
 
@@ -19,6 +19,15 @@ pub(super) fn of_descriptor(fd: impl AsFd) -> Result<Metadata, FileError> {
 pub(super) fn of_entry<P: rustix::path::Arg>(directory: impl AsFd, name: P) -> Result<Metadata, FileError> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     rustix::fs::statx(directory, name, flags, WANTED).map(convert).map_err(file_error)
+}
+
+/// Gives what was made with `bits` those that the umask of the process took away, and leaves what the directory
+/// hands down (the group's bit). It only ever adds: nobody has seen more than `bits` before.
+pub(super) fn widen(fd: impl AsFd, mode: u32, bits: Mode) {
+    let wanted = (mode & 0o7000) | bits.as_raw_mode();
+    if mode & 0o7777 != wanted {
+        let _ = rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted));
+    }
 }
 
 fn convert(stat: Statx) -> Metadata {

@@ -113,7 +113,7 @@ impl LocalStorage {
         let tree = Arc::new(Tree::open(root)?);
         let staging = Arc::new(StagingArea::new(Arc::clone(&tree)));
         let mode = Mode::from_raw_mode(options.file_mode & 0o7777);
-        let staged = staged::Settings { fsync: options.fsync, mode, unnamed: true };
+        let staged = staged::Settings { fsync: options.fsync, mode, bits: None, unnamed: true };
         Ok(Self { tree, staging, staged, options })
     }
 
@@ -151,10 +151,10 @@ impl LocalStorage {
         &self,
         path: &VirtualPath,
         flags: OFlags,
+        mode: Mode,
         wait: Wait,
     ) -> Result<(File, Stat, Readiness), FileError> {
         // Without O_NONBLOCK the open of a pipe that nobody writes to would never return.
-        let mode = if flags.contains(OFlags::CREATE) { self.staged.mode } else { Mode::empty() };
         let fd = self.tree.open_at(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, mode, wait)?;
         let stat = rustix::fs::fstat(&fd).map_err(file_error)?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -166,13 +166,26 @@ impl LocalStorage {
         Ok((File::from(fd), stat, readiness))
     }
 
-    fn open_staged(&self, path: &VirtualPath, exclusive: bool, wait: Wait) -> Result<Staged, FileError> {
+    fn open_staged(
+        &self,
+        path: &VirtualPath,
+        exclusive: bool,
+        bits: Option<u32>,
+        wait: Wait,
+    ) -> Result<Staged, FileError> {
         let target = target::find(&self.tree, path, exclusive, wait)?;
-        Ok(Staged::new(target, Arc::clone(&self.staging), self.staged))
+        let settings = staged::Settings { bits: bits.map(Mode::from_raw_mode), ..self.staged };
+        Ok(Staged::new(target, Arc::clone(&self.staging), settings))
     }
 
-    fn open_in_place(&self, path: &VirtualPath, mode: WriteMode, wait: Wait) -> Result<InPlace, FileError> {
-        let (file, stat, readiness, is_new) = self.open_to_write(path, mode, wait)?;
+    fn open_in_place(
+        &self,
+        path: &VirtualPath,
+        mode: WriteMode,
+        bits: Option<u32>,
+        wait: Wait,
+    ) -> Result<InPlace, FileError> {
+        let (file, stat, readiness, is_new) = self.open_to_write(path, mode, bits, wait)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let position = match mode {
             WriteMode::Replace | WriteMode::CreateNew => 0,
@@ -194,10 +207,11 @@ impl LocalStorage {
         &self,
         path: &VirtualPath,
         mode: WriteMode,
+        bits: Option<u32>,
         wait: Wait,
     ) -> Result<(File, Stat, Readiness, bool), FileError> {
         if mode != WriteMode::CreateNew {
-            match self.open_regular(path, OFlags::WRONLY, wait) {
+            match self.open_regular(path, OFlags::WRONLY, Mode::empty(), wait) {
                 Err(FileError::NotFound) if !matches!(mode, WriteMode::At(1..)) => {}
                 result => return result.map(|(file, stat, readiness)| (file, stat, readiness, false)),
             }
@@ -206,22 +220,29 @@ impl LocalStorage {
             return Err(FileError::WouldWait);
         }
         let exclusive = if mode == WriteMode::CreateNew { OFlags::EXCL } else { OFlags::empty() };
-        self.open_regular(path, OFlags::WRONLY | OFlags::CREATE | exclusive, wait)
-            .map(|(file, stat, readiness)| (file, stat, readiness, true))
+        let flags = OFlags::WRONLY | OFlags::CREATE | exclusive;
+        let bits = bits.map(Mode::from_raw_mode);
+        let (file, stat, readiness) =
+            self.open_regular(path, flags, bits.unwrap_or(self.staged.mode), wait)?;
+        if let Some(bits) = bits {
+            metadata::widen(&file, stat.st_mode, bits);
+        }
+        Ok((file, stat, readiness, true))
     }
 }
 
 impl Storage for LocalStorage {
     fn open_read(&self, path: &VirtualPath, wait: Wait) -> Result<ReadHandle, FileError> {
-        let (file, stat, readiness) = self.open_regular(path, OFlags::RDONLY, wait)?;
+        let (file, stat, readiness) = self.open_regular(path, OFlags::RDONLY, Mode::empty(), wait)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         Ok(ReadHandle::File(FileRange { file, size, readiness }))
     }
 
-    fn open_write(
+    fn open_write_with(
         &self,
         path: &VirtualPath,
         mode: WriteMode,
+        bits: Option<u32>,
         wait: Wait,
     ) -> Result<Box<dyn Upload>, FileError> {
         self.writable()?;
@@ -232,9 +253,11 @@ impl Storage for LocalStorage {
             return Err(FileError::InvalidName);
         }
         match (self.options.uploads, mode) {
-            (Uploads::Staged, WriteMode::Replace) => Ok(Box::new(self.open_staged(path, false, wait)?)),
-            (Uploads::Staged, WriteMode::CreateNew) => Ok(Box::new(self.open_staged(path, true, wait)?)),
-            _ => Ok(Box::new(self.open_in_place(path, mode, wait)?)),
+            (Uploads::Staged, WriteMode::Replace) => Ok(Box::new(self.open_staged(path, false, bits, wait)?)),
+            (Uploads::Staged, WriteMode::CreateNew) => {
+                Ok(Box::new(self.open_staged(path, true, bits, wait)?))
+            }
+            _ => Ok(Box::new(self.open_in_place(path, mode, bits, wait)?)),
         }
     }
 
@@ -260,14 +283,18 @@ impl Storage for LocalStorage {
         Ok(Box::new(Listing::open(&self.tree, path)?))
     }
 
-    fn make_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
+    fn make_directory_with(&self, path: &VirtualPath, bits: Option<u32>) -> Result<(), FileError> {
         self.writable()?;
         if path.is_root() {
             return Err(FileError::AlreadyExists);
         }
         let parent = self.parent_of_new(path)?;
-        let mode = Mode::from_raw_mode(self.options.directory_mode & 0o7777);
-        rustix::fs::mkdirat(&parent, path.name(), mode).map_err(file_error)
+        let mode = Mode::from_raw_mode(bits.unwrap_or(self.options.directory_mode) & 0o7777);
+        rustix::fs::mkdirat(&parent, path.name(), mode).map_err(file_error)?;
+        if bits.is_some() {
+            widen_directory(&parent, path.name(), mode);
+        }
+        Ok(())
     }
 
     fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
@@ -339,14 +366,14 @@ impl Storage for LocalStorage {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<u64, FileError> {
         self.writable()?;
-        let (source, _, _) = self.open_regular(from, OFlags::RDONLY, Wait::Allowed)?;
+        let (source, _, _) = self.open_regular(from, OFlags::RDONLY, Mode::empty(), Wait::Allowed)?;
         if to.is_root() {
             return Err(FileError::IsDirectory);
         }
         if staging::is_reserved(to.name()) {
             return Err(FileError::InvalidName);
         }
-        copy::copy(&source, self.open_staged(to, false, Wait::Allowed)?, progress)
+        copy::copy(&source, self.open_staged(to, false, None, Wait::Allowed)?, progress)
     }
 
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
@@ -354,6 +381,15 @@ impl Storage for LocalStorage {
         let stat = rustix::fs::fstatvfs(&fd).map_err(file_error)?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         Ok(Space { available: bytes(stat.f_bavail), total: bytes(stat.f_blocks), held: None })
+    }
+}
+
+/// Gives a directory that was just made the bits that the process's umask took from it.
+fn widen_directory(parent: &OwnedFd, name: &[u8], bits: Mode) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(directory) = rustix::fs::openat(parent, name, flags, Mode::empty()) else { return };
+    if let Ok(stat) = rustix::fs::fstat(&directory) {
+        metadata::widen(&directory, stat.st_mode, bits);
     }
 }
 

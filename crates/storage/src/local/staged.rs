@@ -54,6 +54,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::errno::file_error;
+use super::metadata;
 use super::staging::{StagingArea, hidden_name, hold};
 use super::target::{Destination, Target};
 use super::tree::magic_link;
@@ -66,6 +67,8 @@ pub(super) struct Settings {
     pub(super) fsync: bool,
     /// Permission bits of a new file, less the umask.
     pub(super) mode: Mode,
+    /// Permission bits of a new file, exactly, where the upload says them.
+    pub(super) bits: Option<Mode>,
     /// Whether unnamed files are tried first. Always, but in a test of what is done without them.
     pub(super) unnamed: bool,
 }
@@ -153,7 +156,8 @@ struct StagingFile {
 
 impl StagingFile {
     fn open(target: &Target, area: &StagingArea, settings: Settings) -> Result<Self, FileError> {
-        let Settings { mode, unnamed, .. } = settings;
+        let Settings { bits, unnamed, .. } = settings;
+        let mode = bits.unwrap_or(settings.mode);
         let staging = match if unnamed { open_unnamed(target, mode)? } else { None } {
             Some(file) => Self { file, hidden: None },
             None => {
@@ -161,8 +165,13 @@ impl StagingFile {
                 Self::open_hidden(target, mode)?
             }
         };
-        if let Some(old) = &target.old {
-            inherit(&staging.file, old);
+        match (&target.old, bits) {
+            (Some(old), _) => inherit(&staging.file, old),
+            (None, Some(bits)) => {
+                let stat = rustix::fs::fstat(&staging.file).map_err(file_error)?;
+                metadata::widen(&staging.file, stat.st_mode, bits);
+            }
+            (None, None) => {}
         }
         Ok(staging)
     }

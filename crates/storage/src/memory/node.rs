@@ -11,6 +11,12 @@ use millrace_vfs::{Change, FileError, FileKind, Metadata, Owner, Space, Timestam
 /// How many links a path may lead through, as on Linux.
 const MOST_LINKS: usize = 40;
 
+/// Permission bits of a new file, where nobody says others.
+const FILE_BITS: u32 = 0o644;
+
+/// Permission bits of a new directory, where nobody says others.
+pub(super) const DIRECTORY_BITS: u32 = 0o755;
+
 /// A path without links: the names from the root down.
 pub(super) type Names = Vec<Vec<u8>>;
 
@@ -86,7 +92,7 @@ impl Drop for Tree {
 impl Tree {
     /// Nothing but a root.
     pub(super) fn new() -> Self {
-        Self { root: Node::directory(Attributes::new(1, 0o755)), identities: 1 }
+        Self { root: Node::directory(Attributes::new(1, DIRECTORY_BITS)), identities: 1 }
     }
 
     /// A number that no other node has.
@@ -193,8 +199,9 @@ impl Tree {
         &mut self,
         place: &[Vec<u8>],
         content: Content,
+        bits: Option<u32>,
     ) -> Result<Arc<FileNode>, FileError> {
-        let attributes = Attributes::new(self.next_identity(), 0o644);
+        let attributes = Attributes::new(self.next_identity(), bits.unwrap_or(FILE_BITS));
         let file = Arc::new(FileNode::new(content, attributes));
         self.insert_new(place, Node::File(Arc::clone(&file)))?;
         Ok(file)
@@ -207,8 +214,9 @@ impl Tree {
         place: &[Vec<u8>],
         content: Content,
         exclusive: bool,
+        bits: Option<u32>,
     ) -> Result<(), FileError> {
-        let mut attributes = Attributes::new(self.next_identity(), 0o644);
+        let mut attributes = Attributes::new(self.next_identity(), bits.unwrap_or(FILE_BITS));
         let (directory, name) = self.parent_mut(place)?;
         match directory.entries.get(name) {
             Some(_) if exclusive => return Err(FileError::AlreadyExists),

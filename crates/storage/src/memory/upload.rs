@@ -14,14 +14,16 @@ pub(super) struct Staged {
     shared: Arc<Shared>,
     place: Names,
     exclusive: bool,
+    bits: Option<u32>,
     content: Content,
 }
 
 impl Staged {
-    /// An upload to `place`, which must still be free at the end if `exclusive`.
-    pub(super) fn new(shared: Arc<Shared>, place: Names, exclusive: bool) -> Self {
+    /// An upload to `place`, which must still be free at the end if `exclusive`; a file that is new then has
+    /// these permission bits.
+    pub(super) fn new(shared: Arc<Shared>, place: Names, exclusive: bool, bits: Option<u32>) -> Self {
         let content = Content::empty(&shared.room);
-        Self { shared, place, exclusive, content }
+        Self { shared, place, exclusive, bits, content }
     }
 }
 
@@ -38,9 +40,9 @@ impl Upload for Staged {
     }
 
     fn commit(self: Box<Self>) -> Result<Committed, FileError> {
-        let Self { shared, place, exclusive, content } = *self;
+        let Self { shared, place, exclusive, bits, content } = *self;
         let size = content.len() as u64;
-        shared.tree().publish(&place, content, exclusive)?;
+        shared.tree().publish(&place, content, exclusive, bits)?;
         Ok(Committed { size })
     }
 

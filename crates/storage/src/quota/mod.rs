@@ -98,10 +98,11 @@ impl Storage for Quota {
         self.0.inner.open_read(path, wait)
     }
 
-    fn open_write(
+    fn open_write_with(
         &self,
         path: &VirtualPath,
         mode: WriteMode,
+        bits: Option<u32>,
         wait: Wait,
     ) -> Result<Box<dyn Upload>, FileError> {
         let mut charge = self.0.begin(wait)?;
@@ -115,7 +116,7 @@ impl Storage for Quota {
             // Told now, not when the client has sent its first bytes.
             return Err(self.0.over(Counted::Bytes));
         }
-        let inner = self.0.inner.open_write(path, mode, wait)?;
+        let inner = self.0.inner.open_write_with(path, mode, bits, wait)?;
         Ok(Box::new(Metered::new(inner, Arc::clone(&self.0), charge, path.clone(), mode, before)))
     }
 
@@ -131,8 +132,8 @@ impl Storage for Quota {
         self.0.inner.open_directory(path)
     }
 
-    fn make_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
-        self.0.inner.make_directory(path)
+    fn make_directory_with(&self, path: &VirtualPath, bits: Option<u32>) -> Result<(), FileError> {
+        self.0.inner.make_directory_with(path, bits)
     }
 
     fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError> {

@@ -113,19 +113,20 @@ impl Storage for SqlStorage {
         }
     }
 
-    fn open_write(
+    fn open_write_with(
         &self,
         path: &VirtualPath,
         mode: WriteMode,
+        bits: Option<u32>,
         wait: Wait,
     ) -> Result<Box<dyn Upload>, FileError> {
         may_wait(wait)?;
         match mode {
             WriteMode::Replace | WriteMode::CreateNew => {
-                Ok(Box::new(Staged::begin(&self.shared, path, mode == WriteMode::CreateNew)?))
+                Ok(Box::new(Staged::begin(&self.shared, path, mode == WriteMode::CreateNew, bits)?))
             }
-            WriteMode::Append => Ok(Box::new(InPlace::begin(&self.shared, path, None)?)),
-            WriteMode::At(offset) => Ok(Box::new(InPlace::begin(&self.shared, path, Some(offset))?)),
+            WriteMode::Append => Ok(Box::new(InPlace::begin(&self.shared, path, None, bits)?)),
+            WriteMode::At(offset) => Ok(Box::new(InPlace::begin(&self.shared, path, Some(offset), bits)?)),
         }
     }
 
@@ -147,12 +148,12 @@ impl Storage for SqlStorage {
         Ok(Box::new(Cursor::new(Arc::clone(&self.shared), node.id)))
     }
 
-    fn make_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
+    fn make_directory_with(&self, path: &VirtualPath, bits: Option<u32>) -> Result<(), FileError> {
         self.change_tree(|change| {
             let (parent, old) = tree::find_place(change, path)?;
             match old {
                 Some(_) => Err(FileError::AlreadyExists),
-                None => tree::insert(change, parent, path.name(), None),
+                None => tree::insert(change, parent, path.name(), None, bits),
             }
         })
     }

@@ -143,15 +143,16 @@ pub(super) fn find_place(
     Ok((parent.id, child(connection, parent.id, path.name())?))
 }
 
-/// A new directory, or a file with this content.
+/// A new directory, or a file with this content, with these permission bits or the usual ones.
 pub(super) fn insert(
     connection: &Connection,
     parent: i64,
     name: &[u8],
     content: Option<i64>,
+    bits: Option<u32>,
 ) -> Result<(), FileError> {
     let now = now();
-    let mode = if content.is_some() { 0o644 } else { 0o755 };
+    let mode = bits.unwrap_or(if content.is_some() { 0o644 } else { 0o755 });
     let sql = "INSERT INTO node (parent, name, content, mode,
         modified_seconds, modified_nanoseconds, created_seconds, created_nanoseconds)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?5, ?6)";

@@ -51,6 +51,7 @@ pub(super) struct Staged {
     body: Body,
     path: VirtualPath,
     is_exclusive: bool,
+    bits: Option<u32>,
 }
 
 impl Staged {
@@ -58,6 +59,7 @@ impl Staged {
         shared: &Arc<Shared>,
         path: &VirtualPath,
         is_exclusive: bool,
+        bits: Option<u32>,
     ) -> Result<Self, FileError> {
         match shared.pool.look(|connection| tree::find_place(connection, path))? {
             (_, Some(node)) if node.metadata.is_directory() => return Err(FileError::IsDirectory),
@@ -65,7 +67,7 @@ impl Staged {
             _ => {}
         }
         let body = Body::new(Hold::create(shared)?, 0);
-        Ok(Self { body, path: path.clone(), is_exclusive })
+        Ok(Self { body, path: path.clone(), is_exclusive, bits })
     }
 }
 
@@ -81,7 +83,7 @@ impl Upload for Staged {
     }
 
     fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {
-        let Self { body, path, is_exclusive } = &mut *self;
+        let Self { body, path, is_exclusive, bits } = &mut *self;
         // The last bytes and the name, in one transaction.
         let (size, content, shared) = (body.end(), body.hold.content, Arc::clone(body.hold.shared()));
         let named = shared.pool.change(|change| {
@@ -93,7 +95,7 @@ impl Upload for Staged {
                     let before = tree::replace(change, &old, content)?;
                     shared.contents.release(change, before)?;
                 }
-                None => tree::insert(change, parent, path.name(), Some(content))?,
+                None => tree::insert(change, parent, path.name(), Some(content), *bits)?,
             }
             body.hold.set_named(true);
             Ok(())
@@ -129,6 +131,7 @@ impl InPlace {
         shared: &Arc<Shared>,
         path: &VirtualPath,
         offset: Option<u64>,
+        bits: Option<u32>,
     ) -> Result<Self, FileError> {
         loop {
             let place = shared.pool.look(|connection| tree::find_place(connection, path))?;
@@ -137,7 +140,7 @@ impl InPlace {
                 (_, None) if offset.unwrap_or(0) > 0 => return Err(FileError::NotFound),
                 (_, None) => {
                     // An empty file, so that what comes has a place. Somebody else may have been quicker.
-                    match Box::new(Staged::begin(shared, path, true)?).commit() {
+                    match Box::new(Staged::begin(shared, path, true, bits)?).commit() {
                         Ok(_) | Err(FileError::AlreadyExists) => continue,
                         Err(error) => return Err(error),
                     }

@@ -16,7 +16,7 @@ use super::{Argument, Command, Feat, ROW, control};
 use crate::reply::{Reply, code};
 use crate::session::{Session, Step, split};
 
-pub(super) use umask::{directory_mode, file_mode, set_mode};
+pub(super) use umask::{directory_bits, file_bits};
 
 /// Every subcommand of `SITE`, grouped by what they are about.
 pub static SITE_COMMANDS: &[Command] = &[

@@ -57,13 +57,11 @@ fn mkdir(session: &mut Session, argument: &[u8]) -> Step {
 }
 
 fn make_next(session: &mut Session, mut above: Vec<VirtualPath>, path: VirtualPath) -> Step {
+    let bits = super::directory_bits(session);
     let Some(next) = above.pop() else {
-        return session.ask_about(path, Request::MakeDirectory, |session, _| match session.subject.take() {
-            Some(path) => files::made(session, path),
-            None => Step::mismatch(),
-        });
+        return session.ask_about(path, |path| Request::MakeDirectory(path, bits), files::made);
     };
-    session.ask_whether(Request::MakeDirectory(next.clone()), |session, answer| match answer {
+    session.ask_whether(Request::MakeDirectory(next.clone(), bits), |session, answer| match answer {
         Answer::Done | Answer::Failed(FileError::AlreadyExists) => make_next(session, above, path),
         Answer::Failed(error) => {
             session.subject = Some(next);

@@ -1,14 +1,12 @@
 //! `SITE UMASK`: the modes of what the session makes from now on.
 //!
-//! A storage makes files with its own mode. Where a session has a mask, a file or directory that it made
-//! gets its mode in a second step, before the reply that says that it is there.
-
-use millrace_vfs::{Change, VirtualPath};
+//! A storage makes files with its own mode. Where a session has a mask, it says with what mode: nobody sees
+//! them with another.
 
 use super::{Argument, Command, ROW};
 use crate::commands::facts::parse_mode;
 use crate::reply::{Reply, code};
-use crate::session::{Permission, Permissions, Request, Session, Step, wrong_syntax};
+use crate::session::{Permission, Permissions, Session, Step, wrong_syntax};
 
 pub(super) const UMASK: Command = Command {
     verb: "UMASK",
@@ -24,7 +22,7 @@ pub(super) const UMASK: Command = Command {
 fn umask(session: &mut Session, argument: &[u8]) -> Step {
     let argument = argument.trim_ascii();
     if argument.is_empty() {
-        return match current(session) {
+        return match current(session).or(session.settings.umask) {
             Some(mask) => Reply::owned(code::OK, format!("The mask is {mask:03o}.")).into(),
             None => Reply::new(code::OK, "The mask is the server's own.").into(),
         };
@@ -42,24 +40,12 @@ fn current(session: &Session) -> Option<u32> {
     session.extras.as_ref().and_then(|extras| extras.umask)
 }
 
-/// The mode of a new file, where the session has a mask.
-pub(in crate::commands) fn file_mode(session: &Session) -> Option<u32> {
+/// The permission bits of a new file, where the session has a mask.
+pub(in crate::commands) fn file_bits(session: &Session) -> Option<u32> {
     current(session).map(|mask| 0o666 & !mask)
 }
 
-/// The mode of a new directory, where the session has a mask.
-pub(in crate::commands) fn directory_mode(session: &Session) -> Option<u32> {
+/// The permission bits of a new directory, where the session has a mask.
+pub(in crate::commands) fn directory_bits(session: &Session) -> Option<u32> {
     current(session).map(|mask| 0o777 & !mask)
-}
-
-/// Sets the mode of what was just made, then goes on. A back end without modes is no reason to call an
-/// upload failed that is there.
-pub(in crate::commands) fn set_mode(
-    session: &mut Session,
-    path: VirtualPath,
-    mode: u32,
-    next: impl FnOnce(&mut Session) -> Step + Send + 'static,
-) -> Step {
-    let change = Change { mode: Some(mode), ..Change::default() };
-    session.ask_whether(Request::Change(path, change), |session, _| next(session))
 }
