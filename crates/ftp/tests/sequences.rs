@@ -628,6 +628,31 @@ fn trees_are_measured_combined_and_removed() {
 }
 
 #[test]
+fn a_record_of_a_listing_is_its_line_without_a_line_end() {
+    let mut driver = Driver::logged_in();
+    driver.tree.insert("/a", "x");
+    driver.tree.insert("/b", "x");
+    let mut wire = |parameters: &[&str], command: &str| {
+        parameters.iter().chain(&["PASV", command]).for_each(|line| drop(driver.say(*line)));
+        driver.run_transfer(b"")
+    };
+    for representation in ["TYPE A", "TYPE I"] {
+        assert_eq!(wire(&[representation, "STRU R"], "NLST"), b"a\xff\x01b\xff\x03");
+        for command in ["LIST", "MLSD"] {
+            let records = wire(&[], command);
+            assert!(
+                records.ends_with(b"b\xff\x03") && !records.contains(&b'\r'),
+                "{}",
+                records.escape_ascii()
+            );
+        }
+        assert_eq!(wire(&["STRU F"], "NLST"), b"a\r\nb\r\n");
+    }
+    // In code page 037 a line ends in NL.
+    assert_eq!(wire(&["TYPE E"], "NLST"), [0x81, 0x15, 0x82, 0x15]);
+}
+
+#[test]
 fn a_mask_is_for_what_is_new() {
     let mut driver = Driver::logged_in();
     driver.tree.insert("/old", "x");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_vfs::VirtualPath;
 
 use super::{Argument, Command, Feat, ROW, When, parameters, retr};
-use crate::codec::{Coding, Type};
+use crate::codec::{Coding, Structure, Type};
 use crate::glob::Glob;
 use crate::listing::facts::{Item, Place, Writer};
 use crate::listing::{Facts, Format, ListOptions, Listing, NumericOwners};
@@ -74,19 +74,33 @@ pub(super) const STAT: Command = Command {
 
 /// Reads `-options path`, where the path may end in a pattern, and asks for the listing.
 fn begin(session: &mut Session, argument: &[u8], format: Format) -> Step {
-    match request(session, argument, format) {
+    match request(session, argument, format, line_end(session.coding)) {
         Ok(request) => session.ask(Request::List(Box::new(request)), opened),
         Err(reply) => reply.into(),
     }
 }
 
-fn request(session: &mut Session, argument: &[u8], format: Format) -> Result<ListRequest, Reply> {
+/// What a listing's lines end in, on their way into a coding: in TYPE A they are done, but a record has no line
+/// end (RFC 959 section 3.1.2.2), and the one of EBCDIC is made of LF.
+fn line_end(coding: Coding) -> &'static [u8] {
+    match coding {
+        Coding { structure: Structure::Record, .. } | Coding { representation: Type::Ebcdic, .. } => b"\n",
+        _ => b"\r\n",
+    }
+}
+
+fn request(
+    session: &mut Session,
+    argument: &[u8],
+    format: Format,
+    line_end: &'static [u8],
+) -> Result<ListRequest, Reply> {
     let (options, path) = ListOptions::parse(argument);
     let format = match format {
         Format::Names if options.long => Format::Unix,
         format => format,
     };
-    let listing = Listing { options, ..Listing::new(format, session.now.wall) };
+    let listing = Listing { options, line_end, ..Listing::new(format, session.now.wall) };
     // A pattern in the last component only: `dir/*.txt`.
     let name_at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     let literal = literal(session, path, listing.clone());
@@ -126,7 +140,9 @@ fn mlsd(session: &mut Session, argument: &[u8]) -> Step {
     };
     let rights = session.permissions_at(&path).rights();
     // The entry of the directory itself is part of an MLSD (RFC 3659 section 7.2).
-    let listing = Listing { rights, ..Listing::new(Format::Facts(session.facts), session.now.wall) };
+    let line_end = line_end(session.coding);
+    let listing =
+        Listing { rights, line_end, ..Listing::new(Format::Facts(session.facts), session.now.wall) };
     session.subject = Some(path.clone());
     session.ask(Request::List(Box::new(ListRequest { path, listing, files: false, literal: None })), opened)
 }
@@ -135,7 +151,7 @@ fn opened(session: &mut Session, answer: Answer) -> Step {
     let (Answer::Listing(lister), Some(path)) = (answer, session.subject.take()) else {
         return Step::mismatch();
     };
-    // A listing is text whose lines end in CRLF already: TYPE A has nothing left to do.
+    // A listing is text whose lines end as `line_end` says: TYPE A has nothing left to do.
     let coding = match session.coding {
         coding @ Coding { representation: Type::Ascii, .. } => {
             Coding { representation: Type::Image, ..coding }
@@ -157,7 +173,7 @@ fn stat(session: &mut Session, argument: &[u8]) -> Step {
 static STAT_PATH: Command = Command {
     when: When::LoggedIn,
     needs: Permissions::only(Permission::List),
-    run: |session, argument| match request(session, argument, Format::Unix) {
+    run: |session, argument| match request(session, argument, Format::Unix, b"\r\n") {
         Ok(request) => session.ask(Request::List(Box::new(request)), stat_opened),
         Err(reply) => reply.into(),
     },

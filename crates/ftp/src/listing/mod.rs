@@ -106,6 +106,9 @@ pub struct Listing {
     pub now: Timestamp,
     /// What the session may do here, for the `perm` fact.
     pub rights: Rights,
+    /// What ends a line: CR LF, as text on the wire has it, or LF where a line is to become a record, or one of
+    /// EBCDIC.
+    pub line_end: &'static [u8],
     /// How owners are named.
     pub owners: Arc<dyn OwnerNames>,
     /// How links are shown by `MLSD`.
@@ -131,6 +134,7 @@ impl Listing {
             prefix: Vec::new(),
             now,
             rights: Rights::default(),
+            line_end: b"\r\n",
             owners: Arc::new(NumericOwners),
             links: Links::default(),
             sort_bound: SORT_BOUND,
@@ -390,7 +394,8 @@ impl Lister {
         if is_sorted && !more {
             self.names.sort(self.listing.options.reverse);
         }
-        self.names.iter().for_each(|name| write_name(&self.shown, name, out));
+        let line_end = self.listing.line_end;
+        self.names.iter().for_each(|name| write_name(&self.shown, name, line_end, out));
         self.names.clear();
         Ok(more)
     }
@@ -440,7 +445,7 @@ impl Lister {
     fn write_heading(&self, out: &mut Vec<u8>) {
         let (Some(tree), Line::Unix(_)) = (&self.tree, &self.line) else { return };
         if tree.depth > 0 {
-            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(self.listing.line_end);
         }
         let path = self.shown.strip_suffix(b"/").unwrap_or(&self.shown);
         if self.listing.prefix.is_empty() {
@@ -449,7 +454,8 @@ impl Lister {
             out.push(b'/');
         }
         escape_name(path, out);
-        out.extend_from_slice(b":\r\n");
+        out.push(b':');
+        out.extend_from_slice(self.listing.line_end);
     }
 
     /// `.` and `..`, where asked for. What is above is not ours to look at: `..` shows what `.` has.
@@ -469,15 +475,15 @@ impl Lister {
         while let Some(entry) = self.queue.get(self.next).filter(|_| out.len() < goal) {
             self.next += 1;
             match &mut self.line {
-                Line::Names => write_name(&self.shown, &entry.name, out),
+                Line::Names => write_name(&self.shown, &entry.name, self.listing.line_end, out),
                 Line::Unix(writer) => {
                     writer.write(&entry.name, &entry.metadata, entry.link.as_deref(), out);
-                    out.extend_from_slice(b"\r\n");
+                    out.extend_from_slice(self.listing.line_end);
                 }
                 Line::Facts(writer) => {
                     let item = facts::Item { place: Place::of(&entry.name), ..facts::Item::from(entry) };
                     writer.write(&item, out);
-                    out.extend_from_slice(b"\r\n");
+                    out.extend_from_slice(self.listing.line_end);
                 }
             }
         }
@@ -490,10 +496,10 @@ fn is_wanted(name: &[u8], pattern: &Glob, options: ListOptions) -> bool {
     is_shown && pattern.matches(name)
 }
 
-fn write_name(shown: &[u8], name: &[u8], out: &mut Vec<u8>) {
+fn write_name(shown: &[u8], name: &[u8], line_end: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(shown);
     escape_name(name, out);
-    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(line_end);
 }
 
 #[cfg(test)]
