@@ -341,6 +341,10 @@ impl Upload for FaultyUpload {
         self.inner.abort();
     }
 
+    fn undo(self: Box<Self>) {
+        self.inner.undo();
+    }
+
     fn readiness(&self) -> Readiness {
         Readiness::MayHang
     }

@@ -22,6 +22,7 @@ const CLAIMS: &[(&str, Claim)] = &[
     ("a dropped upload is an abort", drop_is_abort),
     ("a failed commit leaves the old file", failed_commit),
     ("an append goes on at the end, or begins the file", append),
+    ("an append that is undone leaves the file as it was", undone_append),
     ("an upload at an offset keeps the rest", at_offset),
     ("an offset beyond the end is refused", at_beyond_the_end),
     ("a new-only upload refuses a name that is taken", create_new),
@@ -183,6 +184,26 @@ fn append(storage: &dyn Storage) {
     upload.write_all(b"x").unwrap();
     upload.abort();
     assert_eq!(read(storage, "/f").unwrap(), b"abcabcabcx", "what came of an append stays");
+}
+
+fn undone_append(storage: &dyn Storage) {
+    for length in [0, 3, 200_000] {
+        let old = pattern(length);
+        write(storage, "/f", &old);
+        for added in [0, 1, 300_000] {
+            let mut upload = storage.open_write(&path("/f"), WriteMode::Append, Wait::Allowed).unwrap();
+            upload.write_all(&pattern(added)).unwrap();
+            upload.undo();
+            assert!(read(storage, "/f").unwrap() == old, "{added} bytes behind {length}");
+            assert_eq!(storage.metadata(&path("/f"), Wait::Allowed).unwrap().size, u64::from(length));
+        }
+    }
+    let staged = stages(storage);
+    let mut upload = storage.open_write(&path("/new"), WriteMode::CreateNew, Wait::Allowed).unwrap();
+    upload.write_all(b"x").unwrap();
+    upload.undo();
+    assert_eq!(read(storage, "/new").unwrap_or_default(), b"");
+    assert!(!staged || read(storage, "/new").is_none());
 }
 
 fn bits_of_what_is_made(storage: &dyn Storage) {

@@ -86,6 +86,10 @@ pub trait Upload: Send + std::fmt::Debug {
     /// Ends the upload without its having arrived whole. A staged upload vanishes; in place, what came
     /// stays, cut to its length. Errors are the back end's to log; there is nobody to tell.
     fn abort(self: Box<Self>);
+    /// Ends the upload as if it had not begun, as far as it made the file longer: behind the old end nothing
+    /// stays. (A file that it made in place stays, empty; what it wrote over stays so.) As with `abort` there is
+    /// nobody to tell of errors.
+    fn undo(self: Box<Self>);
     /// Whether `file` and `write_all` may be used on a reactor thread.
     fn readiness(&self) -> Readiness;
     /// Whether `commit` may be called on a reactor thread.

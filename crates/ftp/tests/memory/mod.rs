@@ -600,6 +600,8 @@ impl Upload for Uploading {
         Ok(Committed { size })
     }
 
+    fn undo(self: Box<Self>) {}
+
     fn abort(self: Box<Self>) {}
 
     fn readiness(&self) -> Readiness {

@@ -238,8 +238,9 @@ fn copy(storage: &dyn Storage, from: VirtualPath, to: VirtualPath, shared: &Shar
 }
 
 /// Appends the parts to the target, then removes them: all of the parts are opened before the first byte is
-/// written, and none is removed unless all were appended. Of each part goes in what it held before: a part may be
-/// the target by another name, a link, and would grow as it is read.
+/// written, and none is removed unless all were appended. Where that fails, a target that was not there is not, and
+/// one that was is as long as before. Of each part goes in what it held before: a part may be the target by another
+/// name, a link, and would grow as it is read.
 fn combine(
     storage: &dyn Storage,
     target: VirtualPath,
@@ -256,8 +257,35 @@ fn combine(
     };
     let open = |part| storage.open_read(part, Wait::Allowed).map_err(at(part));
     let handles = parts.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let mut upload = storage.open_write(&target, WriteMode::Append, Wait::Allowed).map_err(at(&target))?;
-    for (part, handle) in parts.iter().zip(handles) {
+    let is_new = matches!(storage.metadata(&target, Wait::Allowed), Err(FileError::NotFound));
+    let mode = if is_new { WriteMode::CreateNew } else { WriteMode::Append };
+    let mut upload = storage.open_write(&target, mode, Wait::Allowed).map_err(at(&target))?;
+    let is_left = is_new && !upload.is_staged();
+    let sources = parts.iter().zip(handles);
+    let combined = match append_all(&mut *upload, &target, sources, shared) {
+        Ok(()) => upload.commit().map_err(at(&target)),
+        Err(fault) => {
+            upload.undo();
+            Err(fault)
+        }
+    };
+    if combined.is_err() && is_left {
+        let _ = storage.remove_file(&target);
+    }
+    let size = combined?.size;
+    for part in &parts {
+        storage.remove_file(part).map_err(at(part))?;
+    }
+    Ok(size)
+}
+
+fn append_all<'a>(
+    upload: &mut dyn Upload,
+    target: &VirtualPath,
+    sources: impl Iterator<Item = (&'a VirtualPath, ReadHandle)>,
+    shared: &Shared,
+) -> Result<(), Fault> {
+    for (part, handle) in sources {
         let range = ByteRange { start: 0, end: handle.size() };
         let mut written = Ok(());
         let append = |chunk: &[u8]| {
@@ -265,14 +293,10 @@ fn combine(
             if written.is_ok() { Ok(()) } else { Err(FileError::Cancelled) }
         };
         let read = read_through(handle, range, shared, append);
-        written.map_err(at(&target))?;
-        read.map_err(at(part))?;
+        written.map_err(|error| (target.clone(), error))?;
+        read.map_err(|error| (part.clone(), error))?;
     }
-    let size = upload.commit().map_err(at(&target))?.size;
-    for part in &parts {
-        storage.remove_file(part).map_err(at(part))?;
-    }
-    Ok(size)
+    Ok(())
 }
 
 fn digest(

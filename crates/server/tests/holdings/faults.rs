@@ -173,6 +173,71 @@ fn every_call_of_a_real_directory_may_fail() {
     assert!(left.iter().all(|name| KEPT.contains(&name.as_str())), "{left:?}");
 }
 
+/// `COMB` onto a file that is there, and onto a new one: each call fails in each way.
+fn fail_combinations(
+    served: &Served,
+    faults: &Faults,
+    write: impl Fn(&str, &[u8]),
+    remove: impl Fn(&str),
+    content: impl Fn(&str) -> Option<Vec<u8>>,
+) {
+    let mut client = served.login();
+    let (parts, old) = ([pattern(300_000), pattern(700)], b"what was there before");
+    for is_old in [true, false] {
+        let restore = || {
+            write("a", &parts[0]);
+            write("b", &parts[1]);
+            if is_old { write("q", old) } else { remove("q") }
+        };
+        let before = is_old.then(|| old.to_vec());
+        let whole = [before.clone().unwrap_or_default(), parts.concat()].concat();
+        restore();
+        faults.reset();
+        client.expect("COMB q a b", 250);
+        assert!(content("q").unwrap() == whole);
+        let calls = faults.calls();
+        for fault in Fault::ERRORS {
+            for n in 1..=calls {
+                restore();
+                faults.reset();
+                faults.once(n, fault);
+                let reply = client.command("COMB q a b");
+                faults.reset();
+                let what = format!("call {n} of {calls} {fault:?}, {is_old}: {reply:?}");
+                let (left, has_parts) = (content("q"), [content("a").is_some(), content("b").is_some()]);
+                // All of it where only the parts could not be removed, or the commit of what is there was in doubt.
+                let is_whole = left.as_ref() == Some(&whole);
+                assert!(is_whole || (left == before && has_parts == [true, true]), "{what}");
+                assert!(is_whole || (400..600).contains(&reply.code), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_combination_that_fails_leaves_its_target_as_it_was() {
+    let _alone = alone();
+    for uploads in [millrace_storage::Uploads::Staged, millrace_storage::Uploads::InPlace] {
+        let scratch = Scratch::new();
+        let options = millrace_storage::LocalOptions { uploads, ..Default::default() };
+        let (served, faults, _storage) = served(LocalStorage::open(scratch.path(), options).unwrap());
+        let remove = |name: &str| _ = std::fs::remove_file(scratch.file(name));
+        let write = |name: &str, content: &[u8]| scratch.write(name, content);
+        fail_combinations(&served, &faults, write, remove, |name| scratch.read(name));
+        drop(served);
+    }
+    let (served, faults, storage) = served(MemoryStorage::new());
+    let tree = storage.inner().clone();
+    let at = |name: &str| format!("/{name}");
+    fail_combinations(
+        &served,
+        &faults,
+        |name, content| _ = tree.insert(&at(name), content),
+        |name| remove(&tree, &at(name)),
+        |name| tree.read(&at(name)),
+    );
+}
+
 /// From one call on for ever: a device that is gone.
 #[test]
 fn a_device_that_is_gone_is_told_to_everybody_and_kills_nobody() {

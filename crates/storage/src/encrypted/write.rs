@@ -112,6 +112,11 @@ impl Upload for Writer {
         }
     }
 
+    /// Also in place it is written beside the old file.
+    fn undo(self: Box<Self>) {
+        self.upload.undo();
+    }
+
     fn readiness(&self) -> Readiness {
         Readiness::MayHang
     }

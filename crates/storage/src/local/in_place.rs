@@ -92,6 +92,12 @@ impl Upload for InPlace {
 
     fn abort(self: Box<Self>) {}
 
+    fn undo(mut self: Box<Self>) {
+        if self.position > self.size && truncate(&self.file, self.size).is_ok() {
+            self.position = self.size;
+        }
+    }
+
     fn readiness(&self) -> Readiness {
         self.readiness
     }

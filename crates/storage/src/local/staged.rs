@@ -133,6 +133,8 @@ impl Upload for Staged {
 
     fn abort(self: Box<Self>) {}
 
+    fn undo(self: Box<Self>) {}
+
     fn readiness(&self) -> Readiness {
         Readiness::MayHang
     }

@@ -340,6 +340,11 @@ impl FileNode {
         state.attributes.modified = now();
         Ok(())
     }
+
+    /// Cuts the file to a length, where it is longer.
+    pub(super) fn truncate(&self, length: usize) {
+        Arc::make_mut(&mut self.state().content).truncate(length);
+    }
 }
 
 impl Attributes {
@@ -397,6 +402,14 @@ impl Content {
         }
         self.bytes[offset..end].copy_from_slice(bytes);
         Ok(())
+    }
+}
+
+impl Content {
+    fn truncate(&mut self, length: usize) {
+        let before = self.bytes.len();
+        self.bytes.truncate(length);
+        self.room.used.fetch_sub((before - self.bytes.len()) as u64, Ordering::Relaxed);
     }
 }
 

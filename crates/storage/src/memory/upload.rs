@@ -48,6 +48,8 @@ impl Upload for Staged {
 
     fn abort(self: Box<Self>) {}
 
+    fn undo(self: Box<Self>) {}
+
     fn readiness(&self) -> Readiness {
         Readiness::Cached
     }
@@ -66,12 +68,15 @@ impl Upload for Staged {
 pub(super) struct InPlace {
     file: Arc<FileNode>,
     position: u64,
+    /// How long the file was when it began.
+    old_length: usize,
 }
 
 impl InPlace {
     /// An upload that begins at `position`.
     pub(super) fn new(file: Arc<FileNode>, position: u64) -> Self {
-        Self { file, position }
+        let old_length = file.content().len();
+        Self { file, position, old_length }
     }
 }
 
@@ -95,6 +100,10 @@ impl Upload for InPlace {
     }
 
     fn abort(self: Box<Self>) {}
+
+    fn undo(self: Box<Self>) {
+        self.file.truncate(self.old_length);
+    }
 
     fn readiness(&self) -> Readiness {
         Readiness::Cached

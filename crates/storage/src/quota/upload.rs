@@ -147,6 +147,16 @@ impl Upload for Metered {
         self.leave();
     }
 
+    fn undo(mut self: Box<Self>) {
+        if let Some(inner) = self.inner.take() {
+            inner.undo();
+            if !self.is_staged {
+                self.position = 0;
+                self.settle_in_place();
+            }
+        }
+    }
+
     fn readiness(&self) -> Readiness {
         self.inner.as_ref().map_or(Readiness::MayHang, |inner| inner.readiness())
     }

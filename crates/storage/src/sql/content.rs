@@ -125,6 +125,18 @@ pub(super) fn chunk(connection: &Connection, content: i64, number: u64) -> Resul
     Ok(data.optional().map_err(failed)?.unwrap_or_default())
 }
 
+/// Cuts a content to a length that is no more than its own.
+pub(super) fn truncate(change: &Connection, content: i64, size: u64) -> Result<(), FileError> {
+    let (number, length) = (size / CHUNK as u64, (size % CHUNK as u64) as usize);
+    let mut last = chunk(change, content, number)?;
+    last.truncate(length);
+    let sql = "DELETE FROM chunk WHERE content = ?1 AND number >= ?2";
+    change.execute(sql, params![content, number as i64]).map_err(failed)?;
+    let sql = "UPDATE content SET size = ?1 WHERE id = ?2";
+    change.execute(sql, params![size as i64, content]).map_err(failed)?;
+    write(change, content, size - last.len() as u64, &last)
+}
+
 /// Writes at an offset of a content, which grows where that is beyond its end.
 pub(super) fn write(
     change: &Connection,

@@ -106,6 +106,8 @@ impl Upload for Staged {
 
     fn abort(self: Box<Self>) {}
 
+    fn undo(self: Box<Self>) {}
+
     fn readiness(&self) -> Readiness {
         Readiness::MayHang
     }
@@ -123,6 +125,8 @@ impl Upload for Staged {
 #[derive(Debug)]
 pub(super) struct InPlace {
     body: Body,
+    /// The length of the content when it began.
+    size: u64,
 }
 
 impl InPlace {
@@ -151,7 +155,7 @@ impl InPlace {
             if offset > size {
                 return Err(FileError::OutOfRange);
             }
-            return Ok(Self { body: Body::new(hold, offset) });
+            return Ok(Self { body: Body::new(hold, offset), size });
         }
     }
 
@@ -183,6 +187,11 @@ impl Upload for InPlace {
 
     fn abort(mut self: Box<Self>) {
         let _ = self.finish();
+    }
+
+    fn undo(self: Box<Self>) {
+        let (content, size) = (self.body.hold.content, self.size);
+        let _ = self.body.hold.shared().pool.change(|change| content::truncate(change, content, size));
     }
 
     fn readiness(&self) -> Readiness {
