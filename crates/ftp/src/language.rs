@@ -260,6 +260,7 @@ const GERMAN: &[(&str, &str)] = &[
         "Unbekannter SITE-Befehl; SITE HELP zeigt die bekannten.",
     ),
     ("Link made.", "Link angelegt."),
+    ("The link is there.", "Der Link ist da."),
     ("Ready for SITE CPTO.", "Bereit für SITE CPTO."),
     ("Give SITE CPFR first.", "Zuerst SITE CPFR angeben."),
     ("A file cannot be copied onto itself.", "Eine Datei kann nicht auf sich selbst kopiert werden."),

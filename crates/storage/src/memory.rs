@@ -148,7 +148,7 @@ impl Storage for MemoryStorage {
         let tree = self.shared.tree();
         let place = tree.resolve(path, false)?;
         let node = tree.node(&place).ok_or(FileError::NotFound)?;
-        Ok(DirEntry { name: path.name().to_owned(), metadata: node.metadata(), link: node.link_text() })
+        Ok(DirEntry { name: path.name().to_owned(), metadata: node.metadata(), link: node.as_link() })
     }
 
     fn open_directory(&self, path: &VirtualPath) -> Result<Box<dyn Directory>, FileError> {
@@ -295,7 +295,7 @@ impl Directory for Cursor {
             entries.push(DirEntry {
                 name: name.to_owned(),
                 metadata: shown.metadata(),
-                link: node.link_text(),
+                link: node.as_link(),
             });
         })?;
         Ok(())

@@ -463,12 +463,13 @@ fn links_are_followed(storage: &dyn Storage) {
         assert_eq!(storage.metadata(&path(way), Wait::Allowed).unwrap().kind, FileKind::File);
     }
     let entry = storage.entry(&path("/to-file")).unwrap();
-    assert_eq!((entry.metadata.kind, entry.link.as_deref()), (FileKind::Symlink, Some(&b"d/f"[..])));
+    assert_eq!((entry.metadata.kind, entry.link_text()), (FileKind::Symlink, Some(&b"d/f"[..])));
     refused!(storage.metadata(&path("/dangling"), Wait::Allowed), NotFound);
     let listed = entries(storage, "/", 10);
     let listed = |name: &[u8]| listed.iter().find(|entry| entry.name == name).unwrap();
     assert_eq!(listed(b"to-file").metadata.size, 7);
-    assert_eq!(listed(b"to-file").link.as_deref(), Some(&b"d/f"[..]));
+    assert_eq!(listed(b"to-file").link_text(), Some(&b"d/f"[..]));
+    assert_eq!(listed(b"to-file").own_metadata(), &entry.metadata, "a link itself, listed and asked for");
     assert!(listed(b"to-directory").metadata.is_directory());
     assert_eq!(listed(b"dangling").metadata.kind, FileKind::Symlink);
     refused!(storage.remove_directory(&path("/to-directory")), NotDirectory);

@@ -114,8 +114,29 @@ pub struct DirEntry {
     pub name: Vec<u8>,
     /// What the name stands for. A link that can be followed within the tree shows its target here.
     pub metadata: Metadata,
-    /// Where the entry is a symbolic link: the text of the link.
-    pub link: Option<Vec<u8>>,
+    /// Where the entry is a symbolic link: the link itself.
+    pub link: Option<Link>,
+}
+
+impl DirEntry {
+    /// What is known of the entry itself, a link not followed.
+    pub fn own_metadata(&self) -> &Metadata {
+        self.link.as_ref().map_or(&self.metadata, |link| &link.metadata)
+    }
+
+    /// The text of a link.
+    pub fn link_text(&self) -> Option<&[u8]> {
+        self.link.as_ref().map(|link| &link.text[..])
+    }
+}
+
+/// A symbolic link itself, not what it leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Its text.
+    pub text: Vec<u8>,
+    /// Its own metadata.
+    pub metadata: Metadata,
 }
 
 /// An open directory: a stream of entries in the back end's own order, without `.` and `..`.

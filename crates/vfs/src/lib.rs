@@ -21,7 +21,7 @@ mod storage;
 
 pub use error::FileError;
 pub use handle::{
-    Committed, DirEntry, Directory, FileRange, ReadHandle, ReadStream, Readiness, Upload, WriteMode,
+    Committed, DirEntry, Directory, FileRange, Link, ReadHandle, ReadStream, Readiness, Upload, WriteMode,
 };
 pub use metadata::{Change, FileKind, Metadata, Owner, Timestamp};
 pub use path::{PathError, VirtualPath};

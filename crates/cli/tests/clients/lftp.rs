@@ -83,16 +83,20 @@ fn lftp_mirrors_links() {
     let server = Server::start();
     let up = server.served().join("up");
     make(&up, 5, &[]);
-    symlink("d0/e0/file-0.bin", up.join("to a file")).unwrap();
-    symlink("d1", up.join("to a directory")).unwrap();
+    symlink("d0/e0/file-0.bin", up.join("to-a-file")).unwrap();
+    symlink("d1", up.join("to-a-directory")).unwrap();
     symlink("nowhere", up.join("dangling")).unwrap();
-    lftp(&tool, &server, "set ftp:use-mlsd no", "mirror up links");
-    assert_same(&up, &server.local().join("links"), Times::Ignored);
-    // MLSD shows a link as what it stands for.
-    fs::remove_file(up.join("dangling")).unwrap();
-    lftp(&tool, &server, "set ftp:use-mlsd yes", "mirror up files");
-    assert_same(&up.join("d1"), &server.local().join("files/to a directory"), Times::Ignored);
-    assert_eq!(read(server.local().join("files/to a file")), read(up.join("d0/e0/file-0.bin")));
+    // By MLSD too: lftp says who it is, is shown links, and reads such a folder by LIST, which has all of a link.
+    for settings in ["set ftp:use-mlsd no", "set ftp:use-mlsd yes"] {
+        lftp(&tool, &server, settings, "mirror up links");
+        assert_same(&up, &server.local().join("links"), Times::Ignored);
+        lftp(&tool, &server, settings, "mirror -R links again");
+        lftp(&tool, &server, settings, "mirror -R links again");
+        assert_same(&up, &server.served().join("again"), Times::Ignored);
+        for gone in [server.local().join("links"), server.served().join("again")] {
+            fs::remove_dir_all(gone).unwrap();
+        }
+    }
 }
 
 #[test]

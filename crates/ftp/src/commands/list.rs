@@ -8,7 +8,7 @@ use super::{Argument, Command, Feat, ROW, When, parameters, retr};
 use crate::codec::{Coding, Structure, Type};
 use crate::glob::Glob;
 use crate::listing::facts::{Item, Place, Writer};
-use crate::listing::{Facts, Format, ListOptions, Listing, NumericOwners};
+use crate::listing::{Facts, Format, Links, ListOptions, Listing, NumericOwners};
 use crate::reply::{Reply, code};
 use crate::session::{
     Access, Answer, Content, DataPlan, ListRequest, Permission, Permissions, Request, Session, Step,
@@ -141,10 +141,22 @@ fn mlsd(session: &mut Session, argument: &[u8]) -> Step {
     let rights = session.permissions_at(&path).rights();
     // The entry of the directory itself is part of an MLSD (RFC 3659 section 7.2).
     let line_end = line_end(session.coding);
+    let links = links(session);
     let listing =
-        Listing { rights, line_end, ..Listing::new(Format::Facts(session.facts), session.now.wall) };
+        Listing { rights, line_end, links, ..Listing::new(Format::Facts(session.facts), session.now.wall) };
     session.subject = Some(path.clone());
     session.ask(Request::List(Box::new(ListRequest { path, listing, files: false, literal: None })), opened)
+}
+
+/// How this session is shown links. A client that says who it is (`CLNT`: lftp, FileZilla, WinSCP, NcFTP) knows what
+/// a link is, and is shown links, with what they say: lftp mirrors them as links, both ways. One that does not say
+/// (rclone, and most libraries) takes what is neither `file` nor `dir` for an empty file, and is shown what the link
+/// leads to.
+fn links(session: &Session) -> Links {
+    match session.extras.as_ref().is_some_and(|extras| extras.client.is_some()) {
+        true => Links::Shown,
+        false => Links::Followed,
+    }
 }
 
 fn opened(session: &mut Session, answer: Answer) -> Step {
@@ -216,12 +228,12 @@ pub(super) fn status_lines(session: &Session) -> Vec<Vec<u8>> {
 }
 
 fn mlst(session: &mut Session, argument: &[u8]) -> Step {
-    session.ask_at(argument, Request::Entry, |session, answer| {
+    session.ask_at(argument, Request::Look, |session, answer| {
         let (Answer::Entry(entry), Some(path)) = (answer, session.subject.take()) else {
             return Step::mismatch();
         };
         let rights = session.permissions_at(&path).rights();
-        let writer = Writer::new(session.facts, rights, Arc::new(NumericOwners));
+        let writer = Writer::new(session.facts, rights, Arc::new(NumericOwners)).with_links(links(session));
         Reply::lines(code::FILE_ACTION_OK, "Facts:", [fact_line(&writer, &entry, &path)], "End").into()
     })
 }
@@ -229,7 +241,7 @@ fn mlst(session: &mut Session, argument: &[u8]) -> Step {
 /// One blank, the facts, one blank, the whole path (RFC 3659 section 7.2).
 fn fact_line(writer: &Writer, entry: &millrace_vfs::DirEntry, path: &VirtualPath) -> Vec<u8> {
     let place = if entry.metadata.is_directory() && path.is_root() { Place::Itself } else { Place::Within };
-    let item = Item { link: entry.link.as_deref(), place, ..Item::new(path.as_bytes(), &entry.metadata) };
+    let item = Item { link: entry.link.as_ref(), place, ..Item::new(path.as_bytes(), &entry.metadata) };
     let mut line = b" ".to_vec();
     writer.write_reply(&item, &mut line);
     line

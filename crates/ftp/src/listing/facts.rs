@@ -12,7 +12,7 @@
 
 use std::{fmt, ops::BitOr, sync::Arc};
 
-use millrace_vfs::{DirEntry, FileKind, Metadata, Timestamp};
+use millrace_vfs::{DirEntry, FileKind, Link, Metadata, Timestamp};
 
 use super::OwnerNames;
 use crate::{
@@ -189,6 +189,10 @@ impl Rights {
         ])
     }
 
+    fn of_name(&self) -> Vec<u8> {
+        letters(&[(self.delete, b'd'), (self.rename, b'f')])
+    }
+
     fn of_directory(&self) -> Vec<u8> {
         letters(&[
             (self.create, b'c'),
@@ -212,7 +216,8 @@ fn letters(rights: &[(bool, u8)]) -> Vec<u8> {
     rights.iter().filter(|(held, _)| *held).map(|(_, letter)| *letter).collect()
 }
 
-/// How links are shown.
+/// How links are shown. `MLST` and `MLSD` do the same, and every fact is of one object: `unique` names what `type`
+/// describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Links {
     /// As what they lead to within the tree, so that mirrors go on into it; one that leads nowhere as a
@@ -253,8 +258,8 @@ pub struct Item<'a> {
     pub name: &'a [u8],
     /// Its metadata.
     pub metadata: &'a Metadata,
-    /// The text of a symbolic link.
-    pub link: Option<&'a [u8]>,
+    /// The link itself, where the entry is one: `metadata` is what it leads to, or its own where it leads nowhere.
+    pub link: Option<&'a Link>,
     /// `cdir`, `pdir` or neither.
     pub place: Place,
     /// `lang`
@@ -285,7 +290,7 @@ impl<'a> Item<'a> {
 
 impl<'a> From<&'a DirEntry> for Item<'a> {
     fn from(entry: &'a DirEntry) -> Self {
-        Self { link: entry.link.as_deref(), ..Self::new(&entry.name, &entry.metadata) }
+        Self { link: entry.link.as_ref(), ..Self::new(&entry.name, &entry.metadata) }
     }
 }
 
@@ -297,6 +302,8 @@ pub struct Writer {
     owners: Arc<dyn OwnerNames>,
     file_rights: Vec<u8>,
     directory_rights: Vec<u8>,
+    /// Of what can be neither read nor written: a pipe, a link that leads nowhere.
+    name_rights: Vec<u8>,
     ancestors: Vec<(u64, u64)>,
 }
 
@@ -310,6 +317,7 @@ impl Writer {
             owners,
             file_rights: rights.of_file(),
             directory_rights: rights.of_directory(),
+            name_rights: rights.of_name(),
         }
     }
 
@@ -340,10 +348,12 @@ impl Writer {
     }
 
     fn write_facts(&self, item: &Item<'_>, out: &mut Vec<u8>) {
-        let metadata = item.metadata;
+        let link = item.link.filter(|_| !self.follows(item.metadata));
+        let (target, metadata) = (item.metadata, link.map_or(item.metadata, |link| &link.metadata));
+        let item = &Item { link, metadata, ..*item };
         let has = |fact: Facts| self.facts.contains(fact);
         if has(Facts::TYPE) {
-            self.write_type(item, out);
+            write_type(item, out);
         }
         if has(Facts::SIZE) && metadata.is_file() {
             number(b"size=", metadata.size, out);
@@ -358,7 +368,13 @@ impl Writer {
             write_unique(metadata.identity, out);
         }
         if has(Facts::PERM) {
-            let rights = if metadata.is_directory() { &self.directory_rights } else { &self.file_rights };
+            // What a command on the name does, it does to what a link leads to, if it leads on.
+            let leads_on = link.is_none() || !self.leads_back(target);
+            let rights = match if leads_on { target.kind } else { FileKind::Symlink } {
+                FileKind::File => &self.file_rights,
+                FileKind::Directory => &self.directory_rights,
+                FileKind::Symlink | FileKind::Other => &self.name_rights,
+            };
             text(b"perm=", rights, out);
         }
         if has(Facts::UNIX_MODE) {
@@ -395,27 +411,33 @@ impl Writer {
         }
     }
 
-    fn write_type(&self, item: &Item<'_>, out: &mut Vec<u8>) {
-        let leads_back = item.metadata.is_directory() && self.ancestors.contains(&item.metadata.identity);
-        let leads_somewhere =
-            self.links == Links::Followed && item.metadata.kind != FileKind::Symlink && !leads_back;
-        if let Some(target) = item.link.filter(|_| !leads_somewhere) {
-            out.extend_from_slice(b"type=OS.unix=slink");
-            if is_value(target) {
-                out.push(b':');
-                out.extend_from_slice(target);
-            }
-            return out.push(b';');
-        }
-        out.extend_from_slice(match (item.place, item.metadata.kind) {
-            (Place::Itself, _) => b"type=cdir;",
-            (Place::Parent, _) => b"type=pdir;",
-            (_, FileKind::File) => b"type=file;",
-            (_, FileKind::Directory) => b"type=dir;",
-            (_, FileKind::Symlink) => b"type=OS.unix=slink;",
-            (_, FileKind::Other) => b"type=OS.unix=special;",
-        });
+    /// Claims that a link to this is shown as what it leads to.
+    fn follows(&self, target: &Metadata) -> bool {
+        self.links == Links::Followed && target.kind != FileKind::Symlink && !self.leads_back(target)
     }
+
+    fn leads_back(&self, target: &Metadata) -> bool {
+        target.is_directory() && self.ancestors.contains(&target.identity)
+    }
+}
+
+fn write_type(item: &Item<'_>, out: &mut Vec<u8>) {
+    if let Some(link) = item.link {
+        out.extend_from_slice(b"type=OS.unix=slink");
+        if is_value(&link.text) {
+            out.push(b':');
+            out.extend_from_slice(&link.text);
+        }
+        return out.push(b';');
+    }
+    out.extend_from_slice(match (item.place, item.metadata.kind) {
+        (Place::Itself, _) => b"type=cdir;",
+        (Place::Parent, _) => b"type=pdir;",
+        (_, FileKind::File) => b"type=file;",
+        (_, FileKind::Directory) => b"type=dir;",
+        (_, FileKind::Symlink) => b"type=OS.unix=slink;",
+        (_, FileKind::Other) => b"type=OS.unix=special;",
+    });
 }
 
 /// Claims that a value can stand in a line: no semicolon, no blank, nothing that is not printable.
@@ -661,13 +683,23 @@ mod tests {
     #[test]
     fn a_link_is_followed_or_shown() {
         let (file, dangling) = (metadata(FileKind::File), metadata(FileKind::Symlink));
-        let item = |metadata, target: &'static [u8]| Item { link: Some(target), ..Item::new(b"l", metadata) };
-        assert_eq!(line(Facts::TYPE, &item(&file, b"to")), "type=file; l");
-        assert_eq!(line(Facts::TYPE, &item(&dangling, b"to")), "type=OS.unix=slink:to; l");
-        assert_eq!(line(Facts::TYPE, &item(&dangling, b"to;size=1")), "type=OS.unix=slink; l");
+        let to = |text: &[u8]| Link {
+            text: text.to_vec(),
+            metadata: Metadata { identity: (7, 7), ..metadata(FileKind::Symlink) },
+        };
+        let (plain, odd) = (to(b"to"), to(b"to;size=1"));
+        let item = |metadata, link| Item { link: Some(link), ..Item::new(b"l", metadata) };
+        assert_eq!(line(Facts::TYPE, &item(&file, &plain)), "type=file; l");
+        assert_eq!(line(Facts::TYPE, &item(&dangling, &plain)), "type=OS.unix=slink:to; l");
+        assert_eq!(line(Facts::TYPE, &item(&dangling, &odd)), "type=OS.unix=slink; l");
+        // Facts are of the link where the type is; what may be done is done to what it leads to.
+        let facts = Facts::TYPE | Facts::SIZE | Facts::UNIQUE | Facts::PERM;
         let mut out = Vec::new();
-        writer(Facts::TYPE, Rights::ALL).with_links(Links::Shown).write(&item(&file, b"to"), &mut out);
-        assert_eq!(out, b"type=OS.unix=slink:to; l");
+        writer(facts, Rights::ALL).with_links(Links::Shown).write(&item(&file, &plain), &mut out);
+        assert_eq!(out, b"type=OS.unix=slink:to;unique=7g7;perm=adfrw; l");
+        let (pipe, nowhere) = (metadata(FileKind::Other), line(facts, &item(&dangling, &plain)));
+        assert_eq!(nowhere, "type=OS.unix=slink:to;unique=7g7;perm=df; l");
+        assert_eq!(line(Facts::PERM, &Item::new(b"p", &pipe)), "perm=df; p");
     }
 
     #[test]
@@ -738,7 +770,11 @@ mod tests {
             writer(Facts::ALL, Rights::READ_ONLY).write(&Item::new(&name, &metadata), &mut out);
             out.extend_from_slice(b"\r\n");
             prop_assert_eq!(memchr::memmem::find(&out, b"\r\n"), Some(out.len() - 2));
-            let is_directory = kind == FileKind::Directory;
+            let permissions: &[u8] = match kind {
+                FileKind::File => b"r",
+                FileKind::Directory => b"el",
+                FileKind::Symlink | FileKind::Other => b"",
+            };
             let expected = Line {
                 kind: Some(match kind {
                     FileKind::File => Kind::File,
@@ -750,7 +786,7 @@ mod tests {
                 modified: Some(modified),
                 created: metadata.created,
                 unique: Some(format!("{device:x}g{inode:x}").into_bytes()),
-                permissions: Some(if is_directory { b"el".to_vec() } else { b"r".to_vec() }),
+                permissions: Some(permissions.to_vec()),
                 mode: Some(mode),
                 owner: Some(user.to_string().into_bytes()),
                 group: Some(b"7".to_vec()),

@@ -477,7 +477,7 @@ impl Lister {
             match &mut self.line {
                 Line::Names => write_name(&self.shown, &entry.name, self.listing.line_end, out),
                 Line::Unix(writer) => {
-                    writer.write(&entry.name, &entry.metadata, entry.link.as_deref(), out);
+                    writer.write(&entry.name, entry.own_metadata(), entry.link_text(), out);
                     out.extend_from_slice(self.listing.line_end);
                 }
                 Line::Facts(writer) => {
@@ -506,7 +506,7 @@ fn write_name(shown: &[u8], name: &[u8], line_end: &[u8], out: &mut Vec<u8>) {
 mod tests {
     use std::collections::BTreeMap;
 
-    use millrace_vfs::{Change, FileKind, Metadata, Owner, ReadHandle, Space, Upload, Wait, WriteMode};
+    use millrace_vfs::{Change, FileKind, Link, Metadata, Owner, ReadHandle, Space, Upload, Wait, WriteMode};
 
     use super::*;
 
@@ -726,7 +726,7 @@ mod tests {
     fn forest() -> (Vec<DirEntry>, Arc<dyn Storage>) {
         let directory = |name| entry(name, FileKind::Directory, 0);
         let mut link = directory("link");
-        link.link = Some(b"sub".to_vec());
+        link.link = Some(Link { text: b"sub".to_vec(), metadata: link.metadata });
         let root = vec![
             directory("sub"),
             entry("z", FileKind::File, 1),

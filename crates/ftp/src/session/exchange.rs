@@ -138,6 +138,8 @@ pub enum Request {
     Metadata(VirtualPath),
     /// What is this entry itself? Answer: [`Answer::Entry`].
     Entry(VirtualPath),
+    /// What would a listing show of this path: a link with what it leads to? Answer: [`Answer::Entry`].
+    Look(VirtualPath),
     /// Open to download. Answer: [`Answer::Readable`].
     OpenRead(VirtualPath),
     /// Open to upload; a file that is made has these permission bits, or the storage's own. Answer:

@@ -417,7 +417,9 @@ impl Tree {
     fn answer(&self, request: Request) -> Result<Answer, FileError> {
         Ok(match request {
             Request::Metadata(path) => Answer::Metadata(metadata(&self.node(&path)?)),
-            Request::Entry(path) => Answer::Entry(Box::new(entry(&path, &self.node(&path)?))),
+            Request::Entry(path) | Request::Look(path) => {
+                Answer::Entry(Box::new(entry(&path, &self.node(&path)?)))
+            }
             Request::OpenRead(path) => {
                 Answer::Readable(ReadHandle::Stream(Box::new(Bytes(self.file(&path)?))))
             }

@@ -9,7 +9,9 @@ use std::sync::atomic::Ordering;
 use millrace_ftp::digest::{Algorithm, Hasher};
 use millrace_ftp::listing::{Format, Lister};
 use millrace_ftp::session::{Answer, ByteRange, ListRequest, Request};
-use millrace_vfs::{FileError, ReadHandle, Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode};
+use millrace_vfs::{
+    DirEntry, FileError, ReadHandle, Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode,
+};
 
 use super::notes;
 use crate::transfer::{FILL, Shared};
@@ -90,6 +92,7 @@ pub(crate) fn answer(
     let answer = match request {
         Request::Metadata(path) => files.metadata(&path, Wait::Allowed).map(Answer::Metadata),
         Request::Entry(path) => files.entry(&path).map(|entry| Answer::Entry(Box::new(entry))),
+        Request::Look(path) => look(files, &path).map(|entry| Answer::Entry(Box::new(entry))),
         Request::OpenRead(path) => files.open_read(&path, Wait::Allowed).map(Answer::Readable),
         Request::OpenWrite(path, mode, bits) => {
             files.open_write_with(&path, mode, bits, Wait::Allowed).map(Answer::Writable)
@@ -171,6 +174,19 @@ fn list(storage: &Arc<dyn Storage>, request: ListRequest, limits: ListLimits) ->
         }
         Err(error) => Err(error),
     }
+}
+
+/// The entry as a listing of its directory has it: a link is followed where it leads on within the tree, and not
+/// back to where it is.
+fn look(storage: &dyn Storage, path: &VirtualPath) -> Result<DirEntry, FileError> {
+    let mut entry = storage.entry(path)?;
+    if entry.link.is_some()
+        && let Ok(target) = storage.metadata(path, Wait::Allowed)
+        && !(target.is_directory() && ancestors(storage, &path.parent())?.contains(&target.identity))
+    {
+        entry.metadata = target;
+    }
+    Ok(entry)
 }
 
 /// What a directory and those above it are.
@@ -351,7 +367,7 @@ fn walk(
     storage: &dyn Storage,
     top: &VirtualPath,
     shared: &Shared,
-    visit: &mut dyn FnMut(&VirtualPath, &millrace_vfs::DirEntry) -> Result<(), FileError>,
+    visit: &mut dyn FnMut(&VirtualPath, &DirEntry) -> Result<(), FileError>,
 ) -> Result<u64, FileError> {
     let mut visited = 0;
     // A directory is on the stack until its entries are; then it is visited itself.

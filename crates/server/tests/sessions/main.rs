@@ -14,6 +14,7 @@ mod commands;
 mod endings;
 mod hooks;
 mod limits;
+mod links;
 mod notes;
 mod passive;
 mod pipelining;

@@ -99,7 +99,7 @@ impl Packer {
     fn begin(&mut self, path: VirtualPath, entry: &DirEntry) -> Result<(), FileError> {
         let name = self.name_of(&path);
         let item = Item { name: &name, entry };
-        match (&entry.link, entry.metadata.kind) {
+        match (entry.link_text(), entry.metadata.kind) {
             (Some(text), _) if self.form.has_links() => self.form.link(&item, text)?,
             (None, FileKind::Directory) => self.form.directory(&item)?,
             (_, FileKind::File) => {

@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use millrace_vfs::{DirEntry, Directory, FileError, FileKind, Metadata, VirtualPath, Wait};
+use millrace_vfs::{DirEntry, Directory, FileError, FileKind, Link, Metadata, VirtualPath, Wait};
 use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
@@ -42,6 +42,10 @@ impl Listing {
     pub(super) fn open(tree: &Arc<Tree>, path: &VirtualPath) -> Result<Self, FileError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = tree.open_at(path, flags, Mode::empty(), Wait::Allowed)?;
+        // Held open it can still be opened, and would list as empty.
+        if path.is_root() && tree.is_removed() {
+            return Err(FileError::NotFound);
+        }
         Ok(Self { tree: Arc::clone(tree), path: path.clone(), directory, buffer: Vec::new() })
     }
 
@@ -118,9 +122,9 @@ impl Entries<'_> {
         if metadata.kind != FileKind::Symlink {
             return Ok(Some(DirEntry { name: name.to_owned(), metadata, link: None }));
         }
-        let link = read_link(self.directory, name).unwrap_or_default();
-        let metadata = self.follow(name).unwrap_or(metadata);
-        Ok(Some(DirEntry { name: name.to_owned(), metadata, link: Some(link) }))
+        let text = read_link(self.directory, name).unwrap_or_default();
+        let target = self.follow(name).unwrap_or(metadata);
+        Ok(Some(DirEntry { name: name.to_owned(), metadata: target, link: Some(Link { text, metadata }) }))
     }
 
     /// What a link leads to, where that lies within the tree.

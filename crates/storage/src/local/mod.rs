@@ -24,11 +24,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millrace_vfs::{
-    Change, DirEntry, Directory, FileError, FileKind, FileRange, Metadata, ReadHandle, Readiness, Space,
-    Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode,
+    Change, DirEntry, Directory, FileError, FileKind, FileRange, Link, Metadata, ReadHandle, Readiness,
+    Space, Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode,
 };
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec, Timestamps,
+    UTIME_OMIT, Uid,
 };
 use rustix::io::Errno;
 use thiserror::Error;
@@ -126,6 +127,26 @@ impl LocalStorage {
         }
     }
 
+    /// Claims that `path` leads to the directory that is served: nobody has moved or removed it since, and put
+    /// another in its place. [`FileError::WouldWait`] where the kernel's caches cannot tell.
+    pub fn is_at(&self, path: &Path, wait: Wait) -> Result<bool, FileError> {
+        let resolve = match wait {
+            Wait::Never => ResolveFlags::CACHED,
+            Wait::Allowed => ResolveFlags::empty(),
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {
+            Ok(found) => {
+                let (there, ours) =
+                    (metadata::of_descriptor(found)?, metadata::of_descriptor(self.tree.root())?);
+                Ok(there.identity == ours.identity)
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(Errno::AGAIN | Errno::INVAL) if wait == Wait::Never => Err(FileError::WouldWait),
+            Err(errno) => Err(file_error(errno)),
+        }
+    }
+
     fn writable(&self) -> Result<(), FileError> {
         match self.options.read_only {
             true => Err(FileError::ReadOnly),
@@ -164,6 +185,22 @@ impl LocalStorage {
         }
         let readiness = self.tree.readiness(&fd, stat.st_dev);
         Ok((File::from(fd), stat, readiness))
+    }
+
+    fn open_upload(
+        &self,
+        path: &VirtualPath,
+        mode: WriteMode,
+        bits: Option<u32>,
+        wait: Wait,
+    ) -> Result<Box<dyn Upload>, FileError> {
+        match (self.options.uploads, mode) {
+            (Uploads::Staged, WriteMode::Replace) => Ok(Box::new(self.open_staged(path, false, bits, wait)?)),
+            (Uploads::Staged, WriteMode::CreateNew) => {
+                Ok(Box::new(self.open_staged(path, true, bits, wait)?))
+            }
+            _ => Ok(Box::new(self.open_in_place(path, mode, bits, wait)?)),
+        }
     }
 
     fn open_staged(
@@ -252,13 +289,11 @@ impl Storage for LocalStorage {
         if staging::is_reserved(path.name()) {
             return Err(FileError::InvalidName);
         }
-        match (self.options.uploads, mode) {
-            (Uploads::Staged, WriteMode::Replace) => Ok(Box::new(self.open_staged(path, false, bits, wait)?)),
-            (Uploads::Staged, WriteMode::CreateNew) => {
-                Ok(Box::new(self.open_staged(path, true, bits, wait)?))
-            }
-            _ => Ok(Box::new(self.open_in_place(path, mode, bits, wait)?)),
-        }
+        self.open_upload(path, mode, bits, wait).map_err(|error| match error {
+            // What else the kernel says of a directory that was removed leads nobody there.
+            FileError::PermissionDenied if self.tree.is_removed() => FileError::NotFound,
+            error => error,
+        })
     }
 
     fn metadata(&self, path: &VirtualPath, wait: Wait) -> Result<Metadata, FileError> {
@@ -273,7 +308,7 @@ impl Storage for LocalStorage {
         let parent = self.parent_of_old(path)?;
         let metadata = metadata::of_entry(&parent, path.name())?;
         let link = match metadata.kind {
-            FileKind::Symlink => Some(read_link(&parent, path.name())?),
+            FileKind::Symlink => Some(Link { text: read_link(&parent, path.name())?, metadata }),
             _ => None,
         };
         Ok(DirEntry { name: path.name().to_owned(), metadata, link })

@@ -93,7 +93,10 @@ impl Staged {
     fn opened(&mut self) -> Result<&mut StagingFile, FileError> {
         let file = match self.file.take() {
             Some(file) => file,
-            None => StagingFile::open(self.destination.target()?, &self.area, self.settings)?,
+            None => {
+                let target = self.destination.target()?;
+                StagingFile::open(target, &self.area, self.settings).map_err(|error| target.reason(error))?
+            }
         };
         Ok(self.file.insert(file))
     }
@@ -124,7 +127,7 @@ impl Upload for Staged {
         if settings.fsync {
             synchronise_file(&file.file)?;
         }
-        file.publish(target, &area)?;
+        file.publish(target, &area).map_err(|error| target.reason(error))?;
         if settings.fsync {
             synchronise_directory(&*target.directory)?;
         }

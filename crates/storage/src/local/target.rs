@@ -29,6 +29,16 @@ pub(super) struct Target {
     pub(super) exclusive: bool,
 }
 
+impl Target {
+    /// Why something failed here. In a directory that was removed under us the kernel gives other reasons.
+    pub(super) fn reason(&self, error: FileError) -> FileError {
+        match rustix::fs::fstat(&*self.directory) {
+            Ok(stat) if stat.st_nlink == 0 => FileError::NotFound,
+            _ => error,
+        }
+    }
+}
+
 /// What is known of where an upload goes.
 #[derive(Debug)]
 pub(super) enum Destination {

@@ -65,6 +65,11 @@ impl Tree {
         &self.root
     }
 
+    /// Claims that the root itself has been removed.
+    pub(super) fn is_removed(&self) -> bool {
+        rustix::fs::fstat(&self.root).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
     /// Opens what `path` stands for, links followed.
     pub(super) fn open_at(
         &self,

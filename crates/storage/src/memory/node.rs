@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use millrace_vfs::{Change, FileError, FileKind, Metadata, Owner, Space, Timestamp, VirtualPath};
+use millrace_vfs::{Change, FileError, FileKind, Link, Metadata, Owner, Space, Timestamp, VirtualPath};
 
 /// How many links a path may lead through, as on Linux.
 const MOST_LINKS: usize = 40;
@@ -268,10 +268,10 @@ impl Node {
         Self::Link(LinkNode { text: text.to_owned(), attributes })
     }
 
-    /// The text of a link.
-    pub(super) fn link_text(&self) -> Option<Vec<u8>> {
+    /// The link that it is.
+    pub(super) fn as_link(&self) -> Option<Link> {
         match self {
-            Self::Link(link) => Some(link.text.clone()),
+            Self::Link(link) => Some(Link { text: link.text.clone(), metadata: self.metadata() }),
             _ => None,
         }
     }

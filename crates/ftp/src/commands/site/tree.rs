@@ -36,7 +36,7 @@ pub(super) const SYMLINK: Command = Command {
     feat: Feat::Line("SYMLINK"),
     help: "SITE SYMLINK <target> <new link>; with quotes around a name that has a blank in it",
     source: "ProFTPD mod_site_misc",
-    note: "a link that leads out of the tree can be made, but not followed",
+    note: "the same link again is no failure; one that leads out of the tree can be made, but not followed",
     run: symlink,
     ..ROW
 };
@@ -75,9 +75,28 @@ fn symlink(session: &mut Session, argument: &[u8]) -> Step {
     let Some([target, link]) = words(argument).and_then(|words| <[_; 2]>::try_from(words).ok()) else {
         return wrong_syntax(&SYMLINK).into();
     };
-    session.ask_at(
-        &link,
-        |path| Request::MakeSymlink(target, path),
-        |_, _| Reply::new(code::OK, "Link made.").into(),
-    )
+    let path = match session.path(&link) {
+        Ok(path) => path,
+        Err(reply) => return reply.into(),
+    };
+    let request = Request::MakeSymlink(target.clone(), path.clone());
+    session.ask_whether(request, move |session, answer| match answer {
+        Answer::Done => Reply::new(code::OK, "Link made.").into(),
+        Answer::Failed(error) => refused_link(session, path, target, error),
+        _ => Step::mismatch(),
+    })
+}
+
+/// Who mirrors a tree again (lftp does not look at links by `MLSD`) makes links that are there: those are made.
+fn refused_link(session: &mut Session, path: VirtualPath, target: Vec<u8>, error: FileError) -> Step {
+    session.subject = Some(path.clone());
+    if !matches!(error, FileError::AlreadyExists) {
+        return session.refusal(&error).into();
+    }
+    session.ask_whether(Request::Entry(path), move |session, answer| match answer {
+        Answer::Entry(entry) if entry.link_text() == Some(&target) => {
+            Reply::new(code::OK, "The link is there.").into()
+        }
+        _ => session.refusal(&error).into(),
+    })
 }
