@@ -653,6 +653,16 @@ fn a_record_of_a_listing_is_its_line_without_a_line_end() {
 }
 
 #[test]
+fn abor_without_a_transfer_closes_the_data_connection_that_waits_for_one() {
+    let mut driver = Driver::logged_in();
+    driver.say("PASV");
+    assert!(driver.leased);
+    assert_eq!(driver.say("ABOR"), "226 Nothing to abort.\r\n");
+    assert!(!driver.leased);
+    assert_eq!(driver.code("LIST"), 425);
+}
+
+#[test]
 fn a_mask_is_for_what_is_new() {
     let mut driver = Driver::logged_in();
     driver.tree.insert("/old", "x");

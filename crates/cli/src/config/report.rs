@@ -35,7 +35,7 @@ impl Source {
 
         let mut text = format!("{}:{number}:{column}: {}\n", self.path.display(), sentence(message));
         if is_secret(&self.text[..line_start], line) {
-            text += &format!("{number:>5} | (a line with a password is not shown)");
+            text += &format!("{number:>5} | (a line that may hold a password is not shown)");
         } else {
             // Tabs stay tabs, so that the mark is below what it marks.
             let blank = |char| if char == '\t' { '\t' } else { ' ' };

@@ -436,32 +436,32 @@ fn errors_in_a_file_show_where() {
         (
             "[[user]]\nname = \"a\"\npassword = \"secret\"",
             "HERE/m.toml:3:12: This is not a password hash, which looks like $argon2id$v=19$m=19456,t=2,p=1$...$.... \
-             Run `millrace hash-password` and write here what it prints.\n    3 | (a line with a password is not shown)",
+             Run `millrace hash-password` and write here what it prints.\n    3 | (a line that may hold a password is not shown)",
         ),
         (
             "[[user]]\nname = \"a\"\npasswort = \"secret\"",
-            "HERE/m.toml:3:1: A [[user]] table has no key `passwort`; did you mean `password`?\n    3 | (a line with a \
+            "HERE/m.toml:3:1: A [[user]] table has no key `passwort`; did you mean `password`?\n    3 | (a line that may hold a \
              password is not shown)",
         ),
         (
             "user = [{ name = \"a\", password = \"secret\" }]",
             "HERE/m.toml:1:34: This is not a password hash, which looks like $argon2id$v=19$m=19456,t=2,p=1$...$.... \
-             Run `millrace hash-password` and write here what it prints.\n    1 | (a line with a password is not shown)",
+             Run `millrace hash-password` and write here what it prints.\n    1 | (a line that may hold a password is not shown)",
         ),
         (
             "user = [\n  { name = \"a\", pasword = \"secret\" },\n]",
-            "HERE/m.toml:2:17: A [[user]] table has no key `pasword`; did you mean `password`?\n    2 | (a line with a \
+            "HERE/m.toml:2:17: A [[user]] table has no key `pasword`; did you mean `password`?\n    2 | (a line that may hold a \
              password is not shown)",
         ),
         (
             "user = [\n  { name = \"a\", pw = \"secret\" },\n]",
-            "HERE/m.toml:2:17: A [[user]] table has no key `pw`; there are `name`, `password`, `groups`, `directory`, `access`, `tree`, `deny-names`, `allow-names`, `from`, `not-from`, `hours`, `protocols`, `require-tls`, `require-tls-data`, `tls-resumption`, `expires`, `disabled`, `totp`, `download`, `upload`, `session-download`, `session-upload`, `sessions`, `quota-bytes`, `quota-files`, `quota-upload`, `quota-download`, `quota-transfer`, `ratio`.\n    2 | (a line with a \
+            "HERE/m.toml:2:17: A [[user]] table has no key `pw`; there are `name`, `password`, `groups`, `directory`, `access`, `tree`, `deny-names`, `allow-names`, `from`, `not-from`, `hours`, `protocols`, `require-tls`, `require-tls-data`, `tls-resumption`, `expires`, `disabled`, `totp`, `download`, `upload`, `session-download`, `session-upload`, `sessions`, `quota-bytes`, `quota-files`, `quota-upload`, `quota-download`, `quota-transfer`, `ratio`.\n    2 | (a line that may hold a \
              password is not shown)",
         ),
         (
             "[[user]]\nname = \"a\"\npassword = \"$2b$12$abcdefgh\"",
             "HERE/m.toml:3:12: This hash is damaged or incomplete. Run `millrace hash-password` and write \
-             here what it prints.\n    3 | (a line with a password is not shown)",
+             here what it prints.\n    3 | (a line that may hold a password is not shown)",
         ),
         (
             "directory = \".\"\n[[user]]\nname = \"a\"\npassword = \"HASH\"\ndirectory = \"../up\"",

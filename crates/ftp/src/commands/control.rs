@@ -2,7 +2,7 @@
 
 use super::{Argument, COMMANDS, Command, Feat, ROW, SITE_COMMANDS, When, site};
 use crate::reply::{Reply, code};
-use crate::session::{Session, Step, split};
+use crate::session::{Act, DataPlan, Session, Step, split};
 
 pub(super) const NOOP: Command = Command {
     verb: "NOOP",
@@ -20,8 +20,11 @@ pub(super) const ABOR: Command = Command {
     when: When::Always,
     busy: true,
     help: "ABOR",
-    // During a transfer the gate aborts it; here there is nothing to abort.
-    run: |_, _| Reply::new(code::CLOSING_DATA, "Nothing to abort.").into(),
+    // During a transfer the gate aborts it; here there is at most a data connection that waits for one.
+    run: |session, _| {
+        session.data = DataPlan::None;
+        Step::from(Reply::new(code::CLOSING_DATA, "Nothing to abort.")).then(Act::DropPassive)
+    },
     ..ROW
 };
 

@@ -4,7 +4,7 @@ use millrace_vfs::{Change, Timestamp};
 
 use super::{Argument, Command, Feat, ROW, Status};
 use crate::reply::{Reply, code};
-use crate::session::{DENIED, Permission, Permissions, Request, Session, Step, split};
+use crate::session::{Answer, DENIED, Permission, Permissions, Request, Session, Step, split};
 use crate::time;
 
 pub(super) const MFMT: Command = Command {
@@ -78,12 +78,41 @@ fn change(session: &mut Session, path: &[u8], change: Change, facts: &[u8]) -> S
     if path.is_empty() {
         return Reply::new(code::BAD_ARGUMENT, "A path is missing.").into();
     }
-    let text = [facts, b" ", path].concat();
+    let (facts, path) = (facts.to_vec(), path.to_vec());
     session.ask_at(
-        path,
+        &path.clone(),
         |path| Request::Change(path, change),
-        |_, _| Reply::owned(code::FILE_STATUS, text).into(),
+        move |session, _| match (change.modified, session.subject.clone()) {
+            (Some(_), Some(changed)) => session.ask(Request::Metadata(changed), move |_, answer| {
+                let Answer::Metadata(metadata) = answer else { return Step::mismatch() };
+                changed_to(&with_modified(&facts, metadata.modified), &path)
+            }),
+            _ => changed_to(&facts, &path),
+        },
     )
+}
+
+fn changed_to(facts: &[u8], path: &[u8]) -> Step {
+    Reply::owned(code::FILE_STATUS, [facts, b" ", path].concat()).into()
+}
+
+/// The facts with the time that holds: a file system has its first and last times, and some have only even seconds.
+fn with_modified(facts: &[u8], holds: Timestamp) -> Vec<u8> {
+    let mut out = Vec::with_capacity(facts.len());
+    for fact in facts.split_inclusive(|&byte| byte == b';') {
+        let name = fact.split(|&byte| byte == b'=').next().unwrap_or_default();
+        let is_other = !name.eq_ignore_ascii_case(b"modify")
+            || matches!((fact.strip_suffix(b";")).and_then(|fact| time::parse(fact.get(7..)?)), Some(asked) if asked.seconds == holds.seconds);
+        if is_other {
+            out.extend_from_slice(fact);
+        } else {
+            out.extend_from_slice(name);
+            out.push(b'=');
+            time::write(Timestamp { nanoseconds: 0, ..holds }, &mut out);
+            out.push(b';');
+        }
+    }
+    out
 }
 
 fn parse_facts(facts: &[u8]) -> Result<Change, Reply> {
@@ -126,6 +155,18 @@ pub(super) fn parse_id(text: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_told_is_the_time_that_holds() {
+        let holds = Timestamp { seconds: 1_577_836_800, nanoseconds: 5 };
+        for (asked, told) in [
+            (&b"Modify=20200101000000;"[..], &b"Modify=20200101000000;"[..]),
+            (b"modify=20200101000000.5;UNIX.mode=0644;", b"modify=20200101000000.5;UNIX.mode=0644;"),
+            (b"UNIX.mode=0644;Modify=99991231235959;", b"UNIX.mode=0644;Modify=20200101000000;"),
+        ] {
+            assert_eq!(with_modified(asked, holds), told);
+        }
+    }
 
     #[test]
     fn an_unknown_fact_is_no_matter_of_syntax() {

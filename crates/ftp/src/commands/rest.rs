@@ -15,7 +15,7 @@ pub(super) const REST: Command = Command {
     feat: Feat::Line("REST STREAM"),
     help: "REST <offset>",
     source: "RFC 3659",
-    note: "counts wire bytes in TYPE A; in MODE B takes our markers",
+    note: "in TYPE A counts wire bytes, and for RETR only; in MODE B takes our markers",
     run: rest,
     ..ROW
 };

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_storage::{LocalOptions, LocalStorage};
+use millrace_vfs::Wait;
 
 /// Folders that are kept open at most while nobody uses them: each is a descriptor.
 const KEPT: usize = 1024;
@@ -41,15 +42,20 @@ impl Homes {
         self.root.join(plain).to_string_lossy().trim_end_matches('/').to_owned()
     }
 
-    /// The folder, if it is open already.
+    /// The folder, if it is open already, and still the one of that name.
     pub(super) fn ready(&self, folder: &str, read_only: bool) -> Option<Arc<LocalStorage>> {
-        self.lock().get(&(folder.to_owned(), read_only)).cloned()
+        self.kept(folder, read_only, Wait::Never)
+    }
+
+    fn kept(&self, folder: &str, read_only: bool, wait: Wait) -> Option<Arc<LocalStorage>> {
+        let storage = self.lock().get(&(folder.to_owned(), read_only)).cloned()?;
+        storage.is_at(&self.root.join(folder), wait).is_ok_and(|is_there| is_there).then_some(storage)
     }
 
     /// The folder `folder`, relative to all that is served; the empty one is all of it. One that is missing is
     /// made where that is asked for, if the folder that it is to lie in is there.
     pub fn open(&self, folder: &str, read_only: bool, make: bool) -> Result<Arc<LocalStorage>, String> {
-        if let Some(open) = self.ready(folder, read_only) {
+        if let Some(open) = self.kept(folder, read_only, Wait::Allowed) {
             return Ok(open);
         }
         let path = self.find(Path::new(folder), make)?;
@@ -59,7 +65,9 @@ impl Homes {
         if open.len() >= KEPT {
             open.retain(|_, storage| Arc::strong_count(storage) > 1);
         }
-        Ok(Arc::clone(open.entry((folder.to_owned(), read_only)).or_insert(storage)))
+        // In place of one that was moved or removed meanwhile, whose sessions keep it.
+        open.insert((folder.to_owned(), read_only), Arc::clone(&storage));
+        Ok(storage)
     }
 
     /// Folders that are open to be written.
@@ -107,5 +115,38 @@ impl Homes {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<LocalStorage>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_vfs::{Storage, VirtualPath};
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_was_removed_or_moved_and_made_anew_is_opened_anew() {
+        let root = std::env::temp_dir().join(format!("millrace-homes-{}", std::process::id()));
+        let folder = root.join("home");
+        std::fs::create_dir_all(&folder).unwrap();
+        let homes = Homes::new(root.canonicalize().unwrap(), LocalOptions::default());
+        let make = |storage: &LocalStorage| storage.make_directory(&VirtualPath::parse(b"/made").unwrap());
+        let first = homes.open("home", false, false).unwrap();
+        assert!(Arc::ptr_eq(&first, &homes.open("home", false, false).unwrap()));
+
+        std::fs::remove_dir(&folder).unwrap();
+        assert!(homes.ready("home", false).is_none());
+        homes.open("home", false, false).unwrap_err();
+        std::fs::create_dir(&folder).unwrap();
+        let second = homes.open("home", false, false).unwrap();
+        make(&first).unwrap_err();
+        make(&second).unwrap();
+
+        std::fs::rename(&folder, root.join("old")).unwrap();
+        std::fs::create_dir(&folder).unwrap();
+        assert!(homes.ready("home", false).is_none());
+        make(&homes.open("home", false, false).unwrap()).unwrap();
+        assert!(folder.join("made").is_dir());
+        std::fs::remove_dir_all(root).unwrap();
     }
 }
