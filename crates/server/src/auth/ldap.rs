@@ -239,10 +239,8 @@ fn told(error: &LdapError) -> String {
             format!("the result is {}", result.rc)
         }
         LdapError::LdapResult { result } => format!("the result is {}, {}", result.rc, result.text),
-        error => match std::error::Error::source(error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
-        },
+        LdapError::Io { source } => source.to_string(),
+        error => error.to_string(),
     }
 }
 

@@ -214,6 +214,8 @@ fn a_slow_directory_holds_nobody_up_for_longer_than_its_time() {
 
 #[test]
 fn what_is_no_directory_is_refused() {
+    let away = ldap(&settings("ldapi://%2Fnowhere")).unwrap();
+    assert_eq!(away.begin().unwrap_err(), "No such file or directory (os error 2)");
     let wrong = |change: &dyn Fn(&mut Ldap)| {
         let mut settings = settings("ldap://localhost");
         change(&mut settings);

@@ -128,3 +128,12 @@ fn a_query_makes_users_of_any_table_of_mysql() {
         "error: its schema is of a later version of Millrace"
     );
 }
+
+#[test]
+fn a_mysql_that_is_not_there_is_told_in_few_words() {
+    let source =
+        mysql(&settings("mysql://me@localhost/x?socket=%2Fnowhere%2Fat%2Fall", None, PATIENT)).unwrap();
+    assert_eq!(source.name(), "the MySQL database x at /nowhere/at/all");
+    assert_eq!(source.begin().unwrap_err(), "No such file or directory (os error 2)");
+    assert_eq!(known(&source, "alice", ""), "error: No such file or directory (os error 2)");
+}

@@ -127,7 +127,11 @@ async fn migration(connection: &mut Conn) -> Result<usize, Error> {
 fn told(error: &Error) -> String {
     match error {
         Error::Server(said) => said.message.clone(),
-        error => error.to_string(),
+        // All that goes wrong on the way is wrapped more than once, each time with the same words.
+        error => {
+            let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+            causes.last().map_or_else(|| error.to_string(), ToString::to_string)
+        }
     }
 }
 
