@@ -6,18 +6,28 @@
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
 /// Reads from the page cache alone; [`io::ErrorKind::WouldBlock`] where the bytes are not in it, also
-/// where the file system cannot tell.
+/// where the file system cannot tell (vfat and others never can, whatever was read before).
 pub fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     match preadv2(file, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) {
         Ok(count) => Ok(count),
+        Err(Errno::OPNOTSUPP) if is_in_memory(file) => file.read_at(buffer, offset),
         Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => Err(io::ErrorKind::WouldBlock.into()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Claims that a file lies on tmpfs or ramfs, which do not know `RWF_NOWAIT` and have nothing to wait for (but
+/// what was swapped out).
+fn is_in_memory(file: &File) -> bool {
+    // The magic is 32 bits wide; the kernel's field is wider, and signed on some machines.
+    #[allow(clippy::unnecessary_cast)]
+    rustix::fs::fstatfs(file).is_ok_and(|stat| matches!(stat.f_type as u32, 0x0102_1994 | 0x8584_58f6))
 }
 
 /// Claims that a range of a file lies in the page cache, by looking at its first and last byte.
@@ -99,7 +109,6 @@ pub enum Side {
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::os::unix::fs::FileExt;
 
     use super::*;
 

@@ -6,6 +6,7 @@
 //! through a buffer that the pool fills.
 
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use millrace_ftp::codec::{Coding, Encoder};
 use millrace_ftp::listing::Lister;
@@ -40,6 +41,9 @@ pub(crate) struct Sender {
     buffer: Vec<u8>,
     /// How much of the buffer has been sent.
     sent: usize,
+    /// The pool has read the file up to here: it is not asked again whether that is in the cache. It may have left
+    /// it, or the file system may never tell.
+    warmed: u64,
     /// Nothing more goes into the buffer.
     drained: bool,
     /// The connection is closed behind it, which sends whatever waits to share a packet.
@@ -76,7 +80,17 @@ impl Sender {
     }
 
     fn new(source: Source, encoder: Option<Encoder>, offset: u64, end: Option<u64>) -> Self {
-        Self { source, encoder, offset, end, buffer: Vec::new(), sent: 0, drained: false, closes: true }
+        Self {
+            source,
+            encoder,
+            offset,
+            end,
+            buffer: Vec::new(),
+            sent: 0,
+            warmed: 0,
+            drained: false,
+            closes: true,
+        }
     }
 
     /// The same on a connection that goes on: nothing is left to wait in the kernel.
@@ -137,7 +151,11 @@ impl Sender {
             }
             let most = scratch.len().min(FILL).min(*share);
             let most = (end - self.offset).min(most as u64) as usize;
-            let bytes = match copy::read_cached(file, &mut scratch[..most], self.offset) {
+            let read = match self.offset + most as u64 <= self.warmed {
+                true => file.read_at(&mut scratch[..most], self.offset),
+                false => copy::read_cached(file, &mut scratch[..most], self.offset),
+            };
+            let bytes = match read {
                 Ok(0) => return Turn::Done(Err(TransferError::File(shrunk()))),
                 Ok(count) => &scratch[..count],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Job(JobKind::Fill),
@@ -187,7 +205,7 @@ impl Sender {
                 return Turn::Yield;
             }
             let length = (end - self.offset).min(CHUNK).min(*share as u64);
-            if !copy::is_cached(file, self.offset, length) {
+            if self.offset + length > self.warmed && !copy::is_cached(file, self.offset, length) {
                 return Turn::Job(JobKind::Fill);
             }
             match copy::send_file(&socket.fd, file, self.offset, length as usize) {
@@ -273,11 +291,10 @@ impl Sender {
         if let (Source::File(FileRange { file, readiness: Readiness::Cached, .. }), None) =
             (&self.source, &self.encoder)
         {
-            return warm(
-                file,
-                self.offset,
-                self.end.unwrap_or(u64::MAX).saturating_sub(self.offset).min(CHUNK),
-            );
+            let length = self.end.unwrap_or(u64::MAX).saturating_sub(self.offset).min(CHUNK);
+            warm(file, self.offset, length)?;
+            self.warmed = self.offset + length;
+            return Ok(());
         }
         if self.sent == self.buffer.len() {
             self.buffer.clear();
@@ -318,7 +335,7 @@ impl Sender {
 
     fn read(&mut self, chunk: &mut [u8]) -> Result<usize, FileError> {
         match &mut self.source {
-            Source::File(range) => Ok(std::os::unix::fs::FileExt::read_at(&range.file, chunk, self.offset)?),
+            Source::File(range) => Ok(range.file.read_at(chunk, self.offset)?),
             Source::Stream(stream) => stream.read_at(self.offset, chunk),
             Source::Listing(_) => Ok(0),
         }
@@ -338,7 +355,7 @@ fn warm(file: &std::fs::File, offset: u64, length: u64) -> Result<(), FileError>
     let mut done = 0;
     while done < length {
         let most = sink.len().min((length - done) as usize);
-        match std::os::unix::fs::FileExt::read_at(file, &mut sink[..most], offset + done)? {
+        match file.read_at(&mut sink[..most], offset + done)? {
             0 => return Err(shrunk()),
             count => done += count as u64,
         }

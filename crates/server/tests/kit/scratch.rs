@@ -11,9 +11,18 @@ pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
+        Self::beneath(&std::env::temp_dir())
+    }
+
+    /// On a file system that is memory (tmpfs).
+    pub(crate) fn in_memory() -> Self {
+        Self::beneath(Path::new("/dev/shm"))
+    }
+
+    fn beneath(parent: &Path) -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("millrace-server-test-{}-{number}", std::process::id()));
+        let path = parent.join(format!("millrace-server-test-{}-{number}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         Self(path)
     }

@@ -41,6 +41,20 @@ fn files_of_every_size_arrive_whole_both_ways_and_in_both_modes() {
     }
 }
 
+/// It does not know `RWF_NOWAIT`: nobody can be asked whether a file is in the cache.
+#[test]
+fn files_on_tmpfs_arrive_whole_both_ways() {
+    let scratch = Scratch::in_memory();
+    for storage in [scratch.storage(), scratch.in_place()] {
+        let served = serve(storage);
+        let mut client = served.login();
+        for size in [0, 1, 10_000, 100_000, 3_000_000] {
+            client.store("STOR f", &pattern(size));
+            assert!(client.fetch("RETR f") == pattern(size), "{size} bytes");
+        }
+    }
+}
+
 #[test]
 fn converted_uploads_of_every_size_arrive_whole() {
     let served = serve(Arc::new(MemoryStorage::new()));
