@@ -18,6 +18,7 @@ pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
         from: arguments.from,
         protocol: if arguments.http { Protocol::Http } else { Protocol::Ftp },
         encrypted: arguments.tls,
+        certified: false,
         now: SystemTime::now(),
     };
     let found = site.accounts.explain(&attempt).map_err(|why| Failure::Running(format!("{why}.")))?;

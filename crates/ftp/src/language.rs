@@ -231,6 +231,7 @@ const GERMAN: &[(&str, &str)] = &[
     ("Give ACCT, or USER to begin anew.", "Es fehlt ACCT; USER beginnt von vorn."),
     ("Give the code of your second factor, by ACCT.", "Bitte mit ACCT den Code des zweiten Faktors."),
     ("Logged in.", "Angemeldet."),
+    ("Logged in: your certificate is enough.", "Angemeldet: Ihr Zertifikat genügt."),
     ("Ready for a new user.", "Bereit für eine neue Anmeldung."),
     (
         "Only non-print format and 8-bit bytes are served.",

@@ -26,6 +26,7 @@ pub mod code {
     pub const LONG_PASSIVE: u16 = 228;
     pub const EXTENDED_PASSIVE: u16 = 229;
     pub const LOGGED_IN: u16 = 230;
+    pub const AUTHORIZED: u16 = 232;
     pub const FILE_ACTION_OK: u16 = 250;
     pub const MD5: u16 = 251;
     pub const MULTIPLE_MD5: u16 = 252;

@@ -198,6 +198,52 @@ impl fmt::Display for Resumption {
 #[error("{0:?} is none of the choices; write require or prefer or off")]
 pub struct ResumptionError(String);
 
+impl Tls {
+    /// Claims that clients may show certificates.
+    pub fn asks_for_certificates(&self) -> bool {
+        self.plan.clients != Clients::Anybody
+    }
+}
+
+/// What a user's client certificate is worth. It is the user's if it has the user's name in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CertificateLogin {
+    /// Nothing.
+    Off,
+    /// As much as the password: one of the two is asked for.
+    OrPassword,
+    /// Half: both are asked for.
+    AndPassword,
+    /// All: no password lets the user in.
+    Alone,
+}
+
+impl FromStr for CertificateLogin {
+    type Err = CertificateLoginError;
+
+    fn from_str(text: &str) -> Result<Self, CertificateLoginError> {
+        let all = [Self::Off, Self::OrPassword, Self::AndPassword, Self::Alone];
+        let found = all.into_iter().find(|login| login.to_string() == text);
+        found.ok_or_else(|| CertificateLoginError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for CertificateLogin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::OrPassword => "or-password",
+            Self::AndPassword => "and-password",
+            Self::Alone => "alone",
+        })
+    }
+}
+
+/// A word that is no [`CertificateLogin`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is none of the choices; write off or or-password or and-password or alone")]
+pub struct CertificateLoginError(String);
+
 /// Whether an upload has to end with close_notify, without which nobody knows that it is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CloseNotify {

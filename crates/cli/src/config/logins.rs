@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use millrace_server::auth::{self, Chain, Effective, Group, Homes, Listed, Mounts, Password, Profile};
+use millrace_server::config::CertificateLogin;
 use millrace_server::{Accounts, Permissions};
 
 use super::resolve::Places;
@@ -69,10 +70,18 @@ impl User {
     /// Takes over a `[[user]]` table.
     pub(crate) fn from_table(table: UserTable, places: &Places<'_>) -> Result<Self, Failure> {
         check_name(&table.name.value).map_err(|message| places.error(&table.name.place, "name", &message))?;
-        let password = Password::hashed(&table.password.value).map_err(|error| {
-            let message = format!("{error}. Run `millrace hash-password` and write here what it prints");
-            places.error(&table.password.place, "password", &message)
-        })?;
+        let password = match &table.password {
+            None if table.profile.tls_client_login == Some(CertificateLogin::Alone) => Password::none(),
+            None => {
+                let message = "this user has no password: run `millrace hash-password` and write what it prints; \
+                               or let a client certificate be enough, with tls-client-login = \"alone\"";
+                return Err(places.error(&table.name.place, "name", message));
+            }
+            Some(said) => Password::hashed(&said.value).map_err(|error| {
+                let message = format!("{error}. Run `millrace hash-password` and write here what it prints");
+                places.error(&said.place, "password", &message)
+            })?,
+        };
         Ok(Self {
             name: table.name,
             password,
@@ -184,15 +193,38 @@ impl<'a> Assembly<'a> {
     }
 
     /// The users, as a source, and what is to be told of them.
-    pub(crate) fn users(&self, users: Vec<User>) -> Result<(Listed, Vec<Login>), Failure> {
+    pub(crate) fn users(
+        &self,
+        users: Vec<User>,
+        by_certificate: bool,
+    ) -> Result<(Listed, Vec<Login>), Failure> {
         let (mut listed, mut logins) = (Listed::new(), Vec::new());
         for user in users {
             let groups = user.groups.iter().map(|group| self.known_group(group)).collect::<Result<_, _>>()?;
             let record = auth::User { name: user.name.value.clone(), groups, profile: user.profile };
+            if !by_certificate {
+                self.check_needs_no_certificate(&record, &user.name)?;
+            }
             logins.push(self.prepare(&record, &user.name, user.beneath.as_ref())?);
             listed = listed.user(record, user.password);
         }
         Ok((listed, logins))
+    }
+
+    /// Without anybody who vouches for clients, a user who has to show a certificate could never come in.
+    fn check_needs_no_certificate(&self, user: &auth::User, name: &Said<String>) -> Result<(), Failure> {
+        let find = |name: &str| self.groups.iter().find(|group| group.name == name).cloned();
+        match auth::resolve(user, find).said.tls_client_login {
+            None | Some(CertificateLogin::Off | CertificateLogin::OrPassword) => Ok(()),
+            Some(login) => {
+                let message = format!(
+                    "{} has to show a certificate, as tls-client-login is {login}, and nobody is named who vouches for \
+                     it: name them with tls-client-ca",
+                    user.name
+                );
+                Err(self.places.error(&name.place, "name", &message))
+            }
+        }
     }
 
     fn known_group(&self, said: &Said<String>) -> Result<String, Failure> {

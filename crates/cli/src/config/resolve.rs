@@ -140,7 +140,8 @@ pub(crate) fn resolve(
     let anonymous = anonymous(written.anonymous, has_users, &places)?;
     logins::check_names(&users, anonymous.is_some(), &places)?;
     let (accounts, mut logins) = assembly.begin(anonymous)?;
-    let (listed, more) = assembly.users(users)?;
+    let (listed, more) =
+        assembly.users(users, tls.as_ref().is_some_and(|tls| tls.asks_for_certificates()))?;
     logins.extend(more);
     let accounts = accounts.quotas(Arc::clone(&quotas)).source(listed);
     let (accounts, mut sources) = match database {

@@ -431,7 +431,9 @@ fn errors_in_a_file_show_where() {
         ),
         (
             "[[user]]\nname = \"a\"",
-            "HERE/m.toml:1:1: Missing field `password`.\n    1 | [[user]]\n      | ^^^^^^^^",
+            r#"HERE/m.toml:2:8: This user has no password: run `millrace hash-password` and write what it prints; or let a client certificate be enough, with tls-client-login = "alone".
+    2 | name = "a"
+      |        ^^^"#,
         ),
         (
             "[[user]]\nname = \"a\"\npassword = \"secret\"",
@@ -455,8 +457,14 @@ fn errors_in_a_file_show_where() {
         ),
         (
             "user = [\n  { name = \"a\", pw = \"secret\" },\n]",
-            "HERE/m.toml:2:17: A [[user]] table has no key `pw`; there are `name`, `password`, `groups`, `directory`, `access`, `tree`, `deny-names`, `allow-names`, `from`, `not-from`, `hours`, `protocols`, `require-tls`, `require-tls-data`, `tls-resumption`, `expires`, `disabled`, `totp`, `download`, `upload`, `session-download`, `session-upload`, `sessions`, `quota-bytes`, `quota-files`, `quota-upload`, `quota-download`, `quota-transfer`, `ratio`.\n    2 | (a line that may hold a \
+            "HERE/m.toml:2:17: A [[user]] table has no key `pw`; there are `name`, `password`, `groups`, `directory`, `access`, `tree`, `deny-names`, `allow-names`, `from`, `not-from`, `hours`, `protocols`, `require-tls`, `require-tls-data`, `tls-resumption`, `tls-client-login`, `expires`, `disabled`, `totp`, `download`, `upload`, `session-download`, `session-upload`, `sessions`, `quota-bytes`, `quota-files`, `quota-upload`, `quota-download`, `quota-transfer`, `ratio`.\n    2 | (a line that may hold a \
              password is not shown)",
+        ),
+        (
+            "directory = \".\"\n[[user]]\nname = \"a\"\ntls-client-login = \"alone\"",
+            r#"HERE/m.toml:3:8: A has to show a certificate, as tls-client-login is alone, and nobody is named who vouches for it: name them with tls-client-ca.
+    3 | name = "a"
+      |        ^^^"#,
         ),
         (
             "[[user]]\nname = \"a\"\npassword = \"$2b$12$abcdefgh\"",

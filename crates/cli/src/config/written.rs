@@ -374,7 +374,7 @@ pub(crate) struct Written {
 pub(crate) struct UserTable {
     pub(crate) name: Said<String>,
     /// A hash.
-    pub(crate) password: Said<String>,
+    pub(crate) password: Option<Said<String>>,
     /// In the order in which they are asked for what the user does not say.
     #[serde(default, deserialize_with = "one_or_more")]
     pub(crate) groups: Vec<Said<String>>,

@@ -58,13 +58,28 @@ fn user(session: &mut Session, name: &[u8]) -> Step {
         return reply.into();
     }
     session.access = Access::Named(name.to_vec());
+    if !was_logged_in && session.may_be_recognized() {
+        return session.ask(Request::Recognize(name.to_vec()), recognized);
+    }
+    let act = was_logged_in.then_some(Act::LogOut);
+    Step { act, ..password_wanted(session, name).into() }
+}
+
+/// What the client's certificate is worth (RFC 4217 section 9).
+fn recognized(session: &mut Session, answer: Answer) -> Step {
+    match (&session.access, answer) {
+        (Access::Named(name), Answer::Login(Verdict::NeedsPassword)) => password_wanted(session, name).into(),
+        (_, answer) => logged_in(session, None, answer),
+    }
+}
+
+fn password_wanted(session: &Session, name: &[u8]) -> Reply {
     let anonymous = session.settings.anonymous
         && (name.eq_ignore_ascii_case(b"anonymous") || name.eq_ignore_ascii_case(b"ftp"));
-    let reply = match anonymous {
+    match anonymous {
         true => Reply::new(code::NEED_PASSWORD, "Anonymous access is welcome; any password will do."),
         false => Reply::new(code::NEED_PASSWORD, "Password, please."),
-    };
-    Step { act: was_logged_in.then_some(Act::LogOut), ..reply.into() }
+    }
 }
 
 fn pass(session: &mut Session, password: &[u8]) -> Step {
@@ -78,7 +93,7 @@ fn pass(session: &mut Session, password: &[u8]) -> Step {
     };
     let password = password.to_vec();
     let credentials = Credentials { user, password: password.clone() };
-    session.ask(Request::LogIn(credentials), |session, answer| logged_in(session, password, answer))
+    session.ask(Request::LogIn(credentials), |session, answer| logged_in(session, Some(password), answer))
 }
 
 /// What is given as the account is a code; it goes behind the password.
@@ -93,10 +108,11 @@ fn acct(session: &mut Session, code: &[u8]) -> Step {
     session.access = Access::Named(user.clone());
     password.extend_from_slice(code);
     let credentials = Credentials { user, password: password.clone() };
-    session.ask(Request::LogIn(credentials), |session, answer| logged_in(session, password, answer))
+    session.ask(Request::LogIn(credentials), |session, answer| logged_in(session, Some(password), answer))
 }
 
-fn logged_in(session: &mut Session, password: Vec<u8>, answer: Answer) -> Step {
+/// Without a password, a certificate was enough.
+fn logged_in(session: &mut Session, password: Option<Vec<u8>>, answer: Answer) -> Step {
     let Answer::Login(verdict) = answer else { return Step::mismatch() };
     match verdict {
         Verdict::Granted(grant) => {
@@ -111,15 +127,20 @@ fn logged_in(session: &mut Session, password: Vec<u8>, answer: Answer) -> Step {
                 home: grant.home,
                 encrypted_data: grant.encrypted_data,
             });
-            session.arrive(Reply::new(code::LOGGED_IN, "Logged in."))
+            session.arrive(match password {
+                Some(_) => Reply::new(code::LOGGED_IN, "Logged in."),
+                None => Reply::new(code::AUTHORIZED, "Logged in: your certificate is enough."),
+            })
         }
         Verdict::NeedsCode => {
             let Access::Named(user) = std::mem::replace(&mut session.access, Access::Stranger) else {
                 return Step::mismatch();
             };
+            let password = password.unwrap_or_default();
             session.access = Access::Half(Credentials { user, password });
             Reply::new(code::NEED_ACCOUNT, "Give the code of your second factor, by ACCT.").into()
         }
+        Verdict::NeedsPassword => Step::mismatch(),
         Verdict::Denied => session.punish(),
         Verdict::Refused(reason) => {
             session.access = Access::Stranger;

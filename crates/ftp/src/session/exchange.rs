@@ -129,6 +129,8 @@ pub enum Act {
 pub enum Request {
     /// Are these credentials good? Answer: [`Answer::Login`].
     LogIn(Credentials),
+    /// Is the certificate, which the client has shown, this user's, and enough? Answer: [`Answer::Login`].
+    Recognize(Vec<u8>),
     /// Lease a passive port; one that is held already is given back, or used again. Answer:
     /// [`Answer::Listening`] or [`Answer::NoPort`].
     Listen,
@@ -297,6 +299,8 @@ pub enum Verdict {
     /// The right password, and a code is wanted as well: it is asked for as the account (`ACCT`), and comes behind
     /// the password in the next [`Credentials`].
     NeedsCode,
+    /// The client's certificate is not enough, or not this user's.
+    NeedsPassword,
     /// Not now, with a reason that may be told (too many sessions, accounts out of reach): 421.
     Unavailable(String),
     /// The right password, and yet not: 530 at once, with a reason that may be told.

@@ -14,6 +14,8 @@ pub(crate) struct Security {
     pub(crate) was_encrypted: bool,
     /// The greeting has been given.
     pub(crate) greeted: bool,
+    /// The client has shown a certificate, and it was found to be good.
+    pub(crate) has_certificate: bool,
     /// `PBSZ` was given.
     pub(crate) agreed_size: bool,
     /// `PROT P`.
@@ -63,6 +65,18 @@ impl Session {
             true => Step::NOTHING,
             false => Reply::owned(code::READY, self.settings.greeting.as_bytes()).into(),
         }
+    }
+
+    /// The client has shown a certificate, and it was found to be good: it may make the password needless. Said
+    /// before [`Secured`](super::Input::Secured).
+    pub fn show_certificate(&mut self) {
+        self.security.has_certificate = true;
+    }
+
+    /// Claims that somebody who says a name now may have proved it by a certificate: not so in clear (`CCC`), where
+    /// anybody may have said it.
+    pub(crate) fn may_be_recognized(&self) -> bool {
+        self.security.has_certificate && self.security.is_encrypted
     }
 
     /// Closes where no reply could be read.

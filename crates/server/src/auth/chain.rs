@@ -261,6 +261,7 @@ impl Chain {
             Account {
                 limits: (limits != AccountLimits::default()).then(|| Arc::new(limits)),
                 data: effective.data_security(),
+                certificate_suffices: effective.certificate_suffices(),
                 follows_clock: effective.follows_the_clock(),
                 effective: effective.follows_the_clock().then(|| Arc::new(effective.clone())),
                 ..self.mounts.cover(Account::ruled(self.mounts.mount(effective, storage), rules))
@@ -288,6 +289,10 @@ impl Chain {
     fn check(&self, attempt: &Attempt<'_>, password: &Password) -> bool {
         match &password.0 {
             Kept::Plain(right) => Mac::of(b"", attempt.password) == *right,
+            Kept::Nothing => {
+                self.pretend(attempt.password);
+                false
+            }
             Kept::Hashed(hash) => {
                 let login = Mac::with_hash(attempt.user, attempt.password, hash);
                 self.meet(hash);
@@ -353,7 +358,7 @@ impl Authenticator for Chain {
                     self.hashing.remembers(Mac::with_hash(attempt.user, attempt.password, hash))
                 }
                 Proof::Right => true,
-                Proof::Wrong => false,
+                Proof::Wrong | Proof::Password(Password(Kept::Nothing)) => false,
             };
             let effective =
                 is_right.then(|| self.effective(&user)).filter(|effective| effective.said.totp.is_none())?;

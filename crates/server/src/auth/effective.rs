@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::profile::{Group, PerPeriod, Profile, Quantity, User};
 use super::{Attempt, DataSecurity};
+use crate::config::CertificateLogin;
 use crate::limits::{AccountLimits, Limits, TransferQuota};
 use crate::network::Network;
 
@@ -54,6 +55,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("require-tls", "false"),
     ("require-tls-data", "false"),
     ("tls-resumption", "the server's"),
+    ("tls-client-login", "off"),
     ("expires", "never"),
     ("disabled", "false"),
     ("totp", "none"),
@@ -112,6 +114,13 @@ impl Effective {
         if said.require_tls == Some(true) && !attempt.encrypted {
             return Err("the connection is not encrypted, and require-tls is true".to_owned());
         }
+        if let Some(login @ (CertificateLogin::AndPassword | CertificateLogin::Alone)) = said.tls_client_login
+            && !attempt.certified
+        {
+            return Err(format!(
+                "there is no client certificate with this name, and tls-client-login is {login}"
+            ));
+        }
         if let Some(protocols) = &said.protocols
             && !protocols.contains(&attempt.protocol)
         {
@@ -159,6 +168,14 @@ impl Effective {
             encrypted: self.said.require_tls_data == Some(true),
             resumption: self.said.tls_resumption,
         }
+    }
+
+    /// Claims that a certificate with the user's name in it makes the password needless. Where a code is asked for
+    /// as well, it comes behind the password.
+    pub fn certificate_suffices(&self) -> bool {
+        let login = self.said.tls_client_login;
+        self.said.totp.is_none()
+            && matches!(login, Some(CertificateLogin::OrPassword | CertificateLogin::Alone))
     }
 
     /// How much may be moved and how often the user may be logged in.
@@ -337,7 +354,7 @@ mod tests {
             r#"{"directory": "d", "access": ["list", "read", "mkdir"], "tree": [{"path": "/in", "access": "none"}],
             "deny-names": [".*"], "allow-names": ["*.csv"], "from": ["10.0.0.0/8", "::1"], "not-from": ["10.1.0.0/16"],
             "hours": ["mon-fri 08:00-18:00 UTC"], "protocols": ["ftp"], "require-tls": true, "require-tls-data": true,
-            "tls-resumption": "require", "expires": "2027-01-31",
+            "tls-resumption": "require", "tls-client-login": "off", "expires": "2027-01-31",
             "disabled": false, "totp": "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", "download": "10M; sat 20M", "upload": 5, "session-download": "1k",
             "session-upload": "1k", "sessions": 3, "quota-bytes": "10G", "quota-files": 0,
             "quota-upload": "1G/day", "quota-download": "1G/week", "quota-transfer": "none", "ratio": "1:3"}"#,

@@ -126,6 +126,8 @@ pub struct Attempt<'a> {
     pub protocol: Protocol,
     /// Whether the connection is encrypted.
     pub encrypted: bool,
+    /// Whether the client has shown a certificate with this name in it, which was found to be good.
+    pub certified: bool,
     /// The time, which accounts with hours or an end are held to.
     pub now: SystemTime,
 }
@@ -148,6 +150,7 @@ impl<'a> Attempt<'a> {
             from: IpAddr::from([127, 0, 0, 1]),
             protocol: Protocol::Ftp,
             encrypted: false,
+            certified: false,
             now: SystemTime::now(),
         }
     }
@@ -169,6 +172,8 @@ pub enum Decision {
     Denied,
     /// The right password, but the code of the second factor is missing: it may be given behind the password.
     NeedsCode,
+    /// The certificate alone is not enough.
+    NeedsPassword,
     /// The right password, but not so: from there, at this hour, in clear. The client is told no more than
     /// with [`Decision::Denied`]; the log is told this.
     Refused(String),
@@ -195,6 +200,8 @@ pub struct Account {
     pub limits: Option<Arc<AccountLimits>>,
     /// What holds for its data connections.
     pub data: DataSecurity,
+    /// Whether a certificate with the user's name in it makes the password needless.
+    pub certificate_suffices: bool,
     /// Whether the account may have to be looked at again as time passes: it has hours, or an end.
     pub follows_clock: bool,
     /// What it was let in by, where that may change as time passes and the accounts may not be able to tell.
@@ -221,6 +228,7 @@ impl Account {
             home: VirtualPath::root(),
             limits: None,
             data: DataSecurity::default(),
+            certificate_suffices: false,
             follows_clock: false,
             effective: None,
         }

@@ -23,6 +23,8 @@ pub(super) enum Kept {
     Plain(Mac),
     /// Given as a hash.
     Hashed(Box<Hash>),
+    /// There is none.
+    Nothing,
 }
 
 /// Why a text is not a hash that can be checked.
@@ -46,6 +48,11 @@ pub enum PasswordError {
 }
 
 impl Password {
+    /// None: whatever a client says is wrong.
+    pub fn none() -> Self {
+        Self(Kept::Nothing)
+    }
+
     /// Takes over a hash that [`hash_password`] or another program made: argon2id, bcrypt, scrypt, yescrypt,
     /// SHA-512-crypt or SHA-256-crypt.
     pub fn hashed(phc: &str) -> Result<Self, PasswordError> {
@@ -57,6 +64,7 @@ impl Password {
         match &self.0 {
             Kept::Plain(right) => Mac::of(b"", password) == *right,
             Kept::Hashed(hash) => hash.verify(password),
+            Kept::Nothing => false,
         }
     }
 }

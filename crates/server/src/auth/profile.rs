@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::Protocol;
 use super::totp::Secret;
-use crate::config::Resumption;
+use crate::config::{CertificateLogin, Resumption};
 use crate::limits::{Limit, Per, Ratio, TransferQuotaError};
 use crate::network::Network;
 
@@ -59,6 +59,9 @@ pub struct Profile {
     /// Whether data connections have to resume the TLS session of their control connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_resumption: Option<Resumption>,
+    /// What a certificate of the client's is worth.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_client_login: Option<CertificateLogin>,
     /// From when on the account cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<Expiry>,
@@ -427,7 +430,19 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(Network, Hours, Expiry, Amount, Quantity, PerPeriod, Proportion, Protocol, Resumption, Secret);
+as_text!(
+    Network,
+    Hours,
+    Expiry,
+    Amount,
+    Quantity,
+    PerPeriod,
+    Proportion,
+    Protocol,
+    Resumption,
+    CertificateLogin,
+    Secret
+);
 
 struct TextVisitor;
 

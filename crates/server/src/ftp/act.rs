@@ -123,6 +123,7 @@ pub(crate) fn answer(
         Request::Space(path) => files.space(&path).map(Answer::Space),
         // The driver answers these itself.
         Request::LogIn(_)
+        | Request::Recognize(_)
         | Request::Listen
         | Request::Host(_)
         | Request::Who

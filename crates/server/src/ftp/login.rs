@@ -22,7 +22,8 @@ impl Connection {
         let accounts = core.server.accounts();
         let from = self.session.peer().ip();
         let encrypted = self.session.is_encrypted();
-        let asked = attempt(&credentials, from, encrypted);
+        let certified = self.is_certified(&credentials.user);
+        let asked = attempt(&credentials, from, encrypted, certified);
         if let Some(decision) = accounts.quick(&asked) {
             return self.verdict(core, &credentials.user, decision).map(Answer::Login);
         }
@@ -33,10 +34,45 @@ impl Connection {
         core.server.logins.run(move || {
             let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
             let mut reply = Promise { sender, message: Some(Message::Login(key, serial, unavailable)) };
-            let decision = accounts.authenticate(&attempt(&credentials, from, encrypted));
+            let decision = accounts.authenticate(&attempt(&credentials, from, encrypted, certified));
             reply.message = Some(Message::Login(key, serial, decision));
         });
         None
+    }
+
+    /// Asks the accounts whether a user who has shown a certificate needs no password.
+    pub(super) fn recognize(&mut self, core: &mut Core, user: Vec<u8>) -> Option<Answer> {
+        if !self.is_certified(&user) {
+            return Some(Answer::Login(Verdict::NeedsPassword));
+        }
+        if let Some(verdict) = self.turned_away(core, &user) {
+            return Some(Answer::Login(verdict));
+        }
+        let accounts = core.server.accounts();
+        let (from, encrypted) = (self.session.peer().ip(), self.session.is_encrypted());
+        let (key, sender, serial, _) = self.question(core);
+        if let Some(question) = &mut self.question {
+            question.user.clone_from(&user);
+        }
+        core.server.logins.run(move || {
+            let mut reply =
+                Promise { sender, message: Some(Message::Login(key, serial, Decision::NeedsPassword)) };
+            let credentials = Credentials { user, password: Vec::new() };
+            // Whatever else they say is said to the password.
+            if let Some(Decision::Granted(account)) =
+                accounts.current(&attempt(&credentials, from, encrypted, true))
+                && account.certificate_suffices
+            {
+                reply.message = Some(Message::Login(key, serial, Decision::Granted(account)));
+            }
+        });
+        None
+    }
+
+    /// Claims that the client's certificate has this user's name in it.
+    fn is_certified(&self, user: &[u8]) -> bool {
+        let names = self.secure.as_ref().map_or(&[][..], |secure| &secure.names);
+        self.session.is_encrypted() && names.iter().any(|name| name.as_bytes() == user)
     }
 
     /// What is decided without asking the accounts.
@@ -68,6 +104,7 @@ impl Connection {
             Decision::Granted(account) if self.asks_about_login(core, user, &account) => return None,
             Decision::Granted(account) => self.admit(core, user, account),
             Decision::NeedsCode => Verdict::NeedsCode,
+            Decision::NeedsPassword => Verdict::NeedsPassword,
             Decision::Denied => {
                 self.log(core, log::Event::LoginFailed { user });
                 self.count_failure(core, user);
@@ -131,6 +168,7 @@ impl Connection {
         if self.state.closing.is_some() || !concerned(user, account) {
             return;
         }
+        let certified = self.is_certified(user);
         let credentials = Credentials { user: user.to_vec(), password: Vec::new() };
         let from = self.session.peer().ip();
         let encrypted = self.session.is_encrypted();
@@ -138,7 +176,7 @@ impl Connection {
         let (key, sender) = (self.key, core.sender.clone());
         let effective = account.effective.clone();
         core.server.logins.run(move || {
-            let attempt = attempt(&credentials, from, encrypted);
+            let attempt = attempt(&credentials, from, encrypted, certified);
             // Where the accounts cannot tell, the clock still can.
             let by_clock = || effective?.admit(&attempt).err().map(Decision::Refused);
             if let Some(decision) = accounts.current(&attempt).or_else(by_clock) {
@@ -165,7 +203,9 @@ impl Connection {
             },
             // Who is in stays in while the accounts are out of reach.
             Decision::Unavailable(_) => return,
-            Decision::Denied | Decision::NeedsCode => "the account is no longer there".to_owned(),
+            Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
+                "the account is no longer there".to_owned()
+            }
             Decision::Refused(reason) => reason,
         };
         self.log(core, log::Event::Expelled { reason: &reason });
@@ -191,13 +231,14 @@ fn grant(account: &Account) -> Grant {
 }
 
 /// A login as the accounts are asked about it.
-fn attempt(credentials: &Credentials, from: IpAddr, encrypted: bool) -> Attempt<'_> {
+fn attempt(credentials: &Credentials, from: IpAddr, encrypted: bool, certified: bool) -> Attempt<'_> {
     Attempt {
         user: &credentials.user,
         password: &credentials.password,
         from,
         protocol: Protocol::Ftp,
         encrypted,
+        certified,
         now: SystemTime::now(),
     }
 }

@@ -48,6 +48,7 @@ impl Connection {
     pub(super) fn ask(&mut self, core: &mut Core, request: Request) -> Option<Answer> {
         match request {
             Request::LogIn(credentials) => return self.log_in(core, credentials),
+            Request::Recognize(name) => return self.recognize(core, name),
             Request::Listen => return self.listen(core),
             Request::LimitBandwidth { write, read } => {
                 return Some(self.limit_bandwidth(core, Some((write, read))));

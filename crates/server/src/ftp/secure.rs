@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use millrace_ftp::session::{Input, Protection, TransferError};
 use millrace_net::stream;
-use millrace_net::tls::{Channel, Fault, Host, Tls};
+use millrace_net::tls::{Channel, Fault, Host, Tls, client_names};
 
 use super::Connection;
 use super::early::Early;
@@ -32,6 +32,8 @@ pub(super) struct Secure {
     /// `None` after `CCC`.
     tls: Option<Tls>,
     stage: Stage,
+    /// The names in the client's certificate.
+    pub(super) names: Box<[String]>,
     /// The name that the client gave by SNI.
     server_name: Option<Box<str>>,
     /// In line for its share of the next turn.
@@ -91,6 +93,7 @@ impl Connection {
                     host,
                     tls: Some(tls),
                     stage: Stage::Handshake,
+                    names: Box::default(),
                     server_name: None,
                     queued: false,
                     closed: false,
@@ -224,8 +227,13 @@ impl Connection {
                 secure.server_name =
                     tls.hello().and_then(|hello| hello.server_name.as_deref().map(Into::into));
                 tls.forget_hello();
+                if let Some(certificate) = tls.peer_certificate() {
+                    secure.names = client_names(certificate).into();
+                    self.session.show_certificate();
+                }
+                let client = secure.names.first().cloned();
                 let (version, cipher) = (tls.version().unwrap_or("?"), tls.cipher().unwrap_or("?"));
-                self.log(core, log::Event::Secured { version, cipher });
+                self.log(core, log::Event::Secured { version, cipher, client: client.as_deref() });
                 self.feed(core, Input::Secured);
             }
             Stage::Goodbye if tls.has_ended() => {

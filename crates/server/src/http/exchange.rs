@@ -287,7 +287,7 @@ impl Connection {
                 return self.again(core, &asked.head, None);
             }
             // By HTTP a code comes with the password, or not at all.
-            Decision::Denied | Decision::NeedsCode => {
+            Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
                 core.log(&subject, log::Event::LoginFailed { user });
                 let failed = core.server.bans.failed(self.peer.ip(), user, core.now.instant);
                 if failed.user_banned {
@@ -846,7 +846,7 @@ fn listing_format(head: &Head<'_, '_>) -> Format {
 
 fn attempt<'a>(user: &'a [u8], password: &'a [u8], from: IpAddr, encrypted: bool) -> Attempt<'a> {
     let now = SystemTime::now();
-    Attempt { user, password, from, protocol: Protocol::Http, encrypted, now }
+    Attempt { user, password, from, protocol: Protocol::Http, encrypted, certified: false, now }
 }
 
 /// The `Authorization` field of a head that was kept.

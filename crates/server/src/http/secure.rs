@@ -75,7 +75,7 @@ impl Connection {
                 let (version, cipher) = (tls.version().unwrap_or("?"), tls.cipher().unwrap_or("?"));
                 let is_http_2 = tls.protocol() == Some(HTTP_2);
                 let subject = Subject { session: self.number, peer: self.peer, user: None };
-                core.log(&subject, log::Event::Secured { version, cipher });
+                core.log(&subject, log::Event::Secured { version, cipher, client: None });
                 // A request may have come with the end of the handshake.
                 (self.work, self.flags.readable) = (Work::Idle, true);
                 if is_http_2 {

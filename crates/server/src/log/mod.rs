@@ -62,7 +62,7 @@ pub(crate) enum Event<'a> {
     /// The session ended.
     Disconnected { reason: &'a str },
     /// TLS has begun on the control connection.
-    Secured { version: &'a str, cipher: &'a str },
+    Secured { version: &'a str, cipher: &'a str, client: Option<&'a str> },
     /// TLS did not come about on a connection, or not as it has to.
     TlsFailed { on: &'a str, reason: &'a str },
     /// A data connection did not resume its control connection's TLS session, as it should.
@@ -363,10 +363,12 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
             ("hook-refused", fields)
         }
         Event::Disconnected { reason } => ("disconnected", vec![("reason", Text((*reason).to_owned()))]),
-        Event::Secured { version, cipher } => (
-            "secured",
-            vec![("version", Text((*version).to_owned())), ("cipher", Text((*cipher).to_owned()))],
-        ),
+        Event::Secured { version, cipher, client } => {
+            let mut fields =
+                vec![("version", Text((*version).to_owned())), ("cipher", Text((*cipher).to_owned()))];
+            fields.extend(client.map(|name| ("client", Text(name.to_owned()))));
+            ("secured", fields)
+        }
         Event::TlsFailed { on, reason } => {
             ("tls-failed", vec![("on", Text((*on).to_owned())), ("reason", Text((*reason).to_owned()))])
         }

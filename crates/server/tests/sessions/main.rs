@@ -22,6 +22,7 @@ mod quotas;
 mod shutdown;
 mod timeouts;
 mod tls;
+mod tls_clients;
 mod tls_early;
 mod uploads;
 mod waarp;

@@ -1,0 +1,209 @@
+//! Client certificates: who is refused, whose name is in them, and what they are worth for a login.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use millrace_net::tls::{Authorities, Clients, Connector, Heard, KeyPair, Plan, Trust, Versions};
+use millrace_server::auth::{Chain, Found, Homes, Password, Proof, Source, User};
+use millrace_server::config::Tls;
+use millrace_server::{Attempt, Config};
+use millrace_storage::{LocalOptions, MemoryStorage};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa,
+    KeyIdMethod, KeyUsagePurpose, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
+};
+
+use super::kit::{Client, Scratch, Served, TlsClient, config, pair, serve_with};
+
+/// Users who differ in what their certificates are worth; the password of each is `secret`.
+#[derive(Debug)]
+struct Users;
+
+impl Source for Users {
+    fn name(&self) -> &str {
+        "the test"
+    }
+
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+        let name = String::from_utf8_lossy(attempt.user).into_owned();
+        let login = match name.as_str() {
+            "off" | "or-password" | "and-password" | "alone" => &name,
+            "someone@example.com" => "alone",
+            _ => return Ok(Found::Nobody),
+        };
+        let profile = serde_json::from_str(&format!("{{\"tls-client-login\": {login:?}}}")).unwrap();
+        let user = User { name, groups: vec![], profile };
+        Ok(Found::User(Box::new(user), Proof::Password(Password::from("secret"))))
+    }
+}
+
+/// An authority, and the server that trusts it.
+struct Site {
+    folder: Scratch,
+    authority: CertifiedIssuer<'static, rcgen::KeyPair>,
+    served: Served,
+}
+
+impl Site {
+    /// A server that asks for certificates, or wants them, of which the one with this number was taken back.
+    fn new(clients: impl FnOnce(Authorities) -> Clients) -> Self {
+        let folder = Scratch::new();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let authority = CertifiedIssuer::self_signed(params, rcgen::KeyPair::generate().unwrap()).unwrap();
+        fs::write(folder.file("ca.pem"), authority.pem()).unwrap();
+        fs::write(folder.file("crl.pem"), revoked(&authority, 666)).unwrap();
+        let authorities =
+            Authorities { certificates: folder.file("ca.pem"), revoked: vec![folder.file("crl.pem")] };
+        let plan = Plan { identities: vec![pair(&folder)], clients: clients(authorities) };
+        fs::create_dir(folder.file("served")).unwrap();
+        let homes = Homes::new(folder.file("served").canonicalize().unwrap(), LocalOptions::default());
+        let served = serve_with(Config {
+            tls: Some(Tls { clear_command_channel: true, ..Tls::new(plan) }),
+            accounts: Arc::new(Chain::new(Arc::new(homes)).source(Users)),
+            ..config(Arc::new(MemoryStorage::new()))
+        });
+        Self { folder, authority, served }
+    }
+
+    /// A certificate with these names, as a client has it.
+    fn certificate(&self, number: u64, change: impl FnOnce(&mut CertificateParams)) -> Connector {
+        let mut params = CertificateParams::default();
+        params.serial_number = Some(SerialNumber::from(number));
+        change(&mut params);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.authority).unwrap();
+        let own = KeyPair {
+            certificate: self.write(number, "pem", &certificate.pem()),
+            key: self.write(number, "key", &key.serialize_pem()),
+        };
+        Connector::new(Trust::Anybody, Versions::All, Some(&own)).unwrap()
+    }
+
+    fn write(&self, number: u64, extension: &str, text: &str) -> PathBuf {
+        let path = self.folder.file(&format!("{number}.{extension}"));
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn named(&self, name: &str) -> Connector {
+        self.certificate(1, |params| params.distinguished_name.push(DnType::CommonName, name))
+    }
+
+    fn connect(&self, connector: Connector) -> TlsClient {
+        TlsClient::explicit(self.served.address, connector)
+    }
+}
+
+fn revoked(authority: &CertifiedIssuer<'_, rcgen::KeyPair>, number: u64) -> String {
+    let date = date_time_ymd(2020, 1, 1);
+    let revoked = RevokedCertParams {
+        serial_number: SerialNumber::from(number),
+        revocation_time: date,
+        reason_code: None,
+        invalidity_date: None,
+    };
+    let list = CertificateRevocationListParams {
+        this_update: date,
+        next_update: date_time_ymd(2100, 1, 1),
+        crl_number: SerialNumber::from(1),
+        issuing_distribution_point: None,
+        revoked_certs: vec![revoked],
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    list.signed_by(authority).unwrap().pem().unwrap()
+}
+
+fn nobody() -> Connector {
+    Connector::new(Trust::Anybody, Versions::All, None).unwrap()
+}
+
+#[test]
+fn a_certificate_with_the_users_name_is_worth_what_the_account_says() {
+    let site = Site::new(Clients::Accept);
+    for (user, own, without) in
+        [("off", 331, 230), ("or-password", 232, 230), ("and-password", 331, 530), ("alone", 232, 530)]
+    {
+        let mut client = site.connect(site.named(user));
+        client.expect(&format!("USER {user}"), own);
+        if own == 331 {
+            client.expect("PASS secret", 230);
+        }
+        client.expect("PWD", 257);
+        for connector in [nobody(), site.named("somebody-else")] {
+            let mut client = site.connect(connector);
+            client.expect(&format!("USER {user}"), 331);
+            client.expect("PASS secret", without);
+        }
+    }
+}
+
+#[test]
+fn a_certificate_is_no_password_of_its_own() {
+    let site = Site::new(Clients::Accept);
+    let mut client = site.connect(site.named("and-password"));
+    client.expect("USER and-password", 331);
+    client.expect("PASS wrong", 530);
+    // A name that nobody has, and one that nobody certified.
+    client.expect("USER nobody", 331);
+    client.expect("USER alone", 331);
+    client.expect("PASS secret", 530);
+    client.expect("USER and-password", 331);
+    client.expect("PASS secret", 230);
+}
+
+#[test]
+fn alternative_names_count_letter_by_letter() {
+    let site = Site::new(Clients::Accept);
+    let connector = site.certificate(2, |params| {
+        params.subject_alt_names = vec![SanType::Rfc822Name("someone@example.com".try_into().unwrap())];
+    });
+    let mut client = site.connect(connector.clone());
+    client.expect("USER Someone@example.com", 331);
+    client.expect("USER someone@example.com", 232);
+    client.expect("PBSZ 0", 200);
+    client.expect("PROT P", 200);
+    client.fetch("LIST");
+}
+
+#[test]
+fn who_begins_anew_is_recognized_but_not_in_clear() {
+    let site = Site::new(Clients::Accept);
+    let mut client = site.connect(site.named("alone"));
+    client.expect("USER alone", 232);
+    client.expect("REIN", 220);
+    client.expect("USER alone", 232);
+    // From here on anybody may say it.
+    client.expect("CCC", 200);
+    assert_eq!(client.control.read(&mut Vec::new()).unwrap(), Heard::End);
+    client.control.channel.close(&client.control.socket).unwrap();
+    let mut plain = Client::of(client.control.socket.try_clone().unwrap());
+    plain.expect("REIN", 220);
+    plain.expect("USER alone", 331);
+    plain.expect("PASS secret", 530);
+}
+
+#[test]
+fn who_has_none_or_one_that_was_taken_back_is_refused_where_they_are_required() {
+    let site = Site::new(Clients::Require);
+    site.connect(site.named("alone")).expect("USER alone", 232);
+    let taken_back =
+        site.certificate(666, |params| params.distinguished_name.push(DnType::CommonName, "alone"));
+    let other = Site::new(Clients::Require);
+    for connector in [nobody(), taken_back, other.named("alone")] {
+        let socket = {
+            let mut plain = Client::connect(site.served.address);
+            plain.expect_reply(220);
+            plain.expect("AUTH TLS", 234);
+            plain.into_stream()
+        };
+        // Under TLS 1.3 a client learns of it only when it reads.
+        if let Ok(mut client) = TlsClient::over(socket, connector) {
+            let _ = client.control.write_all(b"USER alone\r\n");
+            let heard = client.control.read(&mut Vec::new());
+            assert!(!matches!(heard, Ok(Heard::Bytes { .. })), "{heard:?}");
+        }
+    }
+}
