@@ -137,15 +137,22 @@ mod tests {
         assert!(heard(&mut ring, Duration::from_millis(1)).is_empty());
     }
 
+    /// A number that no descriptor has: that of one that was closed may be another test's by the time it is watched.
+    struct Nobodys;
+
+    impl AsRawFd for Nobodys {
+        fn as_raw_fd(&self) -> std::os::fd::RawFd {
+            i32::MAX
+        }
+    }
+
     #[test]
-    fn a_descriptor_that_is_closed_is_no_danger() {
+    fn a_descriptor_that_is_not_open_is_no_danger() {
         let Some(mut ring) = ring() else { return };
-        let pair = UnixStream::pair().unwrap();
-        ring.watch(&pair.0, READABLE, false, 1).unwrap();
-        drop(pair);
-        let mut last = false;
-        ring.wait(Duration::from_secs(10), |completion| last = completion.was_last).unwrap();
-        assert!(last);
+        ring.watch(&Nobodys, READABLE, false, 1).unwrap();
+        let mut told = Vec::new();
+        ring.wait(Duration::from_secs(10), |completion| told.push(completion)).unwrap();
+        assert_eq!(told, [Completion { token: 1, ready: 0, was_last: true }]);
     }
 
     #[test]
