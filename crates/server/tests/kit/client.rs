@@ -95,6 +95,7 @@ impl Client {
                 Ok(0) => return None,
                 Ok(count) => self.received.extend_from_slice(&chunk[..count]),
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => panic!("no reply: {error}; so far {:?}", self.beginning()),
             }
             assert!(Instant::now() < deadline, "no whole reply: {:?}", self.beginning());

@@ -188,6 +188,8 @@ impl HttpClient {
                 true
             }
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
+            // A process that was stopped and goes on is told so by a read with a deadline.
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => true,
             Err(error) => panic!("{error}"),
         }
     }
