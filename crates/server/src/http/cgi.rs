@@ -16,10 +16,11 @@ use millrace_http::{Framing, Head, Status, Version, chunked};
 use millrace_vfs::FileError;
 
 use super::connection::{Asked, Connection, Work};
-use super::exchange::{Record, Who};
 use super::find::Found;
 use super::program::{self, NoScript, Program, Script};
 use super::programs::Slot;
+use super::record::Record;
+use super::who::Who;
 use crate::config::Programs;
 use crate::transfer::TURN;
 use crate::worker::Core;

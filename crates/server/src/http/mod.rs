@@ -8,10 +8,12 @@
 //!     |                       Asked
 //! ```
 //!
-//! - `connection.rs` has the socket: reading heads, writing what was answered, deadlines.
+//! - `connection.rs` has one client; `reading.rs` what it sends, `sending.rs` what it is sent, `deadlines.rs` how long
+//!   either may take, `ending.rs` how it ends.
 //! - `secure.rs` has TLS on it: the handshake, and reading and writing through it.
 //! - `side/` has HTTP/2: such connections leave the reactors, and come back as HTTP/1.1 within the process.
-//! - `exchange.rs` has one request: who asks, for what, and the answer.
+//! - `exchange.rs` has one request: what it is for, and who answers; `who.rs` has who asks.
+//! - `file.rs` answers with a file, `answer.rs` with anything else, and `record.rs` tells the log.
 //! - `writing.rs` has those that change files, `receive.rs` takes a body into a file.
 //! - `dav/` has WebDAV: properties, and locks that others have to heed.
 //! - `cgi.rs` has those that a program answers, `program.rs` its process, `programs.rs` all of a worker's.
@@ -21,20 +23,28 @@
 //! A head that has to wait for the pool is kept as bytes and parsed again when the answer has come: that costs
 //! a microsecond where a disk was waited for, and nothing where none was.
 
+mod answer;
 mod body;
 mod cache;
 mod cgi;
 mod chunks;
 mod connection;
 mod dav;
+mod deadlines;
+mod ending;
 mod exchange;
+mod file;
 mod find;
 mod listing;
 mod program;
 mod programs;
+mod reading;
 mod receive;
+mod record;
 mod secure;
+mod sending;
 mod side;
+mod who;
 mod writing;
 
 use millrace_vfs::FileError;

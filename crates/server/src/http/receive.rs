@@ -14,7 +14,7 @@ use millrace_vfs::{FileError, Storage, Upload, VirtualPath, Wait};
 
 use super::Message;
 use super::connection::{Connection, Work};
-use super::exchange::Record;
+use super::record::Record;
 use super::writing::Refused;
 use crate::limits::{Direction, Pace};
 use crate::worker::{self, Core};

@@ -13,8 +13,8 @@ use millrace_vfs::{
 
 use super::connection::Connection;
 use super::dav::{Claim, Touch};
-use super::exchange::Who;
 use super::find::Found;
+use super::who::Who;
 use crate::limits::Direction;
 use crate::state::Server;
 use crate::worker::Core;

@@ -1,0 +1,174 @@
+//! Answers that are no file: pages, statuses, what is streamed.
+
+use std::collections::VecDeque;
+
+use millrace_http::response::{Persistence, Writer};
+use millrace_http::{Head, Status, Version, page};
+use millrace_vfs::{FileError, ReadStream};
+
+use super::body::{Body, Part};
+use super::chunks::Chunks;
+use super::connection::Connection;
+use super::find::SMALL;
+use super::record::Record;
+use super::sending::Sending;
+use crate::worker::Core;
+
+impl Connection {
+    /// Answers with bytes that are here.
+    pub(super) fn answer_bytes(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        status: Status,
+        media_type: &str,
+        fields: &[(&str, &str)],
+        body: &[u8],
+    ) {
+        let persistent = self.may_go_on(head);
+        let Core { http, out, now, .. } = core;
+        let persistence = Persistence::of(head.version, persistent);
+        let mut writer = Writer::begin(out, status, http.date(now.wall.seconds), persistence);
+        for (name, value) in fields {
+            writer.field(name, value);
+        }
+        writer.field("Content-Type", media_type).field("Content-Length", body.len());
+        writer.end();
+        let sent = if head.wants_head_only() { 0 } else { body.len() };
+        core.out.extend_from_slice(&body[..sent]);
+        self.log_answer(core, head, status, sent as u64);
+        if !persistent {
+            self.close_behind(core);
+        }
+    }
+
+    /// Answers with what has a length that nobody knows yet: chunked, or for HTTP/1.0 until the connection closes.
+    pub(super) fn answer_stream(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        status: Status,
+        media_type: &str,
+        field: (&str, &str),
+        stream: Box<dyn ReadStream>,
+    ) {
+        let chunked = head.version == Version::Http11;
+        if !chunked {
+            self.close_behind(core);
+        }
+        let persistence = Persistence::of(head.version, self.may_go_on(head));
+        let Core { http, out, now, .. } = core;
+        let mut writer = Writer::begin(out, status, http.date(now.wall.seconds), persistence);
+        writer.field("Content-Type", media_type).field(field.0, field.1);
+        if chunked {
+            writer.field("Transfer-Encoding", "chunked");
+        }
+        writer.end();
+        if head.wants_head_only() {
+            core.discard(stream);
+            return self.log_answer(core, head, status, 0);
+        }
+        let stream = if chunked { Box::new(Chunks::new(stream)) } else { stream };
+        let part = Part::Stream(stream, 0, None);
+        self.begin_body(core, head, status, VecDeque::from([part]));
+    }
+
+    /// Answers without a body.
+    pub(super) fn answer_empty(
+        &mut self,
+        core: &mut Core,
+        mut record: Record,
+        status: Status,
+        fields: &[(&str, &str)],
+    ) {
+        let Core { http, out, now, .. } = core;
+        let date = http.date(now.wall.seconds);
+        let mut writer = Writer::begin(out, status, date, Persistence::of(record.version, record.persistent));
+        for (name, value) in fields {
+            writer.field(name, value);
+        }
+        if !status.is_bodiless() {
+            writer.field("Content-Length", 0);
+        }
+        writer.end();
+        record.status = status;
+        self.log_request(core, &record);
+        self.answered_at(core.now.instant);
+        if !record.persistent {
+            self.close_behind(core);
+        }
+    }
+
+    /// Answers with an error's page.
+    pub(super) fn fail(&mut self, core: &mut Core, head: &Head<'_, '_>, status: Status, reason: &str) {
+        let record = self.record(core, head);
+        self.answer_page(core, record, status, reason, &[]);
+    }
+
+    /// Answers with a page of ours.
+    pub(super) fn answer_page(
+        &mut self,
+        core: &mut Core,
+        mut record: Record,
+        status: Status,
+        reason: &str,
+        fields: &[(&str, &str)],
+    ) {
+        let page = page::of(status, reason);
+        debug_assert!(page.len() as u64 <= SMALL);
+        let Core { http, out, now, .. } = core;
+        let date = http.date(now.wall.seconds);
+        let mut writer = Writer::begin(out, status, date, Persistence::of(record.version, record.persistent));
+        for (name, value) in fields {
+            writer.field(name, value);
+        }
+        writer.field("Content-Type", page::MEDIA_TYPE).field("Content-Length", page.len());
+        writer.end();
+        if !record.head_only {
+            core.out.extend_from_slice(&page);
+            record.bytes = page.len() as u64;
+        }
+        record.status = status;
+        self.log_request(core, &record);
+        if !record.persistent {
+            if record.has_body {
+                self.linger();
+            }
+            self.close_behind(core);
+        }
+    }
+
+    /// Answers that a file cannot be had.
+    pub(super) fn fail_with(&mut self, core: &mut Core, head: &Head<'_, '_>, error: &FileError) {
+        let (status, reason) = match error {
+            FileError::NotFound
+            | FileError::NotDirectory
+            | FileError::InvalidName
+            | FileError::NameTooLong
+            | FileError::Loop => (Status::NOT_FOUND, "There is no such file."),
+            FileError::PermissionDenied | FileError::NotRegular | FileError::ReadOnly => {
+                (Status::FORBIDDEN, "This may not be read.")
+            }
+            FileError::Exhausted => (Status::SERVICE_UNAVAILABLE, "The server is out of resources for now."),
+            FileError::OverQuota(_) => super::writing::status_of(error),
+            _ => (Status::INTERNAL_SERVER_ERROR, "The file system failed."),
+        };
+        self.fail(core, head, status, reason);
+    }
+
+    pub(super) fn begin_body(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        status: Status,
+        parts: VecDeque<Part>,
+    ) {
+        let mut record = self.record(core, head);
+        record.status = status;
+        record.bytes =
+            parts.iter().map(|part| if let Part::Bytes(bytes) = part { bytes.len() as u64 } else { 0 }).sum();
+        let goes_on = record.persistent;
+        let body = Body::new(parts, core.now.instant);
+        self.send_body(core, Box::new(Sending { body, record, goes_on }));
+    }
+}

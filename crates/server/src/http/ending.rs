@@ -1,0 +1,125 @@
+//! How a connection ends: behind its last answer, at once, or with the server.
+
+use std::time::Duration;
+
+use millrace_http::Status;
+use millrace_net::stream;
+
+use super::connection::{Connection, Work};
+use super::record::Record;
+use super::sending::Sending;
+use crate::worker::Core;
+
+/// How long a client that is being closed may take to read its last answer.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What is read and thrown away of a client that is being closed.
+const FAREWELL_BYTES: u64 = 1 << 20;
+
+impl Connection {
+    pub(super) fn is_over(&self) -> bool {
+        if self.flags.broken {
+            return true;
+        }
+        let said_all = matches!(self.work, Work::Idle) && self.output_is_empty();
+        match self.closing {
+            Some(_) => said_all && self.flags.ended,
+            None => said_all && (self.flags.ended || self.flags.last),
+        }
+    }
+
+    /// Nothing more is taken; what is answered is still sent.
+    pub(super) fn close_behind(&mut self, core: &Core) {
+        self.closing.get_or_insert(core.now.instant + FAREWELL);
+        self.input = Vec::new();
+    }
+
+    /// The connection ends so that nobody takes the part of an answer for the whole.
+    pub(super) fn cut(&mut self) {
+        stream::reset_on_close(&self.socket.fd);
+        self.flags.broken = true;
+    }
+
+    /// Ends our side, and reads what still comes: closing a socket with something unread resets it, and a
+    /// reset can overtake the last answer.
+    pub(super) fn say_farewell(&mut self, core: &mut Core) {
+        if self.closing.is_none()
+            || !self.output_is_empty()
+            || self.flags.broken
+            || !matches!(self.work, Work::Idle)
+        {
+            return;
+        }
+        if !self.flags.shut {
+            self.flags.shut = true;
+            self.end_tls();
+            if !self.flags.readable && !self.flags.lingers {
+                self.flags.ended = true;
+                return;
+            }
+            self.flags.broken |= stream::end_writing(&self.socket.fd).is_err();
+        }
+        let mut buffer = std::mem::take(&mut core.control_buffer);
+        while self.flags.readable && !self.flags.broken {
+            // Whatever it is, in TLS or not: nobody will look at it.
+            if let Some(count) = self.receive(&mut buffer) {
+                self.drained += count as u64;
+                self.flags.broken |= self.drained > FAREWELL_BYTES;
+            }
+        }
+        core.control_buffer = buffer;
+    }
+
+    /// The client may send more that nobody will take: it is read for a while, and thrown away.
+    pub(super) fn linger(&mut self) {
+        self.flags.lingers = true;
+    }
+
+    /// A client that has ended in the middle of a body has gone.
+    pub(super) fn break_where_ended(&mut self) {
+        self.flags.broken |= self.flags.ended;
+    }
+
+    /// The server is closing: what is asked is still answered.
+    pub(crate) fn shut_down(&mut self) {
+        self.flags.last = true;
+    }
+
+    /// The time of grace is over.
+    pub(crate) fn end_now(&mut self) {
+        self.flags.broken = true;
+    }
+
+    /// Ends the connection and everything that belongs to it.
+    pub(crate) fn close(mut self: Box<Self>, core: &mut Core) {
+        if let Work::Sending(sending) = std::mem::replace(&mut self.work, Work::Idle) {
+            let Sending { body, mut record, .. } = *sending;
+            record.bytes += body.bytes();
+            self.log_request(core, &record);
+            // What was sent must not look like the whole of an answer that ends with the connection.
+            stream::reset_on_close(&self.socket.fd);
+            if let Some(remains) = body.remains() {
+                core.discard(remains);
+            }
+        }
+        self.give_up(core);
+    }
+
+    /// What is under way ends with the connection.
+    fn give_up(&mut self, core: &mut Core) {
+        let record = match std::mem::replace(&mut self.work, Work::Idle) {
+            Work::Running(running) => {
+                let (program, record) = running.into_parts();
+                core.discard(program);
+                record
+            }
+            Work::Receiving(receiving) => {
+                let (upload, record) = receiving.into_parts();
+                core.discard(upload);
+                Record { status: Status::BAD_REQUEST, ..record }
+            }
+            _ => return,
+        };
+        self.log_request(core, &record);
+    }
+}

@@ -1,0 +1,159 @@
+//! Answers with a file: the whole, a range of it, several, or what its conditions say.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use millrace_http::conditional::{self, Verdict};
+use millrace_http::range::{self, Ranges};
+use millrace_http::response::{Persistence, Writer};
+use millrace_http::{Field, Head, Method, Status};
+use millrace_vfs::ReadStream;
+
+use super::body::Part;
+use super::connection::Connection;
+use super::find::{Content, Entry};
+use crate::limits::Direction;
+use crate::worker::Core;
+
+impl Connection {
+    /// Answers with a file, in whole or in part, or with what its conditions say.
+    pub(super) fn answer_file(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        entry: &Arc<Entry>,
+        stream: Option<Box<dyn ReadStream>>,
+    ) {
+        match conditional::evaluate(head, Some(&entry.validators)) {
+            Verdict::Proceed => {}
+            Verdict::NotModified => return self.answer_not_modified(core, head, entry),
+            Verdict::Failed => {
+                let reason = "The file is not the one that the request is for.";
+                return self.fail(core, head, Status::PRECONDITION_FAILED, reason);
+            }
+        }
+        let ranges = match head.get(Field::Range) {
+            Some(field)
+                if head.method == Method::Get && conditional::range_applies(head, &entry.validators) =>
+            {
+                range::parse(field, entry.size)
+            }
+            _ => Ranges::Whole,
+        };
+        match ranges {
+            Ranges::Whole => self.answer_part(core, head, entry, stream, None),
+            Ranges::One(range) => self.answer_part(core, head, entry, stream, Some(range)),
+            Ranges::Many(ranges) if stream.is_none() => self.answer_parts(core, head, entry, &ranges),
+            // A stream is read once, from one place.
+            Ranges::Many(_) => self.answer_part(core, head, entry, stream, None),
+            Ranges::Unsatisfiable => {
+                let record = self.record(core, head);
+                let range = format!("bytes */{}", entry.size);
+                let fields = [("Content-Range", &*range)];
+                let reason = "The file has no such range.";
+                self.answer_page(core, record, Status::RANGE_NOT_SATISFIABLE, reason, &fields);
+            }
+        }
+    }
+
+    fn answer_not_modified(&mut self, core: &mut Core, head: &Head<'_, '_>, entry: &Entry) {
+        let persistence = Persistence::of(head.version, self.may_go_on(head));
+        let Core { http, out, now, .. } = core;
+        let mut writer = Writer::begin(out, Status::NOT_MODIFIED, http.date(now.wall.seconds), persistence);
+        writer.lines(&entry.lines);
+        writer.end();
+        self.log_answer(core, head, Status::NOT_MODIFIED, 0);
+    }
+
+    /// The whole file, or one range of it.
+    fn answer_part(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        entry: &Arc<Entry>,
+        stream: Option<Box<dyn ReadStream>>,
+        range: Option<Range<u64>>,
+    ) {
+        let goes_on = self.may_go_on(head);
+        let status = if range.is_some() { Status::PARTIAL_CONTENT } else { Status::OK };
+        let Core { http, out, now, .. } = core;
+        let date = http.date(now.wall.seconds);
+        let mut writer = Writer::begin(out, status, date, Persistence::of(head.version, goes_on));
+        writer.field("Content-Type", entry.media_type).lines(&entry.lines);
+        if let Some(range) = &range {
+            let (first, last) = (range.start, range.end - 1);
+            writer.field("Content-Range", format_args!("bytes {first}-{last}/{}", entry.size));
+        }
+        let range = range.unwrap_or(0..entry.size);
+        let length = range.end - range.start;
+        writer.field("Content-Length", length);
+        writer.end();
+        if head.wants_head_only() || length == 0 {
+            return self.log_answer(core, head, status, 0);
+        }
+        let is_limited = core.server.limits.is_limited(&self.member, Direction::Download);
+        let part = match (&entry.content, stream) {
+            (Content::Memory(_), _) if is_limited => {
+                Part::Stream(entry.stream(), range.start, Some(range.end))
+            }
+            (Content::Memory(bytes), _) => {
+                core.out.extend_from_slice(&bytes[range.start as usize..range.end as usize]);
+                return self.log_answer(core, head, status, length);
+            }
+            (Content::File(file, readiness), _) => Part::File(Arc::clone(file), *readiness, range),
+            (Content::Stream, Some(stream)) => Part::Stream(stream, range.start, Some(range.end)),
+            (Content::Stream, None) => return self.log_answer(core, head, status, 0),
+        };
+        self.begin_body(core, head, status, VecDeque::from([part]));
+    }
+
+    /// Several ranges, as `multipart/byteranges` (RFC 9110 section 14.6).
+    fn answer_parts(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        entry: &Arc<Entry>,
+        ranges: &[Range<u64>],
+    ) {
+        let is_limited = core.server.limits.is_limited(&self.member, Direction::Download);
+        // Not a secret: only not to be found in the file by accident.
+        let boundary = format!("{:016x}{:016x}", core.now.wall.nanoseconds ^ 0x5bd1_e995, core.next_serial());
+        let mut parts = VecDeque::with_capacity(ranges.len() * 2 + 1);
+        let mut length = 0;
+        for range in ranges {
+            let (first, last, size) = (range.start, range.end - 1, entry.size);
+            let bytes = format!(
+                "\r\n--{boundary}\r\nContent-Type: {}\r\nContent-Range: bytes {first}-{last}/{size}\r\n\r\n",
+                entry.media_type
+            )
+            .into_bytes();
+            length += bytes.len() as u64 + (range.end - range.start);
+            parts.push_back(Part::Bytes(bytes));
+            parts.push_back(match &entry.content {
+                Content::Memory(_) if is_limited => {
+                    Part::Stream(entry.stream(), range.start, Some(range.end))
+                }
+                Content::Memory(bytes) => {
+                    Part::Bytes(bytes[range.start as usize..range.end as usize].to_vec())
+                }
+                Content::File(file, readiness) => Part::File(Arc::clone(file), *readiness, range.clone()),
+                Content::Stream => continue,
+            });
+        }
+        let end = format!("\r\n--{boundary}--\r\n").into_bytes();
+        length += end.len() as u64;
+        parts.push_back(Part::Bytes(end));
+
+        let persistence = Persistence::of(head.version, self.may_go_on(head));
+        let Core { http, out, now, .. } = core;
+        let date = http.date(now.wall.seconds);
+        let mut writer = Writer::begin(out, Status::PARTIAL_CONTENT, date, persistence);
+        writer
+            .field("Content-Type", format_args!("multipart/byteranges; boundary={boundary}"))
+            .lines(&entry.lines)
+            .field("Content-Length", length);
+        writer.end();
+        self.begin_body(core, head, Status::PARTIAL_CONTENT, parts);
+    }
+}

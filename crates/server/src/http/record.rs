@@ -1,0 +1,116 @@
+//! What the access log tells of a request.
+
+use std::time::{Duration, Instant};
+
+use millrace_http::{Field, Framing, Head, Status, Version};
+use millrace_vfs::OverQuota;
+
+use super::connection::Connection;
+use crate::log::{self, Subject};
+use crate::worker::Core;
+
+/// What the access log tells of a request.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) method: String,
+    pub(super) target: Vec<u8>,
+    pub(super) version: Version,
+    pub(super) referer: Option<Vec<u8>>,
+    pub(super) agent: Option<Vec<u8>>,
+    pub(super) status: Status,
+    /// Bytes of the body.
+    pub(super) bytes: u64,
+    pub(super) began: Instant,
+    /// The answer has no body whatever its head says.
+    pub(super) head_only: bool,
+    /// The request has a body.
+    pub(super) has_body: bool,
+    pub(super) persistent: bool,
+}
+
+impl Record {
+    /// Of a request that could not be understood.
+    pub(super) fn of_nothing(now: Instant) -> Self {
+        Self {
+            method: String::new(),
+            target: Vec::new(),
+            version: Version::Http11,
+            referer: None,
+            agent: None,
+            status: Status::BAD_REQUEST,
+            bytes: 0,
+            began: now,
+            head_only: false,
+            has_body: false,
+            persistent: false,
+        }
+    }
+
+    pub(super) fn of(head: &Head<'_, '_>, persistent: bool, now: Instant) -> Self {
+        Self {
+            method: head.method_text.to_owned(),
+            target: head.target.to_owned(),
+            version: head.version,
+            referer: head.get(Field::Referer).map(<[u8]>::to_owned),
+            agent: head.get(Field::UserAgent).map(<[u8]>::to_owned),
+            status: Status::OK,
+            bytes: 0,
+            began: now,
+            head_only: head.wants_head_only(),
+            has_body: head.framing != Framing::None,
+            persistent,
+        }
+    }
+}
+
+impl Connection {
+    pub(super) fn record(&self, core: &Core, head: &Head<'_, '_>) -> Record {
+        Record::of(head, self.may_go_on(head), core.now.instant)
+    }
+
+    /// Tells the log of an answer that was given at once.
+    pub(super) fn log_answer(&self, core: &mut Core, head: &Head<'_, '_>, status: Status, bytes: u64) {
+        let request = log::Request {
+            method: head.method_text,
+            target: head.target,
+            protocol: self.protocol(head.version),
+            status: status.0,
+            bytes,
+            referer: head.get(Field::Referer),
+            agent: head.get(Field::UserAgent),
+            elapsed: Duration::ZERO,
+        };
+        self.log(core, &request);
+    }
+
+    /// Tells the log of an answer that took its time.
+    pub(super) fn log_request(&self, core: &mut Core, record: &Record) {
+        let request = log::Request {
+            method: &record.method,
+            target: &record.target,
+            protocol: self.protocol(record.version),
+            status: record.status.0,
+            bytes: record.bytes,
+            referer: record.referer.as_deref(),
+            agent: record.agent.as_deref(),
+            elapsed: core.now.instant.saturating_duration_since(record.began),
+        };
+        self.log(core, &request);
+    }
+
+    /// Tells the log which quota is used up.
+    pub(super) fn log_over_quota(&self, core: &mut Core, over: Option<&OverQuota>) {
+        if let Some(over) = over {
+            core.log(&self.subject(), log::Event::Limited { limit: &over.key(), value: over.most });
+        }
+    }
+
+    fn log(&self, core: &mut Core, request: &log::Request<'_>) {
+        core.log_request(&self.subject(), request);
+    }
+
+    pub(super) fn subject(&self) -> Subject<'_> {
+        let user = self.who.as_ref().and_then(|who| who.user.as_deref());
+        Subject { session: self.number, peer: self.peer, user }
+    }
+}

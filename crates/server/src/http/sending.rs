@@ -1,0 +1,155 @@
+//! What is sent: answers that were collected, and bodies that do not fit into one write.
+
+use std::io;
+
+use millrace_ftp::session::TransferError;
+use millrace_net::stream;
+use millrace_vfs::FileError;
+
+use super::Message;
+use super::body::{Body, Progress};
+use super::connection::{Connection, Work};
+use super::record::Record;
+use crate::log::{self, Subject};
+use crate::transfer::Sender;
+use crate::worker::{self, Core};
+
+/// An answer whose body is on its way.
+#[derive(Debug)]
+pub(super) struct Sending {
+    pub(super) body: Body,
+    pub(super) record: Record,
+    /// Whether the connection goes on behind it.
+    pub(super) goes_on: bool,
+}
+
+impl Connection {
+    /// Begins to send a body, whose head is in `core.out`.
+    pub(super) fn send_body(&mut self, core: &mut Core, sending: Box<Sending>) {
+        self.work = Work::Sending(sending);
+        self.go_on(core);
+    }
+
+    /// Sends on.
+    pub(super) fn send_on(&mut self, core: &mut Core) {
+        loop {
+            let follows = match &self.work {
+                Work::Sending(sending) => sending.body.has_more(),
+                _ => false,
+            };
+            self.flush(core, follows);
+            if !self.output_is_empty() || self.flags.broken {
+                return;
+            }
+            let Work::Sending(sending) = &mut self.work else { return };
+            let limits = (&core.server.limits, &self.member);
+            match sending.body.advance(&mut self.socket, &mut core.scratch, core.now.instant, limits) {
+                Progress::Bytes(bytes) => core.out.extend_from_slice(&bytes),
+                // The wheel wakes it.
+                Progress::Pause => return,
+                Progress::Wait => return self.watch_writable(core),
+                Progress::Yield => return core.yielded.push_back(self.key),
+                Progress::Fill(sender) => return self.fill(core, sender),
+                Progress::Done => return self.body_sent(core),
+                Progress::Failed(error) => {
+                    if let TransferError::File(FileError::OverQuota(over)) = &error {
+                        self.log_over_quota(core, Some(over));
+                    }
+                    return self.body_failed(core, &format!("{error:?}"));
+                }
+            }
+        }
+    }
+
+    fn fill(&mut self, core: &mut Core, mut sender: Box<Sender>) {
+        let serial = core.next_serial();
+        if let Work::Sending(sending) = &mut self.work {
+            sending.body.serial = serial;
+        }
+        let (key, inbox) = (self.key, core.sender.clone());
+        core.server.pool.run(move || {
+            let result = sender.fill();
+            inbox.send(worker::Message::Http(key, Message::Filled(serial, *sender, result)));
+        });
+    }
+
+    fn body_sent(&mut self, core: &mut Core) {
+        let Work::Sending(sending) = std::mem::replace(&mut self.work, Work::Idle) else { return };
+        let Sending { body, mut record, goes_on } = *sending;
+        record.bytes += body.bytes();
+        self.log_request(core, &record);
+        self.since = core.now.instant;
+        if !goes_on {
+            self.close_behind(core);
+        }
+    }
+
+    /// The body cannot be sent whole: the connection ends, so that nobody takes the part for the whole.
+    pub(super) fn body_failed(&mut self, core: &mut Core, why: &str) {
+        let Work::Sending(sending) = std::mem::replace(&mut self.work, Work::Idle) else { return };
+        let Sending { body, mut record, .. } = *sending;
+        record.bytes += body.bytes();
+        self.log_request(core, &record);
+        let subject = Subject { session: self.number, peer: self.peer, user: None };
+        core.log(&subject, log::Event::Warning { text: &format!("an answer was cut: {why}") });
+        stream::reset_on_close(&self.socket.fd);
+        self.flags.broken = true;
+        if let Some(remains) = body.remains() {
+            core.discard(remains);
+        }
+    }
+
+    /// Sends what there is to say, as far as the client takes it.
+    pub(super) fn flush(&mut self, core: &mut Core, follows: bool) {
+        if self.flags.broken {
+            core.out.clear();
+            return;
+        }
+        if !self.output.is_empty() {
+            self.output.append(&mut core.out);
+            std::mem::swap(&mut self.output, &mut core.out);
+        }
+        let mut sent = 0;
+        while sent < core.out.len() {
+            match self.socket.write_or_wait(&core.out[sent..], follows) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.output = core.out[sent..].to_vec();
+                    self.watch_writable(core);
+                    break;
+                }
+                Err(_) => {
+                    self.flags.broken = true;
+                    break;
+                }
+            }
+        }
+        if sent > 0 {
+            self.sent_in = core.turn;
+            self.since = core.now.instant;
+            if let Work::Sending(sending) = &mut self.work {
+                sending.body.moved = core.now.instant;
+            }
+        }
+        core.out.clear();
+        if self.socket.tls.is_some() {
+            self.flush_secure(core);
+        }
+    }
+
+    pub(super) fn watch_writable(&mut self, core: &Core) {
+        if !self.flags.watches_writable {
+            self.flags.watches_writable = true;
+            self.flags.broken |= match self.socket.registered {
+                true => core.watch_http_writable(self.key, &self.socket.fd, true).is_err(),
+                false => core.watch_http_writable(self.key, &self.socket.fd, false).is_err(),
+            };
+            self.socket.registered = true;
+        }
+    }
+
+    /// Claims that all was sent.
+    pub(super) fn output_is_empty(&self) -> bool {
+        self.output.is_empty() && self.socket.tls.as_ref().is_none_or(|channel| channel.is_flushed())
+    }
+}

@@ -1,0 +1,234 @@
+//! Who asks: the accounts are asked, and what they said holds for a while.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use millrace_ftp::session::Permission;
+use millrace_http::{Field, Head, Slots, Status, authorization, request};
+
+use super::Message;
+use super::connection::{Asked, Connection, Work};
+use crate::auth::{Account, Attempt, Decision, Protocol};
+use crate::limits::{AccountLimits, Refused};
+use crate::log::{self, Subject};
+use crate::worker::{self, Core};
+
+/// How long a connection goes on with what it was granted before the accounts are asked again.
+const TRUST: Duration = Duration::from_secs(1);
+
+/// Somebody who asks.
+#[derive(Debug)]
+pub(super) struct Who {
+    /// As the field said it; empty for somebody who said nothing.
+    authorization: Vec<u8>,
+    /// `None` for anonymous.
+    pub(super) user: Option<Vec<u8>>,
+    pub(super) account: Account,
+    /// What this connection is not encrypted for.
+    pub(super) is_barred: bool,
+    until: Instant,
+}
+
+impl Connection {
+    /// Who asks; `None` where that has to be found out, or was answered with a refusal.
+    pub(super) fn know_who(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+    ) -> Option<Arc<Who>> {
+        let said = head.get(Field::Authorization).unwrap_or_default();
+        if let Some(who) = &self.who
+            && who.authorization == said
+            && core.now.instant < who.until
+        {
+            return Some(Arc::clone(who));
+        }
+        let (user, password) = match (said, authorization::basic(said)) {
+            (b"", _) if !core.server.config.anonymous => {
+                self.challenge(core, head, "This is for users: say who you are.");
+                return None;
+            }
+            (b"", _) => (b"anonymous".to_vec(), Vec::new()),
+            (_, None) => {
+                self.challenge(core, head, "The only way to log in here is Basic.");
+                return None;
+            }
+            (_, Some(_)) if !self.takes_passwords(core) => {
+                let reason = "A password is taken over HTTPS only.";
+                self.fail(core, head, Status::FORBIDDEN, reason);
+                return None;
+            }
+            (_, Some(login)) => login,
+        };
+        let (from, encrypted) = (self.peer.ip(), self.is_encrypted());
+        if core.server.bans.is_banned(from, &user, core.now.instant) {
+            let asked = Asked { serial: 0, head: bytes.to_vec(), slot: None };
+            let reason = "banned at this address for a while".to_owned();
+            self.login_decided(core, asked, &user, Decision::Refused(reason));
+            return None;
+        }
+        let accounts = core.server.accounts();
+        match accounts.quick(&attempt(&user, &password, from, encrypted)) {
+            Some(Decision::Granted(account)) => {
+                let let_in = self.let_in(core, said, &user, account);
+                let refused = |refused: Refused| {
+                    self.fail(core, head, Status::SERVICE_UNAVAILABLE, refused.for_the_client());
+                };
+                let_in.map_err(refused).ok()
+            }
+            Some(decision) => {
+                let asked = Asked { serial: 0, head: bytes.to_vec(), slot: None };
+                self.login_decided(core, asked, &user, decision);
+                None
+            }
+            None => {
+                let serial = self.ask(core, bytes);
+                let (key, inbox) = (self.key, core.sender.clone());
+                core.server.logins.run(move || {
+                    let decision = accounts.authenticate(&attempt(&user, &password, from, encrypted));
+                    inbox.send(worker::Message::Http(key, Message::Login(serial, user, decision)));
+                });
+                None
+            }
+        }
+    }
+
+    /// Passwords cross no network in clear; nor this computer, where all logins have to be encrypted.
+    fn takes_passwords(&self, core: &Core) -> bool {
+        let requires_tls = || core.server.tls.as_ref().is_some_and(|tls| tls.policy().login_required);
+        self.is_encrypted() || (self.peer.ip().is_loopback() && !requires_tls())
+    }
+
+    /// Claims that somebody's files may go over this connection.
+    fn may_carry_files(&self, core: &Core, account: &Account) -> bool {
+        let requires_tls = || core.server.tls.as_ref().is_some_and(|tls| tls.policy().data_required);
+        self.is_encrypted() || !(account.data.encrypted || requires_tls())
+    }
+
+    /// Takes somebody in, unless there are too many of them already.
+    fn let_in(
+        &mut self,
+        core: &mut Core,
+        said: &[u8],
+        user: &[u8],
+        account: Account,
+    ) -> Result<Arc<Who>, Refused> {
+        // Who is known already has its place.
+        if self.who.as_ref().is_none_or(|who| who.authorization != said) {
+            let nothing = AccountLimits::default();
+            let limits = account.limits.as_deref().unwrap_or(&nothing);
+            let server = Arc::clone(&core.server);
+            if let Err(refused) = server.limits.log_in(&mut self.member, user, limits, core.now.instant) {
+                let subject = Subject { session: self.number, peer: self.peer, user: Some(user) };
+                core.log(&subject, log::Event::Limited { limit: &refused.key(), value: refused.value });
+                self.who = None;
+                return Err(refused);
+            }
+        }
+        let user = (!said.is_empty()).then(|| user.to_owned());
+        let is_barred = !self.may_carry_files(core, &account);
+        let until = core.now.instant + TRUST;
+        let who = Who { authorization: said.to_owned(), user, account, is_barred, until };
+        let who = Arc::new(who);
+        self.who = Some(Arc::clone(&who));
+        Ok(who)
+    }
+
+    /// The accounts have decided about the request that waits.
+    pub(super) fn login_decided(&mut self, core: &mut Core, asked: Asked, user: &[u8], decision: Decision) {
+        let subject = Subject { session: self.number, peer: self.peer, user: None };
+        match decision {
+            Decision::Granted(account) => {
+                let said = authorization_of(&asked.head);
+                if !said.is_empty() {
+                    self.wrong_passwords = 0;
+                    core.server.bans.succeeded(self.peer.ip(), user, core.now.instant);
+                }
+                // Where it is one too many the request asks again, and hears so.
+                let _ = self.let_in(core, &said, user, account);
+                return self.again(core, &asked.head, None);
+            }
+            // By HTTP a code comes with the password, or not at all.
+            Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
+                core.log(&subject, log::Event::LoginFailed { user });
+                let failed = core.server.bans.failed(self.peer.ip(), user, core.now.instant);
+                if failed.user_banned {
+                    core.log(&subject, log::Event::Banned { user: Some(user) });
+                }
+                if failed.address_banned {
+                    core.log(&subject, log::Event::Banned { user: None });
+                }
+            }
+            Decision::Refused(reason) | Decision::Unavailable(reason) => {
+                core.log(&subject, log::Event::LoginRefused { user, reason: &reason });
+            }
+        }
+        self.who = None;
+        self.wrong_passwords += 1;
+        let delay = core.server.config.login_delay * (1 << (self.wrong_passwords - 1).min(6));
+        self.work = Work::Held(core.now.instant + delay, Box::new(asked));
+    }
+
+    /// Answers a wrong password, once it was held back for long enough.
+    pub(super) fn deny(&mut self, core: &mut Core, bytes: &[u8]) {
+        let mut slots = Slots::new();
+        if let Ok(Some((head, _))) = request::parse(bytes, &mut slots) {
+            if self.wrong_passwords >= core.server.config.login_attempts {
+                self.close_behind(core);
+            }
+            self.challenge(core, &head, "The name or the password is wrong.");
+        }
+    }
+
+    /// 401, or where a password would not be taken 403.
+    pub(super) fn challenge(&mut self, core: &mut Core, head: &Head<'_, '_>, reason: &'static str) {
+        let record = self.record(core, head);
+        match self.takes_passwords(core) {
+            true => {
+                let fields = [("WWW-Authenticate", authorization::CHALLENGE)];
+                self.answer_page(core, record, Status::UNAUTHORIZED, reason, &fields);
+            }
+            false => self.answer_page(
+                core,
+                record,
+                Status::FORBIDDEN,
+                "This is for users, whose passwords are taken over HTTPS only.",
+                &[],
+            ),
+        }
+    }
+
+    /// Claims that an account may do this; answers the request where it may not.
+    pub(super) fn permits(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        who: &Who,
+        permission: Permission,
+    ) -> bool {
+        let permits = who.account.permissions.allows(permission);
+        if !permits {
+            match who.user {
+                None => self.challenge(core, head, "This is for users: say who you are."),
+                Some(_) => self.fail(core, head, Status::FORBIDDEN, "You may not do that."),
+            }
+        }
+        permits
+    }
+}
+
+fn attempt<'a>(user: &'a [u8], password: &'a [u8], from: IpAddr, encrypted: bool) -> Attempt<'a> {
+    let now = SystemTime::now();
+    Attempt { user, password, from, protocol: Protocol::Http, encrypted, certified: false, now }
+}
+
+/// The `Authorization` field of a head that was kept.
+fn authorization_of(bytes: &[u8]) -> Vec<u8> {
+    let mut slots = Slots::new();
+    match request::parse(bytes, &mut slots) {
+        Ok(Some((head, _))) => head.get(Field::Authorization).unwrap_or_default().to_owned(),
+        _ => Vec::new(),
+    }
+}
