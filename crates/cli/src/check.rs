@@ -191,6 +191,9 @@ fn bans(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     };
     let bans = &config.bans;
+    if !config.proxy_from.is_empty() {
+        writeln!(out, "Proxies       connect from {}, and say for whom", list(&config.proxy_from))?;
+    }
     if !bans.allow.is_empty() {
         writeln!(out, "Clients       only from {}", list(&bans.allow))?;
     }

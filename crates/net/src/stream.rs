@@ -16,6 +16,11 @@ pub fn read(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     retry(|| recv(&socket, &mut *buffer, RecvFlags::empty()).map(|(count, _)| count))
 }
 
+/// As [`read`], leaving it there.
+pub fn peek(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    retry(|| recv(&socket, &mut *buffer, RecvFlags::PEEK).map(|(count, _)| count))
+}
+
 /// Writes as much as the kernel takes.
 pub fn write(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     retry(|| send(&socket, bytes, SendFlags::NOSIGNAL))

@@ -2,14 +2,20 @@
 
 use mio::event::Event;
 
+use crate::proxied::Arrival;
 use crate::worker::Core;
 use crate::{ftp, http};
+
+/// Why somebody is not waited for any more.
+const ENDING: &str = "the server ends";
 
 /// One client of a worker.
 #[derive(Debug)]
 pub(crate) enum Client {
     Ftp(Box<ftp::Connection>),
     Http(Box<http::Connection>),
+    /// It becomes one of the others when a proxy has said whom it is of.
+    Arriving(Box<Arrival>),
 }
 
 impl Client {
@@ -18,6 +24,7 @@ impl Client {
         match self {
             Self::Ftp(connection) => connection.control_event(core, event),
             Self::Http(connection) => connection.event(core, event),
+            Self::Arriving(arrival) => arrival.read(),
         }
     }
 
@@ -26,6 +33,16 @@ impl Client {
         match self {
             Self::Ftp(connection) => connection.data_event(core, event),
             Self::Http(connection) => connection.go_on(core),
+            Self::Arriving(_) => {}
+        }
+    }
+
+    /// The reactor says that there is something to go on with.
+    pub(crate) fn go_on(&mut self, core: &mut Core) {
+        match self {
+            Self::Ftp(connection) => connection.continue_transfer(core),
+            Self::Http(connection) => connection.go_on(core),
+            Self::Arriving(_) => {}
         }
     }
 
@@ -34,6 +51,7 @@ impl Client {
         match self {
             Self::Ftp(connection) => connection.look_at_clock(core),
             Self::Http(connection) => connection.look_at_clock(core),
+            Self::Arriving(arrival) => arrival.look_at_clock(core),
         }
     }
 
@@ -42,6 +60,7 @@ impl Client {
         match self {
             Self::Ftp(connection) => connection.shake_hands(core),
             Self::Http(connection) => connection.shake_hands(core),
+            Self::Arriving(_) => {}
         }
     }
 
@@ -50,6 +69,7 @@ impl Client {
         match self {
             Self::Ftp(connection) => connection.next_turn(core),
             Self::Http(connection) => connection.go_on(core),
+            Self::Arriving(_) => {}
         }
     }
 
@@ -58,6 +78,7 @@ impl Client {
         match self {
             Self::Ftp(connection) => connection.settle(core),
             Self::Http(connection) => connection.settle(core),
+            Self::Arriving(arrival) => arrival.settle(core),
         }
     }
 
@@ -66,6 +87,7 @@ impl Client {
         match self {
             Self::Ftp(connection) => connection.shut_down(core),
             Self::Http(connection) => connection.shut_down(),
+            Self::Arriving(arrival) => arrival.give_up(ENDING),
         }
     }
 
@@ -74,6 +96,7 @@ impl Client {
         match self {
             Self::Ftp(connection) => connection.end_now(core),
             Self::Http(connection) => connection.end_now(),
+            Self::Arriving(arrival) => arrival.give_up(ENDING),
         }
     }
 
@@ -82,6 +105,8 @@ impl Client {
         match self {
             Self::Ftp(connection) => connection.close(core),
             Self::Http(connection) => connection.close(core),
+            // Its socket and its place go with it.
+            Self::Arriving(_) => {}
         }
     }
 }

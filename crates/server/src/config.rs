@@ -18,6 +18,7 @@ use crate::auth::{Authenticator, Password};
 use crate::bans::BanRules;
 use crate::hooks::Hooks;
 use crate::limits::{NetworkBits, Quotas, ServerLimits};
+use crate::network::Network;
 
 /// What a server is started with.
 #[derive(Debug, Clone)]
@@ -38,6 +39,8 @@ pub struct Config {
     pub accounts: Arc<dyn Authenticator>,
     /// Ports for passive data connections. Nothing ever leaves this range.
     pub passive_ports: RangeInclusive<u16>,
+    /// Networks from which proxies connect, which say for whom (PROXY protocol); nobody else is served from there.
+    pub proxy_from: Vec<Network>,
     /// The address that PASV names instead of the server's own (NAT).
     pub public_ip: Option<Ipv4Addr>,
     /// Reactor threads; 0 for one a core.
@@ -294,6 +297,7 @@ impl Config {
             programs: Programs::default(),
             accounts,
             passive_ports: Self::DEFAULT_PASSIVE_PORTS,
+            proxy_from: Vec::new(),
             public_ip: None,
             workers: 0,
             blocking_threads: 256,

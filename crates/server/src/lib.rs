@@ -36,6 +36,7 @@ mod log;
 mod network;
 mod passive;
 mod program;
+mod proxied;
 mod running;
 mod slab;
 mod state;

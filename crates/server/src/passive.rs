@@ -18,6 +18,8 @@
 //! apart by where a connection comes from; an address that left one of them without its connection gets no
 //! other lease of that port while it stays open. A client whose address has a lease on every port waits in
 //! line until one is given back.
+//!
+//! What comes from where proxies connect is of whom its header names, and nobody's before that ([`Lease::accept`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -28,7 +30,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use millrace_net::listener;
+use millrace_net::{listener, proxy};
+
+use crate::proxied::{LATE, Proxies};
+
+/// So many connections of one lease may wait for their header: one is the client's.
+const UNNAMED: usize = 8;
 
 /// Tells a session that its connection was accepted by another that shares its port.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
@@ -45,6 +52,7 @@ pub(crate) struct PassivePool {
 
 struct Shared {
     range: RangeInclusive<u16>,
+    proxies: Arc<Proxies>,
     /// Locked for a lease, an accept or a return: a few map operations and at most one bind.
     hosts: Mutex<HashMap<IpAddr, Host>>,
 }
@@ -100,8 +108,8 @@ pub(crate) enum Leasing {
 
 impl PassivePool {
     /// A pool over these ports; nothing is bound yet.
-    pub(crate) fn new(range: RangeInclusive<u16>) -> Self {
-        Self { shared: Arc::new(Shared { range, hosts: Mutex::default() }) }
+    pub(crate) fn new(range: RangeInclusive<u16>, proxies: Arc<Proxies>) -> Self {
+        Self { shared: Arc::new(Shared { range, proxies, hosts: Mutex::default() }) }
     }
 
     /// Leases a port on the address `local` to a client; where there is none now, `deliver` is called
@@ -110,7 +118,7 @@ impl PassivePool {
         let tenant = Tenant { client, arrived: None, wake };
         let mut hosts = self.shared.lock();
         let host = hosts.entry(local).or_insert_with(|| Host::new(&self.shared.range));
-        match host.place(local, tenant) {
+        match host.place(local, tenant, &self.shared.proxies) {
             Ok(port) => Leasing::Granted(self.granted(local, client, port)),
             Err((tenant, error)) if host.leased.is_empty() => {
                 drop(tenant);
@@ -130,7 +138,16 @@ impl PassivePool {
 
     fn granted(&self, local: IpAddr, client: IpAddr, port: Arc<Port>) -> Lease {
         let address = SocketAddr::new(local, port.number);
-        Lease { pool: self.clone(), address, client, port: Some(port), open: true, kept: None, due: None }
+        Lease {
+            pool: self.clone(),
+            address,
+            client,
+            port: Some(port),
+            open: true,
+            kept: None,
+            unnamed: Vec::new(),
+            due: None,
+        }
     }
 
     /// Takes a port back; what it makes possible for somebody in line is done at once.
@@ -138,7 +155,7 @@ impl PassivePool {
         let mut hosts = self.shared.lock();
         let Some(host) = hosts.get_mut(&local) else { return };
         host.vacate(client, port, open);
-        let served = host.serve_waiting(local);
+        let served = host.serve_waiting(local, &self.shared.proxies);
         drop(hosts);
         for (client, port, deliver) in served {
             deliver(self.granted(local, client, port));
@@ -160,14 +177,19 @@ impl Host {
     }
 
     /// Finds a port for a tenant: one that nobody holds, else one held by other addresses only.
-    fn place(&mut self, local: IpAddr, tenant: Tenant) -> Result<Arc<Port>, (Tenant, io::Error)> {
+    fn place(
+        &mut self,
+        local: IpAddr,
+        tenant: Tenant,
+        proxies: &Proxies,
+    ) -> Result<Arc<Port>, (Tenant, io::Error)> {
         match self.take(local) {
             Ok(port) => {
                 port.lock().list.push(tenant);
                 self.leased.insert(port.number, Arc::clone(&port));
                 Ok(port)
             }
-            Err(error) => self.share(tenant).map_err(|tenant| (tenant, error)),
+            Err(error) => self.share(tenant, proxies).map_err(|tenant| (tenant, error)),
         }
     }
 
@@ -200,12 +222,12 @@ impl Host {
     }
 
     /// A leased port on which this client has no lease.
-    fn share(&mut self, tenant: Tenant) -> Result<Arc<Port>, Tenant> {
+    fn share(&mut self, tenant: Tenant, proxies: &Proxies) -> Result<Arc<Port>, Tenant> {
         for port in self.leased.values() {
             let mut tenants = port.lock();
             if tenants.admits(tenant.client) {
                 // What the newcomer's address sent here before is nobody's.
-                tenants.sort_arrivals(&port.listener);
+                tenants.sort_arrivals(&port.listener, proxies);
                 tenants.list.push(tenant);
                 return Ok(Arc::clone(port));
             }
@@ -235,7 +257,7 @@ impl Host {
     }
 
     /// Places whoever waits and can be placed now.
-    fn serve_waiting(&mut self, local: IpAddr) -> Vec<(IpAddr, Arc<Port>, Deliver)> {
+    fn serve_waiting(&mut self, local: IpAddr, proxies: &Proxies) -> Vec<(IpAddr, Arc<Port>, Deliver)> {
         let mut served = Vec::new();
         // Where one has to wait on, so have the others of its address; somebody else may still fit in.
         let mut full: Vec<IpAddr> = Vec::new();
@@ -247,7 +269,7 @@ impl Host {
                 continue;
             }
             let Some((tenant, deliver)) = self.waiting.remove(at) else { break };
-            match self.place(local, tenant) {
+            match self.place(local, tenant, proxies) {
                 Ok(port) => served.push((client, port, deliver)),
                 Err((tenant, _)) => {
                     self.waiting.insert(at, (tenant, deliver));
@@ -277,12 +299,26 @@ impl Tenants {
     }
 
     /// Accepts whatever waits, gives it to whom it is for and closes the rest.
-    fn sort_arrivals(&mut self, listener: &OwnedFd) {
+    fn sort_arrivals(&mut self, listener: &OwnedFd, proxies: &Proxies) {
         while let Ok((socket, peer)) = listener::accept(listener) {
-            if let Some(tenant) = self.of(peer.ip()) {
+            let from = match proxies.include(peer.ip()) {
+                false => Some(peer.ip()),
+                // A header that is not there by now is not waited for: proxies send it as they connect.
+                true => named(&socket, peer).ok().flatten(),
+            };
+            if let Some(tenant) = from.and_then(|from| self.of(from)) {
                 tenant.take_in(socket);
             }
         }
+    }
+}
+
+/// Whom a connection from a proxy is of, once its header has come.
+fn named(socket: &OwnedFd, proxy: SocketAddr) -> Result<Option<IpAddr>, String> {
+    match proxy::take(socket) {
+        Ok(Ok(header)) => Ok(header.map(|header| header.ends.map_or(proxy, |ends| ends.client).ip())),
+        Ok(Err(fault)) => Err(fault.to_string()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -307,6 +343,8 @@ pub(crate) struct Lease {
     open: bool,
     /// A connection that came before anybody asked for it, from when the port was given back.
     kept: Option<OwnedFd>,
+    /// Connections from proxies that have not said whom they are of, and whether the reactor tells of them.
+    unnamed: Vec<(OwnedFd, SocketAddr, bool)>,
     /// When the port is given back although no transfer has begun.
     pub(crate) due: Option<Instant>,
 }
@@ -320,11 +358,18 @@ impl std::fmt::Debug for Lease {
 impl Lease {
     /// Ends the wait for a transfer: the port is somebody else's from now on. Answers whether the client's
     /// connection had come; then it is kept here.
-    pub(crate) fn give_back(&mut self, turned_away: impl FnMut(SocketAddr)) -> bool {
+    pub(crate) fn give_back(&mut self, door: &mut impl Doorkeeper) -> bool {
         self.due = None;
-        self.kept = self.accept(turned_away).ok();
+        self.kept = self.accept(door).ok();
+        self.give_up_unnamed().into_iter().for_each(|late| door.turn_away(late));
         self.return_port();
         self.kept.is_some()
+    }
+
+    /// Ends the wait for headers; answers whose have not come.
+    pub(crate) fn give_up_unnamed(&mut self) -> Vec<TurnedAway> {
+        let late = |(_, proxy, _)| TurnedAway::Unnamed(proxy, LATE.to_owned());
+        self.unnamed.drain(..).map(late).collect()
     }
 
     fn return_port(&mut self) {
@@ -347,43 +392,85 @@ impl Lease {
     /// there is still a port to begin with.
     pub(crate) fn renew(&mut self) -> bool {
         self.kept = None;
+        self.unnamed.clear();
         let Some(port) = &self.port else { return false };
         let mut tenants = port.lock();
-        tenants.sort_arrivals(&port.listener);
+        tenants.sort_arrivals(&port.listener, &self.pool.shared.proxies);
         if let Some(own) = tenants.of(self.client) {
             own.arrived = None;
         }
         true
     }
 
-    /// The client's connection, if it has come; [`io::ErrorKind::WouldBlock`] if not. `turned_away` is
-    /// told of every stranger.
-    pub(crate) fn accept(&mut self, mut turned_away: impl FnMut(SocketAddr)) -> io::Result<OwnedFd> {
+    /// The client's connection, if it has come; [`io::ErrorKind::WouldBlock`] if not. The door hears of everybody
+    /// who is turned away, and watches for the headers of proxies.
+    pub(crate) fn accept(&mut self, door: &mut impl Doorkeeper) -> io::Result<OwnedFd> {
         if let Some(socket) = self.kept.take() {
             return Ok(socket);
         }
         let Some(port) = &self.port else { return Err(io::ErrorKind::NotConnected.into()) };
         let mut tenants = port.lock();
+        let mut known = std::mem::take(&mut self.unnamed).into_iter();
         loop {
             if let Some(socket) = tenants.of(self.client).and_then(|own| own.arrived.take()) {
                 self.open = false;
                 return Ok(socket);
             }
-            let (socket, peer) = match listener::accept(&port.listener) {
-                Ok(accepted) => accepted,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                Err(error) => return Err(error),
+            let (socket, peer, is_watched) = match known.next() {
+                Some(known) => known,
+                None => match listener::accept(&port.listener) {
+                    Ok((socket, peer)) => (socket, peer, false),
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                    Err(error) => return Err(error),
+                },
             };
-            match tenants.of(peer.ip()) {
+            let mut from = peer.ip();
+            if self.pool.shared.proxies.include(from) {
+                match named(&socket, peer) {
+                    Ok(Some(client)) => from = client,
+                    Ok(None) if self.unnamed.len() < UNNAMED && (is_watched || door.watch(&socket)) => {
+                        self.unnamed.push((socket, peer, true));
+                        continue;
+                    }
+                    named => {
+                        let why = named.err().unwrap_or_else(|| "too many wait for their header".to_owned());
+                        door.turn_away(TurnedAway::Unnamed(peer, why));
+                        continue;
+                    }
+                }
+                if is_watched {
+                    door.forget(&socket);
+                }
+            }
+            match tenants.of(from) {
                 Some(tenant) if tenant.client == self.client => {
                     self.open = false;
                     return Ok(socket);
                 }
                 Some(tenant) => tenant.take_in(socket),
-                None => turned_away(peer),
+                None => door.turn_away(TurnedAway::Stranger(SocketAddr::new(from, peer.port()))),
             }
         }
     }
+}
+
+/// What a lease needs of whoever holds it, where connections come.
+pub(crate) trait Doorkeeper {
+    /// A connection was closed.
+    fn turn_away(&mut self, whom: TurnedAway);
+    /// The holder is to be told when something comes on this one.
+    fn watch(&mut self, socket: &OwnedFd) -> bool;
+    /// It need not be told any more.
+    fn forget(&mut self, socket: &OwnedFd);
+}
+
+/// A connection that was closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TurnedAway {
+    /// It is somebody else's.
+    Stranger(SocketAddr),
+    /// It came from where proxies connect, and did not say whose it is.
+    Unnamed(SocketAddr, String),
 }
 
 impl Drop for Lease {
@@ -426,6 +513,39 @@ mod tests {
 
     use super::*;
 
+    /// Whoever is turned away is not told of.
+    struct Nobody;
+
+    impl Doorkeeper for Nobody {
+        fn turn_away(&mut self, _: TurnedAway) {}
+
+        fn watch(&mut self, _: &OwnedFd) -> bool {
+            true
+        }
+
+        fn forget(&mut self, _: &OwnedFd) {}
+    }
+
+    /// Remembers them.
+    #[derive(Debug, Default)]
+    struct Book(Vec<TurnedAway>);
+
+    impl Doorkeeper for Book {
+        fn turn_away(&mut self, whom: TurnedAway) {
+            self.0.push(whom);
+        }
+
+        fn watch(&mut self, _: &OwnedFd) -> bool {
+            true
+        }
+
+        fn forget(&mut self, _: &OwnedFd) {}
+    }
+
+    fn pool(range: RangeInclusive<u16>) -> PassivePool {
+        PassivePool::new(range, Arc::default())
+    }
+
     const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     fn client(last: u8) -> IpAddr {
@@ -462,7 +582,7 @@ mod tests {
 
     fn accept(lease: &mut Lease) -> Option<OwnedFd> {
         for _ in 0..200 {
-            match lease.accept(|_| {}) {
+            match lease.accept(&mut Nobody) {
                 Ok(socket) => return Some(socket),
                 Err(_) => std::thread::sleep(Duration::from_millis(1)),
             }
@@ -472,7 +592,7 @@ mod tests {
 
     #[test]
     fn two_sessions_never_hold_one_port() {
-        let pool = PassivePool::new(range(20));
+        let pool = pool(range(20));
         let leases: Vec<Lease> = (0..20).map(|_| lease(&pool, client(1))).collect();
         let mut ports: Vec<u16> = leases.iter().map(|lease| lease.address().port()).collect();
         assert!(ports.iter().all(|port| pool.range().contains(port)));
@@ -483,27 +603,27 @@ mod tests {
 
     #[test]
     fn a_stranger_is_turned_away_and_the_wait_goes_on() {
-        let pool = PassivePool::new(range(1));
+        let pool = pool(range(1));
         let mut lease = lease(&pool, client(1));
         let _stranger = connect(client(77), lease.address());
-        let mut strangers = Vec::new();
-        while strangers.is_empty() {
-            let error = lease.accept(|peer| strangers.push(peer.ip())).unwrap_err();
+        let mut book = Book::default();
+        while book.0.is_empty() {
+            let error = lease.accept(&mut book).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         }
-        assert_eq!(strangers, [client(77)]);
+        assert!(matches!(book.0[..], [TurnedAway::Stranger(peer)] if peer.ip() == client(77)));
         let _client = connect(client(1), lease.address());
         assert!(accept(&mut lease).is_some());
     }
 
     #[test]
     fn a_late_connection_never_reaches_the_next_session() {
-        let pool = PassivePool::new(range(1));
+        let pool = pool(range(1));
         let first = lease(&pool, client(1));
         let _late = connect(client(1), first.address());
         drop(first);
         let mut second = lease(&pool, client(1));
-        assert!(second.accept(|_| {}).is_err());
+        assert!(second.accept(&mut Nobody).is_err());
 
         // The same when the first got its connection and a second one was left behind.
         let _own = connect(client(1), second.address());
@@ -512,12 +632,12 @@ mod tests {
         std::thread::sleep(Duration::from_millis(20));
         drop(second);
         let mut third = lease(&pool, client(1));
-        assert!(third.accept(|_| {}).is_err());
+        assert!(third.accept(&mut Nobody).is_err());
     }
 
     #[test]
     fn an_exhausted_range_is_shared_by_addresses_and_each_gets_its_own() {
-        let pool = PassivePool::new(range(1));
+        let pool = pool(range(1));
         let mut one = lease(&pool, client(1));
         let (woken, wake) = mpsc::channel();
         let Leasing::Granted(mut two) =
@@ -528,9 +648,9 @@ mod tests {
         assert_eq!(one.address(), two.address());
         let second = connect(client(2), two.address());
         std::thread::sleep(Duration::from_millis(20));
-        assert!(one.accept(|_| {}).is_err(), "given another's connection");
+        assert!(one.accept(&mut Nobody).is_err(), "given another's connection");
         wake.recv_timeout(Duration::from_secs(5)).unwrap();
-        let socket = two.accept(|_| {}).unwrap();
+        let socket = two.accept(&mut Nobody).unwrap();
         assert_eq!(TcpStream::from(socket).peer_addr().unwrap(), second.local_addr().unwrap());
         let _first = connect(client(1), one.address());
         assert!(accept(&mut one).is_some());
@@ -538,7 +658,7 @@ mod tests {
 
     #[test]
     fn a_client_with_a_lease_everywhere_waits_in_line() {
-        let pool = PassivePool::new(range(1));
+        let pool = pool(range(1));
         let first = lease(&pool, client(1));
         let (deliver, delivered) = mpsc::channel();
         for number in [2, 3] {
@@ -561,7 +681,7 @@ mod tests {
 
     #[test]
     fn one_return_serves_everybody_in_line_who_fits_in() {
-        let pool = PassivePool::new(range(1));
+        let pool = pool(range(1));
         let (one, two) = (lease(&pool, client(1)), lease(&pool, client(2)));
         let (deliver, delivered) = mpsc::channel();
         for (number, from) in [(1, 1), (2, 1), (3, 2), (4, 2)] {
@@ -590,7 +710,7 @@ mod tests {
 
     #[test]
     fn a_port_that_is_given_back_keeps_the_connection_that_had_come() {
-        let pool = PassivePool::new(range(1));
+        let pool = pool(range(1));
         let mut early = lease(&pool, client(1));
         let data = connect(client(1), early.address());
         // A local connection is in the listener's line once the client has it.
@@ -598,21 +718,66 @@ mod tests {
         while data.peer_addr().is_err() {
             assert!(begin.elapsed() < Duration::from_secs(10));
         }
-        assert!(early.give_back(|_| {}));
+        assert!(early.give_back(&mut Nobody));
         let mut next = lease(&pool, client(1));
-        assert!(next.accept(|_| {}).is_err());
-        let socket = early.accept(|_| {}).unwrap();
+        assert!(next.accept(&mut Nobody).is_err());
+        let socket = early.accept(&mut Nobody).unwrap();
         assert_eq!(TcpStream::from(socket).peer_addr().unwrap(), data.local_addr().unwrap());
         assert!(!early.renew(), "it has no port any more");
-        assert!(!next.give_back(|_| {}));
-        assert!(next.accept(|_| {}).is_err());
+        assert!(!next.give_back(&mut Nobody));
+        assert!(next.accept(&mut Nobody).is_err());
+    }
+
+    #[test]
+    fn what_a_proxy_passes_on_is_of_whom_its_header_names() {
+        let proxies = Arc::new(Proxies::new(vec!["127.0.0.50".parse().unwrap()]));
+        let pool = PassivePool::new(range(1), proxies);
+        let mut one = lease(&pool, client(1));
+        let mut two = lease(&pool, client(2));
+        assert_eq!(one.address(), two.address());
+        let address = one.address();
+        let by_proxy = |header: &str| {
+            let mut socket = connect(client(50), address);
+            std::io::Write::write_all(&mut socket, header.as_bytes()).unwrap();
+            socket
+        };
+        let header = |last| format!("PROXY TCP4 127.0.0.{last} 127.0.0.50 1 2\r\n");
+        let (_late, _stranger, _nobody) = (by_proxy("PROX"), by_proxy(&header(3)), by_proxy("NLST\r\n"));
+        let mut book = Book::default();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while book.0.len() < 2 {
+            assert_eq!(one.accept(&mut book).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+            assert!(Instant::now() < deadline, "{book:?}");
+        }
+        let is_stranger =
+            |away: &TurnedAway| matches!(away, TurnedAway::Stranger(peer) if peer.ip() == client(3));
+        let is_nobody =
+            |away: &TurnedAway| matches!(away, TurnedAway::Unnamed(_, why) if why.contains("does not begin"));
+        assert!(book.0.iter().any(is_stranger) && book.0.iter().any(is_nobody), "{book:?}");
+        assert_eq!(one.give_up_unnamed().len(), 1, "the one that is late");
+        // Each gets its own, whoever accepts it.
+        let (of_two, of_one) = (by_proxy(&header(2)), by_proxy(&header(1)));
+        let first = loop {
+            match one.accept(&mut book) {
+                Ok(socket) => break TcpStream::from(socket),
+                Err(_) => assert!(Instant::now() < deadline, "{book:?}"),
+            }
+        };
+        assert_eq!(first.peer_addr().unwrap(), of_one.local_addr().unwrap());
+        let second = loop {
+            match two.accept(&mut book) {
+                Ok(socket) => break TcpStream::from(socket),
+                Err(_) => assert!(Instant::now() < deadline, "{book:?}"),
+            }
+        };
+        assert_eq!(second.peer_addr().unwrap(), of_two.local_addr().unwrap());
     }
 
     #[test]
     fn a_port_that_another_program_has_is_passed_over() {
         let range = range(2);
         let _other = std::net::TcpListener::bind((LOCAL, *range.start())).unwrap();
-        let pool = PassivePool::new(range.clone());
+        let pool = pool(range.clone());
         assert_eq!(lease(&pool, client(1)).address().port(), *range.end());
     }
 }

@@ -27,6 +27,7 @@ use crate::load::Load;
 use crate::log::Log;
 use crate::network::Network;
 use crate::passive::PassivePool;
+use crate::proxied::Proxies;
 use crate::state::Server as State;
 use crate::tls::Security;
 use crate::worker::{Core, Door, Errand, Listener, Message, Worker};
@@ -197,6 +198,7 @@ fn umask() -> Option<u32> {
 }
 
 fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> Result<State, StartError> {
+    let proxies = Arc::new(Proxies::new(config.proxy_from.clone()));
     let asked = config.ftp.iter().chain(&config.ftps).chain(&config.http).chain(&config.https);
     let bound: Vec<_> = asked.copied().zip(bound.iter().flatten().copied()).collect();
     for (address, _) in &mut config.limits.listeners {
@@ -235,7 +237,8 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         pool: BlockingPool::new(config.blocking_threads),
         logins: BlockingPool::new(LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from))),
         hook_pool: BlockingPool::new(config.hook_threads),
-        passive: PassivePool::new(config.passive_ports.clone()),
+        passive: PassivePool::new(config.passive_ports.clone(), Arc::clone(&proxies)),
+        proxies,
         log,
         sessions: AtomicUsize::new(0),
         session_limit: session_limit(config.sessions, descriptors),
@@ -362,6 +365,7 @@ impl Running {
             listeners.iter().map(|(asked, limits)| (really(*asked, &doors), limits.clone())).collect();
         self.state.limits.configure(ServerLimits { listeners, ..config.limits }, Instant::now());
         self.state.bans.configure(config.bans);
+        self.state.proxies.configure(config.proxy_from);
         *self.state.accounts.write().unwrap_or_else(PoisonError::into_inner) = config.accounts;
         let errand = Errand::new(|connection, core| connection.review(core, |_, _| true));
         self.workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));

@@ -1,7 +1,7 @@
 //! What all workers of a server share.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use crate::limits::{Crowd, Tree};
 use crate::load::Load;
 use crate::log::Log;
 use crate::passive::PassivePool;
+use crate::proxied::Proxies;
 use crate::tls::Security;
 use crate::worker::Message;
 
@@ -47,6 +48,8 @@ pub(crate) struct Server {
     /// Sessions of each address, and of each network.
     pub(crate) addresses: Crowd,
     pub(crate) networks: Crowd,
+    /// Who connects for others.
+    pub(crate) proxies: Arc<Proxies>,
     /// Who is turned away.
     pub(crate) bans: Bans,
     /// How busy the machine is, where somebody wants to know.
@@ -90,18 +93,27 @@ impl std::fmt::Debug for Server {
 #[derive(Debug)]
 pub(crate) struct Admission {
     server: Arc<Server>,
-    from: IpAddr,
+    /// `None`: nobody knows yet.
+    from: Option<IpAddr>,
 }
 
 impl Admission {
     /// Somebody of this address was counted in.
     pub(crate) fn new(server: &Arc<Server>, from: IpAddr) -> Self {
-        Self { server: Arc::clone(server), from }
+        Self { server: Arc::clone(server), from: Some(from) }
+    }
+
+    /// Somebody was counted in whose address is not known yet.
+    pub(crate) fn of_somebody(server: &Arc<Server>) -> Self {
+        Self { server: Arc::clone(server), from: None }
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.server.release(self.from);
+        match self.from {
+            Some(from) => self.server.release(from),
+            None => _ = self.server.sessions.fetch_sub(1, Ordering::Relaxed),
+        }
     }
 }

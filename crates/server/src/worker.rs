@@ -33,6 +33,7 @@ use crate::http;
 use crate::limits::Crowded;
 use crate::log::{self, Subject};
 use crate::passive::Lease;
+use crate::proxied::{Arrival, Arrived, Way};
 use crate::slab::{Key, Slab};
 use crate::state::{Admission, Server};
 use crate::transfer::JobDone;
@@ -57,7 +58,7 @@ const KIND: usize = 0b11;
 const CONTROL: usize = 0;
 const DATA: usize = 1;
 const LISTENER: usize = 2;
-/// What a program reads from.
+/// What a program reads from; of FTP, a connection that a proxy has yet to say whose it is.
 const PROGRAM: usize = 3;
 
 /// What all programs of a worker write errors to.
@@ -214,6 +215,11 @@ impl Core {
     /// Makes the reactor tell of a data connection, or of the listener that it will come to.
     pub(crate) fn watch_data(&self, key: Key, socket: &OwnedFd, interest: Interest) -> io::Result<()> {
         self.registry.register(&mut SourceFd(&socket.as_raw_fd()), token(key, DATA), interest)
+    }
+
+    /// Makes the reactor tell when something comes on a connection to a passive port that has no name yet.
+    pub(crate) fn watch_unnamed(&self, key: Key, socket: &OwnedFd) -> io::Result<()> {
+        self.registry.register(&mut SourceFd(&socket.as_raw_fd()), token(key, PROGRAM), Interest::READABLE)
     }
 
     /// Makes the reactor forget a descriptor that stays open elsewhere.
@@ -379,7 +385,8 @@ impl Worker {
                 }
             }
             CONTROL => self.serve_any(key(token), |client, core| client.event(core, event)),
-            DATA | PROGRAM => self.serve_any(key(token), |client, core| client.side_event(core, event)),
+            DATA => self.serve_any(key(token), |client, core| client.side_event(core, event)),
+            PROGRAM => self.serve_any(key(token), Client::go_on),
             _ => {}
         }
     }
@@ -456,8 +463,13 @@ impl Worker {
         if client.settle(&mut self.core) {
             return;
         }
-        if let Some(client) = self.connections.remove(key) {
-            client.close(&mut self.core);
+        match self.connections.remove(key) {
+            Some(Client::Arriving(arrival)) => {
+                let arrived = arrival.into_arrived(&self.core);
+                self.arrived(arrived);
+            }
+            Some(client) => client.close(&mut self.core),
+            None => {}
         }
     }
 
@@ -513,14 +525,58 @@ impl Worker {
     }
 
     fn welcome(&mut self, socket: OwnedFd, peer: SocketAddr, bound: SocketAddr, door: Door) {
+        if !self.core.server.proxies.include(peer.ip()) {
+            return self.admit(socket, peer, (bound, door), None);
+        }
+        if let Err(crowded) = self.core.server.admit_somebody() {
+            return self.refuse_crowded(&socket, peer, door, &crowded);
+        }
+        let (core, place) = (&self.core, Admission::of_somebody(&self.core.server));
+        let key = self.connections.insert_with(|key| {
+            Client::Arriving(Box::new(Arrival::new(key, socket, peer, (bound, door), place, core)))
+        });
+        // More often than not the header has come already.
+        self.serve_any(key, |client, _| {
+            if let Client::Arriving(arrival) = client {
+                arrival.read();
+            }
+        });
+    }
+
+    /// A proxy has said for whom it connects; or what it said is not believed.
+    fn arrived(&mut self, Arrived { socket, proxy, bound, door, ends }: Arrived) {
+        match ends {
+            Ok(Some(ends)) => {
+                let way = Way { proxy, facing: Some(ends.server) };
+                self.admit(socket, ends.client, (bound, door), Some(way));
+            }
+            Ok(None) => self.admit(socket, proxy, (bound, door), Some(Way { proxy, facing: None })),
+            Err(reason) => {
+                let subject = Subject { session: 0, peer: proxy, user: None };
+                self.core.log(&subject, log::Event::ProxyRefused { from: proxy, reason: &reason });
+                self.refuse(
+                    &socket,
+                    proxy,
+                    door,
+                    "Connections from this address have to begin with a PROXY header.",
+                );
+            }
+        }
+    }
+
+    /// Serves a client, unless a list, a ban or a limit speaks against it.
+    fn admit(
+        &mut self,
+        socket: OwnedFd,
+        peer: SocketAddr,
+        (bound, door): (SocketAddr, Door),
+        way: Option<Way>,
+    ) {
         if let Err(turned) = self.core.server.bans.admit(peer.ip(), self.core.now.instant) {
             return self.refuse(&socket, peer, door, turned.for_the_client());
         }
         if let Err(crowded) = self.core.server.admit(peer.ip()) {
-            let subject = Subject { session: 0, peer, user: None };
-            let (limit, value) = (&crowded.key()[..], crowded.value());
-            self.core.log(&subject, log::Event::Limited { limit, value });
-            return self.refuse(&socket, peer, door, crowded.for_the_client());
+            return self.refuse_crowded(&socket, peer, door, &crowded);
         }
         let member = match self.core.server.limits.connect(bound, self.core.now.instant) {
             Ok(member) => member,
@@ -549,9 +605,10 @@ impl Worker {
             false => bound,
             true => listener::local_address(&socket).unwrap_or(bound),
         };
+        let way = way.map(|way| Box::new((way, local)));
         let core = &mut self.core;
         let key = self.connections.insert_with(|key| {
-            Client::Ftp(Box::new(Connection::new(key, socket, peer, local, member, core)))
+            Client::Ftp(Box::new(Connection::new(key, socket, peer, local, way, member, core)))
         });
         self.serve(key, |connection, core| connection.greet(core, door == Door::Ftps));
     }
@@ -572,6 +629,13 @@ impl Worker {
                 self.serve_any(key, |_, _| {});
             }
         }
+    }
+
+    /// The same where there are too many, and the log is told which limit that was.
+    fn refuse_crowded(&mut self, socket: &OwnedFd, peer: SocketAddr, door: Door, crowded: &Crowded) {
+        let (limit, value) = (&crowded.key()[..], crowded.value());
+        self.core.log(&Subject { session: 0, peer, user: None }, log::Event::Limited { limit, value });
+        self.refuse(socket, peer, door, crowded.for_the_client());
     }
 
     /// Says 421, or by HTTP 503, and why; the socket closes behind it.
@@ -633,12 +697,18 @@ impl Worker {
 }
 
 impl Server {
-    /// Counts a new session in, or says why not.
-    fn admit(&self, from: IpAddr) -> Result<(), Crowded> {
+    /// Counts a new session in of somebody whose address is still to be told, or says why not.
+    fn admit_somebody(&self) -> Result<(), Crowded> {
         if self.sessions.fetch_add(1, Ordering::Relaxed) >= self.session_limit {
             self.sessions.fetch_sub(1, Ordering::Relaxed);
             return Err(Crowded::Server(self.session_limit));
         }
+        Ok(())
+    }
+
+    /// Counts a new session in, or says why not.
+    fn admit(&self, from: IpAddr) -> Result<(), Crowded> {
+        self.admit_somebody()?;
         if let Err((_, most)) = self.addresses.enter(from) {
             self.sessions.fetch_sub(1, Ordering::Relaxed);
             return Err(Crowded::Address(most));

@@ -173,6 +173,7 @@ pub(crate) fn resolve(
         programs,
         accounts: default.accounts,
         passive_ports,
+        proxy_from: written.proxy_from.iter().map(|said| said.value).collect(),
         public_ip: written.public_ip.map(|said| said.value),
         workers: workers(written.workers, &places)?,
         blocking_threads: places.at_least_one(

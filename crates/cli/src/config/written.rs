@@ -327,6 +327,10 @@ pub(crate) struct Written {
     #[arg(skip)]
     #[serde(deserialize_with = "one_or_more")]
     pub(crate) deny: Vec<Said<Network>>,
+    /// Networks from which proxies connect.
+    #[arg(skip)]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) proxy_from: Vec<Said<Network>>,
     /// Failed logins until a user is banned at an address.
     #[arg(skip)]
     pub(crate) ban_after: Option<Said<Count>>,
@@ -487,6 +491,7 @@ impl Written {
             quotas: self.quotas.or(file.quotas),
             allow: file.allow,
             deny: file.deny,
+            proxy_from: file.proxy_from,
             ban_after: self.ban_after.or(file.ban_after),
             ban_time: self.ban_time.or(file.ban_time),
             cpu_limit: self.cpu_limit.or(file.cpu_limit),

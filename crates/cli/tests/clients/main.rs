@@ -9,6 +9,7 @@ mod curl;
 mod folders;
 mod ftplib;
 mod ftps;
+mod haproxy;
 mod http;
 mod lftp;
 mod ncftp;

@@ -53,6 +53,11 @@ impl Server {
 
     /// The same, with a configuration file, and more files that lie beside it.
     pub(crate) fn configured_with(configuration: &str, files: &[(&str, &[u8])]) -> Self {
+        Self::configured_on("127.0.0.1:0", configuration, files)
+    }
+
+    /// The same, elsewhere.
+    pub(crate) fn configured_on(listen: &str, configuration: &str, files: &[(&str, &[u8])]) -> Self {
         let scratch = Scratch::new();
         let file = scratch.0.join("millrace.toml");
         fs::write(&file, configuration).unwrap();
@@ -61,7 +66,7 @@ impl Server {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, content).unwrap();
         }
-        Self::over(scratch, "127.0.0.1:0", &["--config", file.to_str().unwrap()])
+        Self::over(scratch, listen, &["--config", file.to_str().unwrap()])
     }
 
     /// With a certificate of its own, explicit and implicit FTPS, HTTPS, and this policy about resumption.

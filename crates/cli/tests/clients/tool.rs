@@ -1,7 +1,7 @@
 //! Finding and running a client.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::server::Server;
@@ -49,6 +49,11 @@ impl Tool {
     pub(crate) fn at(program: impl Into<PathBuf>) -> Option<Self> {
         let program = program.into();
         program.is_file().then(|| Self { program, variables: Vec::new() })
+    }
+
+    /// Where it is.
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
     }
 
     /// Sets an environment variable for the client.

@@ -29,6 +29,7 @@ use crate::auth::Account;
 use crate::limits::Member;
 use crate::log::{self, Subject};
 use crate::passive::Lease;
+use crate::proxied::Way;
 use crate::slab::Key;
 use crate::transfer::{Link, Running};
 use crate::worker::Core;
@@ -60,6 +61,8 @@ pub(crate) struct Connection {
     pub(super) secure: Option<Box<Secure>>,
     /// What `HOST` said.
     pub(super) host: Option<Box<str>>,
+    /// The proxy that it came by, and where that connected to.
+    pub(super) way: Option<Box<(Way, SocketAddr)>>,
     /// Its part in the hooks, where there are any.
     pub(super) hooked: Option<Box<Hooked>>,
     reader: LineReader,
@@ -119,10 +122,13 @@ impl Connection {
         socket: OwnedFd,
         peer: SocketAddr,
         local: SocketAddr,
+        way: Option<Box<(Way, SocketAddr)>>,
         member: Member,
         core: &mut Core,
     ) -> Self {
-        let session = Session::new(Arc::clone(&core.server.settings), peer, local, core.now);
+        // To its client the server is where the client connected to.
+        let facing = way.as_ref().and_then(|way| way.0.facing).unwrap_or(local);
+        let session = Session::new(Arc::clone(&core.server.settings), peer, facing, core.now);
         let broken = core.watch_control(key, &socket).is_err();
         Self {
             key,
@@ -133,6 +139,7 @@ impl Connection {
             member,
             secure: None,
             host: None,
+            way,
             hooked: Self::hooked(core),
             reader: LineReader::default(),
             held: None,
@@ -149,8 +156,14 @@ impl Connection {
 
     /// The first thing on a connection: the greeting, or where TLS is `implicit` the handshake.
     pub(crate) fn greet(&mut self, core: &mut Core, implicit: bool) {
-        self.log(core, log::Event::Connected);
+        let proxy = self.way.as_ref().map(|way| way.0.proxy);
+        self.log(core, log::Event::Connected { proxy });
         self.greet_or_ask(core, implicit);
+    }
+
+    /// The address of this machine's that its connections are on.
+    pub(super) fn local(&self) -> SocketAddr {
+        self.way.as_ref().map_or(self.session.local(), |way| way.1)
     }
 
     /// The reactor says something of the control socket.

@@ -1,6 +1,8 @@
 //! The data connection of a control connection: how it comes about, and the transfer that it carries.
 
 use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -15,12 +17,34 @@ use mio::event::Event;
 use super::Connection;
 use super::question::{JOB_GRACE, Promise};
 use crate::log::{self, Direction, Transferred};
-use crate::passive::{Lease, Leasing};
+use crate::passive::{Doorkeeper, Lease, Leasing, TurnedAway};
+use crate::slab::Key;
 use crate::transfer::{End, JobDone, JobKind, Link, Running, Socket, Turn, Work};
 use crate::worker::{Core, Message};
 
 /// Why there is no connection for a transfer that came too long after its `PASV`.
 const PORT_IS_GONE: &str = "the passive port was given back as nothing used it in time; ask for another";
+
+/// What the passive port's lease needs of a session and its reactor.
+struct Door<'a> {
+    core: &'a Core,
+    key: Key,
+    turned_away: Vec<TurnedAway>,
+}
+
+impl Doorkeeper for Door<'_> {
+    fn turn_away(&mut self, whom: TurnedAway) {
+        self.turned_away.push(whom);
+    }
+
+    fn watch(&mut self, socket: &OwnedFd) -> bool {
+        self.core.watch_unnamed(self.key, socket).is_ok()
+    }
+
+    fn forget(&mut self, socket: &OwnedFd) {
+        self.core.forget(socket);
+    }
+}
 
 impl Connection {
     /// Leases a passive port, or gets in line for one.
@@ -34,7 +58,7 @@ impl Connection {
         let wake = Arc::new(move || sender.send(Message::Wake(key)));
         let sender = core.sender.clone();
         let deliver = Box::new(move |lease| sender.send(Message::Port(key, lease)));
-        match core.server.passive.lease(self.session.local().ip(), self.session.peer().ip(), wake, deliver) {
+        match core.server.passive.lease(self.local().ip(), self.session.peer().ip(), wake, deliver) {
             Leasing::Granted(lease) => Some(self.hold(core, Box::new(lease))),
             Leasing::Queued => {
                 self.port_deadline = Some(core.now.instant + core.server.config.connect_timeout);
@@ -65,7 +89,8 @@ impl Connection {
 
     /// Keeps a lease for the transfer that is to come, but not for long: others may wait for the port.
     fn hold(&mut self, core: &mut Core, mut lease: Box<Lease>) -> Answer {
-        let address = lease.address();
+        // The port is the same where a proxy passes it on.
+        let address = SocketAddr::new(self.session.local().ip(), lease.address().port());
         lease.due = Some(core.now.instant + core.server.config.connect_timeout);
         self.lease = Some(lease);
         self.await_early(core);
@@ -80,12 +105,12 @@ impl Connection {
     /// None has. A connection that has come all the same is kept for it.
     pub(super) fn lease_overdue(&mut self, core: &mut Core) {
         let Some(lease) = &mut self.lease else { return };
-        let mut strangers = Vec::new();
-        if !lease.give_back(|peer| strangers.push(peer)) {
+        let mut door = Door { core, key: self.key, turned_away: Vec::new() };
+        let has_come = lease.give_back(&mut door);
+        let turned_away = door.turned_away;
+        self.tell_turned_away(core, turned_away);
+        if !has_come {
             self.drop_lease(core);
-        }
-        for peer in strangers {
-            self.log(core, log::Event::Stranger { peer });
         }
         self.advance_early(core);
     }
@@ -104,7 +129,7 @@ impl Connection {
         let link = match transfer.via {
             Via::Passive => self.passive_link(transfer.protection),
             Via::Control(_) => Ok(Link::Control),
-            Via::Active(address) => match stream::begin_connect(self.session.local(), address) {
+            Via::Active(address) => match stream::begin_connect(self.local(), address) {
                 Ok(socket) => Ok(Link::Connecting(Socket::new(socket))),
                 Err(error) => Err(TransferError::NoConnection(format!("{address}: {}", error.kind()))),
             },
@@ -318,11 +343,11 @@ impl Connection {
 
     /// Accepts the client's data connection, if it has come.
     fn accept(&mut self, core: &mut Core) -> io::Result<Option<Socket>> {
-        let Some(lease) = &mut self.lease else { return Err(io::Error::other(PORT_IS_GONE)) };
-        let mut strangers = Vec::new();
-        let accepted = lease.accept(|peer| strangers.push(peer));
-        let running = self.running.as_deref_mut();
-        let result = match (accepted, running) {
+        let accepted = self.accept_own(core);
+        let (Some(lease), running) = (&mut self.lease, self.running.as_deref_mut()) else {
+            return Err(io::Error::other(PORT_IS_GONE));
+        };
+        match (accepted, running) {
             (Ok(socket), Some(running)) => {
                 if let Link::Accepting(Some(watched)) = std::mem::replace(&mut running.link, Link::Lent) {
                     core.forget(&watched);
@@ -342,11 +367,28 @@ impl Connection {
             }
             (Err(error), _) => Err(error),
             (Ok(_), None) => Ok(None),
-        };
-        for peer in strangers {
-            self.log(core, log::Event::Stranger { peer });
         }
-        result
+    }
+
+    /// Accepts the client's data connection from the passive port, and tells of everybody else who came.
+    pub(super) fn accept_own(&mut self, core: &mut Core) -> io::Result<OwnedFd> {
+        let Some(lease) = &mut self.lease else { return Err(io::Error::other(PORT_IS_GONE)) };
+        let mut door = Door { core, key: self.key, turned_away: Vec::new() };
+        let accepted = lease.accept(&mut door);
+        let turned_away = door.turned_away;
+        self.tell_turned_away(core, turned_away);
+        accepted
+    }
+
+    fn tell_turned_away(&self, core: &mut Core, turned_away: Vec<TurnedAway>) {
+        for whom in turned_away {
+            match whom {
+                TurnedAway::Stranger(peer) => self.log(core, log::Event::Stranger { peer }),
+                TurnedAway::Unnamed(from, reason) => {
+                    self.log(core, log::Event::ProxyRefused { from, reason: &reason });
+                }
+            }
+        }
     }
 
     /// Waits for the data socket; it is made known to the reactor only now.
@@ -561,6 +603,8 @@ impl Connection {
         let error = match (running.ending.take(), &running.link) {
             (Some((error, _)), _) => error,
             (None, Link::Accepting(_)) => {
+                let late = self.lease.as_mut().map_or(Vec::new(), |lease| lease.give_up_unnamed());
+                self.tell_turned_away(core, late);
                 TransferError::NoConnection("the client did not connect in time".to_owned())
             }
             (None, Link::Securing(_)) => TransferError::NotSecured("the handshake took too long".to_owned()),

@@ -17,7 +17,6 @@ use mio::event::Event;
 
 use super::Connection;
 use super::data::end;
-use crate::log;
 use crate::transfer::{Link, Socket};
 use crate::worker::Core;
 
@@ -102,17 +101,12 @@ impl Connection {
     }
 
     fn accept_early(&mut self, core: &mut Core, listener: OwnedFd) -> Early {
-        let Some(lease) = &mut self.lease else {
+        if self.lease.is_none() {
             core.forget(&listener);
             return Early::Nothing;
-        };
-        let mut strangers = Vec::new();
-        let accepted = lease.accept(|peer| strangers.push(peer));
-        for peer in strangers {
-            self.log(core, log::Event::Stranger { peer });
         }
         // What goes wrong here goes wrong for the transfer as well, which says so.
-        let Ok(socket) = accepted else { return Early::Awaited(listener) };
+        let Ok(socket) = self.accept_own(core) else { return Early::Awaited(listener) };
         core.forget(&listener);
         drop(listener);
         self.lease = None;

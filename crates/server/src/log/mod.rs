@@ -29,8 +29,8 @@ use crate::config::LogFormat;
 /// Something worth knowing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Event<'a> {
-    /// A control connection was accepted.
-    Connected,
+    /// A control connection was accepted; by way of a proxy, where there was one.
+    Connected { proxy: Option<SocketAddr> },
     /// A control connection was refused, with the reason that the client was told.
     Refused { reason: &'a str },
     /// A limit turned somebody away: which, and its value.
@@ -55,6 +55,8 @@ pub(crate) enum Event<'a> {
     Declined { command: &'a [u8], code: u16, text: &'a [u8] },
     /// A data connection from somebody else was closed.
     Stranger { peer: SocketAddr },
+    /// A connection from where proxies connect was closed: it did not say for whom it is.
+    ProxyRefused { from: SocketAddr, reason: &'a str },
     /// A passive port was not to be had.
     NoPort { reason: &'a str },
     /// A hook said no.
@@ -216,6 +218,7 @@ impl Log {
                     event,
                     Event::Warning { .. }
                         | Event::Refused { .. }
+                        | Event::ProxyRefused { .. }
                         | Event::LoginFailed { .. }
                         | Event::LoginRefused { .. }
                         | Event::Expelled { .. }
@@ -324,7 +327,9 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
     use Value::{Number, Seconds, Text};
     let bytes = |bytes: &[u8]| Text(String::from_utf8_lossy(bytes).into_owned());
     match event {
-        Event::Connected => ("connected", vec![]),
+        Event::Connected { proxy } => {
+            ("connected", proxy.map(|proxy| ("proxy", Text(proxy.to_string()))).into_iter().collect())
+        }
         Event::Refused { reason } => ("refused", vec![("reason", Text((*reason).to_owned()))]),
         Event::Limited { limit, value } => {
             ("limited", vec![("limit", Text((*limit).to_owned())), ("value", Number(*value))])
@@ -357,6 +362,9 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
             ("declined", vec![("command", bytes(command)), ("reply", reply)])
         }
         Event::Stranger { peer } => ("stranger-turned-away", vec![("from", Text(peer.to_string()))]),
+        Event::ProxyRefused { from, reason } => {
+            ("proxy-refused", vec![("from", Text(from.to_string())), ("reason", Text((*reason).to_owned()))])
+        }
         Event::NoPort { reason } => ("no-passive-port", vec![("reason", Text((*reason).to_owned()))]),
         Event::HookRefused { event, reason } => {
             let fields = vec![("event", Text((*event).to_owned())), ("reason", Text((*reason).to_owned()))];
@@ -510,7 +518,7 @@ mod tests {
 
     #[test]
     fn quiet_keeps_what_an_operator_should_look_at() {
-        assert_eq!(recorded(LogFormat::Warnings, Event::Connected), "");
+        assert_eq!(recorded(LogFormat::Warnings, Event::Connected { proxy: None }), "");
         assert!(
             recorded(LogFormat::Warnings, Event::Warning { text: "look" })
                 .ends_with("warning text=\"look\"\n")

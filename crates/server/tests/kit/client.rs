@@ -218,6 +218,18 @@ impl Client {
         self.expect_reply(226);
     }
 
+    /// Uploads to a server that connects to an address of this machine.
+    #[track_caller]
+    pub(crate) fn store_by_port(&mut self, at: &str, line: &str, content: &[u8]) {
+        let listener = TcpListener::bind((at, 0)).unwrap();
+        self.expect(port_line(listener.local_addr().unwrap()), 200);
+        self.expect(line, 150);
+        let (mut data, _) = listener.accept().unwrap();
+        data.write_all(content).unwrap();
+        drop(data);
+        self.expect_reply(226);
+    }
+
     /// Ends the connection with a reset.
     pub(crate) fn reset(self) {
         reset(self.stream);

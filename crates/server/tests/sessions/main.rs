@@ -18,6 +18,7 @@ mod links;
 mod notes;
 mod passive;
 mod pipelining;
+mod proxied;
 mod quotas;
 mod shutdown;
 mod timeouts;
