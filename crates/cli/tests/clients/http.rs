@@ -160,8 +160,7 @@ fn curl_does_by_http_2_what_it_does_by_http_1() {
     assert!(read(server.served().join("d/g")) == contents);
     ask(&["-X", "DELETE", &server.https_url("d")]);
     assert!(!server.served().join("d").exists());
-    let log = server.log();
-    assert!(log.contains("\"DELETE /d HTTP/2.0\" 204"), "{log}");
+    server.log_with("\"DELETE /d HTTP/2.0\" 204", 1);
 }
 
 #[test]
