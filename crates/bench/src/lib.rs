@@ -14,10 +14,10 @@
 //!
 //! - [`plan`] is what to measure: a [`target`], and settings that flags and presets share.
 //! - [`run`] takes the figures, one [`plan::Cell`] after the other; `driver` loads the server, [`schedule`] says
-//!   when operations begin, [`payload`] what files contain.
+//!   when operations begin, [`payload`] what files contain; [`chore`] is what is done between the figures.
 //! - [`colony`] is who lives, where a user that fails is out; [`chaos`] is who behaves badly beside them.
 //! - [`crew`] is workers in processes of their own, for more users than one process can have.
-//! - [`histogram`], [`fault`], [`fairness`] and [`host`] are what is noted; [`report`] is what is shown.
+//! - [`histogram`], [`timeline`], [`fault`], [`fairness`] and [`host`] are what is noted; [`report`] is what is shown.
 //! - [`gate`] says whether a report is good enough.
 //! - [`replay`] is a transfer log as a load.
 //! - [`search`] looks for the most users that a server holds.
@@ -26,6 +26,7 @@
 //! - [`race`] puts several servers side by side; [`peers`] are servers that are known by name.
 
 pub mod chaos;
+pub mod chore;
 pub mod colony;
 pub mod crew;
 mod driver;
@@ -48,3 +49,4 @@ pub mod search;
 pub mod stats;
 mod tally;
 pub mod target;
+pub mod timeline;

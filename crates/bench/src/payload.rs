@@ -7,6 +7,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Bits of a word that count words: files of up to 8 TiB.
 const INDEX_BITS: u32 = 40;
 const WORD: usize = 8;
@@ -107,6 +109,39 @@ fn unmix(mut word: u64) -> u64 {
     word = (word ^ word >> 31 ^ word >> 62).wrapping_mul(0x3196_42b2_d24d_8ec3);
     word = (word ^ word >> 27 ^ word >> 54).wrapping_mul(0x96de_1b17_3f11_9089);
     word ^ word >> 30 ^ word >> 60
+}
+
+/// How the users' last uploads were compared with what was sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UploadCheck {
+    /// `HASH SHA-256`, `XCRC` and the like where the server has that; else `reading back`.
+    pub by: String,
+    /// How many there were: one of each user whose last was confirmed.
+    pub uploads: u64,
+    /// So many were right by the server's hash.
+    pub by_hash: u64,
+    /// So many were read back, and right.
+    pub by_reading: u64,
+    /// So many were not, which stands among the faults.
+    pub wrong: u64,
+}
+
+/// By what uploads are checked where the server has no hashes.
+pub(crate) const READING_BACK: &str = "reading back";
+
+impl fmt::Display for UploadCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { by, uploads, by_hash, by_reading, wrong } = self;
+        write!(f, "{} of {uploads} uploads were checked by {by}", by_hash + by_reading + wrong)?;
+        if by != READING_BACK && *by_reading > 0 {
+            write!(f, ", {by_reading} of them by reading back where that was refused")?;
+        }
+        match wrong {
+            wrong if *wrong > 0 && by == READING_BACK => write!(f, "; {wrong} were wrong"),
+            0 => Ok(()),
+            wrong => write!(f, "; {wrong} were wrong, and read back to see how"),
+        }
+    }
 }
 
 /// How a file that arrived is not what was sent.

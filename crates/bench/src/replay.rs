@@ -129,6 +129,11 @@ impl Script {
         self.users.get(user as usize).map_or(&[], |jobs| &jobs[..])
     }
 
+    /// The upload of a user that comes after so many others of its own.
+    pub(crate) fn upload(&self, user: u32, serial: u32) -> Option<Job> {
+        self.jobs(user).iter().filter(|job| job.op == Op::Stor).nth(serial as usize).copied()
+    }
+
     /// Every size of a download, once.
     pub fn downloads(&self) -> BTreeSet<u64> {
         self.users.iter().flatten().filter(|job| job.op == Op::Retr).map(|job| job.bytes).collect()

@@ -4,21 +4,24 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use thiserror::Error;
 
 use crate::chaos::{ChaosReport, Deeds};
+use crate::chore::{Chore, Chores};
+pub use crate::chore::{Asked, Stop};
 use crate::crew::{self, Order};
 use crate::driver::{self, Driver, DriverError, Gate, Post};
 use crate::host::{Audit, GLANCE, Watch, holdings};
 use crate::limits::{ephemeral_ports, users_a_process};
-use crate::plan::{Cell, Plan};
-use crate::report::{CellReport, Ending, Figures, Moment, Report};
+use crate::plan::{Cell, Dataset, MOST_FILES, Plan};
+use crate::report::{CellReport, Ending, Figures, Report};
 use crate::tally::{Live, Tally};
 use crate::target::{Target, is_own_machine};
+use crate::timeline::{Moment, Timeline};
 
 /// How often progress is told and the timeline gets a point.
 const TELL: Duration = Duration::from_millis(200);
@@ -76,6 +79,21 @@ pub enum RunError {
         /// What the system says.
         error: io::Error,
     },
+    /// The test files that were asked for.
+    #[error(
+        "--dataset-vs-ram: {dataset} in files of {size} bytes are {files} of them, and {most} are possible: take a larger --size, \
+         or --files"
+    )]
+    TooManyFiles {
+        /// How large all of them are.
+        dataset: Dataset,
+        /// How large one is.
+        size: u64,
+        /// How many that makes.
+        files: u64,
+        /// How many are possible.
+        most: u64,
+    },
     /// The server's process.
     #[error("--server-pid {0}: there is no such process")]
     NoProcess(i32),
@@ -84,7 +102,16 @@ pub enum RunError {
     Interrupted,
     /// The server, or this machine, in a cell.
     #[error(transparent)]
-    Driver(#[from] DriverError),
+    Driver(DriverError),
+}
+
+impl From<DriverError> for RunError {
+    fn from(error: DriverError) -> Self {
+        match error {
+            DriverError::Left(_) => Self::Interrupted,
+            error => Self::Driver(error),
+        }
+    }
 }
 
 impl RunError {
@@ -92,7 +119,7 @@ impl RunError {
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Interrupted => false,
-            Self::Driver(error) => matches!(error, DriverError::NoOperation { .. }),
+            Self::Driver(error) => error.is_usage(),
             _ => true,
         }
     }
@@ -125,46 +152,11 @@ pub trait Progress {
     fn tell(&self, snapshot: &Snapshot<'_>);
     /// Called when a cell has been measured.
     fn cell_done(&self, cell: &CellReport);
+    /// Called often while there is work between the figures: so many of so many are done.
+    fn between(&self, _: Chore, _done: usize, _all: usize) {}
     /// By what it is asked to end, with what it has.
     fn stop(&self) -> &Stop {
         Stop::never()
-    }
-}
-
-/// Asks a run to end early: nothing begins any more, what is under way is abandoned, and the rest is reported.
-#[derive(Debug, Default)]
-pub struct Stop(AtomicBool);
-
-impl Stop {
-    /// Nobody has asked.
-    pub const fn new() -> Self {
-        Self(AtomicBool::new(false))
-    }
-
-    /// One that nobody asks.
-    pub fn never() -> &'static Self {
-        static NEVER: Stop = Stop::new();
-        &NEVER
-    }
-
-    /// Asks; answers whether somebody had before.
-    pub fn ask(&self) -> bool {
-        self.0.swap(true, Ordering::Relaxed)
-    }
-
-    /// Claims that somebody has asked.
-    pub fn is_asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Sleeps, unless somebody asks.
-    fn pause(&self, length: Duration) {
-        let until = Instant::now() + length;
-        while !self.is_asked()
-            && let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
-        {
-            thread::sleep(left.min(TELL));
-        }
     }
 }
 
@@ -202,7 +194,8 @@ pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
         }
     }
     let address = station.address;
-    let cleaned = if plan.base.keep { Ok(()) } else { station.close() };
+    let was_interrupted = progress.stop().is_asked();
+    let cleaned = if plan.base.keep { Ok(()) } else { station.close(progress) };
     if let Some(error) = ended.take_if(|_| measured.is_empty()) {
         return Err(error);
     }
@@ -210,14 +203,14 @@ pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
     report.ending = match ended {
         Some(RunError::Interrupted) => Ending::Interrupted,
         Some(error) => Ending::Failed(error.to_string()),
-        None if progress.stop().is_asked() => Ending::Interrupted, // in the last cell
+        None if was_interrupted => Ending::Interrupted, // in the last cell
         None => Ending::Complete,
     };
     report.warnings.extend(left_out.map(|error| format!("figures were left out: {error}")));
     if let Err(error) = cleaned {
         let left = format!("test files were left on the server: {error}");
         match report.ending {
-            Ending::Complete => report.ending = Ending::Failed(left),
+            Ending::Complete if !matches!(error, DriverError::Left(_)) => report.ending = Ending::Failed(left),
             _ => report.warnings.push(left),
         }
     }
@@ -264,8 +257,7 @@ impl Station {
         place: (usize, usize),
         progress: &dyn Progress,
     ) -> Result<CellReport, RunError> {
-        let tell = |snapshot: Snapshot<'_>| progress.tell(&Snapshot { cell: place, ..snapshot });
-        let figures = self.measure(cell, &tell, progress.stop())?;
+        let figures = self.measure(cell, place, progress)?;
         let mut report = CellReport::new(cell, figures);
         if progress.stop().is_asked() {
             report.warnings.push("it was interrupted, and is of a part of its time".to_owned());
@@ -283,12 +275,17 @@ impl Station {
     }
 
     /// Takes one figure.
-    fn measure(&self, cell: &Cell, tell: &dyn Fn(Snapshot<'_>), stop: &Stop) -> Result<Figures, RunError> {
-        let driver = self.driver.as_ref();
+    fn measure(
+        &self,
+        cell: &Cell,
+        place: (usize, usize),
+        progress: &dyn Progress,
+    ) -> Result<Figures, RunError> {
+        let (driver, stop, chores) = (self.driver.as_ref(), progress.stop(), Chores(progress));
         if stop.is_asked() {
             return Err(RunError::Interrupted);
         }
-        driver.prepare(cell)?;
+        driver.prepare(cell, chores)?;
         let (workers, program) = self.workers(cell);
         let gate = Gate::new(workers);
         let lives: Vec<Live> = (0..workers).map(|_| Live::default()).collect();
@@ -310,7 +307,9 @@ impl Station {
                     scope.spawn(move || kind.map(|kind| driver.misbehave(kind, deeds)));
                 }
             };
-            let coordinator = Coordinator { cell, gate: &gate, lives: &lives, tell, timeline: Vec::new() };
+            let tell = |snapshot: Snapshot<'_>| progress.tell(&Snapshot { cell: place, ..snapshot });
+            let timeline = Timeline::new();
+            let coordinator = Coordinator { cell, gate: &gate, lives: &lives, tell: &tell, timeline };
             let outcome = coordinator.attend(stop, let_them_in);
             deeds.end();
             outcome
@@ -320,7 +319,7 @@ impl Station {
         for tally in results.into_inner().expect("no worker panics with it") {
             sum.add(tally?);
         }
-        driver.check(cell, &mut sum)?;
+        driver.check(cell, &mut sum, chores)?;
         if !was_in_time {
             return Err(RunError::Interrupted);
         }
@@ -340,8 +339,11 @@ impl Station {
     }
 
     /// Removes the test files.
-    pub(crate) fn close(self) -> Result<(), DriverError> {
-        self.driver.clean()
+    pub(crate) fn close(self, progress: &dyn Progress) -> Result<(), DriverError> {
+        progress.stop().cleans();
+        let cleaned = self.driver.clean(Chores(progress));
+        progress.stop().has_cleaned();
+        cleaned
     }
 }
 
@@ -356,6 +358,7 @@ fn check(plan: &Plan) -> Result<SocketAddr, RunError> {
     for cell in plan.cells() {
         check_machine(&cell)?;
         check_ports(&cell)?;
+        check_files(&cell)?;
         let most = users_a_process(descriptors, cell.op.has_data());
         let users = sessions(&cell);
         if processes(&cell, plan.helper.is_some()) == 1 && u64::from(users) > most {
@@ -372,6 +375,13 @@ fn check_ports(cell: &Cell) -> Result<(), RunError> {
     let ports = ephemeral_ports() * u64::from(sources) * settings.ports.len().max(1) as u64;
     let users = sessions(cell);
     if u64::from(users) > ports { Err(RunError::TooFewPorts { users, ports }) } else { Ok(()) }
+}
+
+/// Whether the files can be made at all; whether they fit on the server's disk is the driver's to find out.
+fn check_files(cell: &Cell) -> Result<(), RunError> {
+    let Some(dataset) = cell.settings.dataset else { return Ok(()) };
+    let (files, size, most) = (u64::from(cell.files()), cell.size.unwrap_or(0), MOST_FILES);
+    if files > most { Err(RunError::TooManyFiles { dataset, size, files, most }) } else { Ok(()) }
 }
 
 /// The sessions that one process would have to hold.
@@ -421,7 +431,7 @@ struct Coordinator<'a> {
     gate: &'a Gate<'a>,
     lives: &'a [Live],
     tell: &'a dyn Fn(Snapshot<'_>),
-    timeline: Vec<Moment>,
+    timeline: Timeline,
 }
 
 impl Coordinator<'_> {
@@ -450,14 +460,15 @@ impl Coordinator<'_> {
         }
         let audit = watch.end();
         self.gate.meet();
-        Attended { audit, begun, login_seconds, timeline: self.timeline, was_in_time }
+        let timeline = self.timeline.moments();
+        Attended { audit, begun, login_seconds, timeline, was_in_time }
     }
 
     fn note(&mut self, before: [u64; 5], elapsed: Duration) {
         let [ops, bytes, faults, waited_us, sessions] = self.counts();
         let what = self.cell;
         (self.tell)(Snapshot { cell: (0, 1), what, elapsed, sessions, ops, bytes, faults, waited_us });
-        self.timeline.push(Moment {
+        self.timeline.note(Moment {
             seconds: elapsed.as_secs_f64(),
             ops: ops - before[0],
             bytes: bytes - before[1],

@@ -9,6 +9,7 @@ use crate::colony::Standing;
 use crate::crew::wire;
 use crate::fault::Faults;
 use crate::histogram::Latencies;
+use crate::payload::UploadCheck;
 
 /// The counts of one worker, or of all.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -50,6 +51,8 @@ pub(crate) struct Tally {
     /// Of the logins before the load.
     pub(crate) login_faults: Faults,
     pub(crate) bytes: u64,
+    /// How uploads were compared with what was sent, once they were.
+    pub(crate) upload_check: Option<UploadCheck>,
     /// When the last operation ended.
     #[serde(with = "wire")]
     pub(crate) ended: Option<Instant>,
@@ -73,6 +76,8 @@ pub(crate) struct UserTally {
     pub(crate) began: Option<Instant>,
     #[serde(with = "wire")]
     pub(crate) ended: Option<Instant>,
+    /// How many downloads of test files it began.
+    pub(crate) downloads: u32,
     /// How many uploads it began.
     pub(crate) uploads: u32,
     /// The serial number of its last upload, if that was confirmed.
@@ -118,6 +123,7 @@ impl Tally {
         self.faults.add(&other.faults);
         self.login_faults.add(&other.login_faults);
         self.bytes += other.bytes;
+        self.upload_check = self.upload_check.take().or(other.upload_check);
         self.ended = self.ended.max(other.ended);
         self.standing = self.standing.take().or(other.standing);
         self.users.extend(other.users);

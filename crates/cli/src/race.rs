@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use millrace_bench::chore::Chore;
 use millrace_bench::peers::{PEERS, PeerError, end_all};
 use millrace_bench::plan::Form;
 use millrace_bench::race::{self, Entrant, RaceError, RaceReport, Settings, Turn, Watcher, text};
@@ -12,6 +13,7 @@ use millrace_bench::report::{Ending, html};
 use millrace_bench::run::{RunError, Stop};
 
 use crate::bench::output::{Sink, has_color, print, write};
+use crate::bench::progress::Between;
 use crate::bench::{FAILED, Flags, INCONCLUSIVE, advise_plan, preset, report_on_signals};
 use crate::failure::Failure;
 
@@ -169,6 +171,7 @@ impl Race {
             blocks: self.blocks,
             seed: self.draw,
             place: self.place.clone(),
+            helper: std::env::current_exe().ok(),
         };
         race::Race::new(entrants.map_err(advise)?, preset.as_ref(), &flags, settings).map_err(advise)
     }
@@ -208,17 +211,22 @@ fn advise(error: RaceError) -> Failure {
 /// A line that is written over, where a person looks at it; else a line a block.
 struct Line {
     is_terminal: bool,
+    between: Between,
 }
 
 impl Line {
     fn new() -> Self {
-        Self { is_terminal: stderr().is_terminal() }
+        Self { is_terminal: stderr().is_terminal(), between: Between::default() }
     }
 }
 
 impl Watcher for Line {
     fn stop(&self) -> &Stop {
         &STOP
+    }
+
+    fn between(&self, chore: Chore, done: usize, all: usize) {
+        self.between.tell(chore, done, all);
     }
 
     fn begins(&self, turn: &Turn<'_>) {

@@ -50,8 +50,12 @@ impl<'a> Files<'a> {
         self.target.file(&format!("millrace-bench-replay-{bytes}"))
     }
 
-    pub(super) fn upload_id(user: u32, serial: u32) -> FileId {
-        FileId::upload(user, serial)
+    /// What a user's upload contains. What all write over at once has one content: whoever comes last, it is right.
+    pub(super) fn upload_id(&self, user: u32, serial: u32) -> FileId {
+        match self.cell.settings.names {
+            Names::One => FileId::upload(0, 0),
+            Names::Same | Names::Fresh => FileId::upload(user, serial),
+        }
     }
 
     /// The paths of all that a user uploaded.
@@ -83,6 +87,13 @@ impl<'a> Files<'a> {
             return Err(format!("{} is still in memory: is it on a memory file system?", place.display()));
         }
         Ok(())
+    }
+
+    /// How many bytes are free where the server's folder is; `None` where it is not known to be on this machine.
+    pub(super) fn room(&self) -> std::io::Result<Option<u64>> {
+        let Some(root) = &self.cell.settings.server_root else { return Ok(None) };
+        let room = rustix::fs::statvfs(root.as_str())?;
+        Ok(Some(room.f_bavail * room.f_frsize))
     }
 
     /// What `--file` says, for this number.

@@ -52,11 +52,12 @@ impl Life {
         }
     }
 
-    /// Forgets what the warm-up counted; what it uploaded stays counted, to be removed.
+    /// Forgets what the warm-up counted; what it uploaded stays counted, to be removed, and so does which file's turn
+    /// it is.
     pub(super) fn clear_warm_up(&mut self) {
         self.begun_ops = 0;
-        let UserTally { number, uploads, confirmed, .. } = self.counts;
-        self.counts = UserTally { number, uploads, confirmed, ..UserTally::default() };
+        let UserTally { number, downloads, uploads, confirmed, .. } = self.counts;
+        self.counts = UserTally { number, downloads, uploads, confirmed, ..UserTally::default() };
     }
 
     /// Claims that it only keeps a session open.

@@ -21,6 +21,7 @@ use thiserror::Error;
 use self::ftp::FtpDriver;
 use self::http::HttpDriver;
 use crate::chaos::{Deeds, Mischief};
+use crate::chore::{Chores, Left};
 use crate::plan::{Cell, Op};
 use crate::run::Stop;
 use crate::tally::{Live, Tally};
@@ -78,9 +79,41 @@ pub enum DriverError {
     /// The files cannot be dropped from the server's page cache.
     #[error("the cache cannot be made cold: {0}")]
     Cache(String),
+    /// The test files would fill the server's disk.
+    #[error(
+        "--dataset-vs-ram: {needed} MiB of test files do not fit into the {free} MiB that are free there, of which a \
+         tenth is to stay so"
+    )]
+    NoRoom {
+        /// What they take.
+        needed: u64,
+        /// What there is.
+        free: u64,
+    },
+    /// Whether they would, nobody says.
+    #[error(
+        "--dataset-vs-ram: the server does not say how much room it has (AVBL); --server-root DIRECTORY names its folder"
+    )]
+    UnknownRoom,
+    /// Somebody did not want to wait until all test files were removed: so many are left.
+    #[error("nobody waited for their removal, and {0} are there")]
+    Left(usize),
     /// This machine cannot.
     #[error("this machine: {0}")]
     Client(std::io::Error),
+}
+
+impl DriverError {
+    /// Claims that what was asked for cannot be.
+    pub(crate) fn is_usage(&self) -> bool {
+        matches!(self, Self::NoOperation { .. } | Self::NoRoom { .. } | Self::UnknownRoom)
+    }
+}
+
+impl From<Left> for DriverError {
+    fn from(_: Left) -> Self {
+        Self::Left(0)
+    }
 }
 
 /// The driver for a target: each scheme has its row here.
@@ -101,7 +134,7 @@ pub(crate) trait Driver: Sync {
     fn reach(&self) -> Result<(), DriverError>;
 
     /// Puts there what the cell needs.
-    fn prepare(&self, cell: &Cell) -> Result<(), DriverError>;
+    fn prepare(&self, cell: &Cell, chores: Chores<'_>) -> Result<(), DriverError>;
 
     /// Does one worker's share of a cell, on its own thread.
     fn work(&self, post: &Post<'_>) -> Result<Tally, DriverError>;
@@ -110,10 +143,10 @@ pub(crate) trait Driver: Sync {
     fn misbehave(&self, kind: Mischief, deeds: &Deeds);
 
     /// Looks at what the cell left on the server; faults go into the tally.
-    fn check(&self, cell: &Cell, tally: &mut Tally) -> Result<(), DriverError>;
+    fn check(&self, cell: &Cell, tally: &mut Tally, chores: Chores<'_>) -> Result<(), DriverError>;
 
     /// Removes from the server what was put there.
-    fn clean(&self) -> Result<(), DriverError>;
+    fn clean(&self, chores: Chores<'_>) -> Result<(), DriverError>;
 }
 
 /// A worker's place in a cell.

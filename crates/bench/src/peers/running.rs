@@ -144,6 +144,11 @@ impl Running {
         self.child.id() as i32
     }
 
+    /// The folder that its URL names.
+    pub fn files(&self) -> PathBuf {
+        self.root.join(FILES)
+    }
+
     /// The end of what it wrote.
     pub fn said(&self) -> String {
         let bytes = fs::read(self.folder.join("output")).unwrap_or_default();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::dataset::Dataset;
 use super::settings::Settings;
 use super::value::{
     self, CACHES, CLOCKS, DEATHS, DOWNLOADS, HTTP_VERSIONS, MODES, NAMES, OPS, PROTS, SourceRange,
@@ -36,7 +37,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Every setting.
-pub const KEYS: [Key; 50] = [
+pub const KEYS: [Key; 51] = [
     Key {
         name: "ops",
         value: "OP,...",
@@ -100,7 +101,7 @@ pub const KEYS: [Key; 50] = [
     Key {
         name: "verify",
         value: "",
-        help: "check every byte of downloads as it comes, and uploads by reading each user's last one back",
+        help: "check every byte of downloads as it comes, and each user's last upload: by HASH, or read back",
         set: |s, t| put(&mut s.verify, value::switch(t)),
     },
     Key {
@@ -114,6 +115,15 @@ pub const KEYS: [Key; 50] = [
         value: "N",
         help: "over how many test files the downloads are spread [one a user, within 256 MiB]",
         set: |s, t| put(&mut s.files, value::number(t, 1..=100_000).map(Some)),
+    },
+    Key {
+        name: "dataset-vs-ram",
+        value: "N",
+        help: "so many times the machine's memory of test files: as many, or with --files as large; off for neither",
+        set: |s, t| {
+            let dataset = |t: &str| value::share(t).map(|times| Dataset { times, ..Dataset::default() });
+            put(&mut s.dataset, unless_off(t, dataset))
+        },
     },
     Key {
         name: "names",
@@ -209,7 +219,7 @@ pub const KEYS: [Key; 50] = [
         name: "read-rate",
         value: "SIZE",
         help: "bytes a second that a user takes of a download, at most; off for all that comes",
-        set: |s, t| put(&mut s.read_rate, unless_off(t, |t| value::count(t, 1))),
+        set: |s, t| put(&mut s.read_rate, unless_off(t, value::some_bytes)),
     },
     Key {
         name: "least-rate",
@@ -239,7 +249,7 @@ pub const KEYS: [Key; 50] = [
         name: "chunk",
         value: "SIZE",
         help: "bytes of a data connection that are read or written at a time, at most; off for any number",
-        set: |s, t| put(&mut s.chunk, unless_off(t, |t| value::count(t, 1))),
+        set: |s, t| put(&mut s.chunk, unless_off(t, value::some_bytes)),
     },
     Key {
         name: "rcvbuf",
@@ -369,6 +379,7 @@ mod tests {
             ("verify", ""),
             ("file", "f/%d"),
             ("files", "9"),
+            ("dataset-vs-ram", "1.5"),
             ("names", "fresh"),
             ("source", "127.0.0.0/8"),
             ("ports", "2121,2122"),

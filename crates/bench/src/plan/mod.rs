@@ -3,6 +3,7 @@
 //! Flags and presets are said in the same words ([`KEYS`]); a [`Plan`] is what they mean together. A [`Cell`]
 //! is one figure: an operation of one size, by so many users, in one mode.
 
+mod dataset;
 mod keys;
 mod preset;
 mod published;
@@ -16,6 +17,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use self::dataset::Dataset;
+pub(crate) use self::dataset::MOST_FILES;
 pub use self::keys::{KEYS, Key};
 pub use self::preset::{BUILT_IN, Form, Preset};
 pub use self::published::{Line, Published, Value};
@@ -111,6 +114,7 @@ impl Plan {
             plan.set(name, value).map_err(|wrong| PlanError::Flag { name: name.to_owned(), wrong })?;
         }
         plan.steps.iter_mut().for_each(Settings::follow_script);
+        plan.steps.iter_mut().chain([&mut plan.base]).for_each(Settings::find_memory);
         if plan.target.host.parse::<std::net::Ipv6Addr>().is_ok() {
             // PASV and PORT can name IPv4 ports only (RFC 2428).
             let extended = |mode: &mut Mode| match mode {
@@ -175,7 +179,7 @@ impl Cell {
     fn of(step: &Settings) -> Vec<Self> {
         let mut cells = Vec::new();
         for &op in &step.ops {
-            let sizes = choices(op.has_size(), &step.sizes);
+            let sizes = choices(op.has_size(), &step.sizes_of(op));
             let modes = choices(op.has_data(), &step.modes);
             for &size in &sizes {
                 for &mode in &modes {
@@ -229,9 +233,25 @@ impl Cell {
     /// How many test files its downloads are spread over.
     pub fn files(&self) -> u32 {
         const BUDGET: u64 = 256 << 20;
+        if let Some(dataset) = &self.settings.dataset {
+            let as_many = dataset.bytes().div_ceil(self.size.unwrap_or(0).max(1)).max(1);
+            return self.settings.files.unwrap_or_else(|| u32::try_from(as_many).unwrap_or(u32::MAX));
+        }
         let affordable = BUDGET / self.size.unwrap_or(0).max(1);
         let files = self.settings.files.unwrap_or_else(|| affordable.clamp(1, 1000) as u32);
         files.min(self.users)
+    }
+}
+
+impl Cell {
+    /// The test file that a user downloads after so many others: its own, or the next of all.
+    pub(crate) fn file_of(&self, user: u32, others: u32) -> u32 {
+        let files = u64::from(self.files()).max(1);
+        let turn = match self.settings.dataset {
+            Some(_) => u64::from(others) + u64::from(self.repetition),
+            None => 0,
+        };
+        ((u64::from(user) + turn * u64::from(self.users)) % files) as u32
     }
 }
 
@@ -277,6 +297,31 @@ mod tests {
         let preset = Preset::built_in("default").unwrap();
         let plan = Plan::new(URL, Some(&preset), &[("users", "3"), ("duration", "1s")]).unwrap();
         assert!(plan.cells().iter().all(|cell| cell.users == 3 && cell.settings.duration.as_secs() == 1));
+    }
+
+    #[test]
+    fn a_dataset_is_as_many_files_or_as_large_ones() {
+        let cell = |flags: &[(&str, &str)]| {
+            let flags = [&[("ops", "retr"), ("users", "3"), ("size", "1m"), ("repeat", "2")], flags].concat();
+            let mut plan = Plan::new(URL, None, &flags).unwrap();
+            for step in &mut plan.steps {
+                step.dataset = step.dataset.map(|dataset| Dataset { memory: 10 << 20, ..dataset });
+            }
+            plan.cells()
+        };
+        let many = &cell(&[("dataset-vs-ram", "0.75")])[0];
+        assert_eq!((many.files(), many.size), (8, Some(1 << 20)));
+        // Three users go round eight files, and meet each.
+        let mut met: Vec<u32> = (0..8).flat_map(|turn| (0..3).map(move |user| (user, turn))).map(|(user, turn)| many.file_of(user, turn)).collect();
+        assert_eq!(met[..4], [0, 1, 2, 3]);
+        met.sort_unstable();
+        met.dedup();
+        assert_eq!(met, [0, 1, 2, 3, 4, 5, 6, 7]);
+        let large = cell(&[("dataset-vs-ram", "2"), ("files", "4")]);
+        assert_eq!((large[0].files(), large[0].size), (4, Some(5 << 20)));
+        assert_eq!([0, 1].map(|repetition: usize| large[repetition].file_of(0, 0)), [0, 3]);
+        let plain = &cell(&[])[0];
+        assert_eq!((plain.files(), plain.file_of(2, 7)), (3, 2));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::dataset::Dataset;
 use super::value::{
     Cache, Clock, Download, HttpVersion, Mode, Names, OnDeath, Op, Prot, SourceRange, TlsVersion,
 };
@@ -33,6 +34,7 @@ pub struct Settings {
     pub verify: bool,
     pub file: Option<String>,
     pub files: Option<u32>,
+    pub dataset: Option<Dataset>,
     pub names: Names,
     pub download: Download,
     pub source: Option<SourceRange>,
@@ -84,6 +86,19 @@ impl Settings {
             None => self.ops.retain(|&op| op != Op::Replay),
         }
     }
+
+    /// How large files are; of so many that are to be so large together, what each has.
+    pub(super) fn sizes_of(&self, op: Op) -> Vec<u64> {
+        match (&self.dataset, self.files) {
+            (Some(dataset), Some(files)) if op == Op::Retr => vec![dataset.bytes() / u64::from(files)],
+            _ => self.sizes.clone(),
+        }
+    }
+
+    /// The memory of the server's process, where that is known by now.
+    pub(super) fn find_memory(&mut self) {
+        self.dataset = self.dataset.map(|dataset| Dataset::of(dataset.times, self.server_pid));
+    }
 }
 
 impl Default for Settings {
@@ -106,6 +121,7 @@ impl Default for Settings {
             verify: false,
             file: None,
             files: None,
+            dataset: None,
             names: Names::Same,
             download: Download::Made,
             source: None,

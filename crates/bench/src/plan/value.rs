@@ -245,10 +245,18 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A whole number of at least `least`.
+/// A whole number of at least `least`: `500`, or `10k` for 10,240.
 pub(super) fn count(text: &str, least: u64) -> Result<u64, String> {
-    let count = size(text)?;
+    let count = size(text).map_err(|_| format!("{text:?} is no number: write 500 or 10k"))?;
     if count >= least { Ok(count) } else { Err(format!("{text} is too few: at least {least}")) }
+}
+
+/// A size that is not nothing.
+pub(super) fn some_bytes(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        0 => Err("0 bytes are too few".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 /// A whole number within a range.
@@ -319,6 +327,14 @@ pub(super) fn factor(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A share, or more than once: `0.5`, `2`, `1.5x`.
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('x').parse::<f64>() {
+        Ok(share) if (1e-6..=100.0).contains(&share) => Ok(share),
+        _ => Err(format!("{text:?} is no share from 0.000001 to 100: write 0.5 or 2")),
+    }
+}
+
 fn split_unit(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -330,7 +346,12 @@ const MOST_USERS: u32 = 1_000_000;
 
 /// Numbers of users: `5`, `1..1000` (each ten times the last), `10..5000x2`, `10..100+10`.
 pub(super) fn users(text: &str) -> Result<Vec<u32>, String> {
-    let number = |text: &str| number(text, 1..=MOST_USERS);
+    let number = |text: &str| match size(text) {
+        Ok(_) => number(text, 1..=MOST_USERS),
+        Err(_) => {
+            Err(format!("{text:?} is no number of users: write 100, a list, 1..1000, 10..5000x2 or 10..100+10"))
+        }
+    };
     let Some((first, rest)) = text.split_once("..") else { return Ok(vec![number(text)?]) };
     let (last, factor, summand) = if let Some((last, factor)) = rest.split_once('x') {
         (last, number(factor)?, 0)
@@ -414,6 +435,7 @@ mod tests {
         for bad in ["0", "5..1", "1..9x1", "1..9+0", "a", "1..", "5000000000"] {
             assert!(users(bad).is_err(), "{bad}");
         }
+        assert!(users("abc").unwrap_err().starts_with("\"abc\" is no number of users"));
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub use self::entrant::Entrant;
 use self::entrant::Started;
 pub use self::report::{Contestant, RaceReport, SentinelReport};
 pub use self::scenario::{Scenario, Standing};
+use crate::chore::Chore;
 use crate::peers::{PeerError, Ports};
 use crate::plan::{CHOOSING, Cell, Op, Plan, PlanError, Preset};
 use crate::report::{CellReport, Ending};
@@ -79,6 +80,7 @@ pub struct Race {
     blocks: u32,
     seed: u64,
     place: PathBuf,
+    helper: Option<PathBuf>,
     warnings: Vec<String>,
 }
 
@@ -93,6 +95,8 @@ pub struct Settings<'a> {
     pub seed: u64,
     /// A folder on the disk to measure; else the system's for temporary files.
     pub place: Option<PathBuf>,
+    /// As a [`Plan`]'s: more users than one process has descriptors for need it.
+    pub helper: Option<PathBuf>,
 }
 
 /// One figure's place in a race.
@@ -112,6 +116,8 @@ pub struct Turn<'a> {
 pub trait Watcher {
     /// A figure is about to be taken.
     fn begins(&self, turn: &Turn<'_>);
+    /// Called often while there is work between the figures: so many of so many are done.
+    fn between(&self, _: Chore, _done: usize, _all: usize) {}
     /// By what the race is asked to end, with the figures that it has.
     fn stop(&self) -> &Stop {
         Stop::never()
@@ -157,6 +163,7 @@ impl Race {
             blocks: 0,
             seed: settings.seed,
             place: settings.place.unwrap_or_else(std::env::temp_dir),
+            helper: settings.helper,
             warnings: Vec::new(),
         };
         let plan = race.plan(race.anyone(), None)?;
@@ -214,7 +221,8 @@ impl Race {
         if let Some(pid) = &pid {
             flags.push(("server-pid", pid));
         }
-        Plan::new(url, self.preset.as_ref(), &flags)
+        let plan = Plan::new(url, self.preset.as_ref(), &flags)?;
+        Ok(Plan { helper: self.helper.clone(), ..plan })
     }
 
     /// A server that runs already lists what it has, which is not what the others list.
@@ -281,7 +289,7 @@ impl Course<'_> {
         for Ready { started, station, .. } in ready {
             // What was started for the race goes with its folder.
             if started.process.is_none() {
-                station.close().map_err(RunError::from)?;
+                station.close(&Figures(self.watcher)).map_err(RunError::from)?;
             }
         }
         Ok(())
@@ -295,8 +303,12 @@ impl Course<'_> {
         let pid = started.process.as_ref().map(|process| process.pid());
         let plan = race.plan(&started.url, pid)?;
         let mut cells = race.cells.clone();
-        if pid.is_some() {
-            cells.iter_mut().for_each(|cell| cell.settings.server_pid = pid);
+        if let Some(process) = &started.process {
+            let root = process.files();
+            for settings in cells.iter_mut().map(|cell| &mut cell.settings) {
+                settings.server_pid = pid;
+                settings.server_root.get_or_insert_with(|| root.to_string_lossy().into_owned());
+            }
         }
         Ok(Ready { station: Station::open(&plan)?, started, cells })
     }
@@ -318,7 +330,7 @@ impl Course<'_> {
             entrant: &race.entrants[entrant].label,
             cell: &what,
         });
-        let outcome = ready.station.take(&what, (self.taken, all), &Until(self.watcher.stop()));
+        let outcome = ready.station.take(&what, (self.taken, all), &Figures(self.watcher));
         self.go_on()?;
         let outcome = outcome.map_err(|error| {
             let said = ready.started.process.as_ref().map(|process| process.said());
@@ -330,14 +342,17 @@ impl Course<'_> {
     }
 }
 
-/// Nobody is told of a figure's progress; it may be asked to end.
-struct Until<'a>(&'a Stop);
+/// Of a figure's progress the watcher hears what comes between figures, and when it is to end.
+struct Figures<'a>(&'a dyn Watcher);
 
-impl Progress for Until<'_> {
+impl Progress for Figures<'_> {
     fn tell(&self, _: &Snapshot<'_>) {}
     fn cell_done(&self, _: &CellReport) {}
+    fn between(&self, chore: Chore, done: usize, all: usize) {
+        self.0.between(chore, done, all);
+    }
     fn stop(&self) -> &Stop {
-        self.0
+        self.0.stop()
     }
 }
 

@@ -28,14 +28,18 @@ use crate::histogram::Percentiles;
 use crate::host::Audit;
 use crate::host::verdict::{Load, Verdict, judge};
 use crate::limits::{Limit, limits};
-use crate::plan::{Cell, Op, Plan};
+use crate::payload::UploadCheck;
+use crate::plan::{Cell, Dataset, Op, Plan};
 use crate::poller::Selector;
 use crate::replay::Fidelity;
 use crate::schedule::Pace;
 use crate::tally::{Tally, UserTally};
+use crate::timeline::Moment;
 
 /// Changes when the meaning of a field does.
 pub(crate) const FORMAT: u32 = 1;
+/// Levels of the JSON that have a line for each field: down to those of a figure.
+const LINES: usize = 3;
 
 /// All figures of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -107,6 +111,7 @@ pub struct Measured {
     pub users: u32,
     pub idlers: u32,
     pub files: u32,
+    pub dataset: Option<Dataset>,
     pub rate: Option<f64>,
     pub think_ms: f64,
     pub bad_users: u32,
@@ -160,6 +165,9 @@ pub struct CellReport {
     pub replay: Option<Fidelity>,
     /// Where it was encrypted.
     pub tls: Option<TlsFigures>,
+    /// Where they were to be verified: how uploads were.
+    #[serde(default)]
+    pub upload_check: Option<UploadCheck>,
     /// Amid bad users: what they did, and what leaked.
     pub chaos: Option<ChaosReport>,
     /// Of HTTP.
@@ -245,18 +253,6 @@ impl InStep {
     }
 }
 
-/// How far a cell had come.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)] // The names are the documentation.
-pub struct Moment {
-    pub seconds: f64,
-    pub ops: u64,
-    pub bytes: u64,
-    pub faults: u64,
-    /// The sum of the latencies of `ops`.
-    pub waited_us: u64,
-}
-
 /// What a cell's run hands over.
 pub(crate) struct Figures {
     pub(crate) tally: Tally,
@@ -295,7 +291,7 @@ impl Report {
 
     /// As JSON, in lines for people.
     pub fn json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("a report has no map with keys that are no text")
+        lines::render(&self.value(), LINES)
     }
 
     /// What [`Report::json`] says, for those who read it.
@@ -372,6 +368,7 @@ impl Measured {
             users: cell.users,
             idlers: cell.settings.idlers,
             files: cell.files(),
+            dataset: cell.settings.dataset.filter(|_| cell.op == Op::Retr),
             rate: cell.settings.rate,
             think_ms: think,
             bad_users: cell.bad_users(),
@@ -425,6 +422,7 @@ impl CellReport {
                 .as_ref()
                 .map(|script| Fidelity::of(script, cell.settings.speed, &tally)),
             tls: TlsFigures::of(&tally),
+            upload_check: tally.upload_check.clone(),
             chaos,
             standing: tally.standing.clone(),
             fairness: Fairness::of(&tally.users, seconds),

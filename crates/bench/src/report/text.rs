@@ -140,6 +140,9 @@ fn notes(cell: &CellReport) -> String {
         let TlsFigures { suite, data_handshakes, data_resumed } = tls;
         format!("{suite}; {data_resumed} of {data_handshakes} data connections resumed")
     }));
+    lines.extend(cell.upload_check.as_ref().map(ToString::to_string));
+    let files = cell.measured.files;
+    lines.extend(cell.measured.dataset.map(|dataset| format!("{files} test files: {dataset}")));
     lines.extend(cell.chaos.as_ref().map(|chaos| chaos_line(cell, chaos)));
     lines.extend(cell.warnings.iter().map(|warning| format!("! {warning}")));
     for kind in cell.faults.kinds() {

@@ -5,6 +5,7 @@ mod pages;
 mod race;
 mod server;
 mod slow;
+mod uploads;
 
 use std::time::Duration;
 

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use millrace_ftp::digest::{Algorithm, Hasher};
+
 /// What is wrong with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -31,6 +33,20 @@ pub(crate) enum Fault {
     Halts(Duration),
 }
 
+/// What it has to say of a file's hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hashes {
+    None,
+    /// `HASH`, which begins with another algorithm than it is asked for.
+    Hash,
+    /// `XCRC` alone.
+    Xcrc,
+    /// `HASH`, of something else.
+    Wrong,
+    /// `HASH`, which is refused for every file.
+    Refused,
+}
+
 /// A server that runs until its process ends.
 pub(crate) struct Toy {
     pub(crate) address: SocketAddr,
@@ -43,6 +59,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 struct Shared {
     fault: Fault,
+    hashes: Hashes,
     files: Mutex<HashMap<String, Arc<Vec<u8>>>>,
     sessions: AtomicU64,
     present: AtomicU64,
@@ -55,19 +72,25 @@ struct Shared {
 
 impl Toy {
     pub(crate) fn start(fault: Fault) -> Self {
-        Self::open(fault, Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner)))
+        Self::start_with(fault, Hashes::None)
+    }
+
+    /// One that has hashes.
+    pub(crate) fn start_with(fault: Fault, hashes: Hashes) -> Self {
+        Self::open(fault, hashes, Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// One more, for the test that has one.
     pub(crate) fn start_beside(fault: Fault) -> Self {
-        Self::open(fault, None)
+        Self::open(fault, Hashes::None, None)
     }
 
-    fn open(fault: Fault, alone: Option<MutexGuard<'static, ()>>) -> Self {
+    fn open(fault: Fault, hashes: Hashes, alone: Option<MutexGuard<'static, ()>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             fault,
+            hashes,
             files: Mutex::default(),
             sessions: AtomicU64::new(0),
             present: AtomicU64::new(0),
@@ -93,6 +116,13 @@ impl Toy {
     /// How many downloads it has spoilt.
     pub(crate) fn faults(&self) -> u64 {
         self.shared.faults.load(Ordering::SeqCst)
+    }
+}
+
+impl Toy {
+    /// How many downloads it was asked for.
+    pub(crate) fn downloads(&self) -> u64 {
+        self.shared.downloads.load(Ordering::SeqCst)
     }
 }
 
@@ -135,6 +165,12 @@ impl Session {
                 "RETR" => self.send(argument),
                 "STOR" => self.receive(argument),
                 "NOOP" => self.noop(),
+                "FEAT" => match self.shared.hashes {
+                    Hashes::None => self.say("502 What?"),
+                    Hashes::Xcrc => self.say("211-Features:\r\n REST STREAM\r\n XCRC\r\n211 End"),
+                    _ => self.say("211-Features:\r\n HASH SHA-256;MD5*;\r\n211 End"),
+                },
+                "HASH" | "XCRC" => self.hash(verb, argument),
                 "QUIT" => {
                     self.shared.present.fetch_sub(1, Ordering::SeqCst);
                     self.say("221 Bye.");
@@ -159,6 +195,21 @@ impl Session {
         }
         drop(turn);
         self.say("200 Here.");
+    }
+
+    fn hash(&mut self, verb: &str, name: &str) {
+        let file = self.shared.files.lock().unwrap().get(name).cloned();
+        let Some(file) = file.filter(|_| self.shared.hashes != Hashes::Refused) else { return self.say("550 No.") };
+        let of = |algorithm, bytes: &[u8]| {
+            let mut hasher = Hasher::new(algorithm);
+            hasher.update(bytes);
+            hasher.finish()
+        };
+        match (verb, self.shared.hashes) {
+            ("XCRC", _) => self.say(&format!("250 {}", of(Algorithm::Crc32, &file).to_uppercase())),
+            (_, Hashes::Wrong) => self.say(&format!("213 SHA-256 0-9 {} {name}", of(Algorithm::Sha256, b"?"))),
+            _ => self.say(&format!("213 SHA-256 0-9 {} {name}", of(Algorithm::Sha256, &file))),
+        }
     }
 
     fn listen(&mut self) {

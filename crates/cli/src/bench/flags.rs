@@ -24,7 +24,8 @@ Exit status: 0 when all is well; 1 when a threshold failed, a figure is worse th
 were wrong, or the server was not there or did nothing; 2 for usage; 3 when it cannot be told, because a
 figure shows this client's limit, varies too much, or the run was interrupted.
 
-Ctrl-C ends a run early and reports what there is; a second one ends it at once.
+Ctrl-C ends a run early and reports what there is; while test files are removed, it leaves them on the
+server; a second one ends it at once.
 
 A load is bounded in users, rate and time, and goes to this machine unless --allow names another.
 docs/benchmarks.md says how to read the figures, and when to believe them.";

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Stderr, stderr, stdin, stdout};
 use std::time::{Duration, Instant};
 
+use millrace_bench::chore::Chore;
 use millrace_bench::host::verdict::Bound;
 use millrace_bench::plan::{Cell, Plan};
 use millrace_bench::report::CellReport;
@@ -20,6 +21,7 @@ use ratatui::widgets::{Gauge, Sparkline};
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
 use super::output::has_color;
+use super::progress::Between;
 
 /// Lines of the view.
 const HEIGHT: u16 = 8;
@@ -32,6 +34,7 @@ const POINTS: usize = 500;
 pub(super) struct Live {
     terminal: RefCell<Terminal<CrosstermBackend<Stderr>>>,
     view: RefCell<View>,
+    between: Between,
 }
 
 impl Live {
@@ -43,7 +46,7 @@ impl Live {
         let options = TerminalOptions { viewport: Viewport::Inline(HEIGHT) };
         let terminal = Terminal::with_options(CrosstermBackend::new(stderr()), options).ok()?;
         let view = View::new(plan, has_color(&stderr()));
-        Some(Self { terminal: RefCell::new(terminal), view: RefCell::new(view) })
+        Some(Self { terminal: RefCell::new(terminal), view: RefCell::new(view), between: Between::default() })
     }
 
     /// A terminal that has gone is no reason to end a measurement.
@@ -61,6 +64,13 @@ impl Progress for Live {
 
     fn stop(&self) -> &Stop {
         &super::STOP
+    }
+
+    fn between(&self, chore: Chore, done: usize, all: usize) {
+        if self.between.is_due(chore) {
+            self.view.borrow_mut().between = Some(chore.words(done, all));
+            self.draw();
+        }
     }
 
     fn cell_done(&self, cell: &CellReport) {
@@ -82,6 +92,8 @@ struct View {
     planned: Duration,
     has_color: bool,
     now: Option<Now>,
+    /// What is done between two figures.
+    between: Option<String>,
     /// Operations a second, the newest last.
     rates: VecDeque<u64>,
     done: VecDeque<Done>,
@@ -119,12 +131,14 @@ impl View {
             planned: plan.time(),
             has_color,
             now: None,
+            between: None,
             rates: VecDeque::new(),
             done: VecDeque::new(),
         }
     }
 
     fn note(&mut self, snapshot: &Snapshot<'_>) {
+        self.between = None;
         // Another figure begins anew, and so do its counts.
         let last = self.now.take().filter(|now| now.place == snapshot.cell && now.ops <= snapshot.ops);
         if last.is_none() {
@@ -176,7 +190,9 @@ impl View {
         let spent = self.begun.elapsed().as_secs();
         let title = format!("{}  {spent} s of about {} s", self.title, self.planned.as_secs());
         frame.render_widget(Line::from(title), rows[0]);
-        if let Some(now) = &self.now {
+        if let Some(between) = &self.between {
+            frame.render_widget(Line::from(between.as_str()), rows[1]);
+        } else if let Some(now) = &self.now {
             let [name, bar] =
                 Layout::horizontal([Constraint::Length(40), Constraint::Min(10)]).areas(rows[1]);
             let (number, count) = (now.place.0 + 1, now.place.1);
@@ -272,6 +288,8 @@ mod tests {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         assert!(shown.contains("3 errors") && !shown.contains("secret"), "{shown}");
+        view.between = Some(Chore::Removing.words(3, 40_000));
+        assert!(screen(&view).contains("removing test files: 3 of 40000; Ctrl-C leaves them there"));
         // The next figure counts from nothing again.
         view.note(&Snapshot { cell: (1, 2), ..snapshot(cell, 1, 7, 0) });
         assert!(screen(&view).contains("7 ops/s"));

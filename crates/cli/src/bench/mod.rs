@@ -4,9 +4,9 @@ mod flags;
 mod gate;
 mod live;
 pub(crate) mod output;
-mod progress;
+pub(crate) mod progress;
 
-use std::io::{stdin, stdout};
+use std::io::{Write, stderr, stdin, stdout};
 use std::process::ExitCode;
 use std::thread;
 
@@ -14,7 +14,7 @@ use millrace_bench::gate::Outcome;
 use millrace_bench::host::verdict::Bound;
 use millrace_bench::plan::{BUILT_IN, Form, Plan, PlanError, Preset};
 use millrace_bench::report::{Ending, Report};
-use millrace_bench::run::{Progress, RunError, Stop, run as measure};
+use millrace_bench::run::{Asked, Progress, RunError, Stop, run as measure};
 use millrace_bench::search::{Criterion, search};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     let preset = arguments.preset.as_deref().map(|name| preset(name, form)).transpose()?;
     let mut plan = Plan::new(target, preset.as_ref(), &arguments.settings()).map_err(advise_plan)?;
     plan.helper = std::env::current_exe().ok();
-    report_on_signals(&STOP, || {})?;
+    report_on_signals(&STOP, say_what_is_left)?;
     match arguments.search {
         // A search is many runs, and a line is enough for each.
         Some(_) => find(&plan, arguments, &Line::new(plan.cells().len())),
@@ -73,13 +73,19 @@ fn figures(plan: &Plan, arguments: &Bench) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(status(&report, judgement.outcome)))
 }
 
-/// Ctrl-C ends a run with what it has; a second one ends it at once, after `leave`.
+/// Of a run that was ended at once.
+fn say_what_is_left() {
+    let _ = writeln!(stderr(), "\nmillrace: ended at once; test files (millrace-bench-*) may be left on the server.");
+}
+
+/// Ctrl-C ends a run with what it has, and leaves test files where they are if it comes while they are removed; one
+/// more ends it at once, after `leave`.
 pub(crate) fn report_on_signals(stop: &'static Stop, leave: fn()) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| Failure::Running(format!("no signals can be received: {error}.")))?;
     thread::spawn(move || {
         for signal in signals.forever() {
-            if stop.ask() {
+            if stop.ask() == Asked::Again {
                 leave();
                 std::process::exit(128 + signal);
             }

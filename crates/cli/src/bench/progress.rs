@@ -1,7 +1,10 @@
 //! A line of progress on standard error.
 
+use std::cell::Cell;
 use std::io::{IsTerminal, Write, stderr};
+use std::time::{Duration, Instant};
 
+use millrace_bench::chore::Chore;
 use millrace_bench::report::CellReport;
 use millrace_bench::run::{Progress, Snapshot, Stop};
 
@@ -9,11 +12,12 @@ use millrace_bench::run::{Progress, Snapshot, Stop};
 pub(super) struct Line {
     is_terminal: bool,
     cells: usize,
+    between: Between,
 }
 
 impl Line {
     pub(super) fn new(cells: usize) -> Self {
-        Self { is_terminal: stderr().is_terminal(), cells }
+        Self { is_terminal: stderr().is_terminal(), cells, between: Between::default() }
     }
 }
 
@@ -39,6 +43,10 @@ impl Progress for Line {
         &super::STOP
     }
 
+    fn between(&self, chore: Chore, done: usize, all: usize) {
+        self.between.tell(chore, done, all);
+    }
+
     fn cell_done(&self, cell: &CellReport) {
         if self.is_terminal {
             let _ = write!(stderr(), "\r\x1b[K");
@@ -52,5 +60,51 @@ impl Progress for Line {
                 measured.users
             );
         }
+    }
+}
+
+/// Work between figures that takes so long that somebody may wonder.
+pub(crate) struct Between {
+    /// Where nobody looks, a line is there to stay: it is written seldom.
+    pause: Duration,
+    is_terminal: bool,
+    /// What is done; and when it was last told, or has begun.
+    told: Cell<Option<(Chore, Instant)>>,
+}
+
+impl Default for Between {
+    fn default() -> Self {
+        let is_terminal = stderr().is_terminal();
+        let pause = Duration::from_millis(if is_terminal { 200 } else { 3000 });
+        Self { pause, is_terminal, told: Cell::new(None) }
+    }
+}
+
+impl Between {
+    pub(crate) fn tell(&self, chore: Chore, done: usize, all: usize) {
+        if !self.is_due(chore) {
+            return;
+        }
+        let words = chore.words(done, all);
+        let _ = match self.is_terminal {
+            true => write!(stderr(), "\r{words}\x1b[K"),
+            false => writeln!(stderr(), "{words}"),
+        };
+    }
+
+    /// Claims that it has gone on for so long since it began, or was told.
+    pub(crate) fn is_due(&self, chore: Chore) -> bool {
+        let now = Instant::now();
+        let is_due = match self.told.get() {
+            Some((same, since)) if same == chore => now - since >= self.pause,
+            _ => {
+                self.told.set(Some((chore, now)));
+                false
+            }
+        };
+        if is_due {
+            self.told.set(Some((chore, now)));
+        }
+        is_due
     }
 }

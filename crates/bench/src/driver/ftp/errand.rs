@@ -2,13 +2,14 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_ftp::client::{ClientSession, Event, Plan, ReplyReader};
 use millrace_net::stream;
 
 use super::pipe::Pipe;
 use super::security::Security;
+use crate::chore::{Chore, Chores};
 use crate::driver::DriverError;
 use crate::payload::{Checker, FileId, Flaw, Payload};
 use crate::plan::Settings;
@@ -17,9 +18,11 @@ use crate::target::{Scheme, Target};
 /// No answer may take longer, however patient the users are.
 const PATIENCE: Duration = Duration::from_secs(60);
 const CHUNK: usize = 256 * 1024;
+/// How often it looks up from a reply that does not come, where somebody may not want to wait.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// A session.
-pub(super) struct Errand {
+pub(super) struct Errand<'a> {
     control: Pipe,
     security: Option<Security>,
     address: SocketAddr,
@@ -30,6 +33,10 @@ pub(super) struct Errand {
     /// What has come and is not yet read.
     input: Vec<u8>,
     chunk: Vec<u8>,
+    /// The lines of the last reply that was a success.
+    answer: Vec<u8>,
+    /// What it is for, and who may not want to wait for it.
+    heeds: Option<(Chores<'a>, Chore)>,
 }
 
 /// What an [`Event`] says, without the reply it was made from.
@@ -39,7 +46,7 @@ enum Heard {
     Done,
 }
 
-impl Errand {
+impl<'a> Errand<'a> {
     /// Connects and logs in; every answer may take so long.
     pub(super) fn log_in(
         target: &Target,
@@ -53,8 +60,19 @@ impl Errand {
         let security = Security::of(target, &Settings::default()).map_err(DriverError::Client)?;
         let control = Pipe::plain(control);
         let (session, reader) = (ClientSession::new(address), ReplyReader::default());
-        let (input, chunk, scheme) = (Vec::new(), Vec::new(), target.scheme);
-        let mut errand = Self { control, security, address, scheme, session, reader, input, chunk, patience };
+        let mut errand = Self {
+            control,
+            security,
+            address,
+            scheme: target.scheme,
+            patience,
+            session,
+            reader,
+            input: Vec::new(),
+            chunk: Vec::new(),
+            answer: Vec::new(),
+            heeds: None,
+        };
         let is_implicit = errand.security.as_ref().map(|security| security.is_implicit);
         if is_implicit == Some(true) {
             errand.encrypt()?;
@@ -72,6 +90,18 @@ impl Errand {
             errand.command(verb, argument)?;
         }
         Ok(errand)
+    }
+
+    /// From here on nobody has to wait for an answer who does not want to.
+    pub(super) fn heeding(self, chores: Chores<'a>, chore: Chore) -> Result<Self, DriverError> {
+        let look = self.control.socket().set_read_timeout(Some(LOOK.min(self.patience)));
+        look.map_err(DriverError::Client)?;
+        Ok(Self { heeds: Some((chores, chore)), ..self })
+    }
+
+    fn heed(&self) -> Result<(), DriverError> {
+        let is_left = self.heeds.is_some_and(|(chores, chore)| chores.is_left(chore));
+        if is_left { Err(DriverError::Left(0)) } else { Ok(()) }
     }
 
     fn encrypt(&mut self) -> Result<(), DriverError> {
@@ -93,6 +123,7 @@ impl Errand {
         self.chunk.resize(CHUNK, 0);
         let mut offset = 0;
         while offset < size {
+            self.heed()?;
             let count = (size - offset).min(CHUNK as u64) as usize;
             payload.fill(file, offset, &mut self.chunk[..count]);
             if data.write_all(&self.chunk[..count]).is_err() {
@@ -117,7 +148,11 @@ impl Errand {
         self.chunk.resize(CHUNK, 0);
         let mut verdict = Ok(());
         loop {
-            let count = data.read(&mut self.chunk).map_err(|error| self.unreachable(error))?;
+            self.heed()?;
+            let count = match data.read(&mut self.chunk) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                count => count.map_err(|error| self.unreachable(error))?,
+            };
             if count == 0 {
                 break;
             }
@@ -134,6 +169,12 @@ impl Errand {
         self.session.command(verb, argument, &mut out);
         self.send(&out)?;
         self.hear(&String::from_utf8_lossy(&out[..out.len() - 2])).map(drop)
+    }
+
+    /// Says a command with one reply, and answers that: the lines that it has.
+    pub(super) fn ask(&mut self, verb: &[u8], argument: &[u8]) -> Result<String, DriverError> {
+        self.command(verb, argument)?;
+        Ok(String::from_utf8_lossy(&self.answer).into_owned())
     }
 
     /// Leaves; how that is answered no longer matters.
@@ -236,7 +277,15 @@ impl Errand {
                     Event::Underway => continue,
                     Event::Listening(address) => Some(Ok(Heard::Listening(address))),
                     Event::Opening(_) => Some(Ok(Heard::Opening)),
-                    Event::Greeted | Event::LoggedIn | Event::Done(_) => Some(Ok(Heard::Done)),
+                    Event::Done(reply) => {
+                        self.answer.clear();
+                        for line in reply.lines() {
+                            self.answer.extend_from_slice(line);
+                            self.answer.push(b'\n');
+                        }
+                        Some(Ok(Heard::Done))
+                    }
+                    Event::Greeted | Event::LoggedIn => Some(Ok(Heard::Done)),
                     Event::Refused(reply) | Event::Closing(reply) => {
                         let reply = format!("{} {}", reply.code, String::from_utf8_lossy(reply.text()));
                         Some(Err(DriverError::Refused { what: what.to_owned(), reply }))
@@ -257,19 +306,24 @@ impl Errand {
     }
 
     fn read(&mut self, what: &str) -> Result<(), DriverError> {
-        let mut piece = [0; 4096];
+        let (mut piece, begun) = ([0; 4096], Instant::now());
         let silent = |how| DriverError::Silent { address: self.address, how, what: what.to_owned() };
-        match self.control.read(&mut piece) {
-            Ok(0) => Err(silent("closed the connection".to_owned())),
-            Ok(count) => {
-                self.input.extend_from_slice(&piece[..count]);
-                Ok(())
+        loop {
+            match self.control.read(&mut piece) {
+                Ok(0) => return Err(silent("closed the connection".to_owned())),
+                Ok(count) => {
+                    self.input.extend_from_slice(&piece[..count]);
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.heed()?;
+                    if self.heeds.is_none() || begun.elapsed() >= self.patience {
+                        return Err(silent(format!("said nothing for {:?}", self.patience)));
+                    }
+                }
+                Err(error) => return Err(self.unreachable(error)),
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                Err(silent(format!("said nothing for {:?}", self.patience)))
-            }
-            Err(error) => Err(self.unreachable(error)),
         }
     }
 

@@ -2,11 +2,13 @@
 //! with sockets.
 //!
 //! - [`user`] is one session in its loop, [`transfer`] its data connection, [`throttle`] how slowly it reads.
-//! - [`errand`] is one blocking session that makes, checks and removes files; [`rogue`] is a bad user.
+//! - [`errand`] is one blocking session that makes, checks and removes files; [`proof`] is how it checks them;
+//!   [`rogue`] is a bad user.
 //! - [`security`] is what TLS has to do with a session; [`pipe`] the same for those that wait.
 
 mod errand;
 mod pipe;
+mod proof;
 mod rogue;
 mod security;
 mod throttle;
@@ -19,20 +21,21 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use self::errand::Errand;
+use self::proof::{Proof, Prover, Upload};
 use self::user::User;
 use super::files::Files;
 use super::worker::Worker;
 use super::{Driver, DriverError, Post};
 use crate::chaos::{Deeds, Mischief};
-use crate::fault::Fault;
-use crate::payload::{FileId, Payload};
+use crate::chore::{Chore, Chores};
+use crate::payload::{FileId, Payload, UploadCheck};
 use crate::plan::{Cache, Cell, Download, Op};
 use crate::replay::Script;
-use crate::tally::Tally;
+use crate::tally::{Tally, UserTally};
 use crate::target::Target;
 
-/// Uploads that are read back after a verified cell: more would take longer than the cell itself.
-const READ_BACK: usize = 1000;
+/// Uploads that are looked at after a verified cell: more would take longer than the cell itself.
+const CHECKED: usize = 1000;
 
 /// What bad users download, and what they upload to.
 const ROGUE_DOWNLOAD: &str = "millrace-bench-chaos";
@@ -56,17 +59,24 @@ impl FtpDriver {
         Files::new(&self.target, cell)
     }
 
-    fn errand(&self) -> Result<Errand, DriverError> {
+    fn errand(&self) -> Result<Errand<'static>, DriverError> {
         Errand::log_in(&self.target, self.address, self.patience)
     }
 
+    /// An errand that nobody has to wait for who does not want to.
+    fn chore<'a>(&self, chores: Chores<'a>, chore: Chore) -> Result<Errand<'a>, DriverError> {
+        Errand::log_in(&self.target, self.address, self.patience)?.heeding(chores, chore)
+    }
+
     /// Puts a file there of every size that a log's downloads have.
-    fn prepare_replay(&self, cell: &Cell, script: &Script) -> Result<(), DriverError> {
+    fn prepare_replay(&self, cell: &Cell, script: &Script, chores: Chores<'_>) -> Result<(), DriverError> {
         let (files, payload) = (self.files(cell), Payload::new(cell.settings.seed));
-        let mut errand = self.errand()?;
-        for bytes in script.downloads() {
-            errand.store(&files.sized(bytes), &payload, Files::download_id(0), bytes)?;
+        let mut errand = self.chore(chores, Chore::Making)?;
+        let sizes = script.downloads();
+        for (done, &bytes) in sizes.iter().enumerate() {
+            chores.note(Chore::Making, done, sizes.len())?;
             self.remember([files.sized(bytes)]);
+            errand.store(&files.sized(bytes), &payload, Files::download_id(0), bytes)?;
         }
         errand.quit();
         Ok(())
@@ -84,6 +94,30 @@ impl FtpDriver {
         Ok(())
     }
 
+    /// Whether the files of a cell fit there, where they may be many.
+    fn check_room(&self, cell: &Cell, errand: &mut Errand<'_>) -> Result<(), DriverError> {
+        if cell.settings.dataset.is_none() {
+            return Ok(());
+        }
+        let files = self.files(cell);
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = (0..cell.files()).filter(|&number| !made.contains(&files.download(number))).count();
+        drop(made);
+        let needed = new as u64 * cell.size.unwrap_or(0);
+        let free = match files.room().map_err(DriverError::Client)? {
+            Some(free) => free,
+            None => match errand.ask(b"AVBL", self.target.path.as_bytes()) {
+                Err(DriverError::Refused { .. }) => None,
+                said => said?.split_ascii_whitespace().nth(1).and_then(|free| free.parse().ok()),
+            }
+            .ok_or(DriverError::UnknownRoom)?,
+        };
+        if needed > free / 10 * 9 {
+            return Err(DriverError::NoRoom { needed: needed >> 20, free: free >> 20 });
+        }
+        Ok(())
+    }
+
     fn remember(&self, names: impl IntoIterator<Item = String>) {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
     }
@@ -94,7 +128,7 @@ impl Driver for FtpDriver {
         self.errand().map(Errand::quit)
     }
 
-    fn prepare(&self, cell: &Cell) -> Result<(), DriverError> {
+    fn prepare(&self, cell: &Cell, chores: Chores<'_>) -> Result<(), DriverError> {
         if cell.op == Op::Get {
             return Err(DriverError::NoOperation { op: cell.op, scheme: self.target.scheme });
         }
@@ -102,21 +136,23 @@ impl Driver for FtpDriver {
             self.prepare_chaos(cell)?;
         }
         if let Some(script) = &cell.settings.replay {
-            return self.prepare_replay(cell, script);
+            return self.prepare_replay(cell, script, chores);
         }
         let is_made = cell.settings.file.is_none() && cell.settings.download == Download::Made;
         if cell.op != Op::Retr || !is_made {
             return Ok(());
         }
         let (files, payload) = (self.files(cell), Payload::new(cell.settings.seed));
-        let mut errand = self.errand()?;
+        let mut errand = self.chore(chores, Chore::Making)?;
+        self.check_room(cell, &mut errand)?;
         for number in 0..cell.files() {
+            chores.note(Chore::Making, number as usize, cell.files() as usize)?;
             let path = files.download(number);
             let is_new = !self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&path);
             let (id, size) = (Files::download_id(number), cell.size.unwrap_or(0));
             if is_new || cell.settings.cache == Cache::Created {
-                errand.store(&path, &payload, id, size)?;
                 self.remember([path.clone()]);
+                errand.store(&path, &payload, id, size)?;
             }
             match cell.settings.cache {
                 Cache::Any | Cache::Created => {}
@@ -144,42 +180,95 @@ impl Driver for FtpDriver {
         rogue::misbehave(place, kind, deeds);
     }
 
-    fn check(&self, cell: &Cell, tally: &mut Tally) -> Result<(), DriverError> {
+    fn check(&self, cell: &Cell, tally: &mut Tally, chores: Chores<'_>) -> Result<(), DriverError> {
         if !matches!(cell.op, Op::Stor | Op::Replay) {
             return Ok(());
         }
-        let (files, payload) = (self.files(cell), Payload::new(cell.settings.seed));
+        let files = self.files(cell);
         if cell.settings.file.is_none() {
             self.remember(tally.users.iter().flat_map(|user| files.uploads(user.number, user.uploads)));
         }
-        // A log's uploads have sizes of their own, which the servers' 226 has confirmed.
-        if !cell.settings.verify || cell.op == Op::Replay {
+        if !cell.settings.verify {
             return Ok(());
         }
-        let mut errand = self.errand()?;
-        for user in tally.users.iter().take(READ_BACK) {
-            let Some(serial) = user.confirmed else { continue };
-            let (path, id) = (files.upload(user.number, serial), Files::upload_id(user.number, serial));
-            if let Err(flaw) = errand.check(&path, payload.checker(id, cell.size.unwrap_or(0)))? {
-                let fault = Fault::from(flaw);
-                tally.faults.record(fault, user.number, || format!("read back, {path} is {flaw}"));
-            }
+        let uploads: Vec<(u32, Upload)> =
+            tally.users.iter().filter_map(|user| Some((user.number, last_upload(cell, files, user)?))).collect();
+        // Where there is none, there is nothing to be asked either.
+        if uploads.is_empty() {
+            return Ok(());
         }
-        errand.quit();
-        Ok(())
+        match self.prove(cell, &uploads, tally, chores) {
+            // What was looked at until then holds.
+            Err(DriverError::Left(_)) => Ok(()),
+            outcome => outcome,
+        }
     }
 
-    fn clean(&self) -> Result<(), DriverError> {
+    fn clean(&self, chores: Chores<'_>) -> Result<(), DriverError> {
         let made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
         if made.is_empty() {
             return Ok(());
         }
-        let mut errand = self.errand()?;
-        for path in made {
-            // One that is gone already is as good as removed.
-            match errand.command(b"DELE", path.as_bytes()) {
-                Ok(()) | Err(DriverError::Refused { .. }) => {}
-                Err(error) => return Err(error),
+        let mut done = 0;
+        let mut remove = || -> Result<(), DriverError> {
+            let mut errand = self.chore(chores, Chore::Removing)?;
+            for path in &made {
+                chores.note(Chore::Removing, done, made.len())?;
+                // One that is gone already is as good as removed.
+                match errand.command(b"DELE", path.as_bytes()) {
+                    Ok(()) | Err(DriverError::Refused { .. }) => done += 1,
+                    Err(error) => return Err(error),
+                }
+            }
+            errand.quit();
+            Ok(())
+        };
+        let outcome = remove();
+        match outcome {
+            Err(DriverError::Left(_)) => Err(DriverError::Left(made.len() - done)),
+            outcome => outcome,
+        }
+    }
+}
+
+/// The last upload of a user, if that was confirmed.
+fn last_upload(cell: &Cell, files: Files<'_>, user: &UserTally) -> Option<Upload> {
+    let serial = user.confirmed?;
+    let size = match &cell.settings.replay {
+        // A log's uploads have sizes of their own.
+        Some(script) => script.upload(user.number, serial)?.bytes,
+        None => cell.size.unwrap_or(0),
+    };
+    Some(Upload {
+        path: files.upload(user.number, serial),
+        content: files.upload_id(user.number, serial),
+        size,
+    })
+}
+
+impl FtpDriver {
+    /// Looks at uploads, by whatever means the server has; faults go into the tally.
+    fn prove(
+        &self,
+        cell: &Cell,
+        uploads: &[(u32, Upload)],
+        tally: &mut Tally,
+        chores: Chores<'_>,
+    ) -> Result<(), DriverError> {
+        let mut errand = self.chore(chores, Chore::Checking)?;
+        let mut prover = Prover::new(&mut errand, Payload::new(cell.settings.seed))?;
+        let report = UploadCheck { by: prover.means(), uploads: uploads.len() as u64, ..UploadCheck::default() };
+        let report = tally.upload_check.insert(report);
+        let all = uploads.len().min(CHECKED);
+        for (done, (user, upload)) in uploads.iter().take(CHECKED).enumerate() {
+            chores.note(Chore::Checking, done, all)?;
+            match prover.look(&mut errand, upload)? {
+                Proof::ByHash => report.by_hash += 1,
+                Proof::ReadBack => report.by_reading += 1,
+                Proof::Wrong(fault, why) => {
+                    report.wrong += 1;
+                    tally.faults.record(fault, *user, || format!("read back, {} {why}", upload.path));
+                }
             }
         }
         errand.quit();

@@ -60,7 +60,7 @@ fn act(place: Place<'_>, kind: Mischief, deeds: &Deeds) -> Result<(), DriverErro
     }
 }
 
-fn log_in(place: Place<'_>) -> Result<Errand, DriverError> {
+fn log_in(place: Place<'_>) -> Result<Errand<'static>, DriverError> {
     Errand::log_in(place.target, place.address, PATIENCE)
 }
 

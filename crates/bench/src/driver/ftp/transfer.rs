@@ -191,7 +191,8 @@ impl Transfer {
                 transfer.size = None; // it may be any file
             }
             (Op::Retr, None) => {
-                let number = counts.number % cell.files();
+                let number = cell.file_of(counts.number, counts.downloads);
+                counts.downloads += 1;
                 transfer.path = files.download(number);
                 if cell.settings.verify {
                     let checker = desk.payload.checker(Files::download_id(number), cell.size.unwrap_or(0));
@@ -202,7 +203,7 @@ impl Transfer {
                 transfer.serial = counts.uploads;
                 transfer.path = files.upload(counts.number, transfer.serial);
                 transfer.content =
-                    cell.settings.verify.then(|| Files::upload_id(counts.number, transfer.serial));
+                    cell.settings.verify.then(|| files.upload_id(counts.number, transfer.serial));
                 counts.uploads += 1;
                 counts.confirmed = None;
             }
@@ -615,8 +616,8 @@ impl Transfer {
     }
 
     /// The serial number of an upload.
-    pub(super) fn serial(&self) -> u32 {
-        self.serial
+    pub(super) fn upload(&self) -> Option<u32> {
+        (self.op == Op::Stor).then_some(self.serial)
     }
 }
 

@@ -488,7 +488,8 @@ impl User {
 
     fn complete(&mut self, moved: u64, desk: &mut Desk<'_>) {
         if let State::Transferring(transfer) = &self.state {
-            self.life.counts.confirmed = Some(transfer.serial());
+            // A log's downloads say nothing of its uploads.
+            self.life.counts.confirmed = transfer.upload().or(self.life.counts.confirmed);
             self.life.record_gap(transfer.gap(Instant::now()), desk);
         }
         self.life.record(Instant::now(), moved, desk);

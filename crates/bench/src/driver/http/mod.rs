@@ -15,6 +15,7 @@ use self::user::{User, request};
 use super::worker::Worker;
 use super::{Driver, DriverError, Post};
 use crate::chaos::{Deeds, Mischief};
+use crate::chore::Chores;
 use crate::plan::{Cell, Op, Settings};
 use crate::tally::Tally;
 use crate::target::Target;
@@ -68,7 +69,7 @@ impl Driver for HttpDriver {
         })
     }
 
-    fn prepare(&self, cell: &Cell) -> Result<(), DriverError> {
+    fn prepare(&self, cell: &Cell, _: Chores<'_>) -> Result<(), DriverError> {
         if cell.op == Op::Get && !cell.grows() && !cell.settings.barrier && cell.settings.chaos.is_none() {
             return Ok(());
         }
@@ -87,11 +88,11 @@ impl Driver for HttpDriver {
 
     fn misbehave(&self, _: Mischief, _: &Deeds) {}
 
-    fn check(&self, _: &Cell, _: &mut Tally) -> Result<(), DriverError> {
+    fn check(&self, _: &Cell, _: &mut Tally, _: Chores<'_>) -> Result<(), DriverError> {
         Ok(())
     }
 
-    fn clean(&self) -> Result<(), DriverError> {
+    fn clean(&self, _: Chores<'_>) -> Result<(), DriverError> {
         Ok(())
     }
 }

@@ -3,7 +3,8 @@
 use super::parts::{LATENCY, SHARE, curve, figure};
 use super::plot::{Axis, Scale, Series, lines};
 use crate::report::load::{Load, knee};
-use crate::report::{CellReport, Moment};
+use crate::report::CellReport;
+use crate::timeline::Moment;
 
 const USERS: Axis = Axis { label: "users", scale: Scale::Log };
 const SECONDS: Axis = Axis { label: "seconds", scale: Scale::Linear };

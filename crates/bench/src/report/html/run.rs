@@ -21,6 +21,10 @@ pub fn render(report: &Report) -> String {
     }
     body += &section("What bounded each figure", &bounds(report));
     body += &section("What single users got", &fairness(report));
+    let remarks = remarks(report);
+    if !remarks.is_empty() {
+        body += &section("To be known besides", &list("soft", remarks));
+    }
     body += &documents(&report.tables, &report.notes);
     let settings = [
         ("server", format!("{} at {}", report.target, report.address)),
@@ -40,6 +44,17 @@ fn doubts(report: &Report) -> Vec<String> {
         all.into_iter().map(move |doubt| format!("{name}, {users} users: {doubt}")).collect::<Vec<_>>()
     };
     report.warnings.iter().cloned().chain(report.cells.iter().flat_map(of_cell)).collect()
+}
+
+/// What is no doubt, and belongs to a figure.
+fn remarks(report: &Report) -> Vec<String> {
+    let of_cell = |cell: &CellReport| {
+        let dataset = cell.measured.dataset.map(|dataset| format!("{} test files: {dataset}", cell.measured.files));
+        let uploads = cell.upload_check.as_ref().map(ToString::to_string);
+        let (name, users) = (name(cell), cell.measured.users);
+        dataset.into_iter().chain(uploads).map(move |remark| format!("{name}, {users} users: {remark}"))
+    };
+    report.cells.iter().flat_map(of_cell).collect()
 }
 
 fn every_figure(report: &Report) -> String {

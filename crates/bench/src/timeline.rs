@@ -1,0 +1,74 @@
+//! How a figure went, in points over time: at most [`MOST`] of them, however long it takes.
+//!
+//! Points are counts since the beginning, so that leaving some of them out loses nothing but detail.
+
+use serde::{Deserialize, Serialize};
+
+/// More would not be seen in a plot.
+const MOST: usize = 400;
+
+/// How far a figure had come.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // The names are the documentation.
+pub struct Moment {
+    pub seconds: f64,
+    pub ops: u64,
+    pub bytes: u64,
+    pub faults: u64,
+    /// The sum of the latencies of `ops`.
+    pub waited_us: u64,
+}
+
+/// The points so far.
+#[derive(Debug)]
+pub(crate) struct Timeline {
+    moments: Vec<Moment>,
+    /// Of so many that come, one is kept.
+    every: usize,
+    seen: usize,
+}
+
+impl Timeline {
+    pub(crate) fn new() -> Self {
+        Self { moments: Vec::new(), every: 1, seen: 0 }
+    }
+
+    pub(crate) fn note(&mut self, moment: Moment) {
+        self.seen += 1;
+        if !self.seen.is_multiple_of(self.every) {
+            return;
+        }
+        self.moments.push(moment);
+        if self.moments.len() == MOST {
+            let mut at = 0;
+            self.moments.retain(|_| {
+                at += 1;
+                at % 2 == 0
+            });
+            self.every *= 2;
+        }
+    }
+
+    pub(crate) fn moments(self) -> Vec<Moment> {
+        self.moments
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_run_has_no_more_points_than_a_short_one_and_they_are_evenly_spaced() {
+        for length in [10, MOST, 5 * MOST, 100 * MOST + 7] {
+            let mut timeline = Timeline::new();
+            for at in 1..=length {
+                timeline.note(Moment { seconds: at as f64, ops: at as u64, bytes: 0, faults: 0, waited_us: 0 });
+            }
+            let moments = timeline.moments();
+            assert!((MOST / 2 - 1..=MOST).contains(&moments.len()) || moments.len() == length);
+            let step = moments[0].seconds;
+            assert!(moments.iter().zip(1..).all(|(moment, at)| moment.seconds == step * f64::from(at)));
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Uploads that are verified: by whatever hash the server has, else by reading them back.
+
+use std::time::Duration;
+
+use millrace_bench::fault;
+use millrace_bench::report::text;
+
+use crate::server::{Fault, Hashes, Toy};
+use crate::{measure, only};
+
+/// Two uploads of each of four users, checked.
+const LOAD: [(&str, &str); 5] =
+    [("ops", "stor"), ("users", "4"), ("count", "2"), ("duration", "60s"), ("verify", "on")];
+
+#[test]
+fn a_servers_own_hash_spares_reading_uploads_back() {
+    for (hashes, by, downloads) in
+        [(Hashes::None, "reading back", 4), (Hashes::Hash, "HASH SHA-256", 0), (Hashes::Xcrc, "XCRC", 0)]
+    {
+        let toy = Toy::start_with(Fault::Nothing, hashes);
+        let report = measure(&toy, &LOAD);
+        let page = text::render(&report, false);
+        let cell = only(report);
+        assert_eq!((cell.ops, cell.faults.count(), toy.downloads()), (8, 0, downloads), "{hashes:?}");
+        let check = cell.upload_check.unwrap();
+        assert_eq!((&check.by[..], check.uploads, check.by_hash + check.by_reading, check.wrong), (by, 4, 4, 0));
+        assert!(page.contains(&format!("4 of 4 uploads were checked by {by}\n")), "{page}");
+    }
+}
+
+#[test]
+fn what_a_hash_finds_is_called_by_its_name() {
+    for hashes in [Hashes::Hash, Hashes::Xcrc] {
+        let toy = Toy::start_with(Fault::LosesUploads, hashes);
+        let cell = only(measure(&toy, &LOAD));
+        assert_eq!(cell.faults.of(fault::Fault::CrossedOver), 4, "{hashes:?}: {:?}", cell.faults);
+        assert_eq!(cell.upload_check.unwrap().wrong, 4);
+    }
+}
+
+#[test]
+fn a_hash_that_is_not_the_files_is_the_servers_fault_and_one_that_is_refused_is_not() {
+    let toy = Toy::start_with(Fault::Nothing, Hashes::Wrong);
+    let cell = only(measure(&toy, &LOAD));
+    assert_eq!(cell.faults.of(fault::Fault::Protocol), 4, "{:?}", cell.faults);
+    drop(toy);
+    let toy = Toy::start_with(Fault::Nothing, Hashes::Refused);
+    let cell = only(measure(&toy, &LOAD));
+    let check = cell.upload_check.unwrap();
+    assert_eq!((cell.faults.count(), check.by_hash, check.by_reading), (0, 0, 4), "{:?}", cell.faults);
+    assert!(check.to_string().contains("4 of them by reading back"), "{check}");
+}
+
+#[test]
+fn a_logs_uploads_are_checked_in_their_own_sizes() {
+    let log = std::env::temp_dir().join(format!("millrace-toys-log-{}", std::process::id()));
+    let line = |second: u32, bytes: u32, way: char| {
+        format!("Sun Sep  9 01:46:{second} 2001 0 10.0.0.1 {bytes} /f b _ {way} r alice ftp 0 * c\n")
+    };
+    std::fs::write(&log, line(40, 3000, 'i') + &line(41, 70_000, 'i') + &line(42, 500, 'o')).unwrap();
+    let replay = [("replay", log.to_str().unwrap()), ("speed", "10x"), ("verify", "on")];
+    for (fault, wrong) in [(Fault::Nothing, 0), (Fault::LosesUploads, 1)] {
+        let toy = Toy::start_with(fault, Hashes::Hash);
+        let cell = only(measure(&toy, &replay));
+        let check = cell.upload_check.unwrap();
+        assert_eq!((cell.ops, check.uploads, check.wrong), (3, 1, wrong), "{fault:?}: {:?}", cell.faults);
+    }
+    std::fs::remove_file(&log).unwrap();
+}
+
+#[test]
+fn all_users_may_write_over_one_file_and_it_is_right() {
+    let toy = Toy::start(Fault::Halts(Duration::from_millis(1)));
+    let cell = only(measure(&toy, &[&LOAD[..], &[("names", "one")]].concat()));
+    assert_eq!((cell.ops, cell.faults.count()), (8, 0), "{:?}", cell.faults);
+}
