@@ -1,13 +1,15 @@
 //! Users who begin one after the other and may die: the rules of dkftpbench, as a value without a clock.
 //!
 //! A user is *started* when it connects, *born* when it has logged in, and *dies* at its first failure or when it
-//! is too slow. Every birth and every death puts the end off by the quiet time.
+//! is too slow. Every birth and every death puts the end off by the quiet time. Several workers share one [`Commune`].
 
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::OnDeath;
+use crate::crew::wire;
+use crate::plan::{OnDeath, Settings};
 
 /// How a load with a death rule ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,9 +35,100 @@ pub struct Death {
     pub why: String,
 }
 
-/// Who has begun, and who is alive.
+impl Standing {
+    /// The same of more users of the same load.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let deaths = [self.first_death, other.first_death].into_iter().flatten();
+        Self {
+            started: self.started + other.started,
+            left: self.left + other.left,
+            first_death: deaths.min_by(|a, b| a.at_s.total_cmp(&b.at_s)),
+            is_settled: self.is_settled && other.is_settled,
+        }
+    }
+}
+
+/// What the workers of a load know of each other's users: one worker's begin when all of the one before have begun.
+///
+/// Threads share it. Of a worker that is a process there are two, which tell each other ten times a second what they
+/// know ([`Census`]): a death is known to all within that time.
 #[derive(Debug)]
-pub(crate) struct Colony {
+pub(crate) struct Commune {
+    /// The same moment since the machine started, and as this process has it.
+    origin: (Duration, Instant),
+    /// Whose users begin.
+    turn: AtomicUsize,
+    has_death: AtomicBool,
+    /// When somebody was born or died last, in nanoseconds since the machine started.
+    changed: AtomicU64,
+    /// Of each worker.
+    alive: Vec<AtomicU32>,
+}
+
+/// What a [`Commune`] knows at a moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Census {
+    turn: usize,
+    has_death: bool,
+    changed: u64,
+    alive: Vec<u32>,
+}
+
+impl Commune {
+    /// Nobody has begun.
+    pub(crate) fn new(workers: usize) -> Self {
+        Self {
+            origin: wire::now(),
+            turn: AtomicUsize::new(0),
+            has_death: AtomicBool::new(false),
+            changed: AtomicU64::new(0),
+            alive: (0..workers).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+
+    pub(crate) fn census(&self) -> Census {
+        Census {
+            // Before the living: who knows that it is its turn knows all who have begun before.
+            turn: self.turn.load(Ordering::Acquire),
+            has_death: self.has_death.load(Ordering::Relaxed),
+            changed: self.changed.load(Ordering::Relaxed),
+            alive: self.alive.iter().map(|alive| alive.load(Ordering::Relaxed)).collect(),
+        }
+    }
+
+    /// Learns what another knows of the workers that it knows best.
+    pub(crate) fn learn(&self, census: &Census, knows: impl Fn(usize) -> bool) {
+        for (at, (own, &theirs)) in self.alive.iter().zip(&census.alive).enumerate() {
+            if knows(at) {
+                own.store(theirs, Ordering::Relaxed);
+            }
+        }
+        self.turn.fetch_max(census.turn, Ordering::Release);
+        self.has_death.fetch_or(census.has_death, Ordering::Relaxed);
+        self.changed.fetch_max(census.changed, Ordering::Relaxed);
+    }
+
+    fn note_change(&self, now: Instant) {
+        self.changed.fetch_max(self.nanoseconds(now), Ordering::Relaxed);
+    }
+
+    fn nanoseconds(&self, now: Instant) -> u64 {
+        (self.origin.0 + now.saturating_duration_since(self.origin.1)).as_nanos() as u64
+    }
+
+    /// For how long nobody was born and nobody died.
+    fn quiet(&self, now: Instant) -> Duration {
+        Duration::from_nanos(self.nanoseconds(now).saturating_sub(self.changed.load(Ordering::Relaxed)))
+    }
+
+    fn alive(&self) -> u32 {
+        self.alive.iter().map(|alive| alive.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// Who of a worker has begun, and who is alive.
+#[derive(Debug)]
+pub(crate) struct Colony<'a> {
     rule: OnDeath,
     quiet: Duration,
     most: u32,
@@ -43,53 +136,71 @@ pub(crate) struct Colony {
     at_once: u32,
     started: u32,
     connecting: u32,
-    alive: u32,
     begun: Instant,
-    changed: Instant,
     first_death: Option<Death>,
+    /// Which worker this is, and what all know.
+    index: usize,
+    commune: &'a Commune,
 }
 
-impl Colony {
-    /// Nobody has begun; at most `most` will.
-    pub(crate) fn new(rule: OnDeath, quiet: Duration, most: u32, at_once: u32, now: Instant) -> Self {
+impl<'a> Colony<'a> {
+    /// Nobody has begun; at most `most` of this worker will.
+    pub(crate) fn new(
+        settings: &Settings,
+        most: u32,
+        now: Instant,
+        index: usize,
+        commune: &'a Commune,
+    ) -> Self {
+        commune.note_change(now);
         Self {
-            rule,
-            quiet,
+            rule: settings.on_death,
+            quiet: settings.quiet,
             most,
-            at_once,
+            at_once: settings.connecting,
             started: 0,
             connecting: 0,
-            alive: 0,
             begun: now,
-            changed: now,
             first_death: None,
+            index,
+            commune,
         }
     }
 
-    /// Lets the next user begin, if it may: answers its number.
+    /// Lets the next user begin, if it may: answers its number in its worker.
     pub(crate) fn start(&mut self) -> Option<u32> {
-        let may_grow = self.rule != OnDeath::StopGrowth || self.first_death.is_none();
-        if !may_grow || self.started == self.most || self.connecting == self.at_once {
+        if self.started == self.most {
+            let (own, next) = (self.index, self.index + 1);
+            let _ = self.commune.turn.compare_exchange(own, next, Ordering::Release, Ordering::Relaxed);
+            return None;
+        }
+        let is_its_turn = self.commune.turn.load(Ordering::Relaxed) == self.index;
+        if !is_its_turn || !self.may_grow() || self.connecting == self.at_once {
             return None;
         }
         self.started += 1;
         self.connecting += 1;
-        self.alive += 1;
+        self.commune.alive[self.index].fetch_add(1, Ordering::Relaxed);
         Some(self.started - 1)
+    }
+
+    fn may_grow(&self) -> bool {
+        self.rule != OnDeath::StopGrowth || !self.commune.has_death.load(Ordering::Relaxed)
     }
 
     /// A user has logged in.
     pub(crate) fn note_birth(&mut self, now: Instant) {
         self.connecting -= 1;
-        self.changed = now;
+        self.commune.note_change(now);
     }
 
     /// A user has failed.
     pub(crate) fn note_death(&mut self, was_connecting: bool, now: Instant, why: &str) {
-        let alive = self.alive;
+        let alive = self.commune.alive();
         self.connecting -= u32::from(was_connecting);
-        self.alive -= 1;
-        self.changed = now;
+        self.commune.alive[self.index].fetch_sub(1, Ordering::Relaxed);
+        self.commune.has_death.store(true, Ordering::Relaxed);
+        self.commune.note_change(now);
         self.first_death.get_or_insert_with(|| Death {
             at_s: (now - self.begun).as_secs_f64(),
             alive,
@@ -99,14 +210,15 @@ impl Colony {
 
     /// Nothing has changed for the quiet time, or nobody is left and nobody comes.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
-        let grows = self.started < self.most
-            && (self.rule == OnDeath::DropOut || self.first_death.is_none() && self.rule != OnDeath::Off);
-        now - self.changed >= self.quiet || (self.alive == 0 && self.started > 0 && !grows)
+        let has_grown = self.commune.turn.load(Ordering::Relaxed) == self.commune.alive.len();
+        let grows = !has_grown && self.may_grow();
+        self.commune.quiet(now) >= self.quiet || (self.commune.alive() == 0 && !grows)
     }
 
     pub(crate) fn standing(self, now: Instant) -> Standing {
         let is_settled = self.is_over(now);
-        Standing { started: self.started, left: self.alive, first_death: self.first_death, is_settled }
+        let left = self.commune.alive[self.index].load(Ordering::Relaxed);
+        Standing { started: self.started, left, first_death: self.first_death, is_settled }
     }
 }
 
@@ -116,14 +228,20 @@ mod tests {
 
     const QUIET: Duration = Duration::from_secs(180);
 
-    fn colony(rule: OnDeath) -> (Colony, Instant) {
+    fn settings(rule: OnDeath) -> Settings {
+        Settings { on_death: rule, quiet: QUIET, connecting: 1, ..Settings::default() }
+    }
+
+    /// The only worker, with three users.
+    fn colony(rule: OnDeath, commune: &Commune) -> (Colony<'_>, Instant) {
         let now = Instant::now();
-        (Colony::new(rule, QUIET, 3, 1, now), now)
+        (Colony::new(&settings(rule), 3, now, 0, commune), now)
     }
 
     #[test]
     fn one_user_connects_at_a_time() {
-        let (mut colony, now) = colony(OnDeath::StopGrowth);
+        let commune = Commune::new(1);
+        let (mut colony, now) = colony(OnDeath::StopGrowth, &commune);
         assert_eq!((colony.start(), colony.start()), (Some(0), None));
         colony.note_birth(now);
         assert_eq!((colony.start(), colony.start()), (Some(1), None));
@@ -132,7 +250,8 @@ mod tests {
     #[test]
     fn a_death_stops_the_growth_or_does_not() {
         for (rule, next) in [(OnDeath::StopGrowth, None), (OnDeath::DropOut, Some(1))] {
-            let (mut colony, now) = colony(rule);
+            let commune = Commune::new(1);
+            let (mut colony, now) = colony(rule, &commune);
             colony.start();
             colony.note_birth(now);
             colony.note_death(false, now + Duration::from_secs(2), "too slow");
@@ -144,7 +263,8 @@ mod tests {
 
     #[test]
     fn every_birth_and_death_puts_the_end_off() {
-        let (mut colony, now) = colony(OnDeath::DropOut);
+        let commune = Commune::new(1);
+        let (mut colony, now) = colony(OnDeath::DropOut, &commune);
         colony.start();
         colony.note_birth(now + QUIET / 2);
         assert!(!colony.is_over(now + QUIET));
@@ -155,10 +275,45 @@ mod tests {
 
     #[test]
     fn it_is_over_at_once_when_all_are_dead_and_nobody_comes() {
-        let (mut colony, now) = colony(OnDeath::StopGrowth);
+        let commune = Commune::new(1);
+        let (mut colony, now) = colony(OnDeath::StopGrowth, &commune);
         assert!(!colony.is_over(now));
         colony.start();
         colony.note_death(true, now, "421");
         assert!(colony.is_over(now));
+    }
+
+    #[test]
+    fn the_next_worker_begins_when_all_of_the_one_before_have() {
+        let (commune, now) = (Commune::new(2), Instant::now());
+        let settings = settings(OnDeath::StopGrowth);
+        let mut first = Colony::new(&settings, 1, now, 0, &commune);
+        let mut second = Colony::new(&settings, 5, now, 1, &commune);
+        assert_eq!((second.start(), first.start()), (None, Some(0)));
+        first.note_birth(now);
+        assert_eq!((first.start(), second.start()), (None, Some(0)));
+        second.note_birth(now + QUIET / 2);
+        assert!(!first.is_over(now + QUIET), "it is not quiet elsewhere");
+        second.note_death(false, now + QUIET / 2, "too slow");
+        assert_eq!((second.start(), second.first_death.as_ref().unwrap().alive), (None, 2));
+        let both = first.standing(now + QUIET).and(second.standing(now + QUIET));
+        assert_eq!((both.started, both.left, both.first_death.is_some()), (2, 1, true));
+    }
+
+    #[test]
+    fn what_one_process_knows_another_learns() {
+        let (run, hand, now) = (Commune::new(2), Commune::new(2), Instant::now());
+        let mut colony = Colony::new(&settings(OnDeath::StopGrowth), 1, now, 0, &hand);
+        colony.start();
+        colony.note_birth(now);
+        colony.start();
+        run.learn(&hand.census(), |worker| worker == 0);
+        assert_eq!(run.census(), hand.census());
+        let mut other = Colony::new(&settings(OnDeath::StopGrowth), 1, now, 1, &run);
+        assert_eq!(other.start(), Some(0));
+        other.note_death(true, now + QUIET, "421");
+        hand.learn(&run.census(), |worker| worker != 0);
+        assert!(!colony.may_grow() && !colony.is_over(now + QUIET * 3 / 2));
+        assert_eq!(hand.census(), run.census());
     }
 }

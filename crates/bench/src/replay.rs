@@ -17,7 +17,7 @@ use crate::plan::Op;
 use crate::tally::Tally;
 
 /// A log.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Script {
     /// What each user does, in order.
     users: Vec<Vec<Job>>,
@@ -25,7 +25,7 @@ pub struct Script {
 }
 
 /// A transfer that is to be made.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// Since the log's first.
     pub at: Duration,
@@ -127,6 +127,15 @@ impl Script {
     /// The transfers of a user.
     pub fn jobs(&self, user: u32) -> &[Job] {
         self.users.get(user as usize).map_or(&[], |jobs| &jobs[..])
+    }
+
+    /// What it says of some users, and nothing of the others.
+    pub(crate) fn of_users(&self, some: impl IntoIterator<Item = u32>) -> Self {
+        let mut users = vec![Vec::new(); self.users.len()];
+        for user in some {
+            users[user as usize] = self.jobs(user).to_vec();
+        }
+        Self { users, logged: self.logged }
     }
 
     /// The upload of a user that comes after so many others of its own.
@@ -244,7 +253,7 @@ pub struct Fidelity {
     pub bytes: u64,
     /// By how much transfers began later than they were meant to.
     pub late: Percentiles,
-    /// Transfers at the same time, at most.
+    /// Transfers at the same time, at most. Of several workers each one's most, added up: they may not have met.
     pub most_at_once: u32,
 }
 

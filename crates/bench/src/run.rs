@@ -11,8 +11,9 @@ use std::time::{Duration, Instant, SystemTime};
 use thiserror::Error;
 
 use crate::chaos::{ChaosReport, Deeds};
-use crate::chore::{Chore, Chores};
 pub use crate::chore::{Asked, Stop};
+use crate::chore::{Chore, Chores};
+use crate::colony::Commune;
 use crate::crew::{self, Order};
 use crate::driver::{self, Driver, DriverError, Gate, Post};
 use crate::host::{Audit, GLANCE, Watch, holdings};
@@ -45,6 +46,19 @@ pub enum RunError {
         "{users} users need more than the {descriptors} descriptors of this process; {most} are possible"
     )]
     TooManyUsers {
+        /// How many were asked for.
+        users: u32,
+        /// How many are possible.
+        most: u64,
+        /// Why.
+        descriptors: u64,
+    },
+    /// The bad users, all of which this process has, need more descriptors than there are.
+    #[error(
+        "{users} bad users need more than the {descriptors} descriptors of this process, which has all of them; {most} are \
+         possible"
+    )]
+    TooManyBadUsers {
         /// How many were asked for.
         users: u32,
         /// How many are possible.
@@ -210,7 +224,9 @@ pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
     if let Err(error) = cleaned {
         let left = format!("test files were left on the server: {error}");
         match report.ending {
-            Ending::Complete if !matches!(error, DriverError::Left(_)) => report.ending = Ending::Failed(left),
+            Ending::Complete if !matches!(error, DriverError::Left(_)) => {
+                report.ending = Ending::Failed(left)
+            }
             _ => report.warnings.push(left),
         }
     }
@@ -267,11 +283,9 @@ impl Station {
 
     /// How many workers there are, and the program whose processes they are, where they are no threads.
     fn workers(&self, cell: &Cell) -> (usize, Option<&Path>) {
-        let processes = processes(cell, self.helper.is_some());
-        // A death must be known to whoever lets the next user begin.
-        let threads = if cell.grows() { 1 } else { cell.settings.threads };
-        let workers = u64::from(threads).max(processes).min(u64::from(cell.users)) as usize;
-        (workers, self.helper.as_deref().filter(|_| processes > 1))
+        let hands = hands(cell, self.helper.is_some());
+        let workers = u64::from(cell.settings.threads).max(hands).min(u64::from(cell.users)) as usize;
+        (workers, self.helper.as_deref().filter(|_| hands > 0))
     }
 
     /// Takes one figure.
@@ -287,14 +301,14 @@ impl Station {
         }
         driver.prepare(cell, chores)?;
         let (workers, program) = self.workers(cell);
-        let gate = Gate::new(workers);
+        let (gate, commune) = (Gate::new(workers), Commune::new(workers));
         let lives: Vec<Live> = (0..workers).map(|_| Live::default()).collect();
         let results = Mutex::new(Vec::new());
         let (chaos, deeds) = (cell.settings.chaos.as_ref(), Deeds::default());
         let before = chaos.and(cell.settings.server_pid).and_then(holdings);
         let outcome = thread::scope(|scope| {
             for (index, live) in lives.iter().enumerate() {
-                let post = Post { cell, index, workers, gate: &gate, live, stop };
+                let post = Post { cell, index, workers, gate: &gate, live, commune: &commune, stop };
                 let results = &results;
                 scope.spawn(move || {
                     let tally = self.work(&post, program);
@@ -334,8 +348,9 @@ impl Station {
     fn work(&self, post: &Post<'_>, program: Option<&Path>) -> Result<Tally, DriverError> {
         let Some(program) = program else { return self.driver.work(post) };
         let Post { cell, index, workers, .. } = *post;
-        let (target, address, cell) = (self.target.clone(), self.address, cell.clone());
-        crew::work(post, program, &Order { target, address, cell, index, workers })
+        let (target, address) = (self.target.clone(), self.address);
+        let script = cell.settings.replay.as_ref().map(|script| script.of_users(post.users()));
+        crew::work(post, program, &Order { target, address, cell: cell.clone(), index, workers, script })
     }
 
     /// Removes the test files.
@@ -361,8 +376,13 @@ fn check(plan: &Plan) -> Result<SocketAddr, RunError> {
         check_files(&cell)?;
         let most = users_a_process(descriptors, cell.op.has_data());
         let users = sessions(&cell);
-        if processes(&cell, plan.helper.is_some()) == 1 && u64::from(users) > most {
+        let is_spread = hands(&cell, plan.helper.is_some()) > 0;
+        if !is_spread && u64::from(users) > most {
             return Err(RunError::TooManyUsers { users, most, descriptors });
+        }
+        let (users, most) = (cell.bad_users(), most / 2);
+        if is_spread && u64::from(users) > most {
+            return Err(RunError::TooManyBadUsers { users, most, descriptors });
         }
     }
     Ok(address)
@@ -390,14 +410,11 @@ fn sessions(cell: &Cell) -> u32 {
     cell.sessions().saturating_add(cell.bad_users() * 2)
 }
 
-/// How many processes the users need; one where they cannot be spread over more: a log's are one another's clock, a
-/// death must be known to all, and bad users belong to the process that watches.
-fn processes(cell: &Cell, has_helper: bool) -> u64 {
-    if !has_helper || cell.grows() || cell.bad_users() > 0 || cell.settings.replay.is_some() {
-        return 1;
-    }
-    let most = users_a_process(millrace_net::limits::raise_descriptors(), cell.op.has_data());
-    u64::from(sessions(cell)).div_ceil(most.max(1)).max(1)
+/// How many processes of a helper the users need; none where this process has descriptors for all.
+fn hands(cell: &Cell, has_helper: bool) -> u64 {
+    let most = users_a_process(millrace_net::limits::raise_descriptors(), cell.op.has_data()).max(1);
+    let is_enough = u64::from(sessions(cell)) <= most;
+    if is_enough || !has_helper { 0 } else { u64::from(cell.sessions()).div_ceil(most) }
 }
 
 /// Whether a cell names what there is on this machine.

@@ -125,7 +125,10 @@ impl Tally {
         self.bytes += other.bytes;
         self.upload_check = self.upload_check.take().or(other.upload_check);
         self.ended = self.ended.max(other.ended);
-        self.standing = self.standing.take().or(other.standing);
+        self.standing = match (self.standing.take(), other.standing) {
+            (Some(own), Some(other)) => Some(own.and(other)),
+            (own, other) => own.or(other),
+        };
         self.users.extend(other.users);
     }
 }

@@ -63,7 +63,13 @@ mod tests {
         for length in [10, MOST, 5 * MOST, 100 * MOST + 7] {
             let mut timeline = Timeline::new();
             for at in 1..=length {
-                timeline.note(Moment { seconds: at as f64, ops: at as u64, bytes: 0, faults: 0, waited_us: 0 });
+                timeline.note(Moment {
+                    seconds: at as f64,
+                    ops: at as u64,
+                    bytes: 0,
+                    faults: 0,
+                    waited_us: 0,
+                });
             }
             let moments = timeline.moments();
             assert!((MOST / 2 - 1..=MOST).contains(&moments.len()) || moments.len() == length);

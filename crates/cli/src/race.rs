@@ -14,7 +14,7 @@ use millrace_bench::run::{RunError, Stop};
 
 use crate::bench::output::{Sink, has_color, print, write};
 use crate::bench::progress::Between;
-use crate::bench::{FAILED, Flags, INCONCLUSIVE, advise_plan, preset, report_on_signals};
+use crate::bench::{FAILED, Flags, INCONCLUSIVE, advise_plan, preset, report_on_signals, sentence};
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -203,8 +203,8 @@ fn list() -> Result<ExitCode, Failure> {
 fn advise(error: RaceError) -> Failure {
     match error {
         RaceError::Plan(error) => advise_plan(error),
-        error if error.is_usage() => Failure::Configuration(format!("{error}.")),
-        error => Failure::Running(format!("{error}.")),
+        error if error.is_usage() => Failure::Configuration(sentence(&error)),
+        error => Failure::Running(sentence(&error)),
     }
 }
 

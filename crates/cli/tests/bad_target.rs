@@ -120,15 +120,15 @@ fn what_this_machine_lacks_is_said_before_the_load() {
         assert_eq!(status, Some(2), "{said}");
         assert!(said.contains(words), "{said}");
     }
-    // Whose deaths all must know of cannot be spread over processes.
+    // Users are spread over processes, and bad users are not.
     let few = format!(
-        "ulimit -n 100; exec {} bench {} --ops noop --users 500 --on-death drop-out",
+        "ulimit -n 100; exec {} bench {} --ops noop --users 50 --chaos 100%",
         env!("CARGO_BIN_EXE_millrace"),
         serving.url
     );
     let (status, _, said) = parts(Command::new("sh").args(["-c", &few]).output().unwrap());
     assert_eq!(status, Some(2), "{said}");
-    assert!(said.contains("500 users need more than the 100 descriptors"), "{said}");
+    assert!(said.contains("50 bad users need more than the 100 descriptors"), "{said}");
     let (status, _, said) = run(&[&serving.url, "--json", "-", "--csv", "-"]);
     assert_eq!((status, said.contains("only one of --json")), (Some(2), true), "{said}");
 }

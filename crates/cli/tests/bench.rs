@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 fn millrace(arguments: &[&str]) -> Output {
@@ -22,10 +23,22 @@ struct Serving {
 
 impl Serving {
     fn start(name: &str) -> Self {
+        Self::start_with(name, "")
+    }
+
+    /// With more that is configured.
+    fn start_with(name: &str, configuration: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("millrace-bench-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.with_extension("conf.toml");
+        std::fs::write(&file, configuration).unwrap();
+        // An address of its own: all of its passive ports are there.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let (process, server) = (std::process::id() % 250, NEXT.fetch_add(1, Ordering::Relaxed) % 250);
+        let listen = format!("127.5.{process}.{}:0", 1 + server);
+        let [place, file] = [&folder, &file].map(|path| path.to_str().unwrap());
         let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
-            .args(["serve", folder.to_str().unwrap(), "--ftp", "127.0.0.1:0", "--user", "me:pw", "--quiet"])
+            .args(["serve", place, "--config", file, "--ftp", &listen, "--user", "me:pw", "--quiet"])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -53,6 +66,7 @@ impl Drop for Serving {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
+        let _ = std::fs::remove_file(self.folder.with_extension("conf.toml"));
     }
 }
 
@@ -110,6 +124,7 @@ fn what_makes_no_sense_exits_with_2_and_says_what_to_do() {
         (&["bench", "localhost:21"], "ftp://user:pass@host:port/path"),
         (&["bench", "ftp://127.0.0.1:1/", "waarp"], "--list"),
         (&["bench", "ftp://127.0.0.1:1/", "--users", "0"], "--users: "),
+        (&["bench", "ftp://127.0.0.1:1/", "--users", "abc"], "\"abc\" is no number of users"),
         (&["bench", "ftp://127.0.0.1:1/", "--search", "rate"], "users"),
         (&["bench", "ftp://127.0.0.1:1/", "--json", "/nowhere/at/all"], "cannot be written"),
         (&["bench", "ftp://127.0.0.1:1/", "--fail-if", "retr.p98 > 1ms"], "\n         ^"),
@@ -121,6 +136,41 @@ fn what_makes_no_sense_exits_with_2_and_says_what_to_do() {
         let output = millrace(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(text(&output.stderr).contains(advice), "{arguments:?} {output:?}");
+    }
+}
+
+#[test]
+fn a_dataset_is_as_large_as_memory_was_said_to_be_and_fits_or_is_refused() {
+    let serving = Serving::start("dataset");
+    let load =
+        ["--ops", "retr", "--users", "2", "--count", "4", "--warm-up", "0", "--duration", "5m", "--verify"];
+    let measured = |times: &str, size: &str| {
+        let more = ["--dataset-vs-ram", times, "--size", size, "--json", "-"];
+        let output = serving.bench(&[&load[..], &more].concat());
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("no report: {}", text(&output.stderr)));
+        report["cells"][0].clone()
+    };
+    // Three and a half files of 64 KiB are four.
+    let memory = measured("0.000001", "1m")["dataset"]["memory"].as_u64().unwrap();
+    let times = 3.5 * 65536.0 / memory as f64;
+    if times >= 1e-6 {
+        let cell = measured(&times.to_string(), "64k");
+        assert_eq!(
+            (&cell["files"], &cell["ops"], &cell["bytes"]),
+            (&4.into(), &8.into(), &(8 * 65536).into())
+        );
+        assert_eq!(cell["faults"].as_array().map(Vec::len), Some(0), "{cell}");
+    }
+    assert_eq!(serving.files(), [""; 0]);
+    for (more, words) in [
+        (&["100", "--size", "1"][..], "1000000 are possible"),
+        (&["0.001", "--size", "1m", "--server-root", "/proc"], "do not fit into the 0 MiB"),
+        (&["x"], "--dataset-vs-ram: \"x\" is no share"),
+    ] {
+        let output = serving.bench(&[&load[..], &["--dataset-vs-ram"], more].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains(words), "{output:?}");
     }
 }
 
@@ -312,6 +362,105 @@ fn more_users_than_descriptors_are_spread_over_processes() {
         assert!(cell["seconds"].as_f64().unwrap() < 300.0, "moments pass from process to process: {cell}");
     }
     assert_eq!(server.files(), [""; 0], "test files are removed");
+}
+
+/// The figures of a load under that limit.
+fn crowded_figures(server: &Serving, arguments: &[&str]) -> Vec<serde_json::Value> {
+    let output = crowded(server, &[arguments, &["--json", "-"]].concat()).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("no report: {}", text(&output.stderr)));
+    report["cells"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_death_rule_holds_for_users_of_several_processes() {
+    let server = Serving::start_with("crew-grows", "sessions = 100\n");
+    let users = ["--ops", "retr", "--size", "1000", "--read-rate", "500", "--connecting", "1"];
+    let rule = ["--on-death", "stop-growth", "--quiet", "10s", "--duration", "10m", "--users", "190"];
+    let [cell] = &crowded_figures(&server, &[users, rule].concat())[..] else { panic!() };
+    let standing = &cell["standing"];
+    let [started, left] = ["started", "left"].map(|name| standing[name].as_u64().unwrap());
+    // 68 of the first process, and as many of the second as the server lets in; the session that made the files may
+    // not yet have gone when the last one comes.
+    assert!((99..=100).contains(&left) && started == left + 1, "{standing}");
+    let death = &standing["first_death"];
+    assert_eq!((&death["alive"], &standing["is_settled"]), (&started.into(), &true.into()), "{standing}");
+    assert_eq!(cell["audit"]["client"]["threads"].as_array().unwrap().len(), 3, "{cell}");
+    assert_eq!(cell["faults"][0]["count"], 1, "nobody else failed: {cell}");
+}
+
+#[test]
+fn users_of_several_processes_are_served_amid_bad_ones() {
+    let server = Serving::start("crew-chaos");
+    let load =
+        ["--ops", "noop", "--users", "150", "--count", "2", "--duration", "5m", "--chaos", "1%:slow-login"];
+    let figures = crowded_figures(&server, &load);
+    assert_eq!(figures.len(), 2);
+    for figure in &figures {
+        assert_eq!(
+            (figure["ops"].as_u64(), &figure["latency"]["count"]),
+            (Some(300), &300.into()),
+            "{figure}"
+        );
+        assert_eq!(figure["audit"]["client"]["threads"].as_array().unwrap().len(), 2, "{figure}");
+    }
+    assert_eq!(figures[1]["chaos"]["users"], 1, "{}", figures[1]);
+}
+
+#[test]
+fn a_log_is_replayed_by_several_processes() {
+    let server = Serving::start("crew-replay");
+    let log = server.folder.with_extension("xferlog");
+    let line = |client: u32, way: char| {
+        format!(
+            "Sun Sep  9 01:46:{} 2001 9 10.0.0.{client} 5000 /f b _ {way} r a ftp 0 * c\n",
+            40 + client / 8
+        )
+    };
+    let lines: String =
+        (0..100).map(|client| line(client, if client % 2 == 0 { 'o' } else { 'i' })).collect();
+    std::fs::write(&log, lines).unwrap();
+    let load = ["--replay", log.to_str().unwrap(), "--speed", "100x", "--verify"];
+    let [replay] = &crowded_figures(&server, &load)[..] else { panic!() };
+    std::fs::remove_file(&log).unwrap();
+    assert_eq!((&replay["users"], &replay["ops"]), (&100.into(), &100.into()), "{replay}");
+    assert_eq!((&replay["replay"]["transfers"], &replay["replay"]["bytes"]), (&100.into(), &500_000.into()));
+    assert_eq!(replay["upload_check"]["by_hash"], 50, "{replay}");
+    assert_eq!(replay["audit"]["client"]["threads"].as_array().unwrap().len(), 2, "{replay}");
+    assert_eq!(server.files(), [""; 0]);
+}
+
+#[test]
+fn servers_are_raced_by_users_of_several_processes() {
+    let servers = [Serving::start("crew-race-a"), Serving::start("crew-race-b")];
+    let load = [
+        "--ops",
+        "noop",
+        "--users",
+        "150",
+        "--count",
+        "2",
+        "--duration",
+        "5m",
+        "--blocks",
+        "2",
+        "--json",
+        "-",
+    ];
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -n 200; exec \"$0\" race \"$@\"", env!("CARGO_BIN_EXE_millrace")])
+        .args(servers.each_ref().map(|server| &server.url))
+        .args(load)
+        .output()
+        .unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("no report: {}", text(&output.stderr)));
+    let standings = report["scenarios"][0]["standings"].as_array().unwrap();
+    assert_eq!(standings.len(), 2);
+    for cell in standings.iter().flat_map(|standing| standing["cells"].as_array().unwrap()) {
+        assert_eq!(cell["ops"], 300, "{cell}");
+        assert_eq!(cell["audit"]["client"]["threads"].as_array().unwrap().len(), 2, "{cell}");
+    }
 }
 
 /// The process that started another.

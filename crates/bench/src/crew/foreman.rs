@@ -38,11 +38,19 @@ impl Foreman<'_> {
             let said = said.map_err(DriverError::Client)?;
             let report = serde_json::from_str(&said).map_err(|error| died(error.to_string()))?;
             match report {
-                Report::Live(counts) => counts.show(self.post.live),
+                Report::Live(counts, census) => {
+                    counts.show(self.post.live);
+                    let own = self.post.index;
+                    self.post.commune.learn(&census, |worker| worker == own);
+                    let known = self.post.commune.census();
+                    if known != census {
+                        tell(input.as_mut(), &Word::Census(known));
+                    }
+                }
                 Report::Here => {
                     self.met += 1;
                     self.post.gate.meet();
-                    tell(input.as_mut(), Word::Go);
+                    tell(input.as_mut(), &Word::Go);
                 }
                 Report::Tally(tally) => return Ok(*tally),
                 Report::Failed(why) => return Err(died(why)),
@@ -50,7 +58,7 @@ impl Foreman<'_> {
             let is_over = self.post.stop.is_asked() || self.post.gate.is_spoilt();
             if is_over && !self.was_stopped {
                 self.was_stopped = true;
-                tell(input.as_mut(), Word::Stop);
+                tell(input.as_mut(), &Word::Stop);
             }
         }
         Err(died("it ended without a word".to_owned()))
@@ -62,9 +70,9 @@ fn died(why: String) -> DriverError {
 }
 
 /// One that has gone is noticed where it is read from.
-fn tell(input: Option<&mut ChildStdin>, word: Word) {
+fn tell(input: Option<&mut ChildStdin>, word: &Word) {
     if let Some(input) = input {
-        let _ = input.write_all(&line(&word));
+        let _ = input.write_all(&line(word));
     }
 }
 

@@ -3,11 +3,12 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use super::{Counts, Order, Report, Word, line};
+use crate::colony::Commune;
 use crate::driver::{self, Gate, Meeting, Post};
 use crate::run::Stop;
 use crate::tally::Live;
@@ -20,24 +21,28 @@ pub fn serve(input: impl Read + Send + 'static, output: impl Write + Send) -> io
     let mut input = BufReader::new(input);
     let mut said = String::new();
     input.read_line(&mut said)?;
-    let order: Order = serde_json::from_str(&said)?;
+    let mut order: Order = serde_json::from_str(&said)?;
+    order.cell.settings.replay = order.script.take().map(Arc::new);
     millrace_net::limits::raise_descriptors();
     let (live, is_over) = (Live::default(), AtomicBool::new(false));
     let (release, released) = channel();
+    let commune = Arc::new(Commune::new(order.workers));
     // It outlives this call where the foreman has nothing more to say: the process then ends around it.
-    thread::spawn(move || listen(input, &release));
+    let (heard, own) = (Arc::clone(&commune), order.index);
+    thread::spawn(move || listen(input, &release, &heard, own));
     let output = Mutex::new(output);
-    let door = Door { live: &live, output: &output, released: Mutex::new(released) };
+    let door = Door { live: &live, commune: &commune, output: &output, released: Mutex::new(released) };
     let report = thread::scope(|scope| {
         let teller = scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) && door.say(&Report::Live(counts(&live))).is_ok() {
+            while !is_over.load(Ordering::Relaxed) && door.say(&door.live()).is_ok() {
                 thread::park_timeout(TELL);
             }
         });
         let driver = driver::open(&order.target, order.address, order.cell.settings.patience);
         let Order { cell, index, workers, .. } = &order;
         let gate = Gate::through(&door);
-        let post = Post { cell, index: *index, workers: *workers, gate: &gate, live: &live, stop: &STOP };
+        let (index, workers, live, commune) = (*index, *workers, &live, &*commune);
+        let post = Post { cell, index, workers, gate: &gate, live, commune, stop: &STOP };
         let report = match driver.work(&post) {
             Ok(tally) => Report::Tally(Box::new(tally)),
             Err(error) => Report::Failed(error.to_string()),
@@ -53,10 +58,11 @@ pub fn serve(input: impl Read + Send + 'static, output: impl Write + Send) -> io
 static STOP: Stop = Stop::new();
 
 /// Hears the foreman: one who has gone does not wait for anything any more.
-fn listen(input: impl BufRead, release: &Sender<()>) {
+fn listen(input: impl BufRead, release: &Sender<()>, commune: &Commune, own: usize) {
     for said in input.lines().map_while(Result::ok) {
         match serde_json::from_str(&said) {
             Ok(Word::Go) => drop(release.send(())),
+            Ok(Word::Census(census)) => commune.learn(&census, |worker| worker != own),
             Ok(Word::Stop) | Err(_) => drop(STOP.ask()),
         }
     }
@@ -66,11 +72,16 @@ fn listen(input: impl BufRead, release: &Sender<()>) {
 /// Where this worker meets the others.
 struct Door<'a, W> {
     live: &'a Live,
+    commune: &'a Commune,
     output: &'a Mutex<W>,
     released: Mutex<Receiver<()>>,
 }
 
 impl<W: Write> Door<'_, W> {
+    fn live(&self) -> Report {
+        Report::Live(counts(self.live), self.commune.census())
+    }
+
     fn say(&self, report: &Report) -> io::Result<()> {
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         output.write_all(&line(report))?;
@@ -80,7 +91,7 @@ impl<W: Write> Door<'_, W> {
 
 impl<W: Write + Send> Meeting for Door<'_, W> {
     fn meet(&self) {
-        let said = self.say(&Report::Live(counts(self.live))).and_then(|()| self.say(&Report::Here));
+        let said = self.say(&self.live()).and_then(|()| self.say(&Report::Here));
         // A foreman who has gone releases nobody, and then there is nothing to wait for.
         if said.is_ok() {
             let _ = self.released.lock().unwrap_or_else(PoisonError::into_inner).recv();

@@ -11,6 +11,7 @@
 //!   meets the others                   <-----    here: it has come to the gate
 //!   go                                 ----->    goes on
 //!   stop: somebody does not wait       ----->    ends, with what it has
+//!   census: who lives elsewhere        ----->    where a death rule holds
 //!                                      <-----    tally, or why there is none
 //! ```
 //!
@@ -27,7 +28,9 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::foreman::work;
 pub use self::hand::serve;
+use crate::colony::Census;
 use crate::plan::Cell;
+use crate::replay::Script;
 use crate::tally::Tally;
 use crate::target::Target;
 
@@ -43,19 +46,22 @@ pub(crate) struct Order {
     /// Which worker it is, of how many.
     pub(crate) index: usize,
     pub(crate) workers: usize,
+    /// What a log says of its users.
+    pub(crate) script: Option<Script>,
 }
 
 /// What a foreman says, after the order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Word {
     Go,
     Stop,
+    Census(Census),
 }
 
 /// What a hand says.
 #[derive(Debug, Serialize, Deserialize)]
 enum Report {
-    Live(Counts),
+    Live(Counts, Census),
     Here,
     Tally(Box<Tally>),
     Failed(String),

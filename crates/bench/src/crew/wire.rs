@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The same moment by both clocks, since the machine started and as Rust has it.
-fn now() -> (Duration, Instant) {
+pub(crate) fn now() -> (Duration, Instant) {
     let time = clock_gettime(ClockId::Monotonic);
     (Duration::new(time.tv_sec as u64, time.tv_nsec as u32), Instant::now())
 }

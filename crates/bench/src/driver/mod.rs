@@ -22,6 +22,7 @@ use self::ftp::FtpDriver;
 use self::http::HttpDriver;
 use crate::chaos::{Deeds, Mischief};
 use crate::chore::{Chores, Left};
+use crate::colony::Commune;
 use crate::plan::{Cell, Op};
 use crate::run::Stop;
 use crate::tally::{Live, Tally};
@@ -157,6 +158,8 @@ pub(crate) struct Post<'a> {
     pub(crate) workers: usize,
     pub(crate) gate: &'a Gate<'a>,
     pub(crate) live: &'a Live,
+    /// Where a death rule holds: what is known of the others' users.
+    pub(crate) commune: &'a Commune,
     pub(crate) stop: &'a Stop,
 }
 
@@ -183,9 +186,15 @@ impl Post<'_> {
         total.map_or(u64::MAX, |total| (total + workers - 1 - index) / workers)
     }
 
-    /// This worker's users, the idle ones included: every `workers`-th.
+    /// This worker's users, the idle ones included: every `workers`-th, or where they begin one after the other, a row.
     pub(crate) fn users(&self) -> impl Iterator<Item = u32> + use<> {
-        (self.index as u32..self.cell.sessions()).step_by(self.workers)
+        let (index, workers, all) = (self.index as u32, self.workers as u32, self.cell.sessions());
+        let row = all.div_ceil(workers);
+        let (begin, end, step) = match self.cell.grows() {
+            true => ((index * row).min(all), ((index + 1) * row).min(all), 1),
+            false => (index, all, self.workers),
+        };
+        (begin..end).step_by(step)
     }
 }
 

@@ -146,7 +146,7 @@ pub(super) struct Desk<'a> {
     pub(super) holds_back: bool,
     pub(super) held_back: usize,
     /// Where a death rule holds: who lives.
-    pub(super) colony: Option<Colony>,
+    pub(super) colony: Option<Colony<'a>>,
     /// No operation begins after this.
     pub(super) until: Instant,
     /// When operations could begin.
@@ -239,11 +239,10 @@ impl<'a, C: Client> Worker<'a, C> {
 
     /// Lets users begin one after the other, until nobody is born or dies any more.
     fn grow(&mut self, length: Duration) {
-        let settings = &self.desk.cell.settings;
-        let (rule, quiet, at_once) = (settings.on_death, settings.quiet, settings.connecting);
-        let begun = Instant::now();
+        let (begun, most) = (Instant::now(), self.users.len() as u32);
         self.desk.open(begun, begun + length, &self.post);
-        self.desk.colony = Some(Colony::new(rule, quiet, self.users.len() as u32, at_once, begun));
+        let Post { cell, index, commune, .. } = self.post;
+        self.desk.colony = Some(Colony::new(&cell.settings, most, begun, index, commune));
         let mut now = begun;
         while now < begun + length
             && !self.has_stopped

@@ -262,17 +262,22 @@ pub(crate) fn command_line(pid: i32) -> Option<String> {
     let mut told = Vec::new();
     for word in words {
         told.push(if follows_password { HIDDEN.to_owned() } else { without_password(word) });
-        follows_password = word.contains("pass") && word.starts_with('-') && !word.contains('=');
+        follows_password = word.starts_with('-') && !word.contains('=') && names_password(word);
     }
     Some(told.join(" "))
 }
 
 const HIDDEN: &str = "***";
 
+/// `--password`, `--db-pass`, and not `--passive-ports`.
+fn names_password(flag: &str) -> bool {
+    flag.contains("passw") || flag.ends_with("pass")
+}
+
 /// `me:secret` and `--password=secret` without the secret; addresses stay.
 fn without_password(word: &str) -> String {
     match (word.split_once('='), word.split_once(':')) {
-        (Some((flag, _)), _) if flag.contains("pass") => format!("{flag}={HIDDEN}"),
+        (Some((flag, _)), _) if names_password(flag) => format!("{flag}={HIDDEN}"),
         (_, Some((name, _))) if !name.is_empty() && name.parse::<std::net::IpAddr>().is_err() => {
             let is_address =
                 word.parse::<std::net::SocketAddr>().is_ok() || word.parse::<std::net::IpAddr>().is_ok();
@@ -307,7 +312,7 @@ mod tests {
     fn a_command_line_is_told_without_passwords() {
         assert_eq!(without_password("me:secret"), "me:***");
         assert_eq!(without_password("--password=secret"), "--password=***");
-        for kept in ["127.0.0.1:2121", "[::1]:21", "::1", "/srv/ftp", "--ftp"] {
+        for kept in ["--passive-ports=1-2", "127.0.0.1:2121", "[::1]:21", "::1", "/srv/ftp", "--ftp"] {
             assert_eq!(without_password(kept), kept);
         }
         assert!(!command_line(std::process::id() as i32).unwrap().is_empty());

@@ -312,7 +312,10 @@ mod tests {
         let many = &cell(&[("dataset-vs-ram", "0.75")])[0];
         assert_eq!((many.files(), many.size), (8, Some(1 << 20)));
         // Three users go round eight files, and meet each.
-        let mut met: Vec<u32> = (0..8).flat_map(|turn| (0..3).map(move |user| (user, turn))).map(|(user, turn)| many.file_of(user, turn)).collect();
+        let mut met: Vec<u32> = (0..8)
+            .flat_map(|turn| (0..3).map(move |user| (user, turn)))
+            .map(|(user, turn)| many.file_of(user, turn))
+            .collect();
         assert_eq!(met[..4], [0, 1, 2, 3]);
         met.sort_unstable();
         met.dedup();

@@ -348,9 +348,9 @@ const MOST_USERS: u32 = 1_000_000;
 pub(super) fn users(text: &str) -> Result<Vec<u32>, String> {
     let number = |text: &str| match size(text) {
         Ok(_) => number(text, 1..=MOST_USERS),
-        Err(_) => {
-            Err(format!("{text:?} is no number of users: write 100, a list, 1..1000, 10..5000x2 or 10..100+10"))
-        }
+        Err(_) => Err(format!(
+            "{text:?} is no number of users: write 100, a list, 1..1000, 10..5000x2 or 10..100+10"
+        )),
     };
     let Some((first, rest)) = text.split_once("..") else { return Ok(vec![number(text)?]) };
     let (last, factor, summand) = if let Some((last, factor)) = rest.split_once('x') {

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::text::{ms, name, rate};
+use super::load::titled;
+use super::text::{ms, rate, users};
 use super::{CellReport, Report, summary};
 
 /// The report.
@@ -22,8 +23,9 @@ pub fn render(report: &Report) -> String {
         out.push_str(&row(cell));
     }
     for cell in &report.cells {
-        for doubt in &cell.warnings {
-            let _ = writeln!(out, "\n- {}, {} users: {doubt}", name(cell), cell.measured.users);
+        let uploads = cell.upload_check.as_ref().map(ToString::to_string);
+        for remark in uploads.iter().chain(&cell.warnings) {
+            let _ = writeln!(out, "\n- {}, {}: {remark}", titled(cell), users(cell.measured.users));
         }
     }
     out
@@ -33,7 +35,7 @@ fn row(cell: &CellReport) -> String {
     let latency = &cell.latency;
     let server = cell.server_us_per_op.map_or_else(String::new, |us| format!("{us:.1}"));
     let columns = [
-        name(cell),
+        titled(cell),
         cell.measured.users.to_string(),
         rate(cell.ops_per_s),
         rate(cell.mb_per_s),

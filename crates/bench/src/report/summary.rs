@@ -2,7 +2,7 @@
 //! end of a terminal's report.
 
 use super::load::{Load, loads};
-use super::text::{ms, rate};
+use super::text::{ms, rate, users};
 use super::{CellReport, Ending, Report, short_size};
 use crate::host::verdict::Bound;
 
@@ -45,16 +45,13 @@ fn of_load(load: &Load<'_>) -> Option<String> {
 /// What a server did, in a sentence.
 fn achievement(cell: &CellReport) -> Option<String> {
     let measured = &cell.measured;
-    let whose = match measured.users {
-        1 => "1 user gets".to_owned(),
-        users => format!("{users} users get"),
-    };
+    let whose = format!("{} {}", users(measured.users), if measured.users == 1 { "gets" } else { "get" });
     if measured.op == "idle" {
         let kib = cell.pss_kib_per_session?;
         return Some(format!("A session that does nothing takes {kib:.1} KiB of the server's memory."));
     }
     if cell.ops == 0 {
-        return Some(format!("{} by {} users: nothing ended well.", measured.name(), measured.users));
+        return Some(format!("{} by {}: nothing ended well.", measured.name(), users(measured.users)));
     }
     let (many, bytes) = (rate(cell.ops_per_s), rate(cell.mb_per_s));
     let slowest = format!("99 of 100 take at most {} ms", ms(cell.latency.p99_ms));
@@ -70,6 +67,7 @@ fn achievement(cell: &CellReport) -> Option<String> {
         "list" | "nlst" | "mlsd" => {
             format!("{whose} {many} listings a second by {}{how}; {slowest}.", measured.op)
         }
+        "replay" => format!("{whose} {many} transfers of the log a second{how}; {slowest}."),
         op => format!("{whose} {many} answers to {op} a second{how}; {slowest}."),
     })
 }

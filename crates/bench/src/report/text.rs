@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
+use super::load::titled;
+use super::users::render as render_users;
 use super::zb::{self, Spelling};
-use super::{CellReport, Ending, Report, TlsFigures, summary, users};
+use super::{CellReport, Ending, Report, TlsFigures, summary};
 use crate::chaos::ChaosReport;
 use crate::colony::Standing;
 use crate::histogram::Percentiles;
@@ -29,7 +31,7 @@ pub fn render(report: &Report, color: bool) -> String {
         out,
         "\nlatencies in ms; us/op: CPU of server and client; fair: least of a user over the median"
     );
-    out.push_str(&users::render(report));
+    out.push_str(&render_users(report));
     out.push('\n');
     for cell in &report.cells {
         out.push_str(&notes(cell));
@@ -85,17 +87,23 @@ pub(crate) fn name(cell: &CellReport) -> String {
 }
 
 /// Columns of a cell's name, as in [`HEAD`].
-pub(super) const NAME: usize = 19;
+const NAME: usize = 19;
 
-/// A cell in one line, as under [`HEAD`]; a name that is too long for its column has a line of its own.
+/// A cell's name, behind the preset's own for it; one that is too long for its column has a line of its own.
+pub(super) fn column(cell: &CellReport) -> String {
+    let name = titled(cell);
+    match name.chars().count() > NAME {
+        true => format!("{}\n{:NAME$}", cut(&name), ""),
+        false => format!("{name:NAME$}"),
+    }
+}
+
+/// A cell in one line, as under [`HEAD`].
 pub(crate) fn row(cell: &CellReport, color: bool) -> String {
     let Percentiles { p50_ms, p99_ms, max_ms, .. } = cell.latency;
     let server = cell.server_us_per_op.map_or_else(|| "?".to_owned(), microseconds);
     let verdict = painted(cell.verdict.bound, color);
-    let name = name(cell);
-    let name =
-        if name.chars().count() > NAME { format!("{name}\n{:NAME$}", "") } else { format!("{name:NAME$}") };
-    let head = format!("{name}{:>6}", cell.measured.users);
+    let head = format!("{}{:>6}", column(cell), cell.measured.users);
     if cell.measured.op == "idle" {
         let memory = cell
             .pss_kib_per_session
@@ -153,16 +161,17 @@ fn notes(cell: &CellReport) -> String {
             kind.first.first().map_or("", |text| text)
         ));
     }
-    if cell.fairness.starved > 0 {
+    // Who has smaller files in a log got fewer bytes.
+    if cell.fairness.starved > 0 && cell.replay.is_none() {
         let fairness = &cell.fairness;
         lines.push(format!(
             "! {} users got less than half of the median: {:?}; Jain {:.3}",
             fairness.starved, fairness.starved_users, fairness.jain
         ));
     }
-    let name = name(cell);
+    let name = titled(cell);
     lines.iter().fold(String::new(), |mut out, line| {
-        let _ = writeln!(out, "{}", cut(&format!("{name}, {} users: {line}", cell.measured.users)));
+        let _ = writeln!(out, "{}", cut(&format!("{name}, {}: {line}", users(cell.measured.users))));
         out
     })
 }
@@ -256,6 +265,11 @@ fn chaos_line(cell: &CellReport, chaos: &ChaosReport) -> String {
         _ => line.push_str("; without --server-pid nobody knows what leaked"),
     }
     line
+}
+
+/// `1 user`, `2 users`.
+pub(crate) fn users(count: u32) -> String {
+    if count == 1 { "1 user".to_owned() } else { format!("{count} users") }
 }
 
 const WIDTH: usize = 100;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::text::{NAME, ms, name, rate};
+use super::text::{column, ms, rate};
 use super::{CellReport, Report};
 
 const HEAD: &str =
@@ -19,14 +19,11 @@ pub(super) fn render(report: &Report) -> String {
 
 fn row(cell: &CellReport) -> Option<String> {
     let goodput = cell.fairness.goodput.as_ref()?;
-    let name = name(cell);
-    let name =
-        if name.chars().count() > NAME { format!("{name}\n{:NAME$}", "") } else { format!("{name:NAME$}") };
     let [p99, max] = match &cell.gap {
         Some(gap) => [gap.p99_ms, gap.max_ms].map(ms),
         None => ["-".to_owned(), "-".to_owned()],
     };
-    let mut row = format!("{name}{:>6}", cell.measured.users);
+    let mut row = format!("{}{:>6}", column(cell), cell.measured.users);
     for value in [goodput.min, goodput.median, goodput.max] {
         let _ = write!(row, " {:>8}", rate(value));
     }

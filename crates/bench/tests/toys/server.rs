@@ -199,7 +199,9 @@ impl Session {
 
     fn hash(&mut self, verb: &str, name: &str) {
         let file = self.shared.files.lock().unwrap().get(name).cloned();
-        let Some(file) = file.filter(|_| self.shared.hashes != Hashes::Refused) else { return self.say("550 No.") };
+        let Some(file) = file.filter(|_| self.shared.hashes != Hashes::Refused) else {
+            return self.say("550 No.");
+        };
         let of = |algorithm, bytes: &[u8]| {
             let mut hasher = Hasher::new(algorithm);
             hasher.update(bytes);
@@ -207,7 +209,9 @@ impl Session {
         };
         match (verb, self.shared.hashes) {
             ("XCRC", _) => self.say(&format!("250 {}", of(Algorithm::Crc32, &file).to_uppercase())),
-            (_, Hashes::Wrong) => self.say(&format!("213 SHA-256 0-9 {} {name}", of(Algorithm::Sha256, b"?"))),
+            (_, Hashes::Wrong) => {
+                self.say(&format!("213 SHA-256 0-9 {} {name}", of(Algorithm::Sha256, b"?")))
+            }
             _ => self.say(&format!("213 SHA-256 0-9 {} {name}", of(Algorithm::Sha256, &file))),
         }
     }

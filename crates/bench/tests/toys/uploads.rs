@@ -1,9 +1,13 @@
-//! Uploads that are verified: by whatever hash the server has, else by reading them back.
+//! What is done between figures: uploads are verified, by whatever hash the server has or by reading them back; and who
+//! does not want to wait leaves that, or the removal of test files.
 
 use std::time::Duration;
 
+use millrace_bench::chore::{Chore, Stop};
 use millrace_bench::fault;
-use millrace_bench::report::text;
+use millrace_bench::plan::Plan;
+use millrace_bench::report::{CellReport, Ending, text};
+use millrace_bench::run::{Progress, Snapshot, run};
 
 use crate::server::{Fault, Hashes, Toy};
 use crate::{measure, only};
@@ -23,7 +27,10 @@ fn a_servers_own_hash_spares_reading_uploads_back() {
         let cell = only(report);
         assert_eq!((cell.ops, cell.faults.count(), toy.downloads()), (8, 0, downloads), "{hashes:?}");
         let check = cell.upload_check.unwrap();
-        assert_eq!((&check.by[..], check.uploads, check.by_hash + check.by_reading, check.wrong), (by, 4, 4, 0));
+        assert_eq!(
+            (&check.by[..], check.uploads, check.by_hash + check.by_reading, check.wrong),
+            (by, 4, 4, 0)
+        );
         assert!(page.contains(&format!("4 of 4 uploads were checked by {by}\n")), "{page}");
     }
 }
@@ -73,4 +80,48 @@ fn all_users_may_write_over_one_file_and_it_is_right() {
     let toy = Toy::start(Fault::Halts(Duration::from_millis(1)));
     let cell = only(measure(&toy, &[&LOAD[..], &[("names", "one")]].concat()));
     assert_eq!((cell.ops, cell.faults.count()), (8, 0), "{:?}", cell.faults);
+}
+
+/// Asks to end it when so many of a chore are done.
+struct Impatient {
+    at: (Chore, usize),
+    stop: Stop,
+}
+
+impl Impatient {
+    fn new(chore: Chore, done: usize) -> Self {
+        Self { at: (chore, done), stop: Stop::new() }
+    }
+}
+
+impl Progress for Impatient {
+    fn tell(&self, _: &Snapshot<'_>) {}
+    fn cell_done(&self, _: &CellReport) {}
+    fn between(&self, chore: Chore, done: usize, _: usize) {
+        if (chore, done) == self.at {
+            self.stop.ask();
+        }
+    }
+    fn stop(&self) -> &Stop {
+        &self.stop
+    }
+}
+
+#[test]
+fn nobody_has_to_wait_until_test_files_are_removed_or_made() {
+    let toy = Toy::start(Fault::Nothing);
+    let flags = [("ops", "retr"), ("users", "10"), ("count", "1"), ("duration", "60s"), ("warm-up", "0")];
+    let plan = Plan::new(&toy.url(), None, &flags).unwrap();
+    let report = run(&plan, &Impatient::new(Chore::Removing, 3)).unwrap();
+    // All was measured.
+    assert_eq!((report.ending, report.cells[0].ops), (Ending::Complete, 10));
+    let warning = report.warnings.last().unwrap();
+    assert!(warning.contains("left on the server") && warning.contains("and 7 are there"), "{warning}");
+    let error = run(&plan, &Impatient::new(Chore::Making, 5)).unwrap_err();
+    assert!(error.to_string().contains("interrupted, before anything was measured"), "{error}");
+    let flags = [&flags[..], &[("ops", "stor"), ("verify", "on")]].concat();
+    let plan = Plan::new(&toy.url(), None, &flags).unwrap();
+    let report = run(&plan, &Impatient::new(Chore::Checking, 4)).unwrap();
+    let check = report.cells[0].upload_check.as_ref().unwrap();
+    assert_eq!((check.uploads, check.by_reading, report.ending), (10, 4, Ending::Interrupted), "{check}");
 }

@@ -75,7 +75,10 @@ fn figures(plan: &Plan, arguments: &Bench) -> Result<ExitCode, Failure> {
 
 /// Of a run that was ended at once.
 fn say_what_is_left() {
-    let _ = writeln!(stderr(), "\nmillrace: ended at once; test files (millrace-bench-*) may be left on the server.");
+    let _ = writeln!(
+        stderr(),
+        "\nmillrace: ended at once; test files (millrace-bench-*) may be left on the server."
+    );
 }
 
 /// Ctrl-C ends a run with what it has, and leaves test files where they are if it comes while they are removed; one
@@ -161,8 +164,14 @@ pub(crate) fn advise_plan(error: PlanError) -> Failure {
     Failure::Configuration(format!("{error}{hint}."))
 }
 
+/// With its full stop, which a server's reply may bring along.
+pub(crate) fn sentence(error: &dyn std::fmt::Display) -> String {
+    let text = error.to_string();
+    if text.ends_with('.') { text } else { text + "." }
+}
+
 /// What was asked for cannot be: exit code 2. The server or this machine failed: 1.
 fn advise_run(error: RunError) -> Failure {
-    let text = format!("{error}.");
+    let text = sentence(&error);
     if error.is_usage() { Failure::Configuration(text) } else { Failure::Running(text) }
 }

@@ -191,8 +191,11 @@ impl Driver for FtpDriver {
         if !cell.settings.verify {
             return Ok(());
         }
-        let uploads: Vec<(u32, Upload)> =
-            tally.users.iter().filter_map(|user| Some((user.number, last_upload(cell, files, user)?))).collect();
+        let uploads: Vec<(u32, Upload)> = tally
+            .users
+            .iter()
+            .filter_map(|user| Some((user.number, last_upload(cell, files, user)?)))
+            .collect();
         // Where there is none, there is nothing to be asked either.
         if uploads.is_empty() {
             return Ok(());
@@ -257,7 +260,8 @@ impl FtpDriver {
     ) -> Result<(), DriverError> {
         let mut errand = self.chore(chores, Chore::Checking)?;
         let mut prover = Prover::new(&mut errand, Payload::new(cell.settings.seed))?;
-        let report = UploadCheck { by: prover.means(), uploads: uploads.len() as u64, ..UploadCheck::default() };
+        let report =
+            UploadCheck { by: prover.means(), uploads: uploads.len() as u64, ..UploadCheck::default() };
         let report = tally.upload_check.insert(report);
         let all = uploads.len().min(CHECKED);
         for (done, (user, upload)) in uploads.iter().take(CHECKED).enumerate() {

@@ -148,9 +148,8 @@ impl Prover {
         };
         let expected = self.expected(algorithm, upload);
         // `213 SHA-256 0-49 <hash> name` or `250 <hash>`: some say more, so the word of the right length counts.
-        let is_hash = |word: &&str| {
-            word.len() == expected.len() && word.bytes().all(|digit| digit.is_ascii_hexdigit())
-        };
+        let is_hash =
+            |word: &&str| word.len() == expected.len() && word.bytes().all(|digit| digit.is_ascii_hexdigit());
         let said = said.split_ascii_whitespace().skip(1).find(is_hash).map(str::to_owned);
         Ok(said.map(|said| (said, expected)))
     }

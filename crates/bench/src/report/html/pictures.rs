@@ -2,8 +2,8 @@
 
 use super::parts::{LATENCY, SHARE, curve, figure};
 use super::plot::{Axis, Scale, Series, lines};
-use crate::report::load::{Load, knee};
 use crate::report::CellReport;
+use crate::report::load::{Load, knee};
 use crate::timeline::Moment;
 
 const USERS: Axis = Axis { label: "users", scale: Scale::Log };

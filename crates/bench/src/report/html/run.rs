@@ -6,7 +6,7 @@ use super::pictures::figures;
 use super::words::{date, escaped, number, of_count, of_ms, of_rate};
 use crate::host::verdict::Bound;
 use crate::report::load::{loads, titled};
-use crate::report::text::name;
+use crate::report::text::users;
 use crate::report::{CellReport, Report, summary};
 
 /// The page.
@@ -40,8 +40,8 @@ fn doubts(report: &Report) -> Vec<String> {
             format!("{} x {:?}: {}", kind.count, kind.fault, kind.first.first().map_or("", |text| text))
         });
         let all: Vec<String> = cell.warnings.iter().cloned().chain(failures).collect();
-        let (name, users) = (name(cell), cell.measured.users);
-        all.into_iter().map(move |doubt| format!("{name}, {users} users: {doubt}")).collect::<Vec<_>>()
+        let (name, users) = (titled(cell), users(cell.measured.users));
+        all.into_iter().map(move |doubt| format!("{name}, {users}: {doubt}")).collect::<Vec<_>>()
     };
     report.warnings.iter().cloned().chain(report.cells.iter().flat_map(of_cell)).collect()
 }
@@ -49,10 +49,11 @@ fn doubts(report: &Report) -> Vec<String> {
 /// What is no doubt, and belongs to a figure.
 fn remarks(report: &Report) -> Vec<String> {
     let of_cell = |cell: &CellReport| {
-        let dataset = cell.measured.dataset.map(|dataset| format!("{} test files: {dataset}", cell.measured.files));
+        let dataset =
+            cell.measured.dataset.map(|dataset| format!("{} test files: {dataset}", cell.measured.files));
         let uploads = cell.upload_check.as_ref().map(ToString::to_string);
-        let (name, users) = (name(cell), cell.measured.users);
-        dataset.into_iter().chain(uploads).map(move |remark| format!("{name}, {users} users: {remark}"))
+        let (name, users) = (titled(cell), users(cell.measured.users));
+        dataset.into_iter().chain(uploads).map(move |remark| format!("{name}, {users}: {remark}"))
     };
     report.cells.iter().flat_map(of_cell).collect()
 }
@@ -131,7 +132,7 @@ fn bounds(report: &Report) -> String {
     });
     let reasons = report.cells.iter().filter(|cell| cell.verdict.bound != Bound::Unsaturated).map(|cell| {
         let (bound, evidence) = (cell.verdict.bound.name(), cell.verdict.evidence.join("; "));
-        format!("{}, {} users: {bound}: {evidence}", titled(cell), cell.measured.users)
+        format!("{}, {}: {bound}: {evidence}", titled(cell), users(cell.measured.users))
     });
     table(&head, &rows.collect::<Vec<_>>()) + &list("small soft", reasons)
 }
