@@ -1,7 +1,8 @@
 //! How each server is configured: alike in what it must do, and otherwise as its users run it.
 //!
 //! For all: loopback only, its own range of passive ports, limits on clients raised or off, no DNS or ident look-ups,
-//! no transfer log, no TLS, and the cheapest password check that it offers.
+//! no transfer log, no TLS, and the cheapest password check that it offers. Over HTTP the access log is on, as nobody
+//! runs a web server without one, buffered where that can be had.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -43,6 +44,7 @@ pub(super) const MILLRACE_HTTP: Peer = Peer {
         let mut argv = at.command();
         argv.extend(["serve", &text(at.root), "--http", &at.address()].map(String::from));
         argv.extend(["--ftp", "off", "--quiet"].map(String::from));
+        argv.extend(["--access-log".into(), text(&at.state.join("access.log"))]);
         Ok(Launch { argv, user: "", password: "" })
     },
     ..MILLRACE
@@ -249,7 +251,8 @@ fn nginx(at: &Setting<'_>) -> io::Result<Launch> {
         .concat();
     let configuration = format!(
         "daemon off;\nworker_processes auto;\nworker_rlimit_nofile {SESSIONS};\npid {state}/nginx.pid;\n\
-         error_log stderr error;\nevents {{ worker_connections {SESSIONS}; }}\nhttp {{\naccess_log off;\n\
+         error_log stderr error;\nevents {{ worker_connections {SESSIONS}; }}\nhttp {{\n\
+         access_log {state}/access.log combined buffer=64k flush=1s;\nopen_file_cache max=10000;\n\
          sendfile on;\ntcp_nopush on;\nkeepalive_timeout 3600;\nkeepalive_requests 1000000000;\n{temporary}\
          server {{ listen {}; root {}; }}\n}}\n",
         at.address(),
@@ -265,9 +268,11 @@ fn lighttpd(at: &Setting<'_>) -> io::Result<Launch> {
     let configuration = format!(
         "server.document-root = \"{}\"\nserver.bind = \"127.0.0.1\"\nserver.port = {}\n\
          server.max-fds = {SESSIONS}\nserver.max-keep-alive-requests = 100000\n\
-         server.max-keep-alive-idle = 3600\nserver.network-backend = \"sendfile\"\n",
+         server.max-keep-alive-idle = 3600\nserver.network-backend = \"sendfile\"\n\
+         server.modules = (\"mod_accesslog\")\naccesslog.filename = \"{}/access.log\"\n",
         at.root.display(),
         at.ports.control,
+        at.state.display(),
     );
     let mut argv = at.command();
     argv.extend(["-D".into(), "-f".into(), text(&write(at, "lighttpd.conf", &configuration)?)]);
