@@ -235,7 +235,8 @@ impl Connection {
     pub(crate) fn settle(&mut self, core: &mut Core) -> bool {
         self.carry_on(core);
         self.read_on(core);
-        self.flush(core, false);
+        // The end shares a packet with the last answer, where it comes at once.
+        self.flush(core, self.ends_behind_output());
         self.say_farewell(core);
         if self.is_over() {
             return false;

@@ -28,6 +28,19 @@ impl Connection {
         }
     }
 
+    /// Claims that the connection is closed as soon as what there is to say was sent.
+    pub(super) fn ends_behind_output(&self) -> bool {
+        self.closing.is_some()
+            && matches!(self.work, Work::Idle)
+            && !self.is_listened_to()
+            && self.socket.tls.is_none()
+    }
+
+    /// Claims that a client that is being closed may have said something that is to be read first.
+    fn is_listened_to(&self) -> bool {
+        self.flags.readable || self.flags.lingers
+    }
+
     /// Nothing more is taken; what is answered is still sent.
     pub(super) fn close_behind(&mut self, core: &Core) {
         self.closing.get_or_insert(core.now.instant + FAREWELL);
@@ -53,7 +66,7 @@ impl Connection {
         if !self.flags.shut {
             self.flags.shut = true;
             self.end_tls();
-            if !self.flags.readable && !self.flags.lingers {
+            if !self.is_listened_to() {
                 self.flags.ended = true;
                 return;
             }
