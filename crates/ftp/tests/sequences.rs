@@ -683,6 +683,8 @@ fn a_mask_is_for_what_is_new() {
     let mode = |name| driver.tree.mode(name).unwrap();
     assert_eq!([mode("/old"), mode("/new"), mode("/made"), mode("/once")], [0o644, 0o640, 0o750, 0o640]);
     assert_eq!([mode("/deep"), mode("/deep/er")], [0o750, 0o750]);
+    assert_eq!(driver.code("COMB joined new once"), 250);
+    assert_eq!(driver.tree.mode("/joined"), Some(0o640));
 }
 
 #[test]

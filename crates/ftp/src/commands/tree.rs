@@ -1,7 +1,7 @@
 //! `AVBL`, `DSIZ`, `RMDA` (draft-peterson-streamlined-ftp-command-extensions) and `COMB` (Serv-U): about
 //! more than one file at once.
 
-use super::site::words;
+use super::site::{self, words};
 use super::{Argument, Command, Feat, ROW};
 use crate::reply::{Reply, code};
 use crate::session::{Answer, DENIED, Permission, Permissions, Request, Session, Step};
@@ -102,9 +102,10 @@ fn comb(session: &mut Session, argument: &[u8]) -> Step {
         }
     }
     let target = paths.remove(0);
+    let bits = site::file_bits(session);
     session.ask_about(
         target,
-        |target| Request::Combine(target, paths),
+        |target| Request::Combine(target, paths, bits),
         |_, answer| match answer {
             Answer::Count(bytes) => {
                 Reply::owned(code::FILE_ACTION_OK, format!("Combined; the file has {bytes} bytes.")).into()

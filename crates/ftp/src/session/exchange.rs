@@ -168,8 +168,9 @@ pub enum Request {
     MakeSymlink(Vec<u8>, VirtualPath),
     /// Copy a file within the server. Answer: [`Answer::Count`] of bytes.
     Copy(VirtualPath, VirtualPath),
-    /// `COMB`: append the parts to the target in order, then remove them. Answer: [`Answer::Count`].
-    Combine(VirtualPath, Vec<VirtualPath>),
+    /// `COMB`: append the parts to the target in order, then remove them; a target that is made has these permission
+    /// bits, or the storage's own. Answer: [`Answer::Count`].
+    Combine(VirtualPath, Vec<VirtualPath>, Option<u32>),
     /// Hash a range of a file. Answer: [`Answer::Digest`].
     Digest(VirtualPath, Algorithm, ByteRange),
     /// The sum of the sizes beneath a path (`DSIZ`). Answer: [`Answer::Count`] of bytes.

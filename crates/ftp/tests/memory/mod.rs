@@ -490,14 +490,15 @@ impl Tree {
                 self.put(to, Node { content: Some(content), ..Node::default() })?;
                 Answer::Count(length)
             }
-            Request::Combine(target, parts) => {
+            Request::Combine(target, parts, bits) => {
+                let mode = self.node(&target).map_or(bits.unwrap_or(0o644), |node| node.mode);
                 let mut content = self.file(&target).unwrap_or_default();
                 for part in &parts {
                     content.extend(self.file(part)?);
                     self.remove(part)?;
                 }
                 let length = content.len() as u64;
-                self.put(target, Node { content: Some(content), ..Node::default() })?;
+                self.put(target, Node { content: Some(content), mode, ..Node::default() })?;
                 Answer::Count(length)
             }
             Request::Digest(path, algorithm, range) => {

@@ -76,7 +76,7 @@ fn change_at(request: &Request) -> Option<(&'static str, &VirtualPath)> {
         Request::Change(path, _) => Some(("change-attributes", path)),
         Request::MakeSymlink(_, path) => Some(("make-link", path)),
         Request::Copy(_, to) => Some(("copy-to", to)),
-        Request::Combine(target, _) => Some(("combine-into", target)),
+        Request::Combine(target, ..) => Some(("combine-into", target)),
         _ => None,
     }
 }
@@ -111,8 +111,8 @@ pub(crate) fn answer(
         Request::Change(path, change) => files.change(&path, change).map(|()| Answer::Done),
         Request::MakeSymlink(target, path) => files.make_symlink(&target, &path).map(|()| Answer::Done),
         Request::Copy(from, to) => return at_fault(copy(files, from, to, shared).map(Answer::Count)),
-        Request::Combine(target, parts) => {
-            return at_fault(combine(files, target, parts, shared).map(Answer::Count));
+        Request::Combine(target, parts, bits) => {
+            return at_fault(combine(files, target, parts, bits, shared).map(Answer::Count));
         }
         Request::Digest(path, algorithm, range) => {
             digest(files, &path, algorithm, range, shared).map(|(hash, bytes)| Answer::Digest(hash, bytes))
@@ -262,6 +262,7 @@ fn combine(
     storage: &dyn Storage,
     target: VirtualPath,
     parts: Vec<VirtualPath>,
+    bits: Option<u32>,
     shared: &Shared,
 ) -> Result<u64, Fault> {
     let is_named_twice = |n: &usize| parts[*n] == target || parts[..*n].contains(&parts[*n]);
@@ -276,7 +277,7 @@ fn combine(
     let handles = parts.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let is_new = matches!(storage.metadata(&target, Wait::Allowed), Err(FileError::NotFound));
     let mode = if is_new { WriteMode::CreateNew } else { WriteMode::Append };
-    let mut upload = storage.open_write(&target, mode, Wait::Allowed).map_err(at(&target))?;
+    let mut upload = storage.open_write_with(&target, mode, bits, Wait::Allowed).map_err(at(&target))?;
     let is_left = is_new && !upload.is_staged();
     let sources = parts.iter().zip(handles);
     let combined = match append_all(&mut *upload, &target, sources, shared) {
