@@ -636,7 +636,7 @@ fn read_at(handle: &mut ReadHandle, offset: u64, length: usize) -> Vec<u8> {
     let mut buffer = vec![0; length];
     let count = match handle {
         ReadHandle::File(range) => {
-            std::os::unix::fs::FileExt::read_at(&range.file, &mut buffer, offset).unwrap()
+            std::os::unix::fs::FileExt::read_at(&*range.file, &mut buffer, offset).unwrap()
         }
         ReadHandle::Stream(stream) => stream.read_at(offset, &mut buffer).unwrap(),
     };

@@ -1,6 +1,7 @@
 //! Open files and directories, as a protocol sees them.
 
 use std::fs::File;
+use std::sync::Arc;
 
 use crate::{FileError, Metadata};
 
@@ -26,8 +27,8 @@ impl ReadHandle {
 /// Part of an open file.
 #[derive(Debug)]
 pub struct FileRange {
-    /// The open descriptor. Read by position, so it may be shared.
-    pub file: File,
+    /// The open descriptor. Read by position, so that several may share it.
+    pub file: Arc<File>,
     /// The length of the file when it was opened, in bytes.
     pub size: u64,
     /// Whether a reactor thread may touch it.

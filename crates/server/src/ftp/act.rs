@@ -350,7 +350,7 @@ fn read_through(
         let most = range.end.map_or(CHUNK as u64, |end| (end - offset).min(CHUNK as u64)) as usize;
         let count = match &mut handle {
             ReadHandle::File(range) => {
-                std::os::unix::fs::FileExt::read_at(&range.file, &mut chunk[..most], offset)?
+                std::os::unix::fs::FileExt::read_at(&*range.file, &mut chunk[..most], offset)?
             }
             ReadHandle::Stream(stream) => stream.read_at(offset, &mut chunk[..most])?,
         };

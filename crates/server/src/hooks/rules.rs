@@ -539,7 +539,7 @@ fn read_file(
     let mut offset = 0;
     loop {
         let count = match &mut handle {
-            ReadHandle::File(range) => std::os::unix::fs::FileExt::read_at(&range.file, &mut chunk, offset)?,
+            ReadHandle::File(range) => std::os::unix::fs::FileExt::read_at(&*range.file, &mut chunk, offset)?,
             ReadHandle::Stream(stream) => stream.read_at(offset, &mut chunk)?,
         };
         take(&chunk[..count]);

@@ -180,8 +180,7 @@ fn sender(part: Part) -> Result<Sender, FileError> {
     let (handle, range) = match part {
         Part::Bytes(_) => return Err(FileError::Unsupported),
         Part::File(file, readiness, range) => {
-            // A second descriptor: the sender's own, read by position.
-            let file = FileRange { file: file.try_clone()?, size: range.end, readiness };
+            let file = FileRange { file, size: range.end, readiness };
             (ReadHandle::File(file), ByteRange { start: range.start, end: Some(range.end) })
         }
         Part::Stream(stream, start, end) => (ReadHandle::Stream(stream), ByteRange { start, end }),

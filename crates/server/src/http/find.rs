@@ -142,7 +142,7 @@ fn file(path: &VirtualPath, range: FileRange, wait: Wait) -> Result<Entry, FileE
     let (size, identity) = (metadata.size(), (metadata.dev(), metadata.ino()));
     let content = match small(&file, size, wait) {
         Some(bytes) if readiness == Readiness::Cached => Content::Memory(bytes),
-        _ => Content::File(Arc::new(file), readiness),
+        _ => Content::File(file, readiness),
     };
     Ok(Entry::new(path, identity, size, modified, content))
 }

@@ -272,7 +272,7 @@ impl Storage for LocalStorage {
     fn open_read(&self, path: &VirtualPath, wait: Wait) -> Result<ReadHandle, FileError> {
         let (file, stat, readiness) = self.open_regular(path, OFlags::RDONLY, Mode::empty(), wait)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        Ok(ReadHandle::File(FileRange { file, size, readiness }))
+        Ok(ReadHandle::File(FileRange { file: Arc::new(file), size, readiness }))
     }
 
     fn open_write_with(
