@@ -7,6 +7,7 @@
 //!   ways is refused, so that no proxy in front of us can be made to see other requests than we do.
 //! - [`target`] turns a request target into a path; [`chunked`] takes a chunked body apart.
 //! - [`conditional`], [`range`] and [`negotiate`] are the rules of RFC 9110 sections 13, 14 and 12.
+//! - [`cors`] is what pages of other origins may do (Fetch), [`digest`] RFC 9530.
 //! - [`intake`] takes a body in, [`cgi`] is what a program is told, and answers (RFC 3875).
 //! - [`dav`] is what WebDAV adds (RFC 4918).
 //! - [`response`] writes heads, [`index`] the pages of directories, [`page`] those of errors.
@@ -15,8 +16,10 @@ pub mod authorization;
 pub mod cgi;
 pub mod chunked;
 pub mod conditional;
+pub mod cors;
 pub mod date;
 pub mod dav;
+pub mod digest;
 pub mod index;
 pub mod intake;
 pub mod media_type;

@@ -7,26 +7,33 @@ use crate::request::{Field, Head};
 pub struct Coding {
     /// As `Content-Encoding` and `Accept-Encoding` name it.
     pub name: &'static str,
+    /// Another name of the same, for clients of long ago (RFC 9110 section 8.4.1.3).
+    alias: &'static str,
     /// What is added to the file's name.
     pub suffix: &'static str,
 }
 
 /// The codings, the smallest first.
 pub const CODINGS: [Coding; 3] = [
-    Coding { name: "br", suffix: ".br" },
-    Coding { name: "zstd", suffix: ".zst" },
-    Coding { name: "gzip", suffix: ".gz" },
+    Coding { name: "br", alias: "br", suffix: ".br" },
+    Coding { name: "zstd", alias: "zstd", suffix: ".zst" },
+    Coding { name: "gzip", alias: "x-gzip", suffix: ".gz" },
 ];
 
 /// A weight of 0 to 1000 thousandths.
 type Weight = u16;
 
-/// The codings that a client takes, best first; of equal weight in the order of [`CODINGS`].
+/// The codings that a client takes, best first; of equal weight in the order of [`CODINGS`]. Those that it likes less
+/// than the file as it is are left out.
 pub fn codings(head: &Head<'_, '_>) -> Vec<Coding> {
+    if head.get(Field::AcceptEncoding).is_none() {
+        return Vec::new();
+    }
+    let as_it_is = weight(head, Field::AcceptEncoding, &["identity"]).unwrap_or(0);
     let mut accepted: Vec<(Weight, Coding)> = CODINGS
         .into_iter()
-        .filter_map(|coding| match weight(head, Field::AcceptEncoding, &[coding.name, "*"]) {
-            Some(weight @ 1..) => Some((weight, coding)),
+        .filter_map(|coding| match weight(head, Field::AcceptEncoding, &[coding.name, coding.alias, "*"]) {
+            Some(weight @ 1..) if weight >= as_it_is => Some((weight, coding)),
             _ => None,
         })
         .collect();
@@ -81,6 +88,12 @@ mod tests {
             ("Accept-Encoding: *;q=0", &[]),
             ("Accept-Encoding: br\r\nAccept-Encoding: gzip;q=0.1", &["br", "gzip"]),
             ("Accept-Encoding: GZIP ; q=1.0", &["gzip"]),
+            ("Accept-Encoding: x-gzip", &["gzip"]),
+            ("Accept-Encoding: gzip;q=0.5, identity", &[]),
+            ("Accept-Encoding: gzip;q=0.5, identity;q=0.4", &["gzip"]),
+            ("Accept-Encoding: gzip;q=0.001", &["gzip"]),
+            ("Accept-Encoding: gzip;q=nonsense", &["gzip"]),
+            ("Accept-Encoding:", &[]),
         ] {
             let names: Vec<&str> = with(field, codings).iter().map(|coding| coding.name).collect();
             assert_eq!(names, expected, "{field}");

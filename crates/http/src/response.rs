@@ -40,21 +40,17 @@ impl Persistence {
 }
 
 impl<'a> Writer<'a> {
-    /// Begins a head with its status line and the fields that every answer has. `date` is now, as HTTP writes
-    /// it.
-    pub fn begin(out: &'a mut Vec<u8>, status: Status, date: &[u8], persistence: Persistence) -> Self {
+    /// Begins a head with its status line and the lines that every answer has, `Server` and `Date` among them.
+    pub fn begin(out: &'a mut Vec<u8>, status: Status, common: &[u8], persistence: Persistence) -> Self {
         match status {
-            Status::OK => out.extend_from_slice(b"HTTP/1.1 200 OK\r\nServer: Millrace\r\nDate: "),
-            _ => {
-                let _ =
-                    write!(out, "HTTP/1.1 {} {}\r\nServer: {SERVER}\r\nDate: ", status.0, status.reason());
-            }
+            Status::OK => out.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
+            _ => _ = write!(out, "HTTP/1.1 {} {}\r\n", status.0, status.reason()),
         }
-        out.extend_from_slice(date);
+        out.extend_from_slice(common);
         out.extend_from_slice(match persistence {
-            Persistence::Close => b"\r\nConnection: close\r\n",
-            Persistence::Implied => b"\r\n".as_slice(),
-            Persistence::Told => b"\r\nConnection: Keep-Alive\r\n",
+            Persistence::Close => b"Connection: close\r\n",
+            Persistence::Implied => b"",
+            Persistence::Told => b"Connection: Keep-Alive\r\n".as_slice(),
         });
         Self { out }
     }

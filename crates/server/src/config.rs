@@ -19,6 +19,7 @@ use crate::bans::BanRules;
 use crate::hooks::Hooks;
 use crate::limits::{NetworkBits, Quotas, ServerLimits};
 use crate::network::Network;
+use crate::web::Web;
 
 /// What a server is started with.
 #[derive(Debug, Clone)]
@@ -35,6 +36,8 @@ pub struct Config {
     pub https: Vec<SocketAddr>,
     /// Programs that HTTP runs (CGI).
     pub programs: Programs,
+    /// What HTTP adds to files.
+    pub web: Web,
     /// Who may log in, and to which files.
     pub accounts: Arc<dyn Authenticator>,
     /// Ports for passive data connections. Nothing ever leaves this range.
@@ -295,6 +298,7 @@ impl Config {
             http: Vec::new(),
             https: Vec::new(),
             programs: Programs::default(),
+            web: Web::default(),
             accounts,
             passive_ports: Self::DEFAULT_PASSIVE_PORTS,
             proxy_from: Vec::new(),

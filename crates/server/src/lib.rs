@@ -42,6 +42,7 @@ mod slab;
 mod state;
 mod tls;
 mod transfer;
+pub mod web;
 mod worker;
 
 pub use auth::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};

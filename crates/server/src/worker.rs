@@ -278,6 +278,7 @@ impl Worker {
         let programs = server.config.programs.most.div_ceil(server.config.workers.max(1)).max(1);
         let core = Core {
             registry: poll.registry().try_clone()?,
+            http: http::Shared::new(open_files, programs, &server.config.web),
             server,
             sender: sender.clone(),
             now,
@@ -291,7 +292,6 @@ impl Worker {
             wheel: Wheel::new(now.instant),
             ending: false,
             turn: 0,
-            http: http::Shared::new(open_files, programs),
             serial: 0,
             lines: log::Lines::default(),
         };

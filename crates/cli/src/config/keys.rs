@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::report::Source;
 use super::sources::SourceTable;
+use super::web::{CorsTable, ErrorPageTable, HeaderTable};
 use super::written::{FolderTable, GroupTable, HookTable, UserTable, Written};
 use crate::failure::Failure;
 
@@ -42,6 +43,21 @@ pub(crate) fn of_source() -> Vec<&'static str> {
     fields_of::<SourceTable>().to_vec()
 }
 
+/// The keys of a `[[header]]` table.
+pub(crate) fn of_header() -> Vec<&'static str> {
+    fields_of::<HeaderTable>().to_vec()
+}
+
+/// The keys of a `[[cors]]` table.
+pub(crate) fn of_cors() -> Vec<&'static str> {
+    fields_of::<CorsTable>().to_vec()
+}
+
+/// The keys of an `[[error-page]]` table.
+pub(crate) fn of_error_page() -> Vec<&'static str> {
+    fields_of::<ErrorPageTable>().to_vec()
+}
+
 fn with_profile(own: &[&'static str]) -> Vec<&'static str> {
     let of_profile = fields_of::<Profile>().iter().filter(|key| !own.contains(key));
     own.iter().chain(of_profile).copied().collect()
@@ -61,6 +77,9 @@ pub(crate) fn refuse_unknown(source: &Source) -> Result<(), Failure> {
         ("folder", of_folder()),
         ("hook", of_hook()),
         ("source", of_source()),
+        ("header", of_header()),
+        ("cors", of_cors()),
+        ("error-page", of_error_page()),
     ];
     for (name, known) in tables {
         refuse_in_tables(source, table.get_ref(), name, &known)?;

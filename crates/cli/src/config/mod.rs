@@ -16,6 +16,7 @@ mod said;
 mod sources;
 mod tls;
 mod value;
+mod web;
 mod written;
 
 use std::fs;

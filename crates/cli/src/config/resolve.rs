@@ -117,6 +117,7 @@ pub(crate) fn resolve(
     let quotas = quotas.unwrap_or_else(|| Arc::new(Quotas::new(Ledger::new(quotas_file(&written, &places)))));
     let limits = super::limits::limits(&written);
     let bans = super::limits::bans(&written);
+    let web = super::web::web(&written, &places)?;
     let Encryption { ftps, https, tls, self_signed } = tls::encryption(&written, &places)?;
     let directory = directory(written.directory.as_ref(), &places)?;
     let files = LocalOptions {
@@ -171,6 +172,7 @@ pub(crate) fn resolve(
         http,
         https,
         programs,
+        web,
         accounts: default.accounts,
         passive_ports,
         proxy_from: written.proxy_from.iter().map(|said| said.value).collect(),

@@ -111,6 +111,10 @@ impl<'de, T: Value> Visitor<'de> for OneOrMoreVisitor<T> {
         T::from_text(text).map(|value| vec![value]).map_err(E::custom)
     }
 
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Vec<T>, E> {
+        ScalarVisitor(PhantomData).visit_i64(number).map(|value| vec![value])
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<T>, A::Error> {
         let mut values = Vec::new();
         while let Some(Scalar(value)) = sequence.next_element()? {

@@ -505,3 +505,38 @@ fn a_missing_or_binary_file_is_refused() {
         "cannot read the configuration file HERE/none.toml: line 2 is not UTF-8, which TOML has to be."
     );
 }
+
+/// What is written about HTTP's answers, and what is wrong with it.
+#[test]
+fn rules_of_answers_are_checked_where_they_are_written() {
+    let folder = Folder::new();
+    fs::write(folder.path().join("404.html"), "gone").unwrap();
+    let good = "http-precompressed = true\nhttp-hsts = \"365d\"\n[[header]]\npaths = \"/a/**\"\ncache-control = \"no-store\"\n\
+                [[header]]\ntypes = [\"image/*\"]\nset = { X-A = \"b\", X-B = \"\" }\n\
+                [[cors]]\norigins = [\"https://a.example\", \"https://*.b.example\"]\ncredentials = true\n\
+                [[error-page]]\nfile = \"404.html\"\nstatus = 404\n";
+    let site = folder.file(good).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(site.config.web.precompressed);
+    assert_eq!((site.config.web.cors.len(), site.config.web.error_pages.len()), (1, 1));
+    for (text, expected) in [
+        ("[[header]]\npaths = \"/a\"", "2:9: A [[header]] table says with `cache-control` or `set`"),
+        ("[[header]]\nset = { Date = \"x\" }", "2:16: The field Date is written by the server"),
+        ("[[header]]\nset = { \"A B\" = \"x\" }", "is no name of a field"),
+        ("[[header]]\ncache-control = \"a\\nb\"", "2:17: The value of Cache-Control has a control character"),
+        ("[[header]]\ncache = \"x\"", "did you mean `cache-control`?"),
+        ("[[cors]]\npaths = \"/a\"", "A [[cors]] table says with `origins`"),
+        ("[[cors]]\norigins = \"https://a/\"", "2:11: \"https://a/\" is no origin"),
+        ("[[cors]]\norigins = \"*\"\ncredentials = true", "any page of the web could use a visitor's login"),
+        ("[[cors]]\norigins = \"*\"\nmethods = \"GET PUT\"", "is no name of HTTP"),
+        ("[[error-page]]\nstatus = 404", "names the page with `file`"),
+        ("[[error-page]]\nfile = \"none.html\"", "HERE/none.html cannot be read"),
+        (
+            "[[error-page]]\nfile = \"404.html\"\nstatus = 200",
+            "3:10: Expected the status of an error, 400 to 599",
+        ),
+        ("header = 1", "Each header is a table of its own"),
+    ] {
+        let error = folder.error(folder.file(text));
+        assert!(error.contains(expected), "{text}\n{error}");
+    }
+}

@@ -20,6 +20,7 @@ use super::sources::SourceTable;
 use super::value::{
     Access, Anonymous, Count, Listen, LogFormat, OnFailure, Period, Ports, Switch, TlsRequired, Uploads,
 };
+use super::web::{CorsTable, ErrorPageTable, HeaderTable};
 
 /// What was written, in the order of the help.
 // The comments are the help too, where `[::]` is an address and no link.
@@ -239,6 +240,37 @@ pub(crate) struct Written {
     /// From a request to the end of a program's answer.
     #[arg(skip)]
     pub(crate) cgi_timeout: Option<Said<Period>>,
+
+    /// Whether compressed neighbours of files are sent.
+    #[arg(skip)]
+    pub(crate) http_precompressed: Option<Said<Switch>>,
+
+    /// Whether answers have the fields that keep browsers safe.
+    #[arg(skip)]
+    pub(crate) http_security_headers: Option<Said<Switch>>,
+
+    /// For how long browsers are to come by HTTPS only.
+    #[arg(skip)]
+    pub(crate) http_hsts: Option<Said<Period>>,
+
+    /// Files up to which a digest is sent where one is wanted.
+    #[arg(skip)]
+    pub(crate) http_digest: Option<Said<Count>>,
+
+    /// Fields of answers.
+    #[arg(skip)]
+    #[serde(rename = "header")]
+    pub(crate) header_tables: Vec<HeaderTable>,
+
+    /// What pages of other origins may do.
+    #[arg(skip)]
+    #[serde(rename = "cors")]
+    pub(crate) cors_tables: Vec<CorsTable>,
+
+    /// Pages in place of our own.
+    #[arg(skip)]
+    #[serde(rename = "error-page")]
+    pub(crate) error_page_tables: Vec<ErrorPageTable>,
 
     /// The names in a certificate that is made.
     #[arg(skip)]
@@ -515,6 +547,13 @@ impl Written {
             access_log: self.access_log.or(file.access_log),
             http_head_timeout: self.http_head_timeout.or(file.http_head_timeout),
             http_idle_timeout: self.http_idle_timeout.or(file.http_idle_timeout),
+            http_precompressed: self.http_precompressed.or(file.http_precompressed),
+            http_security_headers: self.http_security_headers.or(file.http_security_headers),
+            http_hsts: self.http_hsts.or(file.http_hsts),
+            http_digest: self.http_digest.or(file.http_digest),
+            header_tables: file.header_tables,
+            cors_tables: file.cors_tables,
+            error_page_tables: file.error_page_tables,
             cgi_processes: self.cgi_processes.or(file.cgi_processes),
             cgi_timeout: self.cgi_timeout.or(file.cgi_timeout),
             blocking_threads: self.blocking_threads.or(file.blocking_threads),

@@ -99,6 +99,11 @@ impl PathPattern {
         Self(components.map(|one| (one != "**").then(|| Glob::new(one.as_bytes()))).collect())
     }
 
+    /// Claims that a path matches.
+    pub(crate) fn covers(&self, path: &VirtualPath) -> bool {
+        self.matches(&path.components().collect::<Vec<_>>())
+    }
+
     fn matches(&self, components: &[&[u8]]) -> bool {
         fn from(pattern: &[Option<Glob>], rest: &[&[u8]]) -> bool {
             match (pattern.split_first(), rest.split_first()) {

@@ -1,20 +1,64 @@
 //! Answers that are no file: pages, statuses, what is streamed.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use millrace_http::response::{Persistence, Writer};
 use millrace_http::{Head, Status, Version, page};
 use millrace_vfs::{FileError, ReadStream};
 
+use super::Opening;
 use super::body::{Body, Part};
 use super::chunks::Chunks;
 use super::connection::Connection;
-use super::find::SMALL;
 use super::record::Record;
 use super::sending::Sending;
 use crate::worker::Core;
 
+/// What a page that we make may do in a browser: show itself, and lead elsewhere.
+pub(super) const HARMLESS: (&str, &str) =
+    ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'self'");
+
 impl Connection {
+    /// Begins the head of an answer that is no file.
+    pub(super) fn begin_head<'a>(
+        &self,
+        core: &'a mut Core,
+        status: Status,
+        version: Version,
+        goes_on: bool,
+    ) -> Writer<'a> {
+        self.open_head(core, Opening::Whole, status, version, goes_on)
+    }
+
+    /// Begins the head of an answer with a file.
+    pub(super) fn begin_file_head<'a>(
+        &self,
+        core: &'a mut Core,
+        status: Status,
+        version: Version,
+        goes_on: bool,
+    ) -> Writer<'a> {
+        self.open_head(core, Opening::Bare, status, version, goes_on)
+    }
+
+    fn open_head<'a>(
+        &self,
+        core: &'a mut Core,
+        opening: Opening,
+        status: Status,
+        version: Version,
+        goes_on: bool,
+    ) -> Writer<'a> {
+        let Core { http, out, now, .. } = core;
+        let lines = http.openings.lines(now.wall.seconds, opening, self.is_encrypted());
+        let mut writer = Writer::begin(out, status, lines, Persistence::of(version, goes_on));
+        if let Some(beside) = &self.beside {
+            writer.lines(beside.0.as_bytes());
+        }
+        writer
+    }
+
     /// Answers with bytes that are here.
     pub(super) fn answer_bytes(
         &mut self,
@@ -26,9 +70,7 @@ impl Connection {
         body: &[u8],
     ) {
         let persistent = self.may_go_on(head);
-        let Core { http, out, now, .. } = core;
-        let persistence = Persistence::of(head.version, persistent);
-        let mut writer = Writer::begin(out, status, http.date(now.wall.seconds), persistence);
+        let mut writer = self.begin_head(core, status, head.version, persistent);
         for (name, value) in fields {
             writer.field(name, value);
         }
@@ -49,17 +91,18 @@ impl Connection {
         head: &Head<'_, '_>,
         status: Status,
         media_type: &str,
-        field: (&str, &str),
+        fields: &[(&str, &str)],
         stream: Box<dyn ReadStream>,
     ) {
         let chunked = head.version == Version::Http11;
         if !chunked {
             self.close_behind(core);
         }
-        let persistence = Persistence::of(head.version, self.may_go_on(head));
-        let Core { http, out, now, .. } = core;
-        let mut writer = Writer::begin(out, status, http.date(now.wall.seconds), persistence);
-        writer.field("Content-Type", media_type).field(field.0, field.1);
+        let mut writer = self.begin_head(core, status, head.version, self.may_go_on(head));
+        for (name, value) in fields {
+            writer.field(name, value);
+        }
+        writer.field("Content-Type", media_type);
         if chunked {
             writer.field("Transfer-Encoding", "chunked");
         }
@@ -81,9 +124,7 @@ impl Connection {
         status: Status,
         fields: &[(&str, &str)],
     ) {
-        let Core { http, out, now, .. } = core;
-        let date = http.date(now.wall.seconds);
-        let mut writer = Writer::begin(out, status, date, Persistence::of(record.version, record.persistent));
+        let mut writer = self.begin_head(core, status, record.version, record.persistent);
         for (name, value) in fields {
             writer.field(name, value);
         }
@@ -114,18 +155,27 @@ impl Connection {
         reason: &str,
         fields: &[(&str, &str)],
     ) {
-        let page = page::of(status, reason);
-        debug_assert!(page.len() as u64 <= SMALL);
-        let Core { http, out, now, .. } = core;
-        let date = http.date(now.wall.seconds);
-        let mut writer = Writer::begin(out, status, date, Persistence::of(record.version, record.persistent));
+        let server = Arc::clone(&core.server);
+        let made;
+        let theirs = server.config.web.error_page(status, &record.target);
+        let (media_type, page) = match theirs {
+            Some(page) => (page.media_type, &*page.body),
+            None => {
+                made = page::of(status, reason);
+                (page::MEDIA_TYPE, &made[..])
+            }
+        };
+        let mut writer = self.begin_head(core, status, record.version, record.persistent);
         for (name, value) in fields {
             writer.field(name, value);
         }
-        writer.field("Content-Type", page::MEDIA_TYPE).field("Content-Length", page.len());
+        if theirs.is_none() {
+            writer.field(HARMLESS.0, HARMLESS.1);
+        }
+        writer.field("Content-Type", media_type).field("Content-Length", page.len());
         writer.end();
         if !record.head_only {
-            core.out.extend_from_slice(&page);
+            core.out.extend_from_slice(page);
             record.bytes = page.len() as u64;
         }
         record.status = status;

@@ -40,11 +40,21 @@ pub(crate) struct Cache {
 #[derive(Debug)]
 struct Tree {
     storage: Arc<dyn Storage>,
-    slots: HashMap<VirtualPath, [Option<Slot>; 2]>,
+    slots: HashMap<VirtualPath, [Option<Slot>; 3]>,
 }
 
-/// The path as asked for, and whether as a directory.
-pub(super) type Key = (VirtualPath, bool);
+/// The path as asked for, and as what.
+pub(super) type Key = (VirtualPath, As);
+
+/// What a path is asked for as: one may stand for something else each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum As {
+    File,
+    /// With a slash behind it.
+    Directory,
+    /// As the coding of the file beside it, which has a type of its own.
+    Coding,
+}
 
 #[derive(Debug)]
 struct Slot {
@@ -65,12 +75,12 @@ impl Cache {
         &mut self,
         storage: &Arc<dyn Storage>,
         path: &VirtualPath,
-        is_directory: bool,
+        wanted: As,
         turn: u64,
         now: Instant,
     ) -> Option<Arc<Entry>> {
         let tree = self.trees.iter_mut().find(|tree| Arc::ptr_eq(&tree.storage, storage))?;
-        let place = &mut tree.slots.get_mut(path)?[usize::from(is_directory)];
+        let place = &mut tree.slots.get_mut(path)?[wanted as usize];
         let slot = place.as_mut()?;
         if slot.turn != turn && !is_unchanged(&**storage, &slot.entry) {
             let entry = Arc::clone(&slot.entry);
@@ -107,7 +117,7 @@ impl Cache {
                 self.trees.len() - 1
             });
         let slot = Slot { entry: Arc::clone(entry), turn, used: now };
-        let place = &mut self.trees[at].slots.entry(key.0.clone()).or_default()[usize::from(key.1)];
+        let place = &mut self.trees[at].slots.entry(key.0.clone()).or_default()[key.1 as usize];
         let old = place.replace(slot);
         self.memory += entry.memory();
         self.open += usize::from(entry.is_open());
@@ -141,7 +151,7 @@ impl Cache {
 
     fn slot(&self, storage: &Arc<dyn Storage>, key: &Key) -> Option<&Slot> {
         let tree = self.trees.iter().find(|tree| Arc::ptr_eq(&tree.storage, storage))?;
-        tree.slots.get(&key.0)?[usize::from(key.1)].as_ref()
+        tree.slots.get(&key.0)?[key.1 as usize].as_ref()
     }
 
     fn remove(&mut self, storage: &Arc<dyn Storage>, key: &Key) {
@@ -149,7 +159,7 @@ impl Cache {
             return;
         };
         let Some(places) = tree.slots.get_mut(&key.0) else { return };
-        let removed = places[usize::from(key.1)].take();
+        let removed = places[key.1 as usize].take();
         if places.iter().all(Option::is_none) {
             tree.slots.remove(&key.0);
         }
@@ -179,6 +189,7 @@ mod tests {
 
     use super::super::find::{self, Found};
     use super::*;
+    use crate::web::Web;
 
     struct Folder(std::path::PathBuf);
 
@@ -202,7 +213,7 @@ mod tests {
     }
 
     fn found(storage: &Arc<dyn Storage>, path: &VirtualPath) -> Arc<Entry> {
-        match find::find(&**storage, path, false, Wait::Allowed).unwrap() {
+        match find::find(&Web::default(), &**storage, path, false, Wait::Allowed).unwrap() {
             Found::File(entry) => entry,
             other => panic!("{other:?}"),
         }
@@ -215,19 +226,19 @@ mod tests {
         let path = VirtualPath::parse(b"/a").unwrap();
         let (mut cache, now) = (Cache::new(8), Instant::now());
         std::fs::write(folder.0.join("a"), "one").unwrap();
-        cache.keep(&storage, (path.clone(), false), &found(&storage, &path), 1, now);
-        assert!(cache.look_up(&storage, &path, false, 1, now).is_some());
-        assert!(cache.look_up(&storage, &path, false, 2, now).is_some());
-        assert!(cache.look_up(&storage, &path, true, 2, now).is_none());
+        cache.keep(&storage, (path.clone(), As::File), &found(&storage, &path), 1, now);
+        assert!(cache.look_up(&storage, &path, As::File, 1, now).is_some());
+        assert!(cache.look_up(&storage, &path, As::File, 2, now).is_some());
+        assert!(cache.look_up(&storage, &path, As::Directory, 2, now).is_none());
         let file = std::fs::File::options().write(true).open(folder.0.join("a")).unwrap();
         file.write_all_at(b"two!", 0).unwrap();
-        assert!(cache.look_up(&storage, &path, false, 3, now).is_none());
+        assert!(cache.look_up(&storage, &path, As::File, 3, now).is_none());
         assert_eq!(cache.memory, 0);
 
-        cache.keep(&storage, (path.clone(), false), &found(&storage, &path), 4, now);
+        cache.keep(&storage, (path.clone(), As::File), &found(&storage, &path), 4, now);
         std::fs::write(folder.0.join("b"), "two!").unwrap();
         std::fs::rename(folder.0.join("b"), folder.0.join("a")).unwrap();
-        assert!(cache.look_up(&storage, &path, false, 5, now).is_none());
+        assert!(cache.look_up(&storage, &path, As::File, 5, now).is_none());
     }
 
     #[test]
@@ -239,7 +250,7 @@ mod tests {
             let name = format!("/{number}");
             std::fs::write(folder.0.join(&name[1..]), vec![b'x'; 100_000]).unwrap();
             let path = VirtualPath::parse(name.as_bytes()).unwrap();
-            cache.keep(&storage, (path.clone(), false), &found(&storage, &path), 1, now);
+            cache.keep(&storage, (path.clone(), As::File), &found(&storage, &path), 1, now);
             assert!(cache.open <= 3);
         }
         cache.sweep(now + IDLE);

@@ -15,6 +15,7 @@ use millrace_http::target::Target;
 use millrace_http::{Framing, Head, Status, Version, chunked};
 use millrace_vfs::FileError;
 
+use super::Opening;
 use super::connection::{Asked, Connection, Work};
 use super::find::Found;
 use super::program::{self, NoScript, Program, Script};
@@ -50,6 +51,9 @@ pub(super) struct Running {
     /// The request, for an answer that is another request's.
     request: Vec<u8>,
     is_watched: [bool; 2],
+    is_encrypted: bool,
+    /// Lines that its answer has besides what the program says.
+    beside: Vec<u8>,
     deadline: Instant,
 }
 
@@ -171,6 +175,8 @@ impl Connection {
             version: head.version,
             goes_on: goes_on && !is_non_parsed,
             request: bytes.to_vec(),
+            is_encrypted: self.is_encrypted(),
+            beside: self.beside.as_ref().map(|beside| beside.0.clone().into_bytes()).unwrap_or_default(),
             is_watched: [false; 2],
             deadline: core.now.instant + core.server.config.programs.time,
         };
@@ -417,10 +423,10 @@ impl Running {
         };
         self.goes_on &= self.stage != Stage::UntilClose;
         let persistence = Persistence::of(self.version, self.goes_on);
-        let seconds = core.now.wall.seconds;
-        let Core { http, out, .. } = core;
-        let mut writer = Writer::begin(out, status, http.date(seconds), persistence);
-        writer.lines(&lines);
+        let Core { http, out, now, .. } = core;
+        let opening = http.openings.lines(now.wall.seconds, Opening::Bare, self.is_encrypted);
+        let mut writer = Writer::begin(out, status, opening, persistence);
+        writer.lines(&lines).lines(&self.beside);
         match (self.stage, length) {
             (Stage::Chunked, _) => _ = writer.field("Transfer-Encoding", "chunked"),
             (_, Some(length)) if !status.is_bodiless() => _ = writer.field("Content-Length", length),

@@ -51,7 +51,7 @@ pub(crate) struct Connection {
     /// It is closed when everything is sent, or at this time.
     pub(super) closing: Option<Instant>,
     /// What was read of a client that is being closed.
-    pub(super) drained: u64,
+    pub(super) drained: u32,
     /// When the wheel will have this connection looked at.
     pub(super) look_at: Option<Instant>,
     /// The turn of the reactor in which it was last sent something.
@@ -62,6 +62,8 @@ pub(crate) struct Connection {
     pub(super) slot: Option<Slot>,
     /// How often programs have sent the request on.
     pub(super) redirects: u8,
+    /// What the answer says besides.
+    pub(super) beside: Option<Box<Beside>>,
     /// Its place among the sessions.
     pub(super) admission: Option<Admission>,
     /// What it carries, where that is another connection's.
@@ -90,6 +92,10 @@ pub(super) enum Work {
     /// A program answers.
     Running(Box<cgi::Running>),
 }
+
+/// Lines that the answer to a request has because of who asks.
+#[derive(Debug)]
+pub(super) struct Beside(pub(super) String);
 
 /// A request that waits.
 #[derive(Debug)]
@@ -158,6 +164,7 @@ impl Connection {
             wrong_passwords: 0,
             slot: None,
             redirects: 0,
+            beside: None,
             admission,
             carries: None,
         }

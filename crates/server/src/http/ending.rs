@@ -14,7 +14,7 @@ use crate::worker::Core;
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// What is read and thrown away of a client that is being closed.
-const FAREWELL_BYTES: u64 = 1 << 20;
+const FAREWELL_BYTES: u32 = 1 << 20;
 
 impl Connection {
     pub(super) fn is_over(&self) -> bool {
@@ -76,7 +76,7 @@ impl Connection {
         while self.flags.readable && !self.flags.broken {
             // Whatever it is, in TLS or not: nobody will look at it.
             if let Some(count) = self.receive(&mut buffer) {
-                self.drained += count as u64;
+                self.drained = self.drained.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
                 self.flags.broken |= self.drained > FAREWELL_BYTES;
             }
         }

@@ -1,18 +1,12 @@
 //! One request: what it is for, and who answers it.
 
-use std::sync::Arc;
+use millrace_http::{Framing, Head, Method, Refusal, Slots, Status, request};
+use millrace_http::{cors, target};
+use millrace_vfs::{FileError, VirtualPath};
 
-use millrace_ftp::session::Permission;
-use millrace_http::index::{Format, Order};
-use millrace_http::response::{Persistence, Writer};
-use millrace_http::target::{self, Target};
-use millrace_http::{Framing, Head, Method, Refusal, Slots, Status, media_type, negotiate, request};
-use millrace_vfs::{FileError, Wait};
-
-use super::connection::{Asked, Connection, Work};
-use super::find::{self, Found};
-use super::who::Who;
-use super::{Message, cache};
+use super::Message;
+use super::connection::{Asked, Beside, Connection, Work};
+use super::find::Found;
 use crate::limits::Direction;
 use crate::worker::{self, Core};
 
@@ -28,6 +22,7 @@ impl Connection {
         bytes: &[u8],
         found: Option<Result<Found, FileError>>,
     ) {
+        self.beside = None;
         // Only what the pool was asked with a body has one behind it.
         self.flags.took_body &= found.is_some();
         let target = target::parse(head.target);
@@ -44,6 +39,9 @@ impl Connection {
             Ok(target) => target,
             Err(Refusal { status, reason }) => return self.fail(core, head, status, reason),
         };
+        if self.tell_origins(core, head, &target.path) {
+            return self.answer_options(core, head);
+        }
         let Some(who) = self.know_who(core, head, bytes) else { return };
         if who.is_barred {
             return self.fail(core, head, Status::FORBIDDEN, "Files are sent over HTTPS only.");
@@ -79,6 +77,20 @@ impl Connection {
         }
     }
 
+    /// Sees to what the answer says to pages of other origins. Answers whether that is all that is asked, by a browser
+    /// that has no name and password to show yet.
+    fn tell_origins(&mut self, core: &Core, head: &Head<'_, '_>, path: &VirtualPath) -> bool {
+        let web = &core.server.config.web;
+        if web.cors.is_empty() {
+            return false;
+        }
+        let is_preflight = cors::is_preflight(head);
+        let lines = web.cors_lines(path, head, is_preflight);
+        let is_said = !lines.is_empty();
+        self.beside = is_said.then(|| Box::new(Beside(lines)));
+        is_said && is_preflight
+    }
+
     /// The connection ends behind this request; a body that it announced is not taken.
     fn prepare_to_close(&mut self, core: &Core, head: &Head<'_, '_>) {
         if head.framing != Framing::None {
@@ -107,68 +119,6 @@ impl Connection {
         serial
     }
 
-    fn get(
-        &mut self,
-        core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
-        target: &Target<'_>,
-        who: &Who,
-        found: Option<Result<Found, FileError>>,
-    ) {
-        if !self.permits(core, head, who, Permission::Read) || !self.may_move(core, head, Direction::Download)
-        {
-            return;
-        }
-        let (storage, path) = (&who.account.storage, &target.path);
-        let (turn, now) = (core.turn, core.now.instant);
-        let found = match found {
-            Some(found) => found,
-            None => {
-                if let Some(entry) = core.http.cache.look_up(storage, path, target.is_directory, turn, now) {
-                    return self.answer_file(core, head, &entry, None);
-                }
-                find::find(&**storage, path, target.is_directory, Wait::Never)
-            }
-        };
-        match found {
-            Err(FileError::WouldWait) => {
-                let (storage, path, is_directory) = (Arc::clone(storage), path.clone(), target.is_directory);
-                self.ask_pool(core, bytes, move || find::find(&*storage, &path, is_directory, Wait::Allowed));
-            }
-            Err(error) => self.fail_with(core, head, &error),
-            Ok(Found::File(entry)) => {
-                let key: cache::Key = (path.clone(), target.is_directory);
-                core.http.cache.keep(storage, key, &entry, turn, now);
-                self.answer_file(core, head, &entry, None);
-            }
-            Ok(Found::Stream(stream, entry)) => self.answer_file(core, head, &entry, Some(stream)),
-            Ok(Found::Made(stream)) => {
-                self.answer_stream(
-                    core,
-                    head,
-                    Status::OK,
-                    media_type::of(path.name()),
-                    ("Accept-Ranges", "none"),
-                    stream,
-                );
-            }
-            Ok(Found::Redirect) => self.redirect(core, head, target),
-            Ok(Found::Directory) => self.list(core, head, bytes, target, who),
-            Ok(Found::Page(page)) => {
-                let media_type = listing_format(head).media_type();
-                self.answer_bytes(core, head, Status::OK, media_type, &[("Vary", "Accept")], &page);
-            }
-            Ok(Found::LongPage(listing)) => {
-                let media_type = listing_format(head).media_type();
-                self.answer_stream(core, head, Status::OK, media_type, ("Vary", "Accept"), listing);
-            }
-            Ok(Found::Changed(_) | Found::Program(..) | Found::NoProgram | Found::Dav(_)) => {
-                self.fail(core, head, Status::INTERNAL_SERVER_ERROR, "The server has lost its place.");
-            }
-        }
-    }
-
     pub(super) fn ask_pool(
         &mut self,
         core: &mut Core,
@@ -183,34 +133,8 @@ impl Connection {
         });
     }
 
-    fn list(&mut self, core: &mut Core, head: &Head<'_, '_>, bytes: &[u8], target: &Target<'_>, who: &Who) {
-        if !self.permits(core, head, who, Permission::List) {
-            return;
-        }
-        let (storage, path) = (Arc::clone(&who.account.storage), target.path.clone());
-        let (format, order) = (listing_format(head), Order::from_query(target.query));
-        let sort_entries = core.server.config.sort_entries;
-        self.ask_pool(core, bytes, move || find::page(&*storage, &path, format, order, sort_entries));
-    }
-
-    fn redirect(&mut self, core: &mut Core, head: &Head<'_, '_>, target: &Target<'_>) {
-        let mut location = Vec::new();
-        target::encode(target.path.as_bytes(), &mut location);
-        location.push(b'/');
-        if let Some(query) = target.query {
-            location.push(b'?');
-            location.extend_from_slice(query);
-        }
-        let location = String::from_utf8_lossy(&location);
-        let record = self.record(core, head);
-        let fields = [("Location", &*location)];
-        self.answer_page(core, record, Status::MOVED_PERMANENTLY, "This is a directory.", &fields);
-    }
-
     fn answer_options(&mut self, core: &mut Core, head: &Head<'_, '_>) {
-        let persistence = Persistence::of(head.version, self.may_go_on(head));
-        let Core { http, out, now, .. } = core;
-        let mut writer = Writer::begin(out, Status::NO_CONTENT, http.date(now.wall.seconds), persistence);
+        let mut writer = self.begin_head(core, Status::NO_CONTENT, head.version, self.may_go_on(head));
         writer.field("Allow", ALLOW).field("DAV", "1, 2").field("MS-Author-Via", "DAV");
         writer.end();
         self.log_answer(core, head, Status::NO_CONTENT, 0);
@@ -231,11 +155,4 @@ impl Connection {
 /// Claims that a method takes the body of its request, so that the connection may go on behind it.
 fn takes_body(method: Method) -> bool {
     matches!(method, Method::Put | Method::PropFind | Method::PropPatch | Method::Lock | Method::Unlock)
-}
-
-fn listing_format(head: &Head<'_, '_>) -> Format {
-    match negotiate::prefers_json(head) {
-        true => Format::Json,
-        false => Format::Html,
-    }
 }

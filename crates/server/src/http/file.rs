@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use millrace_http::conditional::{self, Verdict};
 use millrace_http::range::{self, Ranges};
-use millrace_http::response::{Persistence, Writer};
-use millrace_http::{Field, Head, Method, Status};
+use millrace_http::{Field, Head, Method, Status, digest};
 use millrace_vfs::ReadStream;
 
 use super::body::Part;
@@ -44,6 +43,8 @@ impl Connection {
         match ranges {
             Ranges::Whole => self.answer_part(core, head, entry, stream, None),
             Ranges::One(range) => self.answer_part(core, head, entry, stream, Some(range)),
+            // Parts are of what the file is: its coding is not theirs.
+            Ranges::Many(_) if entry.coding.is_some() => self.answer_part(core, head, entry, stream, None),
             Ranges::Many(ranges) if stream.is_none() => self.answer_parts(core, head, entry, &ranges),
             // A stream is read once, from one place.
             Ranges::Many(_) => self.answer_part(core, head, entry, stream, None),
@@ -58,9 +59,8 @@ impl Connection {
     }
 
     fn answer_not_modified(&mut self, core: &mut Core, head: &Head<'_, '_>, entry: &Entry) {
-        let persistence = Persistence::of(head.version, self.may_go_on(head));
-        let Core { http, out, now, .. } = core;
-        let mut writer = Writer::begin(out, Status::NOT_MODIFIED, http.date(now.wall.seconds), persistence);
+        let goes_on = self.may_go_on(head);
+        let mut writer = self.begin_file_head(core, Status::NOT_MODIFIED, head.version, goes_on);
         writer.lines(&entry.lines);
         writer.end();
         self.log_answer(core, head, Status::NOT_MODIFIED, 0);
@@ -77,10 +77,14 @@ impl Connection {
     ) {
         let goes_on = self.may_go_on(head);
         let status = if range.is_some() { Status::PARTIAL_CONTENT } else { Status::OK };
-        let Core { http, out, now, .. } = core;
-        let date = http.date(now.wall.seconds);
-        let mut writer = Writer::begin(out, status, date, Persistence::of(head.version, goes_on));
+        let mut writer = self.begin_file_head(core, status, head.version, goes_on);
         writer.field("Content-Type", entry.media_type).lines(&entry.lines);
+        if let Some(coding) = entry.coding {
+            writer.field("Content-Encoding", coding);
+        }
+        if let Some(line) = digest_line(head, entry) {
+            writer.lines(line.as_bytes());
+        }
         if let Some(range) = &range {
             let (first, last) = (range.start, range.end - 1);
             writer.field("Content-Range", format_args!("bytes {first}-{last}/{}", entry.size));
@@ -145,10 +149,8 @@ impl Connection {
         length += end.len() as u64;
         parts.push_back(Part::Bytes(end));
 
-        let persistence = Persistence::of(head.version, self.may_go_on(head));
-        let Core { http, out, now, .. } = core;
-        let date = http.date(now.wall.seconds);
-        let mut writer = Writer::begin(out, Status::PARTIAL_CONTENT, date, persistence);
+        let goes_on = self.may_go_on(head);
+        let mut writer = self.begin_file_head(core, Status::PARTIAL_CONTENT, head.version, goes_on);
         writer
             .field("Content-Type", format_args!("multipart/byteranges; boundary={boundary}"))
             .lines(&entry.lines)
@@ -156,4 +158,11 @@ impl Connection {
         writer.end();
         self.begin_body(core, head, Status::PARTIAL_CONTENT, parts);
     }
+}
+
+/// The line of the digest that a request wants, where it is known: whoever asks for it has had it found out.
+fn digest_line(head: &Head<'_, '_>, entry: &Entry) -> Option<String> {
+    head.get(Field::WantReprDigest)?;
+    let algorithm = digest::wanted(head)?;
+    entry.digest(algorithm).map(|bytes| digest::line(algorithm, bytes))
 }

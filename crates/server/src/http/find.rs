@@ -2,10 +2,12 @@
 
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use millrace_http::conditional::Validators;
+use millrace_http::digest::Algorithm;
 use millrace_http::index::{Format, Order};
+use millrace_http::negotiate::Coding;
 use millrace_http::{date, media_type};
 use millrace_net::copy;
 use millrace_vfs::{
@@ -16,9 +18,13 @@ use super::dav;
 use super::listing::Listing;
 use super::program::Program;
 use super::writing::Changed;
+use crate::web::Web;
 
 /// Files up to this length are kept in memory and sent with their head in one write.
 pub(super) const SMALL: u64 = 16 * 1024;
+
+/// Bytes that are read at a time to be hashed.
+const HASHED: usize = 256 * 1024;
 
 /// Names that are served in place of their directory.
 const INDEX: [&[u8]; 2] = [b"index.html", b"index.htm"];
@@ -61,9 +67,13 @@ pub(crate) struct Entry {
     pub(super) validators: Validators,
     /// `Content-Type`.
     pub(super) media_type: &'static str,
-    /// The lines that tell of the file, but for its length and type.
+    /// `Content-Encoding`, of a file that is another one's neighbour.
+    pub(super) coding: Option<&'static str>,
+    /// The lines that tell of the file, but for its length, type and coding.
     pub(super) lines: Vec<u8>,
     pub(super) content: Content,
+    /// What its bytes were found to hash to, in the order of the algorithms.
+    digests: [OnceLock<Vec<u8>>; 2],
 }
 
 /// Where a file's bytes are.
@@ -79,26 +89,68 @@ pub(super) enum Content {
 
 /// Finds what a path stands for; a trailing slash says that it is meant as a directory.
 pub(super) fn find(
+    web: &Web,
     storage: &dyn Storage,
     path: &VirtualPath,
     is_directory: bool,
     wait: Wait,
 ) -> Result<Found, FileError> {
     if !is_directory {
-        return match open(storage, path, wait) {
+        return match open(web, storage, path, wait) {
             Err(FileError::IsDirectory) => Ok(Found::Redirect),
             opened => opened,
         };
     }
     for name in INDEX {
         let index = path.join(name).map_err(|_| FileError::NameTooLong)?;
-        match open(storage, &index, wait) {
+        match open(web, storage, &index, wait) {
             Err(FileError::NotFound | FileError::IsDirectory | FileError::NotRegular) => {}
             Err(FileError::NotDirectory) => return Err(FileError::NotFound),
             opened => return opened,
         }
     }
     Ok(Found::Directory)
+}
+
+/// What a file is sent as to somebody who takes these codings: itself, or the first neighbour that will do.
+pub(super) fn prefer(
+    web: &Web,
+    storage: &dyn Storage,
+    found: Found,
+    codings: &[Coding],
+    wait: Wait,
+) -> Result<Found, FileError> {
+    let Found::File(entry) = found else { return Ok(found) };
+    for coding in codings {
+        if let Some(coded) = neighbour(web, storage, &entry, *coding, wait)? {
+            return Ok(Found::File(coded));
+        }
+    }
+    Ok(Found::File(entry))
+}
+
+/// The path of a file's neighbour in a coding.
+pub(super) fn neighbour_path(path: &VirtualPath, coding: Coding) -> Option<VirtualPath> {
+    let name = [path.name(), coding.suffix.as_bytes()].concat();
+    path.parent().join(&name).ok()
+}
+
+/// The neighbour of a file in a coding, if there is one. What is older than the file was made of another.
+pub(super) fn neighbour(
+    web: &Web,
+    storage: &dyn Storage,
+    entry: &Entry,
+    coding: Coding,
+    wait: Wait,
+) -> Result<Option<Arc<Entry>>, FileError> {
+    let Some(path) = neighbour_path(&entry.path, coding) else { return Ok(None) };
+    let opened = match storage.open_read(&path, wait) {
+        Err(FileError::WouldWait) => return Err(FileError::WouldWait),
+        Err(_) => return Ok(None),
+        Ok(ReadHandle::Stream(_)) => return Ok(None),
+        Ok(ReadHandle::File(range)) => file(web, &path, range, wait)?,
+    };
+    Ok((opened.modified >= entry.modified).then(|| Arc::new(opened.in_place_of(web, entry, coding))))
 }
 
 /// Makes the page of a directory, or the first part of it. May wait.
@@ -117,22 +169,22 @@ pub(super) fn page(
     })
 }
 
-fn open(storage: &dyn Storage, path: &VirtualPath, wait: Wait) -> Result<Found, FileError> {
+fn open(web: &Web, storage: &dyn Storage, path: &VirtualPath, wait: Wait) -> Result<Found, FileError> {
     match storage.open_read(path, wait)? {
-        ReadHandle::File(range) => file(path, range, wait).map(|entry| Found::File(Arc::new(entry))),
+        ReadHandle::File(range) => file(web, path, range, wait).map(|entry| Found::File(Arc::new(entry))),
         ReadHandle::Stream(stream) => {
             let metadata = match storage.metadata(path, wait) {
                 Err(FileError::Unsupported) => return Ok(Found::Made(stream)),
                 metadata => metadata?,
             };
             let size = stream.size().unwrap_or(metadata.size);
-            let entry = Entry::new(path, metadata.identity, size, metadata.modified, Content::Stream);
+            let entry = Entry::new(web, path, metadata.identity, size, metadata.modified, Content::Stream);
             Ok(Found::Stream(stream, Arc::new(entry)))
         }
     }
 }
 
-fn file(path: &VirtualPath, range: FileRange, wait: Wait) -> Result<Entry, FileError> {
+fn file(web: &Web, path: &VirtualPath, range: FileRange, wait: Wait) -> Result<Entry, FileError> {
     let FileRange { file, readiness, .. } = range;
     let metadata = file.metadata()?;
     let modified = Timestamp {
@@ -144,7 +196,7 @@ fn file(path: &VirtualPath, range: FileRange, wait: Wait) -> Result<Entry, FileE
         Some(bytes) if readiness == Readiness::Cached => Content::Memory(bytes),
         _ => Content::File(file, readiness),
     };
-    Ok(Entry::new(path, identity, size, modified, content))
+    Ok(Entry::new(web, path, identity, size, modified, content))
 }
 
 /// The bytes of a small file, where they are to be had now.
@@ -168,6 +220,7 @@ fn read_all(file: &std::fs::File, bytes: &mut [u8]) -> io::Result<usize> {
 
 impl Entry {
     fn new(
+        web: &Web,
         path: &VirtualPath,
         identity: (u64, u64),
         size: u64,
@@ -175,13 +228,58 @@ impl Entry {
         content: Content,
     ) -> Self {
         let validators = Validators::of(identity.1, size, modified);
-        let mut lines = b"Last-Modified: ".to_vec();
-        date::write(modified.seconds, &mut lines);
-        lines.extend_from_slice(
-            format!("\r\nETag: {}\r\nAccept-Ranges: bytes\r\n", validators.etag).as_bytes(),
-        );
         let media_type = media_type::of(path.name());
-        Self { path: path.clone(), identity, size, modified, validators, media_type, lines, content }
+        let lines = lines(web, path, media_type, &validators);
+        Self {
+            path: path.clone(),
+            identity,
+            size,
+            modified,
+            validators,
+            media_type,
+            coding: None,
+            lines,
+            content,
+            digests: Default::default(),
+        }
+    }
+
+    /// This, sent in place of the file that it is a coding of.
+    fn in_place_of(self, web: &Web, entry: &Self, coding: Coding) -> Self {
+        let validators = self.validators.coded(coding.name);
+        let lines = lines(web, &entry.path, entry.media_type, &validators);
+        Self { validators, lines, media_type: entry.media_type, coding: Some(coding.name), ..self }
+    }
+
+    /// The hash of its bytes, where that is known or quick to find out.
+    pub(super) fn digest(&self, algorithm: Algorithm) -> Option<&[u8]> {
+        let kept = &self.digests[algorithm as usize];
+        match &self.content {
+            Content::Memory(bytes) => Some(kept.get_or_init(|| hash(algorithm, bytes))),
+            _ => kept.get().map(Vec::as_slice),
+        }
+    }
+
+    /// Finds the hash of its bytes out. May wait, for as long as it takes to read them.
+    pub(super) fn find_digest(&self, algorithm: Algorithm) -> Result<(), FileError> {
+        let Content::File(file, _) = &self.content else { return Ok(()) };
+        let mut hash = ring::digest::Context::new(by_name(algorithm));
+        let (mut buffer, mut at) = (vec![0; HASHED], 0);
+        while at < self.size {
+            let most = buffer.len().min(usize::try_from(self.size - at).unwrap_or(usize::MAX));
+            match file.read_at(&mut buffer[..most], at) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                Ok(count) => {
+                    hash.update(&buffer[..count]);
+                    at += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // Whoever was quicker found the same.
+        let _ = self.digests[algorithm as usize].set(hash.finish().as_ref().to_vec());
+        Ok(())
     }
 
     /// The bytes that it holds, as a stream, whose pace can be limited.
@@ -210,6 +308,30 @@ impl Entry {
             Content::Stream => false,
         }
     }
+}
+
+/// The lines that tell of a file, with what was configured for its path and type.
+fn lines(web: &Web, path: &VirtualPath, media_type: &str, validators: &Validators) -> Vec<u8> {
+    let mut lines = b"Last-Modified: ".to_vec();
+    date::write(validators.modified, &mut lines);
+    let rest = format!("\r\nETag: {}\r\nAccept-Ranges: bytes\r\n", validators.etag);
+    lines.extend_from_slice(rest.as_bytes());
+    if web.precompressed {
+        lines.extend_from_slice(b"Vary: Accept-Encoding\r\n");
+    }
+    lines.extend_from_slice(&web.fields.of_file(path, media_type));
+    lines
+}
+
+fn by_name(algorithm: Algorithm) -> &'static ring::digest::Algorithm {
+    match algorithm {
+        Algorithm::Sha256 => &ring::digest::SHA256,
+        Algorithm::Sha512 => &ring::digest::SHA512,
+    }
+}
+
+fn hash(algorithm: Algorithm, bytes: &[u8]) -> Vec<u8> {
+    ring::digest::digest(by_name(algorithm), bytes).as_ref().to_vec()
 }
 
 /// A file that is held in memory, as a stream.

@@ -12,7 +12,7 @@
 //!   either may take, `ending.rs` how it ends.
 //! - `secure.rs` has TLS on it: the handshake, and reading and writing through it.
 //! - `side/` has HTTP/2: such connections leave the reactors, and come back as HTTP/1.1 within the process.
-//! - `exchange.rs` has one request: what it is for, and who answers; `who.rs` has who asks.
+//! - `exchange.rs` has one request: what it is for, and who answers; `who.rs` has who asks; `get.rs` answers `GET`.
 //! - `file.rs` answers with a file, `answer.rs` with anything else, and `record.rs` tells the log.
 //! - `writing.rs` has those that change files, `receive.rs` takes a body into a file.
 //! - `dav/` has WebDAV: properties, and locks that others have to heed.
@@ -35,6 +35,7 @@ mod ending;
 mod exchange;
 mod file;
 mod find;
+mod get;
 mod listing;
 mod program;
 mod programs;
@@ -56,6 +57,7 @@ pub(crate) use side::{Adopted, Side};
 
 use crate::auth::Decision;
 use crate::transfer::Sender;
+use crate::web::Web;
 use find::Found;
 use programs::Programs;
 use receive::Written;
@@ -78,26 +80,65 @@ pub(crate) enum Message {
 pub(crate) struct Shared {
     pub(crate) cache: Cache,
     pub(crate) programs: Programs,
-    /// The second that `date` was written for.
+    openings: Openings,
+}
+
+/// The lines that answers begin with; made once a second.
+#[derive(Debug)]
+struct Openings {
+    /// The second that they were made for.
     second: i64,
-    date: Vec<u8>,
+    /// For those that add their own fields, and for others; each also for encrypted connections.
+    lines: [[Vec<u8>; 2]; 2],
+    /// Fields that are configured for answers without a file.
+    of_others: Vec<u8>,
+    /// That browsers are to come by HTTPS, where they did.
+    of_encrypted: Vec<u8>,
+}
+
+/// Which fields an answer begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    /// `Server` and `Date`: the others are with the file, or what a program has said.
+    Bare,
+    /// Those that are configured as well.
+    Whole,
 }
 
 impl Shared {
     /// Room for so many open files and programs.
-    pub(crate) fn new(open_files: usize, programs: usize) -> Self {
+    pub(crate) fn new(open_files: usize, programs: usize, web: &Web) -> Self {
         let programs = Programs::new(programs);
-        Self { cache: Cache::new(open_files), programs, second: i64::MIN, date: Vec::new() }
+        Self { cache: Cache::new(open_files), programs, openings: Openings::new(web) }
+    }
+}
+
+impl Openings {
+    fn new(web: &Web) -> Self {
+        let of_encrypted = match web.fields.transport_security {
+            None => Vec::new(),
+            Some(time) => format!("Strict-Transport-Security: max-age={}\r\n", time.as_secs()).into_bytes(),
+        };
+        let of_others = web.fields.of_others();
+        Self { second: i64::MIN, lines: Default::default(), of_others, of_encrypted }
     }
 
-    /// Now, as HTTP writes it; made once a second.
-    fn date(&mut self, second: i64) -> &[u8] {
+    /// The lines of an answer in this second.
+    fn lines(&mut self, second: i64, opening: Opening, encrypted: bool) -> &[u8] {
         if self.second != second {
             self.second = second;
-            self.date.clear();
-            millrace_http::date::write(second, &mut self.date);
+            for (whole, both) in self.lines.iter_mut().enumerate() {
+                for (encrypted, lines) in both.iter_mut().enumerate() {
+                    lines.clear();
+                    lines.extend_from_slice(b"Server: Millrace\r\nDate: ");
+                    millrace_http::date::write(second, lines);
+                    lines.extend_from_slice(b"\r\n");
+                    lines.extend_from_slice(if whole > 0 { &self.of_others } else { &[] });
+                    lines.extend_from_slice(if encrypted > 0 { &self.of_encrypted } else { &[] });
+                }
+            }
         }
-        &self.date
+        &self.lines[opening as usize][usize::from(encrypted)]
     }
 }
 

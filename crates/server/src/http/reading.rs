@@ -131,6 +131,7 @@ impl Connection {
 
     /// Answers what could not be understood, and closes.
     pub(super) fn refuse(&mut self, core: &mut Core, refusal: Refusal) {
+        self.beside = None;
         self.linger();
         let record = Record::of_nothing(core.now.instant);
         self.answer_page(core, record, refusal.status, refusal.reason, &[]);

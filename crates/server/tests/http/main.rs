@@ -3,6 +3,7 @@
 #[path = "../kit/mod.rs"]
 mod kit;
 
+mod answers;
 mod bad_input;
 mod conformance;
 mod directories;

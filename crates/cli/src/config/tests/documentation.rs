@@ -35,7 +35,15 @@ fn keys(columns: usize) -> Vec<String> {
 fn every_key_is_documented_and_every_documented_key_exists() {
     assert_eq!(keys(4), sorted(keys::of_file().iter().map(|key| (*key).to_owned())));
     assert_eq!(keys(2), sorted(keys::of_source().iter().map(|key| (*key).to_owned())));
-    let of_tables = [keys::of_folder(), keys::of_user(), keys::of_hook()].concat();
+    let of_tables = [
+        keys::of_folder(),
+        keys::of_user(),
+        keys::of_hook(),
+        keys::of_header(),
+        keys::of_cors(),
+        keys::of_error_page(),
+    ]
+    .concat();
     assert_eq!(keys(3), sorted(of_tables.iter().map(|key| (*key).to_owned())));
 }
 

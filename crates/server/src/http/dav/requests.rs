@@ -154,7 +154,7 @@ impl Connection {
             }
             Content::Whole(body) => self.answer_bytes(core, head, status, media_type, &fields, &body),
             Content::Long(members) => {
-                self.answer_stream(core, head, status, media_type, ("DAV", "1, 2"), members);
+                self.answer_stream(core, head, status, media_type, &[("DAV", "1, 2")], members);
             }
         }
     }

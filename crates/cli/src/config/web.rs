@@ -1,0 +1,203 @@
+//! What HTTP adds to files: `[[header]]`, `[[cors]]` and `[[error-page]]` tables, and the keys beside them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use millrace_server::hooks::PathPattern;
+use millrace_server::web::{Cors, ErrorPage, FieldRule, Fields, Grant, Origin, Web};
+use serde::Deserialize;
+
+use super::resolve::{Places, is_on};
+use super::said::{Place, Said, one_or_more};
+use super::value::{Count, Period, Switch};
+use super::written::Written;
+use crate::failure::Failure;
+
+/// Bytes of a page of errors at most: it is kept in memory and sent in one write.
+const PAGE: usize = 64 * 1024;
+
+/// Files whose digest is found out when it is wanted, where nothing else is said.
+const DIGEST_BYTES: u64 = 1 << 30;
+
+/// What pages of other origins may send without being named: what means something to the server.
+const REQUEST_FIELDS: &str = "Authorization, Content-Range, Content-Type, Depth, Destination, If, If-Match, \
+    If-Modified-Since, If-None-Match, If-Range, If-Unmodified-Since, Lock-Token, Overwrite, Range, Timeout, \
+    Tus-Resumable, Upload-Checksum, Upload-Concat, Upload-Defer-Length, Upload-Length, Upload-Metadata, \
+    Upload-Offset, Want-Repr-Digest";
+
+/// What they see of answers, likewise.
+const EXPOSED: &str = "Accept-Ranges, Content-Encoding, Content-Range, DAV, ETag, Location, Lock-Token, \
+    Repr-Digest, Tus-Extension, Tus-Max-Size, Tus-Resumable, Tus-Version, Upload-Expires, Upload-Length, \
+    Upload-Offset";
+
+/// A `[[header]]` table.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct HeaderTable {
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) paths: Vec<Said<String>>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) types: Vec<Said<String>>,
+    pub(crate) cache_control: Option<Said<String>>,
+    pub(crate) set: BTreeMap<String, Said<String>>,
+}
+
+/// A `[[cors]]` table.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct CorsTable {
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) origins: Vec<Said<String>>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) paths: Vec<Said<String>>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) methods: Vec<Said<String>>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) headers: Vec<Said<String>>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) expose: Vec<Said<String>>,
+    pub(crate) credentials: Option<Said<Switch>>,
+    pub(crate) max_age: Option<Said<Period>>,
+}
+
+/// An `[[error-page]]` table. That it names a file is told when it is resolved.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct ErrorPageTable {
+    pub(crate) file: Option<Said<PathBuf>>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) status: Vec<Said<Count>>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) paths: Vec<Said<String>>,
+}
+
+/// What was written about HTTP's answers.
+pub(crate) fn web(written: &Written, places: &Places<'_>) -> Result<Web, Failure> {
+    let is_safe = is_on(written.http_security_headers.clone(), true);
+    let mut fields = fields(&written.header_tables, is_safe, places)?;
+    fields.transport_security = match &written.http_hsts {
+        Some(said) if !said.value.0.is_zero() => Some(said.value.0),
+        _ => None,
+    };
+    Ok(Web {
+        precompressed: is_on(written.http_precompressed.clone(), false),
+        digest_bytes: written.http_digest.as_ref().map_or(DIGEST_BYTES, |said| said.value.0 as u64),
+        fields,
+        cors: written.cors_tables.iter().map(|table| cors(table, places)).collect::<Result<_, _>>()?,
+        error_pages: written
+            .error_page_tables
+            .iter()
+            .map(|table| error_page(table, places))
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+/// The rules, each checked by itself, so that a mistake is told at its place.
+fn fields(tables: &[HeaderTable], is_safe: bool, places: &Places<'_>) -> Result<Fields, Failure> {
+    let mut rules = Vec::new();
+    for table in tables {
+        let cache = table.cache_control.iter().map(|said| ("Cache-Control".to_owned(), said));
+        let said: Vec<_> = cache.chain(table.set.iter().map(|(name, said)| (name.clone(), said))).collect();
+        let mut rule = FieldRule {
+            paths: patterns(&table.paths),
+            types: table.types.iter().map(|said| said.value.clone()).collect(),
+            fields: Vec::new(),
+        };
+        if said.is_empty() {
+            let place = table.paths.iter().chain(&table.types).next().map(|said| said.place.clone());
+            let message = "a [[header]] table says with `cache-control` or `set` what is added to answers";
+            return Err(places.error(&place.unwrap_or(Place::CommandLine), "[[header]]", message));
+        }
+        for (name, said) in said {
+            let field = (name, said.value.clone());
+            let alone = FieldRule { fields: vec![field.clone()], ..FieldRule::default() };
+            Fields::new(vec![alone], false)
+                .map_err(|error| places.error(&said.place, "header", &error.to_string()))?;
+            rule.fields.push(field);
+        }
+        rules.push(rule);
+    }
+    // Each was found to be right.
+    Fields::new(rules, is_safe).map_err(|error| Failure::Configuration(format!("{error}.")))
+}
+
+fn cors(table: &CorsTable, places: &Places<'_>) -> Result<Cors, Failure> {
+    let Some(first) = table.origins.first() else {
+        let place = table.paths.iter().chain(&table.methods).chain(&table.headers).next();
+        let place = place.map_or(Place::CommandLine, |said| said.place.clone());
+        let message =
+            "a [[cors]] table says with `origins` whose pages it is for, such as \"https://app.example.org\"";
+        return Err(places.error(&place, "[[cors]]", message));
+    };
+    let origin = |said: &Said<String>| {
+        Origin::parse(&said.value).map_err(|message| places.error(&said.place, "origins", &message))
+    };
+    let origins = table.origins.iter().map(origin).collect::<Result<Vec<_>, _>>()?;
+    let credentials = is_on(table.credentials.clone(), false);
+    if credentials && origins.contains(&Origin::Any) {
+        let message = "with credentials, any page of the web could use a visitor's login: name the origins, or leave \
+                       credentials out";
+        return Err(places.error(&first.place, "origins", message));
+    }
+    Ok(Cors {
+        paths: patterns(&table.paths),
+        grant: Grant {
+            origins,
+            methods: tokens(&table.methods, "GET, HEAD", "methods", places)?,
+            request_fields: tokens(&table.headers, REQUEST_FIELDS, "headers", places)?,
+            exposed: tokens(&table.expose, EXPOSED, "expose", places)?,
+            credentials,
+            max_age: table.max_age.as_ref().map_or(Duration::from_secs(600), |said| said.value.0).as_secs(),
+        },
+    })
+}
+
+/// Names of methods or fields, or these.
+fn tokens(
+    said: &[Said<String>],
+    default: &str,
+    key: &str,
+    places: &Places<'_>,
+) -> Result<Vec<String>, Failure> {
+    if said.is_empty() {
+        return Ok(default.split(", ").map(str::to_owned).collect());
+    }
+    let token = |said: &Said<String>| {
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        match !said.value.is_empty() && said.value.bytes().all(is_token) {
+            true => Ok(said.value.clone()),
+            false => Err(places.error(&said.place, key, &format!("{:?} is no name of HTTP", said.value))),
+        }
+    };
+    said.iter().map(token).collect()
+}
+
+fn error_page(table: &ErrorPageTable, places: &Places<'_>) -> Result<ErrorPage, Failure> {
+    let Some(file) = &table.file else {
+        let place = table.status.first().map_or(Place::CommandLine, |said| said.place.clone());
+        return Err(places.error(
+            &place,
+            "[[error-page]]",
+            "an [[error-page]] table names the page with `file`",
+        ));
+    };
+    let status = |said: &Said<Count>| match u16::try_from(said.value.0) {
+        Ok(status @ 400..=599) => Ok(status),
+        _ => Err(places.error(&said.place, "status", "expected the status of an error, 400 to 599")),
+    };
+    let path = places.path(file);
+    let wrong = |message: String| places.error(&file.place, "file", &message);
+    let body = fs::read(&path)
+        .map_err(|error| wrong(format!("the page {} cannot be read: {error}", path.display())))?;
+    if body.len() > PAGE {
+        return Err(wrong(format!("the page {} is longer than 64 KiB", path.display())));
+    }
+    let statuses = table.status.iter().map(status).collect::<Result<_, _>>()?;
+    Ok(ErrorPage::new(statuses, patterns(&table.paths), path.as_os_str().as_encoded_bytes(), body))
+}
+
+fn patterns(said: &[Said<String>]) -> Vec<PathPattern> {
+    said.iter().map(|said| PathPattern::new(&said.value)).collect()
+}

@@ -1,0 +1,183 @@
+//! `GET` and `HEAD`: what a path stands for is found, and sent.
+
+use std::sync::Arc;
+
+use millrace_ftp::session::Permission;
+use millrace_http::digest::{self, Algorithm};
+use millrace_http::index::{Format, Order};
+use millrace_http::negotiate::{self, Coding};
+use millrace_http::target::{self, Target};
+use millrace_http::{Field, Head, Status, media_type};
+use millrace_vfs::{FileError, Storage, Wait};
+
+use super::answer::HARMLESS;
+use super::cache::As;
+use super::connection::Connection;
+use super::find::{self, Content, Entry, Found};
+use super::who::Who;
+use crate::limits::Direction;
+use crate::worker::Core;
+
+/// What the page of a directory says of itself, whatever its form.
+const OF_PAGES: [(&str, &str); 2] = [("Vary", "Accept"), HARMLESS];
+
+impl Connection {
+    /// Answers `GET` and `HEAD`.
+    pub(super) fn get(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        target: &Target<'_>,
+        who: &Who,
+        found: Option<Result<Found, FileError>>,
+    ) {
+        if !self.permits(core, head, who, Permission::Read) || !self.may_move(core, head, Direction::Download)
+        {
+            return;
+        }
+        let codings = match core.server.config.web.precompressed {
+            true => negotiate::codings(head),
+            false => Vec::new(),
+        };
+        let (storage, path) = (&who.account.storage, &target.path);
+        let found = match found {
+            Some(found) => found.inspect(|found| keep_found(core, storage, target, found)),
+            None => find_now(core, storage, target, &codings),
+        };
+        match found {
+            Err(FileError::WouldWait) => {
+                let (storage, path, is_directory) = (Arc::clone(storage), path.clone(), target.is_directory);
+                let server = Arc::clone(&core.server);
+                self.ask_pool(core, bytes, move || {
+                    let web = &server.config.web;
+                    let found = find::find(web, &*storage, &path, is_directory, Wait::Allowed)?;
+                    find::prefer(web, &*storage, found, &codings, Wait::Allowed)
+                });
+            }
+            Err(error) => self.fail_with(core, head, &error),
+            Ok(Found::File(entry)) => match wanted_digest(core, head, &entry) {
+                None => self.answer_file(core, head, &entry, None),
+                Some(algorithm) => {
+                    self.ask_pool(core, bytes, move || {
+                        entry.find_digest(algorithm).map(|()| Found::File(entry))
+                    });
+                }
+            },
+            Ok(Found::Stream(stream, entry)) => self.answer_file(core, head, &entry, Some(stream)),
+            Ok(Found::Made(stream)) => {
+                self.answer_stream(
+                    core,
+                    head,
+                    Status::OK,
+                    media_type::of(path.name()),
+                    &[("Accept-Ranges", "none")],
+                    stream,
+                );
+            }
+            Ok(Found::Redirect) => self.redirect(core, head, target),
+            Ok(Found::Directory) => self.list(core, head, bytes, target, who),
+            Ok(Found::Page(page)) => {
+                let media_type = listing_format(head).media_type();
+                self.answer_bytes(core, head, Status::OK, media_type, &OF_PAGES, &page);
+            }
+            Ok(Found::LongPage(listing)) => {
+                let media_type = listing_format(head).media_type();
+                self.answer_stream(core, head, Status::OK, media_type, &OF_PAGES, listing);
+            }
+            Ok(Found::Changed(_) | Found::Program(..) | Found::NoProgram | Found::Dav(_)) => {
+                self.fail(core, head, Status::INTERNAL_SERVER_ERROR, "The server has lost its place.");
+            }
+        }
+    }
+
+    fn list(&mut self, core: &mut Core, head: &Head<'_, '_>, bytes: &[u8], target: &Target<'_>, who: &Who) {
+        if !self.permits(core, head, who, Permission::List) {
+            return;
+        }
+        let (storage, path) = (Arc::clone(&who.account.storage), target.path.clone());
+        let (format, order) = (listing_format(head), Order::from_query(target.query));
+        let sort_entries = core.server.config.sort_entries;
+        self.ask_pool(core, bytes, move || find::page(&*storage, &path, format, order, sort_entries));
+    }
+
+    fn redirect(&mut self, core: &mut Core, head: &Head<'_, '_>, target: &Target<'_>) {
+        let mut location = Vec::new();
+        target::encode(target.path.as_bytes(), &mut location);
+        location.push(b'/');
+        if let Some(query) = target.query {
+            location.push(b'?');
+            location.extend_from_slice(query);
+        }
+        let location = String::from_utf8_lossy(&location);
+        let record = self.record(core, head);
+        let fields = [("Location", &*location)];
+        self.answer_page(core, record, Status::MOVED_PERMANENTLY, "This is a directory.", &fields);
+    }
+}
+
+/// What is to be sent for a target, where that can be said now.
+fn find_now(
+    core: &mut Core,
+    storage: &Arc<dyn Storage>,
+    target: &Target<'_>,
+    codings: &[Coding],
+) -> Result<Found, FileError> {
+    let (turn, now) = (core.turn, core.now.instant);
+    let wanted = if target.is_directory { As::Directory } else { As::File };
+    let (cache, web) = (&mut core.http.cache, &core.server.config.web);
+    let entry = match cache.look_up(storage, &target.path, wanted, turn, now) {
+        Some(entry) => entry,
+        None => match find::find(web, &**storage, &target.path, target.is_directory, Wait::Never)? {
+            Found::File(entry) => {
+                cache.keep(storage, (target.path.clone(), wanted), &entry, turn, now);
+                entry
+            }
+            other => return Ok(other),
+        },
+    };
+    for coding in codings {
+        let Some(path) = find::neighbour_path(&entry.path, *coding) else { continue };
+        let coded = match cache.look_up(storage, &path, As::Coding, turn, now) {
+            Some(coded) => coded,
+            None => match find::neighbour(web, &**storage, &entry, *coding, Wait::Never)? {
+                Some(coded) => {
+                    cache.keep(storage, (path, As::Coding), &coded, turn, now);
+                    coded
+                }
+                None => continue,
+            },
+        };
+        if coded.modified >= entry.modified {
+            return Ok(Found::File(coded));
+        }
+    }
+    Ok(Found::File(entry))
+}
+
+/// Keeps a file that the pool has opened.
+fn keep_found(core: &mut Core, storage: &Arc<dyn Storage>, target: &Target<'_>, found: &Found) {
+    let Found::File(entry) = found else { return };
+    let key = match (entry.coding, target.is_directory) {
+        (Some(_), _) => (entry.path.clone(), As::Coding),
+        (None, true) => (target.path.clone(), As::Directory),
+        (None, false) => (target.path.clone(), As::File),
+    };
+    core.http.cache.keep(storage, key, entry, core.turn, core.now.instant);
+}
+
+/// The digest that a request wants of a file, and that has to be found out first.
+fn wanted_digest(core: &Core, head: &Head<'_, '_>, entry: &Entry) -> Option<Algorithm> {
+    head.get(Field::WantReprDigest)?;
+    let algorithm = digest::wanted(head)?;
+    let may_be_had =
+        matches!(entry.content, Content::File(..)) && entry.size <= core.server.config.web.digest_bytes;
+    (may_be_had && entry.digest(algorithm).is_none()).then_some(algorithm)
+}
+
+fn listing_format(head: &Head<'_, '_>) -> Format {
+    match negotiate::prefers_json(head) {
+        true => Format::Json,
+        false => Format::Html,
+    }
+}
