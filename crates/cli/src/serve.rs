@@ -20,7 +20,7 @@ use crate::failure::Failure;
 pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
     let Serve { config: file, written } = arguments;
     let site = config::load(written.clone(), file.as_deref())?;
-    site.open()?;
+    let away = site.open()?;
     let troubles = site.accounts.begin();
     if let Some(certificate) = &site.self_signed {
         certificate.make()?;
@@ -33,6 +33,9 @@ pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
     moved.iter().for_each(|warning| warn(&running, warning));
     for trouble in troubles {
         warn(&running, &format!("{trouble}; its users are refused until it can"));
+    }
+    for trouble in away {
+        warn(&running, &format!("{trouble}; its files are out of reach until it can"));
     }
     let again =
         Again { written, file, running: Arc::downgrade(&running), quotas: site.config.quotas.clone() };

@@ -35,6 +35,7 @@ mod load;
 mod log;
 mod network;
 mod passive;
+mod postgres;
 mod program;
 mod proxied;
 mod running;

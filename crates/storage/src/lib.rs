@@ -8,7 +8,7 @@
 //! | [`LocalStorage`]  | a directory of this machine, beneath one descriptor          | when not in the caches  |
 //! | [`MemoryStorage`] | a tree in memory, for tests and for embedding                | never                   |
 //! | [`ReadOnly`]      | any other back end, without its changes                      | as the other            |
-//! | [`SqlStorage`]    | a tree in an SQLite database                                  | always                  |
+//! | [`SqlStorage`]    | a tree in an SQLite or PostgreSQL database                    | always                  |
 //! | [`Folders`]       | a back end with others mounted in it                         | as theirs               |
 //! | [`Encrypted`]     | any other back end, its files' content encrypted              | always                  |
 //! | [`Archives`]      | any other back end; a folder is also `folder.tar`, `.zip` ... | as the other            |
@@ -36,4 +36,4 @@ pub use local::{LocalError, LocalOptions, LocalStorage, SweepReport, Uploads};
 pub use memory::MemoryStorage;
 pub use quota::{Allowance, Ledger, LedgerError, Quota, Tally, TallyReport};
 pub use read_only::ReadOnly;
-pub use sql::{SqlError, SqlStorage};
+pub use sql::{Connecting, PostgresServer, SqlError, SqlStorage};

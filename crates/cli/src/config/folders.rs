@@ -3,16 +3,21 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use millrace_server::auth::{Mount, MountedDatabase, MountedDirectory, MountedFiles, Mounts, Quantity};
+use millrace_server::auth::{Mount, MountedDatabase, MountedDirectory, MountedFiles, Mounts, Quantity, Sql};
 use millrace_server::{Permission, Permissions};
 use millrace_storage::{Allowance, Key, LocalOptions};
 
 use super::resolve::Places;
 use super::said::Said;
+use super::sources;
 use super::written::FolderTable;
 use crate::failure::Failure;
+
+/// How long a database may take for an answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Virtual folders as written; `groups` are the names that there are.
 pub(crate) fn mounts(
@@ -84,37 +89,74 @@ fn check_path(path: &Said<String>, places: &Places<'_>) -> Result<(), Failure> {
 }
 
 fn files(table: &FolderTable, options: LocalOptions, places: &Places<'_>) -> Result<MountedFiles, Failure> {
-    match (&table.directory, &table.database) {
-        (Some(directory), None) => {
-            let path = places.path(directory);
-            let path = std::path::absolute(&path).unwrap_or(path);
-            let opened = MountedDirectory::new(&path, options);
-            let directory =
-                opened.map_err(|message| places.error(&directory.place, "directory", &message))?;
-            Ok(MountedFiles::Directory(directory))
-        }
-        (None, Some(database)) => {
-            let path = places.path(database);
-            let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-            let wrong = |message: String| Err(places.error(&database.place, "database", &message));
-            match (path.is_dir(), folder.is_dir()) {
-                (true, _) => wrong(format!("{} is a folder; name a file in it", path.display())),
-                (_, false) => wrong(format!("the folder {} is not there; make it first", folder.display())),
-                _ => Ok(MountedFiles::Database(MountedDatabase::new(path))),
-            }
-        }
-        (Some(_), Some(database)) => {
-            let message = "a folder is in a directory or in a database, not in both";
-            Err(places.error(&database.place, "database", message))
-        }
-        (None, None) => {
-            let message = "the folder needs a `directory` or a `database`, where its files are";
+    let of_postgres = [
+        ("password-file", table.password_file.as_ref().map(|said| &said.place)),
+        ("ca", table.ca.as_ref().map(|said| &said.place)),
+        ("timeout", table.timeout.as_ref().map(|said| &said.place)),
+    ];
+    if table.postgres.is_none()
+        && let Some((key, place)) = of_postgres.iter().find_map(|(key, place)| Some((key, (*place)?)))
+    {
+        return Err(places.error(
+            place,
+            key,
+            &format!("`{key}` means nothing to a folder without `postgres`"),
+        ));
+    }
+    match (&table.directory, &table.database, &table.postgres) {
+        (Some(said), None, None) => directory(said, options, places),
+        (None, Some(said), None) => database(said, places),
+        (None, None, Some(said)) => postgres(table, said, places),
+        (None, None, None) => {
+            let message = "the folder needs a `directory`, a `database` or `postgres`, where its files are";
             Err(places.error(&table.path.place, "path", message))
+        }
+        (_, database, postgres) => {
+            let of = |place| {
+                places.error(place, "folder", "a folder has one of `directory`, `database` and `postgres`")
+            };
+            let last =
+                postgres.as_ref().map(|said| &said.place).or(database.as_ref().map(|said| &said.place));
+            Err(of(last.unwrap_or(&table.path.place)))
         }
     }
 }
 
-fn read_key(said: &Said<std::path::PathBuf>, places: &Places<'_>) -> Result<Key, Failure> {
+fn directory(
+    said: &Said<PathBuf>,
+    options: LocalOptions,
+    places: &Places<'_>,
+) -> Result<MountedFiles, Failure> {
+    let path = places.path(said);
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let opened = MountedDirectory::new(&path, options);
+    opened.map(MountedFiles::Directory).map_err(|message| places.error(&said.place, "directory", &message))
+}
+
+fn database(said: &Said<PathBuf>, places: &Places<'_>) -> Result<MountedFiles, Failure> {
+    let path = places.path(said);
+    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let wrong = |message: String| Err(places.error(&said.place, "database", &message));
+    match (path.is_dir(), folder.is_dir()) {
+        (true, _) => wrong(format!("{} is a folder; name a file in it", path.display())),
+        (_, false) => wrong(format!("the folder {} is not there; make it first", folder.display())),
+        _ => Ok(MountedFiles::Database(MountedDatabase::sqlite(path))),
+    }
+}
+
+fn postgres(table: &FolderTable, said: &Said<String>, places: &Places<'_>) -> Result<MountedFiles, Failure> {
+    let settings = Sql {
+        connection: said.value.clone(),
+        password: sources::password(table.password_file.as_ref(), places)?,
+        roots: sources::read(table.ca.as_ref(), "ca", places)?,
+        query: None,
+        time: places.some_time(table.timeout.clone(), "timeout", TIMEOUT)?,
+    };
+    let database = MountedDatabase::postgres(&settings);
+    database.map(MountedFiles::Database).map_err(|message| places.error(&said.place, "postgres", &message))
+}
+
+fn read_key(said: &Said<PathBuf>, places: &Places<'_>) -> Result<Key, Failure> {
     let path = places.path(said);
     let wrong = |message: String| places.error(&said.place, "key-file", &message);
     let text = fs::read_to_string(&path)

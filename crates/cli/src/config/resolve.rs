@@ -53,8 +53,9 @@ impl Site {
         self.homes.writable().into_iter().chain(self.mounts.writable()).collect()
     }
 
-    /// Opens what `millrace check` leaves alone, so that a mistake is told before anybody logs in.
-    pub(crate) fn open(&self) -> Result<(), Failure> {
+    /// Opens what `millrace check` leaves alone, so that a mistake is told before anybody logs in. Answers what is
+    /// away, which may be no mistake.
+    pub(crate) fn open(&self) -> Result<Vec<String>, Failure> {
         self.mounts.open().map_err(|message| Failure::Configuration(format!("{message}.")))
     }
 }

@@ -215,7 +215,7 @@ fn sql(
 ) -> Result<Sql, Failure> {
     Ok(Sql {
         connection: connection.value.clone(),
-        password: password(table, places)?,
+        password: password(table.password_file.as_ref(), places)?,
         roots: read(table.ca.as_ref(), "ca", places)?,
         query: table.query.as_ref().map(|said| said.value.clone()),
         time,
@@ -236,7 +236,7 @@ fn ldap(
             "`base` is missing: beneath what the users are, \"ou=people,dc=example,dc=org\"",
         )
     })?;
-    let bind = match (&table.bind, password(table, places)?) {
+    let bind = match (&table.bind, password(table.password_file.as_ref(), places)?) {
         (None, None) => None,
         (Some(dn), Some(password)) => Some((dn.value.clone(), password)),
         (dn, _) => {
@@ -268,8 +268,8 @@ fn ldap(
 }
 
 /// The first line of the file.
-fn password(table: &SourceTable, places: &Places<'_>) -> Result<Option<String>, Failure> {
-    let Some(said) = &table.password_file else { return Ok(None) };
+pub(super) fn password(file: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<Option<String>, Failure> {
+    let Some(said) = file else { return Ok(None) };
     let wrong = |message| places.error(&said.place, "password-file", message);
     let bytes = read(Some(said), "password-file", places)?.unwrap_or_default();
     let text = String::from_utf8(bytes).map_err(|_| wrong("the password is not UTF-8"))?;
@@ -279,7 +279,11 @@ fn password(table: &SourceTable, places: &Places<'_>) -> Result<Option<String>, 
     }
 }
 
-fn read(said: Option<&Said<PathBuf>>, key: &str, places: &Places<'_>) -> Result<Option<Vec<u8>>, Failure> {
+pub(super) fn read(
+    said: Option<&Said<PathBuf>>,
+    key: &str,
+    places: &Places<'_>,
+) -> Result<Option<Vec<u8>>, Failure> {
     let Some(said) = said else { return Ok(None) };
     let path = places.path(said);
     fs::read(&path).map(Some).map_err(|error| {

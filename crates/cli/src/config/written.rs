@@ -439,8 +439,16 @@ pub(crate) struct FolderTable {
     pub(crate) path: Said<String>,
     /// Where its files are, if they are in a folder.
     pub(crate) directory: Option<Said<PathBuf>>,
-    /// Where its files are, if they are in a database.
+    /// Where its files are, if they are in an SQLite database.
     pub(crate) database: Option<Said<PathBuf>>,
+    /// Where its files are, if they are in a PostgreSQL database.
+    pub(crate) postgres: Option<Said<String>>,
+    /// Holds the password with which that is asked.
+    pub(crate) password_file: Option<Said<PathBuf>>,
+    /// Certificates that the server's has to be signed by.
+    pub(crate) ca: Option<Said<PathBuf>>,
+    /// How long an answer may take.
+    pub(crate) timeout: Option<Said<Period>>,
     /// Holds the key that their content is encrypted under.
     pub(crate) key_file: Option<Said<PathBuf>>,
     /// The most that anybody may do there.

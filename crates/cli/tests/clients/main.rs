@@ -5,6 +5,13 @@
 //! says so; with `MILLRACE_REQUIRE_CLIENTS=1`, which `./test` sets, it fails the test.
 
 mod basic_ftp;
+#[path = "../../../server/tests/sources/daemon.rs"]
+#[allow(dead_code, reason = "other tests use all of it")]
+mod daemon;
+#[path = "../../../server/tests/sources/postgresql.rs"]
+#[allow(dead_code, reason = "other tests use all of it")]
+mod postgresql;
+
 mod curl;
 mod folders;
 mod ftplib;

@@ -1,5 +1,6 @@
 //! What a session knows of its next data connection, and how transfers end.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use millrace_vfs::FileError;
@@ -74,6 +75,9 @@ pub(super) fn file_failure(about: Vec<u8>, error: &FileError) -> Reply {
     let mut text = about;
     // What the system said in its own words is for the log; the client is told the kind.
     match error {
+        FileError::Io(error) if error.kind() == ErrorKind::NotConnected => {
+            text.extend_from_slice(b"where this is kept cannot be reached now; try again later");
+        }
         FileError::Io(_) => text.extend_from_slice(b"input/output error on the server"),
         error => text.extend_from_slice(error.to_string().as_bytes()),
     }

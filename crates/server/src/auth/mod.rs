@@ -17,7 +17,7 @@ mod profile;
 mod remote;
 mod sql;
 mod sqlite;
-mod tls;
+pub(crate) mod tls;
 mod totp;
 mod watch;
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A folder that cannot be opened does not keep anybody from logging in: it is not listed, and whatever is asked
-//! of it is an error. It is tried again at the next login.
+//! of it is an error. It is tried again at the next login; a PostgreSQL database, with each call.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,9 @@ use super::Account;
 use super::effective::Effective;
 use super::guard;
 use super::homes::Homes;
+use super::sql::Sql;
 use crate::limits::Quotas;
+use crate::postgres;
 
 /// A place that is shown in the trees of users.
 #[derive(Debug)]
@@ -49,7 +51,7 @@ pub struct Mount {
 pub enum MountedFiles {
     /// In a folder of this machine.
     Directory(MountedDirectory),
-    /// In an SQLite database, which is made if it is not there.
+    /// In a database.
     Database(MountedDatabase),
     /// In a storage of an embedding program.
     Storage(Arc<dyn Storage>),
@@ -63,11 +65,16 @@ pub struct MountedDirectory {
     beneath: String,
 }
 
-/// An SQLite database, opened when it is first needed.
+/// A database that has files as rows.
 #[derive(Debug)]
-pub struct MountedDatabase {
-    path: PathBuf,
-    open: Mutex<Option<SqlStorage>>,
+pub struct MountedDatabase(Rows);
+
+#[derive(Debug)]
+enum Rows {
+    /// In SQLite: opened, and made, when it is first needed.
+    Sqlite { path: PathBuf, open: Mutex<Option<SqlStorage>> },
+    /// In PostgreSQL, which is asked with each call, and need not be there.
+    Postgres { name: String, storage: SqlStorage },
 }
 
 /// The folders that are mounted, and whether folders are archives too.
@@ -106,18 +113,57 @@ impl MountedDirectory {
 }
 
 impl MountedDatabase {
-    /// The database `path`.
-    pub fn new(path: PathBuf) -> Self {
-        Self { path, open: Mutex::default() }
+    /// The SQLite database `path`.
+    pub fn sqlite(path: PathBuf) -> Self {
+        Self(Rows::Sqlite { path, open: Mutex::default() })
     }
 
-    /// Opens the database, or makes it; an error is a full sentence without its point.
-    pub fn open(&self) -> Result<SqlStorage, String> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.is_none() {
-            *open = Some(SqlStorage::open(&self.path).map_err(|error| error.to_string())?);
+    /// A PostgreSQL database; an error is a full sentence without its point. Nobody is connected to yet.
+    pub fn postgres(settings: &Sql) -> Result<Self, String> {
+        let server = postgres::Server::new(settings)?;
+        let name = server.name();
+        let storage = SqlStorage::postgres(Arc::new(server), settings.time)
+            .map_err(|error| format!("there can be no thread for it: {error}"))?;
+        Ok(Self(Rows::Postgres { name, storage }))
+    }
+
+    /// Opens the database; an error is a full sentence without its point.
+    fn open(&self) -> Result<SqlStorage, String> {
+        match &self.0 {
+            Rows::Postgres { storage, .. } => Ok(storage.clone()),
+            Rows::Sqlite { path, open } => {
+                let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+                if open.is_none() {
+                    *open = Some(SqlStorage::open(path).map_err(|error| error.to_string())?);
+                }
+                Ok(open.clone().expect("it was opened just now"))
+            }
         }
-        Ok(open.clone().expect("it was opened just now"))
+    }
+
+    /// Claims that opening it waits for nothing.
+    fn is_ready(&self) -> bool {
+        match &self.0 {
+            Rows::Postgres { .. } => true,
+            Rows::Sqlite { open, .. } => open.try_lock().is_ok_and(|open| open.is_some()),
+        }
+    }
+
+    /// Makes sure that it is there. What may mend itself is no error, but told.
+    fn check(&self) -> Result<Option<String>, String> {
+        match &self.0 {
+            Rows::Postgres { name, storage } => {
+                Ok(storage.check().err().map(|why| format!("{name} cannot be asked: {why}")))
+            }
+            Rows::Sqlite { .. } => self.open().map(|_| None),
+        }
+    }
+
+    fn shown(&self) -> String {
+        match &self.0 {
+            Rows::Sqlite { path, .. } => format!("the database {}", path.display()),
+            Rows::Postgres { name, .. } => name.clone(),
+        }
     }
 }
 
@@ -131,7 +177,7 @@ impl MountedFiles {
                     if directory.is_template() { root.join(&directory.beneath) } else { root.to_owned() };
                 format!("the folder {}", path.display())
             }
-            Self::Database(database) => format!("the database {}", database.path.display()),
+            Self::Database(database) => database.shown(),
             Self::Storage(_) => "elsewhere".to_owned(),
         }
     }
@@ -151,7 +197,7 @@ impl Mount {
                 let folder = user.fill(&directory.beneath);
                 folder.is_ok_and(|folder| directory.homes.ready(&folder, false).is_some())
             }
-            MountedFiles::Database(database) => database.open.try_lock().is_ok_and(|open| open.is_some()),
+            MountedFiles::Database(database) => database.is_ready(),
             MountedFiles::Storage(_) => true,
         }
     }
@@ -189,7 +235,10 @@ impl Mount {
     fn key(&self, user: &Effective) -> Result<String, String> {
         Ok(match &self.files {
             MountedFiles::Directory(directory) => directory.homes.key(&user.fill(&directory.beneath)?),
-            MountedFiles::Database(database) => format!("database {}", database.path.display()),
+            MountedFiles::Database(database) => match &database.0 {
+                Rows::Sqlite { path, .. } => format!("database {}", path.display()),
+                Rows::Postgres { name, .. } => name.clone(),
+            },
             MountedFiles::Storage(_) => format!("storage {}", user.fill(&self.path)?),
         })
     }
@@ -218,15 +267,20 @@ impl Mounts {
         self.archives
     }
 
-    /// Opens what needs no user to be named. An error is a full sentence without its point.
-    pub fn open(&self) -> Result<(), String> {
-        self.mounts.iter().try_for_each(|mount| match &mount.files {
-            MountedFiles::Directory(directory) if !directory.is_template() => {
-                directory.homes.open("", false, false).map(drop)
+    /// Opens what needs no user to be named, and answers what is away and may come back. An error is a full
+    /// sentence without its point.
+    pub fn open(&self) -> Result<Vec<String>, String> {
+        let mut away = Vec::new();
+        for mount in &self.mounts {
+            match &mount.files {
+                MountedFiles::Directory(directory) if !directory.is_template() => {
+                    directory.homes.open("", false, false)?;
+                }
+                MountedFiles::Database(database) => away.extend(database.check()?),
+                _ => {}
             }
-            MountedFiles::Database(database) => database.open().map(drop),
-            _ => Ok(()),
-        })
+        }
+        Ok(away)
     }
 
     /// Folders of this machine that are open to be written.

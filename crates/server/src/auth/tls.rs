@@ -1,4 +1,4 @@
-//! TLS to servers that know accounts: whom it trusts.
+//! TLS to servers that know accounts or keep files: whom it trusts.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// A client that wants a certificate of one of these roots, in PEM; without them, of one that browsers trust.
-pub(super) fn client(roots: Option<&[u8]>) -> Result<Arc<ClientConfig>, String> {
+pub(crate) fn client(roots: Option<&[u8]>) -> Result<Arc<ClientConfig>, String> {
     let mut trusted = RootCertStore::empty();
     match roots {
         None => trusted.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),

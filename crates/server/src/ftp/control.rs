@@ -372,6 +372,7 @@ impl Connection {
 
     fn step(&mut self, core: &mut Core, input: Input<'_>) -> Option<Input<'static>> {
         self.note_quota(core, &input);
+        self.tell_failure(core, &input);
         let about = About::of(&input);
         let step = self.session.handle(core.now, input);
         step.replies.write(&mut core.out);

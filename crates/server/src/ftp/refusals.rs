@@ -8,6 +8,8 @@ use millrace_ftp::session::{Answer, Input};
 
 use super::Connection;
 use super::hooking::SECRET;
+use millrace_vfs::FileError;
+
 use crate::log;
 use crate::worker::Core;
 
@@ -41,6 +43,17 @@ impl<'a> About<'a> {
 }
 
 impl Connection {
+    /// Tells in the system's own words what went wrong with a file: the client is told only that it did.
+    pub(super) fn tell_failure(&self, core: &mut Core, input: &Input<'_>) {
+        if let Input::Answer(
+            Answer::Failed(FileError::Io(error)) | Answer::FailedAt(_, FileError::Io(error)),
+        ) = input
+        {
+            let text = format!("{} failed: {error}", String::from_utf8_lossy(self.session.verb().as_bytes()));
+            self.log(core, log::Event::Warning { text: &text });
+        }
+    }
+
     /// Tells of replies that say no.
     pub(super) fn tell_refusals(&self, core: &mut Core, about: About<'_>, replies: &Replies) {
         let says_no = |reply: &&Reply| reply.code() >= 400 && reply.code() != code::SERVICE_CLOSING;

@@ -4,18 +4,22 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_vfs::FileError;
-use rusqlite::{Connection, OptionalExtension, params};
 
 use super::Shared;
-use super::pool::failed;
+use super::rows::{Statements, Value};
 
 /// Bytes in a chunk; the last of a content may have fewer.
 pub(super) const CHUNK: usize = 64 << 10;
+
+/// Chunks that are removed at a time: 64 MiB.
+const PART: i64 = 1024;
 
 /// The contents that are open, and by how many.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     open: Mutex<HashMap<i64, Open>>,
+    /// Nobody needs these any more, but they could not be removed yet.
+    left: Mutex<Vec<i64>>,
 }
 
 #[derive(Debug, Default)]
@@ -30,21 +34,53 @@ impl Contents {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes a content that has lost its name, or leaves that to its last holder. A transaction that fails
-    /// later leaves the mark behind, which is looked at again before anything is removed.
-    pub(super) fn release(&self, change: &Connection, content: i64) -> Result<(), FileError> {
-        if let Some(open) = self.open().get_mut(&content) {
-            open.is_orphan = true;
-            return Ok(());
-        }
-        remove(change, content)
+    fn left(&self) -> MutexGuard<'_, Vec<i64>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn remove(change: &Connection, content: i64) -> Result<(), FileError> {
-    change.execute("DELETE FROM chunk WHERE content = ?1", [content]).map_err(failed)?;
-    change.execute("DELETE FROM content WHERE id = ?1", [content]).map_err(failed)?;
-    Ok(())
+impl Shared {
+    /// Removes a content that has lost its name, or leaves that to its last holder. Said after the change that took
+    /// the name: whoever found it by its name before that holds it by now, or looks again.
+    pub(super) fn release(&self, content: i64) {
+        match self.contents.open().get_mut(&content) {
+            Some(open) => open.is_orphan = true,
+            None => self.contents.left().push(content),
+        }
+        self.remove_left();
+    }
+
+    /// What fails is tried again with the next, and when the database is next opened.
+    fn remove_left(&self) {
+        let left = std::mem::take(&mut *self.contents.left());
+        for (index, content) in left.iter().enumerate() {
+            loop {
+                match self.pool.change(|change| remove_part(change, *content)) {
+                    Ok(true) => break,
+                    Ok(false) => {}
+                    Err(_) => return self.contents.left().extend(&left[index..]),
+                }
+            }
+        }
+    }
+}
+
+/// Removes the end of a content, unless a node has it after all: no transaction lasts for as long as a large file
+/// takes. Answers whether nothing is left to be done.
+fn remove_part(change: &dyn Statements, content: i64) -> Result<bool, FileError> {
+    let content = content.into();
+    if change.row("SELECT id FROM node WHERE content = ?1 LIMIT 1", &[content])?.is_some() {
+        return Ok(true);
+    }
+    let last = change.row("SELECT max(number) FROM chunk WHERE content = ?1", &[content])?;
+    let last = last.map(|row| row.number_if_any(0)).transpose()?.flatten();
+    let first = last.map_or(0, |last| last.saturating_sub(PART - 1).max(0));
+    change.execute("DELETE FROM chunk WHERE content = ?1 AND number >= ?2", &[content, first.into()])?;
+    if first > 0 {
+        return Ok(false);
+    }
+    change.execute("DELETE FROM content WHERE id = ?1", &[content])?;
+    Ok(true)
 }
 
 /// A content that stays as long as this.
@@ -57,20 +93,22 @@ pub(super) struct Hold {
 impl Hold {
     /// Makes an empty content that no node has.
     pub(super) fn create(shared: &Arc<Shared>) -> Result<Self, FileError> {
-        let content = shared.pool.change(|change| {
-            change.execute("INSERT INTO content (size) VALUES (0)", []).map_err(failed)?;
-            Ok(change.last_insert_rowid())
+        let made = shared.pool.change(|change| {
+            change.row("INSERT INTO content (size) VALUES (?1) RETURNING id", &[0_i64.into()])
         })?;
+        let content = made.ok_or(FileError::NotFound)?.number(0)?;
         shared.contents.open().insert(content, Open { holders: 1, is_orphan: true });
         Ok(Self { shared: Arc::clone(shared), content })
     }
 
-    /// Holds a content and answers its length; `None` where it is gone.
+    /// Holds a content that a node has, and answers its length; `None` where it has lost its name.
     pub(super) fn of(shared: &Arc<Shared>, content: i64) -> Result<Option<(Self, u64)>, FileError> {
         shared.contents.open().entry(content).or_default().holders += 1;
         let hold = Self { shared: Arc::clone(shared), content };
-        let size = shared.pool.look(|connection| size(connection, content))?;
-        Ok(size.map(|size| (hold, size)))
+        let sql = "SELECT content.size FROM node JOIN content ON content.id = node.content
+            WHERE node.content = ?1";
+        let size = shared.pool.look(|look| look.row(sql, &[content.into()]))?;
+        Ok(size.map(|row| row.number(0)).transpose()?.map(|size| (hold, size.unsigned_abs())))
     }
 
     /// Says whether a node has it. Said within the transaction that gives it one: whoever takes it away again
@@ -99,72 +137,65 @@ impl Drop for Hold {
             is_last && is_orphan
         };
         if is_left {
-            // What fails here is removed when the database is next opened.
-            let _ = self.shared.pool.change(|change| {
-                let sql = "SELECT EXISTS (SELECT 1 FROM node WHERE content = ?1)";
-                let is_named = change.query_row(sql, [self.content], |row| row.get(0)).map_err(failed)?;
-                if is_named { Ok(()) } else { remove(change, self.content) }
-            });
+            self.shared.contents.left().push(self.content);
+            self.shared.remove_left();
         }
     }
 }
 
 /// The length of a content; `None` where it is gone.
-pub(super) fn size(connection: &Connection, content: i64) -> Result<Option<u64>, FileError> {
-    let mut statement =
-        connection.prepare_cached("SELECT size FROM content WHERE id = ?1").map_err(failed)?;
-    let size: Option<i64> = statement.query_row([content], |row| row.get(0)).optional().map_err(failed)?;
-    Ok(size.map(i64::unsigned_abs))
+pub(super) fn size(look: &dyn Statements, content: i64) -> Result<Option<u64>, FileError> {
+    let row = look.row("SELECT size FROM content WHERE id = ?1", &[content.into()])?;
+    Ok(row.map(|row| row.number(0)).transpose()?.map(i64::unsigned_abs))
 }
 
 /// A chunk's bytes; nothing where there is none.
-pub(super) fn chunk(connection: &Connection, content: i64, number: u64) -> Result<Vec<u8>, FileError> {
+pub(super) fn chunk(look: &dyn Statements, content: i64, number: u64) -> Result<Vec<u8>, FileError> {
     let sql = "SELECT data FROM chunk WHERE content = ?1 AND number = ?2";
-    let mut statement = connection.prepare_cached(sql).map_err(failed)?;
-    let data = statement.query_row(params![content, number as i64], |row| row.get(0));
-    Ok(data.optional().map_err(failed)?.unwrap_or_default())
+    let row = look.row(sql, &[content.into(), (number as i64).into()])?;
+    row.map_or(Ok(Vec::new()), |mut row| row.bytes(0))
 }
 
 /// Cuts a content to a length that is no more than its own.
-pub(super) fn truncate(change: &Connection, content: i64, size: u64) -> Result<(), FileError> {
+pub(super) fn truncate(change: &dyn Statements, content: i64, size: u64) -> Result<(), FileError> {
+    let sql = "UPDATE content SET size = ?1 WHERE id = ?2";
+    change.execute(sql, &[(size as i64).into(), content.into()])?;
     let (number, length) = (size / CHUNK as u64, (size % CHUNK as u64) as usize);
     let mut last = chunk(change, content, number)?;
     last.truncate(length);
     let sql = "DELETE FROM chunk WHERE content = ?1 AND number >= ?2";
-    change.execute(sql, params![content, number as i64]).map_err(failed)?;
-    let sql = "UPDATE content SET size = ?1 WHERE id = ?2";
-    change.execute(sql, params![size as i64, content]).map_err(failed)?;
+    change.execute(sql, &[content.into(), (number as i64).into()])?;
     write(change, content, size - last.len() as u64, &last)
 }
 
 /// Writes at an offset of a content, which grows where that is beyond its end.
 pub(super) fn write(
-    change: &Connection,
+    change: &dyn Statements,
     content: i64,
     offset: u64,
     mut bytes: &[u8],
 ) -> Result<(), FileError> {
-    let end = offset + bytes.len() as u64;
+    let end = i64::try_from(offset + bytes.len() as u64).map_err(|_| FileError::TooLarge)?;
+    // First, so that of two who write into the same content one waits for the other.
+    let sql = "UPDATE content SET size = CASE WHEN size < ?1 THEN ?1 ELSE size END WHERE id = ?2";
+    change.execute(sql, &[end.into(), content.into()])?;
     let sql = "INSERT INTO chunk (content, number, data) VALUES (?1, ?2, ?3)
         ON CONFLICT (content, number) DO UPDATE SET data = excluded.data";
-    let mut statement = change.prepare_cached(sql).map_err(failed)?;
     let mut position = offset;
     while !bytes.is_empty() {
         let (number, start) = (position / CHUNK as u64, (position % CHUNK as u64) as usize);
         let count = bytes.len().min(CHUNK - start);
+        let put = |data| change.execute(sql, &[content.into(), (number as i64).into(), Value::Bytes(data)]);
         if count == CHUNK {
-            statement.execute(params![content, number as i64, &bytes[..count]]).map_err(failed)?;
+            put(&bytes[..count])?;
         } else {
             let mut data = chunk(change, content, number)?;
             data.resize(data.len().max(start + count), 0);
             data[start..start + count].copy_from_slice(&bytes[..count]);
-            statement.execute(params![content, number as i64, data]).map_err(failed)?;
+            put(&data)?;
         }
         position += count as u64;
         bytes = &bytes[count..];
     }
-    let size = i64::try_from(end).map_err(|_| FileError::TooLarge)?;
-    let sql = "UPDATE content SET size = max(size, ?1) WHERE id = ?2";
-    change.execute(sql, params![size, content]).map_err(failed)?;
     Ok(())
 }

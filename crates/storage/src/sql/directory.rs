@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use millrace_vfs::{DirEntry, Directory, FileError, Metadata};
-use rusqlite::params;
 
 use super::Shared;
-use super::pool::failed;
-use super::tree::{self, COLUMNS, SOURCE};
+use super::tree::{self, COLUMN_COUNT, COLUMNS, SOURCE};
 
 /// Rows at most in one answer.
 const MOST: usize = 1024;
@@ -27,18 +25,21 @@ impl Cursor {
     }
 
     fn next(&mut self, most: usize) -> Result<Vec<DirEntry>, FileError> {
-        let (id, last) = (self.id, std::mem::take(&mut self.last));
         let sql = format!(
             "SELECT {COLUMNS}, name FROM {SOURCE} WHERE parent = ?1 AND name > ?2 ORDER BY name LIMIT ?3"
         );
-        let entries: Vec<DirEntry> = self.shared.pool.look(|connection| {
-            let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
-            let rows = statement.query_map(params![id, last, most.clamp(1, MOST) as i64], |row| {
-                Ok(DirEntry { name: row.get(10)?, metadata: tree::node(row)?.metadata, link: None })
-            });
-            rows.and_then(Iterator::collect).map_err(failed)
+        let most = most.clamp(1, MOST) as i64;
+        let entries: Vec<DirEntry> = self.shared.pool.look(|look| {
+            let rows = look.rows(&sql, &[self.id.into(), self.last[..].into(), most.into()])?;
+            let entry = |mut row| {
+                let metadata = tree::node(&row)?.metadata;
+                Ok(DirEntry { name: row.bytes(COLUMN_COUNT)?, metadata, link: None })
+            };
+            rows.into_iter().map(entry).collect()
         })?;
-        self.last = entries.last().map_or(last, |entry| entry.name.clone());
+        if let Some(entry) = entries.last() {
+            self.last.clone_from(&entry.name);
+        }
         Ok(entries)
     }
 }
@@ -56,9 +57,6 @@ impl Directory for Cursor {
     }
 
     fn metadata(&self) -> Result<Metadata, FileError> {
-        let sql = format!("SELECT {COLUMNS} FROM {SOURCE} WHERE node.id = ?1");
-        self.shared.pool.look(|connection| {
-            connection.query_row(&sql, [self.id], tree::node).map(|node| node.metadata).map_err(failed)
-        })
+        self.shared.pool.look(|look| tree::by_id(look, self.id).map(|node| node.metadata))
     }
 }

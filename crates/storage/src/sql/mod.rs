@@ -1,4 +1,5 @@
-//! Files as rows: a tree in an SQLite database, one file on disk that can be copied, queried and backed up.
+//! Files as rows: a tree in an SQLite database, one file on disk that can be copied, queried and backed up; or in
+//! a PostgreSQL database, wherever that is.
 //!
 //! ```text
 //! node     parent + name -> what it is, its attributes, and the content that it has
@@ -11,25 +12,27 @@
 //! opened; one that has lost its name goes with its last reader, or when the database is next opened. `APPE`
 //! and `REST` before `STOR` write into the content itself, and what came stays.
 //!
-//! There are no symbolic links. Everything may wait. One process uses a database at a time.
+//! There are no symbolic links. Everything may wait. One server uses a database at a time.
 
 mod content;
 mod directory;
 mod pool;
+mod postgres;
 mod read;
+mod rows;
 mod sole;
+mod sqlite;
 mod tree;
 mod write;
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_vfs::{
     Change, DirEntry, Directory, FileError, FileKind, Metadata, ReadHandle, Space, Storage, Upload,
     VirtualPath, Wait, WriteMode,
 };
-use rusqlite::{Transaction, params};
 use thiserror::Error;
 
 use crate::through;
@@ -37,11 +40,14 @@ use content::Contents;
 use directory::Cursor;
 use pool::Pool;
 use read::Reader;
-use sole::Register;
+use rows::Statements;
+use sole::{Place, Register};
 use tree::{Node, ROOT};
 use write::{InPlace, Staged};
 
-/// A tree of files in an SQLite database. Clones share it.
+pub use postgres::{Connecting, PostgresServer};
+
+/// A tree of files in a database. Clones share it.
 #[derive(Debug, Clone)]
 pub struct SqlStorage {
     shared: Arc<Shared>,
@@ -52,8 +58,6 @@ pub struct SqlStorage {
 struct Shared {
     pool: Pool,
     contents: Contents,
-    /// Held to keep other processes out. The last field: it goes when the connections have gone.
-    _lock: File,
 }
 
 /// Why a database cannot be served.
@@ -65,33 +69,46 @@ pub struct SqlError {
 }
 
 impl SqlStorage {
-    /// Opens a database, made if it is not there, and removes what a killed server left in it. One that this
+    /// Opens an SQLite database, made if it is not there, and removes what a killed server left in it. One that this
     /// process has open already is shared.
     pub fn open(path: &Path) -> Result<Self, SqlError> {
         let failed = |error| SqlError { path: path.display().to_string(), error };
         let path = sole::real(path).map_err(|error| failed(error.into()))?;
-        let mut register = Register::look();
-        if let Some(shared) = register.find(&path) {
-            return Ok(Self { shared });
+        let open = || sqlite::Pool::open(&path).map(Pool::Sqlite).map_err(failed);
+        Register::look().find_or(Place::File(path.clone()), open)
+    }
+
+    /// The tree in a PostgreSQL database, which need not be there yet: each call finds out, and takes no longer than
+    /// `time`. One that this process has open already is shared, and from now on connected to by `server`.
+    pub fn postgres(server: Arc<dyn PostgresServer>, time: Duration) -> std::io::Result<Self> {
+        let place = Place::Server(server.place());
+        let open = || postgres::Pool::new(Arc::clone(&server), time).map(Pool::Postgres);
+        let storage = Register::look().find_or(place, open)?;
+        if let Pool::Postgres(pool) = &storage.shared.pool {
+            pool.set_server(server);
         }
-        let lock = sole::lock(&path).map_err(|error| failed(error.into()))?;
-        let shared = Arc::new(Shared { pool: Pool::new(&path), contents: Contents::default(), _lock: lock });
-        shared.pool.change(tree::set_up).map_err(failed)?;
-        register.add(path, &shared);
-        Ok(Self { shared })
+        Ok(storage)
+    }
+
+    /// Makes sure that the database can be asked. The error is a sentence without its full stop.
+    pub fn check(&self) -> Result<(), String> {
+        match self.node(&VirtualPath::root()) {
+            Err(FileError::Io(error)) => Err(error.to_string()),
+            found => found.map(drop).map_err(|error| error.to_string()),
+        }
     }
 
     /// The node at a path.
     fn node(&self, path: &VirtualPath) -> Result<Node, FileError> {
-        self.shared.pool.look(|connection| tree::find(connection, path))
+        self.shared.pool.look(|look| tree::find(look, path))
     }
 
     /// A change of the tree, whole or not at all.
     fn change_tree<T>(
         &self,
-        change: impl Fn(&Transaction<'_>) -> Result<T, FileError>,
+        change: impl Fn(&dyn Statements) -> Result<T, FileError>,
     ) -> Result<T, FileError> {
-        self.shared.pool.change(change)
+        self.shared.pool.change_tree(change)
     }
 }
 
@@ -163,49 +180,51 @@ impl Storage for SqlStorage {
             let node = tree::find(change, path)?;
             match node.metadata.kind {
                 _ if node.id == ROOT => Err(FileError::PermissionDenied),
-                FileKind::Directory if tree::has_entries(change, node.id)? => Err(FileError::NotEmpty),
-                FileKind::Directory => tree::remove(change, &node),
+                FileKind::Directory if !tree::remove_empty(change, &node)? => Err(FileError::NotEmpty),
+                FileKind::Directory => Ok(()),
                 _ => Err(FileError::NotDirectory),
             }
         })
     }
 
     fn remove_file(&self, path: &VirtualPath) -> Result<(), FileError> {
-        self.change_tree(|change| {
+        let content = self.change_tree(|change| {
             let node = tree::find(change, path)?;
             let content = node.content()?;
             tree::remove(change, &node)?;
-            self.shared.contents.release(change, content)
-        })
+            Ok(content)
+        })?;
+        self.shared.release(content);
+        Ok(())
     }
 
     fn rename(&self, from: &VirtualPath, to: &VirtualPath) -> Result<(), FileError> {
         if from.is_root() || to.is_root() {
             return Err(FileError::PermissionDenied);
         }
-        self.change_tree(|change| {
+        let replaced = self.change_tree(|change| {
             let node = tree::find(change, from)?;
             if from == to {
-                return Ok(());
+                return Ok(None);
             }
             if to.starts_with(from) {
                 return Err(FileError::InvalidName);
             }
             let is_directory = node.metadata.is_directory();
             let (parent, old) = tree::find_place(change, to)?;
-            match old {
+            let replaced = match old {
                 Some(_) if is_directory => return Err(FileError::AlreadyExists),
                 Some(old) => {
-                    let content = old.content()?;
                     tree::remove(change, &old)?;
-                    self.shared.contents.release(change, content)?;
+                    Some(old.content()?)
                 }
-                None => {}
-            }
-            let sql = "UPDATE node SET parent = ?1, name = ?2 WHERE id = ?3";
-            change.execute(sql, params![parent, to.name(), node.id]).map_err(pool::failed)?;
-            Ok(())
-        })
+                None => None,
+            };
+            tree::rename(change, node.id, parent, to.name())?;
+            Ok(replaced)
+        })?;
+        replaced.into_iter().for_each(|content| self.shared.release(content));
+        Ok(())
     }
 
     fn change(&self, path: &VirtualPath, wanted: Change) -> Result<(), FileError> {

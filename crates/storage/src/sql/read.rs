@@ -25,8 +25,7 @@ impl Reader {
     fn load(&mut self, number: u64) -> Result<&[u8], FileError> {
         if self.current.as_ref().is_none_or(|(current, _)| *current != number) {
             let content = self.hold.content;
-            let data =
-                self.hold.shared().pool.look(|connection| content::chunk(connection, content, number))?;
+            let data = self.hold.shared().pool.look(|look| content::chunk(look, content, number))?;
             self.current = Some((number, data));
         }
         Ok(self.current.as_ref().map_or(&[], |(_, data)| data))

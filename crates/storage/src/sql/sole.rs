@@ -8,13 +8,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::Shared;
+use super::content::Contents;
+use super::pool::Pool;
+use super::{Shared, SqlStorage};
+
+/// Which database it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A file, by its path without links.
+    File(PathBuf),
+    /// A database of a server, as [`super::PostgresServer::place`] has it.
+    Server(String),
+}
 
 /// The databases that this process has open.
-static OPEN: Mutex<Vec<(PathBuf, Weak<Shared>)>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<(Place, Weak<Shared>)>> = Mutex::new(Vec::new());
 
 /// The databases that are open, nobody opening another meanwhile.
-pub(super) struct Register(MutexGuard<'static, Vec<(PathBuf, Weak<Shared>)>>);
+pub(super) struct Register(MutexGuard<'static, Vec<(Place, Weak<Shared>)>>);
 
 impl Register {
     pub(super) fn look() -> Self {
@@ -23,12 +34,19 @@ impl Register {
         Self(open)
     }
 
-    pub(super) fn find(&self, path: &Path) -> Option<Arc<Shared>> {
-        self.0.iter().find(|(open, _)| open == path).and_then(|(_, shared)| shared.upgrade())
-    }
-
-    pub(super) fn add(&mut self, path: PathBuf, shared: &Arc<Shared>) {
-        self.0.push((path, Arc::downgrade(shared)));
+    /// The storage that is open at a place, or else one of a new pool.
+    pub(super) fn find_or<E>(
+        mut self,
+        place: Place,
+        open: impl FnOnce() -> Result<Pool, E>,
+    ) -> Result<SqlStorage, E> {
+        let found = self.0.iter().find(|(open, _)| *open == place).and_then(|(_, shared)| shared.upgrade());
+        if let Some(shared) = found {
+            return Ok(SqlStorage { shared });
+        }
+        let shared = Arc::new(Shared { pool: open()?, contents: Contents::default() });
+        self.0.push((place, Arc::downgrade(&shared)));
+        Ok(SqlStorage { shared })
     }
 }
 

@@ -1,54 +1,31 @@
 //! The tree: names and attributes.
 
+use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_vfs::{Change, FileError, FileKind, Metadata, Owner, Timestamp, VirtualPath};
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::pool::failed;
+use super::rows::{Row, Statements, Value};
 
 /// The root's node.
 pub(super) const ROOT: i64 = 1;
 /// The "device" of every node, as clients see it in the `unique` fact.
 const DEVICE: u64 = 0x73_716c;
 
-/// The tables, as they are made and as an older server left them. A later form gets a number of its own in
-/// `user_version`.
-const TABLES: &str = "
-    CREATE TABLE IF NOT EXISTS content (
-        id      INTEGER PRIMARY KEY AUTOINCREMENT,
-        size    INTEGER NOT NULL
-    );
-    CREATE TABLE IF NOT EXISTS chunk (
-        content INTEGER NOT NULL REFERENCES content (id),
-        number  INTEGER NOT NULL,
-        data    BLOB NOT NULL,
-        PRIMARY KEY (content, number)
-    );
-    CREATE TABLE IF NOT EXISTS node (
-        id      INTEGER PRIMARY KEY AUTOINCREMENT,
-        parent  INTEGER REFERENCES node (id),
-        name    BLOB NOT NULL,
-        content INTEGER REFERENCES content (id),
-        mode    INTEGER NOT NULL,
-        user    INTEGER NOT NULL DEFAULT 0,
-        grp     INTEGER NOT NULL DEFAULT 0,
-        modified_seconds     INTEGER NOT NULL,
-        modified_nanoseconds INTEGER NOT NULL,
-        created_seconds      INTEGER NOT NULL,
-        created_nanoseconds  INTEGER NOT NULL,
-        UNIQUE (parent, name)
-    );
-    CREATE INDEX IF NOT EXISTS node_content ON node (content);
-";
+/// The form of the tables, which the database remembers.
+pub(super) const FORM: i64 = 1;
 
-/// The form of the tables, in `user_version`.
-const VERSION: i64 = 1;
+/// Of tables that this program does not know.
+pub(super) fn later_form(form: i64) -> String {
+    format!("it was written by a later version of Millrace (form {form})")
+}
 
 /// A node as found.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) id: i64,
+    /// The root is in itself.
+    parent: i64,
     content: Option<i64>,
     pub(super) metadata: Metadata,
 }
@@ -60,92 +37,114 @@ impl Node {
     }
 }
 
-/// Makes what is not there, and removes contents that no node has.
-pub(super) fn set_up(change: &rusqlite::Transaction<'_>) -> Result<(), FileError> {
-    let version: i64 = change.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
-    if version > VERSION {
-        let message = format!("it was written by a later version of Millrace (form {version})");
-        return Err(FileError::Io(std::io::Error::other(message)));
-    }
-    change.execute_batch(TABLES).map_err(failed)?;
-    change.pragma_update(None, "user_version", VERSION).map_err(failed)?;
-    let orphans = "NOT IN (SELECT content FROM node WHERE content IS NOT NULL)";
-    change.execute(&format!("DELETE FROM chunk WHERE content {orphans}"), []).map_err(failed)?;
-    change.execute(&format!("DELETE FROM content WHERE id {orphans}"), []).map_err(failed)?;
+/// Makes the root, if it is not there.
+pub(super) fn make_root(change: &dyn Statements) -> Result<(), FileError> {
     let now = now();
-    let sql = "INSERT OR IGNORE INTO node
+    let sql = "INSERT INTO node
         (id, parent, name, mode, modified_seconds, modified_nanoseconds, created_seconds, created_nanoseconds)
-        VALUES (?1, NULL, x'', ?2, ?3, ?4, ?3, ?4)";
-    change.execute(sql, params![ROOT, 0o755, now.seconds, now.nanoseconds]).map_err(failed)?;
-    Ok(())
+        VALUES (?1, NULL, ?2, ?3, ?4, ?5, ?4, ?5) ON CONFLICT DO NOTHING";
+    let (name, mode) = (Value::Bytes(b""), 0o755_u32.into());
+    change.execute(sql, &[ROOT.into(), name, mode, now.seconds.into(), now.nanoseconds.into()])
 }
 
+/// What removes contents that no node has, up to the one that is the parameter.
+pub(super) const SWEEP: [&str; 2] = [
+    "DELETE FROM chunk WHERE content IN (SELECT id FROM content WHERE id <= ?1
+        AND NOT EXISTS (SELECT 1 FROM node WHERE node.content = content.id))",
+    "DELETE FROM content WHERE id <= ?1 AND NOT EXISTS (SELECT 1 FROM node WHERE node.content = content.id)",
+];
+
 /// The columns that [`node`] reads.
-pub(super) const COLUMNS: &str = "node.id, node.content, content.size, mode, user, grp,
-    modified_seconds, modified_nanoseconds, created_seconds, created_nanoseconds";
+pub(super) const COLUMNS: &str = "node.id, node.content, content.size, mode, \"user\", grp,
+    modified_seconds, modified_nanoseconds, created_seconds, created_nanoseconds, parent";
+/// How many they are.
+pub(super) const COLUMN_COUNT: usize = 11;
 /// Where they come from.
 pub(super) const SOURCE: &str = "node LEFT JOIN content ON content.id = node.content";
 
 /// A node out of a row of [`COLUMNS`].
-pub(super) fn node(row: &Row<'_>) -> rusqlite::Result<Node> {
-    let id: i64 = row.get(0)?;
-    let content: Option<i64> = row.get(1)?;
+pub(super) fn node(row: &Row) -> Result<Node, FileError> {
+    let bits = |index: usize| row.number(index).map(|number| number as u32);
+    let time = |index: usize| {
+        bits(index + 1).and_then(|nanoseconds| Ok(Timestamp { seconds: row.number(index)?, nanoseconds }))
+    };
+    let (id, content) = (row.number(0)?, row.number_if_any(1)?);
     let kind = if content.is_some() { FileKind::File } else { FileKind::Directory };
     let metadata = Metadata {
         kind,
-        size: row.get::<_, Option<i64>>(2)?.unwrap_or(0).unsigned_abs(),
-        mode: row.get(3)?,
-        owner: Owner { user: row.get(4)?, group: row.get(5)? },
-        modified: Timestamp { seconds: row.get(6)?, nanoseconds: row.get(7)? },
-        created: Some(Timestamp { seconds: row.get(8)?, nanoseconds: row.get(9)? }),
+        size: row.number_if_any(2)?.unwrap_or(0).unsigned_abs(),
+        mode: bits(3)?,
+        owner: Owner { user: bits(4)?, group: bits(5)? },
+        modified: time(6)?,
+        created: Some(time(8)?),
         links: if kind == FileKind::Directory { 2 } else { 1 },
         identity: (DEVICE, id.unsigned_abs()),
     };
-    Ok(Node { id, content, metadata })
+    Ok(Node { id, parent: row.number_if_any(10)?.unwrap_or(ROOT), content, metadata })
 }
 
-fn child(connection: &Connection, parent: i64, name: &[u8]) -> Result<Option<Node>, FileError> {
-    let sql = format!("SELECT {COLUMNS} FROM {SOURCE} WHERE parent = ?1 AND name = ?2");
-    let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
-    statement.query_row(params![parent, name], node).optional().map_err(failed)
-}
-
-fn root(connection: &Connection) -> Result<Node, FileError> {
+/// The node with this number.
+pub(super) fn by_id(look: &dyn Statements, id: i64) -> Result<Node, FileError> {
     let sql = format!("SELECT {COLUMNS} FROM {SOURCE} WHERE node.id = ?1");
-    let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
-    statement.query_row([ROOT], node).map_err(failed)
+    node(&look.row(&sql, &[id.into()])?.ok_or(FileError::NotFound)?)
 }
 
 /// The node at a path.
-pub(super) fn find(connection: &Connection, path: &VirtualPath) -> Result<Node, FileError> {
-    let mut found = root(connection)?;
-    for name in path.components() {
-        if !found.metadata.is_directory() {
-            return Err(FileError::NotDirectory);
-        }
-        found = child(connection, found.id, name)?.ok_or(FileError::NotFound)?;
+pub(super) fn find(look: &dyn Statements, path: &VirtualPath) -> Result<Node, FileError> {
+    match deepest(look, path)? {
+        (node, 0) => Ok(node),
+        (node, _) if node.metadata.is_directory() => Err(FileError::NotFound),
+        _ => Err(FileError::NotDirectory),
     }
-    Ok(found)
 }
 
 /// The directory that holds a path, and what has the name now. The root is held by itself.
 pub(super) fn find_place(
-    connection: &Connection,
+    look: &dyn Statements,
     path: &VirtualPath,
 ) -> Result<(i64, Option<Node>), FileError> {
-    let parent = find(connection, &path.parent())?;
-    if path.is_root() {
-        return Ok((parent.id, Some(parent)));
+    match deepest(look, path)? {
+        (node, 0) => Ok((node.parent, Some(node))),
+        (node, _) if !node.metadata.is_directory() => Err(FileError::NotDirectory),
+        (node, 1) => Ok((node.id, None)),
+        _ => Err(FileError::NotFound),
     }
-    if !parent.metadata.is_directory() {
-        return Err(FileError::NotDirectory);
+}
+
+/// The last node that there is on a path, and how many names then follow.
+fn deepest(look: &dyn Statements, path: &VirtualPath) -> Result<(Node, usize), FileError> {
+    let names: Vec<&[u8]> = path.components().collect();
+    if names.is_empty() {
+        return by_id(look, ROOT).map(|node| (node, 0));
     }
-    Ok((parent.id, child(connection, parent.id, path.name())?))
+    let values: Vec<Value<'_>> =
+        std::iter::once(ROOT.into()).chain(names.iter().map(|name| Value::Bytes(name))).collect();
+    let row = look.row(&walk(names.len()), &values)?.ok_or(FileError::NotFound)?;
+    let depth = usize::try_from(row.number(COLUMN_COUNT)?).unwrap_or(0);
+    Ok((node(&row)?, names.len().saturating_sub(depth)))
+}
+
+/// The statement that goes down a path of so many names, and answers the last node that there is and its depth.
+fn walk(depth: usize) -> String {
+    let mut sql = String::from("WITH RECURSIVE names (depth, name) AS (VALUES ");
+    for index in 1..=depth {
+        let comma = if index == 1 { "" } else { ", " };
+        let _ = write!(sql, "{comma}({index}, ?{})", index + 1);
+    }
+    let _ = write!(
+        sql,
+        "), walk (depth, id) AS (SELECT 0, ?1 UNION ALL
+             SELECT names.depth, node.id FROM walk JOIN names ON names.depth = walk.depth + 1
+             JOIN node ON node.parent = walk.id AND node.name = names.name)
+         SELECT {COLUMNS}, CAST(walk.depth AS bigint) FROM walk JOIN node ON node.id = walk.id
+         LEFT JOIN content ON content.id = node.content ORDER BY walk.depth DESC LIMIT 1"
+    );
+    sql
 }
 
 /// A new directory, or a file with this content, with these permission bits or the usual ones.
 pub(super) fn insert(
-    connection: &Connection,
+    change: &dyn Statements,
     parent: i64,
     name: &[u8],
     content: Option<i64>,
@@ -156,49 +155,52 @@ pub(super) fn insert(
     let sql = "INSERT INTO node (parent, name, content, mode,
         modified_seconds, modified_nanoseconds, created_seconds, created_nanoseconds)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?5, ?6)";
-    let mut statement = connection.prepare_cached(sql).map_err(failed)?;
-    let values = params![parent, name, content, mode, now.seconds, now.nanoseconds];
-    statement.execute(values).map_err(failed)?;
-    Ok(())
+    let (seconds, nanoseconds) = (now.seconds.into(), now.nanoseconds.into());
+    change.execute(sql, &[parent.into(), name.into(), content.into(), mode.into(), seconds, nanoseconds])
 }
 
 /// Gives a file another content; answers the old one.
-pub(super) fn replace(connection: &Connection, old: &Node, content: i64) -> Result<i64, FileError> {
+pub(super) fn replace(change: &dyn Statements, old: &Node, content: i64) -> Result<i64, FileError> {
     let before = old.content()?;
     let now = now();
     let sql = "UPDATE node SET content = ?1, modified_seconds = ?2, modified_nanoseconds = ?3 WHERE id = ?4";
-    connection.execute(sql, params![content, now.seconds, now.nanoseconds, old.id]).map_err(failed)?;
+    change.execute(sql, &[content.into(), now.seconds.into(), now.nanoseconds.into(), old.id.into()])?;
     Ok(before)
 }
 
 /// Takes the time of a change for whoever has this content.
-pub(super) fn touch(connection: &Connection, content: i64) -> Result<(), FileError> {
+pub(super) fn touch(change: &dyn Statements, content: i64) -> Result<(), FileError> {
     let now = now();
     let sql = "UPDATE node SET modified_seconds = ?1, modified_nanoseconds = ?2 WHERE content = ?3";
-    connection.execute(sql, params![now.seconds, now.nanoseconds, content]).map_err(failed)?;
-    Ok(())
+    change.execute(sql, &[now.seconds.into(), now.nanoseconds.into(), content.into()])
 }
 
-pub(super) fn remove(connection: &Connection, node: &Node) -> Result<(), FileError> {
-    connection.execute("DELETE FROM node WHERE id = ?1", [node.id]).map_err(failed)?;
-    Ok(())
+/// Gives a node another name, in the same directory or elsewhere.
+pub(super) fn rename(change: &dyn Statements, id: i64, parent: i64, name: &[u8]) -> Result<(), FileError> {
+    let sql = "UPDATE node SET parent = ?1, name = ?2 WHERE id = ?3";
+    change.execute(sql, &[parent.into(), name.into(), id.into()])
 }
 
-pub(super) fn has_entries(connection: &Connection, id: i64) -> Result<bool, FileError> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM node WHERE parent = ?1)";
-    connection.query_row(sql, [id], |row| row.get(0)).map_err(failed)
+pub(super) fn remove(change: &dyn Statements, node: &Node) -> Result<(), FileError> {
+    change.execute("DELETE FROM node WHERE id = ?1", &[node.id.into()])
 }
 
-pub(super) fn set_attributes(connection: &Connection, id: i64, change: Change) -> Result<(), FileError> {
+/// Removes a directory, unless it has entries; answers whether it has gone.
+pub(super) fn remove_empty(change: &dyn Statements, node: &Node) -> Result<bool, FileError> {
+    let sql = "DELETE FROM node WHERE id = ?1
+        AND NOT EXISTS (SELECT 1 FROM node AS entry WHERE entry.parent = ?1) RETURNING id";
+    Ok(change.row(sql, &[node.id.into()])?.is_some())
+}
+
+pub(super) fn set_attributes(change: &dyn Statements, id: i64, wanted: Change) -> Result<(), FileError> {
     let sql = "UPDATE node SET
         modified_seconds = coalesce(?1, modified_seconds),
         modified_nanoseconds = coalesce(?2, modified_nanoseconds),
-        mode = coalesce(?3, mode), user = coalesce(?4, user), grp = coalesce(?5, grp) WHERE id = ?6";
-    let seconds = change.modified.map(|time| time.seconds);
-    let nanoseconds = change.modified.map(|time| time.nanoseconds);
-    let values = params![seconds, nanoseconds, change.mode, change.user, change.group, id];
-    connection.execute(sql, values).map_err(failed)?;
-    Ok(())
+        mode = coalesce(?3, mode), \"user\" = coalesce(?4, \"user\"), grp = coalesce(?5, grp) WHERE id = ?6";
+    let seconds = wanted.modified.map(|time| time.seconds).into();
+    let nanoseconds = wanted.modified.map(|time| time.nanoseconds).into();
+    let (mode, user, group) = (wanted.mode.into(), wanted.user.into(), wanted.group.into());
+    change.execute(sql, &[seconds, nanoseconds, mode, user, group, id.into()])
 }
 
 fn now() -> Timestamp {

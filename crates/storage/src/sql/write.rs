@@ -61,7 +61,7 @@ impl Staged {
         is_exclusive: bool,
         bits: Option<u32>,
     ) -> Result<Self, FileError> {
-        match shared.pool.look(|connection| tree::find_place(connection, path))? {
+        match shared.pool.look(|look| tree::find_place(look, path))? {
             (_, Some(node)) if node.metadata.is_directory() => return Err(FileError::IsDirectory),
             (_, Some(_)) if is_exclusive => return Err(FileError::AlreadyExists),
             _ => {}
@@ -86,21 +86,22 @@ impl Upload for Staged {
         let Self { body, path, is_exclusive, bits } = &mut *self;
         // The last bytes and the name, in one transaction.
         let (size, content, shared) = (body.end(), body.hold.content, Arc::clone(body.hold.shared()));
-        let named = shared.pool.change(|change| {
+        let named = shared.pool.change_tree(|change| {
             content::write(change, content, body.offset, &body.gathered)?;
             let (parent, old) = tree::find_place(change, path)?;
-            match old {
+            let before = match old {
                 Some(_) if *is_exclusive => return Err(FileError::AlreadyExists),
-                Some(old) => {
-                    let before = tree::replace(change, &old, content)?;
-                    shared.contents.release(change, before)?;
+                Some(old) => Some(tree::replace(change, &old, content)?),
+                None => {
+                    tree::insert(change, parent, path.name(), Some(content), *bits)?;
+                    None
                 }
-                None => tree::insert(change, parent, path.name(), Some(content), *bits)?,
-            }
+            };
             body.hold.set_named(true);
-            Ok(())
+            Ok(before)
         });
-        named.inspect_err(|_| body.hold.set_named(false))?;
+        let before = named.inspect_err(|_| body.hold.set_named(false))?;
+        before.into_iter().for_each(|before| shared.release(before));
         Ok(Committed { size })
     }
 
@@ -138,13 +139,14 @@ impl InPlace {
         bits: Option<u32>,
     ) -> Result<Self, FileError> {
         loop {
-            let place = shared.pool.look(|connection| tree::find_place(connection, path))?;
+            let place = shared.pool.look(|look| tree::find_place(look, path))?;
             let content = match place {
                 (_, Some(node)) => node.content()?,
                 (_, None) if offset.unwrap_or(0) > 0 => return Err(FileError::NotFound),
                 (_, None) => {
                     // An empty file, so that what comes has a place. Somebody else may have been quicker.
-                    match Box::new(Staged::begin(shared, path, true, bits)?).commit() {
+                    let made = Staged::begin(shared, path, true, bits);
+                    match made.and_then(|empty| Box::new(empty).commit()) {
                         Ok(_) | Err(FileError::AlreadyExists) => continue,
                         Err(error) => return Err(error),
                     }
@@ -162,7 +164,7 @@ impl InPlace {
     fn finish(&mut self) -> Result<Committed, FileError> {
         self.body.flush()?;
         let content = self.body.hold.content;
-        let size = self.body.hold.shared().pool.change(|change| {
+        let size = self.body.hold.shared().pool.change_tree(|change| {
             tree::touch(change, content)?;
             content::size(change, content)
         })?;
