@@ -4,10 +4,12 @@
 //! answer that does not stand up is lowered, and the report says so. At last it loads the server beyond the answer and
 //! asks once more: a server that does not come back from that has hysteresis.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use serde::Serialize;
 
 use crate::plan::Plan;
-use crate::report::{CellReport, Ending};
+use crate::report::{CellReport, Ending, Machine, Measured};
 use crate::run::{Progress, RunError, run};
 
 /// How often an answer must stand up.
@@ -81,6 +83,14 @@ pub struct Trial {
 /// The answer of a search.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Capacity {
+    /// The server, without its password.
+    pub target: String,
+    /// Of what: `retr 1k pasv`.
+    pub what: String,
+    /// When it began, in seconds since 1970.
+    pub began: u64,
+    /// The client's machine.
+    pub machine: Machine,
     /// The most users with whom it went well, each time; 0 for none.
     pub users: u32,
     /// It is all that was asked for, and there may be more.
@@ -100,6 +110,16 @@ impl Capacity {
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a capacity has no map with keys that are no text")
     }
+
+    /// As a table for other programs: a line a load.
+    pub fn csv(&self) -> String {
+        let line = |trial: &Trial| {
+            let Trial { purpose, users, ops_per_s, objection } = trial;
+            let said = objection.as_deref().unwrap_or_default().replace('"', "\"\"");
+            format!("{},{users},{ops_per_s},\"{said}\"\r\n", purpose.name())
+        };
+        "purpose,users,ops_per_s,objection\r\n".to_owned() + &self.trials.iter().map(line).collect::<String>()
+    }
 }
 
 /// Searches with the first step of a plan, up to `most` users.
@@ -113,6 +133,8 @@ pub fn search(
     plan.steps.truncate(1);
     let (mut course, mut trials, mut alone) = (Course::new(most), Vec::new(), None);
     let length = plan.steps.first().map_or(plan.base.duration, |step| step.duration);
+    let what = plan.cells().first().map_or_else(String::new, |cell| Measured::of(cell).name());
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let mut ending = Ending::Complete;
     while let Some((users, purpose)) = course.next() {
         let times = if purpose == Purpose::Soak { SOAK } else { 1 };
@@ -139,7 +161,9 @@ pub fn search(
         trials.push(Trial { purpose, users, objection, ops_per_s });
     }
     let Course { good, bad, is_shaky, recovers, .. } = course;
-    Ok(Capacity { users: good, is_open: bad > most, is_shaky, recovers, ending, trials })
+    let (is_open, machine) = (bad > most, Machine::this());
+    let target = plan.target.to_string();
+    Ok(Capacity { target, what, began, machine, users: good, is_open, is_shaky, recovers, ending, trials })
 }
 
 impl Criterion {

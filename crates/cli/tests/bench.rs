@@ -227,8 +227,24 @@ fn a_server_that_is_not_there_is_said_at_once() {
 fn a_search_asks_for_no_more_than_it_may() {
     let serving = Serving::start("search");
     let arguments = ["--search", "users", "--ops", "noop", "--think", "100ms", "--users", "2"];
-    let output = serving.bench(&[&arguments[..], &["--duration", "300ms", "--warm-up", "0"]].concat());
+    let [page, csv] = ["html", "csv"].map(|kind| serving.folder.with_extension(kind));
+    let reports = ["--html", page.to_str().unwrap(), "--csv", csv.to_str().unwrap()];
+    let length = ["--duration", "300ms", "--warm-up", "0"];
+    let output = serving.bench(&[&arguments[..], &length, &reports].concat());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let [page, csv] = [page, csv].map(|path| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        text
+    });
+    assert!(
+        page.contains(": the most users</h1>") && page.contains("<svg") && page.contains("for long"),
+        "{page}"
+    );
+    assert!(
+        csv.starts_with("purpose,users,ops_per_s,objection\r\n,1,") && csv.contains("\r\nfor long,"),
+        "{csv}"
+    );
     let answer = text(&output.stdout);
     assert!(answer.lines().last().unwrap().contains("users") && !answer.contains("  4 users"), "{answer}");
 }

@@ -62,6 +62,12 @@ pub fn capacity(capacity: &Capacity) -> String {
         let line = format!("{:>7} users {:>9.0} ops/s  {purpose:<10}  {words}", trial.users, trial.ops_per_s);
         let _ = writeln!(out, "{}", cut(&line));
     }
+    let _ = writeln!(out, "{}", cut(&answer(capacity)));
+    out
+}
+
+/// The same in a sentence.
+pub(crate) fn answer(capacity: &Capacity) -> String {
     let more = if capacity.is_open { " or more" } else { "" };
     let shaky = if capacity.is_shaky { "; an answer above it did not stand up" } else { "" };
     let recovers = match capacity.recovers {
@@ -74,8 +80,7 @@ pub fn capacity(capacity: &Capacity) -> String {
         Ending::Interrupted => "; it was interrupted, and there may be more".to_owned(),
         Ending::Failed(error) => format!("; it ended early: {error}"),
     };
-    let _ = writeln!(out, "{}", cut(&format!("{} users{more}{shaky}{recovers}{early}", capacity.users)));
-    out
+    format!("{}{more}{shaky}{recovers}{early}", users(capacity.users))
 }
 
 const HEAD: &str =

@@ -125,6 +125,11 @@ fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitC
             "a search has no figures for --fail-if and --baseline.".to_owned(),
         ));
     }
+    if arguments.markdown || arguments.compat.is_some() {
+        return Err(Failure::Configuration(
+            "a search has no table for --markdown and --compat; it has --json, --html and --csv.".to_owned(),
+        ));
+    }
     let output = Output::open(arguments)?;
     let most = arguments.most_users(plan);
     let capacity = search(plan, most, Criterion::default(), progress).map_err(advise_run)?;

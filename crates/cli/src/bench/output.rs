@@ -73,7 +73,10 @@ impl Output {
         if self.shows_table() {
             print(&text::capacity(capacity))?;
         }
-        write(self.json, || capacity.json())
+        let json = write(self.json, || capacity.json());
+        let html = write(self.html, || html::search(capacity));
+        let csv = write(self.csv, || capacity.csv());
+        json.and(html).and(csv)
     }
 
     /// Standard output is for one thing at a time.

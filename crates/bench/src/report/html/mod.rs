@@ -9,10 +9,12 @@ mod pictures;
 mod plot;
 mod race;
 mod run;
+mod search;
 mod words;
 
 pub use self::race::render as race;
 pub use self::run::render as run;
+pub use self::search::render as search;
 
 use self::words::escaped;
 

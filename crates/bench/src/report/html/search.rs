@@ -1,0 +1,53 @@
+//! The page of `millrace bench --search users`.
+
+use super::page;
+use super::parts::{figure, grid, list, machine, section, table};
+use super::plot::{Axis, Scale, Series, lines};
+use super::words::{date, escaped, of_count, of_rate};
+use crate::report::text;
+use crate::search::{Capacity, Trial};
+
+/// The page.
+pub fn render(capacity: &Capacity) -> String {
+    let title = format!("{}: the most users", capacity.target);
+    let about = format!("{}. {}.", capacity.what, date(capacity.began));
+    let mut body = section("In short", &list("lead card", [text::answer(capacity)]));
+    body += &grid(&figure("Rate against users", &rates(&capacity.trials)));
+    body += &section("Every load, in order", &trials(&capacity.trials));
+    let settings = [
+        ("server", capacity.target.clone()),
+        ("measured by", format!("millrace {}", env!("CARGO_PKG_VERSION"))),
+    ];
+    body += &machine(&capacity.machine, &settings);
+    page("Millrace bench", &title, &about, &body)
+}
+
+/// Loads that went well, and that did not.
+fn rates(trials: &[Trial]) -> String {
+    let line = |name: &str, color: usize, is_well: bool| {
+        let some = trials.iter().filter(|trial| trial.objection.is_none() == is_well);
+        let mut points: Vec<(f64, f64)> =
+            some.map(|trial| (f64::from(trial.users), trial.ops_per_s)).collect();
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        Series { name: name.to_owned(), color, points, knee: None }
+    };
+    let both = [line("it went well", 0, true), line("it did not", 4, false)];
+    let some: Vec<Series> = both.into_iter().filter(|series| !series.points.is_empty()).collect();
+    let users = Axis { label: "users", scale: Scale::Log };
+    lines(users, Axis { label: "operations a second", scale: Scale::Linear }, &some)
+}
+
+fn trials(trials: &[Trial]) -> String {
+    let rows = trials.iter().map(|trial| {
+        vec![
+            match trial.purpose.name() {
+                "" => "to find it".to_owned(),
+                purpose => escaped(purpose),
+            },
+            of_count(u64::from(trial.users)),
+            of_rate(trial.ops_per_s),
+            escaped(trial.objection.as_deref().unwrap_or("it went well")),
+        ]
+    });
+    table(&["purpose", "users", "ops/s", "what came of it"], &rows.collect::<Vec<_>>())
+}
