@@ -126,6 +126,7 @@ fn what_makes_no_sense_exits_with_2_and_says_what_to_do() {
         (&["bench", "ftp://127.0.0.1:1/", "--users", "0"], "--users: "),
         (&["bench", "ftp://127.0.0.1:1/", "--users", "abc"], "\"abc\" is no number of users"),
         (&["bench", "ftp://127.0.0.1:1/", "--search", "rate"], "users"),
+        (&["bench", "ftp://127.0.0.1:1/", "--compat", "zb"], "over HTTP"),
         (&["bench", "ftp://127.0.0.1:1/", "--json", "/nowhere/at/all"], "cannot be written"),
         (&["bench", "ftp://127.0.0.1:1/", "--fail-if", "retr.p98 > 1ms"], "\n         ^"),
         (&["bench", "ftp://127.0.0.1:1/", "--fail-if", "mlsd.p99 > 1ms"], "no figure of this run"),

@@ -2,12 +2,18 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::Advice;
 
 use crate::payload::FileId;
 use crate::plan::{Cell, Download, Names};
 use crate::target::Target;
+
+/// Pages that another processor has just put into the cache are kept for a moment, whoever does not need them.
+const TRIES: u32 = 50;
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
 /// The test files of one cell.
 #[derive(Debug, Clone, Copy)]
@@ -80,13 +86,16 @@ impl<'a> Files<'a> {
         let place = Path::new(root).join(name);
         let failed = |error: std::io::Error| format!("{}: {error}", place.display());
         let file = File::open(&place).map_err(failed)?;
-        // Pages that are not yet written stay.
-        file.sync_all().map_err(failed)?;
-        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| failed(error.into()))?;
-        if size > 0 && millrace_net::copy::is_cached(&file, 0, size) {
-            return Err(format!("{} is still in memory: is it on a memory file system?", place.display()));
+        for _ in 0..TRIES {
+            // Pages that are not yet written stay.
+            file.sync_all().map_err(failed)?;
+            rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| failed(error.into()))?;
+            if size == 0 || !millrace_net::copy::is_cached(&file, 0, size) {
+                return Ok(());
+            }
+            thread::sleep(BETWEEN_TRIES);
         }
-        Ok(())
+        Err(format!("{} is still in memory: is it on a memory file system?", place.display()))
     }
 
     /// How many bytes are free where the server's folder is; `None` where it is not known to be on this machine.

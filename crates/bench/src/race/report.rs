@@ -305,14 +305,17 @@ impl RaceReport {
         }
         for scenario in &self.scenarios {
             for standing in scenario.standings.iter().filter(|standing| !standing.failures.is_empty()) {
-                self.warnings.push(format!(
-                    "{} at {}: {} of {} operations failed, first: {}",
-                    standing.contestant,
-                    scenario.title,
-                    standing.errors,
-                    standing.ops + standing.errors,
-                    standing.failures[0]
-                ));
+                let gaps = (self.blocks as usize).saturating_sub(standing.cells.len());
+                let what = match gaps {
+                    gaps if gaps > 0 && self.ending != Ending::Interrupted => {
+                        format!("{gaps} of {} figures could not be taken", self.blocks)
+                    }
+                    _ => {
+                        format!("{} of {} operations failed", standing.errors, standing.ops + standing.errors)
+                    }
+                };
+                let (who, at, first) = (&standing.contestant, &scenario.title, &standing.failures[0]);
+                self.warnings.push(format!("{who} at {at}: {what}, first: {first}"));
             }
         }
         let bound: Vec<String> = (0..self.contestants.len()).filter_map(|at| self.client_bound(at)).collect();

@@ -12,7 +12,7 @@ use std::thread;
 
 use millrace_bench::gate::Outcome;
 use millrace_bench::host::verdict::Bound;
-use millrace_bench::plan::{BUILT_IN, Form, Plan, PlanError, Preset};
+use millrace_bench::plan::{BUILT_IN, Form, Op, Plan, PlanError, Preset};
 use millrace_bench::report::{Ending, Report};
 use millrace_bench::run::{Asked, Progress, RunError, Stop, run as measure};
 use millrace_bench::search::{Criterion, search};
@@ -56,6 +56,9 @@ pub(crate) fn work() -> Result<(), Failure> {
 }
 
 fn figures(plan: &Plan, arguments: &Bench) -> Result<ExitCode, Failure> {
+    if arguments.compat.is_some() && plan.cells().iter().all(|cell| cell.op != Op::Get) {
+        return Err(Failure::Configuration("--compat zb is for figures over HTTP.".to_owned()));
+    }
     let (gate, output) = (Gate::open(arguments, plan)?, Output::open(arguments)?);
     let report = match Live::open(plan) {
         Some(live) => measure(plan, &live),
