@@ -191,7 +191,8 @@ impl Watch {
             cores,
             machine_busy: of_cores(happened.busy).min(1.0),
             cores_busy: happened.busy_each.iter().map(|busy| share(*busy)).collect(),
-            others: ((happened.busy.as_secs_f64() - ours) / seconds).max(0.0),
+            // The kernel counts in hundredths: of a short time it would say more than there is.
+            others: ((happened.busy.as_secs_f64() - ours) / seconds).clamp(0.0, cores as f64),
             disk_wait: of_cores(happened.disk_wait).min(1.0),
             disk_busy: (happened.disk_busy.as_secs_f64() / seconds).min(1.0),
             stolen: of_cores(happened.stolen).min(1.0),
