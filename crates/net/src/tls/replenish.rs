@@ -16,6 +16,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, LazyLock};
 
+use ::ring::rand::{SecureRandom, SystemRandom};
 use rustls::crypto::cipher::{
     AeadKey, Iv, MessageDecrypter, MessageEncrypter, OutboundOpaqueMessage, OutboundPlainMessage,
     Tls13AeadAlgorithm, UnsupportedOperationError,
@@ -25,6 +26,10 @@ use rustls::server::ProducesTickets;
 use rustls::{ConnectionTrafficSecrets, ContentType, SupportedCipherSuite, Tls13CipherSuite};
 
 use super::tickets::Binding;
+
+/// How a ticket's message begins: a lifetime in seconds, and what is added to the ticket's age.
+const LIFETIME: usize = 4;
+const LIFETIME_AND_AGE: usize = 8;
 
 /// The message that carries a ticket.
 const NEW_SESSION_TICKET: u8 = 4;
@@ -149,7 +154,7 @@ pub(super) struct Renewal {
 /// What a ticket stands for.
 #[derive(Debug)]
 struct Session {
-    /// What comes before the ticket in its message: lifetime, age_add, nonce.
+    /// What comes before the ticket in its message: lifetime, age_add (another for each ticket), nonce.
     head: Vec<u8>,
     /// What the ticket says, to us.
     plain: Vec<u8>,
@@ -181,6 +186,9 @@ impl Renewal {
         message.extend_from_slice(&u32::try_from(length).ok()?.to_be_bytes());
         message[0] = NEW_SESSION_TICKET;
         message.extend_from_slice(head);
+        // Masks the ticket's age from whoever listens. To the server it matters for early data alone, which there is not.
+        let age_add = message.get_mut(4 + LIFETIME..4 + LIFETIME_AND_AGE)?;
+        SystemRandom::new().fill(age_add).ok()?;
         message.extend_from_slice(&u16::try_from(ticket.len()).ok()?.to_be_bytes());
         message.extend_from_slice(&ticket);
         // No extensions: there is no early data.
@@ -191,7 +199,6 @@ impl Renewal {
 
 /// The first message's part before the ticket, and the ticket (RFC 8446 section 4.6.1).
 fn parse(messages: &[u8]) -> Option<(&[u8], &[u8])> {
-    const LIFETIME_AND_AGE: usize = 8;
     let (&[_, high, middle, low], rest) = messages.split_first_chunk()?;
     let length = u32::from_be_bytes([0, high, middle, low]);
     let body = rest.get(..usize::try_from(length).ok()?)?;
@@ -212,13 +219,16 @@ mod tests {
     #[test]
     fn what_is_sealed_again_is_the_same_session_in_another_ticket() {
         let mut renewal = renewal();
-        renewal.session =
-            Some(Session { head: [&[0; 8][..], &[2, 7, 7]].concat(), plain: b"secret".to_vec() });
+        renewal.session = Some(Session {
+            head: [&[0, 0, 1, 0, 9, 9, 9, 9][..], &[2, 7, 7]].concat(),
+            plain: b"secret".to_vec(),
+        });
         let (first, second) = (renewal.message().unwrap(), renewal.message().unwrap());
-        assert_ne!(first, second);
+        let ages = [&first, &second].map(|message| message[8..12].to_vec());
+        assert_ne!(ages[0], ages[1]);
         for message in [first, second] {
             let (head, ticket) = parse(&message).unwrap();
-            assert_eq!(head, [0, 0, 0, 0, 0, 0, 0, 0, 2, 7, 7]);
+            assert_eq!((&head[..4], &head[8..]), (&[0, 0, 1, 0][..], &[2, 7, 7][..]));
             assert_eq!(renewal.binding.decrypt(ticket).unwrap(), b"secret");
             renewal.keep(&message);
             assert_eq!(renewal.session.as_ref().unwrap().plain, b"secret");
