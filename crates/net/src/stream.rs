@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -96,6 +96,19 @@ pub fn wait_readable(socket: impl AsFd, most: Duration) -> bool {
     let mut sockets = [PollFd::new(&socket, PollFlags::IN | PollFlags::RDHUP)];
     let most = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
     matches!(poll(&mut sockets, Some(&most)), Ok(1..))
+}
+
+/// Waits until one of these has something to read, or the time is over; answers for each whether it has. For threads
+/// that may wait.
+pub fn wait_any<'a>(
+    sockets: impl IntoIterator<Item = BorrowedFd<'a>>,
+    most: Duration,
+) -> io::Result<Vec<bool>> {
+    let mut sockets: Vec<_> =
+        sockets.into_iter().map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)).collect();
+    let most = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
+    retry(|| poll(&mut sockets, Some(&most)))?;
+    Ok(sockets.iter().map(|socket| !socket.revents().is_empty()).collect())
 }
 
 /// What has come on a socket and was not read, if anything has: bytes or an end. Does not wait.

@@ -17,7 +17,7 @@
 //! Where to look: [`Config`] is everything that can be set; [`Authenticator`],
 //! [`Storage`](millrace_vfs::Storage) and [`Hooks`] are the doors for accounts, files and actions of your own.
 //! `worker.rs` is the reactor, `ftp/` drives control sessions, `http/` requests, `transfer/` moves the bytes,
-//! `passive.rs` leases data ports.
+//! `passive` leases data ports.
 
 pub mod auth;
 mod bans;

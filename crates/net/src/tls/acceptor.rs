@@ -15,7 +15,7 @@ use rustls::sign::CertifiedKey;
 use super::connection::{Fault, Tls};
 use super::identity::{self, Identities, LoadError};
 use super::replenish;
-use super::tickets::Binding;
+use super::tickets::{Badge, Binding};
 
 /// Tickets that a control connection gives out when it begins (TLS 1.3), as many as OpenSSL gives. Each that is
 /// used is replaced: see `replenish.rs`.
@@ -245,6 +245,11 @@ impl Host {
             Arc::new(config)
         });
         Tls::server(Arc::clone(config))
+    }
+
+    /// What its data connections are known by.
+    pub fn badge(&self) -> Badge {
+        Badge(Arc::clone(&self.binding))
     }
 
     /// Claims that the last data connection showed the ticket of another control connection.

@@ -19,12 +19,18 @@ pub struct Hello {
     /// It can resume sessions of TLS 1.3, or would like a ticket to do so later: without psk_key_exchange_modes no
     /// server may give it one (RFC 8446 section 4.2.9).
     pub resumes_tls13: bool,
+    /// The session id that it would go on with (TLS 1.2), or one without a meaning (TLS 1.3).
+    pub session_id: Vec<u8>,
+    /// The tickets that it shows.
+    pub tickets: Vec<Vec<u8>>,
 }
 
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
 const ALPN: u16 = 16;
+const SESSION_TICKET: u16 = 35;
+const PRE_SHARED_KEY: u16 = 41;
 const SUPPORTED_VERSIONS: u16 = 43;
 const PSK_KEY_EXCHANGE_MODES: u16 = 45;
 const TLS_FALLBACK_SCSV: u16 = 0x5600;
@@ -48,10 +54,10 @@ impl Hello {
         message.take(3)?;
         let legacy = message.u16()?;
         message.take(32)?;
-        message.with_length_8()?; // session id
+        let session_id = message.with_length_8()?.0.to_vec();
         let mut ciphers = message.with_length_16()?;
         message.with_length_8()?; // compression
-        let mut hello = Self { versions: vec![legacy], ..Self::default() };
+        let mut hello = Self { versions: vec![legacy], session_id, ..Self::default() };
         while let Some(cipher) = ciphers.u16() {
             hello.falls_back |= cipher == TLS_FALLBACK_SCSV;
         }
@@ -65,7 +71,7 @@ impl Hello {
     }
 
     /// Claims that these are the beginning of a record with a ClientHello, whose rest has not come.
-    pub(super) fn is_partial(wire: &[u8]) -> bool {
+    pub fn is_partial(wire: &[u8]) -> bool {
         let mut record = Reader(wire);
         match record.byte() {
             Some(HANDSHAKE) => record.take(2).is_none() || record.with_length_16().is_none(),
@@ -103,6 +109,15 @@ impl Hello {
                 self.versions.clear();
                 while let Some(version) = list.u16() {
                     self.versions.push(version);
+                }
+            }
+            SESSION_TICKET if !body.0.is_empty() => self.tickets.push(body.0.to_vec()),
+            PRE_SHARED_KEY => {
+                let Some(mut identities) = body.with_length_16() else { return };
+                while let (Some(Reader(ticket)), Some(_age)) =
+                    (identities.with_length_16(), identities.take(size_of::<u32>()))
+                {
+                    self.tickets.push(ticket.to_vec());
                 }
             }
             PSK_KEY_EXCHANGE_MODES => self.resumes_tls13 = true,
@@ -230,6 +245,16 @@ mod tests {
         assert!(Hello::peek(&record(0x0303, &[all])).unwrap().resumes_tls12_only());
         assert!(!Hello::peek(&record(0x0303, &[(43, &[2, 3, 4])])).unwrap().resumes_tls12_only());
         assert!(!Hello::peek(&record(0x0303, &[])).unwrap().resumes_tls12_only());
+    }
+
+    #[test]
+    fn tickets_are_read_of_either_version() {
+        let hello = Hello::peek(&record(0x0303, &[(35, b"old")])).unwrap();
+        assert_eq!(hello.tickets, [b"old".to_vec()]);
+        assert_eq!(Hello::peek(&record(0x0303, &[(35, b"")])).unwrap().tickets.len(), 0);
+        let identities = b"\0\x11\0\x03one\0\0\0\x07\0\x02no\0\0\0\0\0\x04\x03bnd";
+        let hello = Hello::peek(&record(0x0303, &[(41, identities)])).unwrap();
+        assert_eq!(hello.tickets, [b"one".to_vec(), b"no".to_vec()]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! - [`Acceptor`] and [`Connector`] are the two sides' settings; [`Host`] is one FTP control connection's
 //!   part, whose data connections resume with its own tickets only.
+//! - [`Badge`] tells by a ClientHello whose control connection it belongs to.
 //! - [`Tls`] is a connection without a socket; [`Channel`] has the copy loop over one.
 //! - [`self_signed`] makes a certificate for a first try, [`Hello`] says what a client offered.
 //!
@@ -31,4 +32,5 @@ pub use hello::Hello;
 pub use identity::{LoadError, fingerprint};
 pub use names::client_names;
 pub use self_signed::self_signed;
+pub use tickets::Badge;
 pub use wire::Wire;

@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::server::{ProducesTickets, StoresServerSessions};
 
+use super::hello::Hello;
+
 /// Sessions of TLS 1.2 without tickets that one control connection keeps: the control connection's own,
 /// and those of its last data connections, whose ids a client may prefer.
 const KEPT: usize = 4;
@@ -53,6 +55,22 @@ impl Binding {
         self.tls12.load(Ordering::Relaxed)
     }
 
+    /// Whose ticket this is, and what it says; `None` where it cannot be read.
+    fn open(&self, ticket: &[u8]) -> Option<(u64, Vec<u8>)> {
+        let mut text = self.keys.decrypt(ticket)?;
+        let (number, _) = text.split_first_chunk()?;
+        let number = u64::from_be_bytes(*number);
+        text.drain(..size_of::<u64>());
+        Some((number, text))
+    }
+
+    /// Claims that it keeps a session of this id, as it stands in a hello.
+    fn has_session(&self, id: &[u8]) -> bool {
+        // rustls's key is the id's encoding, with its length before it.
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        !id.is_empty() && sessions.iter().any(|(kept, _)| kept.get(1..) == Some(id))
+    }
+
     /// Claims that somebody else's ticket was shown since the last call.
     pub(super) fn take_foreign(&self) -> bool {
         self.foreign.swap(false, Ordering::Relaxed)
@@ -74,14 +92,26 @@ impl ProducesTickets for Binding {
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         // What cannot be read is too old, or another server's: nobody's, and a full handshake follows.
-        let mut text = self.keys.decrypt(ticket)?;
-        let (number, _) = text.split_first_chunk()?;
-        if u64::from_be_bytes(*number) != self.number {
+        let (number, text) = self.open(ticket)?;
+        if number != self.number {
             self.foreign.store(true, Ordering::Relaxed);
             return None;
         }
-        text.drain(..size_of::<u64>());
         Some(text)
+    }
+}
+
+/// Tells by the ClientHello of a data connection whether it belongs to one control connection. The handshake may
+/// fail all the same: whoever shows a ticket has yet to prove that it has the keys.
+#[derive(Debug, Clone)]
+pub struct Badge(pub(super) Arc<Binding>);
+
+impl Badge {
+    /// Claims that the client shows a ticket, or a session id, that this control connection has given out.
+    pub fn is_shown_by(&self, hello: &Hello) -> bool {
+        let is_own =
+            |ticket: &Vec<u8>| self.0.open(ticket).is_some_and(|(number, _)| number == self.0.number);
+        hello.tickets.iter().any(is_own) || self.0.has_session(&hello.session_id)
     }
 }
 
@@ -128,6 +158,28 @@ mod tests {
         assert!(!other.take_foreign(), "told once");
         assert_eq!(other.decrypt(b"garbage"), None);
         assert!(!other.take_foreign(), "what nobody can read is nobody's");
+    }
+
+    #[test]
+    fn a_badge_knows_its_own_tickets_and_sessions() {
+        let keys = rustls::crypto::ring::Ticketer::new().unwrap();
+        let one = Arc::new(Binding::new(Arc::clone(&keys)));
+        let (one, other) = (Badge(one), Badge(Arc::new(Binding::new(keys))));
+        one.0.put(b"\x02id".to_vec(), b"session".to_vec());
+        let ticket = |badge: &Badge| badge.0.encrypt(b"secret").unwrap();
+        for (hello, is_ones, is_others) in [
+            (Hello { tickets: vec![b"garbage".to_vec(), ticket(&one)], ..Hello::default() }, true, false),
+            (Hello { tickets: vec![ticket(&other)], ..Hello::default() }, false, true),
+            (Hello { session_id: b"id".to_vec(), ..Hello::default() }, true, false),
+            (Hello::default(), false, false),
+        ] {
+            assert_eq!(
+                (one.is_shown_by(&hello), other.is_shown_by(&hello)),
+                (is_ones, is_others),
+                "{hello:?}"
+            );
+        }
+        assert!(!one.0.take_foreign(), "to look is not to be shown");
     }
 
     #[test]

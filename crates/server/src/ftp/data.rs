@@ -17,13 +17,20 @@ use mio::event::Event;
 use super::Connection;
 use super::question::{JOB_GRACE, Promise};
 use crate::log::{self, Direction, Transferred};
-use crate::passive::{Doorkeeper, Lease, Leasing, TurnedAway};
+use crate::passive::{Doorkeeper, Guest, Lease, Leasing, TurnedAway};
 use crate::slab::Key;
 use crate::transfer::{End, JobDone, JobKind, Link, Running, Socket, Turn, Work};
 use crate::worker::{Core, Message};
 
 /// Why there is no connection for a transfer that came too long after its `PASV`.
 const PORT_IS_GONE: &str = "the passive port was given back as nothing used it in time; ask for another";
+
+/// Why a transfer has none whose client did not come.
+const NOT_COME: &str = "the client did not connect in time";
+
+/// The same where a connection may have come, and nobody could say for whom.
+const NOT_KNOWN: &str = "no connection came in time that resumes the TLS session of its control connection, \
+     by which sessions are told apart while all passive ports are in use";
 
 /// What the passive port's lease needs of a session and its reactor.
 struct Door<'a> {
@@ -58,7 +65,8 @@ impl Connection {
         let wake = Arc::new(move || sender.send(Message::Wake(key)));
         let sender = core.sender.clone();
         let deliver = Box::new(move |lease| sender.send(Message::Port(key, lease)));
-        match core.server.passive.lease(self.local().ip(), self.session.peer().ip(), wake, deliver) {
+        let guest = Guest { client: self.session.peer().ip(), badge: self.badge(core), wake };
+        match core.server.passive.lease(self.local().ip(), guest, deliver) {
             Leasing::Granted(lease) => Some(self.hold(core, Box::new(lease))),
             Leasing::Queued => {
                 self.port_deadline = Some(core.now.instant + core.server.config.connect_timeout);
@@ -605,7 +613,8 @@ impl Connection {
             (None, Link::Accepting(_)) => {
                 let late = self.lease.as_mut().map_or(Vec::new(), |lease| lease.give_up_unnamed());
                 self.tell_turned_away(core, late);
-                TransferError::NoConnection("the client did not connect in time".to_owned())
+                let by_ticket = self.lease.as_ref().is_some_and(|lease| lease.goes_by_ticket());
+                TransferError::NoConnection(if by_ticket { NOT_KNOWN } else { NOT_COME }.to_owned())
             }
             (None, Link::Securing(_)) => TransferError::NotSecured("the handshake took too long".to_owned()),
             (None, Link::Connecting(_)) => {

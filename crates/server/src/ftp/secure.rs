@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use millrace_ftp::session::{Input, Protection, TransferError};
 use millrace_net::stream;
-use millrace_net::tls::{Channel, Fault, Host, Tls, client_names};
+use millrace_net::tls::{Badge, Channel, Fault, Host, Tls, client_names};
 
 use super::Connection;
 use super::early::Early;
@@ -40,6 +40,8 @@ pub(super) struct Secure {
     queued: bool,
     /// Our close_notify was sent.
     closed: bool,
+    /// A data connection has resumed: the next ones will, too.
+    resumes: bool,
     /// A data connection has used up a ticket: the next replies bring another.
     owes_ticket: bool,
     /// The log has been told that data connections do not resume.
@@ -97,6 +99,7 @@ impl Connection {
                     server_name: None,
                     queued: false,
                     closed: false,
+                    resumes: false,
                     owes_ticket: false,
                     told: false,
                     early: Early::Nothing,
@@ -306,6 +309,14 @@ impl Connection {
         self.account.as_ref().and_then(|account| account.data.resumption).unwrap_or_else(of_server)
     }
 
+    /// What its data connections can be told from others by: where it is sure that they resume, as they have done so
+    /// before, or would be refused if they did not.
+    pub(super) fn badge(&self, core: &Core) -> Option<Badge> {
+        let secure = self.secure.as_ref()?;
+        let is_sure = || secure.resumes || self.resumption(core) == Resumption::Require;
+        (self.session.protection() == Protection::AsServer && is_sure()).then(|| secure.host.badge())
+    }
+
     /// Moves a data connection's handshake on; answers whether it is over. `None`: this turn has no time for
     /// it any more.
     pub(super) fn shake_data_hands(
@@ -342,6 +353,7 @@ impl Connection {
         let Some(secure) = &mut self.secure else { return Ok(()) };
         let is_foreign = secure.host.take_foreign();
         secure.owes_ticket |= is_resumed;
+        secure.resumes |= is_resumed;
         if policy == Resumption::Off || is_resumed || self.session.protection() == Protection::AsClient {
             return Ok(());
         }

@@ -20,6 +20,7 @@ mod passive;
 mod pipelining;
 mod proxied;
 mod quotas;
+mod shared_ports;
 mod shutdown;
 mod timeouts;
 mod tls;

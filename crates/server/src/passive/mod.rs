@@ -1,0 +1,313 @@
+//! The passive port pool: hands out listening ports for data connections.
+//!
+//! ```text
+//!            lease                     accept, or re-lease by the same session
+//! unbound ----------> leased --------------------------------------------> free (bound, listening)
+//!    ^                  | dropped, or overdue, before its connection came   |
+//!    +--- closed, last in line -----------------------------<---------------+ lease drains it first
+//! ```
+//!
+//! A listener is bound once and kept; a lease is one session's from `PASV` until its connection is
+//! accepted, so no two sessions can be given each other's connection. Three rules keep strangers out: only
+//! the address of the control connection is accepted, everybody else is closed and the wait goes on; a
+//! listener is drained when it is leased, so what came for an earlier session never reaches a later one;
+//! and a port whose client never came is closed and goes to the end of the line, so a late connection
+//! finds nobody there. Ports are drawn at random (RFC 2577 section 6), and nothing ever leaves the range.
+//!
+//! When every port of the range is leased, a port is shared by clients of *different* addresses, told
+//! apart by where a connection comes from; an address that left one of them without its connection gets no
+//! other lease of that port while it stays open. Sessions of *one* address share a port where all of them are
+//! known to resume their TLS sessions: the ticket in the ClientHello says whose a connection is ([`doorman`]), and
+//! what shows none is closed. Any other client whose address has a lease on every port waits in line until one is
+//! given back.
+//!
+//! What comes from where proxies connect is of whom its header names, and nobody's before that ([`Lease::accept`]).
+
+mod doorman;
+mod lease;
+mod port;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millrace_net::listener;
+use millrace_net::tls::Badge;
+
+use crate::proxied::Proxies;
+use doorman::Doorman;
+pub(crate) use lease::{Doorkeeper, Lease, TurnedAway};
+use port::{Port, Reception, SharedTenants, Tenant};
+
+/// Tells a session that its connection was accepted by another that shares its port.
+pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// Hands a lease to a session that waited in line for it. Where the session is gone by then, the lease is
+/// dropped and the next in line gets it.
+pub(crate) type Deliver = Box<dyn FnOnce(Lease) + Send>;
+
+/// The pool. One serves all workers.
+#[derive(Clone)]
+pub(crate) struct PassivePool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    range: RangeInclusive<u16>,
+    reception: Reception,
+    /// The number of the next tenant.
+    next: AtomicU64,
+    /// Locked for a lease, an accept or a return: a few map operations and at most one bind.
+    hosts: Mutex<HashMap<IpAddr, Host>>,
+}
+
+/// The ports of one local address.
+struct Host {
+    reception: Reception,
+    /// Bound and not leased; the last one returned is the first one used.
+    free: Vec<Arc<Port>>,
+    /// Not bound: at first all of them in random order; ports whose client never came go to the end.
+    unbound: VecDeque<u16>,
+    /// Leased ports.
+    leased: HashMap<u16, Arc<Port>>,
+    /// Who waits for a port, the longest-waiting first.
+    waiting: VecDeque<(Tenant, Deliver)>,
+}
+
+/// Who asks for a port.
+pub(crate) struct Guest {
+    /// Where its connection will come from.
+    pub(crate) client: IpAddr,
+    /// What its connection can be known by, where its client is sure to resume its TLS session.
+    pub(crate) badge: Option<Badge>,
+    /// How to tell it that its connection has come.
+    pub(crate) wake: Wake,
+}
+
+/// A place on a port.
+struct Place {
+    port: Arc<Port>,
+    tenant: u64,
+}
+
+/// What came of asking for a lease.
+#[derive(Debug)]
+pub(crate) enum Leasing {
+    /// Here it is.
+    Granted(Lease),
+    /// Every port is leased, also to this client: it will be delivered.
+    Queued,
+    /// No port of the range can be bound.
+    Unavailable(io::Error),
+}
+
+impl PassivePool {
+    /// A pool over these ports; nothing is bound yet.
+    pub(crate) fn new(range: RangeInclusive<u16>, proxies: Arc<Proxies>) -> Self {
+        let (reception, next) = (Reception { proxies, doorman: Doorman::default() }, AtomicU64::new(0));
+        Self { shared: Arc::new(Shared { range, reception, next, hosts: Mutex::default() }) }
+    }
+
+    /// Leases a port on the address `local` to a client; where there is none now, `deliver` is called
+    /// with one later.
+    pub(crate) fn lease(&self, local: IpAddr, guest: Guest, deliver: Deliver) -> Leasing {
+        let Guest { client, badge, wake } = guest;
+        let number = self.shared.next.fetch_add(1, Ordering::Relaxed);
+        let tenant = Tenant { number, client, badge, by_badge: false, arrived: None, wake };
+        let mut hosts = self.shared.lock();
+        let host = hosts.entry(local).or_insert_with(|| Host::new(&self.shared));
+        match host.place(local, tenant) {
+            Ok(place) => Leasing::Granted(Lease::new(self, local, place)),
+            Err((tenant, error)) if host.leased.is_empty() => {
+                drop(tenant);
+                Leasing::Unavailable(error)
+            }
+            Err((tenant, _)) => {
+                host.waiting.push_back((tenant, deliver));
+                Leasing::Queued
+            }
+        }
+    }
+
+    /// The ports that may be used, for messages.
+    pub(crate) fn range(&self) -> &RangeInclusive<u16> {
+        &self.shared.range
+    }
+
+    /// Takes a place back; what it makes possible for somebody in line is done at once.
+    fn give_back(&self, local: IpAddr, place: Place, open: bool) {
+        let mut hosts = self.shared.lock();
+        let Some(host) = hosts.get_mut(&local) else { return };
+        host.vacate(place, open);
+        let served = host.serve_waiting(local);
+        drop(hosts);
+        for (place, deliver) in served {
+            deliver(Lease::new(self, local, place));
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Host>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Host {
+    fn new(shared: &Shared) -> Self {
+        let mut ports: Vec<u16> = shared.range.clone().collect();
+        shuffle(&mut ports);
+        let reception = shared.reception.clone();
+        Self {
+            reception,
+            free: Vec::new(),
+            unbound: ports.into(),
+            leased: HashMap::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Finds a port for a tenant: one that nobody holds, else one held by other addresses only, else one where all
+    /// of its address can be told apart.
+    fn place(&mut self, local: IpAddr, tenant: Tenant) -> Result<Place, (Tenant, io::Error)> {
+        match self.take(local) {
+            Ok(port) => {
+                let place = Place { port: Arc::clone(&port), tenant: tenant.number };
+                port.tenants.lock().list.push(tenant);
+                self.leased.insert(port.number, port);
+                Ok(place)
+            }
+            Err(error) => self.share(tenant).map_err(|tenant| (tenant, error)),
+        }
+    }
+
+    /// A port that nobody holds: one that is bound, drained, or else one that is bound now.
+    fn take(&mut self, local: IpAddr) -> io::Result<Arc<Port>> {
+        while let Some(port) = self.free.pop() {
+            if drain(&port.listener) {
+                return Ok(port);
+            }
+            // Closed, which resets whoever waits on it.
+            self.unbound.push_back(port.number);
+        }
+        let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+        for _ in 0..self.unbound.len() {
+            let Some(number) = self.unbound.pop_front() else { break };
+            match listener::bind_data(SocketAddr::new(local, number)) {
+                Ok(listener) => {
+                    return Ok(Arc::new(Port { number, listener, tenants: SharedTenants::default() }));
+                }
+                Err(error) => {
+                    // Another program has it now; it may be free another time.
+                    self.unbound.push_back(number);
+                    let port_is_to_blame = error.kind() == io::ErrorKind::AddrInUse;
+                    last = error;
+                    if !port_is_to_blame {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(last)
+    }
+
+    /// A leased port on which a connection can be told to be this tenant's.
+    fn share(&mut self, mut tenant: Tenant) -> Result<Place, Tenant> {
+        let client = tenant.client;
+        let by_address = self.leased.values().find(|port| port.tenants.lock().admits(client));
+        let by_badge = || match tenant.badge {
+            Some(_) => self.leased.values().find(|port| port.tenants.lock().all_have_badges(client)),
+            None => None,
+        };
+        let Some(port) = by_address.or_else(by_badge) else { return Err(tenant) };
+        let place = Place { port: Arc::clone(port), tenant: tenant.number };
+        let mut tenants = port.tenants.lock();
+        // What has come is nobody's, or that of a tenant who was alone until now.
+        port.sort_arrivals(&mut tenants, &self.reception);
+        tenant.by_badge = by_address.is_none();
+        tenants.list.push(tenant);
+        if by_address.is_none() {
+            tenants.go_by_badge(client);
+        }
+        Ok(place)
+    }
+
+    /// Ends a lease of a port, whose connection came or is still `open` to come.
+    fn vacate(&mut self, place: Place, open: bool) {
+        let Place { port, tenant } = place;
+        let mut tenants = port.tenants.lock();
+        if let Some(at) = tenants.list.iter().position(|other| other.number == tenant) {
+            let left = tenants.list.remove(at);
+            if open {
+                tenants.expected.push(left.client);
+            }
+        }
+        if !tenants.list.is_empty() {
+            return;
+        }
+        let is_quiet = tenants.expected.is_empty();
+        drop(tenants);
+        self.leased.remove(&port.number);
+        match is_quiet {
+            true => self.free.push(port),
+            // A client may yet connect: nobody must be there to hear it. This was the last reference, so the
+            // listener closes here and resets what waits on it.
+            false => self.unbound.push_back(port.number),
+        }
+    }
+
+    /// Places whoever waits and can be placed now.
+    fn serve_waiting(&mut self, local: IpAddr) -> Vec<(Place, Deliver)> {
+        let mut served = Vec::new();
+        // Where one has to wait on, so have the others of its address and kind; somebody else may still fit in.
+        let mut full: Vec<(IpAddr, bool)> = Vec::new();
+        let mut at = 0;
+        while let Some((tenant, _)) = self.waiting.get(at) {
+            let kind = (tenant.client, tenant.badge.is_some());
+            if full.contains(&kind) {
+                at += 1;
+                continue;
+            }
+            let Some((tenant, deliver)) = self.waiting.remove(at) else { break };
+            match self.place(local, tenant) {
+                Ok(place) => served.push((place, deliver)),
+                Err((tenant, _)) => {
+                    self.waiting.insert(at, (tenant, deliver));
+                    full.push(kind);
+                    at += 1;
+                }
+            }
+        }
+        served
+    }
+}
+
+/// Closes whatever waits to be accepted. Answers whether nothing does any more: without a descriptor to spare
+/// nothing can be accepted, and what waits would be the next session's.
+fn drain(listener: &OwnedFd) -> bool {
+    while listener::may_accept(listener) {
+        match listener::accept(listener) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+    true
+}
+
+/// A Fisher-Yates shuffle with the standard library's per-process random keys.
+fn shuffle(ports: &mut [u16]) {
+    let keys = RandomState::new();
+    for end in (1..ports.len()).rev() {
+        let mut hasher = keys.build_hasher();
+        hasher.write_usize(end);
+        ports.swap(end, (hasher.finish() % (end as u64 + 1)) as usize);
+    }
+}

@@ -1,0 +1,150 @@
+//! A bound port, and who has to do with it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millrace_net::tls::{Badge, Hello};
+use millrace_net::{listener, proxy};
+
+use super::Wake;
+use super::doorman::Doorman;
+use crate::proxied::Proxies;
+
+/// A bound port.
+pub(super) struct Port {
+    pub(super) number: u16,
+    pub(super) listener: OwnedFd,
+    pub(super) tenants: SharedTenants,
+}
+
+/// The tenants of a port, who outlive it where somebody waits to be shown to one of them.
+#[derive(Clone, Default)]
+pub(super) struct SharedTenants(Arc<Mutex<Tenants>>);
+
+/// Who has to do with a port.
+#[derive(Default)]
+pub(super) struct Tenants {
+    /// Who holds a lease. One entry nearly always; more when the range is exhausted.
+    pub(super) list: Vec<Tenant>,
+    /// Whose lease ended before its connection came: it may come yet, for as long as the port is open.
+    pub(super) expected: Vec<IpAddr>,
+}
+
+pub(super) struct Tenant {
+    /// Unlike that of any other lease.
+    pub(super) number: u64,
+    /// Where its connection will come from.
+    pub(super) client: IpAddr,
+    /// What its connection can be known by, where its client is sure to resume its TLS session.
+    pub(super) badge: Option<Badge>,
+    /// Somebody else of its address has, or had, to do with the port: an address alone says nothing.
+    pub(super) by_badge: bool,
+    /// What another accepted for it.
+    pub(super) arrived: Option<OwnedFd>,
+    /// How to tell it so.
+    pub(super) wake: Wake,
+}
+
+/// Whom a connection is for, as far as its address says.
+pub(super) enum Whose<'a> {
+    Nobodys,
+    Of(&'a mut Tenant),
+    /// That of one of several, whose ticket tells.
+    ByBadge,
+}
+
+/// What it takes to say whose a connection is, where its address does not.
+#[derive(Clone)]
+pub(super) struct Reception {
+    /// Those that say it in a header.
+    pub(super) proxies: Arc<Proxies>,
+    /// Who reads tickets.
+    pub(super) doorman: Doorman,
+}
+
+impl SharedTenants {
+    /// Locked for a look or an insert.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Tenants> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Port {
+    /// Accepts whatever waits, gives it to whom it is for and closes the rest.
+    pub(super) fn sort_arrivals(&self, tenants: &mut Tenants, reception: &Reception) {
+        while let Ok((socket, peer)) = listener::accept(&self.listener) {
+            let from = match reception.proxies.include(peer.ip()) {
+                false => Some(peer.ip()),
+                // A header that is not there by now is not waited for: proxies send it as they connect.
+                true => named(&socket, peer).ok().flatten(),
+            };
+            let Some(from) = from else { continue };
+            match tenants.whose(from) {
+                Whose::Nobodys => {}
+                Whose::Of(tenant) => tenant.take_in(socket),
+                Whose::ByBadge => reception.doorman.receive(socket, from, &self.tenants),
+            }
+        }
+    }
+}
+
+/// Whom a connection from a proxy is of, once its header has come.
+pub(super) fn named(socket: &OwnedFd, proxy: SocketAddr) -> Result<Option<IpAddr>, String> {
+    match proxy::take(socket) {
+        Ok(Ok(header)) => Ok(header.map(|header| header.ends.map_or(proxy, |ends| ends.client).ip())),
+        Ok(Err(fault)) => Err(fault.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl Tenants {
+    pub(super) fn of(&mut self, number: u64) -> Option<&mut Tenant> {
+        self.list.iter_mut().find(|tenant| tenant.number == number)
+    }
+
+    pub(super) fn whose(&mut self, client: IpAddr) -> Whose<'_> {
+        match self.list.iter_mut().find(|tenant| tenant.client == client) {
+            None => Whose::Nobodys,
+            Some(tenant) if tenant.by_badge => Whose::ByBadge,
+            Some(tenant) => Whose::Of(tenant),
+        }
+    }
+
+    /// Claims that a connection from this address could be meant for nobody but a new tenant.
+    pub(super) fn admits(&self, client: IpAddr) -> bool {
+        self.list.iter().all(|tenant| tenant.client != client) && !self.expected.contains(&client)
+    }
+
+    /// Claims that everybody of this address can be known by a ticket.
+    pub(super) fn all_have_badges(&self, client: IpAddr) -> bool {
+        self.list.iter().filter(|tenant| tenant.client == client).all(|tenant| tenant.badge.is_some())
+    }
+
+    /// From now on everybody of this address is known by a ticket.
+    pub(super) fn go_by_badge(&mut self, client: IpAddr) {
+        for tenant in self.list.iter_mut().filter(|tenant| tenant.client == client) {
+            tenant.by_badge = true;
+        }
+    }
+
+    /// Gives a connection to whom its ticket names; it is closed where that is nobody.
+    pub(super) fn show_in(&mut self, socket: OwnedFd, client: IpAddr, hello: &Hello) {
+        let is_meant = |tenant: &&mut Tenant| {
+            tenant.client == client && tenant.badge.as_ref().is_some_and(|badge| badge.is_shown_by(hello))
+        };
+        if let Some(tenant) = self.list.iter_mut().find(is_meant) {
+            tenant.take_in(socket);
+        }
+    }
+}
+
+impl Tenant {
+    /// Keeps a connection that another accepted. The first stays: a second cannot push it out.
+    pub(super) fn take_in(&mut self, socket: OwnedFd) {
+        if self.arrived.is_none() {
+            self.arrived = Some(socket);
+            (self.wake)();
+        }
+    }
+}

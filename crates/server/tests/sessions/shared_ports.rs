@@ -1,0 +1,184 @@
+//! Sessions of one address on one passive port, told apart by the tickets of their data connections.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use millrace_net::tls::{Heard, Versions};
+use millrace_server::config::{Resumption, Tls};
+
+use super::kit::{
+    PATIENCE, Scratch, Secured, Served, TlsClient, config, connector, free_ports, parse_passive, pattern,
+    policy, serve_with,
+};
+
+/// So long that no port is given back while a loaded machine is about it.
+const LONG: Duration = Duration::from_secs(120);
+
+/// A server with a single passive port, for which nobody waits longer than this.
+fn serve(files: &Scratch, resumption: Resumption, wait: Duration) -> Served {
+    let tls = Tls { resumption, ..policy(files) };
+    serve_with(millrace_server::Config {
+        tls: Some(tls),
+        passive_ports: free_ports(1),
+        connect_timeout: wait,
+        ..config(files.storage())
+    })
+}
+
+fn log_in(served: &Served, versions: Versions) -> TlsClient {
+    TlsClient::explicit(served.address, connector(versions)).ready()
+}
+
+/// Each session's own content, in a file of its own.
+fn content(number: usize) -> Vec<u8> {
+    let mut content = pattern(100_000 + number);
+    content.splice(..0, format!("of session {number}\n").into_bytes());
+    content
+}
+
+/// All of them hold the port, and then each connects to it.
+fn connect_all(clients: &mut [&mut TlsClient]) -> Vec<TcpStream> {
+    let ports: Vec<_> = clients.iter_mut().map(|client| parse_passive(&client.expect("PASV", 227))).collect();
+    assert!(ports.iter().all(|port| *port == ports[0]), "{ports:?}");
+    ports.iter().map(|port| TcpStream::connect(port).unwrap()).collect()
+}
+
+/// All of them hold the port, then all connect, then all shake hands: each gets its own.
+fn all_at_once(served: &Served, clients: &mut [TlsClient]) {
+    let ports: Vec<_> = clients.iter_mut().map(|client| parse_passive(&client.expect("PASV", 227))).collect();
+    assert!(ports.iter().all(|port| *port == ports[0]), "{ports:?}");
+    assert!(served.ports.contains(&ports[0].port()));
+    for (number, client) in clients.iter_mut().enumerate() {
+        match number % 2 {
+            0 => client.expect(&format!("RETR {number}"), 150),
+            _ => client.expect(&format!("STOR new-{number}"), 150),
+        };
+    }
+    let sockets: Vec<_> = ports.iter().map(|port| TcpStream::connect(port).unwrap()).collect();
+    // The last to connect is the first to say whose it is.
+    let mut shaken: Vec<_> = sockets.into_iter().enumerate().collect();
+    shaken.reverse();
+    for (number, socket) in shaken {
+        let client = &mut clients[number];
+        let mut data = Secured::over(socket, &client.connector).unwrap();
+        match number % 2 {
+            0 => {
+                assert!(data.read_to_end().unwrap() == (Heard::End, content(number)), "another's file");
+            }
+            _ => {
+                data.write_all(&content(number)).unwrap();
+                data.finish();
+            }
+        }
+        client.expect_reply(226);
+    }
+}
+
+fn share(count: usize, versions: Versions, resumption: Resumption) {
+    let files = Scratch::new();
+    for number in 0..count {
+        files.write(&number.to_string(), &content(number));
+    }
+    let served = serve(&files, resumption, LONG);
+    let mut clients: Vec<_> = (0..count).map(|_| log_in(&served, versions)).collect();
+    if resumption == Resumption::Prefer {
+        // That they resume is known from the first time on.
+        for client in &mut clients {
+            client.fetch("RETR 0");
+        }
+    }
+    for _ in 0..2 {
+        all_at_once(&served, &mut clients);
+    }
+    for number in (1..count).step_by(2) {
+        assert!(files.read(&format!("new-{number}")).unwrap() == content(number), "another's file");
+    }
+}
+
+#[test]
+fn two_sessions_of_one_address_share_the_only_port() {
+    for versions in [Versions::Tls13, Versions::Tls12] {
+        share(2, versions, Resumption::Require);
+    }
+}
+
+#[test]
+fn so_do_those_that_have_resumed_where_nobody_has_to() {
+    share(3, Versions::All, Resumption::Prefer);
+}
+
+#[test]
+fn fifty_sessions_of_one_address_share_the_only_port() {
+    share(50, Versions::Tls13, Resumption::Require);
+}
+
+#[test]
+fn the_handshake_may_begin_before_the_command_here_as_well() {
+    let files = Scratch::new();
+    let served = serve(&files, Resumption::Require, LONG);
+    let mut clients: Vec<_> = (0..3).map(|_| log_in(&served, Versions::All)).collect();
+    let sockets = connect_all(&mut clients.iter_mut().collect::<Vec<_>>());
+    let data: Vec<_> = clients
+        .iter()
+        .zip(sockets)
+        .map(|(client, socket)| Secured::over(socket, &client.connector).unwrap())
+        .collect();
+    for (number, (client, mut data)) in clients.iter_mut().zip(data).enumerate() {
+        client.expect(&format!("STOR {number}"), 150);
+        data.write_all(&content(number)).unwrap();
+        data.finish();
+        client.expect_reply(226);
+        assert!(files.read(&number.to_string()).unwrap() == content(number));
+    }
+}
+
+#[test]
+fn who_does_not_resume_is_told_so_and_the_others_are_served() {
+    let files = Scratch::new();
+    files.write("f", b"content");
+    let served = serve(&files, Resumption::Require, Duration::from_secs(10));
+    let (mut one, mut other) = (log_in(&served, Versions::All), log_in(&served, Versions::All));
+    let without = other.connector.without_resumption();
+    let mut sockets = connect_all(&mut [&mut one, &mut other]);
+    let (second, first) = (sockets.pop().unwrap(), sockets.pop().unwrap());
+    other.expect("RETR f", 150);
+    // Nobody can say whose this is: it is closed, and reaches neither of them.
+    let lost = Secured::over(second, &without);
+    assert!(lost.is_err(), "a connection without a ticket was served");
+    one.expect("RETR f", 150);
+    let mut data = Secured::over(first, &one.connector).unwrap();
+    assert_eq!(data.read_to_end().unwrap(), (Heard::End, b"content".to_vec()));
+    one.expect_reply(226);
+    let reply = other.expect_reply(425);
+    assert!(reply.text.contains("resumes the TLS session"), "{reply:?}");
+    // The port is everybody's again.
+    assert_eq!(other.fetch("RETR f"), b"content");
+}
+
+#[test]
+fn what_is_no_hello_reaches_nobody() {
+    use std::io::{Read, Write};
+    let files = Scratch::new();
+    files.write("f", b"content");
+    let served = serve(&files, Resumption::Require, LONG);
+    let (mut one, mut other) = (log_in(&served, Versions::All), log_in(&served, Versions::All));
+    let mut sockets = connect_all(&mut [&mut one, &mut other]);
+    let (second, first) = (sockets.pop().unwrap(), sockets.pop().unwrap());
+    for client in [&mut one, &mut other] {
+        client.expect("RETR f", 150);
+    }
+    // Garbage, half a record, silence: each from the same address.
+    let port = first.peer_addr().unwrap();
+    let mut garbage = TcpStream::connect(port).unwrap();
+    garbage.write_all(b"USER alice\r\n").unwrap();
+    garbage.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(matches!(garbage.read(&mut [0; 10]), Ok(0) | Err(_)));
+    let mut half = TcpStream::connect(port).unwrap();
+    half.write_all(&[22, 3, 1, 2, 0, 1]).unwrap();
+    let _silent = TcpStream::connect(port).unwrap();
+    for (client, socket) in [(&mut other, second), (&mut one, first)] {
+        let mut data = Secured::over(socket, &client.connector).unwrap();
+        assert_eq!(data.read_to_end().unwrap(), (Heard::End, b"content".to_vec()));
+        client.expect_reply(226);
+    }
+}
