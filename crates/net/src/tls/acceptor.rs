@@ -9,7 +9,9 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 use rustls::crypto::ring;
-use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier,
+};
 use rustls::sign::CertifiedKey;
 
 use super::connection::{Fault, Tls};
@@ -178,7 +180,14 @@ impl Base {
         // TLS 1.2 and 1.3: rustls has no older one.
         let (config, tls12) = (build(rustls::DEFAULT_VERSIONS)?, build(&[&rustls::version::TLS12])?);
         let mut plain = config.clone();
-        plain.ticketer = Arc::clone(keys);
+        match plan.clients {
+            Clients::Anybody => plain.ticketer = Arc::clone(keys),
+            // A session that is resumed brings its certificate along, which may have been taken back since.
+            Clients::Accept(_) | Clients::Require(_) => {
+                plain.send_tls13_tickets = 0;
+                plain.session_storage = Arc::new(NoServerSessionStorage {});
+            }
+        }
         Ok(Self { identities, config, tls12, plain: Arc::new(plain) })
     }
 }

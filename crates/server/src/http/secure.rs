@@ -12,6 +12,7 @@ use millrace_net::tls::{Channel, Heard};
 
 use super::connection::{Connection, Work};
 use super::side::{self, Handed};
+use super::who::names_of;
 use crate::log::{self, Subject};
 use crate::worker::Core;
 
@@ -74,8 +75,10 @@ impl Connection {
                 tls.forget_hello();
                 let (version, cipher) = (tls.version().unwrap_or("?"), tls.cipher().unwrap_or("?"));
                 let is_http_2 = tls.protocol() == Some(HTTP_2);
+                let names = names_of(channel);
+                let client = names.first().map(String::as_str);
                 let subject = Subject { session: self.number, peer: self.peer, user: None };
-                core.log(&subject, log::Event::Secured { version, cipher, client: None });
+                core.log(&subject, log::Event::Secured { version, cipher, client });
                 // A request may have come with the end of the handshake.
                 (self.work, self.flags.readable) = (Work::Idle, true);
                 if is_http_2 {

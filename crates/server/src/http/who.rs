@@ -6,13 +6,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 use millrace_ftp::session::Permission;
 use millrace_http::{Field, Head, Slots, Status, authorization, request};
+use millrace_net::tls::{Channel, client_names};
 
 use super::Message;
 use super::connection::{Asked, Connection, Work};
-use crate::auth::{Account, Attempt, Decision, Protocol};
+use crate::auth::{Account, Attempt, Authenticator, Decision, Protocol};
 use crate::limits::{AccountLimits, Refused};
 use crate::log::{self, Subject};
 use crate::worker::{self, Core};
+
+/// Who says nothing.
+const ANONYMOUS: &[u8] = b"anonymous";
 
 /// How long a connection goes on with what it was granted before the accounts are asked again.
 const TRUST: Duration = Duration::from_secs(1);
@@ -46,11 +50,15 @@ impl Connection {
             return Some(Arc::clone(who));
         }
         let (user, password) = match (said, authorization::basic(said)) {
+            (b"", _) if self.shows_certificate() => {
+                self.recognize(core, bytes);
+                return None;
+            }
             (b"", _) if !core.server.config.anonymous => {
                 self.challenge(core, head, "This is for users: say who you are.");
                 return None;
             }
-            (b"", _) => (b"anonymous".to_vec(), Vec::new()),
+            (b"", _) => (ANONYMOUS.to_vec(), Vec::new()),
             (_, None) => {
                 self.challenge(core, head, "The only way to log in here is Basic.");
                 return None;
@@ -70,9 +78,15 @@ impl Connection {
             return None;
         }
         let accounts = core.server.accounts();
-        match accounts.quick(&attempt(&user, &password, from, encrypted)) {
+        let certified = self.certificate_names().iter().any(|name| name.as_bytes() == user);
+        let attempt = Tried { user, password, from, encrypted, certified };
+        let quick = match certified {
+            true => None,
+            false => accounts.quick(&attempt.now()),
+        };
+        match quick {
             Some(Decision::Granted(account)) => {
-                let let_in = self.let_in(core, said, &user, account);
+                let let_in = self.let_in(core, said, &attempt.user, account);
                 let refused = |refused: Refused| {
                     self.fail(core, head, Status::SERVICE_UNAVAILABLE, refused.for_the_client());
                 };
@@ -80,18 +94,66 @@ impl Connection {
             }
             Some(decision) => {
                 let asked = Asked { serial: 0, head: bytes.to_vec(), slot: None };
-                self.login_decided(core, asked, &user, decision);
+                self.login_decided(core, asked, &attempt.user, decision);
                 None
             }
             None => {
                 let serial = self.ask(core, bytes);
                 let (key, inbox) = (self.key, core.sender.clone());
                 core.server.logins.run(move || {
-                    let decision = accounts.authenticate(&attempt(&user, &password, from, encrypted));
-                    inbox.send(worker::Message::Http(key, Message::Login(serial, user, decision)));
+                    let by_certificate = by_certificate(&*accounts, &attempt);
+                    let decision = by_certificate.unwrap_or_else(|| accounts.authenticate(&attempt.now()));
+                    inbox.send(worker::Message::Http(key, Message::Login(serial, attempt.user, decision)));
                 });
                 None
             }
+        }
+    }
+
+    /// Asks the accounts whether a client who says nothing is somebody by the certificate alone: the first of its
+    /// names that is a user's for whom it is enough.
+    fn recognize(&mut self, core: &mut Core, bytes: &[u8]) {
+        let (accounts, from) = (core.server.accounts(), self.peer.ip());
+        let now = core.now.instant;
+        let mut names: Vec<_> =
+            self.certificate_names().iter().map(|name| name.as_bytes().to_vec()).collect();
+        names.retain(|name| !core.server.bans.is_banned(from, name, now));
+        let is_open = core.server.config.anonymous;
+        let serial = self.ask(core, bytes);
+        let (key, inbox) = (self.key, core.sender.clone());
+        core.server.logins.run(move || {
+            let certified =
+                |user| Tried { user, password: Vec::new(), from, encrypted: true, certified: true };
+            let known = names.into_iter().map(certified).find_map(|tried| {
+                let granted = by_certificate(&*accounts, &tried)?;
+                Some((tried.user, granted))
+            });
+            let (user, decision) = known.unwrap_or_else(|| {
+                let nobody = Tried { certified: false, ..certified(ANONYMOUS.to_vec()) };
+                let decision = match is_open {
+                    true => accounts.authenticate(&nobody.now()),
+                    false => Decision::NeedsPassword,
+                };
+                (nobody.user, decision)
+            });
+            inbox.send(worker::Message::Http(key, Message::Login(serial, user, decision)));
+        });
+    }
+
+    /// The names in the client's certificate, where it has shown one.
+    fn certificate_names(&self) -> Arc<[String]> {
+        match (&self.socket.tls, &self.carries) {
+            (Some(channel), _) => names_of(channel),
+            (None, Some(carried)) => carried.names(),
+            (None, None) => Arc::default(),
+        }
+    }
+
+    fn shows_certificate(&self) -> bool {
+        match (&self.socket.tls, &self.carries) {
+            (Some(channel), _) => channel.tls().peer_certificate().is_some(),
+            (None, Some(carried)) => !carried.names().is_empty(),
+            (None, None) => false,
         }
     }
 
@@ -127,7 +189,7 @@ impl Connection {
                 return Err(refused);
             }
         }
-        let user = (!said.is_empty()).then(|| user.to_owned());
+        let user = (!said.is_empty() || user != ANONYMOUS).then(|| user.to_owned());
         let is_barred = !self.may_carry_files(core, &account);
         let until = core.now.instant + TRUST;
         let who = Who { authorization: said.to_owned(), user, account, is_barred, until };
@@ -149,6 +211,14 @@ impl Connection {
                 // Where it is one too many the request asks again, and hears so.
                 let _ = self.let_in(core, &said, user, account);
                 return self.again(core, &asked.head, None);
+            }
+            Decision::NeedsPassword if authorization_of(&asked.head).is_empty() => {
+                let mut slots = Slots::new();
+                self.work = Work::Idle;
+                if let Ok(Some((head, _))) = request::parse(&asked.head, &mut slots) {
+                    self.challenge(core, &head, "This is for users: say who you are.");
+                }
+                return;
             }
             // By HTTP a code comes with the password, or not at all.
             Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
@@ -219,9 +289,42 @@ impl Connection {
     }
 }
 
-fn attempt<'a>(user: &'a [u8], password: &'a [u8], from: IpAddr, encrypted: bool) -> Attempt<'a> {
-    let now = SystemTime::now();
-    Attempt { user, password, from, protocol: Protocol::Http, encrypted, certified: false, now }
+/// A login that may be tried on another thread.
+struct Tried {
+    user: Vec<u8>,
+    password: Vec<u8>,
+    from: IpAddr,
+    encrypted: bool,
+    certified: bool,
+}
+
+impl Tried {
+    fn now(&self) -> Attempt<'_> {
+        let Self { ref user, ref password, from, encrypted, certified } = *self;
+        Attempt {
+            user,
+            password,
+            from,
+            protocol: Protocol::Http,
+            encrypted,
+            certified,
+            now: SystemTime::now(),
+        }
+    }
+}
+
+/// What the certificate alone comes to, where it is enough. May wait.
+fn by_certificate(accounts: &dyn Authenticator, tried: &Tried) -> Option<Decision> {
+    let decision = tried.certified.then(|| accounts.current(&tried.now()))??;
+    match &decision {
+        Decision::Granted(account) if account.certificate_suffices => Some(decision),
+        _ => None,
+    }
+}
+
+/// The names in the certificate that a client has shown.
+pub(super) fn names_of(channel: &Channel) -> Arc<[String]> {
+    channel.tls().peer_certificate().map(|certificate| client_names(certificate)).unwrap_or_default().into()
 }
 
 /// The `Authorization` field of a head that was kept.

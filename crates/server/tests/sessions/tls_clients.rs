@@ -1,6 +1,7 @@
 //! Client certificates: who is refused, whose name is in them, and what they are worth for a login.
 
 use std::fs;
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use rcgen::{
     KeyIdMethod, KeyUsagePurpose, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
 };
 
-use super::kit::{Client, Scratch, Served, TlsClient, config, pair, serve_with};
+use super::kit::{Client, Scratch, Secured, Served, TlsClient, config, pair, serve_with};
 
 /// Users who differ in what their certificates are worth; the password of each is `secret`.
 #[derive(Debug)]
@@ -61,6 +62,7 @@ impl Site {
         fs::create_dir(folder.file("served")).unwrap();
         let homes = Homes::new(folder.file("served").canonicalize().unwrap(), LocalOptions::default());
         let served = serve_with(Config {
+            https: vec![([127, 0, 0, 1], 0).into()],
             tls: Some(Tls { clear_command_channel: true, ..Tls::new(plan) }),
             accounts: Arc::new(Chain::new(Arc::new(homes)).source(Users)),
             ..config(Arc::new(MemoryStorage::new()))
@@ -90,6 +92,18 @@ impl Site {
 
     fn named(&self, name: &str) -> Connector {
         self.certificate(1, |params| params.distinguished_name.push(DnType::CommonName, name))
+    }
+
+    /// The status of a request at the HTTPS port, which may say who asks.
+    fn ask(&self, connector: &Connector, login: Option<&str>) -> u16 {
+        let socket = TcpStream::connect(self.served.running.https_addresses()[0]).unwrap();
+        let mut client = Secured::over(socket, connector).unwrap();
+        let login = login.map_or(String::new(), |login| format!("Authorization: Basic {login}\r\n"));
+        let request = format!("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{login}\r\n");
+        client.write_all(request.as_bytes()).unwrap();
+        let (_, answer) = client.read_to_end().unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
     }
 
     fn connect(&self, connector: Connector) -> TlsClient {
@@ -136,6 +150,25 @@ fn a_certificate_with_the_users_name_is_worth_what_the_account_says() {
             let mut client = site.connect(connector);
             client.expect(&format!("USER {user}"), 331);
             client.expect("PASS secret", without);
+        }
+    }
+}
+
+#[test]
+fn by_https_it_is_worth_the_same() {
+    let site = Site::new(Clients::Accept);
+    for (user, basic, alone, with_password, without) in [
+        ("off", "b2ZmOnNlY3JldA==", 401, 200, 200),
+        ("or-password", "b3ItcGFzc3dvcmQ6c2VjcmV0", 200, 200, 200),
+        ("and-password", "YW5kLXBhc3N3b3JkOnNlY3JldA==", 401, 200, 401),
+        ("alone", "YWxvbmU6c2VjcmV0", 200, 200, 401),
+    ] {
+        let own = site.named(user);
+        assert_eq!(site.ask(&own, None), alone, "{user}, who says nothing");
+        assert_eq!(site.ask(&own, Some(basic)), with_password, "{user}, who says the password");
+        for other in [nobody(), site.named("somebody-else")] {
+            assert_eq!(site.ask(&other, None), 401, "{user} without the certificate");
+            assert_eq!(site.ask(&other, Some(basic)), without, "{user} without the certificate");
         }
     }
 }

@@ -27,6 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::runtime::Ending;
 use super::secured::Secured;
 use super::{Adopted, Carried};
+use crate::http::who::names_of;
 use crate::state::Admission;
 use crate::worker::Message;
 
@@ -74,11 +75,12 @@ pub(in crate::http) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 async fn run(handed: Handed, idle: Duration, mut ending: Ending) {
     let Handed { socket, channel, peer, local, bound, inbox, admission: _admission } = handed;
+    let names = names_of(&channel);
     let Ok(secured) = Secured::new(socket, channel) else { return };
     let origin = Arc::new(Origin {
         peer,
         bound,
-        carried: Carried { local },
+        carried: Carried { local, names },
         inbox,
         idle: Mutex::default(),
         kept_for: idle / 2,
@@ -196,7 +198,7 @@ impl Origin {
         }
         let (ours, theirs) = UnixStream::pair().ok()?;
         ours.set_nonblocking(true).and_then(|()| theirs.set_nonblocking(true)).ok()?;
-        let (peer, bound, carried) = (self.peer, self.bound, self.carried);
+        let (peer, bound, carried) = (self.peer, self.bound, self.carried.clone());
         let adopted = Adopted { socket: theirs.into(), peer, bound, carried };
         self.inbox.send(Message::Adopt(Box::new(adopted)));
         let ours = TokioIo::new(tokio::net::UnixStream::from_std(ours).ok()?);

@@ -16,6 +16,7 @@ mod secured;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use millrace_http::Version;
 use millrace_net::listener;
@@ -37,10 +38,19 @@ pub(crate) struct Adopted {
 }
 
 /// What a connection within the process carries.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Carried {
     /// Where the client came to.
     local: SocketAddr,
+    /// The names in its certificate.
+    names: Arc<[String]>,
+}
+
+impl Carried {
+    /// The names in the client's certificate.
+    pub(super) fn names(&self) -> Arc<[String]> {
+        Arc::clone(&self.names)
+    }
 }
 
 impl Connection {
