@@ -19,13 +19,13 @@ use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
 Examples:
-  millrace race millrace pure-ftpd                       two minutes: logins, small and large files, a listing
+  millrace race millrace pure-ftpd                       two minutes: logins, files, a listing
   millrace race millrace vsftpd proftpd --preset waarp-1k --html race.html
   millrace race millrace pure-ftpd --ops retr --size 1k --users 100 --blocks 10
   millrace race millrace 'millrace --coalesce off'       flags for one of them
   millrace race /old/millrace millrace                   two builds
   millrace race millrace ftp://user:password@127.0.0.1:2121/
-  millrace race millrace millrace                        an A/A race: how much does this machine see?
+  millrace race millrace millrace                        an A/A race: what does noise do?
   millrace race --list                                   the servers that are known by name
 
 Exit status: 0 when all is well; 1 when bytes were wrong, or a server or this machine failed;

@@ -276,6 +276,13 @@ fn selectors_are_compared_within_the_descriptors() {
 
 #[test]
 fn every_setting_stands_in_the_guide() {
+    for command in ["bench", "race"] {
+        let page = text(&millrace(&[command, "--help"]).stdout);
+        assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
+        // A line that is too long is folded, and leaves a word alone.
+        let lonely = page.lines().find(|line| !line.is_empty() && !line.starts_with(' ') && line.len() < 6);
+        assert_eq!(lonely, None, "{page}");
+    }
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks.md");
     let guide = std::fs::read_to_string(guide).unwrap();
     let help = text(&millrace(&["bench", "-h"]).stdout);

@@ -10,25 +10,25 @@ use millrace_bench::plan::{KEYS, Plan};
 
 const EXAMPLES: &str = "\
 Examples:
-  millrace bench ftp://user:password@127.0.0.1:2121/     half a minute: logins, small and large files, memory
-  millrace bench ftp://... --server-pid PID              the same, and whose limit each figure shows
+  millrace bench ftp://me:secret@127.0.0.1:2121/       half a minute: logins, files, memory
+  millrace bench ftp://... --server-pid PID            the same, and whose limit each figure shows
   millrace bench ftp://... --ops retr,stor --size 1k,1m --users 1..1000 --mode pasv,port
   millrace bench ftp://... --ops retr --rate 500 --users 50 --duration 30s
   millrace bench ftp://... --search users --think 100ms --duration 2s
-  millrace bench ftp://... waarp-1k --json waarp.json    a published experiment, beside its own numbers
-  millrace bench --list                                  all of those
+  millrace bench ftp://... waarp-1k --html waarp.html  a published experiment, beside its numbers
+  millrace bench --list                                all of those
 
-  millrace bench ftp://... --ops retr --repeat 5 --fail-if 'retr.p99 > 20ms' --baseline yesterday.json
+  millrace bench ftp://... --ops retr --repeat 5 --fail-if 'retr.p99 > 20ms' --baseline old.json
 
-Exit status: 0 when all is well; 1 when a threshold failed, a figure is worse than its baseline, bytes
-were wrong, or the server was not there or did nothing; 2 for usage; 3 when it cannot be told, because a
-figure shows this client's limit, varies too much, or the run was interrupted.
+Exit status: 0 when all is well; 1 when a threshold failed, a figure is worse than its baseline,
+bytes were wrong, or the server was not there or did nothing; 2 for usage; 3 when it cannot be
+told, because a figure shows this client's limit, varies too much, or the run was interrupted.
 
-Ctrl-C ends a run early and reports what there is; while test files are removed, it leaves them on the
-server; a second one ends it at once.
+Ctrl-C ends a run early and reports what there is; while test files are removed, it leaves them
+on the server; a second one ends it at once.
 
-A load is bounded in users, rate and time, and goes to this machine unless --allow names another.
-docs/benchmarks.md says how to read the figures, and when to believe them.";
+A load is bounded in users, rate and time, and goes to this machine unless --allow names
+another. docs/benchmarks.md says how to read the figures, and when to believe them.";
 
 /// `millrace bench`.
 #[derive(Debug, Args)]
