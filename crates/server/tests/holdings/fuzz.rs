@@ -5,7 +5,12 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-use crate::kit::{Client, Random, Scratch, config, descriptors, eventually, pattern, serve_with};
+use millrace_net::tls::{Connector, Trust, Versions, Wire};
+use millrace_server::Config;
+
+use crate::kit::{
+    Client, PATIENCE, Random, Scratch, config, descriptors, eventually, pattern, policy, serve_with,
+};
 use crate::{alone, expect_descriptors};
 
 fn number(name: &str, default: u64) -> u64 {
@@ -83,6 +88,73 @@ fn stream(random: &mut Random) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// What a client sends that asks for TLS: commands before it and with it, a hello that is whole, cut or mangled, noise.
+fn boundary(random: &mut Random, hello: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if random.below(3) == 0 {
+        bytes.extend_from_slice(b"USER u\r\n");
+    }
+    bytes.extend_from_slice(b"AUTH TLS\r\n");
+    match random.below(4) {
+        0 => bytes.extend_from_slice(b"PASS p\r\nPWD\r\nPASV\r\n"),
+        1 => bytes.extend((0..random.below(600)).map(|_| random.next() as u8)),
+        _ => {}
+    }
+    let at = bytes.len();
+    bytes.extend_from_slice(&hello[..random.below(hello.len() + 1)]);
+    for _ in 0..random.below(4) {
+        let place = at + random.below(bytes.len() - at + 1);
+        if let Some(byte) = bytes.get_mut(place) {
+            *byte = random.next() as u8;
+        }
+    }
+    bytes
+}
+
+/// A ClientHello, as it comes on the wire.
+fn hello() -> Vec<u8> {
+    let connector = Connector::new(Trust::Anybody, Versions::All, None).unwrap();
+    let (mut client, mut out) = (connector.connect("localhost").unwrap(), Wire::default());
+    client.receive(&mut [], &mut out, &mut |_| {}).unwrap();
+    out.pending().to_vec()
+}
+
+#[test]
+fn nothing_around_the_beginning_of_tls_does_harm() {
+    let _alone = alone();
+    let scratch = Scratch::new();
+    let before = descriptors();
+    let served = serve_with(Config { tls: Some(policy(&scratch)), ..config(scratch.storage()) });
+    let mut random = Random(number("MILLRACE_SEED", 0x715) | 1);
+    let hello = hello();
+    for _ in 0..number("MILLRACE_STREAMS", 150) {
+        let bytes = boundary(&mut random, &hello);
+        let mut client = Client::connect(served.address);
+        client.stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        client.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        for piece in bytes.chunks(1 + random.below(bytes.len())) {
+            // The server may have closed it.
+            if client.stream.write_all(piece).is_err() {
+                break;
+            }
+        }
+        let _ = client.stream.shutdown(Shutdown::Write);
+        let mut heard = Vec::new();
+        // A reset is an end, too.
+        let _ = client.stream.read_to_end(&mut heard);
+        let behind = heard.windows(6).position(|text| text == b"\r\n234 ").map(|at| &heard[at + 2..]);
+        let line = behind.and_then(|behind| behind.split_inclusive(|byte| *byte == b'\n').next());
+        if let (Some(behind), Some(line)) = (behind, line) {
+            // Records of TLS, of the handshake or an alert; never a reply to what came in clear.
+            let next = behind.get(line.len());
+            assert!(matches!(next, None | Some(20..=23)), "{}", heard.escape_ascii());
+        }
+    }
+    drop(served.connect());
+    drop(served);
+    expect_descriptors(before);
 }
 
 #[test]
