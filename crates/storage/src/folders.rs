@@ -16,8 +16,8 @@ use std::io;
 use std::sync::Arc;
 
 use millrace_vfs::{
-    Change, DirEntry, Directory, FileError, FileKind, Metadata, Owner, ReadHandle, Space, Storage, Timestamp,
-    Upload, VirtualPath, Wait, WriteMode,
+    Change, DirEntry, Directory, FileError, FileKind, Metadata, Owner, Partial, PartialKey, PartialMode,
+    PartialState, ReadHandle, Resting, Space, Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode,
 };
 
 use crate::through;
@@ -272,6 +272,32 @@ impl Storage for Folders {
             Route::Into(storage, inner) => storage.space(&inner),
             Route::Way => self.base.space(&VirtualPath::root()),
         }
+    }
+
+    fn open_partial(
+        &self,
+        path: &VirtualPath,
+        key: &PartialKey,
+        write: WriteMode,
+        mode: PartialMode,
+    ) -> Result<Partial, FileError> {
+        let (storage, inner) = self.route_within(path, Wait::Allowed)?;
+        storage.open_partial(&inner, key, write, mode)
+    }
+
+    fn find_partial(&self, path: &VirtualPath, key: &PartialKey) -> Result<PartialState, FileError> {
+        let (storage, inner) = self.route_within(path, Wait::Allowed)?;
+        storage.find_partial(&inner, key)
+    }
+
+    /// What a mounted folder holds is counted in it.
+    fn resting(&self) -> Result<Resting, FileError> {
+        self.base.resting()
+    }
+
+    fn remove_partial(&self, path: &VirtualPath, key: &PartialKey) -> Result<(), FileError> {
+        let (storage, inner) = self.route_within(path, Wait::Allowed)?;
+        storage.remove_partial(&inner, key)
     }
 }
 

@@ -68,6 +68,9 @@ pub enum FileError {
     /// This back end cannot do that at all.
     #[error("not supported")]
     Unsupported,
+    /// Somebody else has it open, and nobody else may.
+    #[error("in use")]
+    Busy,
     /// The operation was cancelled by whoever asked for it.
     #[error("cancelled")]
     Cancelled,

@@ -15,6 +15,7 @@ pub mod conformance;
 mod error;
 mod handle;
 mod metadata;
+mod partial;
 mod path;
 mod quota;
 mod storage;
@@ -24,6 +25,7 @@ pub use handle::{
     Committed, DirEntry, Directory, FileRange, Link, ReadHandle, ReadStream, Readiness, Upload, WriteMode,
 };
 pub use metadata::{Change, FileKind, Metadata, Owner, Timestamp};
+pub use partial::{Partial, PartialKey, PartialMode, PartialState, Resting};
 pub use path::{PathError, VirtualPath};
 pub use quota::{Counted, Held, OverQuota, QuotaScope};
 pub use storage::{Space, Storage, Wait};

@@ -2,7 +2,10 @@
 
 use std::fmt::Debug;
 
-use crate::{Change, Directory, FileError, Held, Metadata, ReadHandle, Upload, VirtualPath, WriteMode};
+use crate::{
+    Change, Directory, FileError, Held, Metadata, Partial, PartialKey, PartialMode, PartialState, ReadHandle,
+    Resting, Upload, VirtualPath, WriteMode,
+};
 
 /// Whether the caller can afford to wait for a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,4 +100,36 @@ pub trait Storage: Send + Sync + Debug {
 
     /// Free room at a path.
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError>;
+
+    /// Opens an upload to `path` that outlives connections and the process: a new one, or one that was begun.
+    /// [`FileError::Busy`] where somebody has it open, [`FileError::NotFound`] where there is none (any more). Where
+    /// a back end cannot keep such it is [`FileError::Unsupported`]. `write` is what a commit does to the name:
+    /// [`WriteMode::Replace`] or [`WriteMode::CreateNew`].
+    fn open_partial(
+        &self,
+        path: &VirtualPath,
+        key: &PartialKey,
+        write: WriteMode,
+        mode: PartialMode,
+    ) -> Result<Partial, FileError> {
+        let _ = (path, key, write, mode);
+        Err(FileError::Unsupported)
+    }
+
+    /// What is known of a partial upload to `path`, open or not.
+    fn find_partial(&self, path: &VirtualPath, key: &PartialKey) -> Result<PartialState, FileError> {
+        let _ = (path, key);
+        Err(FileError::NotFound)
+    }
+
+    /// Gives up a partial upload to `path`.
+    fn remove_partial(&self, path: &VirtualPath, key: &PartialKey) -> Result<(), FileError> {
+        let _ = (path, key);
+        Err(FileError::NotFound)
+    }
+
+    /// What partial uploads hold that nobody has open.
+    fn resting(&self) -> Result<Resting, FileError> {
+        Ok(Resting::default())
+    }
 }

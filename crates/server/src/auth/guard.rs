@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use millrace_ftp::session::{Permission, Permissions, Rules};
 use millrace_vfs::{
-    Change, DirEntry, Directory, FileError, Metadata, ReadHandle, Space, Storage, Upload, VirtualPath, Wait,
-    WriteMode,
+    Change, DirEntry, Directory, FileError, Metadata, Partial, PartialKey, PartialMode, PartialState,
+    ReadHandle, Resting, Space, Storage, Upload, VirtualPath, Wait, WriteMode,
 };
 
 /// A storage behind rules.
@@ -241,6 +241,31 @@ impl Storage for Guarded {
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
         self.at(path)?;
         self.inner.space(path)
+    }
+
+    fn open_partial(
+        &self,
+        path: &VirtualPath,
+        key: &PartialKey,
+        write: WriteMode,
+        mode: PartialMode,
+    ) -> Result<Partial, FileError> {
+        let write = self.mode(path, write, Wait::Allowed)?;
+        self.inner.open_partial(path, key, write, mode)
+    }
+
+    fn find_partial(&self, path: &VirtualPath, key: &PartialKey) -> Result<PartialState, FileError> {
+        self.demand(path, Permission::Write)?;
+        self.inner.find_partial(path, key)
+    }
+
+    fn remove_partial(&self, path: &VirtualPath, key: &PartialKey) -> Result<(), FileError> {
+        self.demand(path, Permission::Write)?;
+        self.inner.remove_partial(path, key)
+    }
+
+    fn resting(&self) -> Result<Resting, FileError> {
+        self.inner.resting()
     }
 }
 

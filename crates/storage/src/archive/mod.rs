@@ -16,8 +16,8 @@ mod zipped;
 use std::sync::Arc;
 
 use millrace_vfs::{
-    Change, DirEntry, Directory, FileError, Metadata, ReadHandle, Space, Storage, Upload, VirtualPath, Wait,
-    WriteMode,
+    Change, DirEntry, Directory, FileError, Metadata, Partial, PartialKey, PartialMode, PartialState,
+    ReadHandle, Resting, Space, Storage, Upload, VirtualPath, Wait, WriteMode,
 };
 
 use pack::Packer;
@@ -140,5 +140,27 @@ impl Storage for Archives {
 
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
         self.inner.space(path)
+    }
+
+    fn open_partial(
+        &self,
+        path: &VirtualPath,
+        key: &PartialKey,
+        write: WriteMode,
+        mode: PartialMode,
+    ) -> Result<Partial, FileError> {
+        self.inner.open_partial(path, key, write, mode)
+    }
+
+    fn find_partial(&self, path: &VirtualPath, key: &PartialKey) -> Result<PartialState, FileError> {
+        self.inner.find_partial(path, key)
+    }
+
+    fn remove_partial(&self, path: &VirtualPath, key: &PartialKey) -> Result<(), FileError> {
+        self.inner.remove_partial(path, key)
+    }
+
+    fn resting(&self) -> Result<Resting, FileError> {
+        self.inner.resting()
     }
 }

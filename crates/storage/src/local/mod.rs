@@ -10,6 +10,7 @@ mod directory;
 mod errno;
 mod in_place;
 mod metadata;
+mod partial;
 mod staged;
 mod staging;
 mod sweep;
@@ -22,10 +23,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_vfs::{
-    Change, DirEntry, Directory, FileError, FileKind, FileRange, Link, Metadata, ReadHandle, Readiness,
-    Space, Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode,
+    Change, DirEntry, Directory, FileError, FileKind, FileRange, Link, Metadata, Partial, PartialKey,
+    PartialMode, PartialState, ReadHandle, Readiness, Resting, Space, Storage, Timestamp, Upload,
+    VirtualPath, Wait, WriteMode,
 };
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec, Timestamps,
@@ -37,6 +40,7 @@ use thiserror::Error;
 use directory::{Listing, read_link};
 use errno::file_error;
 use in_place::{Durability, InPlace};
+use partial::Partials;
 use staged::Staged;
 use staging::{StagingArea, refuse_reserved};
 pub use sweep::SweepReport;
@@ -66,6 +70,8 @@ pub struct LocalOptions {
     pub file_mode: u32,
     /// Permission bits of new directories, less the umask of the process.
     pub directory_mode: u32,
+    /// For how long a partial upload is kept with which nobody goes on.
+    pub partial_age: Duration,
 }
 
 impl Default for LocalOptions {
@@ -76,6 +82,7 @@ impl Default for LocalOptions {
             read_only: false,
             file_mode: 0o666,
             directory_mode: 0o777,
+            partial_age: Duration::from_secs(24 * 3600),
         }
     }
 }
@@ -104,6 +111,7 @@ pub enum LocalError {
 pub struct LocalStorage {
     tree: Arc<Tree>,
     staging: Arc<StagingArea>,
+    partials: Arc<Partials>,
     staged: staged::Settings,
     options: LocalOptions,
 }
@@ -115,7 +123,8 @@ impl LocalStorage {
         let staging = Arc::new(StagingArea::new(Arc::clone(&tree)));
         let mode = Mode::from_raw_mode(options.file_mode & 0o7777);
         let staged = staged::Settings { fsync: options.fsync, mode, bits: None, unnamed: true };
-        Ok(Self { tree, staging, staged, options })
+        let partials = Arc::default();
+        Ok(Self { tree, staging, partials, staged, options })
     }
 
     /// Removes what killed processes left in the tree; what living ones use stays. For the start of a server,
@@ -123,7 +132,17 @@ impl LocalStorage {
     pub fn sweep(&self) -> SweepReport {
         match self.options.read_only {
             true => SweepReport::default(),
-            false => sweep::sweep(self.tree.root()),
+            false => {
+                self.partials.sweep(&self.staging, self.options.partial_age);
+                sweep::sweep(self.tree.root())
+            }
+        }
+    }
+
+    /// Removes partial uploads that are too old to go on.
+    pub fn sweep_partials(&self) {
+        if !self.options.read_only {
+            self.partials.sweep(&self.staging, self.options.partial_age);
         }
     }
 
@@ -213,6 +232,15 @@ impl LocalStorage {
         let target = target::find(&self.tree, path, exclusive, wait)?;
         let settings = staged::Settings { bits: bits.map(Mode::from_raw_mode), ..self.staged };
         Ok(Staged::new(target, Arc::clone(&self.staging), settings))
+    }
+
+    fn partials(&self) -> partial::Place {
+        partial::Place {
+            area: Arc::clone(&self.staging),
+            partials: Arc::clone(&self.partials),
+            settings: self.staged,
+            age: self.options.partial_age,
+        }
     }
 
     fn open_in_place(
@@ -416,6 +444,37 @@ impl Storage for LocalStorage {
         let stat = rustix::fs::fstatvfs(&fd).map_err(file_error)?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         Ok(Space { available: bytes(stat.f_bavail), total: bytes(stat.f_blocks), held: None })
+    }
+
+    fn open_partial(
+        &self,
+        path: &VirtualPath,
+        key: &PartialKey,
+        write: WriteMode,
+        mode: PartialMode,
+    ) -> Result<Partial, FileError> {
+        self.writable()?;
+        if path.is_root() {
+            return Err(FileError::IsDirectory);
+        }
+        if staging::is_reserved(path.name()) {
+            return Err(FileError::InvalidName);
+        }
+        let target = target::find(&self.tree, path, write == WriteMode::CreateNew, Wait::Allowed)?;
+        self.partials().open(target, key, mode)
+    }
+
+    fn find_partial(&self, _: &VirtualPath, key: &PartialKey) -> Result<PartialState, FileError> {
+        self.partials().find(key)
+    }
+
+    fn remove_partial(&self, _: &VirtualPath, key: &PartialKey) -> Result<(), FileError> {
+        self.writable()?;
+        self.partials().remove(key)
+    }
+
+    fn resting(&self) -> Result<Resting, FileError> {
+        self.partials.resting(&self.staging)
     }
 }
 

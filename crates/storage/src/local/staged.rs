@@ -153,7 +153,7 @@ impl Upload for Staged {
 
 /// The file that the bytes go to.
 #[derive(Debug)]
-struct StagingFile {
+pub(super) struct StagingFile {
     file: File,
     /// The name that it has meanwhile; most never have one.
     hidden: Option<HiddenName>,
@@ -195,6 +195,19 @@ impl StagingFile {
                 return Ok(Self { file, hidden: Some(HiddenName::new(directory, name)) });
             }
         }
+    }
+
+    /// One that has a name already, and loses it now.
+    pub(super) fn kept(file: File, directory: &Arc<OwnedFd>, name: String) -> Self {
+        Self { file, hidden: Some(HiddenName::new(Arc::clone(directory), name)) }
+    }
+
+    /// Takes over what is to be taken over of the file that it replaces, and gives it its final name.
+    pub(super) fn publish_over(self, target: &Target, area: &StagingArea) -> Result<(), FileError> {
+        if let Some(old) = &target.old {
+            inherit(&self.file, old);
+        }
+        self.publish(target, area)
     }
 
     /// Gives the file its final name.
@@ -284,7 +297,7 @@ impl Drop for HiddenName {
 }
 
 /// A file without a name, or `None` where the file system has no such thing.
-fn open_unnamed(target: &Target, mode: Mode) -> Result<Option<File>, FileError> {
+pub(super) fn open_unnamed(target: &Target, mode: Mode) -> Result<Option<File>, FileError> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::openat(&*target.directory, c".", flags, mode) {
         Ok(fd) => Ok(Some(File::from(fd))),
@@ -308,7 +321,7 @@ fn inherit(file: &File, old: &Metadata) {
 }
 
 /// Gives an unnamed file a name.
-fn link(file: &File, directory: &OwnedFd, name: &[u8]) -> rustix::io::Result<()> {
+pub(super) fn link(file: &File, directory: &OwnedFd, name: &[u8]) -> rustix::io::Result<()> {
     // By descriptor where the kernel lets us (with CAP_DAC_READ_SEARCH, or from Linux 6.10 on), else through /proc.
     match rustix::fs::linkat(file, c"", directory, name, AtFlags::EMPTY_PATH) {
         Err(Errno::NOENT) => {

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use millrace_vfs::{FileError, VirtualPath};
+use millrace_vfs::{FileError, PartialKey, VirtualPath};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -44,6 +44,21 @@ pub(super) fn is_reserved(name: &[u8]) -> bool {
 /// Claims that a name is one that [`hidden_name`] makes.
 pub(super) fn is_hidden_file(name: &[u8]) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+}
+
+/// The name of a partial upload's file.
+pub(super) fn kept_name(key: &PartialKey) -> String {
+    format!(".millrace-{key}.kept")
+}
+
+/// The name of the mark beside it that says up to where it is sure.
+pub(super) fn mark_name(key: &PartialKey) -> String {
+    format!(".millrace-{key}.kept.mark")
+}
+
+/// Claims that a name is one that [`kept_name`] makes.
+pub(super) fn is_kept_file(name: &[u8]) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(b".kept")
 }
 
 /// Answers `refusal` where any component of the path is reserved.
@@ -107,6 +122,23 @@ impl StagingArea {
                 self.directory()?.map(|directory| act(&directory)).transpose()
             }
             result => result.map(Some),
+        }
+    }
+
+    /// The directory, where there is one already.
+    pub(super) fn existing(&self) -> Option<Arc<OwnedFd>> {
+        // Not shared: what is in it keeps it from being removed.
+        let held = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        held.or_else(|| open(self.tree.root()).ok().map(Arc::new))
+    }
+
+    /// Removes the directory if nothing is in it and nobody has it open, we neither.
+    pub(super) fn tidy(&self) {
+        let open_here = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open_here.is_none()
+            && let Ok(directory) = open(self.tree.root())
+        {
+            remove_unused(self.tree.root(), &directory);
         }
     }
 

@@ -16,8 +16,9 @@ mod upload;
 use std::sync::Arc;
 
 use millrace_vfs::{
-    Change, Counted, DirEntry, Directory, FileError, FileKind, Held, Metadata, OverQuota, QuotaScope,
-    ReadHandle, Space, Storage, Upload, VirtualPath, Wait, WriteMode,
+    Change, Counted, DirEntry, Directory, FileError, FileKind, Held, Metadata, OverQuota, Partial,
+    PartialKey, PartialMode, PartialState, QuotaScope, ReadHandle, Resting, Space, Storage, Upload,
+    VirtualPath, Wait, WriteMode,
 };
 
 pub use ledger::{Ledger, LedgerError};
@@ -81,7 +82,16 @@ impl Terms {
     }
 
     fn pay(&self, charge: &mut Charge, bytes: u64, files: u64) -> Result<(), FileError> {
-        charge.pay(bytes, files, self.allowance).map_err(|counted| self.over(counted))
+        charge.pay(bytes, files, self.rest_allowed()?).map_err(|counted| self.over(counted))
+    }
+
+    /// The allowance without what partial uploads hold that nobody has open: who has one open pays for it.
+    fn rest_allowed(&self) -> Result<Allowance, FileError> {
+        let resting = self.inner.resting()?;
+        Ok(Allowance {
+            bytes: self.allowance.bytes.map(|most| most.saturating_sub(resting.bytes)),
+            files: self.allowance.files.map(|most| most.saturating_sub(resting.files)),
+        })
     }
 
     fn over(&self, counted: Counted) -> FileError {
@@ -112,7 +122,7 @@ impl Storage for Quota {
         };
         self.0.pay(&mut charge, 0, u64::from(before.is_none()))?;
         let replaces = mode == WriteMode::Replace && before.is_some_and(|size| size > 0);
-        if !replaces && self.0.tally.is_full(self.0.allowance) {
+        if !replaces && self.0.tally.is_full(self.0.rest_allowed()?) {
             // Told now, not when the client has sent its first bytes.
             return Err(self.0.over(Counted::Bytes));
         }
@@ -211,11 +221,50 @@ impl Storage for Quota {
         let ((bytes, files), Allowance { bytes: most_bytes, files: most_files }) =
             (self.0.tally.used(), self.0.allowance);
         let most = most_bytes.unwrap_or(u64::MAX);
+        let resting = self.0.inner.resting()?.bytes;
         Ok(Space {
-            available: inner.available.min(most.saturating_sub(bytes)),
+            available: inner.available.min(most.saturating_sub(bytes).saturating_sub(resting)),
             total: inner.total.min(most),
             held: Some(Held { bytes, most_bytes, files, most_files }),
         })
+    }
+
+    fn open_partial(
+        &self,
+        path: &VirtualPath,
+        key: &PartialKey,
+        write: WriteMode,
+        mode: PartialMode,
+    ) -> Result<Partial, FileError> {
+        let mut charge = self.0.begin(Wait::Allowed)?;
+        let before = self.0.size(path, Wait::Allowed)?;
+        let partial = self.0.inner.open_partial(path, key, write, mode)?;
+        let Partial { size, modified, upload } = partial;
+        let paid = before.unwrap_or(0);
+        if let Err(error) = self.0.pay(&mut charge, size.saturating_sub(paid), u64::from(before.is_none())) {
+            match mode {
+                PartialMode::New => {
+                    drop(upload);
+                    let _ = self.0.inner.remove_partial(path, key);
+                }
+                PartialMode::Resume | PartialMode::Checked => upload.undo(),
+            }
+            return Err(error);
+        }
+        let upload = Metered::resumed(upload, Arc::clone(&self.0), charge, path.clone(), before, size);
+        Ok(Partial { size, modified, upload: Box::new(upload) })
+    }
+
+    fn find_partial(&self, path: &VirtualPath, key: &PartialKey) -> Result<PartialState, FileError> {
+        self.0.inner.find_partial(path, key)
+    }
+
+    fn remove_partial(&self, path: &VirtualPath, key: &PartialKey) -> Result<(), FileError> {
+        self.0.inner.remove_partial(path, key)
+    }
+
+    fn resting(&self) -> Result<Resting, FileError> {
+        self.0.inner.resting()
     }
 }
 

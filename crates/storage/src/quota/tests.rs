@@ -299,3 +299,42 @@ fn a_ledger_that_cannot_be_used_is_told_of_and_the_tree_counted() {
     let told = ledger.keep(false).unwrap_err();
     assert!(told.contains("quotas.db cannot be used") && told.contains("counted instead"), "{told}");
 }
+
+#[test]
+fn uploads_that_wait_for_more_count_whoever_has_them_open() {
+    let folder = Folder::new();
+    let quota = quota_of(folder.local(Uploads::Staged), 100, 3);
+    let open = |name: &str, key: u8, mode| {
+        quota.open_partial(&path(name), &PartialKey::new([key; 16]), WriteMode::Replace, mode)
+    };
+    let mut first = open("one", 1, PartialMode::New).unwrap().upload;
+    first.write_all(&[7; 60]).unwrap();
+    assert_eq!(quota.0.tally.used(), (60, 1));
+    first.abort();
+    // Nobody has it open: it is no file yet, and what it holds is not for others.
+    assert_eq!(quota.0.tally.used(), (0, 0));
+    assert_eq!(quota.space(&VirtualPath::root()).unwrap().available, 40);
+    is_over(store(&quota, "big", WriteMode::Replace, 50), Counted::Bytes);
+    let mut second = open("two", 2, PartialMode::New).unwrap().upload;
+    is_over(second.write_all(&[7; 50]), Counted::Bytes);
+    second.write_all(&[7; 30]).unwrap();
+    second.abort();
+    let third = open("three", 3, PartialMode::New).unwrap();
+    is_over(store(&quota, "fourth", WriteMode::Replace, 1), Counted::Files);
+    drop(third);
+    quota.remove_partial(&path("three"), &PartialKey::new([3; 16])).unwrap();
+    let mut first = open("one", 1, PartialMode::Resume).unwrap();
+    assert_eq!(first.size, 60);
+    first.upload.write_all(&[7; 10]).unwrap();
+    is_over(first.upload.write_all(&[7; 1]), Counted::Bytes);
+    first.upload.commit().unwrap();
+    assert_eq!(quota.0.tally.used(), (70, 1));
+    open("two", 2, PartialMode::Resume).unwrap().upload.commit().unwrap();
+    check(&quota, 100, 2);
+    // One that takes the place of a file is paid for with what that had.
+    let mut again = open("one", 4, PartialMode::New).unwrap();
+    again.upload.write_all(&[7; 70]).unwrap();
+    is_over(again.upload.write_all(&[7; 1]), Counted::Bytes);
+    again.upload.commit().unwrap();
+    check(&quota, 100, 2);
+}

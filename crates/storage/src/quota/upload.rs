@@ -58,6 +58,20 @@ impl Metered {
         }
     }
 
+    /// One that goes on with what came before, which is paid for.
+    pub(super) fn resumed(
+        inner: Box<dyn Upload>,
+        terms: Arc<Terms>,
+        charge: Charge,
+        path: VirtualPath,
+        before: Option<u64>,
+        position: u64,
+    ) -> Self {
+        let mut upload = Self::new(inner, terms, charge, path, WriteMode::At(position), before);
+        (upload.paid, upload.keeps_rest) = (position.max(before.unwrap_or(0)), false);
+        upload
+    }
+
     fn inner(&mut self) -> Result<&mut Box<dyn Upload>, FileError> {
         self.inner.as_mut().ok_or(FileError::Cancelled)
     }
@@ -172,6 +186,10 @@ impl Upload for Metered {
 
 impl Drop for Metered {
     fn drop(&mut self) {
-        self.leave();
+        match self.is_staged {
+            // What that means is its own to say.
+            true => drop(self.inner.take()),
+            false => self.leave(),
+        }
     }
 }

@@ -1,0 +1,490 @@
+//! Uploads that outlive the process: staged files that keep a name between two visits of their client.
+//!
+//! The invariant: what a partial upload holds is exactly what was acknowledged or came later in order; where it had
+//! to be checked first (a mark beside it says up to where it is sure), a kill leaves none of what was not.
+//!
+//! The file is made in the target's directory, from which it inherits what that hands down, and named in the
+//! staging directory; where it cannot be named there (another mount, a root that is not ours to write to) there are
+//! no partial uploads. Whoever has one open holds its lock (`flock`), and who comes meanwhile is told so.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use millrace_vfs::{
+    Committed, FileError, Partial, PartialKey, PartialMode, PartialState, Readiness, Resting, Timestamp,
+    Upload,
+};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RawDir};
+use rustix::io::Errno;
+
+use super::errno::file_error;
+use super::staged::{Settings, StagingFile, link, open_unnamed};
+use super::staging::{StagingArea, is_kept_file, kept_name, mark_name};
+use super::target::Destination;
+use super::upload::{synchronise_file, truncate, write_all_at};
+
+/// How often the staging directory is looked through for what is too old.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// The partial uploads of a tree.
+#[derive(Debug, Default)]
+pub(super) struct Partials {
+    /// Held while one is opened or let go, and while they are counted.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// `None` where nobody has asked yet.
+    resting: Option<Resting>,
+    swept: Option<Instant>,
+}
+
+impl Partials {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What they hold that nobody has open.
+    pub(super) fn resting(&self, area: &StagingArea) -> Result<Resting, FileError> {
+        let mut state = self.lock();
+        match state.resting {
+            Some(resting) => Ok(resting),
+            None => Ok(*state.resting.insert(count(area)?)),
+        }
+    }
+
+    /// Removes those that nobody has gone on with for so long.
+    pub(super) fn sweep(&self, area: &StagingArea, age: Duration) {
+        let mut state = self.lock();
+        state.swept = Some(Instant::now());
+        state.resting = None;
+        let Some(directory) = area.existing() else { return };
+        let Some(oldest) = SystemTime::now().checked_sub(age) else { return };
+        for name in names(&directory) {
+            let Ok(file) = open_named(&directory, &name) else { continue };
+            let is_old =
+                file.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|time| time < oldest);
+            if is_old && take_lock(&file).is_ok() {
+                let _ = rustix::fs::unlinkat(&*directory, &name[..], AtFlags::empty());
+                let mark = [&name[..], b".mark"].concat();
+                let _ = rustix::fs::unlinkat(&*directory, &mark[..], AtFlags::empty());
+                release(&file);
+            }
+        }
+    }
+
+    fn sweep_now_and_then(&self, area: &StagingArea, age: Duration) {
+        if self.lock().swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
+            self.sweep(area, age);
+        }
+    }
+}
+
+/// Where partial uploads are, and how their files are made.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) area: Arc<StagingArea>,
+    pub(super) partials: Arc<Partials>,
+    pub(super) settings: Settings,
+    /// After so long nobody can go on.
+    pub(super) age: Duration,
+}
+
+impl Place {
+    /// Opens one to a destination.
+    pub(super) fn open(
+        &self,
+        mut destination: Destination,
+        key: &PartialKey,
+        mode: PartialMode,
+    ) -> Result<Partial, FileError> {
+        destination.target()?;
+        let (file, directory) = match mode {
+            PartialMode::New => {
+                self.partials.sweep_now_and_then(&self.area, self.age);
+                self.make(&mut destination, key)?
+            }
+            PartialMode::Resume | PartialMode::Checked => self.take(key)?,
+        };
+        let state = state(&file)?;
+        let is_checked = mode == PartialMode::Checked;
+        let kept = Kept {
+            file: Some(file),
+            directory,
+            place: self.clone(),
+            destination,
+            key: *key,
+            begun: state.size,
+            position: state.size,
+            is_checked,
+        };
+        if is_checked {
+            kept.set_mark()?;
+        }
+        Ok(Partial { size: state.size, modified: state.modified, upload: Box::new(kept) })
+    }
+
+    fn make(
+        &self,
+        destination: &mut Destination,
+        key: &PartialKey,
+    ) -> Result<(File, Arc<OwnedFd>), FileError> {
+        let target = destination.target()?;
+        let (name, mode) = (kept_name(key), self.settings.mode);
+        let unnamed = open_unnamed(target, mode)?;
+        let made = self.area.with_directory(|directory| {
+            let file = match &unnamed {
+                Some(file) => {
+                    let file = file.try_clone().map_err(|_| Errno::MFILE)?;
+                    take_lock(&file)?;
+                    link(&file, directory, name.as_bytes())?;
+                    file
+                }
+                None => {
+                    let flags =
+                        OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    let file = rustix::fs::openat(&**directory, &name, flags, mode).map(File::from)?;
+                    take_lock(&file)?;
+                    file
+                }
+            };
+            Ok((file, Arc::clone(directory)))
+        });
+        match made {
+            Ok(Some(made)) => Ok(made),
+            Ok(None) | Err(Errno::XDEV | Errno::PERM | Errno::ACCESS) => Err(FileError::Unsupported),
+            Err(errno) => Err(file_error(errno)),
+        }
+    }
+
+    fn take(&self, key: &PartialKey) -> Result<(File, Arc<OwnedFd>), FileError> {
+        let mut state = self.partials.lock();
+        let directory = self.area.existing().ok_or(FileError::NotFound)?;
+        let file = open_named(&directory, kept_name(key).as_bytes()).map_err(file_error)?;
+        take_lock(&file).map_err(|errno| match errno {
+            Errno::WOULDBLOCK => FileError::Busy,
+            errno => file_error(errno),
+        })?;
+        let stat = rustix::fs::fstat(&file).map_err(file_error)?;
+        if stat.st_nlink == 0 {
+            return Err(FileError::NotFound);
+        }
+        if let Some(resting) = &mut state.resting {
+            let size = u64::try_from(stat.st_size).unwrap_or(0);
+            *resting =
+                Resting { bytes: resting.bytes.saturating_sub(size), files: resting.files.saturating_sub(1) };
+        }
+        if let Some(sure) = mark(&directory, key) {
+            // Whoever wrote what is behind it was killed before it could be checked.
+            truncate(&file, sure.min(u64::try_from(stat.st_size).unwrap_or(0)))?;
+            clear_mark(&directory, key);
+        }
+        Ok((file, directory))
+    }
+
+    /// What is known of one.
+    pub(super) fn find(&self, key: &PartialKey) -> Result<PartialState, FileError> {
+        let directory = self.area.existing().ok_or(FileError::NotFound)?;
+        let file = open_named(&directory, kept_name(key).as_bytes()).map_err(file_error)?;
+        let state = state(&file)?;
+        // What is being checked does not count yet.
+        Ok(PartialState {
+            size: mark(&directory, key).map_or(state.size, |sure| sure.min(state.size)),
+            ..state
+        })
+    }
+
+    /// Gives one up.
+    pub(super) fn remove(&self, key: &PartialKey) -> Result<(), FileError> {
+        let (file, directory) = self.take(key)?;
+        rustix::fs::unlinkat(&*directory, kept_name(key), AtFlags::empty()).map_err(file_error)?;
+        release(&file);
+        self.area.tidy();
+        Ok(())
+    }
+}
+
+/// A partial upload that is open.
+#[derive(Debug)]
+struct Kept {
+    /// `None` once it has ended.
+    file: Option<File>,
+    /// Where it is named.
+    directory: Arc<OwnedFd>,
+    place: Place,
+    destination: Destination,
+    key: PartialKey,
+    /// Bytes that were there when it was opened.
+    begun: u64,
+    position: u64,
+    is_checked: bool,
+}
+
+impl Kept {
+    fn open_file(&self) -> Result<&File, FileError> {
+        self.file.as_ref().ok_or(FileError::Cancelled)
+    }
+
+    /// Says beside it up to where it is sure.
+    fn set_mark(&self) -> Result<(), FileError> {
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let name = mark_name(&self.key);
+        let mark = rustix::fs::openat(&*self.directory, name, flags, Mode::RUSR | Mode::WUSR);
+        write_all_at(&File::from(mark.map_err(file_error)?), &mut 0, &self.begun.to_be_bytes())
+    }
+
+    /// Lets go of it; what came is kept or not.
+    fn leave(&mut self, keeps: bool) {
+        let Some(file) = self.file.take() else { return };
+        if !keeps && truncate(&file, self.begun).is_ok() {
+            self.position = self.begun;
+        }
+        if keeps && self.place.settings.fsync {
+            let _ = synchronise_file(&file);
+        }
+        if self.is_checked {
+            clear_mark(&self.directory, &self.key);
+        }
+        let mut state = self.place.partials.lock();
+        if let Some(resting) = &mut state.resting {
+            *resting = Resting { bytes: resting.bytes + self.position, files: resting.files + 1 };
+        }
+        release(&file);
+    }
+}
+
+impl Upload for Kept {
+    fn file(&mut self) -> Result<Option<(&File, u64)>, FileError> {
+        Ok(self.file.as_ref().map(|file| (file, self.position)))
+    }
+
+    fn advance(&mut self, count: u64) {
+        self.position += count;
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+        let mut position = self.position;
+        let result = write_all_at(self.open_file()?, &mut position, bytes);
+        self.position = position;
+        result
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {
+        if self.place.settings.fsync {
+            synchronise_file(self.open_file()?)?;
+        }
+        // What has the name may have come since this was begun.
+        let target = self.destination.target()?;
+        let file = self.file.take().ok_or(FileError::Cancelled)?;
+        let published = StagingFile::kept(file, &self.directory, kept_name(&self.key));
+        published.publish_over(target, &self.place.area).map_err(|error| target.reason(error))?;
+        if self.is_checked {
+            clear_mark(&self.directory, &self.key);
+        }
+        self.place.area.tidy();
+        Ok(Committed { size: self.position })
+    }
+
+    fn abort(mut self: Box<Self>) {
+        self.leave(true);
+    }
+
+    fn undo(mut self: Box<Self>) {
+        self.leave(false);
+    }
+
+    fn readiness(&self) -> Readiness {
+        Readiness::MayHang
+    }
+
+    fn commit_readiness(&self) -> Readiness {
+        Readiness::MayHang
+    }
+
+    fn is_staged(&self) -> bool {
+        true
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.leave(!self.is_checked);
+    }
+}
+
+fn state(file: &File) -> Result<PartialState, FileError> {
+    let stat = rustix::fs::fstat(file).map_err(file_error)?;
+    let modified =
+        Timestamp { seconds: stat.st_mtime, nanoseconds: u32::try_from(stat.st_mtime_nsec).unwrap_or(0) };
+    Ok(PartialState { size: u64::try_from(stat.st_size).unwrap_or(0), modified })
+}
+
+fn open_named(directory: &OwnedFd, name: &[u8]) -> rustix::io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::openat(directory, name, flags, Mode::empty()).map(File::from)
+}
+
+fn take_lock(file: &File) -> rustix::io::Result<()> {
+    rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive))
+}
+
+/// Not by closing it: a process that is just being started may have a copy for a moment.
+fn release(file: &File) {
+    let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+}
+
+/// Up to where a partial upload is sure, where that is marked.
+fn mark(directory: &OwnedFd, key: &PartialKey) -> Option<u64> {
+    let file = open_named(directory, mark_name(key).as_bytes()).ok()?;
+    let mut bytes = [0; 8];
+    // One that is not whole was written before the first byte came.
+    match std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0) {
+        Ok(()) => Some(u64::from_be_bytes(bytes)),
+        Err(_) => None,
+    }
+}
+
+fn clear_mark(directory: &OwnedFd, key: &PartialKey) {
+    let _ = rustix::fs::unlinkat(directory, mark_name(key), AtFlags::empty());
+}
+
+/// The names of those in the staging directory.
+fn names(directory: &OwnedFd) -> Vec<Vec<u8>> {
+    let Ok(directory) = super::tree::reopen_directory(directory) else { return Vec::new() };
+    let (mut buffer, mut names) = (vec![std::mem::MaybeUninit::uninit(); 8192], Vec::new());
+    let mut entries = RawDir::new(&directory, &mut buffer);
+    while let Some(Ok(entry)) = entries.next() {
+        let name = entry.file_name().to_bytes();
+        if is_kept_file(name) {
+            names.push(name.to_vec());
+        }
+    }
+    names
+}
+
+/// What those hold that nobody has open.
+fn count(area: &StagingArea) -> Result<Resting, FileError> {
+    let mut resting = Resting::default();
+    let Some(directory) = area.existing() else { return Ok(resting) };
+    for name in names(&directory) {
+        let Ok(file) = open_named(&directory, &name) else { continue };
+        if take_lock(&file).is_ok() {
+            resting = Resting { bytes: resting.bytes + state(&file)?.size, files: resting.files + 1 };
+            release(&file);
+        }
+    }
+    Ok(resting)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use millrace_vfs::{Storage, VirtualPath, WriteMode};
+
+    use super::*;
+    use crate::{LocalOptions, LocalStorage};
+
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str) -> Self {
+            let root = std::env::temp_dir().join(format!("millrace-partial-{}-{name}", std::process::id()));
+            std::fs::create_dir_all(&root).unwrap();
+            Self(root)
+        }
+
+        fn open(&self, partial_age: Duration) -> LocalStorage {
+            LocalStorage::open(&self.0, LocalOptions { partial_age, ..LocalOptions::default() }).unwrap()
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    const KEY: PartialKey = PartialKey::new([7; 16]);
+
+    fn open(storage: &LocalStorage, mode: PartialMode) -> Result<Partial, FileError> {
+        storage.open_partial(&VirtualPath::parse(b"/d/f").unwrap(), &KEY, WriteMode::Replace, mode)
+    }
+
+    fn find(storage: &LocalStorage) -> Result<u64, String> {
+        let state = storage.find_partial(&VirtualPath::parse(b"/d/f").unwrap(), &KEY);
+        state.map(|state| state.size).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_upload_goes_on_in_another_process_and_is_seen_when_it_is_whole() {
+        let tree = Tree::new("resumed");
+        std::fs::create_dir(tree.0.join("d")).unwrap();
+        std::fs::write(tree.0.join("d/f"), b"old").unwrap();
+        let mut first = open(&tree.open(DAY), PartialMode::New).unwrap();
+        assert!(matches!(open(&tree.open(DAY), PartialMode::Resume), Err(FileError::Busy)));
+        first.upload.write_all(b"one, ").unwrap();
+        drop(first);
+
+        let storage = tree.open(DAY);
+        let mut names = Vec::new();
+        storage.open_directory(&VirtualPath::root()).unwrap().next_batch(&mut names, 10).unwrap();
+        assert_eq!(names.iter().map(|entry| &entry.name[..]).collect::<Vec<_>>(), [b"d"]);
+        assert_eq!(storage.resting().unwrap(), Resting { bytes: 5, files: 1 });
+        let mut second = open(&storage, PartialMode::Resume).unwrap();
+        assert_eq!((second.size, storage.resting().unwrap()), (5, Resting::default()));
+        second.upload.write_all(b"two").unwrap();
+        assert_eq!(std::fs::read(tree.0.join("d/f")).unwrap(), b"old");
+        second.upload.commit().unwrap();
+        assert_eq!(std::fs::read(tree.0.join("d/f")).unwrap(), b"one, two");
+        assert_eq!(find(&storage), Err(FileError::NotFound.to_string()));
+        drop(storage);
+        assert!(!tree.0.join(".millrace-staging").exists(), "nothing is left");
+    }
+
+    #[test]
+    fn what_was_not_checked_is_not_there_not_even_behind_a_kill() {
+        let tree = Tree::new("checked");
+        std::fs::create_dir(tree.0.join("d")).unwrap();
+        let storage = tree.open(DAY);
+        let write = |mode, bytes: &[u8]| {
+            let mut partial = open(&storage, mode).unwrap();
+            partial.upload.write_all(bytes).unwrap();
+            partial.upload
+        };
+        write(PartialMode::New, b"sure").abort();
+        drop(write(PartialMode::Checked, b" wrong"));
+        assert_eq!(find(&storage), Ok(4));
+        write(PartialMode::Checked, b" wrong").undo();
+        assert_eq!(find(&storage), Ok(4));
+        write(PartialMode::Checked, b" right").abort();
+        assert_eq!(find(&storage), Ok(10));
+        // As a kill leaves it: bytes, and the mark from before they came.
+        let staging = tree.0.join(".millrace-staging");
+        write(PartialMode::Resume, b" unchecked").abort();
+        std::fs::write(staging.join(mark_name(&KEY)), 10_u64.to_be_bytes()).unwrap();
+        assert_eq!(find(&storage), Ok(10));
+        assert_eq!(open(&storage, PartialMode::Resume).unwrap().size, 10);
+        storage.remove_partial(&VirtualPath::parse(b"/d/f").unwrap(), &KEY).unwrap();
+        assert_eq!(find(&storage), Err(FileError::NotFound.to_string()));
+        assert_eq!(storage.resting().unwrap(), Resting::default());
+        assert_eq!(std::fs::read_dir(staging).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_nobody_goes_on_with_is_swept_but_not_what_is_open() {
+        let tree = Tree::new("swept");
+        std::fs::create_dir(tree.0.join("d")).unwrap();
+        let storage = tree.open(Duration::ZERO);
+        let partial = open(&storage, PartialMode::New).unwrap();
+        storage.sweep();
+        assert_eq!(find(&storage), Ok(0));
+        drop(partial);
+        storage.sweep();
+        assert_eq!(find(&storage), Err(FileError::NotFound.to_string()));
+    }
+}

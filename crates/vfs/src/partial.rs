@@ -1,0 +1,79 @@
+//! Uploads that outlive their connections, and the process: what came of them waits for the rest.
+
+use std::fmt;
+
+use crate::{Timestamp, Upload};
+
+/// Names a partial upload among those of a storage: nobody guesses it, and no file has it as its name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PartialKey([u8; 16]);
+
+impl PartialKey {
+    /// A key of random bytes.
+    pub const fn new(random: [u8; 16]) -> Self {
+        Self(random)
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+/// As 32 hexadecimal digits.
+impl fmt::Display for PartialKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for PartialKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Who has it can go on with the upload.
+        f.write_str("PartialKey")
+    }
+}
+
+/// How a partial upload is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartialMode {
+    /// It begins.
+    New,
+    /// It goes on; what comes is there at once.
+    Resume,
+    /// It goes on; what comes counts only once it is said that it was right ([`Upload::abort`] or `commit`), also
+    /// where the process is killed before.
+    Checked,
+}
+
+/// A partial upload that is open, to this caller alone.
+///
+/// Its [`Upload`] appends. `abort` keeps what came until somebody goes on; so does dropping it, but what was to be
+/// [`PartialMode::Checked`] is then gone. `undo` takes away what came since it was opened. `commit` makes it the file.
+#[derive(Debug)]
+pub struct Partial {
+    /// Bytes that are there.
+    pub size: u64,
+    /// When it was last changed.
+    pub modified: Timestamp,
+    /// Where the next bytes go.
+    pub upload: Box<dyn Upload>,
+}
+
+/// What is known of a partial upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartialState {
+    /// Bytes that are there.
+    pub size: u64,
+    /// When it was last changed.
+    pub modified: Timestamp,
+}
+
+/// What all partial uploads of a storage that nobody has open hold together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Resting {
+    /// Bytes.
+    pub bytes: u64,
+    /// How many there are.
+    pub files: u64,
+}
