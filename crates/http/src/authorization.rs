@@ -1,5 +1,7 @@
 //! Basic authentication (RFC 7617).
 
+use crate::base64;
+
 /// The challenge that a 401 carries.
 pub const CHALLENGE: &str = "Basic realm=\"Millrace\", charset=\"UTF-8\"";
 
@@ -9,43 +11,11 @@ pub fn basic(field: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     if !scheme.eq_ignore_ascii_case(b"basic ") {
         return None;
     }
-    let mut user = decode_base64(rest.trim_ascii())?;
+    let mut user = base64::decode(rest.trim_ascii())?;
     let colon = memchr::memchr(b':', &user)?;
     let password = user.split_off(colon + 1);
     user.pop();
     Some((user, password))
-}
-
-/// Base64 with or without its padding.
-fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
-    let mut text = text;
-    while let [rest @ .., b'='] = text {
-        text = rest;
-    }
-    let mut out = Vec::with_capacity(text.len() * 3 / 4);
-    for group in text.chunks(4) {
-        if group.len() == 1 {
-            return None;
-        }
-        let mut bits = 0_u32;
-        for &byte in group {
-            bits = bits << 6 | u32::from(sextet(byte)?);
-        }
-        bits <<= 6 * (4 - group.len());
-        out.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
-    }
-    Some(out)
-}
-
-fn sextet(byte: u8) -> Option<u8> {
-    Some(match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

@@ -8,11 +8,13 @@
 //! - [`target`] turns a request target into a path; [`chunked`] takes a chunked body apart.
 //! - [`conditional`], [`range`] and [`negotiate`] are the rules of RFC 9110 sections 13, 14 and 12.
 //! - [`cors`] is what pages of other origins may do (Fetch), [`digest`] RFC 9530.
-//! - [`intake`] takes a body in, [`cgi`] is what a program is told, and answers (RFC 3875).
-//! - [`dav`] is what WebDAV adds (RFC 4918).
+//! - [`intake`] takes a body in, [`cgi`] is what a program is told, and answers (RFC 3875),
+//!   and [`fastcgi`] carries the same to an application that stays.
+//! - [`dav`] is what WebDAV adds (RFC 4918), [`tus`] what uploads add that go on where they were cut.
 //! - [`response`] writes heads, [`index`] the pages of directories, [`page`] those of errors.
 
 pub mod authorization;
+pub mod base64;
 pub mod cgi;
 pub mod chunked;
 pub mod conditional;
@@ -20,6 +22,7 @@ pub mod cors;
 pub mod date;
 pub mod dav;
 pub mod digest;
+pub mod fastcgi;
 pub mod index;
 pub mod intake;
 pub mod media_type;
@@ -30,6 +33,7 @@ pub mod request;
 pub mod response;
 pub mod status;
 pub mod target;
+pub mod tus;
 
 pub use request::{Field, Framing, Head, Method, Refusal, Slots, Version};
 pub use status::Status;

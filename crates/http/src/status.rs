@@ -39,6 +39,7 @@ statuses! {
     METHOD_NOT_ALLOWED = 405, "Method Not Allowed";
     REQUEST_TIMEOUT = 408, "Request Timeout";
     CONFLICT = 409, "Conflict";
+    GONE = 410, "Gone";
     LENGTH_REQUIRED = 411, "Length Required";
     PRECONDITION_FAILED = 412, "Precondition Failed";
     CONTENT_TOO_LARGE = 413, "Content Too Large";
@@ -49,6 +50,7 @@ statuses! {
     LOCKED = 423, "Locked";
     FAILED_DEPENDENCY = 424, "Failed Dependency";
     HEAD_TOO_LARGE = 431, "Request Header Fields Too Large";
+    CHECKSUM_MISMATCH = 460, "Checksum Mismatch";
     INTERNAL_SERVER_ERROR = 500, "Internal Server Error";
     NOT_IMPLEMENTED = 501, "Not Implemented";
     BAD_GATEWAY = 502, "Bad Gateway";
