@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, Weak};
 use std::thread;
+use std::time::Duration;
 
 use millrace_server::limits::Quotas;
-use millrace_server::{Control, Running, Server, StartError};
+use millrace_server::{Config, Control, Running, Server, StartError};
 use millrace_storage::LocalStorage;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -93,13 +94,14 @@ fn warn(running: &Running, warning: &str) {
 /// Starts the server. Nobody asked for HTTP's default port by name: where another program has it, a free one is
 /// taken, which the announcement names, and a warning.
 fn start(site: &Site) -> Result<(Running, Option<String>), StartError> {
-    match Server::start(site.config.clone()) {
+    let config = Config { dav: dav_file(site), ..site.config.clone() };
+    match Server::start(config.clone()) {
         Err(StartError::Listen { address, source })
             if site.http_by_default
                 && site.config.http == [address]
                 && source.kind() == io::ErrorKind::AddrInUse =>
         {
-            let mut config = site.config.clone();
+            let mut config = config;
             config.http.iter_mut().for_each(|address| address.set_port(0));
             let moved = format!(
                 "another program has {address}, where HTTP is by default; it is on a free port now, and --http \
@@ -109,6 +111,15 @@ fn start(site: &Site) -> Result<(Running, Option<String>), StartError> {
         }
         started => Ok((started?, None)),
     }
+}
+
+/// Where locks and properties of WebDAV are kept: a file for each served folder, named by its number (FNV-1a).
+fn dav_file(site: &Site) -> Option<PathBuf> {
+    let bytes = site.directory.as_os_str().as_encoded_bytes().iter();
+    let number = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    site.config.dav.as_ref().map(|folder| folder.join(format!("{number:016x}.json")))
 }
 
 /// Whether somebody still reads what is printed makes no difference to serving.
@@ -155,10 +166,13 @@ fn listen_to_signals(mut signals: Signals, running: Arc<Running>, again: Again) 
         .map_err(|error| Failure::Running(format!("cannot start a thread: {error}")))
 }
 
-/// Removes what a killed server left, while this one already serves.
+/// How often it is looked for uploads that nobody has gone on with.
+const SWEEP: Duration = Duration::from_secs(3600);
+
+/// Removes what a killed server left, while this one already serves; and now and then what clients have left.
 fn sweep(trees: Vec<Arc<LocalStorage>>, running: Arc<Running>) {
     let sweep = move || {
-        for tree in trees {
+        for tree in &trees {
             let report = tree.sweep();
             if report.removed > 0 || report.failed > 0 {
                 let (removed, failed) = (report.removed, report.failed);
@@ -167,6 +181,14 @@ fn sweep(trees: Vec<Arc<LocalStorage>>, running: Arc<Running>) {
                 );
                 warn(&running, &text);
             }
+        }
+        drop(running);
+        // They end with the server, which this thread does not keep from it.
+        let weak: Vec<Weak<LocalStorage>> = trees.iter().map(Arc::downgrade).collect();
+        drop(trees);
+        loop {
+            thread::sleep(SWEEP);
+            weak.iter().filter_map(Weak::upgrade).for_each(|tree| tree.sweep_partials());
         }
     };
     // Without a thread the leftovers stay, hidden, until the next start.

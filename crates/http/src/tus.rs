@@ -37,13 +37,16 @@ pub struct Creation<'a> {
     pub metadata: &'a [u8],
 }
 
+/// What a piece has to hash to: the name of the algorithm, and the hash.
+pub type Checksum<'a> = (&'a [u8], Vec<u8>);
+
 /// A request that brings a piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece<'a> {
     /// Where it goes.
     pub offset: u64,
-    /// What it has to hash to, and by which algorithm.
-    pub checksum: Option<(&'a [u8], Vec<u8>)>,
+    /// What it has to hash to, where that is said.
+    pub checksum: Option<Checksum<'a>>,
 }
 
 const fn bad<T>(reason: &'static str) -> Result<T, Refusal> {
@@ -148,7 +151,7 @@ pub fn piece<'a>(head: &Head<'a, '_>) -> Result<Piece<'a>, Refusal> {
 }
 
 /// `Upload-Checksum: sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0=`
-pub fn checksum<'a>(head: &Head<'a, '_>) -> Result<Option<(&'a [u8], Vec<u8>)>, Refusal> {
+pub fn checksum<'a>(head: &Head<'a, '_>) -> Result<Option<Checksum<'a>>, Refusal> {
     let Some(said) = field(head, "upload-checksum")? else { return Ok(None) };
     let parts =
         memchr::memchr(b' ', said).map(|at| (&said[..at], base64::decode(said[at + 1..].trim_ascii())));

@@ -38,6 +38,12 @@ pub struct Config {
     pub programs: Programs,
     /// What HTTP adds to files.
     pub web: Web,
+    /// Paths of HTTP that others answer. The first that takes a path has it.
+    pub passes: Vec<Pass>,
+    /// Uploads by HTTP that go on where they were cut (tus).
+    pub resumable: Resumable,
+    /// The file in which locks and properties of WebDAV are kept, so that they outlive the server.
+    pub dav: Option<PathBuf>,
     /// Who may log in, and to which files.
     pub accounts: Arc<dyn Authenticator>,
     /// Ports for passive data connections. Nothing ever leaves this range.
@@ -131,6 +137,88 @@ pub struct Programs {
 impl Default for Programs {
     fn default() -> Self {
         Self { folders: Vec::new(), most: 64, time: Duration::from_secs(300) }
+    }
+}
+
+/// Paths of HTTP that others answer: applications by FastCGI, or other servers by HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pass {
+    /// It is for what lies beneath this.
+    pub path: VirtualPath,
+    /// And has this at the end of a name, such as `.php`: that is the script, and what stands behind it is `PATH_INFO`.
+    pub suffix: Option<String>,
+    /// Where scripts lie, as the application sees it and this process: only those that are there are asked for.
+    pub root: Option<PathBuf>,
+    /// Who answers.
+    pub to: Upstream,
+    /// The name that another server is asked by, rather than that which the client has used.
+    pub host: Option<String>,
+    /// Whether connections are kept for the next request.
+    pub keep: bool,
+    /// How many requests may be under way; further ones wait.
+    pub most: usize,
+    /// For how long nothing may move.
+    pub silence: Duration,
+}
+
+impl Pass {
+    /// All paths, to this.
+    pub fn new(to: Upstream) -> Self {
+        Self {
+            path: VirtualPath::root(),
+            suffix: None,
+            root: None,
+            to,
+            host: None,
+            keep: true,
+            most: 64,
+            silence: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Who answers what is passed on, and how they are asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Upstream {
+    /// An application, by FastCGI.
+    FastCgi(Peer),
+    /// Another server, by HTTP/1.1.
+    Http(Peer),
+}
+
+/// Where somebody is who is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Peer {
+    /// At a port.
+    Tcp(SocketAddr),
+    /// At a socket of this machine.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// Uploads by HTTP that go on where they were cut (tus 1.0).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resumable {
+    /// Whether there are such.
+    pub is_on: bool,
+    /// For how long one waits for more. The storage has to keep them for as long.
+    pub age: Duration,
+    /// Where the secret is kept that their addresses are sealed with, so that they hold behind a restart; it is made
+    /// where it is not there.
+    pub secret: Option<PathBuf>,
+}
+
+impl Default for Resumable {
+    fn default() -> Self {
+        Self { is_on: true, age: Duration::from_secs(24 * 3600), secret: None }
     }
 }
 
@@ -299,6 +387,9 @@ impl Config {
             https: Vec::new(),
             programs: Programs::default(),
             web: Web::default(),
+            passes: Vec::new(),
+            resumable: Resumable::default(),
+            dav: None,
             accounts,
             passive_ports: Self::DEFAULT_PASSIVE_PORTS,
             proxy_from: Vec::new(),

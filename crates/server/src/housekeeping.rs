@@ -72,6 +72,7 @@ fn look(server: &Server, workers: &[Sender<Message>], before: Option<i64>) -> i6
     }
     follow_certificates(server);
     keep_quotas(server, false);
+    keep_dav(server);
     review(server, workers, before.is_some_and(|before| before != minute));
     minute
 }
@@ -79,6 +80,13 @@ fn look(server: &Server, workers: &[Sender<Message>], before: Option<i64>) -> i6
 /// What quotas count outlives the process.
 pub(crate) fn keep_quotas(server: &Server, last: bool) {
     if let Some(Err(error)) = server.config.quotas.as_ref().map(|quotas| quotas.keep(last)) {
+        server.log.warn(&error);
+    }
+}
+
+/// So does what WebDAV's clients have told.
+pub(crate) fn keep_dav(server: &Server) {
+    if let Err(error) = server.dav.keep() {
         server.log.warn(&error);
     }
 }

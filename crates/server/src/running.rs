@@ -20,8 +20,8 @@ use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
 use crate::ftp::Connection;
-use crate::housekeeping::{Housekeeping, keep_quotas, wall_seconds};
-use crate::http::{Dav, Side};
+use crate::housekeeping::{Housekeeping, keep_dav, keep_quotas, wall_seconds};
+use crate::http::{Dav, Kept, Side, Tus};
 use crate::limits::{Crowd, Limits, NetworkBits, Scope, ScopeReport, ServerLimits, Tree};
 use crate::load::Load;
 use crate::log::Log;
@@ -231,6 +231,10 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         let log = log.clone();
         hooks.begin(Arc::new(move |text| log.warn(text))).map_err(StartError::Hooks)?;
     }
+    let (dav, trouble) = Dav::open(config.dav.clone());
+    if let Some(text) = trouble {
+        log.warn(&text);
+    }
     Ok(State {
         settings: Arc::new(settings),
         tls,
@@ -250,7 +254,9 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         accounts: RwLock::new(Arc::clone(&config.accounts)),
         workers: OnceLock::new(),
         limits: Tree::new(config.limits.clone(), Instant::now(), wall_seconds()),
-        dav: Dav::default(),
+        dav,
+        forwards: config.passes.iter().map(|_| Kept::default()).collect(),
+        tus: Tus::new(config.resumable.clone()),
         side: Side::default(),
         next_session: AtomicU64::new(1),
         config,
@@ -454,6 +460,7 @@ impl Running {
         self.state.side.close();
         self.pools.iter().for_each(BlockingPool::close);
         keep_quotas(&self.state, true);
+        keep_dav(&self.state);
         self.hook_pool.finish(HOOKS_TIME);
         self.state.config.hooks.iter().for_each(|hooks| hooks.close());
         self.log.close();

@@ -13,7 +13,7 @@ use crate::auth::Authenticator;
 use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
-use crate::http::{Dav, Side};
+use crate::http::{Dav, Kept, Side, Tus};
 use crate::limits::{Crowd, Tree};
 use crate::load::Load;
 use crate::log::Log;
@@ -58,6 +58,10 @@ pub(crate) struct Server {
     pub(crate) limits: Tree,
     /// Locks and properties of WebDAV.
     pub(crate) dav: Dav,
+    /// Connections to servers that requests are forwarded to, as many as there are passes.
+    pub(crate) forwards: Vec<Kept>,
+    /// Uploads that go on where they were cut.
+    pub(crate) tus: Tus,
     /// What has a runtime of its own beside the workers.
     pub(crate) side: Side,
     /// Numbers sessions in the log.

@@ -234,6 +234,8 @@ impl Core {
             self.discard(overdue);
         }
         self.http.programs.admit(&mut self.yielded);
+        let Self { http, yielded, now, .. } = self;
+        http.passing.iter_mut().for_each(|passing| passing.look(now.instant, yielded));
     }
 
     /// Drops something whose end may wait for a disk (an upload that is given up, a file on a file system that
@@ -278,7 +280,7 @@ impl Worker {
         let programs = server.config.programs.most.div_ceil(server.config.workers.max(1)).max(1);
         let core = Core {
             registry: poll.registry().try_clone()?,
-            http: http::Shared::new(open_files, programs, &server.config.web),
+            http: http::Shared::new(open_files, programs, &server.config),
             server,
             sender: sender.clone(),
             now,
@@ -364,6 +366,7 @@ impl Worker {
             return Some(Duration::ZERO);
         }
         let sweep = self.core.http.cache.sweep_due().into_iter().chain(self.core.http.programs.due());
+        let sweep = sweep.chain(self.core.http.passing.iter().filter_map(http::Passing::due));
         let next = self.core.wheel.next_due().into_iter().chain(self.stopping).chain(sweep).min();
         let next = next.map(|moment| moment.saturating_duration_since(Instant::now()));
         retry.into_iter().chain(next).min()

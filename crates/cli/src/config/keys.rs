@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use super::report::Source;
 use super::sources::SourceTable;
 use super::web::{CorsTable, ErrorPageTable, HeaderTable};
-use super::written::{FolderTable, GroupTable, HookTable, UserTable, Written};
+use super::written::{FolderTable, GroupTable, HookTable, PassTable, UserTable, Written};
 use crate::failure::Failure;
 
 /// The keys of the file's top level.
@@ -36,6 +36,11 @@ pub(crate) fn of_folder() -> Vec<&'static str> {
 /// The keys of a `[[hook]]` table.
 pub(crate) fn of_hook() -> Vec<&'static str> {
     fields_of::<HookTable>().to_vec()
+}
+
+/// The keys of a `[[pass]]` table.
+pub(crate) fn of_pass() -> Vec<&'static str> {
+    fields_of::<PassTable>().to_vec()
 }
 
 /// The keys of a `[[source]]` table.
@@ -76,6 +81,7 @@ pub(crate) fn refuse_unknown(source: &Source) -> Result<(), Failure> {
         ("group", of_group()),
         ("folder", of_folder()),
         ("hook", of_hook()),
+        ("pass", of_pass()),
         ("source", of_source()),
         ("header", of_header()),
         ("cors", of_cors()),

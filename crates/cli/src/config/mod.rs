@@ -9,6 +9,7 @@ mod hooks;
 mod keys;
 mod limits;
 mod logins;
+mod passes;
 mod profiles;
 mod report;
 mod resolve;

@@ -83,7 +83,12 @@ impl Places<'_> {
     }
 
     /// Not zero where zero would make no sense.
-    fn at_least_one(&self, said: Option<Said<Count>>, key: &str, default: usize) -> Result<usize, Failure> {
+    pub(super) fn at_least_one(
+        &self,
+        said: Option<Said<Count>>,
+        key: &str,
+        default: usize,
+    ) -> Result<usize, Failure> {
         match said {
             None => Ok(default),
             Some(Said { value: Count(0), place }) => Err(self.error(&place, key, "expected at least 1")),
@@ -121,7 +126,15 @@ pub(crate) fn resolve(
     let web = super::web::web(&written, &places)?;
     let Encryption { ftps, https, tls, self_signed } = tls::encryption(&written, &places)?;
     let directory = directory(written.directory.as_ref(), &places)?;
+    let default_age = config::Resumable::default().age;
+    let resumable = config::Resumable {
+        is_on: is_on(written.tus.clone(), true),
+        age: places.some_time(written.tus_expire.clone(), "tus-expire", default_age)?,
+        secret: kept(&written, "tus.key", &places),
+    };
+    let dav = kept(&written, "webdav", &places);
     let files = LocalOptions {
+        partial_age: resumable.age,
         uploads: written.uploads.map_or(millrace_storage::Uploads::Staged, |said| {
             let Uploads(uploads) = said.value;
             uploads
@@ -166,6 +179,7 @@ pub(crate) fn resolve(
         most: places.at_least_one(written.cgi_processes, "cgi-processes", default.programs.most)?,
         time: places.some_time(written.cgi_timeout, "cgi-timeout", default.programs.time)?,
     };
+    let passes = super::passes::passes(written.pass_tables, &directory, &places)?;
     let config = Config {
         ftp,
         ftps,
@@ -174,6 +188,9 @@ pub(crate) fn resolve(
         https,
         programs,
         web,
+        passes,
+        resumable,
+        dav,
         accounts: default.accounts,
         passive_ports,
         proxy_from: written.proxy_from.iter().map(|said| said.value).collect(),
@@ -268,10 +285,13 @@ fn quotas_file(written: &Written, places: &Places<'_>) -> Option<PathBuf> {
     match &written.quotas {
         Some(said) if said.value == Path::new("off") => None,
         Some(said) => Some(places.path(said)),
-        None => tls::state_folder(written, &Place::CommandLine, places)
-            .ok()
-            .map(|folder| folder.join("quotas.db")),
+        None => kept(written, "quotas.db", places),
     }
+}
+
+/// A file in the folder of what is made and kept, where there is such a folder.
+fn kept(written: &Written, name: &str, places: &Places<'_>) -> Option<PathBuf> {
+    tls::state_folder(written, &Place::CommandLine, places).ok().map(|folder| folder.join(name))
 }
 
 /// Folders of programs: where they are in the tree, and in the file system.

@@ -272,6 +272,19 @@ pub(crate) struct Written {
     #[serde(rename = "error-page")]
     pub(crate) error_page_tables: Vec<ErrorPageTable>,
 
+    /// Paths that others answer.
+    #[arg(skip)]
+    #[serde(rename = "pass")]
+    pub(crate) pass_tables: Vec<PassTable>,
+
+    /// Whether uploads by HTTP may go on where they were cut.
+    #[arg(skip)]
+    pub(crate) tus: Option<Said<Switch>>,
+
+    /// For how long one waits for more.
+    #[arg(skip)]
+    pub(crate) tus_expire: Option<Said<Period>>,
+
     /// The names in a certificate that is made.
     #[arg(skip)]
     #[serde(deserialize_with = "one_or_more")]
@@ -492,6 +505,21 @@ pub(crate) struct HookTable {
     pub(crate) refused_to: Option<Said<String>>,
 }
 
+/// A `[[pass]]` table.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct PassTable {
+    /// Who answers.
+    pub(crate) to: Said<String>,
+    pub(crate) path: Option<Said<String>>,
+    pub(crate) suffix: Option<Said<String>>,
+    pub(crate) root: Option<Said<PathBuf>>,
+    pub(crate) host: Option<Said<String>>,
+    pub(crate) keep: Option<Said<Switch>>,
+    pub(crate) most: Option<Said<Count>>,
+    pub(crate) timeout: Option<Said<Period>>,
+}
+
 impl Written {
     /// This, and from the file what this does not say. A list of the flags replaces that of the file.
     pub(crate) fn over(self, file: Self) -> Self {
@@ -564,6 +592,9 @@ impl Written {
             error_page_tables: file.error_page_tables,
             cgi_processes: self.cgi_processes.or(file.cgi_processes),
             cgi_timeout: self.cgi_timeout.or(file.cgi_timeout),
+            pass_tables: file.pass_tables,
+            tus: self.tus.or(file.tus),
+            tus_expire: self.tus_expire.or(file.tus_expire),
             blocking_threads: self.blocking_threads.or(file.blocking_threads),
             hook_tables: file.hook_tables,
             hooks_queue: self.hooks_queue.or(file.hooks_queue),

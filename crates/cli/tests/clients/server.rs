@@ -25,6 +25,8 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Server {
     child: Child,
     scratch: Scratch,
+    /// What it was started with.
+    arguments: Vec<String>,
     /// Where it serves FTP.
     pub(crate) address: SocketAddr,
     /// Where it serves HTTP.
@@ -81,34 +83,19 @@ impl Server {
     }
 
     fn over(scratch: Scratch, listen: &str, arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
-            .arg("serve")
-            .arg(scratch.served())
-            .args(["--ftp", listen])
-            .args(["--user", &format!("{USER}:{PASSWORD}:rw")])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(fs::File::create(scratch.log()).unwrap())
-            .spawn()
-            .unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let (mut address, mut http, mut ftps, mut https) = (None, None, None, None);
-        for line in stdout.lines() {
-            let line = line.unwrap();
-            address = address.or_else(|| address_of("ftp://", &line));
-            http = http.or_else(|| address_of("http://", &line));
-            ftps = ftps.or_else(|| address_of("ftps://", &line));
-            https = https.or_else(|| address_of("https://", &line));
-            if line.starts_with("Ready") {
-                break;
-            }
-        }
-        let Some(address) = address else {
-            let _ = child.kill();
-            panic!("the server did not say where it serves:\n{}", fs::read_to_string(scratch.log()).unwrap());
-        };
-        Self { child, scratch, address, http, ftps, https }
+        let arguments: Vec<String> =
+            ["--ftp", listen].iter().chain(arguments).map(|&argument| argument.to_owned()).collect();
+        let (child, [address, http, ftps, https]) = launch(&scratch, &arguments);
+        Self { child, scratch, arguments, address: address.expect("FTP is served"), http, ftps, https }
+    }
+
+    /// Kills it, as nothing else ends a process, and starts another over the same folders, on other ports.
+    pub(crate) fn is_killed_and_started_again(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let (child, [address, http, ftps, https]) = launch(&self.scratch, &self.arguments);
+        (self.child, self.http, self.ftps, self.https) = (child, http, ftps, https);
+        self.address = address.expect("FTP is served");
     }
 
     /// Its certificate, which clients are to trust.
@@ -176,6 +163,42 @@ impl Drop for Server {
             eprintln!("--- the server's log:\n{}", lines[lines.len().saturating_sub(LOG_TAIL)..].join("\n"));
         }
     }
+}
+
+/// Starts a server; answers where it serves FTP, HTTP, FTPS and HTTPS.
+fn launch(scratch: &Scratch, arguments: &[String]) -> (Child, [Option<SocketAddr>; 4]) {
+    // What it keeps is its own, as all the rest.
+    let state: &[PathBuf] = match arguments.iter().any(|argument| argument == "--state") {
+        true => &[],
+        false => &["--state".into(), scratch.state()],
+    };
+    let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
+        .arg("serve")
+        .arg(scratch.served())
+        .args(state)
+        .args(["--user", &format!("{USER}:{PASSWORD}:rw")])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(fs::File::options().create(true).append(true).open(scratch.log()).unwrap())
+        .spawn()
+        .unwrap();
+    let stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut addresses = [None; 4];
+    for line in stdout.lines() {
+        let line = line.unwrap();
+        for (address, scheme) in addresses.iter_mut().zip(["ftp://", "http://", "ftps://", "https://"]) {
+            *address = address.or_else(|| address_of(scheme, &line));
+        }
+        if line.starts_with("Ready") {
+            break;
+        }
+    }
+    if addresses[0].is_none() {
+        let _ = child.kill();
+        panic!("the server did not say where it serves:\n{}", fs::read_to_string(scratch.log()).unwrap());
+    }
+    (child, addresses)
 }
 
 /// The address in a line that has a URL: `ftp://127.0.0.1:40123/`, with a name before an `@` or not.

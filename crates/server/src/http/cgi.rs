@@ -5,7 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_ftp::session::Permission;
 use millrace_http::cgi::{self, Answer};
@@ -16,6 +16,7 @@ use millrace_http::{Framing, Head, Status, Version, chunked};
 use millrace_vfs::FileError;
 
 use super::Opening;
+use super::answerer::Answerer;
 use super::connection::{Asked, Connection, Work};
 use super::find::Found;
 use super::program::{self, NoScript, Program, Script};
@@ -35,7 +36,7 @@ const REDIRECTS: u8 = 5;
 /// A program under way.
 #[derive(Debug)]
 pub(super) struct Running {
-    program: Program,
+    answerer: Answerer,
     /// Its place among those that may run.
     _slot: Slot,
     intake: Intake,
@@ -55,6 +56,17 @@ pub(super) struct Running {
     /// Lines that its answer has besides what the program says.
     beside: Vec<u8>,
     deadline: Instant,
+    /// Where only silence has an end.
+    silence: Option<Duration>,
+}
+
+/// How long an answer may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Time {
+    /// From its beginning to its end.
+    InAll(Duration),
+    /// Without anything that moves.
+    OfSilence(Duration),
 }
 
 /// How what a program says reaches the client.
@@ -78,6 +90,8 @@ enum Next {
     Yield,
     Done,
     Redirect(Vec<u8>),
+    /// The connection had ended before it was asked: another one is.
+    Again,
     /// Why, for the log.
     Failed(&'static str),
 }
@@ -154,8 +168,22 @@ impl Connection {
         program: Program,
         is_non_parsed: bool,
     ) {
+        let time = core.server.config.programs.time;
+        self.begin_answer(core, head, bytes, Answerer::Program(program), is_non_parsed, Time::InAll(time));
+    }
+
+    /// Somebody answers.
+    pub(super) fn begin_answer(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        answerer: Answerer,
+        is_non_parsed: bool,
+        time: Time,
+    ) {
         let Some(slot) = self.slot.take() else {
-            return core.discard(program);
+            return core.discard(answerer);
         };
         if head.expects_continue {
             core.out.extend_from_slice(CONTINUE);
@@ -164,8 +192,12 @@ impl Connection {
         let mut record = Record::of(head, goes_on, core.now.instant);
         record.status = Status::OK;
         let stage = if is_non_parsed { Stage::UntilClose } else { Stage::Head };
+        let (period, silence) = match time {
+            Time::InAll(time) => (time, None),
+            Time::OfSilence(time) => (time, Some(time)),
+        };
         let running = Running {
-            program,
+            answerer,
             _slot: slot,
             intake: Intake::of(head.framing),
             body: Vec::new(),
@@ -178,16 +210,23 @@ impl Connection {
             is_encrypted: self.is_encrypted(),
             beside: self.beside.as_ref().map(|beside| beside.0.clone().into_bytes()).unwrap_or_default(),
             is_watched: [false; 2],
-            deadline: core.now.instant + core.server.config.programs.time,
+            deadline: core.now.instant + period,
+            silence,
         };
         self.work = Work::Running(Box::new(running));
-        self.run_on(core);
+        match silence.is_some() {
+            // Not at once: part of the body may have come with the head, and is only then put where it is taken from.
+            true => core.yielded.push_back(self.key),
+            false => self.run_on(core),
+        }
     }
 
     /// Moves what can be moved between a client and its program.
     pub(super) fn run_on(&mut self, core: &mut Core) {
         let Work::Running(mut running) = std::mem::replace(&mut self.work, Work::Idle) else { return };
-        match self.drive(core, &mut running) {
+        let next = self.drive(core, &mut running);
+        self.hear_complaints(core, &mut running, !matches!(next, Next::Wait | Next::Yield));
+        match next {
             Next::Wait => self.work = Work::Running(running),
             Next::Yield => {
                 core.yielded.push_back(self.key);
@@ -195,7 +234,17 @@ impl Connection {
             }
             Next::Done => self.program_answered(core, *running),
             Next::Redirect(path) => self.redirect_within(core, *running, &path),
+            Next::Again => self.again(core, &running.request, None),
             Next::Failed(why) => self.program_failed(core, *running, why, Status::BAD_GATEWAY),
+        }
+    }
+
+    /// What an application says of errors goes to the log.
+    fn hear_complaints(&mut self, core: &mut Core, running: &mut Running, is_over: bool) {
+        if let Answerer::Conversation(conversation) = &mut running.answerer {
+            for text in conversation.complaints(is_over) {
+                self.log_complaint(core, &text);
+            }
         }
     }
 
@@ -214,11 +263,12 @@ impl Connection {
             }
             let mut scratch = std::mem::take(&mut core.scratch);
             let most = scratch.len().min(share);
-            let read = running.program.read(&mut scratch[..most]);
+            let read = running.answerer.read(&mut scratch[..most]);
             let next = match &read {
                 Ok(0) => Some(running.end(core)),
                 Ok(count) => {
                     share -= count;
+                    running.moved(core);
                     running.take(core, &scratch[..*count]).err()
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
@@ -231,7 +281,7 @@ impl Connection {
                     }
                     Err(next) => Some(next),
                 },
-                Err(_) => Some(Next::Failed("its output cannot be read")),
+                Err(_) => Some(running.is_unanswered()),
             };
             core.scratch = scratch;
             if let Some(next) = next {
@@ -242,10 +292,10 @@ impl Connection {
 
     /// Gives a program what it takes of the request's body.
     fn feed(&mut self, core: &mut Core, running: &mut Running) -> Result<(), &'static str> {
-        while running.program.input.is_some() {
+        while running.answerer.takes_input() {
             if running.body.is_empty() {
                 if running.intake.has_ended() {
-                    running.program.input = None;
+                    running.answerer.end_input();
                     break;
                 }
                 self.take_body(core, &mut running.intake, &mut running.body, KEPT)
@@ -254,12 +304,15 @@ impl Connection {
                     break;
                 }
             }
-            match running.program.write(&running.body) {
-                Ok(count) => drop(running.body.drain(..count)),
+            match running.answerer.write(&running.body) {
+                Ok(count) => {
+                    drop(running.body.drain(..count));
+                    running.moved(core);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // It does not want the rest, which it need not; nobody else wants it either.
                 Err(_) => {
-                    running.program.input = None;
+                    running.answerer.end_input();
                     running.goes_on = false;
                     self.linger();
                 }
@@ -268,9 +321,25 @@ impl Connection {
         Ok(())
     }
 
+    /// Whoever has answered may go on with something else.
+    fn let_go(&mut self, core: &mut Core, answerer: Answerer) {
+        match answerer {
+            Answerer::Program(program) => core.http.programs.leave(program, core.now.instant),
+            Answerer::Conversation(conversation) => {
+                if conversation.is_watched {
+                    core.forget(&conversation.socket);
+                }
+                let pass = conversation.pass;
+                if let Some(socket) = conversation.into_kept() {
+                    core.http.passing[pass].keep(socket, core.now.instant);
+                }
+            }
+        }
+    }
+
     fn program_answered(&mut self, core: &mut Core, running: Running) {
-        let Running { program, record, goes_on, stage, intake, .. } = running;
-        core.http.programs.leave(program, core.now.instant);
+        let Running { answerer, record, goes_on, stage, intake, .. } = running;
+        self.let_go(core, answerer);
         self.flush(core, false);
         self.log_request(core, &record);
         self.answered_at(core.now.instant);
@@ -281,9 +350,9 @@ impl Connection {
 
     /// No answer that could be sent: 502 or 504 where nothing was sent yet, else the connection ends.
     fn program_failed(&mut self, core: &mut Core, running: Running, why: &str, status: Status) {
-        let Running { program, stage, record, .. } = running;
-        core.discard(program);
-        self.warn(core, &format!("a program failed: {why}"));
+        let Running { answerer, stage, record, .. } = running;
+        self.warn(core, &format!("{} failed: {why}", answerer.name()));
+        core.discard(answerer);
         self.linger();
         if stage == Stage::Head {
             let reason = match status {
@@ -315,8 +384,8 @@ impl Connection {
                 Status::BAD_GATEWAY,
             );
         }
-        let Running { program, request, version, goes_on, .. } = running;
-        core.http.programs.leave(program, core.now.instant);
+        let Running { answerer, request, version, goes_on, .. } = running;
+        self.let_go(core, answerer);
         let mut slots = millrace_http::Slots::new();
         let Ok(Some((head, _))) = millrace_http::request::parse(&request, &mut slots) else { return };
         let method = if head.wants_head_only() { "HEAD" } else { "GET" };
@@ -354,11 +423,32 @@ fn start(
 impl Running {
     /// Claims that it takes more of the request's body.
     pub(super) fn takes_input(&self) -> bool {
-        self.program.input.is_some() && self.body.is_empty()
+        self.answerer.takes_input() && self.body.is_empty()
     }
 
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    /// There is no more to be read, and no end. A connection that was used before may have been closed just when it
+    /// was asked: what changes nothing is asked again.
+    fn is_unanswered(&self) -> Next {
+        let is_safe = matches!(self.record.method.as_str(), "GET" | "HEAD") && !self.record.has_body;
+        match &self.answerer {
+            Answerer::Conversation(conversation)
+                if conversation.was_used && is_safe && self.stage == Stage::Head && self.head.is_empty() =>
+            {
+                Next::Again
+            }
+            _ => Next::Failed("its output ended early, or cannot be read"),
+        }
+    }
+
+    /// Something has moved.
+    fn moved(&mut self, core: &Core) {
+        if let Some(silence) = self.silence {
+            self.deadline = core.now.instant + silence;
+        }
     }
 
     /// What the program has said goes to the client.
@@ -460,20 +550,35 @@ impl Running {
         self.record.bytes += bytes.len() as u64;
     }
 
-    /// Has the reactor tell of the program's pipes.
+    /// Has the reactor tell when it can go on.
     fn watch(&mut self, core: &Core, key: crate::slab::Key) {
-        let [input, output] = &mut self.is_watched;
-        if let (Some(pipe), false) = (&self.program.output, &output) {
-            *output = core.watch_program_output(key, pipe).is_ok();
-        }
-        if let (Some(pipe), false) = (&self.program.input, &input) {
-            *input = core.watch_program_input(key, pipe).is_ok();
+        match &mut self.answerer {
+            Answerer::Program(program) => {
+                let [input, output] = &mut self.is_watched;
+                if let (Some(pipe), false) = (&program.output, &output) {
+                    *output = core.watch_program_output(key, pipe).is_ok();
+                }
+                if let (Some(pipe), false) = (&program.input, &input) {
+                    *input = core.watch_program_input(key, pipe).is_ok();
+                }
+            }
+            Answerer::Conversation(conversation) if !conversation.is_watched => {
+                let both = mio::Interest::READABLE | mio::Interest::WRITABLE;
+                conversation.is_watched = core.watch_data(key, &conversation.socket, both).is_ok();
+            }
+            Answerer::Conversation(_) => {}
         }
     }
 
     /// Gives up: the client is gone.
-    pub(super) fn into_parts(self) -> (Program, Record) {
-        (self.program, self.record)
+    pub(super) fn into_parts(self) -> (Option<Program>, Record) {
+        match self.answerer {
+            Answerer::Program(program) => (Some(program), self.record),
+            Answerer::Conversation(conversation) => {
+                conversation.abort();
+                (None, self.record)
+            }
+        }
     }
 }
 

@@ -320,6 +320,12 @@ impl Connection {
         let subject = Subject { session: self.number, peer: self.peer, user: None };
         core.log(&subject, log::Event::Warning { text });
     }
+
+    /// Tells the log what an application has said of errors.
+    pub(super) fn log_complaint(&self, core: &mut Core, text: &str) {
+        let subject = Subject { session: self.number, peer: self.peer, user: None };
+        core.log(&subject, log::Event::ProgramSaid { text });
+    }
 }
 
 #[cfg(test)]

@@ -105,30 +105,25 @@ impl Connection {
 
     /// Ends the connection and everything that belongs to it.
     pub(crate) fn close(mut self: Box<Self>, core: &mut Core) {
-        if let Work::Sending(sending) = std::mem::replace(&mut self.work, Work::Idle) {
-            let Sending { body, mut record, .. } = *sending;
-            record.bytes += body.bytes();
-            self.log_request(core, &record);
-            // What was sent must not look like the whole of an answer that ends with the connection.
-            stream::reset_on_close(&self.socket.fd);
-            if let Some(remains) = body.remains() {
-                core.discard(remains);
-            }
-        }
-        self.give_up(core);
-    }
-
-    /// What is under way ends with the connection.
-    fn give_up(&mut self, core: &mut Core) {
         let record = match std::mem::replace(&mut self.work, Work::Idle) {
+            Work::Sending(sending) => {
+                let Sending { body, mut record, .. } = *sending;
+                record.bytes += body.bytes();
+                // What was sent must not look like the whole of an answer that ends with the connection.
+                stream::reset_on_close(&self.socket.fd);
+                if let Some(remains) = body.remains() {
+                    core.discard(remains);
+                }
+                record
+            }
             Work::Running(running) => {
                 let (program, record) = running.into_parts();
                 core.discard(program);
                 record
             }
             Work::Receiving(receiving) => {
-                let (upload, record) = receiving.into_parts();
-                core.discard(upload);
+                let (leave, record) = receiving.into_parts();
+                core.server.pool.run(leave);
                 Record { status: Status::BAD_REQUEST, ..record }
             }
             _ => return,

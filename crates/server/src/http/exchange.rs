@@ -4,9 +4,9 @@ use millrace_http::{Framing, Head, Method, Refusal, Slots, Status, request};
 use millrace_http::{cors, target};
 use millrace_vfs::{FileError, VirtualPath};
 
-use super::Message;
 use super::connection::{Asked, Beside, Connection, Work};
 use super::find::Found;
+use super::{Message, passing, tus};
 use crate::limits::Direction;
 use crate::worker::{self, Core};
 
@@ -29,7 +29,15 @@ impl Connection {
         let is_program =
             target.as_ref().is_ok_and(|target| core.server.config.programs.marked(&target.path).is_some())
                 && !matches!(found, Some(Ok(Found::NoProgram)));
-        if !self.may_go_on(head) && !is_program && !takes_body(head.method) {
+        let pass = match &target {
+            Ok(target) if !is_program && !tus::is_upload(&core.server, &target.path) => {
+                passing::pass_of(&core.server.config.passes, &target.path)
+            }
+            _ => None,
+        };
+        let is_program = is_program || pass.is_some();
+        let resumable = tus::concern(&core.server, head, target.as_ref().ok()).filter(|_| !is_program);
+        if !self.may_go_on(head) && !is_program && !takes_body(head.method) && resumable.is_none() {
             self.prepare_to_close(core, head);
         }
         if head.target == b"*" && head.method == Method::Options {
@@ -46,6 +54,14 @@ impl Connection {
         if who.is_barred {
             return self.fail(core, head, Status::FORBIDDEN, "Files are sent over HTTPS only.");
         }
+        if let Some(pass) = pass {
+            return match found {
+                None => self.pass(core, head, bytes, &target, &who, pass),
+                Some(Ok(Found::Asking(asking))) => self.passed(core, head, bytes, asking),
+                Some(Err(error)) => self.fail_with(core, head, &error),
+                Some(Ok(other)) => core.discard(other),
+            };
+        }
         if is_program {
             return match found {
                 None => self.run(core, head, bytes, &target, &who),
@@ -57,6 +73,9 @@ impl Connection {
             };
         }
         let found = found.filter(|found| !matches!(found, Ok(Found::NoProgram)));
+        if resumable.is_some() {
+            return self.tus(core, head, bytes, &target, &who, found);
+        }
         match head.method {
             Method::Get | Method::Head => self.get(core, head, bytes, &target, &who, found),
             Method::Options => self.answer_options(core, head),
@@ -71,7 +90,7 @@ impl Connection {
                 let record = self.record(core, head);
                 self.answer_page(core, record, Status::METHOD_NOT_ALLOWED, reason, &[("Allow", ALLOW)]);
             }
-            Method::Other => {
+            Method::Patch | Method::Other => {
                 self.fail(core, head, Status::NOT_IMPLEMENTED, "This method is not known here.");
             }
         }
@@ -134,8 +153,12 @@ impl Connection {
     }
 
     fn answer_options(&mut self, core: &mut Core, head: &Head<'_, '_>) {
+        let speaks_tus = core.server.tus.is_spoken();
         let mut writer = self.begin_head(core, Status::NO_CONTENT, head.version, self.may_go_on(head));
         writer.field("Allow", ALLOW).field("DAV", "1, 2").field("MS-Author-Via", "DAV");
+        if speaks_tus {
+            writer.lines(millrace_http::tus::LINES.as_bytes());
+        }
         writer.end();
         self.log_answer(core, head, Status::NO_CONTENT, 0);
     }

@@ -16,7 +16,9 @@ use millrace_vfs::{
 
 use super::dav;
 use super::listing::Listing;
+use super::passing::Asking;
 use super::program::Program;
+use super::tus;
 use super::writing::Changed;
 use crate::web::Web;
 
@@ -48,10 +50,14 @@ pub(crate) enum Found {
     LongPage(Box<Listing>),
     /// What WebDAV answers.
     Dav(dav::Answer),
+    /// What tus answers.
+    Tus(tus::Answer),
     /// What a change came to.
     Changed(Changed),
     /// A program, started; whether it writes the whole of its answer itself.
     Program(Box<Program>, bool),
+    /// What came of asking an application.
+    Asking(Asking),
     /// A file that is no program, though it has the path of one.
     NoProgram,
 }

@@ -85,7 +85,14 @@ impl Connection {
                 let media_type = listing_format(head).media_type();
                 self.answer_stream(core, head, Status::OK, media_type, &OF_PAGES, listing);
             }
-            Ok(Found::Changed(_) | Found::Program(..) | Found::NoProgram | Found::Dav(_)) => {
+            Ok(
+                Found::Changed(_)
+                | Found::Program(..)
+                | Found::NoProgram
+                | Found::Asking(_)
+                | Found::Dav(_)
+                | Found::Tus(_),
+            ) => {
                 self.fail(core, head, Status::INTERNAL_SERVER_ERROR, "The server has lost its place.");
             }
         }

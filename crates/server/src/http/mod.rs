@@ -15,7 +15,9 @@
 //! - `exchange.rs` has one request: what it is for, and who answers; `who.rs` has who asks; `get.rs` answers `GET`.
 //! - `file.rs` answers with a file, `answer.rs` with anything else, and `record.rs` tells the log.
 //! - `writing.rs` has those that change files, `receive.rs` takes a body into a file.
+//! - `tus/` has uploads that go on where they were cut.
 //! - `dav/` has WebDAV: properties, and locks that others have to heed.
+//! - `passing.rs` has those that others answer, by FastCGI (`conversation.rs`) or by HTTP (`side/forward.rs`).
 //! - `cgi.rs` has those that a program answers, `program.rs` its process, `programs.rs` all of a worker's.
 //! - `find.rs` says what a path stands for, and `cache.rs` remembers it for as long as it is true.
 //! - `body.rs` sends what does not fit into one write, `listing.rs` makes the pages of directories.
@@ -24,11 +26,13 @@
 //! a microsecond where a disk was waited for, and nothing where none was.
 
 mod answer;
+mod answerer;
 mod body;
 mod cache;
 mod cgi;
 mod chunks;
 mod connection;
+mod conversation;
 mod dav;
 mod deadlines;
 mod ending;
@@ -37,6 +41,7 @@ mod file;
 mod find;
 mod get;
 mod listing;
+mod passing;
 mod program;
 mod programs;
 mod reading;
@@ -45,6 +50,7 @@ mod record;
 mod secure;
 mod sending;
 mod side;
+mod tus;
 mod who;
 mod writing;
 
@@ -53,9 +59,12 @@ use millrace_vfs::FileError;
 pub(crate) use cache::Cache;
 pub(crate) use connection::Connection;
 pub(crate) use dav::Dav;
-pub(crate) use side::{Adopted, Side};
+pub(crate) use passing::Passing;
+pub(crate) use side::{Adopted, Kept, Side};
+pub(crate) use tus::Tus;
 
 use crate::auth::Decision;
+use crate::config::Config;
 use crate::transfer::Sender;
 use crate::web::Web;
 use find::Found;
@@ -80,6 +89,8 @@ pub(crate) enum Message {
 pub(crate) struct Shared {
     pub(crate) cache: Cache,
     pub(crate) programs: Programs,
+    /// As many as there are passes.
+    pub(crate) passing: Vec<Passing>,
     openings: Openings,
 }
 
@@ -107,9 +118,10 @@ enum Opening {
 
 impl Shared {
     /// Room for so many open files and programs.
-    pub(crate) fn new(open_files: usize, programs: usize, web: &Web) -> Self {
+    pub(crate) fn new(open_files: usize, programs: usize, config: &Config) -> Self {
         let programs = Programs::new(programs);
-        Self { cache: Cache::new(open_files), programs, openings: Openings::new(web) }
+        let passing = config.passes.iter().map(|pass| Passing::new(pass, config.workers)).collect();
+        Self { cache: Cache::new(open_files), programs, passing, openings: Openings::new(&config.web) }
     }
 }
 

@@ -23,9 +23,7 @@ const LINE: usize = 4096;
 /// The programs of a worker.
 #[derive(Debug)]
 pub(crate) struct Programs {
-    running: Arc<AtomicUsize>,
-    most: usize,
-    waiting: VecDeque<Key>,
+    lane: Lane,
     /// Those that have answered, and until when they may go on.
     leaving: Vec<(Program, Instant)>,
     look_at: Option<Instant>,
@@ -41,26 +39,17 @@ struct Errors {
     begun: Vec<u8>,
 }
 
-/// A program's place among those that may run; given back when dropped.
+/// How many may run at once, and who waits.
 #[derive(Debug)]
-pub(crate) struct Slot(Arc<AtomicUsize>);
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+pub(crate) struct Lane {
+    running: Arc<AtomicUsize>,
+    most: usize,
+    waiting: VecDeque<Key>,
 }
 
-impl Programs {
+impl Lane {
     pub(super) fn new(most: usize) -> Self {
-        Self {
-            running: Arc::default(),
-            most,
-            waiting: VecDeque::new(),
-            leaving: Vec::new(),
-            look_at: None,
-            errors: None,
-        }
+        Self { running: Arc::default(), most, waiting: VecDeque::new() }
     }
 
     fn has_room(&self) -> bool {
@@ -78,9 +67,35 @@ impl Programs {
     }
 
     /// Those of the line for whom there is room now. They ask again.
-    pub(crate) fn admit(&mut self, admitted: &mut VecDeque<Key>) {
+    pub(super) fn admit(&mut self, admitted: &mut VecDeque<Key>) {
         let room = self.most.saturating_sub(self.running.load(Ordering::Relaxed));
         admitted.extend(self.waiting.drain(..room.min(self.waiting.len())));
+    }
+}
+
+/// A program's place among those that may run; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Slot(Arc<AtomicUsize>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Programs {
+    pub(super) fn new(most: usize) -> Self {
+        Self { lane: Lane::new(most), leaving: Vec::new(), look_at: None, errors: None }
+    }
+
+    /// A place, or one in the line.
+    pub(super) fn enter(&mut self, key: Key) -> Option<Slot> {
+        self.lane.enter(key)
+    }
+
+    /// Those of the line for whom there is room now. They ask again.
+    pub(crate) fn admit(&mut self, admitted: &mut VecDeque<Key>) {
+        self.lane.admit(admitted);
     }
 
     /// The end of a program that has answered is waited for.

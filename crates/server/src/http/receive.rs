@@ -1,8 +1,8 @@
-//! The body of a `PUT` on its way into a file.
+//! A body on its way into a file: that of a `PUT`, or a piece of an upload that may go on later.
 //!
 //! What comes is collected and written by the blocking pool, a small file with a single trip; while the pool has
-//! it nothing more is read. Only a body that came whole is committed: where the client goes before, a staged
-//! upload was never there.
+//! it nothing more is read. Only a file that came whole is committed: where the client goes before, a staged
+//! upload was never there, and of a piece what came is kept.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,6 +15,7 @@ use millrace_vfs::{FileError, Storage, Upload, VirtualPath, Wait};
 use super::Message;
 use super::connection::{Connection, Work};
 use super::record::Record;
+use super::tus::{Check, Piece, lent};
 use super::writing::Refused;
 use crate::limits::{Direction, Pace};
 use crate::worker::{self, Core};
@@ -26,11 +27,8 @@ const COLLECT: usize = 256 * 1024;
 #[derive(Debug)]
 pub(super) struct Receiving {
     /// `None` while the pool has it.
-    upload: Option<Box<dyn Upload>>,
-    storage: Arc<dyn Storage>,
-    path: VirtualPath,
-    /// Whether there was a file before.
-    replaces: bool,
+    received: Option<Received>,
+    purpose: Purpose,
     intake: Intake,
     buffer: Vec<u8>,
     pace: Pace,
@@ -40,13 +38,44 @@ pub(super) struct Receiving {
     record: Record,
 }
 
+/// Where the bytes go, and what they have to hash to.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(super) upload: Box<dyn Upload>,
+    pub(super) check: Option<Check>,
+}
+
+/// What a body is.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// A file.
+    File {
+        storage: Arc<dyn Storage>,
+        path: VirtualPath,
+        /// Whether there was one before.
+        replaces: bool,
+    },
+    /// A piece of one.
+    Piece(Box<Piece>),
+}
+
+/// What the pool does behind the last bytes.
+enum End {
+    /// They are the end of the file: what is done with it then, which may find its tag.
+    Commit(Box<dyn FnOnce() -> Option<String> + Send>),
+    /// The rest of the file comes another time.
+    Keep,
+}
+
 /// What the pool says of a write.
 #[derive(Debug)]
 pub(crate) enum Written {
     /// There is room for more.
-    More(Box<dyn Upload>),
-    /// It was the last, and the file is what was sent; its tag, where that could be had.
+    More(Received),
+    /// It was the last; the tag of the file, where it is one and that could be had.
     All(Option<String>),
+    /// It is not what it was said to be, and gone.
+    Mismatch,
     Failed(FileError),
 }
 
@@ -61,16 +90,26 @@ impl Connection {
         path: VirtualPath,
         replaces: bool,
     ) {
+        let received = Received { upload, check: None };
+        self.receive_body(core, head, received, Purpose::File { storage, path, replaces });
+    }
+
+    /// Begins to receive a body.
+    pub(super) fn receive_body(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        received: Received,
+        purpose: Purpose,
+    ) {
         if head.expects_continue {
             core.out.extend_from_slice(CONTINUE);
             self.flush(core, false);
         }
         let goes_on = head.persistent && self.may_serve_on();
         let receiving = Receiving {
-            upload: Some(upload),
-            storage,
-            path,
-            replaces,
+            received: Some(received),
+            purpose,
             intake: Intake::of(head.framing),
             buffer: Vec::new(),
             pace: Pace::new(Direction::Upload),
@@ -85,14 +124,16 @@ impl Connection {
     /// Takes what has come.
     pub(super) fn receive_on(&mut self, core: &mut Core) {
         let Work::Receiving(mut receiving) = std::mem::replace(&mut self.work, Work::Idle) else { return };
-        if receiving.upload.is_none() {
+        if receiving.received.is_none() {
             self.work = Work::Receiving(receiving);
             return;
         }
         match self.collect(core, &mut receiving) {
             Err(refusal) => return self.receiving_failed(core, *receiving, refusal),
             Ok(()) if receiving.buffer.len() >= COLLECT || receiving.intake.has_ended() => {
-                self.write_collected(core, &mut receiving);
+                if let Some(refusal) = self.write_collected(core, &mut receiving) {
+                    return self.receiving_failed(core, *receiving, refusal);
+                }
             }
             // The client will send no more of it: what came is given up.
             Ok(()) => self.break_where_ended(),
@@ -123,25 +164,29 @@ impl Connection {
         Err(Refused::from(FileError::from(over)).refusal)
     }
 
-    fn write_collected(&mut self, core: &mut Core, receiving: &mut Receiving) {
-        let Some(mut upload) = receiving.upload.take() else { return };
+    /// Has the pool write it; or what it is refused with.
+    fn write_collected(&mut self, core: &mut Core, receiving: &mut Receiving) -> Option<Refusal> {
         let buffer = std::mem::take(&mut receiving.buffer);
-        let is_all = receiving.intake.has_ended();
-        let (storage, path) = (Arc::clone(&receiving.storage), receiving.path.clone());
+        let total = receiving.record.bytes + buffer.len() as u64;
+        let end = match receiving.end(total) {
+            Ok(end) => end,
+            Err(refusal) => return Some(refusal),
+        };
+        let mut received = receiving.received.take()?;
         receiving.serial = core.next_serial();
-        receiving.record.bytes += buffer.len() as u64;
+        receiving.record.bytes = total;
         let (key, serial, inbox) = (self.key, receiving.serial, core.sender.clone());
         core.server.pool.run(move || {
-            let written = match upload.write_all(&buffer) {
+            let written = match received.write(&buffer) {
                 Err(error) => Written::Failed(error),
-                Ok(()) if !is_all => Written::More(upload),
-                Ok(()) => match upload.commit() {
-                    Err(error) => Written::Failed(error),
-                    Ok(_) => Written::All(tag(&*storage, &path)),
+                Ok(()) => match end {
+                    None => Written::More(received),
+                    Some(end) => received.end(end),
                 },
             };
             inbox.send(worker::Message::Http(key, Message::Written(serial, written)));
         });
+        None
     }
 
     /// The pool has written something.
@@ -149,23 +194,22 @@ impl Connection {
         let Work::Receiving(mut receiving) = std::mem::replace(&mut self.work, Work::Idle) else {
             return core.discard(written);
         };
-        if receiving.serial != serial || receiving.upload.is_some() {
+        if receiving.serial != serial || receiving.received.is_some() {
             self.work = Work::Receiving(receiving);
             return core.discard(written);
         }
         receiving.moved = core.now.instant;
         match written {
-            Written::More(upload) => {
-                receiving.upload = Some(upload);
+            Written::More(received) => {
+                receiving.received = Some(received);
                 self.work = Work::Receiving(receiving);
                 self.receive_on(core);
             }
-            Written::All(tag) => {
-                let Receiving { record, replaces, .. } = *receiving;
-                let status = if replaces { Status::NO_CONTENT } else { Status::CREATED };
-                let tag: Vec<(&str, &str)> = tag.iter().map(|tag| ("ETag", tag.as_str())).collect();
-                // The body was the request's, not the answer's.
-                self.answer_empty(core, Record { bytes: 0, ..record }, status, &tag);
+            Written::All(tag) => self.received_all(core, *receiving, tag),
+            Written::Mismatch => {
+                let reason = "The piece does not hash to its Upload-Checksum.";
+                let refusal = Refusal { status: Status::CHECKSUM_MISMATCH, reason };
+                self.receiving_failed(core, *receiving, refusal);
             }
             Written::Failed(error) => {
                 let Refused { refusal, over } = error.into();
@@ -175,9 +219,22 @@ impl Connection {
         }
     }
 
+    fn received_all(&mut self, core: &mut Core, receiving: Receiving, tag: Option<String>) {
+        let Receiving { record, purpose, .. } = receiving;
+        let (status, fields) = match purpose {
+            Purpose::File { replaces, .. } => {
+                let status = if replaces { Status::NO_CONTENT } else { Status::CREATED };
+                (status, tag.into_iter().map(|tag| ("ETag", tag)).collect())
+            }
+            Purpose::Piece(piece) => piece.answer(record.bytes),
+        };
+        // The body was the request's, not the answer's.
+        self.answer_empty(core, Record { bytes: 0, ..record }, status, &lent(&fields));
+    }
+
     fn receiving_failed(&mut self, core: &mut Core, receiving: Receiving, refusal: Refusal) {
-        let Receiving { upload, record, intake, .. } = receiving;
-        core.discard(upload);
+        let Receiving { received, record, intake, .. } = receiving;
+        core.discard(received);
         if !intake.has_ended() {
             self.linger();
         }
@@ -190,7 +247,7 @@ impl Connection {
 impl Receiving {
     /// Claims that the pool has the upload.
     pub(super) fn is_lent(&self) -> bool {
-        self.upload.is_none()
+        self.received.is_none()
     }
 
     /// Until when a limit keeps it waiting.
@@ -203,9 +260,68 @@ impl Receiving {
         self.moved
     }
 
-    /// Gives up.
-    pub(super) fn into_parts(self) -> (Option<Box<dyn Upload>>, Record) {
-        (self.upload, self.record)
+    /// What is done behind the bytes that were collected, the last of so many, where they are the last.
+    fn end(&self, total: u64) -> Result<Option<End>, Refusal> {
+        let is_all = self.intake.has_ended();
+        Ok(match &self.purpose {
+            Purpose::File { storage, path, .. } => {
+                let (storage, path) = (Arc::clone(storage), path.clone());
+                is_all.then(|| End::Commit(Box::new(move || tag(&*storage, &path))))
+            }
+            Purpose::Piece(piece) => match piece.ends_with(total)? {
+                true if is_all => {
+                    let finish = piece.finish();
+                    Some(End::Commit(Box::new(move || {
+                        finish();
+                        None
+                    })))
+                }
+                false if is_all => Some(End::Keep),
+                _ => None,
+            },
+        })
+    }
+
+    /// Gives up; what came of a piece is kept, which the pool has to do.
+    pub(super) fn into_parts(self) -> (impl FnOnce() + Send + 'static, Record) {
+        let Self { received, purpose, buffer, record, .. } = self;
+        let total = record.bytes + buffer.len() as u64;
+        let leave = move || {
+            if let (Some(Received { mut upload, check: None }), Purpose::Piece(piece)) = (received, purpose)
+                && piece.ends_with(total).is_ok()
+                && upload.write_all(&buffer).is_ok()
+            {
+                upload.abort();
+            }
+        };
+        (leave, record)
+    }
+}
+
+impl Received {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+        if let Some(check) = &mut self.check {
+            check.update(bytes);
+        }
+        self.upload.write_all(bytes)
+    }
+
+    fn end(self, end: End) -> Written {
+        let Self { upload, check } = self;
+        if check.is_some_and(|check| !check.holds()) {
+            upload.undo();
+            return Written::Mismatch;
+        }
+        match end {
+            End::Keep => {
+                upload.abort();
+                Written::All(None)
+            }
+            End::Commit(then) => match upload.commit() {
+                Err(error) => Written::Failed(error),
+                Ok(_) => Written::All(then()),
+            },
+        }
     }
 }
 

@@ -254,3 +254,45 @@ fn options_tell_of_webdav() {
     assert_eq!(answer.field("dav"), Some("1, 2"));
     assert!(answer.field("allow").unwrap().contains("PROPFIND"));
 }
+
+#[test]
+fn locks_and_properties_outlive_the_server() {
+    let (scratch, state) = (Scratch::new(), Scratch::new());
+    scratch.write("f", b"text");
+    let serve = || {
+        let accounts = Accounts::new().user("u", "p", Permissions::READ_WRITE, scratch.storage()).user(
+            "v",
+            "p",
+            Permissions::READ_WRITE,
+            scratch.storage(),
+        );
+        let dav = Some(state.file("deep/webdav.json"));
+        serve_http_with(Config { dav, accounts: Arc::new(accounts), ..http_config(scratch.storage()) })
+    };
+    let served = serve();
+    let mut client = served.connect();
+    let set = "<D:propertyupdate xmlns:D=\"DAV:\"><D:set><D:prop><x xmlns=\"urn:y\">kept</x></D:prop></D:set></D:propertyupdate>";
+    assert_eq!(ask(&mut client, "PROPPATCH", "/f", U, set).status, 207);
+    let (status, token) = lock(&mut client, "/f", &format!("{U}Timeout: Second-3000\r\n"));
+    assert_eq!(status, 200);
+    let (_, gone) = lock(&mut client, "/g", U);
+    let unlocked = ask(&mut client, "UNLOCK", "/g", &format!("{U}Lock-Token: {gone}\r\n"), "");
+    assert_eq!(unlocked.status, 204);
+    drop((client, served));
+
+    let served = serve();
+    let mut client = served.connect();
+    // A refused body ends its connection.
+    let put = |target: &str, fields: &str| ask(&mut served.connect(), "PUT", target, fields, "new").status;
+    assert_eq!((put("/f", V), put("/f", U), put("/g", V)), (423, 423, 204));
+    let text = ask(&mut client, "PROPFIND", "/f", &format!("{U}Depth: 0\r\n"), "").text();
+    assert!(text.contains(">kept</") && text.contains("me &amp; you"), "{text}");
+    let token = format!("{U}If: ({token})\r\n");
+    assert_eq!(put("/f", &token), 204);
+    drop((client, served));
+
+    // A file that is none of ours keeps nobody from being served.
+    std::fs::write(state.file("deep/webdav.json"), b"{").unwrap();
+    let served = serve();
+    assert_eq!(ask(&mut served.connect(), "PUT", "/f", V, "yes").status, 204);
+}

@@ -1,7 +1,7 @@
 //! Locks (RFC 4918 section 6): who said that nobody else is to write, where, and until when.
 //!
 //! The invariant: of the locks that reach a place, either one is exclusive, or all are shared. Locks are advice
-//! among those who write by HTTP; they end with the server.
+//! among those who write by HTTP.
 
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,11 @@ impl Lock {
 
 /// All locks.
 #[derive(Debug, Default)]
-pub(super) struct Locks(Vec<Lock>);
+pub(super) struct Locks {
+    all: Vec<Lock>,
+    /// Counts what changed them.
+    changes: u64,
+}
 
 /// Why a lock is not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,21 +64,29 @@ pub(super) enum Denied {
 impl Locks {
     /// Forgets those whose time is over.
     pub(super) fn expire(&mut self, now: Instant) {
-        self.0.retain(|lock| lock.until > now);
+        self.all.retain(|lock| lock.until > now);
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Lock> {
+        self.all.iter()
     }
 
     /// The locks that hold at a place.
     pub(super) fn at<'a>(&'a self, chain: &'a [Place]) -> impl Iterator<Item = &'a Lock> {
-        self.0.iter().filter(|lock| lock.reaches(chain))
+        self.all.iter().filter(|lock| lock.reaches(chain))
     }
 
     /// The locks on what is beneath a place.
     pub(super) fn beneath<'a>(&'a self, place: &'a Place) -> impl Iterator<Item = &'a Lock> {
-        self.0.iter().filter(|lock| lock.is_beneath(place))
+        self.all.iter().filter(|lock| lock.is_beneath(place))
     }
 
     /// Gives a lock, where it goes with those that are held.
@@ -86,26 +98,31 @@ impl Locks {
                 return Err(Denied::Held);
             }
         }
-        if self.0.len() >= MOST {
+        if self.all.len() >= MOST {
             return Err(Denied::Full);
         }
-        self.0.push(lock);
+        self.all.push(lock);
+        self.changes += 1;
         Ok(())
     }
 
     /// The lock with this token, if it holds at a place.
     pub(super) fn find(&mut self, token: &[u8], chain: &[Place]) -> Option<&mut Lock> {
-        self.0.iter_mut().find(|lock| lock.token.as_bytes() == token && lock.reaches(chain))
+        // Whoever asks for it this way may hold it on.
+        self.changes += 1;
+        self.all.iter_mut().find(|lock| lock.token.as_bytes() == token && lock.reaches(chain))
     }
 
     /// Takes a lock back.
     pub(super) fn release(&mut self, token: &[u8]) {
-        self.0.retain(|lock| lock.token.as_bytes() != token);
+        self.changes += 1;
+        self.all.retain(|lock| lock.token.as_bytes() != token);
     }
 
     /// What was at a place is gone, with all beneath.
     pub(super) fn forget(&mut self, place: &Place) {
-        self.0.retain(|lock| lock.chain.first() != Some(place) && !lock.is_beneath(place));
+        self.changes += 1;
+        self.all.retain(|lock| lock.chain.first() != Some(place) && !lock.is_beneath(place));
     }
 }
 

@@ -7,12 +7,14 @@
 //! All of it runs on the pool. Who uses none of it pays one look at a counter for a change.
 
 mod claim;
+mod kept;
 mod locks;
 mod members;
 mod place;
 mod properties;
 mod requests;
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -31,6 +33,10 @@ pub(crate) struct Dav {
     told: Mutex<Told>,
     /// How much there is of it.
     count: AtomicUsize,
+    /// Where it is kept.
+    path: Option<PathBuf>,
+    /// The changes that are kept there; held while it is written.
+    kept: Mutex<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +45,48 @@ struct Told {
     properties: Properties,
 }
 
+impl Told {
+    fn changes(&self) -> u64 {
+        self.locks.changes() + self.properties.changes()
+    }
+}
+
 impl Dav {
+    /// What was told before, where that is kept; and what is wrong with it.
+    pub(crate) fn open(path: Option<PathBuf>) -> (Self, Option<String>) {
+        let read = path.as_deref().map_or(Ok(Told::default()), kept::read);
+        let (told, trouble) = match (read, &path) {
+            (Ok(told), _) => (told, None),
+            (Err(error), path) => {
+                let path = path.as_deref().unwrap_or(Path::new("")).display();
+                let trouble = format!("locks and properties of WebDAV in {path} cannot be read: {error}");
+                (Told::default(), Some(trouble))
+            }
+        };
+        let count = AtomicUsize::new(told.locks.len() + told.properties.len());
+        let kept = Mutex::new(told.changes());
+        (Self { told: Mutex::new(told), count, path, kept }, trouble)
+    }
+
+    /// Has it outlive the server, if something has changed.
+    pub(crate) fn keep(&self) -> Result<(), String> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = told.changes();
+        if *kept == changes {
+            return Ok(());
+        }
+        let bytes = kept::write(&told);
+        drop(told);
+        // What cannot be written now is not tried again until there is more of it.
+        *kept = changes;
+        let written = bytes.map_err(Into::into).and_then(|bytes| kept::put(path, &bytes));
+        written.map_err(|error| {
+            format!("locks and properties of WebDAV cannot be kept in {}: {error}", path.display())
+        })
+    }
+
     /// Claims that nobody has locked anything or keeps properties.
     fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0

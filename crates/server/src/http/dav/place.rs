@@ -3,9 +3,10 @@
 //! A path is not enough, for users see different trees; a file is not, as an upload that replaces one is another.
 
 use millrace_vfs::{FileError, Storage, VirtualPath, Wait};
+use serde::{Deserialize, Serialize};
 
 /// A place in the file system.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Place {
     directory: (u64, u64),
     name: Vec<u8>,

@@ -1,6 +1,6 @@
 //! Properties that clients keep here without our knowing what they mean ("dead" ones, RFC 4918 section 4.5).
 //!
-//! They are kept in memory until the server ends, up to a bound that all share.
+//! They are kept up to a bound that all share, and outlive the server (`kept.rs`).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,6 +19,8 @@ pub(super) type Values = BTreeMap<Name, String>;
 pub(super) struct Properties {
     by_place: HashMap<Place, Values>,
     bytes: usize,
+    /// Counts what changed them.
+    changes: u64,
 }
 
 fn size(values: &Values) -> usize {
@@ -28,6 +30,14 @@ fn size(values: &Values) -> usize {
 impl Properties {
     pub(super) fn len(&self) -> usize {
         self.by_place.len()
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = (&Place, &Values)> {
+        self.by_place.iter()
     }
 
     /// Those of a place.
@@ -42,6 +52,7 @@ impl Properties {
             return false;
         }
         self.bytes = self.bytes - old + new;
+        self.changes += u64::from(old > 0 || new > 0);
         match values.is_empty() {
             true => drop(self.by_place.remove(place)),
             false => drop(self.by_place.insert(place.clone(), values)),

@@ -1,4 +1,4 @@
-//! What leaves the reactors: connections of HTTP/2.
+//! What leaves the reactors: connections of HTTP/2, and requests that are forwarded to other servers (`forward.rs`).
 //!
 //! ```text
 //!   client ==TLS, HTTP/2==> hyper, on this runtime ==HTTP/1.1, a socket pair==> the worker that accepted it
@@ -9,6 +9,7 @@
 //! same by construction, and the fast path knows nothing of any of this. The runtime is started by the first that needs
 //! it.
 
+pub(super) mod forward;
 mod gateway;
 mod runtime;
 mod secured;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use millrace_http::Version;
 use millrace_net::listener;
 
+pub(crate) use forward::Kept;
 pub(super) use gateway::{Handed, serve};
 pub(crate) use runtime::Side;
 

@@ -1,0 +1,55 @@
+//! Who answers a request in the server's place: a program, or what a conversation is with.
+
+use std::io;
+
+use super::conversation::Conversation;
+use super::program::Program;
+
+/// Takes the body of a request, and says an answer as a program of CGI does.
+#[derive(Debug)]
+pub(super) enum Answerer {
+    Program(Program),
+    Conversation(Box<Conversation>),
+}
+
+impl Answerer {
+    /// What it is, for the log.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Program(_) => "a program",
+            Self::Conversation(_) => "an application",
+        }
+    }
+
+    /// Claims that it takes more of the request's body.
+    pub(super) fn takes_input(&self) -> bool {
+        match self {
+            Self::Program(program) => program.input.is_some(),
+            Self::Conversation(conversation) => conversation.takes_input(),
+        }
+    }
+
+    /// Gives it what it takes of the body.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Program(program) => program.write(bytes),
+            Self::Conversation(conversation) => conversation.write(bytes),
+        }
+    }
+
+    /// The body has ended, or nobody wants the rest.
+    pub(super) fn end_input(&mut self) {
+        match self {
+            Self::Program(program) => program.input = None,
+            Self::Conversation(conversation) => conversation.end_input(),
+        }
+    }
+
+    /// Reads what it says; 0 is the end.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Program(program) => program.read(buffer),
+            Self::Conversation(conversation) => conversation.read(buffer),
+        }
+    }
+}

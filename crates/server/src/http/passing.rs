@@ -1,0 +1,302 @@
+//! Requests that others answer: applications by FastCGI, and other servers by HTTP (`side/forward.rs`).
+//!
+//! Both are asked by a [`Conversation`], which is driven as a program is (`cgi.rs`): the body goes there and the answer
+//! to the client as either takes it, a client that goes ends it, and silence has an end.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_ftp::session::Permission;
+use millrace_http::target::Target;
+use millrace_http::{Framing, Head, Slots, Status, cgi, fastcgi, request};
+use millrace_vfs::{FileError, VirtualPath};
+
+use super::answerer::Answerer;
+use super::cgi::Time;
+use super::connection::{Asked, Connection, Work};
+use super::conversation::{self, Conversation};
+use super::find::Found;
+use super::programs::Lane;
+use super::side::forward;
+use super::who::Who;
+use crate::config::{Pass, Upstream};
+use crate::worker::Core;
+
+/// For how long a connection that nobody uses is kept, and how many of them by a worker.
+const KEPT: Duration = Duration::from_secs(20);
+const MOST_KEPT: usize = 8;
+
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// What a worker has of a pass.
+#[derive(Debug)]
+pub(crate) struct Passing {
+    lane: Lane,
+    /// Connections that nobody uses, and since when.
+    kept: Vec<(Instant, OwnedFd)>,
+}
+
+impl Passing {
+    /// For so many workers.
+    pub(super) fn new(pass: &Pass, workers: usize) -> Self {
+        Self { lane: Lane::new(pass.most.div_ceil(workers.max(1)).max(1)), kept: Vec::new() }
+    }
+
+    /// Those of the line for whom there is room now; connections that have waited for too long are closed.
+    pub(crate) fn look(&mut self, now: Instant, admitted: &mut std::collections::VecDeque<crate::slab::Key>) {
+        self.lane.admit(admitted);
+        self.kept.retain(|(since, _)| now.saturating_duration_since(*since) < KEPT);
+    }
+
+    /// When [`Passing::look`] has something to do.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.kept.first().map(|(since, _)| *since + KEPT)
+    }
+
+    fn take(&mut self) -> Option<OwnedFd> {
+        std::iter::from_fn(|| self.kept.pop()).map(|(_, socket)| socket).find(conversation::is_quiet)
+    }
+
+    /// A connection whose request is done.
+    pub(super) fn keep(&mut self, socket: OwnedFd, now: Instant) {
+        if self.kept.len() < MOST_KEPT {
+            self.kept.push((now, socket));
+        }
+    }
+}
+
+/// What came of asking an application.
+#[derive(Debug)]
+pub(crate) enum Asking {
+    To(Box<Conversation>),
+    /// There is no such script.
+    Nowhere,
+    /// Why it cannot be asked.
+    Failed(String),
+}
+
+/// Which of the passes a path is for.
+pub(super) fn pass_of(passes: &[Pass], path: &VirtualPath) -> Option<usize> {
+    passes.iter().position(|pass| pass.takes(path))
+}
+
+impl Pass {
+    /// Claims that it is for a path.
+    fn takes(&self, path: &VirtualPath) -> bool {
+        let ends = |suffix: &String| path.components().any(|name| name.ends_with(suffix.as_bytes()));
+        path.starts_with(&self.path) && self.suffix.as_ref().is_none_or(ends)
+    }
+
+    /// The script that a path names, and what stands behind it.
+    fn split<'a>(&self, path: &'a VirtualPath) -> (&'a [u8], &'a [u8]) {
+        let bytes = path.as_bytes();
+        let mut end = if self.path.is_root() { 0 } else { self.path.as_bytes().len() };
+        if let Some(suffix) = &self.suffix {
+            end = 0;
+            for name in path.components() {
+                end += 1 + name.len();
+                if name.ends_with(suffix.as_bytes()) {
+                    break;
+                }
+            }
+        }
+        bytes.split_at(end.min(bytes.len()))
+    }
+}
+
+impl Connection {
+    /// Has a request answered by others.
+    pub(super) fn pass(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        target: &Target<'_>,
+        who: &Who,
+        pass: usize,
+    ) {
+        let server = Arc::clone(&core.server);
+        let config = &server.config.passes[pass];
+        if !self.permits(core, head, who, Permission::Read) {
+            return;
+        }
+        if head.framing == Framing::Chunked && matches!(config.to, Upstream::FastCgi(_)) {
+            let reason = "An application is told the length of what it gets: send a Content-Length.";
+            return self.fail(core, head, Status::LENGTH_REQUIRED, reason);
+        }
+        let Some(slot) = core.http.passing[pass].lane.enter(self.key) else {
+            let asked = Asked { serial: 0, head: bytes.to_vec(), slot: None };
+            self.work = Work::Queued(core.now.instant + config.silence, Box::new(asked));
+            return;
+        };
+        let has_body = head.framing != Framing::None;
+        if let Upstream::Http(_) = config.to {
+            self.slot = Some(slot);
+            return match self.forward(core, head, target, who, pass) {
+                Some(conversation) => self.begin_conversation(core, head, bytes, conversation),
+                None => self.fail(
+                    core,
+                    head,
+                    Status::SERVICE_UNAVAILABLE,
+                    "The server is out of resources for now.",
+                ),
+            };
+        }
+        let Ok(local) = self.local() else {
+            return self.fail(
+                core,
+                head,
+                Status::SERVICE_UNAVAILABLE,
+                "The server is out of resources for now.",
+            );
+        };
+        let kept = core.http.passing[pass].take();
+        let (user, path, peer) = (who.user.clone(), target.path.clone(), self.peer.ip());
+        let (query, encrypted) = (target.query.unwrap_or_default().to_vec(), self.is_encrypted());
+        let text = bytes.to_vec();
+        let server = Arc::clone(&core.server);
+        self.ask_pool(core, bytes, move || {
+            let config = &server.config.passes[pass];
+            let mut slots = Slots::new();
+            let Ok(Some((head, _))) = request::parse(&text, &mut slots) else {
+                return Err(FileError::Unsupported);
+            };
+            let (script, path_info) = config.split(&path);
+            let file = config.root.as_ref().map(|root| {
+                let relative = std::ffi::OsStr::from_bytes(script.strip_prefix(b"/").unwrap_or(script));
+                root.join(relative)
+            });
+            // Applications that look for a script nearby would run what was uploaded as a picture.
+            if config.suffix.is_some() && !file.as_ref().is_some_and(|file| file.is_file()) {
+                return Ok(Found::Asking(Asking::Nowhere));
+            }
+            let request = cgi::Request {
+                script,
+                path_info,
+                path_translated: None,
+                query: &query,
+                user: user.as_deref(),
+                peer,
+                local,
+                encrypted,
+            };
+            let mut variables = cgi::environment(&head, &request);
+            if let (Some(root), Some(file)) = (&config.root, &file) {
+                variables.push(("DOCUMENT_ROOT".to_owned(), root.as_os_str().as_bytes().to_vec()));
+                variables.push(("SCRIPT_FILENAME".to_owned(), file.as_os_str().as_bytes().to_vec()));
+            }
+            variables.push(("REQUEST_URI".to_owned(), head.target.to_vec()));
+            let mut records = Vec::new();
+            fastcgi::begin(&variables, config.keep, &mut records);
+            let Upstream::FastCgi(to) = &config.to else { return Err(FileError::Unsupported) };
+            let was_used = kept.is_some();
+            let connected = kept.map_or_else(|| conversation::connect(to, config.silence.min(CONNECT)), Ok);
+            Ok(Found::Asking(match connected {
+                Ok(socket) => {
+                    let mut conversation = Conversation::new(socket, pass, records, has_body, config.keep);
+                    conversation.was_used = was_used;
+                    Asking::To(Box::new(conversation))
+                }
+                Err(error) => Asking::Failed(format!("{to} cannot be connected to: {error}")),
+            }))
+        });
+        if let Work::Asked(asked) = &mut self.work {
+            asked.slot = Some(slot);
+        }
+    }
+
+    /// What the pool says of an application.
+    pub(super) fn passed(&mut self, core: &mut Core, head: &Head<'_, '_>, bytes: &[u8], asking: Asking) {
+        match asking {
+            Asking::To(conversation) => self.begin_conversation(core, head, bytes, *conversation),
+            Asking::Nowhere => self.fail(core, head, Status::NOT_FOUND, "There is no such file."),
+            Asking::Failed(why) => {
+                self.warn(core, &why);
+                self.fail(core, head, Status::BAD_GATEWAY, "What is to answer this cannot be asked.");
+            }
+        }
+    }
+
+    fn begin_conversation(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        conversation: Conversation,
+    ) {
+        let silence = core.server.config.passes[conversation.pass].silence;
+        let answerer = Answerer::Conversation(Box::new(conversation));
+        self.begin_answer(core, head, bytes, answerer, false, Time::OfSilence(silence));
+    }
+
+    /// Has the side runtime ask another server.
+    fn forward(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        target: &Target<'_>,
+        who: &Who,
+        pass: usize,
+    ) -> Option<Conversation> {
+        let config = &core.server.config.passes[pass];
+        let client = forward::Client {
+            peer: self.peer.ip(),
+            encrypted: self.is_encrypted(),
+            user: who.user.as_deref(),
+        };
+        let request = forward::request(head, target, config, &client)?;
+        let (ours, theirs) = UnixStream::pair().ok()?;
+        ours.set_nonblocking(true).and_then(|()| theirs.set_nonblocking(true)).ok()?;
+        let length = match head.framing {
+            Framing::None => Some(0),
+            Framing::Length(length) => Some(length),
+            Framing::Chunked => None,
+        };
+        let forward =
+            forward::Forward { link: theirs, request, length, server: Arc::clone(&core.server), pass };
+        core.server.side.spawn(|_| forward.run());
+        Some(Conversation::new(ours.into(), pass, Vec::new(), head.framing != Framing::None, false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Peer;
+
+    fn pass(path: &str, suffix: Option<&str>) -> Pass {
+        Pass {
+            path: VirtualPath::parse(path.as_bytes()).unwrap(),
+            suffix: suffix.map(str::to_owned),
+            ..Pass::new(Upstream::FastCgi(Peer::Unix("/run/x".into())))
+        }
+    }
+
+    #[test]
+    fn a_pass_takes_what_lies_beneath_its_path_or_has_its_suffix() {
+        let passes = [pass("/app", None), pass("/", Some(".php")), pass("/all", None)];
+        for (path, expected) in [
+            ("/app", Some((0, "/app", ""))),
+            ("/app/x/y", Some((0, "/app", "/x/y"))),
+            ("/apple", None),
+            ("/a/b.php", Some((1, "/a/b.php", ""))),
+            ("/a/b.php/c.php/d", Some((1, "/a/b.php", "/c.php/d"))),
+            ("/a/b.php5", None),
+            ("/all", Some((2, "/all", ""))),
+            ("/", None),
+        ] {
+            let path = VirtualPath::parse(path.as_bytes()).unwrap();
+            let found = pass_of(&passes, &path).map(|index| {
+                let (script, rest) = passes[index].split(&path);
+                (index, std::str::from_utf8(script).unwrap(), std::str::from_utf8(rest).unwrap())
+            });
+            assert_eq!(found, expected, "{path:?}");
+        }
+        let root = pass("/", None);
+        assert_eq!(root.split(&VirtualPath::parse(b"/a/b").unwrap()), (&b""[..], &b"/a/b"[..]));
+    }
+}

@@ -1,0 +1,190 @@
+//! The addresses of uploads: all that is known of one, sealed.
+//!
+//! The invariant: an address that opens was made by this server, or by one with the same secret. So there is no table
+//! of uploads that a restart could lose, and nobody can make an address of an upload to another's file.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use millrace_http::base64;
+use millrace_vfs::{PartialKey, VirtualPath};
+
+use crate::auth::password;
+
+/// What every address begins with, in the tree of every user. No file has such a name.
+const PLACE: &[u8] = b".millrace-uploads";
+
+/// The longest sealed text: with its slashes a path has to hold it.
+const LONGEST: usize = 3600;
+
+/// A component of a path has at most 255 bytes.
+const COMPONENT: usize = 200;
+
+/// The bytes of the seal.
+const SEAL: usize = 16;
+
+/// What a server seals addresses with.
+pub(super) type Secret = [u8; 32];
+
+/// An upload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) key: PartialKey,
+    /// Whose it is.
+    pub(super) user: Option<Vec<u8>>,
+    /// The file that it becomes.
+    pub(super) path: VirtualPath,
+    /// Bytes of the whole file.
+    pub(super) length: u64,
+    /// It may not replace a file.
+    pub(super) is_exclusive: bool,
+    /// What the client said of it, for the client.
+    pub(super) metadata: Vec<u8>,
+}
+
+/// Claims that a path is the address of an upload, whole or not.
+pub(super) fn is_address(path: &VirtualPath) -> bool {
+    path.components().next() == Some(PLACE)
+}
+
+impl Address {
+    /// The path that clients are told; `None` where it would be too long.
+    pub(super) fn seal(&self, secret: &Secret) -> Option<String> {
+        let mut bytes = vec![u8::from(self.is_exclusive)];
+        bytes.extend_from_slice(self.key.as_bytes());
+        bytes.extend_from_slice(&self.length.to_be_bytes());
+        // Nobody is not the same as a user without a name.
+        bytes.push(u8::from(self.user.is_some()));
+        for part in [self.user.as_deref().unwrap_or_default(), self.path.as_bytes()] {
+            bytes.extend_from_slice(&u16::try_from(part.len()).ok()?.to_be_bytes());
+            bytes.extend_from_slice(part);
+        }
+        bytes.extend_from_slice(&self.metadata);
+        bytes.extend_from_slice(&seal(secret, &bytes));
+        let text = base64::encode_url(&bytes);
+        let mut address = format!("/{}", String::from_utf8_lossy(PLACE));
+        for part in text.as_bytes().chunks(COMPONENT) {
+            address.push('/');
+            address.extend(part.iter().copied().map(char::from));
+        }
+        (text.len() <= LONGEST).then_some(address)
+    }
+
+    /// What an address says, where it is one.
+    pub(super) fn open(path: &VirtualPath, secret: &Secret) -> Option<Self> {
+        let text: Vec<u8> = path.components().skip(1).flatten().copied().collect();
+        let bytes = base64::decode(&text)?;
+        let (bytes, sealed) = bytes.split_at_checked(bytes.len().checked_sub(SEAL)?)?;
+        // Compared in the same time wherever they differ.
+        let differ =
+            seal(secret, bytes).iter().zip(sealed).fold(0, |differ, (one, other)| differ | (one ^ other));
+        if differ != 0 {
+            return None;
+        }
+        let (&[exclusive], rest) = bytes.split_first_chunk()?;
+        let (key, rest) = rest.split_first_chunk::<16>()?;
+        let (length, rest) = rest.split_first_chunk::<8>()?;
+        let (&[has_user], rest) = rest.split_first_chunk()?;
+        let (user, rest) = part(rest)?;
+        let (path, metadata) = part(rest)?;
+        Some(Self {
+            key: PartialKey::new(*key),
+            user: (has_user == 1).then(|| user.to_vec()),
+            path: VirtualPath::parse(path).ok()?,
+            length: u64::from_be_bytes(*length),
+            is_exclusive: exclusive == 1,
+            metadata: metadata.to_vec(),
+        })
+    }
+}
+
+fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<2>()?;
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
+}
+
+fn seal(secret: &Secret, bytes: &[u8]) -> [u8; SEAL] {
+    let hash = blake3::keyed_hash(secret, bytes);
+    let mut seal = [0; SEAL];
+    seal.copy_from_slice(&hash.as_bytes()[..SEAL]);
+    seal
+}
+
+/// The secret that a file has, which is made where it is not there.
+pub(super) fn secret(path: &Path) -> io::Result<Secret> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let made = path.with_extension(format!("new-{}", std::process::id()));
+    if !path.exists() {
+        let _ = fs::remove_file(&made);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
+        file.write_all(&password::random::<32>()).and_then(|()| file.sync_all())?;
+        // Whoever was quicker has made the one that counts.
+        let linked = fs::hard_link(&made, path);
+        fs::remove_file(&made)?;
+        match linked {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    fs::read(path)?.try_into().map_err(|_| io::Error::other("it has not 32 bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address() -> Address {
+        Address {
+            key: PartialKey::new([3; 16]),
+            user: Some(b"alice".to_vec()),
+            path: VirtualPath::parse(b"/d/\xff f").unwrap(),
+            length: 1 << 40,
+            is_exclusive: true,
+            metadata: b"filename YQ==".to_vec(),
+        }
+    }
+
+    #[test]
+    fn an_address_opens_with_the_secret_that_sealed_it_and_as_it_was_only() {
+        let (secret, whole) = ([1; 32], address());
+        let text = whole.seal(&secret).unwrap();
+        let path = VirtualPath::parse(text.as_bytes()).unwrap();
+        assert!(is_address(&path) && !is_address(&whole.path));
+        assert_eq!(Address::open(&path, &secret), Some(whole.clone()));
+        assert_eq!(Address::open(&path, &[2; 32]), None);
+        let nobody = Address { user: None, ..whole };
+        let sealed = VirtualPath::parse(nobody.seal(&secret).unwrap().as_bytes()).unwrap();
+        assert_eq!(Address::open(&sealed, &secret), Some(nobody));
+        for at in 20..text.len() - 1 {
+            let mut other = text.clone().into_bytes();
+            other[at] = if other[at] == b'A' { b'B' } else { b'A' };
+            let other = VirtualPath::parse(&other).unwrap();
+            assert!(other == path || Address::open(&other, &secret).is_none(), "{at}");
+        }
+        for short in 0..text.len() - 1 {
+            let short = VirtualPath::parse(&text.as_bytes()[..short]).unwrap();
+            assert!(short == path || Address::open(&short, &secret).is_none());
+        }
+    }
+
+    #[test]
+    fn one_that_no_path_could_hold_is_not_made() {
+        let long = Address { metadata: vec![b'a'; 3000], ..address() };
+        assert_eq!(long.seal(&[1; 32]), None);
+    }
+
+    #[test]
+    fn the_secret_is_made_once() {
+        let folder = std::env::temp_dir().join(format!("millrace-tus-secret-{}", std::process::id()));
+        let path = folder.join("deep/tus.key");
+        let first = secret(&path).unwrap();
+        assert_eq!(secret(&path).unwrap(), first);
+        fs::write(&path, b"short").unwrap();
+        secret(&path).unwrap_err();
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

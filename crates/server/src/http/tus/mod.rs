@@ -1,0 +1,546 @@
+//! Uploads that go on where they were cut (tus 1.0), for browsers and phones.
+//!
+//! ```text
+//!   POST /folder/          -> 201, Location: /.millrace-uploads/...     a partial upload beside the file
+//!   HEAD   /.millrace-...  -> Upload-Offset: what came so far
+//!   PATCH  /.millrace-...  -> more of it; with the last byte it becomes the file
+//!   DELETE /.millrace-...  -> it is given up
+//! ```
+//!
+//! The bytes go into a staged file that the storage keeps ([`Storage::open_partial`]); what else is known of an upload
+//! is in its address (`address.rs`). So nothing has to be remembered, and a restart loses nothing.
+
+mod address;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use millrace_ftp::digest::{Algorithm, Hasher};
+use millrace_ftp::session::{Permission, Permissions};
+use millrace_http::conditional::{self, Validators, Verdict};
+use millrace_http::target::Target;
+use millrace_http::{Field, Framing, Head, Method, Refusal, Slots, Status, date, request, tus};
+use millrace_vfs::{
+    FileError, Partial, PartialKey, PartialMode, PartialState, Storage, Timestamp, Upload, VirtualPath, Wait,
+    WriteMode,
+};
+
+use super::connection::Connection;
+use super::dav::{Claim, Touch};
+use super::find::Found;
+use super::receive::{Purpose, Received};
+use super::who::Who;
+use super::writing::Refused;
+use crate::auth::password;
+use crate::config;
+use crate::limits::Direction;
+use crate::state::Server;
+use crate::worker::Core;
+use address::{Address, Secret};
+
+/// Uploads of a tree that wait for more at a time.
+const MOST: u64 = 1000;
+
+/// For how long it is known that an upload has become its file, and of how many.
+const REMEMBERED: Duration = Duration::from_secs(3600);
+const MOST_REMEMBERED: usize = 10_000;
+
+/// What all uploads of a server share.
+#[derive(Debug)]
+pub(crate) struct Tus {
+    settings: config::Resumable,
+    secret: OnceLock<Secret>,
+    /// Those that have become files: a client whose connection was cut before it heard so asks again.
+    done: Mutex<HashMap<PartialKey, (u64, Instant)>>,
+}
+
+impl Tus {
+    pub(crate) fn new(settings: config::Resumable) -> Self {
+        Self { settings, secret: OnceLock::new(), done: Mutex::default() }
+    }
+
+    /// Claims that it is spoken at all.
+    pub(super) fn is_spoken(&self) -> bool {
+        self.settings.is_on
+    }
+
+    /// What addresses are sealed with. May wait.
+    fn secret(&self, warn: impl FnOnce(&str)) -> &Secret {
+        self.secret.get_or_init(|| {
+            let kept = self.settings.secret.as_ref().map(|path| (path, address::secret(path)));
+            match kept {
+                Some((_, Ok(secret))) => secret,
+                Some((path, Err(error))) => {
+                    let path = path.display();
+                    warn(&format!("uploads cannot go on behind a restart: {path} cannot be used: {error}"));
+                    password::random()
+                }
+                None => password::random(),
+            }
+        })
+    }
+
+    /// An upload has become its file.
+    fn finished(&self, key: PartialKey, length: u64) {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        if done.len() >= MOST_REMEMBERED {
+            done.retain(|_, (_, since)| since.elapsed() < REMEMBERED);
+        }
+        if done.len() < MOST_REMEMBERED {
+            done.insert(key, (length, Instant::now()));
+        }
+    }
+
+    fn was_finished(&self, key: &PartialKey) -> bool {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).contains_key(key)
+    }
+}
+
+/// What a request is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Concern {
+    /// A new upload.
+    Creation,
+    /// One that was begun.
+    Upload,
+}
+
+/// What the pool says of a request.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Told(Status, Vec<(&'static str, String)>),
+    Refused(Refused),
+    /// A piece may come.
+    Upload(Box<dyn Upload>, Option<Check>, Box<Piece>),
+}
+
+/// A piece on its way.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    server: Arc<Server>,
+    key: PartialKey,
+    /// Where it begins, and how long the whole is.
+    offset: u64,
+    length: u64,
+    /// What is answered when it has come, but for the offset.
+    status: Status,
+    fields: Vec<(&'static str, String)>,
+}
+
+/// What a piece has to hash to.
+#[derive(Debug)]
+pub(crate) struct Check {
+    hasher: Box<Hasher>,
+    expected: String,
+}
+
+impl Check {
+    fn of(said: Option<tus::Checksum<'_>>) -> Result<Option<Self>, Refusal> {
+        let Some((name, value)) = said else { return Ok(None) };
+        let Some(algorithm) = Algorithm::parse(name) else {
+            let reason = "This algorithm of the Upload-Checksum is not known here.";
+            return Err(Refusal { status: Status::BAD_REQUEST, reason });
+        };
+        let expected = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Some(Self { hasher: Box::new(Hasher::new(algorithm)), expected }))
+    }
+
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+    }
+
+    pub(super) fn holds(self) -> bool {
+        self.hasher.finish() == self.expected
+    }
+}
+
+impl Piece {
+    /// Claims that so many bytes are the last of the file, or that they are too many.
+    pub(super) fn ends_with(&self, bytes: u64) -> Result<bool, Refusal> {
+        match (self.offset + bytes).cmp(&self.length) {
+            std::cmp::Ordering::Less => Ok(false),
+            std::cmp::Ordering::Equal => Ok(true),
+            std::cmp::Ordering::Greater => Err(too_long()),
+        }
+    }
+
+    /// What is done when it has become the file.
+    pub(super) fn finish(&self) -> impl FnOnce() + Send + 'static {
+        let (server, key, length) = (Arc::clone(&self.server), self.key, self.length);
+        move || server.tus.finished(key, length)
+    }
+
+    /// What is answered now that so many bytes of it are there.
+    pub(super) fn answer(self, bytes: u64) -> (Status, Vec<(&'static str, String)>) {
+        let Self { status, mut fields, offset, length, .. } = self;
+        let offset = offset + bytes;
+        fields.push(("Upload-Offset", offset.to_string()));
+        if offset == length {
+            fields.retain(|(name, _)| *name != "Upload-Expires");
+        }
+        (status, fields)
+    }
+}
+
+fn too_long() -> Refusal {
+    Refusal { status: Status::CONTENT_TOO_LARGE, reason: "The file is not that long." }
+}
+
+/// What a request is about, if it is tus's.
+pub(super) fn concern(server: &Server, head: &Head<'_, '_>, target: Option<&Target<'_>>) -> Option<Concern> {
+    let target = target.filter(|_| server.tus.is_spoken())?;
+    match head.method {
+        Method::Options => None,
+        _ if address::is_address(&target.path) => Some(Concern::Upload),
+        Method::Post if tus::speaks(head) => Some(Concern::Creation),
+        _ => None,
+    }
+}
+
+/// Claims that a path is an upload's, wherever else it might lead.
+pub(super) fn is_upload(server: &Server, path: &VirtualPath) -> bool {
+    server.tus.is_spoken() && address::is_address(path)
+}
+
+/// Who asks for what.
+struct Asking {
+    server: Arc<Server>,
+    storage: Arc<dyn Storage>,
+    permissions: Permissions,
+    user: Option<Vec<u8>>,
+    path: VirtualPath,
+    is_directory: bool,
+    wall: Timestamp,
+}
+
+impl Connection {
+    /// Answers a request of tus's.
+    pub(super) fn tus(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        target: &Target<'_>,
+        who: &Who,
+        found: Option<Result<Found, FileError>>,
+    ) {
+        match found {
+            None if !tus::speaks_our_version(head) => {
+                let record = self.record(core, head);
+                let fields = [("Tus-Version", tus::VERSION)];
+                let reason = "This is for clients that speak tus 1.0.0.";
+                self.answer_page(core, record, Status::PRECONDITION_FAILED, reason, &fields);
+            }
+            None if !self.permits(core, head, who, Permission::Write) => {}
+            None if head.framing != Framing::None && !self.may_move(core, head, Direction::Upload) => {}
+            None => {
+                let Some(concern) = concern(&core.server, head, Some(target)) else { return };
+                let asking = Asking {
+                    server: Arc::clone(&core.server),
+                    storage: Arc::clone(&who.account.storage),
+                    permissions: who.account.permissions,
+                    user: who.user.clone(),
+                    path: target.path.clone(),
+                    is_directory: target.is_directory,
+                    wall: core.now.wall,
+                };
+                let kept = bytes.to_vec();
+                self.ask_pool(core, bytes, move || {
+                    let mut slots = Slots::new();
+                    match request::parse(&kept, &mut slots) {
+                        Ok(Some((head, _))) => Ok(Found::Tus(asking.answer(&head, concern))),
+                        _ => Err(FileError::Unsupported),
+                    }
+                });
+            }
+            Some(Ok(Found::Tus(Answer::Upload(upload, check, piece)))) => {
+                self.receive_body(core, head, Received { upload, check }, Purpose::Piece(piece));
+            }
+            Some(Ok(Found::Tus(Answer::Told(status, fields)))) => {
+                let record = self.record(core, head);
+                self.answer_empty(core, record, status, &lent(&fields));
+            }
+            Some(Ok(Found::Tus(Answer::Refused(Refused { refusal, over })))) => {
+                self.log_over_quota(core, over.as_deref());
+                let record = self.record(core, head);
+                let fields = [("Tus-Resumable", tus::VERSION), ("Cache-Control", "no-store")];
+                self.answer_page(core, record, refusal.status, refusal.reason, &fields);
+            }
+            Some(Ok(other)) => core.discard(other),
+            Some(Err(error)) => {
+                let Refused { refusal, .. } = error.into();
+                self.fail(core, head, refusal.status, refusal.reason);
+            }
+        }
+    }
+}
+
+/// Fields as heads are written with.
+pub(super) fn lent<'a>(fields: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+    fields.iter().map(|(name, value)| (*name, value.as_str())).collect()
+}
+
+fn refuse<T>(status: Status, reason: &'static str) -> Result<T, Refused> {
+    Err(Refusal { status, reason }.into())
+}
+
+fn gone<T>() -> Result<T, Refused> {
+    refuse(Status::GONE, "There is no such upload, or not any more.")
+}
+
+fn answer_fields() -> Vec<(&'static str, String)> {
+    vec![("Tus-Resumable", tus::VERSION.to_owned()), ("Cache-Control", "no-store".to_owned())]
+}
+
+impl Asking {
+    /// Answers. May wait.
+    fn answer(&self, head: &Head<'_, '_>, concern: Concern) -> Answer {
+        let answered = match concern {
+            Concern::Creation => self.create(head),
+            Concern::Upload => self.go_on(head),
+        };
+        answered.unwrap_or_else(Answer::Refused)
+    }
+
+    fn secret(&self) -> &Secret {
+        self.server.tus.secret(|text| self.server.log.warn(text))
+    }
+
+    /// The file that a new upload becomes.
+    fn target(&self, name: Option<Vec<u8>>) -> Result<VirtualPath, Refused> {
+        let is_directory = self.is_directory
+            || self.storage.metadata(&self.path, Wait::Allowed).is_ok_and(|metadata| metadata.is_directory());
+        if !is_directory {
+            return Ok(self.path.clone());
+        }
+        let Some(name) = name else {
+            return refuse(
+                Status::BAD_REQUEST,
+                "A filename in Upload-Metadata says which file in this folder it is.",
+            );
+        };
+        let path =
+            self.path.join(&name).ok().filter(|path| path.name() == name && path.parent() == self.path);
+        path.ok_or_else(|| {
+            let reason = "The filename in Upload-Metadata is no name of a file.";
+            Refusal { status: Status::BAD_REQUEST, reason }.into()
+        })
+    }
+
+    fn create(&self, head: &Head<'_, '_>) -> Result<Answer, Refused> {
+        let tus::Creation { length, name, metadata } = tus::creation(head)?;
+        let has_piece = head.framing != Framing::None;
+        if has_piece && !tus::has_piece(head) {
+            let reason = "The Content-Type of a piece is application/offset+octet-stream.";
+            return refuse(Status::UNSUPPORTED_MEDIA_TYPE, reason);
+        }
+        let check = Check::of(tus::checksum(head)?)?;
+        let path = self.target(name)?;
+        let old = self.old_size(head, &path)?;
+        self.has_room(&path, length.saturating_sub(old.unwrap_or(0)))?;
+        let address = Address {
+            key: PartialKey::new(password::random()),
+            user: self.user.clone(),
+            path,
+            length,
+            is_exclusive: head.get(Field::IfNoneMatch).is_some(),
+            metadata: metadata.to_vec(),
+        };
+        let Some(location) = address.seal(self.secret()) else {
+            return refuse(Status::URI_TOO_LONG, "The path and the Upload-Metadata are too long.");
+        };
+        // A client that hears of it only now has to be able to ask for it.
+        let partial = self.open(&address, PartialMode::New)?;
+        let mut fields = answer_fields();
+        fields.push(("Location", location));
+        fields.push(("Upload-Expires", self.expires(partial.modified)));
+        if length == 0 {
+            self.commit(&address, partial)?;
+        } else if has_piece {
+            // With what it is to be checked against nothing of it is sure yet.
+            let partial = match &check {
+                None => partial,
+                Some(_) => {
+                    partial.upload.abort();
+                    self.open(&address, PartialMode::Checked)?
+                }
+            };
+            return self.receive(head, &address, partial, check, Status::CREATED, fields);
+        } else {
+            partial.upload.abort();
+        }
+        Ok(Answer::Told(Status::CREATED, fields))
+    }
+
+    /// How long the file is that would be replaced, if that may be.
+    fn old_size(&self, head: &Head<'_, '_>, path: &VirtualPath) -> Result<Option<u64>, Refused> {
+        let old = match self.storage.metadata(path, Wait::Allowed) {
+            Ok(metadata) if metadata.is_directory() => {
+                return refuse(Status::CONFLICT, "There is a directory of this name.");
+            }
+            Ok(metadata) => Some(metadata),
+            Err(FileError::NotFound) => None,
+            // A drop box: whoever may not look finds out at the end.
+            Err(FileError::PermissionDenied) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let validators = old.as_ref().map(|old| Validators::of(old.identity.1, old.size, old.modified));
+        if !matches!(conditional::evaluate(head, validators.as_ref()), Verdict::Proceed) {
+            return refuse(Status::PRECONDITION_FAILED, "It is not the one that the request is for.");
+        }
+        if old.is_some() && !self.permissions.allows(Permission::Overwrite) {
+            return refuse(Status::FORBIDDEN, "There is a file of this name, which you may not replace.");
+        }
+        let touch = if old.is_some() { Touch::Content } else { Touch::Name };
+        self.claim(path).permit(head, &[(path, touch)])?;
+        Ok(old.map(|old| old.size))
+    }
+
+    fn claim<'a>(&'a self, path: &'a VirtualPath) -> Claim<'a> {
+        Claim { dav: &self.server.dav, storage: &self.storage, user: self.user.as_deref(), path }
+    }
+
+    fn has_room(&self, path: &VirtualPath, bytes: u64) -> Result<(), Refused> {
+        if self.storage.space(&path.parent()).is_ok_and(|space| space.available < bytes) {
+            return refuse(Status::INSUFFICIENT_STORAGE, "There is no room for it.");
+        }
+        match self.storage.resting()?.files {
+            MOST.. => refuse(Status::INSUFFICIENT_STORAGE, "Too many uploads wait here to be gone on with."),
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&self, address: &Address, mode: PartialMode) -> Result<Partial, Refused> {
+        let may_replace = self.permissions.allows(Permission::Overwrite) && !address.is_exclusive;
+        let write = if may_replace { WriteMode::Replace } else { WriteMode::CreateNew };
+        match self.storage.open_partial(&address.path, &address.key, write, mode) {
+            Err(FileError::Busy) => refuse(Status::LOCKED, "Another request brings a piece of it just now."),
+            Err(FileError::NotFound) if mode == PartialMode::New => {
+                refuse(Status::CONFLICT, "There is no such directory to put it in.")
+            }
+            Err(FileError::NotFound) => gone(),
+            opened => Ok(opened?),
+        }
+    }
+
+    fn commit(&self, address: &Address, partial: Partial) -> Result<(), Refused> {
+        partial.upload.commit()?;
+        self.server.tus.finished(address.key, address.length);
+        Ok(())
+    }
+
+    fn expires(&self, since: Timestamp) -> String {
+        let age = i64::try_from(self.server.tus.settings.age.as_secs()).unwrap_or(i64::MAX);
+        let mut text = Vec::new();
+        date::write(since.seconds.saturating_add(age), &mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// An upload that was begun.
+    fn go_on(&self, head: &Head<'_, '_>) -> Result<Answer, Refused> {
+        let Some(address) =
+            Address::open(&self.path, self.secret()).filter(|address| address.user == self.user)
+        else {
+            return refuse(Status::NOT_FOUND, "There is no such upload.");
+        };
+        match tus::method(head) {
+            Method::Head => self.tell(&address),
+            Method::Patch => self.patch(head, &address),
+            Method::Delete => {
+                if let Err(error) = self.storage.remove_partial(&address.path, &address.key) {
+                    return match error {
+                        FileError::NotFound => gone(),
+                        FileError::Busy => {
+                            refuse(Status::LOCKED, "Another request brings a piece of it just now.")
+                        }
+                        error => Err(error.into()),
+                    };
+                }
+                Ok(Answer::Told(Status::NO_CONTENT, answer_fields()))
+            }
+            _ => refuse(Status::METHOD_NOT_ALLOWED, "An upload is asked for with HEAD, PATCH and DELETE."),
+        }
+    }
+
+    /// What came so far; `None` where all of it did, and it is the file.
+    fn find(&self, address: &Address) -> Result<Option<PartialState>, Refused> {
+        match self.storage.find_partial(&address.path, &address.key) {
+            Err(FileError::NotFound) if self.server.tus.was_finished(&address.key) => Ok(None),
+            Err(FileError::NotFound) => gone(),
+            Err(error) => Err(error.into()),
+            Ok(state) => {
+                let age = self.wall.seconds.saturating_sub(state.modified.seconds);
+                if u64::try_from(age).unwrap_or(0) > self.server.tus.settings.age.as_secs() {
+                    let _ = self.storage.remove_partial(&address.path, &address.key);
+                    return gone();
+                }
+                if state.size < address.length {
+                    return Ok(Some(state));
+                }
+                // All of it came, and the server was ended before it could say so.
+                self.commit(address, self.open(address, PartialMode::Resume)?)?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn tell(&self, address: &Address) -> Result<Answer, Refused> {
+        let state = self.find(address)?;
+        let mut fields = answer_fields();
+        fields.push(("Upload-Offset", state.map_or(address.length, |state| state.size).to_string()));
+        fields.push(("Upload-Length", address.length.to_string()));
+        if !address.metadata.is_empty() {
+            fields.push(("Upload-Metadata", String::from_utf8_lossy(&address.metadata).into_owned()));
+        }
+        if let Some(state) = state {
+            fields.push(("Upload-Expires", self.expires(state.modified)));
+        }
+        Ok(Answer::Told(Status::OK, fields))
+    }
+
+    fn patch(&self, head: &Head<'_, '_>, address: &Address) -> Result<Answer, Refused> {
+        let tus::Piece { offset, checksum } = tus::piece(head)?;
+        let check = Check::of(checksum)?;
+        self.claim(&address.path).permit(head, &[(&address.path, Touch::Content)])?;
+        let state = self.find(address)?;
+        if state.map_or(address.length, |state| state.size) != offset {
+            return refuse(Status::CONFLICT, "This is not where the upload goes on.");
+        }
+        let mut fields = answer_fields();
+        if state.is_none() || head.framing == Framing::None {
+            fields.push(("Upload-Offset", offset.to_string()));
+            return Ok(Answer::Told(Status::NO_CONTENT, fields));
+        }
+        let mode = if check.is_some() { PartialMode::Checked } else { PartialMode::Resume };
+        let partial = self.open(address, mode)?;
+        if partial.size != offset {
+            return refuse(Status::CONFLICT, "This is not where the upload goes on.");
+        }
+        fields.push(("Upload-Expires", self.expires(self.wall)));
+        self.receive(head, address, partial, check, Status::NO_CONTENT, fields)
+    }
+
+    fn receive(
+        &self,
+        head: &Head<'_, '_>,
+        address: &Address,
+        partial: Partial,
+        check: Option<Check>,
+        status: Status,
+        fields: Vec<(&'static str, String)>,
+    ) -> Result<Answer, Refused> {
+        let piece = Piece {
+            server: Arc::clone(&self.server),
+            key: address.key,
+            offset: partial.size,
+            length: address.length,
+            status,
+            fields,
+        };
+        if let Framing::Length(length) = head.framing {
+            piece.ends_with(length)?;
+        }
+        Ok(Answer::Upload(partial.upload, check, Box::new(piece)))
+    }
+}

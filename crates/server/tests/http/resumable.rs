@@ -1,0 +1,311 @@
+//! Uploads that go on where they were cut (tus 1.0).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_server::config::Resumable;
+use millrace_server::{Accounts, Config, Permissions};
+use millrace_storage::{LocalOptions, LocalStorage, MemoryStorage};
+
+use crate::kit::{HttpClient, Response, Scratch, ServedHttp, eventually, http_config, pattern};
+use crate::kit::{serve_http, serve_http_with};
+
+/// `u:p`, in the version that is spoken.
+const USER: &str = "Authorization: Basic dTpw\r\nTus-Resumable: 1.0.0\r\n";
+
+const PIECE: &str = "Content-Type: application/offset+octet-stream\r\n";
+
+/// `filename d/f`...
+fn named(name: &str) -> String {
+    format!("Upload-Metadata: filename {}\r\n", base64(name.as_bytes()))
+}
+
+fn base64(bytes: &[u8]) -> String {
+    millrace_http::base64::encode_url(bytes)
+}
+
+fn send(client: &mut HttpClient, line: &str, fields: &str, body: &[u8]) {
+    let length = body.len();
+    let head = format!("{line} HTTP/1.1\r\nHost: h\r\n{USER}{fields}Content-Length: {length}\r\n\r\n");
+    client.send([head.as_bytes(), body].concat());
+}
+
+fn ask(served: &ServedHttp, line: &str, fields: &str, body: &[u8]) -> Response {
+    let mut client = served.connect();
+    send(&mut client, line, fields, body);
+    client.response_to(line.starts_with("HEAD "))
+}
+
+/// Begins an upload; answers its address.
+fn begin(served: &ServedHttp, line: &str, length: usize, fields: &str) -> String {
+    let made = ask(served, line, &format!("Upload-Length: {length}\r\n{fields}"), b"");
+    assert_eq!((made.status, made.field("tus-resumable")), (201, Some("1.0.0")), "{}", made.text());
+    assert!(made.field("upload-expires").is_some_and(|text| text.ends_with("GMT")), "{made:?}");
+    made.field("location").unwrap().to_owned()
+}
+
+fn piece(served: &ServedHttp, address: &str, offset: usize, fields: &str, body: &[u8]) -> Response {
+    ask(served, &format!("PATCH {address}"), &format!("{PIECE}Upload-Offset: {offset}\r\n{fields}"), body)
+}
+
+fn offset(served: &ServedHttp, address: &str) -> Result<usize, u16> {
+    let told = ask(served, &format!("HEAD {address}"), "", b"");
+    match told.field("upload-offset") {
+        Some(offset) => Ok(offset.parse().unwrap()),
+        None => Err(told.status),
+    }
+}
+
+#[test]
+fn a_file_comes_in_pieces_and_is_seen_when_it_is_whole() {
+    let scratch = Scratch::new();
+    let served = serve_http(scratch.storage());
+    scratch.write("f", b"old");
+    let content = pattern(700_000);
+    let address = begin(&served, "POST /", content.len(), &named("f"));
+    assert_eq!(offset(&served, &address), Ok(0));
+    let told = piece(&served, &address, 0, "", &content[..300_000]);
+    assert_eq!((told.status, told.field("upload-offset")), (204, Some("300000")));
+    assert!(told.field("upload-expires").is_some());
+    assert_eq!(scratch.read("f").unwrap(), b"old");
+    let told = ask(&served, &format!("HEAD {address}"), "", b"");
+    assert_eq!((told.status, told.field("upload-length")), (200, Some("700000")));
+    assert_eq!(told.field("upload-metadata"), Some("filename Zg"));
+    assert_eq!(told.field("cache-control"), Some("no-store"));
+    let told = piece(&served, &address, 300_000, "", &content[300_000..]);
+    assert_eq!((told.status, told.field("upload-offset")), (204, Some("700000")));
+    assert!(scratch.read("f").unwrap() == content);
+    // Whoever did not hear of the end asks again, and so does nobody else.
+    assert_eq!(offset(&served, &address), Ok(700_000));
+    assert_eq!(piece(&served, &address, 700_000, "", b"").status, 204);
+    assert_eq!(std::fs::read_dir(scratch.file(".millrace-staging")).map_or(0, |entries| entries.count()), 0);
+}
+
+#[test]
+fn a_first_piece_may_come_with_the_request_for_the_upload() {
+    let scratch = Scratch::new();
+    let served = serve_http(scratch.storage());
+    std::fs::create_dir(scratch.file("d")).unwrap();
+    let fields = format!("Upload-Length: 6\r\n{}{PIECE}", named("f"));
+    let made = ask(&served, "POST /d/", &fields, b"one");
+    assert_eq!((made.status, made.field("upload-offset")), (201, Some("3")));
+    let address = made.field("location").unwrap();
+    assert_eq!(piece(&served, address, 3, "", b"two").status, 204);
+    assert_eq!(scratch.read("d/f").unwrap(), b"onetwo");
+    // All of it at once; none of it; and a path that says the name.
+    assert_eq!(ask(&served, "POST /d", &fields, b"sixsix").field("upload-offset"), Some("6"));
+    assert_eq!(scratch.read("d/f").unwrap(), b"sixsix");
+    begin(&served, "POST /d/none", 0, "");
+    assert_eq!(scratch.read("d/none").unwrap(), b"");
+    // The next request on the connection is another.
+    let mut client = served.connect();
+    send(&mut client, "POST /d/", &fields, b"sixsix");
+    assert_eq!((client.response().status, client.get("/d/f").status), (201, 200));
+}
+
+#[test]
+fn what_came_before_a_connection_was_cut_or_the_server_ended_is_kept() {
+    let scratch = Scratch::new();
+    let secret = Scratch::new();
+    let serve = || {
+        let resumable = Resumable { secret: Some(secret.file("tus.key")), ..Resumable::default() };
+        serve_http_with(Config { resumable, ..http_config(scratch.storage()) })
+    };
+    let served = serve();
+    let content = pattern(1_000_000);
+    let address = begin(&served, "POST /f", content.len(), "");
+    let mut client = served.connect();
+    let head = format!("{USER}{PIECE}Upload-Offset: 0\r\nContent-Length: 1000000\r\n");
+    client.send(format!("PATCH {address} HTTP/1.1\r\nHost: h\r\n{head}\r\n"));
+    client.send(&content[..400_001]);
+    // Some of that is written and some collected; all of it counts once the connection has ended.
+    client.end_writing();
+    eventually("what came is kept", || offset(&served, &address) == Ok(400_001));
+    drop(served);
+
+    let served = serve();
+    assert_eq!(offset(&served, &address), Ok(400_001));
+    assert_eq!(piece(&served, &address, 400_001, "", &content[400_001..]).status, 204);
+    assert!(scratch.read("f").unwrap() == content);
+
+    // Another secret, another server.
+    let other = serve_http(scratch.storage());
+    let address = begin(&served, "POST /g", 5, "");
+    assert_eq!(offset(&other, &address), Err(404));
+}
+
+#[test]
+fn all_bytes_that_came_become_the_file_though_the_server_was_killed_before_it_could_say_so() {
+    let scratch = Scratch::new();
+    let served = serve_http(scratch.storage());
+    let address = begin(&served, "POST /f", 5, "");
+    let staging = std::fs::read_dir(scratch.file(".millrace-staging")).unwrap();
+    std::fs::write(staging.last().unwrap().unwrap().path(), b"whole").unwrap();
+    assert_eq!(offset(&served, &address), Ok(5));
+    assert_eq!(scratch.read("f").unwrap(), b"whole");
+}
+
+#[test]
+fn a_piece_that_does_not_fit_changes_nothing() {
+    let scratch = Scratch::new();
+    let served = serve_http(scratch.storage());
+    let address = begin(&served, "POST /f", 6, "");
+    assert_eq!(piece(&served, &address, 0, "", b"one").status, 204);
+    let patch = format!("PATCH {address}");
+    for (name, status, answer) in [
+        ("a gap", 409, piece(&served, &address, 4, "", b"x")),
+        ("again", 409, piece(&served, &address, 0, "", b"one")),
+        ("more than there is", 413, piece(&served, &address, 3, "", b"four")),
+        ("no offset", 400, ask(&served, &patch, PIECE, b"two")),
+        ("no number", 400, ask(&served, &patch, &format!("{PIECE}Upload-Offset: -1\r\n"), b"two")),
+        ("another type", 415, ask(&served, &patch, "Upload-Offset: 3\r\n", b"two")),
+        ("another method", 405, ask(&served, &format!("PUT {address}"), "", b"two")),
+        ("nobody's address", 404, piece(&served, "/.millrace-uploads/AAAA", 0, "", b"two")),
+        ("no address", 404, piece(&served, "/.millrace-uploads", 0, "", b"two")),
+    ] {
+        assert_eq!(answer.status, status, "{name}");
+        assert_eq!(offset(&served, &address), Ok(3), "{name}");
+    }
+    let plain = "Authorization: Basic dTpw\r\n";
+    let old =
+        served.ask(format!("HEAD {address} HTTP/1.1\r\nHost: h\r\n{plain}Tus-Resumable: 0.2.2\r\n\r\n"));
+    assert_eq!((old.status, old.field("tus-version")), (412, Some("1.0.0")));
+    // Chunks tell nobody beforehand how much they are.
+    let mut client = served.connect();
+    let head = format!("{USER}{PIECE}Upload-Offset: 3\r\nTransfer-Encoding: chunked\r\n");
+    client.send(format!("{patch} HTTP/1.1\r\nHost: h\r\n{head}\r\n4\r\nfour\r\n0\r\n\r\n"));
+    assert_eq!(client.response().status, 413);
+    eventually("it is let go of", || piece(&served, &address, 3, "", b"two").status == 204);
+    assert_eq!(scratch.read("f").unwrap(), b"onetwo");
+}
+
+#[test]
+fn a_piece_is_checked_before_it_counts() {
+    let scratch = Scratch::new();
+    let served = serve_http(scratch.storage());
+    let address = begin(&served, "POST /f", 11, "");
+    let sum = |algorithm: &str, bytes: &[u8]| {
+        let mut hasher = millrace_ftp::digest::Hasher::new(
+            millrace_ftp::digest::Algorithm::parse(algorithm.as_bytes()).unwrap(),
+        );
+        hasher.update(bytes);
+        let hex = hasher.finish();
+        let bytes: Vec<u8> =
+            (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();
+        format!("Upload-Checksum: {algorithm} {}\r\n", base64(&bytes))
+    };
+    let right = piece(&served, &address, 0, &sum("sha1", b"hello "), b"hello ");
+    assert_eq!((right.status, right.field("upload-offset")), (204, Some("6")));
+    assert_eq!(piece(&served, &address, 6, &sum("sha1", b"other"), b"world").status, 460);
+    assert_eq!(offset(&served, &address), Ok(6));
+    assert_eq!(piece(&served, &address, 6, &sum("md5", b"x").replace("md5", "rot13"), b"world").status, 400);
+    // One that is cut cannot be checked, and is gone.
+    let mut client = served.connect();
+    let head = format!("{USER}{PIECE}Upload-Offset: 6\r\n{}Content-Length: 5\r\n", sum("sha256", b"world"));
+    client.send(format!("PATCH {address} HTTP/1.1\r\nHost: h\r\n{head}\r\nwor"));
+    client.end_writing();
+    client.expect_end();
+    let mut last = 0;
+    eventually("the last piece is taken", || {
+        last = piece(&served, &address, 6, &sum("sha256", b"world"), b"world").status;
+        last != 423
+    });
+    assert_eq!((last, scratch.read("f").unwrap()), (204, b"hello world".to_vec()));
+    // And with the request for the upload.
+    let fields = format!("Upload-Length: 2\r\n{PIECE}{}", sum("crc32", b"no"));
+    assert_eq!(ask(&served, "POST /g", &fields, b"ok").status, 460);
+    assert_eq!(scratch.read("g"), None);
+}
+
+#[test]
+fn an_upload_is_given_up_or_too_old_and_then_it_is_gone() {
+    let scratch = Scratch::new();
+    let options = LocalOptions { partial_age: Duration::ZERO, ..LocalOptions::default() };
+    let storage = Arc::new(LocalStorage::open(scratch.path(), options).unwrap());
+    let served = serve_http(Arc::clone(&storage) as Arc<_>);
+    let address = begin(&served, "POST /f", 5, "");
+    assert_eq!(
+        ask(&served, &format!("POST {address}"), "X-HTTP-Method-Override: DELETE\r\n", b"").status,
+        204
+    );
+    assert_eq!(
+        (offset(&served, &address), piece(&served, &address, 0, "", b"whole").status),
+        (Err(410), 410)
+    );
+    assert_eq!(ask(&served, &format!("DELETE {address}"), "", b"").status, 410);
+    let address = begin(&served, "POST /f", 5, "");
+    storage.sweep();
+    assert_eq!(offset(&served, &address), Err(410));
+    assert_eq!(scratch.read("f"), None);
+}
+
+#[test]
+fn rights_names_and_conditions_are_those_of_any_upload() {
+    let scratch = Scratch::new();
+    scratch.write("f", b"old");
+    std::fs::create_dir(scratch.file("d")).unwrap();
+    let storage = scratch.storage();
+    let no_overwrite = Permissions::READ_WRITE.without(millrace_server::Permission::Overwrite);
+    let accounts = Accounts::new()
+        .anonymous(Permissions::READ_ONLY, Arc::clone(&storage) as Arc<_>)
+        .user("u", "p", Permissions::READ_WRITE, Arc::clone(&storage) as Arc<_>)
+        .user("v", "p", no_overwrite, storage);
+    let base = http_config(Scratch::new().storage());
+    let served = serve_http_with(Config { accounts: Arc::new(accounts), ..base });
+    let create = |target: &str, fields: &str| {
+        ask(&served, &format!("POST {target}"), &format!("Upload-Length: 5\r\n{fields}"), b"").status
+    };
+    for (name, status, answer) in [
+        ("a name that leads away", 400, create("/", &named("../f"))),
+        ("a name with a slash", 400, create("/", &named("a/f"))),
+        ("no name", 400, create("/", "")),
+        ("a directory's name", 409, create("/", &named("d"))),
+        ("a directory that is not there", 409, create("/none/", &named("f"))),
+        ("a reserved name", 403, create("/", &named(".millrace-x"))),
+        ("what has to be new", 412, create("/f", "If-None-Match: *\r\n")),
+        ("another version of it", 412, create("/f", "If-Match: \"x\"\r\n")),
+        ("a length that is none", 400, create("/f", "Upload-Length: 5\r\n")),
+        ("an extension that is not known", 400, create("/f", "Upload-Concat: partial\r\n")),
+        (
+            "too much to be in an address",
+            431,
+            create("/f", &format!("Upload-Metadata: a {}\r\n", "A".repeat(1100))),
+        ),
+    ] {
+        assert_eq!(answer, status, "{name}");
+    }
+    // Of a program's POST nothing has changed, nor of a PATCH elsewhere.
+    let plain = served.ask("POST /f HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(plain.status, 405);
+    let nobody =
+        served.ask("POST /g HTTP/1.1\r\nHost: h\r\nTus-Resumable: 1.0.0\r\nUpload-Length: 5\r\n\r\n");
+    assert_eq!(nobody.status, 401);
+    // Another user's address is nobody's; who may not replace may not.
+    let address = begin(&served, "POST /g", 5, "");
+    let v = "Authorization: Basic djpw\r\nTus-Resumable: 1.0.0\r\n";
+    let other = served.ask(format!("HEAD {address} HTTP/1.1\r\nHost: h\r\n{v}\r\n"));
+    assert_eq!(other.status, 404);
+    let kept = served.ask(format!("POST /f HTTP/1.1\r\nHost: h\r\n{v}Upload-Length: 5\r\n\r\n"));
+    assert_eq!(kept.status, 403);
+    let made = served.ask(format!("POST /h HTTP/1.1\r\nHost: h\r\n{v}Upload-Length: 5\r\n\r\n"));
+    scratch.write("h", b"meanwhile");
+    let head = format!("{v}{PIECE}Upload-Offset: 0\r\nContent-Length: 5\r\n\r\nwhole");
+    let late = served.ask(format!("PATCH {} HTTP/1.1\r\nHost: h\r\n{head}", made.field("location").unwrap()));
+    assert_eq!((late.status, scratch.read("h").unwrap()), (412, b"meanwhile".to_vec()));
+}
+
+#[test]
+fn options_tell_what_is_spoken_and_nothing_where_it_is_not() {
+    let scratch = Scratch::new();
+    let served = serve_http(scratch.storage());
+    let told = served.ask("OPTIONS / HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!((told.status, told.field("tus-version")), (204, Some("1.0.0")));
+    assert!(told.field("tus-extension").is_some_and(|text| text.contains("creation-with-upload")));
+    // A back end that keeps no such uploads says so.
+    let served = serve_http(Arc::new(MemoryStorage::new()));
+    assert_eq!(ask(&served, "POST /f", "Upload-Length: 5\r\n", b"").status, 501);
+    let resumable = Resumable { is_on: false, ..Resumable::default() };
+    let served = serve_http_with(Config { resumable, ..http_config(scratch.storage()) });
+    assert_eq!(served.ask("OPTIONS / HTTP/1.1\r\nHost: h\r\n\r\n").field("tus-version"), None);
+    assert_eq!(ask(&served, "POST /f", "Upload-Length: 5\r\n", b"").status, 405);
+}
