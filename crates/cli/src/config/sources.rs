@@ -85,6 +85,7 @@ const KINDS: [(&str, &[&str]); 5] = [
             "attributes",
             "password-file",
             "ca",
+            "cache",
         ],
     ),
 ];
@@ -264,6 +265,7 @@ fn ldap(
         group_base: text(&table.group_base),
         attributes: table.attributes.iter().map(attribute).collect::<Result<_, _>>()?,
         time,
+        cache: cache(table),
     })
 }
 

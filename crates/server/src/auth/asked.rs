@@ -3,7 +3,8 @@
 //! The question, on standard input or as the body of a POST:
 //!
 //! ```json
-//! {"user": "alice", "password": "secret", "address": "203.0.113.7", "protocol": "ftp", "encrypted": false}
+//! {"user": "alice", "password": "secret", "address": "203.0.113.7", "protocol": "ftp", "encrypted": false,
+//!  "certified": false}
 //! ```
 //!
 //! The answer; of a user who is let in it may say what a table of the configuration may:
@@ -16,7 +17,6 @@
 //! status than 0, another HTTP status than 200, an answer that comes too late or is not understood) is no answer:
 //! nobody is let in, and nobody else is asked. Whoever hangs is given up after a time, and holds up only so many.
 
-use std::collections::HashMap;
 use std::fmt::{self, Debug};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,6 +28,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use super::chain::{Found, Proof, Source};
 use super::password::Mac;
 use super::profile::{Profile, User};
+use super::recent::Recent;
 use super::{Attempt, Protocol};
 use crate::program::{Program, ProgramError};
 
@@ -40,9 +41,6 @@ const RUNNING: usize = 16;
 /// Logins that wait for their turn; of the threads that logins have, some are left for other sources.
 const WAITING: usize = 32;
 
-/// Answers that are remembered.
-const REMEMBERED: usize = 10_000;
-
 /// A program or a web service that knows accounts.
 #[derive(Debug)]
 pub struct Asked {
@@ -50,10 +48,8 @@ pub struct Asked {
     oracle: Oracle,
     /// How long an answer may take, and a turn may be waited for.
     time: Duration,
-    /// How long a login that was let in is let in again unasked.
-    cache: Duration,
-    /// Guarded for a look-up.
-    answers: Mutex<HashMap<Mac, (Instant, User)>>,
+    /// Logins that are let in again unasked.
+    recent: Recent<User>,
     turns: Turns,
 }
 
@@ -138,30 +134,7 @@ impl Asked {
     }
 
     fn new(name: String, oracle: Oracle, time: Duration, cache: Duration) -> Self {
-        Self { name, oracle, time, cache, answers: Mutex::default(), turns: Turns::default() }
-    }
-
-    fn answers(&self) -> MutexGuard<'_, HashMap<Mac, (Instant, User)>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn remembered(&self, login: Mac, now: Instant) -> Option<User> {
-        let answers = self.answers();
-        let (then, user) = answers.get(&login)?;
-        (now.saturating_duration_since(*then) < self.cache).then(|| user.clone())
-    }
-
-    fn remember(&self, login: Mac, user: &User, now: Instant) {
-        if self.cache.is_zero() {
-            return;
-        }
-        let mut answers = self.answers();
-        if answers.len() >= REMEMBERED {
-            answers.retain(|_, (then, _)| now.saturating_duration_since(*then) < self.cache);
-        }
-        if answers.len() < REMEMBERED {
-            answers.insert(login, (now, user.clone()));
-        }
+        Self { name, oracle, time, recent: Recent::new(cache), turns: Turns::default() }
     }
 
     fn ask(&self, question: &str) -> Result<Answer, String> {
@@ -217,6 +190,7 @@ impl Source for Asked {
             "address": attempt.from,
             "protocol": attempt.protocol,
             "encrypted": attempt.encrypted,
+            "certified": attempt.certified,
         });
         let Answer { result, groups, settings } = self.ask(&format!("{question}\n"))?;
         let user = User { name: name.to_owned(), groups, profile: settings };
@@ -224,7 +198,7 @@ impl Source for Asked {
             Verdict::Unknown => Found::Nobody,
             Verdict::Wrong => Found::User(Box::new(user), Proof::Wrong),
             Verdict::Right => {
-                self.remember(login(attempt), &user, Instant::now());
+                self.recent.put(login(attempt), user.clone(), Instant::now());
                 Found::User(Box::new(user), Proof::Right)
             }
         })
@@ -232,7 +206,7 @@ impl Source for Asked {
 
     /// Only what is remembered.
     fn find_at_once(&self, attempt: &Attempt<'_>) -> Option<Found> {
-        let user = self.remembered(login(attempt), Instant::now())?;
+        let user = self.recent.find(login(attempt), Instant::now())?;
         Some(Found::User(Box::new(user), Proof::Right))
     }
 
@@ -251,7 +225,7 @@ fn login(attempt: &Attempt<'_>) -> Mac {
         Protocol::Ftp => "ftp",
         Protocol::Http => "http",
     };
-    let how = format!("\0{}\0{protocol}\0{}", attempt.from, attempt.encrypted);
+    let how = format!("\0{}\0{protocol}\0{}\0{}", attempt.from, attempt.encrypted, attempt.certified);
     Mac::of(&[attempt.user, how.as_bytes()].concat(), attempt.password)
 }
 

@@ -399,12 +399,15 @@ impl Authenticator for Chain {
         }
         let mut may_be_known_elsewhere = false;
         for source in &self.sources {
-            if source.needs_password() {
+            // A certificate is as good a proof as a password; without either there is nothing to ask with.
+            let needs_proof = source.needs_password();
+            if needs_proof && !attempt.certified {
                 may_be_known_elsewhere = true;
                 continue;
             }
             match source.find(attempt) {
                 Ok(Found::Nobody) => {}
+                Ok(Found::User(_, Proof::Wrong)) if needs_proof => return Some(Decision::Denied),
                 Ok(Found::User(user, _)) => {
                     return Some(self.admit(&**source, self.effective(&user), attempt));
                 }

@@ -6,7 +6,7 @@
 //! directory ignores case.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ldap3::{
     LdapConnAsync, LdapConnSettings, LdapError, LdapResult, Scope, SearchEntry, SearchOptions, dn_escape,
@@ -16,6 +16,8 @@ use serde_json::Value;
 use tokio_rustls::rustls::ClientConfig;
 
 use super::chain::{Found, Proof, Source};
+use super::password::Mac;
+use super::recent::Recent;
 use super::remote::{Link, Remote};
 use super::{columns, tls};
 
@@ -47,6 +49,8 @@ pub struct Ldap {
     pub attributes: Vec<(String, String)>,
     /// How long an answer may take.
     pub time: Duration,
+    /// How long a password that was right is not tried again; the entry is looked at each time.
+    pub cache: Duration,
 }
 
 /// A directory as a source of accounts.
@@ -71,12 +75,19 @@ pub fn ldap(settings: &Ldap) -> Result<impl Source + use<>, String> {
     }
     let name = format!("the directory {} at {scheme}://{host}", settings.base);
     let config = tls::client(settings.roots.as_deref())?;
-    Remote::new(name, Directory { settings: settings.clone(), config }, false, settings.time)
+    Remote::new(
+        name,
+        Directory { settings: settings.clone(), recent: Recent::new(settings.cache), config },
+        false,
+        settings.time,
+    )
 }
 
 #[derive(Debug)]
 struct Directory {
     settings: Ldap,
+    /// Passwords that need not be tried again yet.
+    recent: Recent<()>,
     config: Arc<ClientConfig>,
 }
 
@@ -182,11 +193,18 @@ impl Directory {
         let Some(password) = password.filter(|password| !password.is_empty()) else {
             return Ok(Proof::Wrong);
         };
+        let login = Mac::of(dn.as_bytes(), password.as_bytes());
+        if self.recent.find(login, Instant::now()).is_some() {
+            return Ok(Proof::Right);
+        }
         let mut connection = self.open().await?;
         let bound = connection.simple_bind(dn, password).await.map_err(|error| told(&error))?;
         let _ = connection.unbind().await;
         match bound.rc {
-            0 => Ok(Proof::Right),
+            0 => {
+                self.recent.put(login, (), Instant::now());
+                Ok(Proof::Right)
+            }
             INVALID_CREDENTIALS => Ok(Proof::Wrong),
             _ => Err(format!("it does not look at the password: {}", told(&LdapError::from(bound)))),
         }

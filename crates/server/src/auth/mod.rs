@@ -14,6 +14,7 @@ mod listed;
 mod mounts;
 pub(crate) mod password;
 mod profile;
+mod recent;
 mod remote;
 mod sql;
 mod sqlite;

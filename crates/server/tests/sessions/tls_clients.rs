@@ -4,9 +4,10 @@ use std::fs;
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_net::tls::{Authorities, Clients, Connector, Heard, KeyPair, Plan, Trust, Versions};
-use millrace_server::auth::{Chain, Found, Homes, Password, Proof, Source, User};
+use millrace_server::auth::{Asked, Chain, Found, Homes, Password, Proof, Source, User};
 use millrace_server::config::Tls;
 use millrace_server::{Attempt, Config};
 use millrace_storage::{LocalOptions, MemoryStorage};
@@ -49,6 +50,10 @@ struct Site {
 impl Site {
     /// A server that asks for certificates, or wants them, of which the one with this number was taken back.
     fn new(clients: impl FnOnce(Authorities) -> Clients) -> Self {
+        Self::of(Users, clients)
+    }
+
+    fn of(users: impl Source + 'static, clients: impl FnOnce(Authorities) -> Clients) -> Self {
         let folder = Scratch::new();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -64,7 +69,7 @@ impl Site {
         let served = serve_with(Config {
             https: vec![([127, 0, 0, 1], 0).into()],
             tls: Some(Tls { clear_command_channel: true, ..Tls::new(plan) }),
-            accounts: Arc::new(Chain::new(Arc::new(homes)).source(Users)),
+            accounts: Arc::new(Chain::new(Arc::new(homes)).source(users)),
             ..config(Arc::new(MemoryStorage::new()))
         });
         Self { folder, authority, served }
@@ -238,5 +243,33 @@ fn who_has_none_or_one_that_was_taken_back_is_refused_where_they_are_required() 
             let heard = client.control.read(&mut Vec::new());
             assert!(!matches!(heard, Ok(Heard::Bytes { .. })), "{heard:?}");
         }
+    }
+}
+
+#[test]
+fn a_program_that_knows_accounts_is_told_of_the_certificate() {
+    // Whoever is certified needs no password; whoever is not needs the right one, and of carol it knows nothing.
+    let script = r#"
+        read -r question
+        case "$question" in
+            *carol*) echo '{"result": "unknown"}' ;;
+            *'"certified":true'*mallory*) echo '{"result": "wrong"}' ;;
+            *'"certified":true'*) echo '{"result": "right", "settings": {"tls-client-login": "or-password"}}' ;;
+            *'"password":"secret"'*) echo '{"result": "right", "settings": {"tls-client-login": "or-password"}}' ;;
+            *) echo '{"result": "wrong"}' ;;
+        esac"#;
+    let words = ["sh", "-c", script].map(str::to_owned).to_vec();
+    let program = Asked::program(words, Duration::from_secs(30), Duration::from_secs(600));
+    let site = Site::of(program, Clients::Accept);
+    for (user, shown, reply) in
+        [("alice", "alice", 232), ("alice", "bob", 331), ("mallory", "mallory", 331), ("carol", "carol", 331)]
+    {
+        let mut client = site.connect(site.named(shown));
+        client.expect(&format!("USER {user}"), reply);
+    }
+    for (password, reply) in [("wrong", 530), ("secret", 230)] {
+        let mut client = site.connect(nobody());
+        client.expect("USER alice", 331);
+        client.expect(&format!("PASS {password}"), reply);
     }
 }

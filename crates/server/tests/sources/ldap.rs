@@ -87,6 +87,7 @@ fn settings(url: &str) -> Ldap {
         group_base: Some(text("dc=example,dc=org")),
         attributes: vec![(text("access"), text("employeeType")), (text("directory"), text("homePhone"))],
         time: PATIENT,
+        cache: Duration::ZERO,
     }
 }
 
@@ -172,6 +173,27 @@ fn an_entry_says_what_a_user_is_and_groups_are_found() {
         let found = known(&with(change), "alice", "password");
         assert!(found.starts_with(told), "{found}");
     }
+}
+
+#[test]
+fn a_password_that_was_right_is_not_tried_again_for_a_while() {
+    let Some(server) = directory(false) else { return };
+    let cached = ldap(&Ldap { cache: PATIENT * 100, ..settings(&server.url()) }).unwrap();
+    let asked = ldap(&settings(&server.url())).unwrap();
+    let proof =
+        |source, password| known(source, "alice", password).split(' ').next_back().unwrap().to_owned();
+    assert_eq!(
+        (proof(&cached, "password"), proof(&asked, "password")),
+        ("Right".to_owned(), "Right".to_owned())
+    );
+    server.modify(&change("replace: userPassword\nuserPassword: other"));
+    assert_eq!(proof(&asked, "password"), "Wrong");
+    assert_eq!(proof(&cached, "password"), "Right", "it is remembered");
+    assert_eq!(proof(&cached, "other"), "Right", "and another is asked about");
+    assert_eq!(proof(&cached, "neither"), "Wrong");
+    // What is said of the user, and that there is one, is never remembered.
+    server.modify(&change("replace: employeeType\nemployeeType: gone"));
+    assert_eq!(known(&cached, "alice", "password"), "nobody");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millrace_server::auth::{Source, Sql, mysql};
 
-use super::kit::eventually;
+use super::kit::{Scratch, eventually, free_ports, pair};
 use super::mariadb::Mariadb;
 use super::{HASH, PATIENT, known, login, serve, try_login};
 
@@ -136,4 +136,34 @@ fn a_mysql_that_is_not_there_is_told_in_few_words() {
     assert_eq!(source.name(), "the MySQL database x at /nowhere/at/all");
     assert_eq!(source.begin().unwrap_err(), "No such file or directory (os error 2)");
     assert_eq!(known(&source, "alice", ""), "error: No such file or directory (os error 2)");
+}
+
+#[test]
+fn mysql_is_asked_over_tls_that_is_verified() {
+    let scratch = Scratch::new();
+    let pair = pair(&scratch);
+    let one = || *free_ports(1).start();
+    let Some(server) = Mariadb::with_tls(&pair.certificate, &pair.key, one) else { return };
+    server.run("CREATE TABLE staff (login TEXT, secret TEXT)");
+    server.run(&format!("INSERT INTO staff VALUES ('ann', '{HASH}')"));
+    server.run("CREATE USER reader@'%' IDENTIFIED BY 'secret' REQUIRE SSL");
+    server.run("GRANT SELECT ON accounts.* TO reader@'%'");
+    let connection = format!("mysql://reader@localhost:{}/accounts", server.port.get());
+    let query = "SELECT login AS name, secret AS password FROM staff WHERE login = ?";
+    let known = |connection: &str, roots: Option<&[u8]>, password: &str| {
+        let (password, roots) = (Some(password.to_owned()), roots.map(<[u8]>::to_vec));
+        let source = mysql(&Sql { password, roots, ..settings(connection, Some(query), PATIENT) }).unwrap();
+        known(&source, "ann", "")
+    };
+    let roots = std::fs::read(&pair.certificate).unwrap();
+    assert_eq!(known(&connection, Some(&roots), "secret"), "ann [] {} Password");
+    let required = format!("{connection}?require_ssl=true");
+    for (connection, roots, password, told) in [
+        (&connection, Some(&*roots), "wrong", "Access denied"),
+        (&required, None, "secret", "certificate"),
+        (&connection, None, "secret", "Access denied"),
+    ] {
+        let found = known(connection, roots, password);
+        assert!(found.starts_with("error: ") && found.contains(told), "{told}: {found}");
+    }
 }
