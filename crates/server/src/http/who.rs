@@ -50,7 +50,7 @@ impl Connection {
             return Some(Arc::clone(who));
         }
         let (user, password) = match (said, authorization::basic(said)) {
-            (b"", _) if self.shows_certificate() => {
+            (b"", _) if self.shows_certificate() && !self.is_banned(core) => {
                 self.recognize(core, bytes);
                 return None;
             }
@@ -138,6 +138,11 @@ impl Connection {
             });
             inbox.send(worker::Message::Http(key, Message::Login(serial, user, decision)));
         });
+    }
+
+    /// Claims that nobody comes in from this address for a while.
+    fn is_banned(&self, core: &Core) -> bool {
+        core.server.bans.is_banned(self.peer.ip(), ANONYMOUS, core.now.instant)
     }
 
     /// The names in the client's certificate, where it has shown one.
