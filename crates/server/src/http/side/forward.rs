@@ -233,7 +233,7 @@ async fn ask(
 ) -> Result<(), String> {
     let (config, kept) = (&server.config.passes[pass], &server.forwards[pass]);
     let Upstream::Http(peer) = &config.to else { return Ok(()) };
-    let is_head = request.method() == Method::HEAD;
+    let (is_head, has_body) = (request.method() == Method::HEAD, body.left != Some(0));
     let (mut sender, answer) = send(peer, kept, request, body).await?;
     let (head, mut content) = answer.into_parts();
     let mut out = format!("Status: {}\r\n", head.status.as_u16()).into_bytes();
@@ -253,11 +253,15 @@ async fn ask(
     }
     let mut end = Vec::new();
     fastcgi::end(&mut end);
-    write(link, &end).await?;
+    // The client's next request may come as soon as it hears of the end, and finds this connection then; but one that
+    // still takes a body is not waited for.
+    if has_body {
+        write(link, &end).await?;
+    }
     if config.keep && sender.ready().await.is_ok() {
         kept.put(sender, config.most);
     }
-    Ok(())
+    if has_body { Ok(()) } else { write(link, &end).await }
 }
 
 /// Sends the request by a connection that was used before, or by a new one.
