@@ -22,6 +22,16 @@ const PROGRAMS: &[&[u8]] = &[
     b"Location: http://example.org/\nX-A: b\n\n",
 ];
 
+const WEBDAV: &[&[u8]] = &[
+    b"<http://h/a> (<opaquelocktoken:1> [\"2-3\"]) (Not <DAV:no-lock>) (<a>)\n\
+      <D:propertyupdate xmlns:D=\"DAV:\" xmlns:z=\"http://z/\"><D:set><D:prop><z:a xml:lang=\"en\" b=\"&lt;&#10;\">t&amp;x\
+      <z:b xmlns:q=\"q\" q:c=\"d\"/><!-- c --><![CDATA[<x>]]></z:a><e xmlns=\"\"/></D:prop></D:set><D:remove><D:prop>\
+      <z:gone/></D:prop></D:remove></D:propertyupdate>",
+    b"(<urn:uuid:1>)\n<?xml version=\"1.0\"?><lockinfo xmlns=\"DAV:\"><lockscope><exclusive/></lockscope><locktype><write/>\
+      </locktype><owner xmlns:z=\"z\"><href>http://h/</href><z:x z:y=\"1\">&#x9;</z:x></owner></lockinfo>",
+    b"(Not [W/\"x\"] <a>)\n<propfind xmlns=\"DAV:\"><prop><getetag/><a xmlns=\"b\"/></prop></propfind>",
+];
+
 /// xorshift64*: the same numbers everywhere and always.
 struct Random(u64);
 
@@ -80,4 +90,19 @@ fn sequences_are_the_same_however_they_are_cut() {
 #[test]
 fn programs_bring_in_no_lines() {
     smoke(PROGRAMS, fuzz_targets::program);
+}
+
+#[test]
+fn bodies_of_webdav_leave_what_stands_alone() {
+    smoke(WEBDAV, fuzz_targets::webdav);
+    for depth in [1000, 60_000] {
+        fuzz_targets::webdav(format!("\n{}{}", "<a>".repeat(depth), "</a>".repeat(depth)).as_bytes());
+        fuzz_targets::webdav(format!("{}\n", "(".repeat(depth)).as_bytes());
+        let deep = format!(
+            "\n<propertyupdate xmlns=\"DAV:\"><set><prop>{}{}</prop></set></propertyupdate>",
+            "<a>".repeat(depth),
+            "</a>".repeat(depth)
+        );
+        fuzz_targets::webdav(deep.as_bytes());
+    }
 }

@@ -6,6 +6,7 @@
 
 use millrace_http::cgi;
 use millrace_http::conditional::{self, Validators};
+use millrace_http::dav::{body, condition};
 use millrace_http::intake::Intake;
 use millrace_http::request::{self, Slots};
 use millrace_http::{Field, Framing, authorization, negotiate, range, target};
@@ -135,5 +136,39 @@ pub(crate) fn program(input: &[u8]) {
             }
             cgi::Answer::LocalRedirect(path) => assert_eq!(path.first(), Some(&b'/')),
         }
+    }
+}
+
+/// The `If` field, in the first line, and the body of a request of WebDAV behind it: what is kept of a body stands alone,
+/// so that it can be told to others in any document.
+pub(crate) fn webdav(input: &[u8]) {
+    let end = input.iter().position(|&byte| byte == b'\n').unwrap_or(input.len());
+    let (field, body) = (&input[..end], input.get(end + 1..).unwrap_or_default());
+    let head = [&b"LOCK / HTTP/1.1\r\nHost: h\r\nIf: "[..], field, b"\r\n\r\n"].concat();
+    let mut slots = Slots::new();
+    if let Ok(Some((head, _))) = request::parse(&head, &mut slots)
+        && let Ok(lists) = condition::lists(&head)
+    {
+        assert!(lists.iter().all(|list| !list.conditions.is_empty()));
+        assert!(lists.iter().map(|list| list.conditions.len()).sum::<usize>() <= field.len());
+    }
+    let _ = body::propfind(body);
+    if let Ok(changes) = body::propertyupdate(body) {
+        for change in changes {
+            if let body::Change::Set(_, element) = &change {
+                let alone = format!(
+                    "<x:propertyupdate xmlns:x=\"DAV:\"><x:set><x:prop>{element}</x:prop></x:set></x:propertyupdate>"
+                );
+                assert_eq!(body::propertyupdate(alone.as_bytes()), Ok(vec![change]));
+            }
+        }
+    }
+    if let Ok(body::LockInfo { owner: Some(owner), .. }) = body::lockinfo(body) {
+        let alone = format!(
+            "<x:lockinfo xmlns:x=\"DAV:\"><x:lockscope><x:shared/></x:lockscope><x:locktype><x:write/></x:locktype>\
+             {owner}</x:lockinfo>"
+        );
+        let again = body::lockinfo(alone.as_bytes()).expect("it stands alone");
+        assert_eq!(again.owner, Some(owner));
     }
 }
