@@ -5,6 +5,7 @@
 //! says so; with `MILLRACE_REQUIRE_CLIENTS=1`, which `./test` sets, it fails the test.
 
 mod basic_ftp;
+mod browser;
 #[path = "../../../server/tests/sources/daemon.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod daemon;
