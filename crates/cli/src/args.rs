@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use millrace_bench::crew::COMMAND;
 
 use crate::bench::Bench;
-use crate::config::Written;
+use crate::config::{Period, Said, Written};
 use crate::ctl::Ctl;
 use crate::poller_bench::PollerBench;
 use crate::race::Race;
@@ -49,6 +49,12 @@ pub(crate) enum Command {
     Check(Check),
     /// Say what holds for a user, where it comes from, and whether a login would be let in
     Explain(Explain),
+    /// Make a link to a file that expires, for those who have no account
+    ///
+    /// Whoever has the link may get the file, or with --put send it, until the time is over, as far as the user may whom
+    /// it acts for. It is signed with the first key of http-link-keys; taking that key out of the file, and a reload,
+    /// take back all links that were signed with it.
+    Link(MakeLink),
     /// Keep accounts in a database: add, change, list, import
     User(Users),
     /// A part of a load: `bench` starts it where its users need more than one process
@@ -85,6 +91,33 @@ pub(crate) struct Check {
     /// The configuration file
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MakeLink {
+    /// The file, as the user sees it
+    #[arg(value_name = "PATH")]
+    pub(crate) path: String,
+
+    /// The configuration file, which names the file of keys
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+
+    /// The user whom the link acts for [default: anonymous]
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+
+    /// How long it is good: 30m, 24h, 7d
+    #[arg(long = "for", value_name = "TIME", default_value = "24h")]
+    pub(crate) valid: Said<Period>,
+
+    /// To send the file, in place of getting it
+    #[arg(long)]
+    pub(crate) put: bool,
+
+    /// What stands before the path
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    pub(crate) url: String,
 }
 
 #[derive(Debug, Args)]

@@ -19,6 +19,7 @@ pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
         protocol: if arguments.http { Protocol::Http } else { Protocol::Ftp },
         encrypted: arguments.tls,
         certified: false,
+        host: "",
         now: SystemTime::now(),
     };
     let found = site.accounts.explain(&attempt).map_err(|why| Failure::Running(format!("{why}.")))?;

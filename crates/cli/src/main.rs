@@ -14,6 +14,7 @@ mod explain;
 mod failure;
 mod hash_password;
 mod limits;
+mod link;
 mod poller_bench;
 mod race;
 mod serve;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::PollerBench(arguments) => poller_bench::run(&arguments),
         Command::Check(arguments) => done(check::run(&arguments)),
         Command::Explain(arguments) => done(explain::run(&arguments)),
+        Command::Link(arguments) => done(link::run(&arguments)),
         Command::User(arguments) => done(user::run(arguments)),
         Command::HashPassword => done(hash_password::run()),
     };

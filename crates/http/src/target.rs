@@ -98,6 +98,19 @@ fn decode(path: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// The value of a query's parameter, decoded; `None` where a percent sign encodes nothing.
+pub fn decode_parameter(value: &[u8]) -> Option<Vec<u8>> {
+    let (mut out, mut rest) = (Vec::with_capacity(value.len()), value);
+    while let Some(at) = memchr::memchr(b'%', rest) {
+        out.extend_from_slice(&rest[..at]);
+        let &[high, low] = rest.get(at + 1..at + 3)? else { return None };
+        out.push(hex(high)? << 4 | hex(low)?);
+        rest = &rest[at + 3..];
+    }
+    out.extend_from_slice(rest);
+    Some(out)
+}
+
 fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }

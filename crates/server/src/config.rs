@@ -14,7 +14,7 @@ use std::time::Duration;
 pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, self_signed};
 use millrace_vfs::VirtualPath;
 
-use crate::auth::{Authenticator, Password};
+use crate::auth::{Authenticator, HostName, Password};
 use crate::bans::BanRules;
 use crate::hooks::Hooks;
 use crate::limits::{NetworkBits, Quotas, ServerLimits};
@@ -44,6 +44,8 @@ pub struct Config {
     pub resumable: Resumable,
     /// The file in which locks and properties of WebDAV are kept, so that they outlive the server.
     pub dav: Option<PathBuf>,
+    /// Names of hosts that the accounts tell apart.
+    pub hosts: Vec<HostName>,
     /// Who may log in, and to which files.
     pub accounts: Arc<dyn Authenticator>,
     /// Ports for passive data connections. Nothing ever leaves this range.
@@ -390,6 +392,7 @@ impl Config {
             passes: Vec::new(),
             resumable: Resumable::default(),
             dav: None,
+            hosts: Vec::new(),
             accounts,
             passive_ports: Self::DEFAULT_PASSIVE_PORTS,
             proxy_from: Vec::new(),

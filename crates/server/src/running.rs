@@ -359,6 +359,7 @@ impl Running {
             tls.replace(policy)?;
         }
         self.state.log.reopen();
+        self.state.config.web.links.replace(&config.web.links);
         let old = &self.state.config;
         let doors = [
             (&old.ftp, &self.ftp[..]),

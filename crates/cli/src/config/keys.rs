@@ -7,6 +7,7 @@ use serde::de::{Deserializer, Error, Visitor};
 use serde::forward_to_deserialize_any;
 use toml::de::{DeTable, DeValue};
 
+use super::hosts::HostTable;
 use super::report::Source;
 use super::sources::SourceTable;
 use super::web::{CorsTable, ErrorPageTable, HeaderTable};
@@ -63,6 +64,11 @@ pub(crate) fn of_error_page() -> Vec<&'static str> {
     fields_of::<ErrorPageTable>().to_vec()
 }
 
+/// The keys of a `[[host]]` table.
+pub(crate) fn of_host() -> Vec<&'static str> {
+    fields_of::<HostTable>().to_vec()
+}
+
 fn with_profile(own: &[&'static str]) -> Vec<&'static str> {
     let of_profile = fields_of::<Profile>().iter().filter(|key| !own.contains(key));
     own.iter().chain(of_profile).copied().collect()
@@ -85,6 +91,7 @@ pub(crate) fn refuse_unknown(source: &Source) -> Result<(), Failure> {
         ("source", of_source()),
         ("header", of_header()),
         ("cors", of_cors()),
+        ("host", of_host()),
         ("error-page", of_error_page()),
     ];
     for (name, known) in tables {

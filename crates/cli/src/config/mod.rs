@@ -6,6 +6,7 @@
 mod database;
 mod folders;
 mod hooks;
+mod hosts;
 mod keys;
 mod limits;
 mod logins;
@@ -33,7 +34,8 @@ pub(crate) use logins::{Login, check_name};
 use profiles::{Beside, Profiles};
 pub(crate) use report::Source;
 pub(crate) use resolve::Site;
-pub(crate) use value::Access;
+pub(crate) use said::Said;
+pub(crate) use value::{Access, Period};
 pub(crate) use written::Written;
 
 /// What the flags and the file mean together; a flag goes before the same key of the file.

@@ -35,6 +35,8 @@ pub(crate) struct Site {
     pub(crate) files: LocalOptions,
     /// The users' folders.
     homes: Arc<Homes>,
+    /// The folders of hosts.
+    hosts: Vec<Arc<Homes>>,
     /// Virtual folders.
     pub(crate) mounts: Arc<Mounts>,
     /// Where `millrace ctl` finds the server.
@@ -50,7 +52,8 @@ pub(crate) struct Site {
 impl Site {
     /// Trees that may hold what a killed server left.
     pub(crate) fn writable(&self) -> Vec<Arc<LocalStorage>> {
-        self.homes.writable().into_iter().chain(self.mounts.writable()).collect()
+        let homes = self.hosts.iter().chain([&self.homes]);
+        homes.flat_map(|homes| homes.writable()).chain(self.mounts.writable()).collect()
     }
 
     /// Opens what `millrace check` leaves alone, so that a mistake is told before anybody logs in. Answers what is
@@ -143,6 +146,9 @@ pub(crate) fn resolve(
         ..LocalOptions::default()
     };
     let homes = Arc::new(Homes::new(directory.clone(), files));
+    let hosts = super::hosts::hosts(&written.host_tables, files, &places)?;
+    let of_hosts: Vec<_> = hosts.iter().map(|host| Arc::clone(&host.homes)).collect();
+    let host_names = hosts.iter().flat_map(|host| host.names.clone()).collect();
     let users = users(written.user_flags, written.user_tables, &places)?;
     let groups = written.group_tables.iter().map(|group| group.name.value.clone()).collect();
     let archives = is_on(written.archives, false);
@@ -165,7 +171,7 @@ pub(crate) fn resolve(
     };
     let (accounts, more) = sources::add(written.source_tables, accounts, &places)?;
     sources.extend(more);
-    let accounts = Arc::new(accounts);
+    let accounts = Arc::new(hosts.into_iter().fold(accounts, Chain::host));
 
     let default = Config::new(Arc::clone(&accounts) as Arc<dyn Authenticator>);
     let http_by_default = written.http.is_empty();
@@ -191,6 +197,7 @@ pub(crate) fn resolve(
         passes,
         resumable,
         dav,
+        hosts: host_names,
         accounts: default.accounts,
         passive_ports,
         proxy_from: written.proxy_from.iter().map(|said| said.value).collect(),
@@ -257,6 +264,7 @@ pub(crate) fn resolve(
         accounts,
         files,
         homes,
+        hosts: of_hosts,
         mounts,
         control,
         self_signed,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use millrace_server::hooks::PathPattern;
-use millrace_server::web::{Cors, ErrorPage, FieldRule, Fields, Grant, Origin, Web};
+use millrace_server::web::{Cors, ErrorPage, FieldRule, Fields, Grant, LinkKeys, Origin, Web};
 use serde::Deserialize;
 
 use super::resolve::{Places, is_on};
@@ -71,6 +71,8 @@ pub(crate) struct ErrorPageTable {
     pub(crate) status: Vec<Said<Count>>,
     #[serde(deserialize_with = "one_or_more")]
     pub(crate) paths: Vec<Said<String>>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) hosts: Vec<Said<String>>,
 }
 
 /// What was written about HTTP's answers.
@@ -91,6 +93,10 @@ pub(crate) fn web(written: &Written, places: &Places<'_>) -> Result<Web, Failure
             .iter()
             .map(|table| error_page(table, places))
             .collect::<Result<_, _>>()?,
+        links: written
+            .http_link_keys
+            .as_ref()
+            .map_or(Ok(LinkKeys::default()), |said| link_keys(said, places))?,
     })
 }
 
@@ -195,7 +201,16 @@ fn error_page(table: &ErrorPageTable, places: &Places<'_>) -> Result<ErrorPage, 
         return Err(wrong(format!("the page {} is longer than 64 KiB", path.display())));
     }
     let statuses = table.status.iter().map(status).collect::<Result<_, _>>()?;
-    Ok(ErrorPage::new(statuses, patterns(&table.paths), path.as_os_str().as_encoded_bytes(), body))
+    let page = ErrorPage::new(statuses, patterns(&table.paths), path.as_os_str().as_encoded_bytes(), body);
+    Ok(ErrorPage { hosts: super::hosts::names(&table.hosts, places)?, ..page })
+}
+
+fn link_keys(said: &Said<PathBuf>, places: &Places<'_>) -> Result<LinkKeys, Failure> {
+    let path = places.path(said);
+    let wrong = |message: String| places.error(&said.place, "http-link-keys", &message);
+    let text = fs::read_to_string(&path)
+        .map_err(|error| wrong(format!("the file of keys {} cannot be read: {error}", path.display())))?;
+    LinkKeys::parse(&text).map_err(|error| wrong(format!("{}: {error}", path.display())))
 }
 
 fn patterns(said: &[Said<String>]) -> Vec<PathPattern> {

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use millrace_server::Network;
 use millrace_server::limits::Limit;
 
+use super::hosts::HostTable;
 use super::said::{Said, one_or_more};
 use super::sources::SourceTable;
 use super::value::{
@@ -256,6 +257,15 @@ pub(crate) struct Written {
     /// Files up to which a digest is sent where one is wanted.
     #[arg(skip)]
     pub(crate) http_digest: Option<Said<Count>>,
+
+    /// The keys of links that expire.
+    #[arg(skip)]
+    pub(crate) http_link_keys: Option<Said<PathBuf>>,
+
+    /// Names under which other trees are served.
+    #[arg(skip)]
+    #[serde(rename = "host")]
+    pub(crate) host_tables: Vec<HostTable>,
 
     /// Fields of answers.
     #[arg(skip)]
@@ -587,6 +597,8 @@ impl Written {
             http_security_headers: self.http_security_headers.or(file.http_security_headers),
             http_hsts: self.http_hsts.or(file.http_hsts),
             http_digest: self.http_digest.or(file.http_digest),
+            http_link_keys: self.http_link_keys.or(file.http_link_keys),
+            host_tables: file.host_tables,
             header_tables: file.header_tables,
             cors_tables: file.cors_tables,
             error_page_tables: file.error_page_tables,

@@ -225,3 +225,116 @@ fn aria2_puts_a_file_together_from_many_ranges() {
     tool.run(&server, &[&options[..], &["--http-auth-challenge=false", &server.http_url("f")]].concat());
     assert!(read(server.local().join("f")) == contents);
 }
+
+/// Runs `millrace link` over the configuration that a server was started with.
+fn link(server: &Server, arguments: &[&str]) -> String {
+    let config = server.served().parent().unwrap().join("millrace.toml");
+    let url = server.http_url("");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_millrace"))
+        .args(["link", "--config", config.to_str().unwrap(), "--url", url.trim_end_matches('/')])
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+#[test]
+fn curl_uses_a_link_without_a_login_until_its_key_is_taken_away() {
+    const KEYS: [&str; 2] = ["0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"];
+    let configuration = "http-link-keys = \"keys\"\ncontrol = \"socket\"\n";
+    let server = Server::configured_with(configuration, &[("keys", KEYS[0].as_bytes())]);
+    let Some(tool) = tool("curl") else { return };
+    fs::write(server.served().join("a b.txt"), "0123456789").unwrap();
+    fs::write(server.served().join("other.txt"), "other").unwrap();
+    fs::write(server.local().join("up"), "sent by a link").unwrap();
+    let status = |arguments: &[&str]| {
+        let write_out = ["--silent", "-o", "got", "-w", "%{http_code}"];
+        let output = tool.attempt(&server, &[&write_out, arguments].concat(), "");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let get = link(&server, &["/a b.txt", "--user", USER]);
+    assert_eq!(status(&[&get]), "200");
+    assert_eq!(read(server.local().join("got")), b"0123456789");
+    assert_eq!(status(&["-r", "2-3", &get]), "206");
+    assert_eq!(status(&["--head", &get]), "200");
+    // Both on one connection: who followed a link is nobody by the next request.
+    assert_eq!(status(&[&get, "-o", "second", &server.http_url("other.txt")]), "200401");
+    for refused in [
+        get.replace("a%20b", "other"),
+        get.replace("user=alice", "user=anonymous"),
+        link(&server, &["/a b.txt", "--user", USER, "--for", "0s"]),
+    ] {
+        assert_eq!(status(&[&refused]), "403", "{refused}");
+    }
+    assert_eq!(status(&["-T", "up", &get]), "403", "it is for getting");
+    assert_eq!(status(&["-X", "DELETE", &get]), "403", "it is for getting");
+    let put = link(&server, &["/new.txt", "--user", USER, "--put"]);
+    assert_eq!(status(&["-T", "up", &put]), "201");
+    assert_eq!(read(server.served().join("new.txt")), b"sent by a link");
+    assert_eq!(status(&[&put]), "403", "it is for sending");
+    // Somebody whom nobody knows may do nothing.
+    assert_eq!(status(&[&link(&server, &["/a b.txt", "--user", "bob"])]), "401");
+
+    fs::write(server.served().parent().unwrap().join("keys"), KEYS[1]).unwrap();
+    let socket = server.served().parent().unwrap().join("socket");
+    let reload = std::process::Command::new(env!("CARGO_BIN_EXE_millrace"))
+        .args(["ctl", "--control", socket.to_str().unwrap(), "reload"])
+        .output()
+        .unwrap();
+    assert!(reload.status.success(), "{}", String::from_utf8_lossy(&reload.stderr));
+    assert_eq!(status(&[&get]), "403", "its key is gone");
+    assert_eq!(status(&[&link(&server, &["/a b.txt", "--user", USER])]), "200");
+}
+
+#[test]
+fn each_name_of_the_server_shows_its_tree_by_http_and_ftp() {
+    use std::io::{BufRead, BufReader, Write};
+    let configuration = "[[host]]\nnames = [\"files.test\", \"*.sites.test\"]\ndirectory = \"site\"\n\
+                         [[error-page]]\nhosts = \"files.test\"\nfile = \"lost\"\n";
+    let files: [(&str, &[u8]); 2] = [("site/who", b"the host's"), ("lost", b"lost here")];
+    let server = Server::configured_with(configuration, &files);
+    let Some(tool) = tool("curl") else { return };
+    fs::write(server.served().join("who"), "everybody's").unwrap();
+    let hosts = [
+        ("files.test", "the host's"),
+        ("Files.Test:8080", "the host's"),
+        ("a.sites.test", "the host's"),
+        ("other.test", "everybody's"),
+    ];
+    for (host, expected) in hosts {
+        let field = format!("Host: {host}");
+        assert_eq!(curl(&tool, &server, &["-H", &field, &server.http_url("who")]), expected, "{host}");
+    }
+    // On one connection, one after the other.
+    let url = server.http_url("who");
+    let both = ["-H", "Host: files.test", &url, "--next", "--silent", "--user", "alice:s3cret", &url];
+    assert_eq!(curl(&tool, &server, &both), "the host'severybody's");
+    let lost = server.http_url("lost");
+    let login = format!("{USER}:{PASSWORD}");
+    let page = tool.attempt(&server, &["-s", "--user", &login, "-H", "Host: files.test", &lost], "");
+    assert_eq!(String::from_utf8_lossy(&page.stdout), "lost here");
+
+    for (host, expected) in [("files.test", "213 10"), ("", "213 11")] {
+        let mut stream = std::net::TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+        let mut replies = BufReader::new(stream.try_clone().unwrap());
+        let mut reply = || {
+            let mut line = String::new();
+            replies.read_line(&mut line).unwrap();
+            line.trim_end().to_owned()
+        };
+        assert!(reply().starts_with("220"));
+        let mut ask = |command: String| {
+            stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+            reply()
+        };
+        if !host.is_empty() {
+            assert!(ask(format!("HOST {host}")).starts_with("220"), "{host}");
+        }
+        assert!(ask(format!("USER {USER}")).starts_with("331"));
+        assert!(ask(format!("PASS {PASSWORD}")).starts_with("230"));
+        assert!(ask("TYPE I".to_owned()).starts_with("200"));
+        assert_eq!(ask("SIZE who".to_owned()), expected, "{host}");
+    }
+}

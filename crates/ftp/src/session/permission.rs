@@ -79,6 +79,11 @@ impl Permissions {
         Self(self.0 | other.0)
     }
 
+    /// What is in this set and in another.
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// Claims that `permission` is in the set.
     pub const fn allows(self, permission: Permission) -> bool {
         self.0 & permission as u16 != 0

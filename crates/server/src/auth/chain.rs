@@ -20,6 +20,7 @@ use super::effective::{Effective, resolve, seconds};
 use super::hash::Hash;
 use super::hashing::Hashing;
 use super::homes::Homes;
+use super::hosts::VirtualHost;
 use super::mounts::Mounts;
 use super::password::{Kept, Mac, Password, hash_password};
 use super::profile::{Group, User};
@@ -92,6 +93,8 @@ pub struct Chain {
     sources: Vec<Box<dyn Source>>,
     groups: HashMap<String, Group>,
     homes: Arc<Homes>,
+    /// Other folders, for those who come by other names.
+    hosts: Vec<VirtualHost>,
     mounts: Arc<Mounts>,
     quotas: Arc<Quotas>,
     anonymous: Option<Account>,
@@ -108,6 +111,7 @@ impl Chain {
             sources: Vec::new(),
             groups: HashMap::new(),
             homes,
+            hosts: Vec::new(),
             mounts: Arc::default(),
             quotas: Arc::new(Quotas::new(Ledger::new(None))),
             anonymous: None,
@@ -129,6 +133,12 @@ impl Chain {
     /// With a group, for users of any source.
     pub fn group(mut self, group: Group) -> Self {
         self.groups.insert(group.name.clone(), group);
+        self
+    }
+
+    /// With a tree of its own for those who come by some names; the first host that has a name decides.
+    pub fn host(mut self, host: VirtualHost) -> Self {
+        self.hosts.push(host);
         self
     }
 
@@ -169,6 +179,12 @@ impl Chain {
             }
         }
         Ok(None)
+    }
+
+    /// The folders of the host that a client came by.
+    fn homes(&self, attempt: &Attempt<'_>) -> &Homes {
+        let host = self.hosts.iter().find(|host| host.names.iter().any(|name| name.covers(attempt.host)));
+        host.map_or(&self.homes, |host| &host.homes)
     }
 
     fn effective(&self, user: &User) -> Effective {
@@ -230,7 +246,7 @@ impl Chain {
         if let Err(why) = effective.admit(attempt) {
             return Decision::Refused(why);
         }
-        match self.account(&effective, false) {
+        match self.account(&effective, self.homes(attempt), false) {
             Ok(Some(account)) => Decision::Granted(account),
             Ok(None) => Decision::Unavailable("the folder is not open".to_owned()),
             Err(why) => Decision::Unavailable(format!("{}, of {}", why, source.name())),
@@ -238,15 +254,20 @@ impl Chain {
     }
 
     /// What a user is given; `None` where that would wait and must not.
-    fn account(&self, effective: &Effective, at_once: bool) -> Result<Option<Account>, String> {
+    fn account(
+        &self,
+        effective: &Effective,
+        homes: &Homes,
+        at_once: bool,
+    ) -> Result<Option<Account>, String> {
         let rules = effective.rules();
         let read_only = Permissions::READ_ONLY.with(Permission::Admin).contains(rules.anywhere());
         let is_template = effective.said.directory.as_ref().is_some_and(|folder| folder.contains('{'));
         let folder = effective.directory()?.unwrap_or_default();
         let storage = match at_once {
             true if !self.mounts.are_ready(effective) => None,
-            true => self.homes.ready(&folder, read_only),
-            false => Some(self.homes.open(&folder, read_only, is_template)?),
+            true => homes.ready(&folder, read_only),
+            false => Some(homes.open(&folder, read_only, is_template)?),
         };
         let mut limits = effective.limits();
         if let Some(quota) = effective.transfer_quota() {
@@ -257,29 +278,29 @@ impl Chain {
             let Some(traffic) = traffic else { return Ok(None) };
             limits.moved = Some(Moved { quota, traffic });
         }
-        Ok(storage.map(|storage| self.hold_to_quota(effective, &folder, storage, read_only)).map(|storage| {
-            Account {
+        Ok(storage.map(|storage| self.hold_to_quota(effective, &homes.key(&folder), storage, read_only)).map(
+            |storage| Account {
                 limits: (limits != AccountLimits::default()).then(|| Arc::new(limits)),
                 data: effective.data_security(),
                 certificate_suffices: effective.certificate_suffices(),
                 follows_clock: effective.follows_the_clock(),
                 effective: effective.follows_the_clock().then(|| Arc::new(effective.clone())),
                 ..self.mounts.cover(Account::ruled(self.mounts.mount(effective, storage), rules))
-            }
-        }))
+            },
+        ))
     }
 
     /// A user's folder, held to the quota. Whoever has the same folder shares its count.
     fn hold_to_quota(
         &self,
         effective: &Effective,
-        folder: &str,
+        key: &str,
         storage: Arc<dyn Storage>,
         read_only: bool,
     ) -> Arc<dyn Storage> {
         match effective.quota() {
             Some(allowance) if !read_only => {
-                let tally = self.quotas.ledger().tally(&self.homes.key(folder), &storage);
+                let tally = self.quotas.ledger().tally(key, &storage);
                 Arc::new(Quota::new(storage, tally, allowance, QuotaScope::Account))
             }
             _ => storage,
@@ -321,14 +342,25 @@ impl Chain {
     }
 
     /// The anonymous account with its virtual folders; `None` where that would wait and must not.
-    fn anonymous_account(&self, at_once: bool) -> Option<Account> {
+    fn anonymous_account(&self, attempt: &Attempt<'_>, at_once: bool) -> Option<Account> {
         let account = self.anonymous.as_ref()?;
         let user = User { name: "anonymous".to_owned(), ..User::default() };
         let effective = self.effective(&user);
         if at_once && !self.mounts.are_ready(&effective) {
             return None;
         }
-        let storage = self.mounts.mount(&effective, Arc::clone(&account.storage));
+        let homes = self.homes(attempt);
+        let storage: Arc<dyn Storage> = match std::ptr::eq(homes, &*self.homes) {
+            true => Arc::clone(&account.storage),
+            false => {
+                let read_only = Permissions::READ_ONLY.with(Permission::Admin).contains(account.permissions);
+                match at_once {
+                    true => homes.ready("", read_only)?,
+                    false => homes.open("", read_only, false).ok()?,
+                }
+            }
+        };
+        let storage = self.mounts.mount(&effective, storage);
         Some(self.mounts.cover(Account::new(storage, account.permissions)))
     }
 
@@ -345,7 +377,7 @@ impl Authenticator for Chain {
             return None;
         }
         if self.is_anonymous(attempt) {
-            return self.anonymous_account(true).map(Decision::Granted);
+            return self.anonymous_account(attempt, true).map(Decision::Granted);
         }
         for source in &self.sources {
             let (user, proof) = match source.find_at_once(attempt)? {
@@ -365,7 +397,7 @@ impl Authenticator for Chain {
             if let Err(why) = effective.admit(attempt) {
                 return Some(Decision::Refused(why));
             }
-            return self.account(&effective, true).ok()?.map(Decision::Granted);
+            return self.account(&effective, self.homes(attempt), true).ok()?.map(Decision::Granted);
         }
         None
     }
@@ -376,7 +408,7 @@ impl Authenticator for Chain {
             return Decision::Denied;
         }
         if self.is_anonymous(attempt)
-            && let Some(account) = self.anonymous_account(false)
+            && let Some(account) = self.anonymous_account(attempt, false)
         {
             return Decision::Granted(account);
         }
@@ -395,7 +427,7 @@ impl Authenticator for Chain {
 
     fn current(&self, attempt: &Attempt<'_>) -> Option<Decision> {
         if self.is_anonymous(attempt) {
-            return self.anonymous_account(false).map(Decision::Granted);
+            return self.anonymous_account(attempt, false).map(Decision::Granted);
         }
         let mut may_be_known_elsewhere = false;
         for source in &self.sources {

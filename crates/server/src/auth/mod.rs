@@ -9,6 +9,7 @@ mod guard;
 mod hash;
 mod hashing;
 mod homes;
+mod hosts;
 mod ldap;
 mod listed;
 mod mounts;
@@ -38,6 +39,8 @@ pub use asked::{Asked, Service};
 pub use chain::{Chain, Found, Proof, Source};
 pub use effective::{Effective, Origin, resolve};
 pub use homes::Homes;
+pub(crate) use hosts::plain as plain_host;
+pub use hosts::{HostName, VirtualHost};
 pub use ldap::{Ldap, ldap};
 pub use listed::Listed;
 pub use mounts::{Mount, MountedDatabase, MountedDirectory, MountedFiles, Mounts};
@@ -129,6 +132,9 @@ pub struct Attempt<'a> {
     pub encrypted: bool,
     /// Whether the client has shown a certificate with this name in it, which was found to be good.
     pub certified: bool,
+    /// The name of the host that the client asked for, without its port and in small letters; empty where it named
+    /// none.
+    pub host: &'a str,
     /// The time, which accounts with hours or an end are held to.
     pub now: SystemTime,
 }
@@ -152,6 +158,7 @@ impl<'a> Attempt<'a> {
             protocol: Protocol::Ftp,
             encrypted: false,
             certified: false,
+            host: "",
             now: SystemTime::now(),
         }
     }

@@ -23,7 +23,8 @@ impl Connection {
         let from = self.session.peer().ip();
         let encrypted = self.session.is_encrypted();
         let certified = self.is_certified(&credentials.user);
-        let asked = attempt(&credentials, from, encrypted, certified);
+        let host = self.asked_host();
+        let asked = attempt(&credentials, from, encrypted, certified, &host);
         if let Some(decision) = accounts.quick(&asked) {
             return self.verdict(core, &credentials.user, decision).map(Answer::Login);
         }
@@ -34,7 +35,7 @@ impl Connection {
         core.server.logins.run(move || {
             let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
             let mut reply = Promise { sender, message: Some(Message::Login(key, serial, unavailable)) };
-            let decision = accounts.authenticate(&attempt(&credentials, from, encrypted, certified));
+            let decision = accounts.authenticate(&attempt(&credentials, from, encrypted, certified, &host));
             reply.message = Some(Message::Login(key, serial, decision));
         });
         None
@@ -50,6 +51,7 @@ impl Connection {
         }
         let accounts = core.server.accounts();
         let (from, encrypted) = (self.session.peer().ip(), self.session.is_encrypted());
+        let host = self.asked_host();
         let (key, sender, serial, _) = self.question(core);
         if let Some(question) = &mut self.question {
             question.user.clone_from(&user);
@@ -60,7 +62,7 @@ impl Connection {
             let credentials = Credentials { user, password: Vec::new() };
             // Whatever else they say is said to the password.
             if let Some(Decision::Granted(account)) =
-                accounts.current(&attempt(&credentials, from, encrypted, true))
+                accounts.current(&attempt(&credentials, from, encrypted, true, &host))
                 && account.certificate_suffices
             {
                 reply.message = Some(Message::Login(key, serial, Decision::Granted(account)));
@@ -168,7 +170,7 @@ impl Connection {
         if self.state.closing.is_some() || !concerned(user, account) {
             return;
         }
-        let certified = self.is_certified(user);
+        let (certified, host) = (self.is_certified(user), self.asked_host());
         let credentials = Credentials { user: user.to_vec(), password: Vec::new() };
         let from = self.session.peer().ip();
         let encrypted = self.session.is_encrypted();
@@ -176,7 +178,7 @@ impl Connection {
         let (key, sender) = (self.key, core.sender.clone());
         let effective = account.effective.clone();
         core.server.logins.run(move || {
-            let attempt = attempt(&credentials, from, encrypted, certified);
+            let attempt = attempt(&credentials, from, encrypted, certified, &host);
             // Where the accounts cannot tell, the clock still can.
             let by_clock = || effective?.admit(&attempt).err().map(Decision::Refused);
             if let Some(decision) = accounts.current(&attempt).or_else(by_clock) {
@@ -231,7 +233,13 @@ fn grant(account: &Account) -> Grant {
 }
 
 /// A login as the accounts are asked about it.
-fn attempt(credentials: &Credentials, from: IpAddr, encrypted: bool, certified: bool) -> Attempt<'_> {
+fn attempt<'a>(
+    credentials: &'a Credentials,
+    from: IpAddr,
+    encrypted: bool,
+    certified: bool,
+    host: &'a str,
+) -> Attempt<'a> {
     Attempt {
         user: &credentials.user,
         password: &credentials.password,
@@ -239,6 +247,7 @@ fn attempt(credentials: &Credentials, from: IpAddr, encrypted: bool, certified: 
         protocol: Protocol::Ftp,
         encrypted,
         certified,
+        host,
         now: SystemTime::now(),
     }
 }

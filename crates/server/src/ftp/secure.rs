@@ -17,6 +17,7 @@ use millrace_net::tls::{Badge, Channel, Fault, Host, Tls, client_names};
 
 use super::Connection;
 use super::early::Early;
+use crate::auth::plain_host;
 use crate::config::Resumption;
 use crate::log;
 use crate::transfer::Socket;
@@ -143,12 +144,23 @@ impl Connection {
         self.secure.as_ref().is_some_and(|secure| secure.tls.is_some())
     }
 
-    /// Claims that a name may be served: one for which there is a certificate, and the one given by SNI if
+    /// The name that the client came by: that of `HOST`, else of SNI.
+    pub(super) fn asked_host(&self) -> String {
+        let by_sni = || self.secure.as_ref().and_then(|secure| secure.server_name.as_deref());
+        self.host.as_deref().or_else(by_sni).map(|name| plain_host(name.as_bytes())).unwrap_or_default()
+    }
+
+    /// Claims that a name may be served: one for which there is a certificate or a tree, and the one given by SNI if
     /// there was one.
     pub(super) fn serves_host(&mut self, core: &Core, name: String) -> bool {
         let named = self.secure.as_ref().and_then(|secure| secure.server_name.as_deref());
         let is_served = match (named, &core.server.tls) {
             (Some(named), _) => named.eq_ignore_ascii_case(&name),
+            (None, _)
+                if core.server.config.hosts.iter().any(|host| host.covers(&plain_host(name.as_bytes()))) =>
+            {
+                true
+            }
             (None, Some(security)) => security.acceptor.serves(&name),
             (None, None) => true,
         };

@@ -157,7 +157,8 @@ impl Connection {
     ) {
         let server = Arc::clone(&core.server);
         let made;
-        let theirs = server.config.web.error_page(status, &record.target);
+        let host = self.who.as_ref().map_or(&b""[..], |who| &who.host);
+        let theirs = server.config.web.error_page(status, &record.target, host);
         let (media_type, page) = match theirs {
             Some(page) => (page.media_type, &*page.body),
             None => {

@@ -50,9 +50,13 @@ impl Connection {
         if self.tell_origins(core, head, &target.path) {
             return self.answer_options(core, head);
         }
-        let Some(who) = self.know_who(core, head, bytes) else { return };
+        let Some(who) = self.know_who(core, head, bytes, &target) else { return };
         if who.is_barred {
             return self.fail(core, head, Status::FORBIDDEN, "Files are sent over HTTPS only.");
+        }
+        if (is_program || pass.is_some()) && who.is_by_link() {
+            let reason = "A link is for a file, and this is none.";
+            return self.fail(core, head, Status::FORBIDDEN, reason);
         }
         if let Some(pass) = pass {
             return match found {

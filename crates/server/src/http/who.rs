@@ -1,18 +1,21 @@
 //! Who asks: the accounts are asked, and what they said holds for a while.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use millrace_ftp::session::Permission;
+use millrace_ftp::session::{Permission, Permissions};
+use millrace_http::target::{self, Target};
 use millrace_http::{Field, Head, Slots, Status, authorization, request};
 use millrace_net::tls::{Channel, client_names};
 
 use super::Message;
 use super::connection::{Asked, Connection, Work};
-use crate::auth::{Account, Attempt, Authenticator, Decision, Protocol};
+use crate::auth::{Account, Attempt, Authenticator, Decision, Protocol, plain_host};
 use crate::limits::{AccountLimits, Refused};
 use crate::log::{self, Subject};
+use crate::web::{Bad, Link};
 use crate::worker::{self, Core};
 
 /// Who says nothing.
@@ -21,17 +24,29 @@ const ANONYMOUS: &[u8] = b"anonymous";
 /// How long a connection goes on with what it was granted before the accounts are asked again.
 const TRUST: Duration = Duration::from_secs(1);
 
+/// What stands before a link among what clients have said: no field can hold it.
+const LINK: &[u8] = b"\0link ";
+
 /// Somebody who asks.
 #[derive(Debug)]
 pub(super) struct Who {
-    /// As the field said it; empty for somebody who said nothing.
+    /// As the field said it, or the link; empty for somebody who said nothing.
     authorization: Vec<u8>,
+    /// The host that they came by, as they wrote it; empty where no host has a tree of its own.
+    pub(super) host: Vec<u8>,
     /// `None` for anonymous.
     pub(super) user: Option<Vec<u8>>,
     pub(super) account: Account,
     /// What this connection is not encrypted for.
     pub(super) is_barred: bool,
     until: Instant,
+}
+
+impl Who {
+    /// Claims that it is somebody's link that was followed.
+    pub(super) fn is_by_link(&self) -> bool {
+        self.authorization.starts_with(LINK)
+    }
 }
 
 impl Connection {
@@ -41,17 +56,37 @@ impl Connection {
         core: &mut Core,
         head: &Head<'_, '_>,
         bytes: &[u8],
+        target: &Target<'_>,
     ) -> Option<Arc<Who>> {
-        let said = head.get(Field::Authorization).unwrap_or_default();
+        let links = &core.server.config.web.links;
+        let link = links.verify(&target.path, target.query, head.method, core.now.wall.seconds);
+        let (said, host) = (&*said(head, link.is_some()), host_of(core, head, target));
         if let Some(who) = &self.who
+            && !matches!(link, Some(Err(_)))
             && who.authorization == said
+            && who.host == host
             && core.now.instant < who.until
         {
             return Some(Arc::clone(who));
         }
+        match link {
+            None => {}
+            Some(Ok(link)) => {
+                self.follow_link(core, bytes, link, plain_host(host));
+                return None;
+            }
+            Some(Err(bad)) => {
+                let reason = match bad {
+                    Bad::Expired => "The time of this link is over.",
+                    Bad::Forged => "This link is not good, or not for this.",
+                };
+                self.fail(core, head, Status::FORBIDDEN, reason);
+                return None;
+            }
+        }
         let (user, password) = match (said, authorization::basic(said)) {
             (b"", _) if self.shows_certificate() && !self.is_banned(core) => {
-                self.recognize(core, bytes);
+                self.recognize(core, bytes, plain_host(host));
                 return None;
             }
             (b"", _) if !core.server.config.anonymous => {
@@ -79,14 +114,14 @@ impl Connection {
         }
         let accounts = core.server.accounts();
         let certified = self.certificate_names().iter().any(|name| name.as_bytes() == user);
-        let attempt = Tried { user, password, from, encrypted, certified };
+        let attempt = Tried { user, password, from, encrypted, certified, host: plain_host(host) };
         let quick = match certified {
             true => None,
             false => accounts.quick(&attempt.now()),
         };
         match quick {
             Some(Decision::Granted(account)) => {
-                let let_in = self.let_in(core, said, &attempt.user, account);
+                let let_in = self.let_in(core, (said, host), &attempt.user, account);
                 let refused = |refused: Refused| {
                     self.fail(core, head, Status::SERVICE_UNAVAILABLE, refused.for_the_client());
                 };
@@ -112,7 +147,7 @@ impl Connection {
 
     /// Asks the accounts whether a client who says nothing is somebody by the certificate alone: the first of its
     /// names that is a user's for whom it is enough.
-    fn recognize(&mut self, core: &mut Core, bytes: &[u8]) {
+    fn recognize(&mut self, core: &mut Core, bytes: &[u8], host: String) {
         let (accounts, from) = (core.server.accounts(), self.peer.ip());
         let now = core.now.instant;
         let mut names: Vec<_> =
@@ -122,8 +157,10 @@ impl Connection {
         let serial = self.ask(core, bytes);
         let (key, inbox) = (self.key, core.sender.clone());
         core.server.logins.run(move || {
-            let certified =
-                |user| Tried { user, password: Vec::new(), from, encrypted: true, certified: true };
+            let certified = |user| {
+                let host = host.clone();
+                Tried { user, password: Vec::new(), from, encrypted: true, certified: true, host }
+            };
             let known = names.into_iter().map(certified).find_map(|tried| {
                 let granted = by_certificate(&*accounts, &tried)?;
                 Some((tried.user, granted))
@@ -162,6 +199,31 @@ impl Connection {
         }
     }
 
+    /// Asks for the account that a link acts for, and keeps it to what the link is for.
+    fn follow_link(&mut self, core: &mut Core, bytes: &[u8], link: Link, host: String) {
+        let (from, encrypted) = (self.peer.ip(), self.is_encrypted());
+        let accounts = core.server.accounts();
+        let serial = self.ask(core, bytes);
+        let (key, inbox) = (self.key, core.sender.clone());
+        core.server.logins.run(move || {
+            let Link { user, puts, .. } = link;
+            let asked = Tried { user, password: Vec::new(), from, encrypted, certified: true, host };
+            let decision = match accounts.current(&asked.now()) {
+                Some(Decision::Granted(account)) => {
+                    let allowed = match puts {
+                        true => Permissions::only(Permission::Write).with(Permission::Overwrite),
+                        false => Permissions::only(Permission::Read),
+                    };
+                    let permissions = account.permissions.intersection(allowed);
+                    Decision::Granted(Account { permissions, ..account })
+                }
+                Some(decision) => decision,
+                None => Decision::Unavailable("the accounts cannot tell without a password".to_owned()),
+            };
+            inbox.send(worker::Message::Http(key, Message::Login(serial, asked.user, decision)));
+        });
+    }
+
     /// Passwords cross no network in clear; nor this computer, where all logins have to be encrypted.
     fn takes_passwords(&self, core: &Core) -> bool {
         let requires_tls = || core.server.tls.as_ref().is_some_and(|tls| tls.policy().login_required);
@@ -178,7 +240,7 @@ impl Connection {
     fn let_in(
         &mut self,
         core: &mut Core,
-        said: &[u8],
+        (said, host): (&[u8], &[u8]),
         user: &[u8],
         account: Account,
     ) -> Result<Arc<Who>, Refused> {
@@ -197,8 +259,8 @@ impl Connection {
         let user = (!said.is_empty() || user != ANONYMOUS).then(|| user.to_owned());
         let is_barred = !self.may_carry_files(core, &account);
         let until = core.now.instant + TRUST;
-        let who = Who { authorization: said.to_owned(), user, account, is_barred, until };
-        let who = Arc::new(who);
+        let (authorization, host) = (said.to_owned(), host.to_owned());
+        let who = Arc::new(Who { authorization, host, user, account, is_barred, until });
         self.who = Some(Arc::clone(&who));
         Ok(who)
     }
@@ -208,16 +270,16 @@ impl Connection {
         let subject = Subject { session: self.number, peer: self.peer, user: None };
         match decision {
             Decision::Granted(account) => {
-                let said = authorization_of(&asked.head);
-                if !said.is_empty() {
+                let (said, host) = said_of(core, &asked.head);
+                if !said.is_empty() && !said.starts_with(LINK) {
                     self.wrong_passwords = 0;
                     core.server.bans.succeeded(self.peer.ip(), user, core.now.instant);
                 }
                 // Where it is one too many the request asks again, and hears so.
-                let _ = self.let_in(core, &said, user, account);
+                let _ = self.let_in(core, (&said, &host), user, account);
                 return self.again(core, &asked.head, None);
             }
-            Decision::NeedsPassword if authorization_of(&asked.head).is_empty() => {
+            Decision::NeedsPassword if said_of(core, &asked.head).0.is_empty() => {
                 let mut slots = Slots::new();
                 self.work = Work::Idle;
                 if let Ok(Some((head, _))) = request::parse(&asked.head, &mut slots) {
@@ -301,11 +363,12 @@ struct Tried {
     from: IpAddr,
     encrypted: bool,
     certified: bool,
+    host: String,
 }
 
 impl Tried {
     fn now(&self) -> Attempt<'_> {
-        let Self { ref user, ref password, from, encrypted, certified } = *self;
+        let Self { ref user, ref password, from, encrypted, certified, ref host } = *self;
         Attempt {
             user,
             password,
@@ -313,6 +376,7 @@ impl Tried {
             protocol: Protocol::Http,
             encrypted,
             certified,
+            host,
             now: SystemTime::now(),
         }
     }
@@ -332,11 +396,28 @@ pub(super) fn names_of(channel: &Channel) -> Arc<[String]> {
     channel.tls().peer_certificate().map(|certificate| client_names(certificate)).unwrap_or_default().into()
 }
 
-/// The `Authorization` field of a head that was kept.
-fn authorization_of(bytes: &[u8]) -> Vec<u8> {
-    let mut slots = Slots::new();
-    match request::parse(bytes, &mut slots) {
-        Ok(Some((head, _))) => head.get(Field::Authorization).unwrap_or_default().to_owned(),
-        _ => Vec::new(),
+/// What a request says of who asks: its field, or itself where it is a link.
+fn said<'a>(head: &Head<'a, '_>, is_link: bool) -> Cow<'a, [u8]> {
+    match is_link {
+        true => Cow::Owned([LINK, head.method_text.as_bytes(), b" ", head.target].concat()),
+        false => Cow::Borrowed(head.get(Field::Authorization).unwrap_or_default()),
     }
+}
+
+/// The host that a request is for, where that makes a difference.
+fn host_of<'a>(core: &Core, head: &Head<'a, '_>, target: &Target<'a>) -> &'a [u8] {
+    match core.server.config.hosts.is_empty() {
+        true => b"",
+        false => target.authority.or(head.get(Field::Host)).unwrap_or_default(),
+    }
+}
+
+/// What a head that was kept says of who asks, and of which host.
+fn said_of(core: &Core, bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let mut slots = Slots::new();
+    let parsed = request::parse(bytes, &mut slots);
+    let Ok(Some((head, _))) = parsed else { return Default::default() };
+    let Ok(target) = target::parse(head.target) else { return Default::default() };
+    let is_link = core.server.config.web.links.is_link(target.query);
+    (said(&head, is_link).into_owned(), host_of(core, &head, &target).to_owned())
 }

@@ -5,15 +5,19 @@
 //! is written then, into the lines that are kept with it, so that no request pays for it.
 
 mod fields;
+mod links;
 
 use std::sync::Arc;
 
 use millrace_http::{Head, Status, media_type};
 use millrace_vfs::VirtualPath;
 
+use crate::auth::{HostName, plain_host};
 use crate::hooks::PathPattern;
 
 pub use fields::{FieldError, FieldRule, Fields};
+pub(crate) use links::Bad;
+pub use links::{Link, LinkKeys};
 pub use millrace_http::cors::{Grant, Origin};
 
 /// What HTTP adds to files.
@@ -29,6 +33,8 @@ pub struct Web {
     pub cors: Vec<Cors>,
     /// In place of our own pages; the first one for a status and path is sent.
     pub error_pages: Vec<ErrorPage>,
+    /// The keys of links that expire.
+    pub links: LinkKeys,
 }
 
 /// What pages of other origins may do with some files.
@@ -47,6 +53,8 @@ pub struct ErrorPage {
     pub statuses: Vec<u16>,
     /// For these paths; empty: for all.
     pub paths: Vec<PathPattern>,
+    /// For those who came by these names; empty: for all.
+    pub hosts: Vec<HostName>,
     /// Its media type.
     pub media_type: &'static str,
     /// The page.
@@ -56,7 +64,7 @@ pub struct ErrorPage {
 impl ErrorPage {
     /// A page with this content; its type is that of the file's name.
     pub fn new(statuses: Vec<u16>, paths: Vec<PathPattern>, name: &[u8], body: Vec<u8>) -> Self {
-        Self { statuses, paths, media_type: media_type::of(name), body: body.into() }
+        Self { statuses, paths, hosts: Vec::new(), media_type: media_type::of(name), body: body.into() }
     }
 }
 
@@ -73,14 +81,17 @@ impl Web {
         lines
     }
 
-    /// The page for a status; `target` is what was asked for, as it was written.
-    pub(crate) fn error_page(&self, status: Status, target: &[u8]) -> Option<&ErrorPage> {
+    /// The page for a status; `target` is what was asked for, as it was written, and `host` of whom.
+    pub(crate) fn error_page(&self, status: Status, target: &[u8], host: &[u8]) -> Option<&ErrorPage> {
         if self.error_pages.is_empty() || status.0 < 400 {
             return None;
         }
         let path = millrace_http::target::parse(target).map_or(VirtualPath::root(), |target| target.path);
+        let host = plain_host(host);
         self.error_pages.iter().find(|page| {
-            (page.statuses.is_empty() || page.statuses.contains(&status.0)) && covers(&page.paths, &path)
+            (page.statuses.is_empty() || page.statuses.contains(&status.0))
+                && covers(&page.paths, &path)
+                && (page.hosts.is_empty() || page.hosts.iter().any(|name| name.covers(&host)))
         })
     }
 }

@@ -41,6 +41,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         keys::of_hook(),
         keys::of_pass(),
         keys::of_header(),
+        keys::of_host(),
         keys::of_cors(),
         keys::of_error_page(),
     ]

@@ -1,0 +1,236 @@
+//! Links that expire: a path, until when, and a MAC over both, so that whoever has the link needs no password.
+//!
+//! The invariant: a link gives what its maker wrote, and nothing beside it. All of it is under the MAC, with lengths, so
+//! that no two links are made of the same bytes; and it acts as a user, so it never gives more than that user may do
+//! when it is used. Whoever takes a key away takes all of its links back.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use millrace_http::target::{encode, parameter};
+use millrace_http::{Method, target};
+use millrace_vfs::VirtualPath;
+use ring::hmac;
+
+/// Characters of a key at least: as many as 128 bits have in hexadecimal digits.
+const LEAST: usize = 32;
+
+/// The keys of links: the first one signs, all of them are good. Clones are the same keys.
+#[derive(Clone, Default)]
+pub struct LinkKeys(Arc<RwLock<Vec<hmac::Key>>>);
+
+/// What a link lets its holder do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// To this file.
+    pub path: VirtualPath,
+    /// Send it, in place of getting it.
+    pub puts: bool,
+    /// In the name of this user; `anonymous` is one.
+    pub user: Vec<u8>,
+    /// Until this second since 1970.
+    pub expires: u64,
+}
+
+/// Why a link is not good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bad {
+    /// It was not made here, or for something else, or its key was taken away.
+    Forged,
+    /// Its time is over.
+    Expired,
+}
+
+impl LinkKeys {
+    /// The keys of a file: one a line, the newest first. The error is for people.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let key = |line: &str| match line.len() >= LEAST {
+            true => Ok(hmac::Key::new(hmac::HMAC_SHA256, line.as_bytes())),
+            false => Err(format!(
+                "a key of links has {} characters, which is too few: `openssl rand -hex 32` makes one",
+                line.len()
+            )),
+        };
+        let keys = lines.map(key).collect::<Result<Vec<_>, _>>()?;
+        match keys.is_empty() {
+            true => Err("there is no key in it: `openssl rand -hex 32` makes one".to_owned()),
+            false => Ok(Self(Arc::new(RwLock::new(keys)))),
+        }
+    }
+
+    /// Has these keys from now on, in all clones.
+    pub(crate) fn replace(&self, others: &Self) {
+        let keys = others.keys().clone();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys;
+    }
+
+    /// The path and query of a link; `None` where there is no key.
+    pub fn sign(&self, link: &Link) -> Option<String> {
+        let keys = self.keys();
+        let mac = hmac::sign(keys.first()?, &link.signed());
+        let mut target = Vec::new();
+        encode(link.path.as_bytes(), &mut target);
+        target.extend_from_slice(format!("?expires={}&user=", link.expires).as_bytes());
+        encode(&link.user, &mut target);
+        let method = if link.puts { "&method=PUT" } else { "" };
+        target.extend_from_slice(format!("{method}&signature={}", Hex(mac.as_ref())).as_bytes());
+        String::from_utf8(target).ok()
+    }
+
+    /// Claims that a query is a link's, good or not.
+    pub(crate) fn is_link(&self, query: Option<&[u8]>) -> bool {
+        parameter(query, b"signature").is_some() && !self.keys().is_empty()
+    }
+
+    fn keys(&self) -> RwLockReadGuard<'_, Vec<hmac::Key>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a request's query lets it do: `None` where it is no link's.
+    pub(crate) fn verify(
+        &self,
+        path: &VirtualPath,
+        query: Option<&[u8]>,
+        method: Method,
+        now: i64,
+    ) -> Option<Result<Link, Bad>> {
+        let signature = parameter(query, b"signature")?;
+        let keys = self.keys();
+        if keys.is_empty() {
+            return None;
+        }
+        let puts = parameter(query, b"method") == Some(b"PUT");
+        let fits = if puts { method == Method::Put } else { matches!(method, Method::Get | Method::Head) };
+        let read = || {
+            let expires = millrace_http::request::decimal(parameter(query, b"expires")?)?;
+            let user = target::decode_parameter(parameter(query, b"user")?)?;
+            Some((Link { path: path.clone(), puts, user, expires }, unhex(signature)?))
+        };
+        let Some((link, signature)) = read().filter(|_| fits) else { return Some(Err(Bad::Forged)) };
+        let signed = link.signed();
+        // In constant time for each key.
+        if !keys.iter().any(|key| hmac::verify(key, &signed, &signature).is_ok()) {
+            return Some(Err(Bad::Forged));
+        }
+        let is_over = u64::try_from(now).is_ok_and(|now| now >= link.expires);
+        Some(if is_over { Err(Bad::Expired) } else { Ok(link) })
+    }
+}
+
+/// Never shows a key.
+impl fmt::Debug for LinkKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} keys", self.keys().len())
+    }
+}
+
+impl Link {
+    /// What the MAC is over.
+    fn signed(&self) -> Vec<u8> {
+        let verb = if self.puts { "PUT" } else { "GET" };
+        let mut signed =
+            format!("millrace link 1\n{verb}\n{}\n{}\n", self.expires, self.user.len()).into_bytes();
+        signed.extend_from_slice(&self.user);
+        signed.extend_from_slice(self.path.as_bytes());
+        signed
+    }
+}
+
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+fn unhex(text: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let pair = |pair: &[u8]| match pair {
+        &[high, low] => Some(digit(high)? << 4 | digit(low)?),
+        _ => None,
+    };
+    text.chunks(2).map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: [&str; 2] = ["0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"];
+
+    fn link(path: &str) -> Link {
+        let path = VirtualPath::parse(path.as_bytes()).unwrap();
+        Link { path, puts: false, user: b"al ice&\xff".to_vec(), expires: 1000 }
+    }
+
+    fn verdict(keys: &LinkKeys, target: &str, method: Method, now: i64) -> Option<Result<Link, Bad>> {
+        let target = target::parse(target.as_bytes()).unwrap();
+        keys.verify(&target.path, target.query, method, now)
+    }
+
+    #[test]
+    fn a_link_is_good_for_what_it_says_and_for_nothing_else() {
+        let keys = LinkKeys::parse(KEYS[0]).unwrap();
+        let link = link("/a b/c?.txt");
+        let target = keys.sign(&link).unwrap();
+        assert!(
+            target.starts_with("/a%20b/c%3F.txt?expires=1000&user=al%20ice%26%FF&signature="),
+            "{target}"
+        );
+        assert_eq!(verdict(&keys, &target, Method::Get, 999), Some(Ok(link.clone())));
+        assert_eq!(verdict(&keys, &target, Method::Head, 999), Some(Ok(link.clone())));
+        // What else stands in the query says nothing.
+        assert_eq!(verdict(&keys, &format!("{target}&x=y"), Method::Get, 0), Some(Ok(link.clone())));
+        assert_eq!(verdict(&keys, &target, Method::Get, 1000), Some(Err(Bad::Expired)));
+        for (from, to) in [
+            ("c%3F", "d%3F"),
+            ("expires=1000", "expires=1001"),
+            ("expires=1000", "expires="),
+            ("expires=1000&", ""),
+            ("user=al", "user=bo"),
+            ("user=al%20ice%26%FF", "user=%"),
+            ("&signature", "&method=PUT&signature"),
+            ("signature=", "signature=00"),
+            ("signature=", "signature=x"),
+        ] {
+            let changed = target.replacen(from, to, 1);
+            assert_ne!(changed, target);
+            assert_eq!(verdict(&keys, &changed, Method::Get, 999), Some(Err(Bad::Forged)), "{changed}");
+        }
+        for method in [Method::Put, Method::Delete, Method::Move, Method::PropFind] {
+            assert_eq!(verdict(&keys, &target, method, 999), Some(Err(Bad::Forged)), "{method:?}");
+        }
+        let puts = keys.sign(&Link { puts: true, ..link }).unwrap();
+        assert!(verdict(&keys, &puts, Method::Put, 999).unwrap().is_ok());
+        assert_eq!(verdict(&keys, &puts, Method::Get, 999), Some(Err(Bad::Forged)));
+        assert_eq!(verdict(&keys, "/a?expires=1000", Method::Get, 0), None);
+    }
+
+    /// The parts could be cut elsewhere, were their lengths not signed.
+    #[test]
+    fn no_two_links_are_made_of_the_same_bytes() {
+        let one = Link { user: b"a".to_vec(), ..link("/b/c") };
+        let other = Link { user: b"a/b".to_vec(), ..link("/c") };
+        assert_ne!(one.signed(), other.signed());
+    }
+
+    #[test]
+    fn a_new_key_signs_an_old_one_is_good_until_it_is_taken_away() {
+        let old = LinkKeys::parse(KEYS[0]).unwrap();
+        let target = old.sign(&link("/a")).unwrap();
+        let both = LinkKeys::parse(&format!("# newest first\n{}\n\n{}\n", KEYS[1], KEYS[0])).unwrap();
+        assert!(verdict(&both, &target, Method::Get, 0).unwrap().is_ok());
+        assert_ne!(both.sign(&link("/a")).unwrap(), target);
+        let in_use = both.clone();
+        both.replace(&LinkKeys::parse(KEYS[1]).unwrap());
+        assert_eq!(verdict(&in_use, &target, Method::Get, 0), Some(Err(Bad::Forged)));
+        assert_eq!(verdict(&LinkKeys::default(), &target, Method::Get, 0), None);
+        assert_eq!(LinkKeys::default().sign(&link("/a")), None);
+        for text in ["", "# nothing", "short"] {
+            assert!(LinkKeys::parse(text).is_err(), "{text}");
+        }
+        assert!(!format!("{both:?}").contains("0123"));
+    }
+}
