@@ -101,6 +101,9 @@ fn bounds(cells: &[CellReport]) -> String {
     let count = |bound| cells.iter().filter(|cell| cell.verdict.bound == bound).count();
     let all = cells.len();
     match (count(Bound::Client), count(Bound::Server)) {
+        (0, 0) if cells.iter().any(CellReport::is_barren) => {
+            "No limit of this machine was seen: why operations failed stands with them.".to_owned()
+        }
         (0, 0) => "Nothing was at its limit: more users or a higher rate may get more.".to_owned(),
         (0, server) => format!("The server was at its limit in {server} of {all} figures."),
         (client, _) => format!(
