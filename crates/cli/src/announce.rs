@@ -85,9 +85,6 @@ pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
     if ftp_is_open && (!site.sources.is_empty() || site.logins.iter().any(|login| login.name.is_some())) {
         warnings.extend(in_clear(site).map(str::to_owned));
     }
-    if site.config.hooks.is_some() && !(bound.http.is_empty() && bound.https.is_empty()) {
-        warnings.push("hooks hear of FTP only: what is done by HTTP passes them by".to_owned());
-    }
     warnings
 }
 

@@ -238,18 +238,35 @@ fn every_example_is_a_configuration() {
 }
 
 #[test]
-fn that_hooks_hear_of_ftp_only_is_said_where_there_is_http_too() {
-    let site = Site::new("http", "");
-    for (http, expected) in [("http = \"127.0.0.1:0\"\n", true), ("http = \"off\"\n", false)] {
-        let keys = format!("directory = \".\"\n{http}[[hook]]\non = \"upload\"\nrun = [\"/bin/true\"]\n");
-        fs::write(site.folder.join("http.toml"), keys).unwrap();
-        let check = Command::new(env!("CARGO_BIN_EXE_millrace"))
-            .args(["check", site.folder.join("http.toml").to_str().unwrap()])
-            .output()
-            .unwrap();
-        let said = [check.stdout, check.stderr].concat();
-        assert_eq!(String::from_utf8_lossy(&said).contains("by HTTP passes them by"), expected);
-    }
+fn rules_are_read_again_for_sessions_that_run_and_the_queue_stays() {
+    let receiver = Receiver::start();
+    let told = format!(
+        "directory = \".\"\nhttp = \"off\"\nhooks-queue = \"queue.db\"\n[[hook]]\non = \"upload\"\nwait = false\n\
+         webhook = \"http://127.0.0.1:{}/\"\n",
+        receiver.port
+    );
+    let refused = "[[hook]]\non = \"command\"\nverbs = \"DELE\"\nrefuse = \"Keep it.\"\n";
+    let mut site = Site::new("again", &format!("{told}{refused}"));
+    site.start();
+    let mut client = site.log_in();
+    receiver.busy.store(true, Ordering::Relaxed);
+    assert!(client.store("in/before", b"x").starts_with("226"));
+    assert!(client.say("DELE in/before").starts_with("550 Keep it."));
+    let file = site.folder.join("millrace.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace(refused, "")).unwrap();
+    let id = site.child.as_ref().unwrap().id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
+    eventually("the rule is gone", || client.say("DELE in/before").starts_with("250"));
+    assert!(client.store("in/after", b"x").starts_with("226"));
+    // What is wrong leaves all as it was.
+    fs::write(&file, text.replace("DELE", "DELE\nnonsense")).unwrap();
+    assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
+    receiver.busy.store(false, Ordering::Relaxed);
+    let expected = BTreeSet::from(["/in/before", "/in/after"].map(str::to_owned));
+    eventually("both uploads are told", || receiver.paths("upload") == expected);
+    assert!(client.store("in/last", b"x").starts_with("226"));
+    eventually("and the next", || receiver.paths("upload").contains("/in/last"));
 }
 
 #[test]

@@ -53,4 +53,4 @@ pub use ctl::Control;
 pub use hooks::Hooks;
 pub use millrace_ftp::session::{Permission, Permissions, Rules};
 pub use network::{Network, NetworkError};
-pub use running::{Running, Server, SessionReport, StartError, TransferReport};
+pub use running::{ReloadError, Running, Server, SessionReport, StartError, TransferReport};

@@ -132,6 +132,17 @@ pub enum StartError {
     Worker(#[source] io::Error),
 }
 
+/// Why what was read again is not in force.
+#[derive(Debug, Error)]
+pub enum ReloadError {
+    /// The certificates cannot be used.
+    #[error("TLS: {0}")]
+    Tls(#[from] LoadError),
+    /// The hooks cannot begin.
+    #[error("cannot begin with the hooks: {0}")]
+    Hooks(String),
+}
+
 impl Server {
     /// Starts a server: when this returns it accepts connections.
     pub fn start(mut config: Config) -> Result<Running, StartError> {
@@ -252,6 +263,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         bans: Bans::new(config.bans.clone()),
         load: Load::default(),
         accounts: RwLock::new(Arc::clone(&config.accounts)),
+        hooks: RwLock::new(config.hooks.clone()),
         workers: OnceLock::new(),
         limits: Tree::new(config.limits.clone(), Instant::now(), wall_seconds()),
         dav,
@@ -350,14 +362,19 @@ impl Running {
         self.state.limits.restore(scope, Instant::now())
     }
 
-    /// Takes over what can change while it runs: the accounts, the limits, who may connect, the certificates
+    /// Takes over what can change while it runs: the accounts, the limits, the hooks, who may connect, the certificates
     /// and what data connections have to do under them. What was [set](Running::set_limits) stays set. Accounts
     /// of sessions that run are looked at again, and what they say now holds. Logs that are files are opened anew.
-    /// Where a certificate cannot be used, all stays as it was.
-    pub fn reload(&self, config: Config) -> Result<(), LoadError> {
+    /// Where a certificate cannot be used, or hooks cannot begin, all stays as it was.
+    pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
+        if let Some(hooks) = &config.hooks {
+            let log = self.log.clone();
+            hooks.begin(Arc::new(move |text| log.warn(text))).map_err(ReloadError::Hooks)?;
+        }
         if let (Some(tls), Some(policy)) = (&self.state.tls, &config.tls) {
             tls.replace(policy)?;
         }
+        *self.state.hooks.write().unwrap_or_else(PoisonError::into_inner) = config.hooks;
         self.state.log.reopen();
         self.state.config.web.links.replace(&config.web.links);
         let old = &self.state.config;
@@ -463,7 +480,7 @@ impl Running {
         keep_quotas(&self.state, true);
         keep_dav(&self.state);
         self.hook_pool.finish(HOOKS_TIME);
-        self.state.config.hooks.iter().for_each(|hooks| hooks.close());
+        self.state.hooks().iter().for_each(|hooks| hooks.close());
         self.log.close();
     }
 

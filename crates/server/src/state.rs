@@ -13,6 +13,7 @@ use crate::auth::Authenticator;
 use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
+use crate::hooks::Hooks;
 use crate::http::{Dav, Kept, Side, Tus};
 use crate::limits::{Crowd, Tree};
 use crate::load::Load;
@@ -27,6 +28,8 @@ pub(crate) struct Server {
     pub(crate) config: Config,
     /// Who may log in now: those of `config`, until it is read again.
     pub(crate) accounts: RwLock<Arc<dyn Authenticator>>,
+    /// Who has a word in what sessions do now, likewise.
+    pub(crate) hooks: RwLock<Option<Arc<dyn Hooks>>>,
     /// The ways to the workers, once they run.
     pub(crate) workers: OnceLock<Vec<Sender<Message>>>,
     /// What sessions are told of the configuration.
@@ -72,6 +75,16 @@ impl Server {
     /// Who may log in now.
     pub(crate) fn accounts(&self) -> Arc<dyn Authenticator> {
         Arc::clone(&self.accounts.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Who has a word in what sessions do now.
+    pub(crate) fn hooks(&self) -> Option<Arc<dyn Hooks>> {
+        self.hooks.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Claims that somebody wants to hear of single transfers.
+    pub(crate) fn tells_of_transfers(&self) -> bool {
+        self.log.has_transfers() || self.hooks.read().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Tells every worker something.

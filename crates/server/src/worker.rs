@@ -175,6 +175,11 @@ impl Core {
         self.server.log.request(&mut self.lines, self.now.wall, subject, request);
     }
 
+    /// Writes a transfer to the transfer log.
+    pub(crate) fn log_transfer(&mut self, subject: &Subject<'_>, transfer: &log::Transferred<'_>) {
+        self.server.log.transfer(&mut self.lines, self.now.wall, subject, transfer);
+    }
+
     /// Makes the reactor tell of a connection of HTTP.
     pub(crate) fn watch_http(&self, key: Key, socket: &OwnedFd) -> io::Result<()> {
         self.registry.register(&mut SourceFd(&socket.as_raw_fd()), token(key, CONTROL), Interest::READABLE)

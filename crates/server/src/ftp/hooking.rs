@@ -15,7 +15,7 @@ use super::Connection;
 use super::act::{self, Changed};
 use super::question::Promise;
 use crate::auth::Account;
-use crate::hooks::{Event, Hooks, Moment, Refusal, Ruling};
+use crate::hooks::{Event, Moment, Refusal, Ruling};
 use crate::log::{self, Direction, Transferred};
 use crate::transfer::Link;
 use crate::worker::{Core, Message};
@@ -72,7 +72,7 @@ impl Hooked {
 impl Connection {
     /// A session's part in the hooks, where there are any.
     pub(super) fn hooked(core: &Core) -> Option<Box<Hooked>> {
-        core.server.config.hooks.as_ref().map(|_| Box::default())
+        core.server.hooks().map(|_| Box::default())
     }
 
     /// Claims that no line can be taken before a hook has answered.
@@ -269,7 +269,7 @@ impl Connection {
         }
         self.note_logout(core);
         self.tell(core, self.moment(core, Event::Disconnect));
-        let (Some(hooked), Some(hooks)) = (self.hooked.take(), core.server.config.hooks.clone()) else {
+        let (Some(hooked), Some(hooks)) = (self.hooked.take(), core.server.hooks()) else {
             return;
         };
         // Nobody waits for an answer any more.
@@ -347,8 +347,7 @@ impl Connection {
     }
 
     fn concerning(&self, core: &Core, event: Event, verb: &str) -> bool {
-        let hooks = core.server.config.hooks.as_ref().filter(|_| self.hooked.is_some());
-        hooks.is_some_and(|hooks| hooks.concerns(event, verb))
+        self.hooked.is_some() && core.server.hooks().is_some_and(|hooks| hooks.concerns(event, verb))
     }
 
     fn tell(&mut self, core: &mut Core, moment: Moment) {
@@ -367,17 +366,18 @@ impl Connection {
 
     fn call_next(&mut self, core: &mut Core) {
         let serial = core.next_serial();
-        let (Some(hooked), Some(hooks)) = (&mut self.hooked, &core.server.config.hooks) else { return };
+        let Some(hooked) = &mut self.hooked else { return };
         let Some((moment, then)) = hooked.next.pop_front() else { return };
         hooked.current = Some((serial, then));
-        let (hooks, order): (Arc<dyn Hooks>, _) = (Arc::clone(hooks), Arc::clone(&hooked.order));
+        // Where there are none any more, nobody objects.
+        let (hooks, order) = (core.server.hooks(), Arc::clone(&hooked.order));
         let (key, sender) = (self.key, core.sender.clone());
         core.server.hook_pool.run(move || {
             let failed = Ruling::Refuse(Refusal::new("451 Internal error: a hook failed."));
             let mut reply = Promise { sender, message: Some(Message::Ruled(key, serial, failed)) };
             let ruling = {
                 let _turn = order.lock().unwrap_or_else(PoisonError::into_inner);
-                hooks.call(&moment)
+                hooks.map_or(Ruling::Pass, |hooks| hooks.call(&moment))
             };
             reply.message = Some(Message::Ruled(key, serial, ruling));
         });

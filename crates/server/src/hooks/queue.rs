@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -153,8 +153,26 @@ const SCHEMA: &str = "
 ";
 
 impl Queue {
-    /// Opens the queue, and goes on with what is in it.
-    pub(super) fn open(path: &Path, warn: Warn) -> Result<Self, String> {
+    /// The queue of this file: opened, with what is in it, or the one that this process has open. So rules that are
+    /// read again go on with the queue of those before them.
+    pub(super) fn of(path: &Path, warn: Warn) -> Result<Arc<Self>, String> {
+        static OPEN: Mutex<Vec<Weak<Queue>>> = Mutex::new(Vec::new());
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|queue| queue.strong_count() > 0);
+        if let Some(queue) = open.iter().filter_map(Weak::upgrade).find(|queue| queue.is_at(path)) {
+            return Ok(queue);
+        }
+        let queue = Arc::new(Self::open(path, warn)?);
+        open.push(Arc::downgrade(&queue));
+        Ok(queue)
+    }
+
+    /// Claims that it is kept in this file, and not closed.
+    fn is_at(&self, path: &Path) -> bool {
+        self.shared.path == path && !self.shared.state().stopped
+    }
+
+    fn open(path: &Path, warn: Warn) -> Result<Self, String> {
         let wrong = |error: &dyn std::fmt::Display| format!("the queue of hooks {}: {error}", path.display());
         let lock = lock(path).map_err(|error| wrong(&error))?;
         let mut database = Connection::open(path).map_err(|error| wrong(&error))?;
@@ -215,11 +233,16 @@ impl Queue {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends deliveries; what is left is for the next server.
-    pub(super) fn close(&self) {
+    /// Has the threads end.
+    fn stop(&self) {
         self.shared.state().stopped = true;
         self.shared.change.notify_all();
         self.orders().take();
+    }
+
+    /// Ends deliveries; what is left is for the next server.
+    pub(super) fn close(&self) {
+        self.stop();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let end = Instant::now() + LAST;
         for thread in threads {
@@ -227,6 +250,12 @@ impl Queue {
                 thread::sleep(Duration::from_millis(5));
             }
         }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

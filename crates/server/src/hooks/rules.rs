@@ -22,8 +22,37 @@ use super::{Event, Hooks, Moment, Refusal, Ruling};
 
 /// Commands that change something: what they are about to do is put down before, where a rule is about
 /// [`Event::Interrupted`].
-const CHANGES: [&str; 12] =
-    ["STOR", "APPE", "STOU", "DELE", "RNTO", "MKD", "XMKD", "RMD", "XRMD", "RMDA", "COMB", "SITE"];
+const CHANGES: [&str; 18] = [
+    "STOR",
+    "APPE",
+    "STOU",
+    "DELE",
+    "RNTO",
+    "MKD",
+    "XMKD",
+    "RMD",
+    "XRMD",
+    "RMDA",
+    "COMB",
+    "SITE",
+    "PUT",
+    "DELETE",
+    "MKCOL",
+    "MOVE",
+    "COPY",
+    "PROPPATCH",
+];
+
+/// What methods of HTTP are called in FTP: a rule about the one holds for the other, so that there is no way round it.
+const ALIKE: &[(&str, &[&str])] = &[
+    ("GET", &["RETR"]),
+    ("PUT", &["STOR"]),
+    ("DELETE", &["DELE", "RMD", "RMDA"]),
+    ("MKCOL", &["MKD"]),
+    ("MOVE", &["RNTO", "RNFR"]),
+    ("COPY", &["SITE COPY"]),
+    ("PROPFIND", &["LIST", "MLSD"]),
+];
 
 /// Of a file that holds a hash, as much is read.
 const HASH_FILE: usize = 4096;
@@ -146,7 +175,7 @@ pub struct Rules {
     queue_path: Option<PathBuf>,
     /// One for each rule that posts and waits.
     webhooks: Vec<Option<Webhook>>,
-    queue: OnceLock<Queue>,
+    queue: OnceLock<Arc<Queue>>,
     warn: OnceLock<Warn>,
 }
 
@@ -388,7 +417,7 @@ impl Hooks for Rules {
     fn begin(&self, warn: Warn) -> Result<(), String> {
         let _ = self.warn.set(Arc::clone(&warn));
         if let Some(path) = &self.queue_path {
-            let _ = self.queue.set(Queue::open(path, warn)?);
+            let _ = self.queue.set(Queue::of(path, warn)?);
         }
         Ok(())
     }
@@ -410,7 +439,9 @@ impl Rule {
     }
 
     fn is_about_verb(&self, verb: &str) -> bool {
-        self.verbs.is_empty() || self.verbs.iter().any(|one| one == verb || one == first_word(verb))
+        let alike = ALIKE.iter().find(|row| row.0 == verb).map_or(&[][..], |row| row.1);
+        let names = |one: &String| one == verb || one == first_word(verb) || alike.contains(&one.as_str());
+        self.verbs.is_empty() || self.verbs.iter().any(names)
     }
 
     /// As `is_about_verb`, where of `SITE` the subcommand is not known yet.
@@ -439,12 +470,15 @@ impl Rule {
         if self.larger_than.is_none() && self.smaller_than.is_none() {
             return true;
         }
-        // Of a file that is there, its own size: an upload may have gone on with what was there before.
+        // Of a file that is to come, what was said of it; of one that is there, its own size: an upload may have
+        // gone on with what was there before.
+        let to_come = moment.bytes.filter(|_| moment.event == Event::Command);
         let metadata = match (&moment.storage, &moment.path) {
             (Some(storage), Some(path)) => storage.metadata(path, Wait::Allowed).ok(),
             _ => None,
         };
-        let size = metadata.filter(|file| file.is_file()).map(|file| file.size).or(moment.bytes);
+        let there = || metadata.filter(|file| file.is_file()).map(|file| file.size);
+        let size = to_come.or_else(there).or(moment.bytes);
         size.is_some_and(|size| {
             self.larger_than.is_none_or(|least| size > least)
                 && self.smaller_than.is_none_or(|most| size < most)

@@ -113,7 +113,7 @@ impl Connection {
         }
         let stream = if chunked { Box::new(Chunks::new(stream)) } else { stream };
         let part = Part::Stream(stream, 0, None);
-        self.begin_body(core, head, status, VecDeque::from([part]));
+        self.begin_body(core, head, status, VecDeque::from([part]), false);
     }
 
     /// Answers without a body.
@@ -213,9 +213,10 @@ impl Connection {
         head: &Head<'_, '_>,
         status: Status,
         parts: VecDeque<Part>,
+        is_file: bool,
     ) {
         let mut record = self.record(core, head);
-        record.status = status;
+        (record.status, record.is_file) = (status, is_file);
         record.bytes =
             parts.iter().map(|part| if let Part::Bytes(bytes) = part { bytes.len() as u64 } else { 0 }).sum();
         let goes_on = record.persistent;

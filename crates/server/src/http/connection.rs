@@ -16,6 +16,7 @@ use mio::event::Event;
 use super::Message;
 use super::cgi;
 use super::dav::Collecting;
+use super::hooking::{Hooked, Then};
 use super::programs::Slot;
 use super::receive::Receiving;
 use super::secure::Securing;
@@ -68,6 +69,8 @@ pub(crate) struct Connection {
     pub(super) admission: Option<Admission>,
     /// What it carries, where that is another connection's.
     pub(super) carries: Option<Box<Carried>>,
+    /// Its part in the hooks, where there are any.
+    pub(super) hooked: Option<Box<Hooked>>,
 }
 
 /// What a connection is busy with.
@@ -91,6 +94,8 @@ pub(super) enum Work {
     Receiving(Box<Receiving>),
     /// A program answers.
     Running(Box<cgi::Running>),
+    /// Hooks are asked; the number of the question.
+    Ruled(u64, Box<Then>),
 }
 
 /// Lines that the answer to a request has because of who asks.
@@ -167,6 +172,7 @@ impl Connection {
             beside: None,
             admission,
             carries: None,
+            hooked: None,
         }
     }
 
@@ -210,6 +216,7 @@ impl Connection {
                 _ => core.discard(sender),
             },
             Message::Written(serial, written) => self.written(core, serial, written),
+            Message::Ruled(serial, ruled) => self.hooks_answered(core, serial, ruled),
         }
     }
 
@@ -335,6 +342,6 @@ mod tests {
     /// With the allocator's share and its place in the slab this stays far below 1 KiB.
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Connection>() <= 320, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 328, "{}", size_of::<Connection>());
     }
 }

@@ -23,7 +23,8 @@ impl Connection {
                 Some(self.since + config.http_idle_timeout)
             }
             Work::Idle | Work::Securing(_) => Some(self.since + config.http_head_timeout),
-            Work::Asked(_) => None,
+            // How long hooks may take is theirs to say.
+            Work::Asked(_) | Work::Ruled(..) => None,
             Work::Collecting(collecting) => Some(collecting.began + config.stall_timeout),
             Work::Held(until, _) | Work::Queued(until, _) => Some(*until),
             Work::Running(running) => Some(running.deadline()),

@@ -8,6 +8,7 @@ use millrace_net::stream;
 use super::connection::{Connection, Work};
 use super::record::Record;
 use super::sending::Sending;
+use crate::log::Direction;
 use crate::worker::Core;
 
 /// How long a client that is being closed may take to read its last answer.
@@ -109,6 +110,7 @@ impl Connection {
             Work::Sending(sending) => {
                 let Sending { body, mut record, .. } = *sending;
                 record.bytes += body.bytes();
+                self.note_sent(core, &record, Some("the connection ended"));
                 // What was sent must not look like the whole of an answer that ends with the connection.
                 stream::reset_on_close(&self.socket.fd);
                 if let Some(remains) = body.remains() {
@@ -124,6 +126,13 @@ impl Connection {
             Work::Receiving(receiving) => {
                 let (leave, record) = receiving.into_parts();
                 core.server.pool.run(leave);
+                self.note_transfer(
+                    core,
+                    Direction::Upload,
+                    &record,
+                    record.bytes,
+                    Some("the connection ended"),
+                );
                 Record { status: Status::BAD_REQUEST, ..record }
             }
             _ => return,

@@ -43,7 +43,7 @@ impl Connection {
         if head.target == b"*" && head.method == Method::Options {
             return self.answer_options(core, head);
         }
-        let target = match target {
+        let mut target = match target {
             Ok(target) => target,
             Err(Refusal { status, reason }) => return self.fail(core, head, status, reason),
         };
@@ -57,6 +57,9 @@ impl Connection {
         if (is_program || pass.is_some()) && who.is_by_link() {
             let reason = "A link is for a file, and this is none.";
             return self.fail(core, head, Status::FORBIDDEN, reason);
+        }
+        if self.asks_hooks(core, head, bytes, &mut target, &who) {
+            return;
         }
         if let Some(pass) = pass {
             return match found {
@@ -77,6 +80,11 @@ impl Connection {
             };
         }
         let found = found.filter(|found| !matches!(found, Ok(Found::NoProgram)));
+        if resumable.is_some() && core.server.hooks().is_some() {
+            // What comes in pieces, hooks would hear of too late.
+            let reason = "Here uploads are checked: send the file whole, with PUT.";
+            return self.fail(core, head, Status::FORBIDDEN, reason);
+        }
         if resumable.is_some() {
             return self.tus(core, head, bytes, &target, &who, found);
         }
@@ -115,7 +123,7 @@ impl Connection {
     }
 
     /// The connection ends behind this request; a body that it announced is not taken.
-    fn prepare_to_close(&mut self, core: &Core, head: &Head<'_, '_>) {
+    pub(super) fn prepare_to_close(&mut self, core: &Core, head: &Head<'_, '_>) {
         if head.framing != Framing::None {
             self.linger();
         }

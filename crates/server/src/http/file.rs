@@ -94,7 +94,7 @@ impl Connection {
         writer.field("Content-Length", length);
         writer.end();
         if head.wants_head_only() || length == 0 {
-            return self.log_answer(core, head, status, 0);
+            return self.log_file(core, head, status, 0);
         }
         let is_limited = core.server.limits.is_limited(&self.member, Direction::Download);
         let part = match (&entry.content, stream) {
@@ -103,13 +103,13 @@ impl Connection {
             }
             (Content::Memory(bytes), _) => {
                 core.out.extend_from_slice(&bytes[range.start as usize..range.end as usize]);
-                return self.log_answer(core, head, status, length);
+                return self.log_file(core, head, status, length);
             }
             (Content::File(file, readiness), _) => Part::File(Arc::clone(file), *readiness, range),
             (Content::Stream, Some(stream)) => Part::Stream(stream, range.start, Some(range.end)),
             (Content::Stream, None) => return self.log_answer(core, head, status, 0),
         };
-        self.begin_body(core, head, status, VecDeque::from([part]));
+        self.begin_body(core, head, status, VecDeque::from([part]), true);
     }
 
     /// Several ranges, as `multipart/byteranges` (RFC 9110 section 14.6).
@@ -156,7 +156,7 @@ impl Connection {
             .lines(&entry.lines)
             .field("Content-Length", length);
         writer.end();
-        self.begin_body(core, head, Status::PARTIAL_CONTENT, parts);
+        self.begin_body(core, head, Status::PARTIAL_CONTENT, parts, true);
     }
 }
 

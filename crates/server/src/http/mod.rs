@@ -19,6 +19,7 @@
 //! - `dav/` has WebDAV: properties, and locks that others have to heed.
 //! - `passing.rs` has those that others answer, by FastCGI (`conversation.rs`) or by HTTP (`side/forward.rs`).
 //! - `cgi.rs` has those that a program answers, `program.rs` its process, `programs.rs` all of a worker's.
+//! - `hooking.rs` asks hooks, and tells them.
 //! - `find.rs` says what a path stands for, and `cache.rs` remembers it for as long as it is true.
 //! - `body.rs` sends what does not fit into one write, `listing.rs` makes the pages of directories.
 //!
@@ -40,6 +41,7 @@ mod exchange;
 mod file;
 mod find;
 mod get;
+mod hooking;
 mod listing;
 mod passing;
 mod program;
@@ -68,6 +70,7 @@ use crate::config::Config;
 use crate::transfer::Sender;
 use crate::web::Web;
 use find::Found;
+use hooking::Ruled;
 use programs::Programs;
 use receive::Written;
 
@@ -82,6 +85,8 @@ pub(crate) enum Message {
     Filled(u64, Sender, Result<(), FileError>),
     /// A part of a body that a client sent was written, or not.
     Written(u64, Written),
+    /// Hooks have answered.
+    Ruled(u64, Ruled),
 }
 
 /// What all HTTP connections of a worker share.

@@ -17,7 +17,9 @@ use super::connection::{Connection, Work};
 use super::record::Record;
 use super::tus::{Check, Piece, lent};
 use super::writing::Refused;
+use crate::hooks::Event;
 use crate::limits::{Direction, Pace};
+use crate::log;
 use crate::worker::{self, Core};
 
 /// What is collected before the pool writes it.
@@ -221,20 +223,25 @@ impl Connection {
 
     fn received_all(&mut self, core: &mut Core, receiving: Receiving, tag: Option<String>) {
         let Receiving { record, purpose, .. } = receiving;
-        let (status, fields) = match purpose {
+        match purpose {
             Purpose::File { replaces, .. } => {
                 let status = if replaces { Status::NO_CONTENT } else { Status::CREATED };
-                (status, tag.into_iter().map(|tag| ("ETag", tag)).collect())
+                self.note_transfer(core, log::Direction::Upload, &record, record.bytes, None);
+                // The body was the request's, not the answer's.
+                let (event, record) = ((Event::Upload, record.bytes), Record { bytes: 0, status, ..record });
+                self.conclude(core, record, tag, Some(event));
             }
-            Purpose::Piece(piece) => piece.answer(record.bytes),
-        };
-        // The body was the request's, not the answer's.
-        self.answer_empty(core, Record { bytes: 0, ..record }, status, &lent(&fields));
+            Purpose::Piece(piece) => {
+                let (status, fields) = piece.answer(record.bytes);
+                self.answer_empty(core, Record { bytes: 0, ..record }, status, &lent(&fields));
+            }
+        }
     }
 
     fn receiving_failed(&mut self, core: &mut Core, receiving: Receiving, refusal: Refusal) {
         let Receiving { received, record, intake, .. } = receiving;
         core.discard(received);
+        self.note_transfer(core, log::Direction::Upload, &record, record.bytes, Some(refusal.reason));
         if !intake.has_ended() {
             self.linger();
         }

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use millrace_http::{Field, Framing, Head, Status, Version};
-use millrace_vfs::OverQuota;
+use millrace_vfs::{OverQuota, VirtualPath};
 
 use super::connection::Connection;
-use crate::log::{self, Subject};
+use super::hooking::destination;
+use crate::log::{self, Direction, Subject};
 use crate::worker::Core;
 
 /// What the access log tells of a request.
@@ -26,6 +27,10 @@ pub(super) struct Record {
     /// The request has a body.
     pub(super) has_body: bool,
     pub(super) persistent: bool,
+    /// Its body is a file's.
+    pub(super) is_file: bool,
+    /// Where something is moved or copied.
+    pub(super) destination: Option<VirtualPath>,
 }
 
 impl Record {
@@ -43,6 +48,8 @@ impl Record {
             head_only: false,
             has_body: false,
             persistent: false,
+            is_file: false,
+            destination: None,
         }
     }
 
@@ -59,6 +66,8 @@ impl Record {
             head_only: head.wants_head_only(),
             has_body: head.framing != Framing::None,
             persistent,
+            is_file: false,
+            destination: destination(head),
         }
     }
 }
@@ -102,11 +111,22 @@ impl Connection {
     pub(super) fn log_over_quota(&self, core: &mut Core, over: Option<&OverQuota>) {
         if let Some(over) = over {
             core.log(&self.subject(), log::Event::Limited { limit: &over.key(), value: over.most });
+            self.note_quota(core, over.key());
         }
+    }
+
+    /// Tells of a file that was sent at once.
+    pub(super) fn log_file(&self, core: &mut Core, head: &Head<'_, '_>, status: Status, bytes: u64) {
+        if core.server.tells_of_transfers() && !head.wants_head_only() {
+            let record = self.record(core, head);
+            self.note_transfer(core, Direction::Download, &record, bytes, None);
+        }
+        self.log_answer(core, head, status, bytes);
     }
 
     fn log(&self, core: &mut Core, request: &log::Request<'_>) {
         core.log_request(&self.subject(), request);
+        self.note_reply(core, request);
     }
 
     pub(super) fn subject(&self) -> Subject<'_> {

@@ -10,7 +10,7 @@ use super::Message;
 use super::body::{Body, Progress};
 use super::connection::{Connection, Work};
 use super::record::Record;
-use crate::log::{self, Subject};
+use crate::log::{self, Direction, Subject};
 use crate::transfer::Sender;
 use crate::worker::{self, Core};
 
@@ -77,10 +77,18 @@ impl Connection {
         let Work::Sending(sending) = std::mem::replace(&mut self.work, Work::Idle) else { return };
         let Sending { body, mut record, goes_on } = *sending;
         record.bytes += body.bytes();
+        self.note_sent(core, &record, None);
         self.log_request(core, &record);
         self.since = core.now.instant;
         if !goes_on {
             self.close_behind(core);
+        }
+    }
+
+    /// What was sent may have been a file.
+    pub(super) fn note_sent(&self, core: &mut Core, record: &Record, failure: Option<&str>) {
+        if record.is_file {
+            self.note_transfer(core, Direction::Download, record, record.bytes, failure);
         }
     }
 
@@ -89,6 +97,7 @@ impl Connection {
         let Work::Sending(sending) = std::mem::replace(&mut self.work, Work::Idle) else { return };
         let Sending { body, mut record, .. } = *sending;
         record.bytes += body.bytes();
+        self.note_sent(core, &record, Some(why));
         self.log_request(core, &record);
         let subject = Subject { session: self.number, peer: self.peer, user: None };
         core.log(&subject, log::Event::Warning { text: &format!("an answer was cut: {why}") });

@@ -293,9 +293,11 @@ impl Connection {
                 let failed = core.server.bans.failed(self.peer.ip(), user, core.now.instant);
                 if failed.user_banned {
                     core.log(&subject, log::Event::Banned { user: Some(user) });
+                    self.note_ban(core, Some(user));
                 }
                 if failed.address_banned {
                     core.log(&subject, log::Event::Banned { user: None });
+                    self.note_ban(core, None);
                 }
             }
             Decision::Refused(reason) | Decision::Unavailable(reason) => {

@@ -14,7 +14,9 @@ use millrace_vfs::{
 use super::connection::Connection;
 use super::dav::{Claim, Touch};
 use super::find::Found;
+use super::record::Record;
 use super::who::Who;
+use crate::hooks::Event;
 use crate::limits::Direction;
 use crate::state::Server;
 use crate::worker::Core;
@@ -28,8 +30,8 @@ const DEPTH: usize = 128;
 /// What a change came to.
 #[derive(Debug)]
 pub(crate) enum Changed {
-    /// It is done.
-    Done(Status),
+    /// It is done, and what that is for hooks.
+    Done(Status, Option<Event>),
     /// It is not done, and why.
     Refused(Refused),
     /// A file may come; whether there is one already.
@@ -86,9 +88,9 @@ impl Connection {
                 let storage = Arc::clone(&who.account.storage);
                 self.receive_file(core, head, upload, storage, target.path.clone(), replaces);
             }
-            Some(Ok(Found::Changed(Changed::Done(status)))) => {
-                let record = self.record(core, head);
-                self.answer_empty(core, record, status, &[]);
+            Some(Ok(Found::Changed(Changed::Done(status, event)))) => {
+                let record = Record { status, ..self.record(core, head) };
+                self.conclude(core, record, None, event.map(|event| (event, 0)));
             }
             Some(Ok(Found::Changed(Changed::Refused(Refused { refusal, over })))) => {
                 self.log_over_quota(core, over.as_deref());
@@ -281,13 +283,15 @@ impl Change {
         let place = claim.place(&self.path);
         remove(&*self.storage, &self.path, &entry, 0).map_err(failed)?;
         claim.gone(place);
-        Ok(Changed::Done(Status::NO_CONTENT))
+        let is_tree = entry.metadata.is_directory() && entry.link.is_none();
+        let event = if is_tree { Event::RemoveDirectory } else { Event::Delete };
+        Ok(Changed::Done(Status::NO_CONTENT, Some(event)))
     }
 
     fn make_collection(&self, head: &Head<'_, '_>) -> Outcome {
         self.claim().permit(head, &[(&self.path, Touch::Name)])?;
         match self.storage.make_directory(&self.path) {
-            Ok(()) => Ok(Changed::Done(Status::CREATED)),
+            Ok(()) => Ok(Changed::Done(Status::CREATED, Some(Event::MakeDirectory))),
             Err(FileError::AlreadyExists) => refuse(Status::METHOD_NOT_ALLOWED, "It exists already."),
             Err(error) => Err(failed(error)),
         }
@@ -339,7 +343,8 @@ impl Change {
         if head.method == Method::Move {
             claim.gone(old);
         }
-        Ok(Changed::Done(if there.is_some() { Status::NO_CONTENT } else { Status::CREATED }))
+        let status = if there.is_some() { Status::NO_CONTENT } else { Status::CREATED };
+        Ok(Changed::Done(status, (head.method == Method::Move).then_some(Event::Rename)))
     }
 }
 

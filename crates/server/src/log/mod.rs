@@ -206,10 +206,28 @@ impl Log {
         }
     }
 
+    /// Claims that there is a transfer log.
+    pub(crate) fn has_transfers(&self) -> bool {
+        self.xferlog.is_some()
+    }
+
+    /// Adds a transfer to the transfer log alone.
+    pub(crate) fn transfer(
+        &self,
+        lines: &mut Lines,
+        now: Timestamp,
+        subject: &Subject<'_>,
+        transfer: &Transferred<'_>,
+    ) {
+        if self.xferlog.is_some() {
+            xferlog::write(now, subject, transfer, "http", &mut lines.transfers);
+        }
+    }
+
     /// Adds an event to the lines of this turn.
     pub(crate) fn record(&self, lines: &mut Lines, now: Timestamp, subject: &Subject<'_>, event: Event<'_>) {
         if let (Some(_), Event::Transferred(transfer)) = (&self.xferlog, event) {
-            xferlog::write(now, subject, transfer, &mut lines.transfers);
+            xferlog::write(now, subject, transfer, "ftp", &mut lines.transfers);
         }
         let wanted = match self.format {
             LogFormat::Off => false,

@@ -16,7 +16,13 @@ const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// Appends the line of a transfer; listings have none.
-pub(super) fn write(now: Timestamp, subject: &Subject<'_>, transfer: &Transferred<'_>, out: &mut Vec<u8>) {
+pub(super) fn write(
+    now: Timestamp,
+    subject: &Subject<'_>,
+    transfer: &Transferred<'_>,
+    service: &str,
+    out: &mut Vec<u8>,
+) {
     let direction = match transfer.direction {
         Direction::Download => 'o',
         Direction::Upload => 'i',
@@ -44,7 +50,7 @@ pub(super) fn write(now: Timestamp, subject: &Subject<'_>, transfer: &Transferre
     let anonymous = user.eq_ignore_ascii_case(b"anonymous") || user.eq_ignore_ascii_case(b"ftp");
     let _ = write!(out, " {kind} _ {direction} {} ", if anonymous { 'a' } else { 'r' });
     out.extend(user.iter().map(|&byte| plain(byte)));
-    let _ = writeln!(out, " ftp 0 * {}", if transfer.failure.is_none() { 'c' } else { 'i' });
+    let _ = writeln!(out, " {service} 0 * {}", if transfer.failure.is_none() { 'c' } else { 'i' });
 }
 
 /// What may stand in a field: neither blank nor control.
@@ -73,7 +79,7 @@ mod tests {
         };
         let subject = Subject { session: 1, peer: "10.0.0.1:9".parse().unwrap(), user: Some(b"alice") };
         let mut out = Vec::new();
-        write(Timestamp { seconds: 1_000_000_000, nanoseconds: 0 }, &subject, &transfer, &mut out);
+        write(Timestamp { seconds: 1_000_000_000, nanoseconds: 0 }, &subject, &transfer, "ftp", &mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "Sun Sep  9 01:46:40 2001 1 10.0.0.1 1024 /pub/a_file_ b _ o r alice ftp 0 * c\n"

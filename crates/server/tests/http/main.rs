@@ -7,6 +7,7 @@ mod answers;
 mod bad_input;
 mod conformance;
 mod directories;
+mod hooks;
 mod logins;
 mod passing;
 mod programs;

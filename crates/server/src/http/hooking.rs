@@ -1,0 +1,371 @@
+//! What a connection of HTTP does about hooks: it asks before a request is carried out, and before a client hears that
+//! its upload is there; it tells of what was done.
+//!
+//! The invariant: what hooks are given goes through one line ([`Line`]), in the order in which it happened, on threads
+//! of theirs. A request is ruled on once, before anything of it is done, however often its head is looked at. Where
+//! there are no hooks, a request looks at one pointer.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use millrace_http::target::{self, Target};
+use millrace_http::{Field, Framing, Head, Method, Slots, Status, request};
+use millrace_vfs::VirtualPath;
+
+use super::Message;
+use super::connection::{Connection, Work};
+use super::record::Record;
+use super::who::Who;
+use crate::auth::Account;
+use crate::hooks::{Event, Hooks, Moment, Refusal, Ruling};
+use crate::log::{self, Direction, Subject, Transferred};
+use crate::worker::{self, Core};
+
+/// A connection's part in the hooks; there is none where there are none.
+#[derive(Debug, Default)]
+pub(super) struct Hooked {
+    /// Who was let in by them: as the request said it.
+    let_in: Option<Option<Vec<u8>>>,
+    /// They have ruled on the request that is answered: it is about this path, where they said another.
+    ruled: Option<Option<VirtualPath>>,
+    line: Arc<Line>,
+}
+
+/// What is to be heard, first to last.
+#[derive(Debug, Default)]
+struct Line {
+    next: Mutex<VecDeque<Batch>>,
+    /// Held while they are called.
+    turn: Mutex<()>,
+}
+
+/// What happened together, and whom to tell what they say of it.
+struct Batch {
+    hooks: Arc<dyn Hooks>,
+    moments: Vec<Moment>,
+    answer: Option<Box<dyn FnOnce(Ruled) + Send>>,
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Batch({:?})", self.moments)
+    }
+}
+
+/// What hooks say, and of which event.
+#[derive(Debug)]
+pub(crate) struct Ruled {
+    event: Event,
+    ruling: Ruling,
+}
+
+/// What goes on with the answer.
+#[derive(Debug)]
+pub(super) enum Then {
+    /// The request of this head.
+    Request(Vec<u8>),
+    /// An answer without a body, with its tag.
+    Answer(Box<Record>, Option<String>),
+}
+
+impl Line {
+    /// Calls for the first that is in it. As many are called for as were put in, each once.
+    fn call(&self) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(batch) = self.next.lock().unwrap_or_else(PoisonError::into_inner).pop_front() else {
+            return;
+        };
+        let mut ruled = Ruled { event: Event::Command, ruling: Ruling::Pass };
+        for moment in &batch.moments {
+            match batch.hooks.call(moment) {
+                Ruling::Refuse(refusal) if moment.event.asks() => {
+                    ruled = Ruled { event: moment.event, ruling: Ruling::Refuse(refusal) };
+                    break;
+                }
+                ruling @ Ruling::Rewrite(_) => ruled = Ruled { event: moment.event, ruling },
+                Ruling::Pass | Ruling::Refuse(_) => {}
+            }
+        }
+        if let Some(answer) = batch.answer {
+            answer(ruled);
+        }
+    }
+}
+
+impl Connection {
+    /// A new request: nobody has ruled on it.
+    pub(super) fn forget_ruling(&mut self) {
+        if let Some(hooked) = &mut self.hooked {
+            hooked.ruled = None;
+        }
+    }
+
+    /// Has hooks rule on a request, where they are concerned and have not; answers whether it has to wait for them.
+    pub(super) fn asks_hooks(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        target: &mut Target<'_>,
+        who: &Who,
+    ) -> bool {
+        if let Some(ruled) = self.hooked.as_ref().and_then(|hooked| hooked.ruled.as_ref()) {
+            if let Some(path) = ruled {
+                target.path.clone_from(path);
+            }
+            return false;
+        }
+        let Some(hooks) = core.server.hooks() else { return false };
+        let is_new = self.hooked.get_or_insert_default().let_in.as_ref() != Some(&who.user);
+        let mut moments = Vec::new();
+        if is_new && hooks.concerns(Event::Login, "") {
+            let user = who.user.as_deref().unwrap_or(b"anonymous");
+            moments.push(Moment {
+                user: Some(user.into()),
+                ..self.moment(core, Event::Login, Some(&who.account))
+            });
+        }
+        if hooks.concerns(Event::Command, head.method_text) {
+            let bytes = match (head.method, head.framing) {
+                (Method::Put, Framing::Length(length)) => Some(length),
+                _ => None,
+            };
+            moments.push(Moment {
+                verb: head.method_text.to_owned(),
+                argument: head.target.to_vec(),
+                path: Some(target.path.clone()),
+                to: destination(head),
+                bytes,
+                user: who.user.as_deref().map(Arc::from),
+                ..self.moment(core, Event::Command, Some(&who.account))
+            });
+        }
+        if moments.is_empty() {
+            self.ruled(who.user.clone(), None);
+            return false;
+        }
+        self.submit(core, hooks, moments, Some(Then::Request(bytes.to_vec())));
+        true
+    }
+
+    fn ruled(&mut self, user: Option<Vec<u8>>, path: Option<VirtualPath>) {
+        let hooked = self.hooked.get_or_insert_default();
+        (hooked.let_in, hooked.ruled) = (Some(user), Some(path));
+    }
+
+    /// Something was changed, or a file has come: the client hears of it when hooks have.
+    pub(super) fn conclude(
+        &mut self,
+        core: &mut Core,
+        record: Record,
+        tag: Option<String>,
+        event: Option<(Event, u64)>,
+    ) {
+        if let (Some(hooks), Some((event, bytes))) = (core.server.hooks(), event)
+            && hooks.concerns(event, &record.method)
+        {
+            let moment = self.moment_of(core, event, &record, bytes, None);
+            return self.submit(core, hooks, vec![moment], Some(Then::Answer(Box::new(record), tag)));
+        }
+        self.answer_done(core, record, tag);
+    }
+
+    fn answer_done(&mut self, core: &mut Core, record: Record, tag: Option<String>) {
+        let fields: Vec<(&str, &str)> = tag.iter().map(|tag| ("ETag", tag.as_str())).collect();
+        let status = record.status;
+        self.answer_empty(core, record, status, &fields);
+    }
+
+    /// Hooks have answered.
+    pub(super) fn hooks_answered(&mut self, core: &mut Core, serial: u64, Ruled { event, ruling }: Ruled) {
+        let then = match std::mem::replace(&mut self.work, Work::Idle) {
+            Work::Ruled(number, then) if number == serial => *then,
+            other => {
+                self.work = other;
+                return;
+            }
+        };
+        match (then, ruling) {
+            (then, Ruling::Refuse(refusal)) => self.refused(core, then, event, &refusal),
+            (Then::Request(head), ruling) => {
+                let user = self.who.as_ref().and_then(|who| who.user.clone());
+                let path = match ruling {
+                    Ruling::Rewrite(path) => Some(path),
+                    _ => None,
+                };
+                self.ruled(user, path);
+                self.again(core, &head, None);
+            }
+            (Then::Answer(record, tag), _) => self.answer_done(core, *record, tag),
+        }
+    }
+
+    fn refused(&mut self, core: &mut Core, then: Then, event: Event, refusal: &Refusal) {
+        core.log(&self.subject(), log::Event::HookRefused { event: event.name(), reason: refusal.text() });
+        let status = status_of(refusal);
+        match then {
+            Then::Request(bytes) => {
+                let mut slots = Slots::new();
+                if let Ok(Some((head, _))) = request::parse(&bytes, &mut slots) {
+                    // Its body may be on its way: nobody takes it.
+                    if head.framing != Framing::None {
+                        self.prepare_to_close(core, &head);
+                    }
+                    self.fail(core, &head, status, refusal.text());
+                }
+            }
+            Then::Answer(record, _) => self.answer_page(core, *record, status, refusal.text(), &[]),
+        }
+    }
+
+    /// A file was sent or received, or not to its end: the transfer log and the hooks hear of it. Uploads that are
+    /// whole hooks were asked about.
+    pub(super) fn note_transfer(
+        &self,
+        core: &mut Core,
+        direction: Direction,
+        record: &Record,
+        bytes: u64,
+        failure: Option<&str>,
+    ) {
+        if !core.server.tells_of_transfers() {
+            return;
+        }
+        let moment = self.moment_of(core, Event::Download, record, bytes, failure);
+        let Some(path) = &moment.path else { return };
+        let transferred = Transferred {
+            direction,
+            path,
+            bytes,
+            elapsed: moment.elapsed.unwrap_or_default(),
+            failure,
+            ascii: false,
+        };
+        // Nobody's name is what it is by FTP.
+        let subject = self.subject();
+        let subject = Subject { user: subject.user.or(Some(b"anonymous")), ..subject };
+        core.log_transfer(&subject, &transferred);
+        let event = match (direction, failure) {
+            (Direction::Download, None) => Event::Download,
+            (Direction::Download, Some(_)) => Event::DownloadFailed,
+            (Direction::Upload, Some(_)) => Event::UploadFailed,
+            _ => return,
+        };
+        self.tell(core, Moment { event, ..moment });
+    }
+
+    /// A request was answered: whoever heard of it before hears how.
+    pub(super) fn note_reply(&self, core: &Core, request: &log::Request<'_>) {
+        let was_ruled = self.hooked.as_ref().is_some_and(|hooked| hooked.ruled.is_some());
+        if was_ruled {
+            let path = target::parse(request.target).ok().map(|target| target.path);
+            let moment = self.moment(core, Event::Reply, None);
+            let verb = request.method.to_owned();
+            self.tell(core, Moment { verb, path, code: Some(request.status), ..moment });
+        }
+    }
+
+    /// Something was refused or cut because a quota is used up.
+    pub(super) fn note_quota(&self, core: &Core, reason: String) {
+        let moment = self.moment(core, Event::Quota, None);
+        self.tell(core, Moment { reason: Some(reason), ..moment });
+    }
+
+    /// Failed logins have led to a ban.
+    pub(super) fn note_ban(&self, core: &Core, user: Option<&[u8]>) {
+        let moment = self.moment(core, Event::Ban, None);
+        self.tell(core, Moment { user: user.map(Arc::from), ..moment });
+    }
+
+    fn tell(&self, core: &Core, moment: Moment) {
+        let Some(hooks) = core.server.hooks().filter(|hooks| hooks.concerns(moment.event, &moment.verb))
+        else {
+            return;
+        };
+        let line = self.hooked.as_ref().map_or_else(Arc::default, |hooked| Arc::clone(&hooked.line));
+        put(core, line, Batch { hooks, moments: vec![moment], answer: None });
+    }
+
+    fn submit(&mut self, core: &mut Core, hooks: Arc<dyn Hooks>, moments: Vec<Moment>, then: Option<Then>) {
+        let (key, inbox, serial) = (self.key, core.sender.clone(), core.next_serial());
+        let answer: Box<dyn FnOnce(Ruled) + Send> =
+            Box::new(move |ruled| inbox.send(worker::Message::Http(key, Message::Ruled(serial, ruled))));
+        let line = Arc::clone(&self.hooked.get_or_insert_default().line);
+        if let Some(then) = then {
+            self.work = Work::Ruled(serial, Box::new(then));
+        }
+        put(core, line, Batch { hooks, moments, answer: Some(answer) });
+    }
+
+    /// A moment of a request that has been answered, or is about to be.
+    fn moment_of(
+        &self,
+        core: &Core,
+        event: Event,
+        record: &Record,
+        bytes: u64,
+        failure: Option<&str>,
+    ) -> Moment {
+        let ruled = self.hooked.as_ref().and_then(|hooked| hooked.ruled.clone()).flatten();
+        let path = ruled.or_else(|| target::parse(&record.target).ok().map(|target| target.path));
+        let is_transfer =
+            !matches!(event, Event::Delete | Event::Rename | Event::MakeDirectory | Event::RemoveDirectory);
+        Moment {
+            path,
+            to: record.destination.clone(),
+            bytes: is_transfer.then_some(bytes),
+            elapsed: is_transfer.then(|| core.now.instant.saturating_duration_since(record.began)),
+            reason: failure.map(str::to_owned),
+            ..self.moment(core, event, None)
+        }
+    }
+
+    fn moment(&self, core: &Core, event: Event, account: Option<&Account>) -> Moment {
+        let (seconds, nanoseconds) =
+            (core.now.wall.seconds.max(0).cast_unsigned(), core.now.wall.nanoseconds);
+        let who = self.who.as_deref();
+        let account = account.or(who.map(|who| &who.account));
+        Moment {
+            event,
+            time: SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds),
+            session: self.number,
+            peer: self.peer,
+            local: self.local().unwrap_or(self.peer),
+            user: who.and_then(|who| who.user.as_deref()).map(Arc::from),
+            verb: String::new(),
+            argument: Vec::new(),
+            path: None,
+            to: None,
+            bytes: None,
+            elapsed: None,
+            code: None,
+            reason: None,
+            storage: account.map(Account::for_hooks),
+        }
+    }
+}
+
+fn put(core: &Core, line: Arc<Line>, batch: Batch) {
+    line.next.lock().unwrap_or_else(PoisonError::into_inner).push_back(batch);
+    core.server.hook_pool.run(move || line.call());
+}
+
+/// The path that `Destination` names.
+pub(super) fn destination(head: &Head<'_, '_>) -> Option<VirtualPath> {
+    match head.method {
+        Method::Move | Method::Copy => {
+            target::parse(head.get(Field::Destination)?).ok().map(|target| target.path)
+        }
+        _ => None,
+    }
+}
+
+/// The status that stands for a refusal: its code is one of FTP's.
+fn status_of(refusal: &Refusal) -> Status {
+    match refusal.reply(550).code() {
+        452 | 552 => Status::INSUFFICIENT_STORAGE,
+        400..500 => Status::SERVICE_UNAVAILABLE,
+        _ => Status::FORBIDDEN,
+    }
+}

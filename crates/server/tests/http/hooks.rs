@@ -1,0 +1,183 @@
+//! Hooks hear of what is done by HTTP, and have a word in it.
+
+use std::sync::{Arc, Mutex};
+
+use millrace_server::Config;
+use millrace_server::hooks::{
+    Action, Event, Hooks, Moment, PathPattern, Refusal, Rule, Rules, Ruling, Template,
+};
+use millrace_vfs::VirtualPath;
+
+use crate::kit::{Response, Scratch, ServedHttp, eventually, http_config, pattern, serve_http_with};
+
+/// Writes down what it hears, and answers what a test wants.
+struct Told {
+    heard: Mutex<Vec<String>>,
+    rule: fn(&Moment) -> Ruling,
+}
+
+impl std::fmt::Debug for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Told")
+    }
+}
+
+impl Hooks for Told {
+    fn concerns(&self, _: Event, _: &str) -> bool {
+        true
+    }
+
+    fn call(&self, moment: &Moment) -> Ruling {
+        let path =
+            |path: &Option<VirtualPath>| path.as_ref().map_or(String::new(), |path| format!(" {path}"));
+        let number = |number: Option<u64>| number.map_or(String::new(), |number| format!(" {number}"));
+        let verb = if moment.verb.is_empty() { String::new() } else { format!(" {}", moment.verb) };
+        let (from, to) = (path(&moment.path), path(&moment.to));
+        let numbers = number(moment.bytes) + &number(moment.code.map(u64::from));
+        self.heard.lock().unwrap().push(format!("{}{verb}{from}{to}{numbers}", moment.event));
+        (self.rule)(moment)
+    }
+}
+
+fn serve(scratch: &Scratch, rule: fn(&Moment) -> Ruling) -> (ServedHttp, Arc<Told>) {
+    let told = Arc::new(Told { heard: Mutex::default(), rule });
+    let hooks: Arc<dyn Hooks> = told.clone();
+    (serve_http_with(Config { hooks: Some(hooks), ..http_config(scratch.storage()) }), told)
+}
+
+fn ask(served: &ServedHttp, line: &str, fields: &str, body: &[u8]) -> Response {
+    let mut client = served.connect();
+    let head = format!("{line} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\n{fields}");
+    client
+        .send([head.as_bytes(), format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat());
+    client.response()
+}
+
+#[test]
+fn all_that_is_done_by_http_is_asked_or_told_in_its_order() {
+    let scratch = Scratch::new();
+    let (served, told) = serve(&scratch, |_| Ruling::Pass);
+    let mut client = served.connect();
+    let mut ask = |line: &str, fields: &str, body: &[u8]| {
+        let head = format!("{line} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\n{fields}");
+        let length = format!("Content-Length: {}\r\n\r\n", body.len());
+        client.send([head.as_bytes(), length.as_bytes(), body].concat());
+        client.response().status
+    };
+    assert_eq!(ask("PUT /a", "", b"12345"), 201);
+    assert_eq!(ask("GET /a", "", b""), 200);
+    assert_eq!(ask("MOVE /a", "Destination: /b\r\n", b""), 201);
+    assert_eq!(ask("COPY /b", "Destination: /c\r\n", b""), 201);
+    assert_eq!(ask("DELETE /b", "", b""), 204);
+    assert_eq!(ask("DELETE /b", "", b""), 404);
+    assert_eq!(ask("MKCOL /d", "", b""), 201);
+    assert_eq!(ask("DELETE /d", "", b""), 204);
+    let expected = "login|command PUT /a 5|upload /a 5|reply PUT /a 201\
+        |command GET /a|download /a 5|reply GET /a 200\
+        |command MOVE /a /b|rename /a /b|reply MOVE /a 201|command COPY /b /c|reply COPY /b 201\
+        |command DELETE /b|delete /b|reply DELETE /b 204|command DELETE /b|reply DELETE /b 404\
+        |command MKCOL /d|make-directory /d|reply MKCOL /d 201\
+        |command DELETE /d|remove-directory /d|reply DELETE /d 204";
+    let expected: Vec<&str> = expected.split('|').collect();
+    eventually("the last is heard", || told.heard.lock().unwrap().len() >= expected.len());
+    assert_eq!(*told.heard.lock().unwrap(), expected);
+}
+
+#[test]
+fn a_request_is_refused_or_rewritten_before_it_is_carried_out() {
+    let scratch = Scratch::new();
+    let (served, _) = serve(&scratch, |moment| match (moment.event, &*moment.verb, &*moment.argument) {
+        (Event::Command, "PUT", b"/here") => Ruling::Rewrite(VirtualPath::parse(b"/there").unwrap()),
+        (Event::Command, "PUT", b"/full") => Ruling::Refuse(Refusal::new("552 It is full.")),
+        (Event::Command, "DELETE" | "PROPFIND", _) => Ruling::Refuse(Refusal::new("550 Keep <it>.")),
+        _ => Ruling::Pass,
+    });
+    assert_eq!(ask(&served, "PUT /here", "", b"content").status, 201);
+    assert_eq!((scratch.read("here"), scratch.read("there")), (None, Some(b"content".to_vec())));
+    let refused = ask(&served, "DELETE /there", "", b"");
+    assert_eq!(refused.status, 403);
+    assert!(refused.text().contains("Keep &lt;it&gt;."), "{}", refused.text());
+    assert!(scratch.read("there").is_some());
+    assert_eq!(ask(&served, "PUT /full", "", &pattern(100_000)).status, 507);
+    assert_eq!(ask(&served, "PROPFIND /", "Depth: 0\r\n", b"").status, 403);
+    assert_eq!(scratch.read("full"), None);
+}
+
+#[test]
+fn who_may_not_log_in_gets_nothing_by_http_either() {
+    let scratch = Scratch::new();
+    scratch.write("f", b"content");
+    let (served, told) = serve(&scratch, |moment| match moment.event {
+        Event::Login if moment.user.as_deref() == Some(b"u") => Ruling::Refuse(Refusal::new("Not today.")),
+        _ => Ruling::Pass,
+    });
+    let refused = ask(&served, "GET /f", "", b"");
+    assert!(refused.status == 403 && refused.text().contains("Not today."), "{refused:?}");
+    assert_eq!(served.get("/f", "").body, b"content", "anonymous may");
+    assert!(!told.heard.lock().unwrap().iter().any(|line| line.contains("command") && line.contains("PUT")));
+}
+
+#[test]
+fn an_upload_that_is_refused_is_put_away_and_the_client_hears_why() {
+    let scratch = Scratch::new();
+    let rule = |on, action| Rule {
+        on: vec![on],
+        verbs: Vec::new(),
+        users: Vec::new(),
+        paths: vec![PathPattern::new("/in/**")],
+        larger_than: None,
+        smaller_than: None,
+        action,
+        wait: None,
+        time_limit: crate::kit::PATIENCE,
+        refuses_on_failure: true,
+        refused_to: Some(Template::parse("/quarantine/{name}").unwrap()),
+    };
+    let words = |words: &[&str]| words.iter().map(|word| Template::parse(word).unwrap()).collect();
+    let check = "if grep -q EICAR \"$1\"; then echo '552 A virus.'; exit 1; fi";
+    let rules = vec![
+        Rule {
+            verbs: vec!["RETR".to_owned()],
+            ..rule(Event::Command, Action::Refuse("Not yet.".to_owned()))
+        },
+        Rule { larger_than: Some(1000), ..rule(Event::Command, Action::Refuse("Too large.".to_owned())) },
+        rule(Event::Upload, Action::Run(words(&["/bin/sh", "-c", check, "sh", "{file}"]))),
+        rule(Event::Upload, Action::Move(Template::parse("/checked/{user}/{name}").unwrap())),
+    ];
+    let hooks: Arc<dyn Hooks> = Arc::new(Rules::new(rules, None));
+    let served = serve_http_with(Config { hooks: Some(hooks), ..http_config(scratch.storage()) });
+    assert_eq!(ask(&served, "MKCOL /in", "", b"").status, 201);
+    assert_eq!(ask(&served, "PUT /in/good", "", b"fine").status, 201);
+    assert_eq!(scratch.read("checked/u/good").unwrap(), b"fine");
+    let bad = ask(&served, "PUT /in/bad", "", b"EICAR");
+    assert_eq!((bad.status, bad.text().contains("A virus.")), (507, true));
+    assert_eq!((scratch.read("in/bad"), scratch.read("quarantine/bad").unwrap()), (None, b"EICAR".to_vec()));
+    assert_eq!(ask(&served, "PUT /in/large", "", &pattern(2000)).status, 403, "before a byte of it came");
+    assert_eq!(ask(&served, "GET /in/good", "", b"").status, 403, "a rule about RETR");
+    assert_eq!(ask(&served, "GET /checked/u/good", "", b"").body, b"fine");
+}
+
+#[test]
+fn the_transfer_log_has_what_http_moves() {
+    let scratch = Scratch::new();
+    let logs = Scratch::new();
+    let xferlog = logs.path().join("xferlog");
+    let served = serve_http_with(Config { xferlog: Some(xferlog.clone()), ..http_config(scratch.storage()) });
+    let content = pattern(2_000_000);
+    assert_eq!(ask(&served, "PUT /large", "", &content).status, 201);
+    assert_eq!(ask(&served, "GET /large", "", b"").body.len(), content.len());
+    assert_eq!(ask(&served, "PUT /small", "", b"12345").status, 201);
+    assert_eq!(served.get("/small", "Range: bytes=1-2\r\n").body, b"23");
+    assert_eq!(served.get("/", "").status, 200, "a page of a directory is no transfer");
+    let read = || std::fs::read_to_string(&xferlog).unwrap();
+    eventually("it is written", || read().lines().count() >= 4);
+    let log = read();
+    let ends: Vec<&str> = log.lines().map(|line| line.split_once("127.0.0.1 ").unwrap().1).collect();
+    let expected = [
+        "2000000 /large b _ i r u http 0 * c",
+        "2000000 /large b _ o r u http 0 * c",
+        "5 /small b _ i r u http 0 * c",
+        "2 /small b _ o a anonymous http 0 * c",
+    ];
+    assert_eq!(ends, expected);
+}
