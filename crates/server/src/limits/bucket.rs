@@ -15,7 +15,7 @@ pub(super) type Nanos = u64;
 
 pub(super) const SECOND: Nanos = 1_000_000_000;
 
-/// What a slice lasts at the bucket's rate where one draws alone. `bench-runs/2026-11-21-limits`: a thousand
+/// What a slice lasts at the bucket's rate where one draws alone. `bench-runs/2026-11-21-2core-kvm-limits`: a thousand
 /// sessions wake up five times a second each; shorter slices cost more, longer ones are less even.
 const SLICE: Nanos = SECOND / 5;
 
