@@ -87,7 +87,9 @@ impl Daemon {
     /// A program, as the user who owns the folder.
     pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
-        command.current_dir(self.path()).env("LC_ALL", "C").env("HOME", self.path()).stdin(Stdio::null());
+        // MariaDB clears its temporary folder when it starts: no other's may be in it.
+        command.env("TMPDIR", self.path()).env("HOME", self.path()).env("LC_ALL", "C");
+        command.current_dir(self.path()).stdin(Stdio::null());
         if is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
