@@ -280,10 +280,11 @@ impl Upload for Kept {
         let target = self.destination.target()?;
         let file = self.file.take().ok_or(FileError::Cancelled)?;
         let published = StagingFile::kept(file, &self.directory, kept_name(&self.key));
-        published.publish_over(target, &self.place.area).map_err(|error| target.reason(error))?;
+        let done = published.publish_over(target, &self.place.area).map_err(|error| target.reason(error));
         if self.is_checked {
             clear_mark(&self.directory, &self.key);
         }
+        done?;
         self.place.area.tidy();
         Ok(Committed { size: self.position })
     }
