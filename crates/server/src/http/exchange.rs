@@ -48,9 +48,14 @@ impl Connection {
             Err(Refusal { status, reason }) => return self.fail(core, head, status, reason),
         };
         if self.tell_origins(core, head, &target.path) {
+            if !self.may_go_on(head) {
+                self.prepare_to_close(core, head);
+            }
             return self.answer_options(core, head);
         }
-        let Some(who) = self.know_who(core, head, bytes, &target) else { return };
+        // Whoever it was found for was let in: to ask the accounts again would have it done twice.
+        let known = self.who.clone().filter(|_| found.is_some());
+        let Some(who) = known.or_else(|| self.know_who(core, head, bytes, &target)) else { return };
         if who.is_barred {
             return self.fail(core, head, Status::FORBIDDEN, "Files are sent over HTTPS only.");
         }

@@ -275,8 +275,14 @@ impl Connection {
                     self.wrong_passwords = 0;
                     core.server.bans.succeeded(self.peer.ip(), user, core.now.instant);
                 }
-                // Where it is one too many the request asks again, and hears so.
-                let _ = self.let_in(core, (&said, &host), user, account);
+                if let Err(refused) = self.let_in(core, (&said, &host), user, account) {
+                    // One too many. Who asked the accounts again would hear the same, without end.
+                    let mut slots = Slots::new();
+                    if let Ok(Some((head, _))) = request::parse(&asked.head, &mut slots) {
+                        self.fail(core, &head, Status::SERVICE_UNAVAILABLE, refused.for_the_client());
+                    }
+                    return;
+                }
                 return self.again(core, &asked.head, None);
             }
             Decision::NeedsPassword if said_of(core, &asked.head).0.is_empty() => {
