@@ -400,6 +400,8 @@ impl Connection {
         }
         let connection = if goes_on { "keep-alive" } else { "close" };
         again.extend_from_slice(format!("Connection: {connection}\r\n\r\n").as_bytes());
+        // Where it leads is another request, to hooks as well.
+        self.forget_ruling();
         self.again(core, &again, None);
     }
 }

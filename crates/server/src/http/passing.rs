@@ -135,9 +135,11 @@ impl Connection {
         };
         let has_body = head.framing != Framing::None;
         if let Upstream::Http(_) = config.to {
-            self.slot = Some(slot);
             return match self.forward(core, head, target, who, pass) {
-                Some(conversation) => self.begin_conversation(core, head, bytes, conversation),
+                Some(conversation) => {
+                    self.slot = Some(slot);
+                    self.begin_conversation(core, head, bytes, conversation);
+                }
                 None => self.fail(
                     core,
                     head,
