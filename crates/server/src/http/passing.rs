@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use millrace_ftp::session::Permission;
 use millrace_http::target::Target;
-use millrace_http::{Framing, Head, Slots, Status, cgi, fastcgi, request};
+use millrace_http::{Framing, Head, Refusal, Slots, Status, cgi, fastcgi, request};
 use millrace_vfs::{FileError, VirtualPath};
 
 use super::answerer::Answerer;
@@ -31,6 +31,9 @@ const MOST_KEPT: usize = 8;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
+
+const NO_RESOURCES: Refusal =
+    Refusal { status: Status::SERVICE_UNAVAILABLE, reason: "The server is out of resources for now." };
 
 /// What a worker has of a pass.
 #[derive(Debug)]
@@ -136,25 +139,15 @@ impl Connection {
         let has_body = head.framing != Framing::None;
         if let Upstream::Http(_) = config.to {
             return match self.forward(core, head, target, who, pass) {
-                Some(conversation) => {
+                Ok(conversation) => {
                     self.slot = Some(slot);
                     self.begin_conversation(core, head, bytes, conversation);
                 }
-                None => self.fail(
-                    core,
-                    head,
-                    Status::SERVICE_UNAVAILABLE,
-                    "The server is out of resources for now.",
-                ),
+                Err(Refusal { status, reason }) => self.fail(core, head, status, reason),
             };
         }
         let Ok(local) = self.local() else {
-            return self.fail(
-                core,
-                head,
-                Status::SERVICE_UNAVAILABLE,
-                "The server is out of resources for now.",
-            );
+            return self.fail(core, head, NO_RESOURCES.status, NO_RESOURCES.reason);
         };
         let kept = core.http.passing[pass].take();
         let (user, path, peer) = (who.user.clone(), target.path.clone(), self.peer.ip());
@@ -243,16 +236,18 @@ impl Connection {
         target: &Target<'_>,
         who: &Who,
         pass: usize,
-    ) -> Option<Conversation> {
+    ) -> Result<Conversation, Refusal> {
+        const STRANGE: Refusal =
+            Refusal { status: Status::BAD_REQUEST, reason: "This cannot be passed on as it is written." };
         let config = &core.server.config.passes[pass];
         let client = forward::Client {
             peer: self.peer.ip(),
             encrypted: self.is_encrypted(),
             user: who.user.as_deref(),
         };
-        let request = forward::request(head, target, config, &client)?;
-        let (ours, theirs) = UnixStream::pair().ok()?;
-        ours.set_nonblocking(true).and_then(|()| theirs.set_nonblocking(true)).ok()?;
+        let request = forward::request(head, target, config, &client).ok_or(STRANGE)?;
+        let (ours, theirs) = UnixStream::pair().map_err(|_| NO_RESOURCES)?;
+        ours.set_nonblocking(true).and_then(|()| theirs.set_nonblocking(true)).map_err(|_| NO_RESOURCES)?;
         let length = match head.framing {
             Framing::None => Some(0),
             Framing::Length(length) => Some(length),
@@ -261,7 +256,7 @@ impl Connection {
         let forward =
             forward::Forward { link: theirs, request, length, server: Arc::clone(&core.server), pass };
         core.server.side.spawn(|_| forward.run());
-        Some(Conversation::new(ours.into(), pass, Vec::new(), head.framing != Framing::None, false))
+        Ok(Conversation::new(ours.into(), pass, Vec::new(), head.framing != Framing::None, false))
     }
 }
 

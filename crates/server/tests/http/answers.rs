@@ -214,6 +214,16 @@ fn pages_of_granted_origins_may_read_every_answer_and_ask_without_a_login() {
     assert_eq!(response.field("access-control-allow-credentials"), Some("true"));
     assert_eq!(served.ask(preflight.replace("app", "evil")).field("access-control-allow-origin"), None);
 
+    // Its body, where it has one, is not taken for a request.
+    let smuggled = preflight
+        .replace("OPTIONS /new", "OPTIONS /plain.txt")
+        .replace("\r\n\r\n", "\r\nContent-Length: 38\r\n\r\nGET /plain.txt HTTP/1.1\r\nHost: inner\r\n");
+    let mut client = served.connect();
+    client.send(&smuggled);
+    let response = client.response();
+    assert_eq!((response.status, response.field("connection")), (204, Some("close")));
+    client.expect_end();
+
     // Also that one has to log in, and that something is not there.
     let login = "Authorization: Basic dTpw\r\n";
     let mut client = served.connect();

@@ -11,6 +11,8 @@ use std::time::Duration;
 use millrace_http::fastcgi::{self, Decoder, Said};
 use millrace_server::Config;
 use millrace_server::config::{Pass, Peer, Upstream};
+use millrace_server::hooks::PathPattern;
+use millrace_server::web::{Cors, Grant, Origin, Web};
 use millrace_vfs::VirtualPath;
 
 use crate::kit::{PATIENCE, Scratch, ServedHttp, http_config, pattern, serve_http_with};
@@ -329,6 +331,47 @@ fn as_many_requests_are_under_way_as_may_be() {
         assert_eq!(client.response().status, 200);
     }
     assert!(most.load(Ordering::SeqCst) <= 2);
+}
+
+#[test]
+fn what_cannot_be_passed_on_is_refused_and_takes_nobodys_place() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let app = Pass { most: 1, ..beneath("/app", http_at(echo(Arc::clone(&connections)))) };
+    let (_scratch, served) = site(vec![app]);
+    for _ in 0..3 {
+        let refused = served.get("/app?<", "");
+        assert_eq!(refused.status, 400, "{}", refused.text());
+    }
+    assert_eq!(connections.load(Ordering::SeqCst), 0);
+    assert_eq!(served.get("/app?x", "").status, 203);
+}
+
+#[test]
+fn a_preflight_with_a_body_is_not_passed_on_by_parts() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let scratch = Scratch::new();
+    let grant = Grant {
+        origins: vec![Origin::parse("https://app.example").unwrap()],
+        methods: vec!["PUT".to_owned()],
+        request_fields: Vec::new(),
+        exposed: Vec::new(),
+        credentials: false,
+        max_age: 600,
+    };
+    let web = Web { cors: vec![Cors { paths: vec![PathPattern::new("/**")], grant }], ..Web::default() };
+    let passes = vec![beneath("/app", http_at(echo(Arc::clone(&connections))))];
+    let served = serve_http_with(Config { passes, web, ..http_config(scratch.storage()) });
+    let inner = "PUT /app/x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n";
+    let mut client = served.connect();
+    client.send(format!(
+        "OPTIONS /app HTTP/1.1\r\nHost: h\r\nOrigin: https://app.example\r\n\
+         Access-Control-Request-Method: PUT\r\nContent-Length: {}\r\n\r\n{inner}",
+        inner.len()
+    ));
+    let answer = client.response();
+    assert_eq!((answer.status, answer.field("connection")), (204, Some("close")));
+    client.expect_end();
+    assert_eq!(connections.load(Ordering::SeqCst), 0, "what was a body came there as a request");
 }
 
 /// The head of a request of HTTP, and what came with it of the body.
