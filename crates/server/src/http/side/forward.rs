@@ -25,6 +25,7 @@ use hyper_util::rt::TokioIo;
 use millrace_http::target::{self, Target};
 use millrace_http::{Field, Head, fastcgi};
 use millrace_vfs::VirtualPath;
+use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 
@@ -36,6 +37,9 @@ const KEPT: Duration = Duration::from_secs(20);
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether a client whose body nobody takes is still there.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What is read from a worker at a time.
 const PIECE: usize = 32 * 1024;
@@ -214,14 +218,28 @@ async fn take_body(link: &UnixStream, give: mpsc::Sender<Bytes>) {
         if taken.is_err() {
             return;
         }
-        if let (false, Some(give)) = (bytes.is_empty(), &give) {
-            // Who does not want it may answer all the same.
-            let _ = give.send(Bytes::from(bytes)).await;
+        if let (false, Some(give)) = (bytes.is_empty(), &give)
+            && !hand_on(link, give, bytes).await
+        {
+            return;
         }
         if is_over {
             give = None;
         }
     }
+}
+
+/// Gives a piece of the body to the other server, once that takes it; answers whether the client is still there.
+async fn hand_on(link: &UnixStream, give: &mpsc::Sender<Bytes>, piece: Vec<u8>) -> bool {
+    let mut giving = std::pin::pin!(give.send(Bytes::from(piece)));
+    // Who does not want it may answer all the same.
+    while tokio::time::timeout(LOOK, &mut giving).await.is_err() {
+        let ready = tokio::time::timeout(Duration::ZERO, link.ready(Interest::READABLE)).await;
+        if matches!(ready, Ok(Err(_))) || matches!(ready, Ok(Ok(ready)) if ready.is_read_closed()) {
+            return false;
+        }
+    }
+    true
 }
 
 async fn ask(
@@ -407,6 +425,25 @@ mod tests {
         fields.sort();
         lines.extend(fields);
         Some(lines)
+    }
+
+    /// The other server's connection is then closed, and its place is free.
+    #[test]
+    fn a_client_that_goes_is_noticed_where_nobody_takes_its_body() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (worker, link) = UnixStream::pair().unwrap();
+            let (give, given) = mpsc::channel(1);
+            give.try_send(Bytes::from("what nobody takes")).unwrap();
+            let mut record = Vec::new();
+            fastcgi::stdin(b"what comes behind it", &mut record);
+            worker.writable().await.unwrap();
+            worker.try_write(&record).unwrap();
+            let taking = tokio::spawn(async move { take_body(&link, give).await });
+            drop(worker);
+            tokio::time::timeout(Duration::from_secs(30), taking).await.expect("it ends").unwrap();
+            drop(given);
+        });
     }
 
     #[test]
