@@ -448,6 +448,23 @@ mod tests {
     }
 
     #[test]
+    fn an_upload_whose_name_was_taken_leaves_nothing_behind() {
+        let tree = Tree::new("taken");
+        std::fs::create_dir(tree.0.join("d")).unwrap();
+        let storage = tree.open(DAY);
+        open(&storage, PartialMode::New).unwrap().upload.abort();
+        let path = VirtualPath::parse(b"/d/f").unwrap();
+        let partial = storage.open_partial(&path, &KEY, WriteMode::CreateNew, PartialMode::Checked).unwrap();
+        std::fs::write(tree.0.join("d/f"), b"somebody else's").unwrap();
+        assert!(matches!(partial.upload.commit(), Err(FileError::AlreadyExists)));
+        assert_eq!(find(&storage), Err(FileError::NotFound.to_string()));
+        let left: Vec<_> =
+            std::fs::read_dir(tree.0.join(".millrace-staging")).into_iter().flatten().collect();
+        assert!(left.is_empty(), "{left:?}");
+        assert_eq!(std::fs::read(tree.0.join("d/f")).unwrap(), b"somebody else's");
+    }
+
+    #[test]
     fn what_was_not_checked_is_not_there_not_even_behind_a_kill() {
         let tree = Tree::new("checked");
         std::fs::create_dir(tree.0.join("d")).unwrap();
