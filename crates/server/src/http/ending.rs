@@ -20,12 +20,22 @@ const FAREWELL_BYTES: u32 = 1 << 20;
 impl Connection {
     pub(super) fn is_over(&self) -> bool {
         if self.flags.broken {
-            return true;
+            return !self.owes_an_end();
         }
         let said_all = matches!(self.work, Work::Idle) && self.output_is_empty();
         match self.closing {
             Some(_) => said_all && self.flags.ended,
             None => said_all && (self.flags.ended || self.flags.last),
+        }
+    }
+
+    /// Claims that the pool is at something that logs and hooks have to hear of, whether the client is still there
+    /// or not: it gives a file its name, or, where there are hooks, may change something else.
+    fn owes_an_end(&self) -> bool {
+        match &self.work {
+            Work::Receiving(receiving) => receiving.is_being_ended(),
+            Work::Asked(_) => self.hooked.is_some(),
+            _ => false,
         }
     }
 

@@ -257,6 +257,11 @@ impl Receiving {
         self.received.is_none()
     }
 
+    /// Claims that the pool has the last of it.
+    pub(super) fn is_being_ended(&self) -> bool {
+        self.is_lent() && self.intake.has_ended()
+    }
+
     /// Until when a limit keeps it waiting.
     pub(super) fn paused(&self) -> Option<Instant> {
         self.pace.paused

@@ -9,6 +9,7 @@ mod conformance;
 mod directories;
 mod hooks;
 mod logins;
+mod once;
 mod passing;
 mod programs;
 mod resumable;
