@@ -229,7 +229,7 @@ fn a_folder_has_a_quota_of_its_own_that_a_reload_may_change_and_a_hook_hears_of(
     assert!(alice.store("/two", 10).starts_with("226"), "it is no quota of the user's");
     let told = bob.store("/in/b", 10);
     assert!(told.starts_with("552") && told.contains("quota of files of this folder"), "{told}");
-    serving.expect_log("quota-files of folder /in");
+    serving.expect_log("limit=\"quota-files\" value=1 of=\"folder /in\"");
     eventually("the hook has heard", || {
         let heard = fs::read_to_string(site.0.join("heard")).unwrap_or_default();
         heard.contains("quota-files of folder /in") && heard.contains("/in/b")

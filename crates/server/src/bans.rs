@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use crate::limits::{LimitKey, Reached};
 use crate::network::Network;
 
 /// In this time a count becomes half of what it was.
@@ -48,20 +49,46 @@ impl Default for BanRules {
 }
 
 /// Why a client is turned away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Turned {
-    /// By the list of those who may, or who may not.
-    ByList,
-    /// By a ban.
-    ByBan,
+    /// By the list of those who may, which this is.
+    NotAllowed(Box<[Network]>),
+    /// By the list of those who may not, in which this is.
+    Denied(Network),
+    /// By a ban of a network.
+    Banned(Network, Cause),
+}
+
+/// Why a network is banned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// An administrator wants it.
+    Wanted,
+    /// Too many logins have failed, of which a user may so many.
+    Failures(u32),
 }
 
 impl Turned {
     /// What the client may know.
-    pub(crate) fn for_the_client(self) -> &'static str {
+    pub(crate) fn for_the_client(&self) -> &'static str {
         match self {
-            Self::ByList => "Connections from your address are not accepted.",
-            Self::ByBan => "Your address is banned for a while; try again later.",
+            Self::NotAllowed(_) | Self::Denied(_) => "Connections from your address are not accepted.",
+            Self::Banned(..) => "Your address is banned for a while; try again later.",
+        }
+    }
+
+    /// For the log.
+    pub(crate) fn reached(&self) -> Reached {
+        match self {
+            Self::NotAllowed(networks) => {
+                let networks: Vec<_> = networks.iter().map(ToString::to_string).collect();
+                Reached::new(LimitKey::Allow, networks.join(", "))
+            }
+            Self::Denied(network) => Reached::new(LimitKey::Deny, network.to_string()),
+            Self::Banned(network, Cause::Wanted) => Reached::new(LimitKey::Ban, network.to_string()),
+            Self::Banned(network, Cause::Failures(after)) => {
+                Reached::new(LimitKey::BanAfter, u64::from(*after)).of(network)
+            }
         }
     }
 }
@@ -83,8 +110,21 @@ struct Book {
     addresses: HashMap<Network, Count>,
     /// By a keyed hash of the name: names are as long as clients like.
     pairs: HashMap<(Network, u64), Count>,
-    /// Until when; `None` until somebody lifts it.
-    banned: HashMap<Network, Option<Instant>>,
+    banned: HashMap<Network, Ban>,
+}
+
+/// A network's ban.
+#[derive(Debug, Clone, Copy)]
+struct Ban {
+    /// `None` until somebody lifts it.
+    until: Option<Instant>,
+    cause: Cause,
+}
+
+impl Ban {
+    fn holds(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
 }
 
 /// Failures that fade.
@@ -146,23 +186,25 @@ impl Bans {
     pub(crate) fn admit(&self, address: IpAddr, now: Instant) -> Result<(), Turned> {
         if self.listed.load(Relaxed) > 0 {
             let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
-            let named = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
-            if named(&rules.deny) || (!rules.allow.is_empty() && !named(&rules.allow)) {
-                return Err(Turned::ByList);
+            let naming =
+                |networks: &[Network]| networks.iter().find(|network| network.contains(address)).copied();
+            if let Some(network) = naming(&rules.deny) {
+                return Err(Turned::Denied(network));
+            }
+            if !rules.allow.is_empty() && naming(&rules.allow).is_none() {
+                return Err(Turned::NotAllowed(rules.allow.as_slice().into()));
             }
         }
         if self.banned.load(Relaxed) == 0 {
             return Ok(());
         }
         let mut book = self.book();
-        let banned = |(network, until): (&Network, &Option<Instant>)| {
-            network.contains(address) && until.is_none_or(|until| now < until)
-        };
-        if book.banned.iter().any(banned) {
-            return Err(Turned::ByBan);
+        let banned = |(network, ban): &(&Network, &Ban)| network.contains(address) && ban.holds(now);
+        if let Some((network, ban)) = book.banned.iter().find(banned) {
+            return Err(Turned::Banned(*network, ban.cause));
         }
-        if book.banned.values().any(|until| until.is_some_and(|until| until <= now)) {
-            book.banned.retain(|_, until| until.is_none_or(|until| now < until));
+        if book.banned.values().any(|ban| !ban.holds(now)) {
+            book.banned.retain(|_, ban| ban.holds(now));
             self.banned.store(book.banned.len(), Relaxed);
         }
         Ok(())
@@ -200,7 +242,8 @@ impl Bans {
         if address_banned {
             count.failures = 0.0;
             if book.banned.len() < MOST {
-                book.banned.insert(pair.0, Some(now + time));
+                let cause = Cause::Failures(after as u32);
+                book.banned.insert(pair.0, Ban { until: Some(now + time), cause });
             }
             self.banned.store(book.banned.len(), Relaxed);
         }
@@ -223,7 +266,7 @@ impl Bans {
         let mut book = self.book();
         let fits = book.banned.len() < MOST || book.banned.contains_key(&network);
         if fits {
-            book.banned.insert(network, until);
+            book.banned.insert(network, Ban { until, cause: Cause::Wanted });
         }
         self.banned.store(book.banned.len(), Relaxed);
         fits
@@ -246,7 +289,7 @@ impl Bans {
         let left = |until: Option<Instant>| until.map(|until| until.saturating_duration_since(now));
         let users =
             book.pairs.iter().filter_map(|((address, _), count)| Some((address, count.banned_until?)));
-        let mut list: Vec<_> = book.banned.iter().map(|(network, until)| (*network, left(*until))).collect();
+        let mut list: Vec<_> = book.banned.iter().map(|(network, ban)| (*network, left(ban.until))).collect();
         list.extend(users.map(|(address, until)| (*address, left(Some(until)))));
         list.retain(|(_, left)| left.is_none_or(|left| !left.is_zero()));
         list
@@ -310,7 +353,8 @@ mod tests {
         let banned =
             (0..10).map(|number| bans.failed(here, &[number], start)).filter(|one| one.address_banned);
         assert_eq!(banned.count(), 1);
-        assert_eq!(bans.admit(address("2001:db8::2"), start), Err(Turned::ByBan), "the same 64 bits");
+        let turned = Turned::Banned("2001:db8::/64".parse().unwrap(), Cause::Failures(2));
+        assert_eq!(bans.admit(address("2001:db8::2"), start), Err(turned), "the same 64 bits");
         assert_eq!(bans.admit(address("2001:db8:0:1::2"), start), Ok(()));
         assert_eq!(bans.admit(here, start + Duration::from_secs(60)), Ok(()));
     }
@@ -352,12 +396,14 @@ mod tests {
         };
         bans.configure(rules);
         assert_eq!(bans.admit(address("10.2.0.1"), start), Ok(()));
-        assert_eq!(bans.admit(address("10.1.0.1"), start), Err(Turned::ByList));
-        assert_eq!(bans.admit(address("192.0.2.1"), start), Err(Turned::ByList));
+        assert_eq!(bans.admit(address("10.1.0.1"), start), Err(Turned::Denied(network("10.1.0.0/16"))));
+        let others = Turned::NotAllowed([network("10.0.0.0/8")].into());
+        assert_eq!(bans.admit(address("192.0.2.1"), start), Err(others));
         bans.configure(BanRules::default());
         assert_eq!(bans.admit(address("192.0.2.1"), start), Ok(()));
         assert!(bans.ban(network("192.0.2.0/24"), None));
-        assert_eq!(bans.admit(address("192.0.2.1"), start + FADE * 1000), Err(Turned::ByBan));
+        let turned = Turned::Banned(network("192.0.2.0/24"), Cause::Wanted);
+        assert_eq!(bans.admit(address("192.0.2.1"), start + FADE * 1000), Err(turned));
         assert!(bans.lift(network("192.0.2.0/24")) && !bans.lift(network("192.0.2.0/24")));
         assert_eq!(bans.admit(address("192.0.2.1"), start), Ok(()));
     }

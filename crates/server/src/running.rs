@@ -257,6 +257,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         log,
         sessions: AtomicUsize::new(0),
         session_limit: session_limit(config.sessions, descriptors),
+        descriptors,
         descriptor_reserve: descriptor_reserve(descriptors),
         addresses: Crowd::new(config.sessions_per_address, NetworkBits::ADDRESS),
         networks: Crowd::new(config.sessions_per_network, config.network_bits),

@@ -46,6 +46,8 @@ pub(crate) struct Server {
     /// Control connections now.
     pub(crate) sessions: AtomicUsize,
     pub(crate) session_limit: usize,
+    /// Descriptors that there may be.
+    pub(crate) descriptors: u64,
     /// Descriptors that sessions leave to others.
     pub(crate) descriptor_reserve: u64,
     /// Sessions of each address, and of each network.

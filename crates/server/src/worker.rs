@@ -30,7 +30,7 @@ use crate::ftp::{Connection, Reviewed};
 use crate::handshakes::Handshakes;
 use crate::hooks::Ruling;
 use crate::http;
-use crate::limits::Crowded;
+use crate::limits::{Crowded, LimitKey, Reached};
 use crate::log::{self, Subject};
 use crate::passive::Lease;
 use crate::proxied::{Arrival, Arrived, Way};
@@ -537,7 +537,7 @@ impl Worker {
             return self.admit(socket, peer, (bound, door), None);
         }
         if let Err(crowded) = self.core.server.admit_somebody() {
-            return self.refuse_crowded(&socket, peer, door, &crowded);
+            return self.refuse_crowded(&socket, peer, door, crowded);
         }
         let (core, place) = (&self.core, Admission::of_somebody(&self.core.server));
         let key = self.connections.insert_with(|key| {
@@ -567,6 +567,7 @@ impl Worker {
                     proxy,
                     door,
                     "Connections from this address have to begin with a PROXY header.",
+                    None,
                 );
             }
         }
@@ -581,18 +582,17 @@ impl Worker {
         way: Option<Way>,
     ) {
         if let Err(turned) = self.core.server.bans.admit(peer.ip(), self.core.now.instant) {
-            return self.refuse(&socket, peer, door, turned.for_the_client());
+            let reached = turned.reached();
+            return self.refuse(&socket, peer, door, turned.for_the_client(), Some(&reached));
         }
         if let Err(crowded) = self.core.server.admit(peer.ip()) {
-            return self.refuse_crowded(&socket, peer, door, &crowded);
+            return self.refuse_crowded(&socket, peer, door, crowded);
         }
         let member = match self.core.server.limits.connect(bound, self.core.now.instant) {
             Ok(member) => member,
             Err(refused) => {
                 self.core.server.release(peer.ip());
-                let subject = Subject { session: 0, peer, user: None };
-                self.core.log(&subject, log::Event::Limited { limit: &refused.key(), value: refused.value });
-                return self.refuse(&socket, peer, door, refused.for_the_client());
+                return self.refuse(&socket, peer, door, refused.for_the_client(), Some(&refused.reached()));
             }
         };
         if matches!(door, Door::Http | Door::Https) {
@@ -625,7 +625,9 @@ impl Worker {
     fn adopt(&mut self, adopted: http::Adopted) {
         let http::Adopted { socket, peer, bound, carried } = adopted;
         match self.core.server.limits.connect(bound, self.core.now.instant) {
-            Err(refused) => self.refuse(&socket, peer, Door::Http, refused.for_the_client()),
+            Err(refused) => {
+                self.refuse(&socket, peer, Door::Http, refused.for_the_client(), Some(&refused.reached()));
+            }
             Ok(_) if self.core.ending => {}
             Ok(member) => {
                 self.core.turn += 1;
@@ -639,15 +641,20 @@ impl Worker {
         }
     }
 
-    /// The same where there are too many, and the log is told which limit that was.
-    fn refuse_crowded(&mut self, socket: &OwnedFd, peer: SocketAddr, door: Door, crowded: &Crowded) {
-        let (limit, value) = (&crowded.key()[..], crowded.value());
-        self.core.log(&Subject { session: 0, peer, user: None }, log::Event::Limited { limit, value });
-        self.refuse(socket, peer, door, crowded.for_the_client());
+    /// The same where there are too many.
+    fn refuse_crowded(&mut self, socket: &OwnedFd, peer: SocketAddr, door: Door, crowded: Crowded) {
+        self.refuse(socket, peer, door, crowded.for_the_client(), Some(&crowded.reached()));
     }
 
     /// Says 421, or by HTTP 503, and why; the socket closes behind it.
-    fn refuse(&mut self, socket: &OwnedFd, peer: SocketAddr, door: Door, reason: &'static str) {
+    fn refuse(
+        &mut self,
+        socket: &OwnedFd,
+        peer: SocketAddr,
+        door: Door,
+        reason: &'static str,
+        reached: Option<&Reached>,
+    ) {
         let mut text = Vec::new();
         match door {
             Door::Ftp | Door::Ftps => Reply::owned(code::SERVICE_CLOSING, reason).write(&mut text),
@@ -656,7 +663,7 @@ impl Worker {
             Door::Https => {}
         }
         let _ = stream::write(socket, &text);
-        self.core.log(&Subject { session: 0, peer, user: None }, log::Event::Refused { reason });
+        self.core.log(&Subject { session: 0, peer, user: None }, log::Event::Refused { reason, reached });
     }
 
     /// The descriptors have run out: gives up the spare one to take a client and tell it so. Answers whether
@@ -670,7 +677,9 @@ impl Worker {
         let (door, bound) = (listener.door, listener.address);
         let accepted = listener::accept(&listener.socket);
         if let Ok((socket, peer)) = &accepted {
-            self.refuse(socket, *peer, door, "The server is out of descriptors; try again later.");
+            let reached = Reached::new(LimitKey::OpenFiles, self.core.server.descriptors);
+            let reason = "The server is out of descriptors; try again later.";
+            self.refuse(socket, *peer, door, reason, Some(&reached));
         }
         let took_one = accepted.is_ok();
         drop(accepted);
@@ -709,7 +718,10 @@ impl Server {
     fn admit_somebody(&self) -> Result<(), Crowded> {
         if self.sessions.fetch_add(1, Ordering::Relaxed) >= self.session_limit {
             self.sessions.fetch_sub(1, Ordering::Relaxed);
-            return Err(Crowded::Server(self.session_limit));
+            return Err(match self.config.sessions {
+                asked if asked == self.session_limit => Crowded::Server(asked),
+                _ => Crowded::Descriptors(self.descriptors),
+            });
         }
         Ok(())
     }

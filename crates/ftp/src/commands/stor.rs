@@ -9,7 +9,7 @@ use super::rest::{self, parse_offset};
 use super::{Argument, Command, ROW, retr, site};
 use crate::reply::{Reply, code};
 use crate::session::{
-    Answer, ByteRange, Content, DENIED, Permission, Permissions, Request, Session, Step, Transfer,
+    Answer, Bound, ByteRange, Content, DENIED, Permission, Permissions, Request, Session, Step, Transfer,
 };
 
 pub(super) const STOR: Command = Command {
@@ -177,7 +177,8 @@ fn allo(session: &mut Session, argument: &[u8]) -> Step {
     };
     session.ask_whether(Request::Space(session.directory.clone()), move |_, answer| match answer {
         Answer::Space(space) if space.available < bytes => {
-            Reply::owned(code::NO_SPACE, format!("Only {} bytes are free.", space.available)).into()
+            let text = format!("Only {} bytes are free.", space.available);
+            Step::from(Reply::owned(code::NO_SPACE, text)).because(Bound::Space(space.available))
         }
         Answer::Space(_) => Reply::new(code::OK, "There is room.").into(),
         _ => Reply::new(code::SUPERFLUOUS, "No allocation is needed here.").into(),

@@ -64,11 +64,28 @@ pub struct Step {
     pub replies: Replies,
     /// What to do once they are sent.
     pub act: Option<Act>,
+    /// What the client has come up against: for the driver's log.
+    pub bound: Option<Bound>,
+}
+
+/// A bound of the session's own that refuses something, and what it is set to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// The login took longer: 421.
+    Login(Duration),
+    /// Nothing was said for longer: 421.
+    Idle(Duration),
+    /// So many logins have failed: 421.
+    Attempts(u32),
+    /// So many lines were no command: 421.
+    UnknownCommands(u8),
+    /// No more bytes are free than this, and more were asked for: 452.
+    Space(u64),
 }
 
 impl Step {
     /// Nothing to say and nothing to do.
-    pub const NOTHING: Self = Self { replies: Replies::NONE, act: None };
+    pub const NOTHING: Self = Self { replies: Replies::NONE, act: None, bound: None };
 
     /// An answer came that does not fit its question: our own fault, told as such.
     pub(crate) fn mismatch() -> Self {
@@ -77,12 +94,17 @@ impl Step {
 
     /// No reply, one effect.
     pub fn act(act: Act) -> Self {
-        Self { replies: Replies::NONE, act: Some(act) }
+        Self { act: Some(act), ..Self::NOTHING }
     }
 
     /// The same step with an effect behind its replies.
     pub fn then(self, act: Act) -> Self {
         Self { act: Some(act), ..self }
+    }
+
+    /// The same step, which a bound is the reason for.
+    pub fn because(self, bound: Bound) -> Self {
+        Self { bound: Some(bound), ..self }
     }
 
     /// The same step with one more reply.
@@ -94,7 +116,7 @@ impl Step {
 
 impl From<Reply> for Step {
     fn from(reply: Reply) -> Self {
-        Self { replies: reply.into(), act: None }
+        Self { replies: reply.into(), ..Self::NOTHING }
     }
 }
 

@@ -6,7 +6,9 @@
 
 use millrace_vfs::VirtualPath;
 
-use super::{Access, Act, ByteRange, Closing, DataPlan, Phase, Progress, Request, Session, Step, data};
+use super::{
+    Access, Act, Bound, ByteRange, Closing, DataPlan, Phase, Progress, Request, Session, Step, data,
+};
 use crate::commands::{self, Argument, Command, SITE_COMMANDS, When};
 use crate::reply::{Reply, code};
 
@@ -183,10 +185,12 @@ impl Session {
         }
         self.nonsense += 1;
         if self.nonsense >= NONSENSE_LIMIT {
-            return self.close(Reply::new(
+            let last = Reply::new(
                 code::SERVICE_CLOSING,
                 "Too many unknown commands: closing the control connection.",
-            ));
+            );
+            let bound = Bound::UnknownCommands(NONSENSE_LIMIT);
+            return self.close(last).because(bound);
         }
         reply.into()
     }

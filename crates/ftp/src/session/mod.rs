@@ -29,7 +29,7 @@ mod settings;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_vfs::{FileError, PathError, VirtualPath};
 
@@ -41,7 +41,7 @@ use crate::reply::{Reply, code};
 
 pub(crate) use data::DataPlan;
 pub use exchange::{
-    Act, Answer, ByteRange, Content, Credentials, Grant, Input, ListRequest, Now, Outcome, Progress,
+    Act, Answer, Bound, ByteRange, Content, Credentials, Grant, Input, ListRequest, Now, Outcome, Progress,
     Protection, Request, Step, Transfer, TransferError, Verdict, Via,
 };
 pub use gate::Named;
@@ -564,14 +564,18 @@ impl Session {
         match (&self.phase, &self.access) {
             (Phase::Securing, _) => self.close_silently(),
             (Phase::Penalty, _) => self.denied(),
-            (Phase::Ready, Access::User(_)) => self.close(Reply::new(
-                code::SERVICE_CLOSING,
-                "Idle for too long: closing the control connection.",
-            )),
-            (Phase::Ready, _) => self.close(Reply::new(
-                code::SERVICE_CLOSING,
-                "No login in time: closing the control connection.",
-            )),
+            (Phase::Ready, Access::User(_)) => {
+                let last =
+                    Reply::new(code::SERVICE_CLOSING, "Idle for too long: closing the control connection.");
+                let bound = Bound::Idle(self.idle_timeout());
+                self.close(last).because(bound)
+            }
+            (Phase::Ready, _) => {
+                let last =
+                    Reply::new(code::SERVICE_CLOSING, "No login in time: closing the control connection.");
+                let bound = Bound::Login(self.settings.login_timeout);
+                self.close(last).because(bound)
+            }
             _ => Step::NOTHING,
         }
     }
@@ -637,23 +641,25 @@ impl Session {
         self.phase = Phase::Ready;
         self.deadline = None;
         if self.closing.is_none() && u32::from(self.failed_logins) >= self.settings.login_attempts {
-            return self.close(Reply::new(
-                code::SERVICE_CLOSING,
-                "Too many failed logins: closing the control connection.",
-            ));
+            let last =
+                Reply::new(code::SERVICE_CLOSING, "Too many failed logins: closing the control connection.");
+            let bound = Bound::Attempts(self.settings.login_attempts);
+            return self.close(last).because(bound);
         }
         self.finish(Reply::new(code::NOT_LOGGED_IN, "Login incorrect.").into())
+    }
+
+    /// For how long nothing may be said: as configured, or as `SITE IDLE` has it.
+    fn idle_timeout(&self) -> Duration {
+        let idle = self.extras.as_ref().and_then(|extras| extras.idle);
+        idle.map_or(self.settings.idle_timeout, |seconds| Duration::from_secs(seconds.into()))
     }
 
     /// Sets the deadline that belongs to the phase.
     fn rearm(&mut self, now: Instant) {
         match (&self.phase, &self.access) {
             (Phase::Ready, Access::User(_)) => {
-                let idle = self.extras.as_ref().and_then(|extras| extras.idle);
-                let idle = idle.map_or(self.settings.idle_timeout, |seconds| {
-                    std::time::Duration::from_secs(seconds.into())
-                });
-                self.deadline = Some(now + idle);
+                self.deadline = Some(now + self.idle_timeout());
             }
             // A stranger's deadline was set when the connection came, and after each penalty anew.
             (Phase::Ready | Phase::Securing, _) => {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::profile::{Group, PerPeriod, Profile, Quantity, User};
 use super::{Attempt, DataSecurity};
 use crate::config::CertificateLogin;
-use crate::limits::{AccountLimits, Limits, TransferQuota};
+use crate::limits::{AccountLimits, GroupLimits, Limits, TransferQuota};
 use crate::network::Network;
 
 /// The settings of a user, each with where it comes from.
@@ -193,7 +193,12 @@ impl Effective {
                 upload: limit(&said.session_upload),
                 sessions: None,
             },
-            groups: Vec::new(),
+            // What all members share is set while the server runs.
+            groups: self
+                .groups
+                .iter()
+                .map(|name| GroupLimits { name: name.as_str().into(), limits: Limits::default() })
+                .collect(),
             moved: None,
         }
     }

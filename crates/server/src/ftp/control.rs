@@ -371,12 +371,15 @@ impl Connection {
     }
 
     fn step(&mut self, core: &mut Core, input: Input<'_>) -> Option<Input<'static>> {
-        self.note_quota(core, &input);
+        self.note_limit(core, &input);
         self.tell_failure(core, &input);
         let about = About::of(&input);
         let step = self.session.handle(core.now, input);
         step.replies.write(&mut core.out);
         self.tell_refusals(core, about, &step.replies);
+        if let Some(bound) = step.bound {
+            self.log(core, log::Event::Limited { reached: &bound.into(), reason: None });
+        }
         if matches!(step.act, Some(Act::Close)) {
             self.state.parting = refusals::parting(&step.replies);
         }

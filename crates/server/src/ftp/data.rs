@@ -16,6 +16,7 @@ use mio::event::Event;
 
 use super::Connection;
 use super::question::{JOB_GRACE, Promise};
+use crate::limits::{LimitKey, Reached};
 use crate::log::{self, Direction, Transferred};
 use crate::passive::{Doorkeeper, Guest, Lease, Leasing, TurnedAway};
 use crate::slab::Key;
@@ -73,15 +74,7 @@ impl Connection {
                 None
             }
             Leasing::Unavailable(error) => {
-                let range = core.server.passive.range();
-                let reason = format!(
-                    "none of the ports {}-{} can be bound ({})",
-                    range.start(),
-                    range.end(),
-                    error.kind()
-                );
-                self.log(core, log::Event::NoPort { reason: &reason });
-                Some(Answer::NoPort(reason))
+                Some(self.without_port(core, format!("none of them can be bound ({})", error.kind())))
             }
         }
     }
@@ -126,10 +119,15 @@ impl Connection {
     /// It did not come in time.
     pub(super) fn no_port(&mut self, core: &mut Core) {
         self.port_deadline = None;
+        let answer = self.without_port(core, "all of them are in use".to_owned());
+        self.feed(core, Input::Answer(answer));
+    }
+
+    fn without_port(&self, core: &mut Core, reason: String) -> Answer {
         let range = core.server.passive.range();
-        let reason = format!("all of the ports {}-{} are in use", range.start(), range.end());
-        self.log(core, log::Event::NoPort { reason: &reason });
-        self.feed(core, Input::Answer(Answer::NoPort(reason)));
+        let reached = Reached::new(LimitKey::PassivePorts, format!("{}-{}", range.start(), range.end()));
+        self.log(core, log::Event::Limited { reached: &reached, reason: Some(&reason) });
+        Answer::NoPort(reason)
     }
 
     /// Begins a transfer; answers its outcome if it was done in one go.
@@ -608,6 +606,11 @@ impl Connection {
             running.moved = core.now.instant;
             return self.continue_transfer(core);
         }
+        if running.ending.is_none() && matches!(running.link, Link::Accepting(_) | Link::Connecting(_)) {
+            let reached = Reached::new(LimitKey::ConnectTimeout, core.server.config.connect_timeout);
+            self.log(core, log::Event::Limited { reached: &reached, reason: None });
+        }
+        let Some(running) = self.running.as_deref_mut() else { return };
         let error = match (running.ending.take(), &running.link) {
             (Some((error, _)), _) => error,
             (None, Link::Accepting(_)) => {

@@ -16,6 +16,7 @@ use super::act::{self, Changed};
 use super::question::Promise;
 use crate::auth::Account;
 use crate::hooks::{Event, Moment, Refusal, Ruling};
+use crate::limits::Reached;
 use crate::log::{self, Direction, Transferred};
 use crate::transfer::Link;
 use crate::worker::{Core, Message};
@@ -237,23 +238,20 @@ impl Connection {
         self.tell(core, Moment { path: Some(path), to, ..self.moment(core, event) });
     }
 
-    /// The session is about to hear that a quota is used up: the log says which, and hooks are told.
-    pub(super) fn note_quota(&mut self, core: &mut Core, input: &Input<'_>) {
+    /// The session is about to hear that a limit is in a file's way: the log says which, and where it is a quota
+    /// hooks are told.
+    pub(super) fn note_limit(&mut self, core: &mut Core, input: &Input<'_>) {
         let error = match input {
             Input::Answer(Answer::Failed(error) | Answer::FailedAt(_, error)) => error,
             Input::TransferEnded(Outcome { result: Err(TransferError::File(error)), .. }) => error,
             _ => return,
         };
-        let reason = match error {
-            FileError::OverQuota(over) => {
-                let key = over.key();
-                self.log(core, log::Event::Limited { limit: &key, value: over.most });
-                key
-            }
-            FileError::QuotaExceeded => "the quota of the device".to_owned(),
-            _ => return,
+        // 450 says only that it may be tried again.
+        let Some(reached) = Reached::by(error).filter(|_| !matches!(error, FileError::Exhausted)) else {
+            return;
         };
-        if let Some(hooked) = &self.hooked {
+        self.log(core, log::Event::Limited { reached: &reached, reason: None });
+        if let (Some(hooked), Some(reason)) = (&self.hooked, reached.quota()) {
             let path = hooked.changing.clone();
             self.tell(core, Moment { path, reason: Some(reason), ..self.moment(core, Event::Quota) });
         }

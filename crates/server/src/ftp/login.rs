@@ -10,7 +10,7 @@ use millrace_ftp::session::{Answer, Credentials, Grant, Input, Verdict};
 use super::Connection;
 use super::question::Promise;
 use crate::auth::{Account, Attempt, Decision, Protocol};
-use crate::limits::{AccountLimits, Refused};
+use crate::limits::{AccountLimits, LimitKey, Reached, Refused};
 use crate::log::{self, Subject};
 use crate::worker::{Core, Message};
 
@@ -81,7 +81,8 @@ impl Connection {
     fn turned_away(&mut self, core: &mut Core, user: &[u8]) -> Option<Verdict> {
         let most = core.server.config.cpu_limit;
         if most > 0 && core.server.load.percent() > most {
-            self.log(core, log::Event::Limited { limit: "cpu-limit", value: most.into() });
+            let reached = Reached::new(LimitKey::CpuLimit, u64::from(most));
+            self.log(core, log::Event::Limited { reached: &reached, reason: None });
             return Some(Verdict::Unavailable("The server is too busy; try again later.".to_owned()));
         }
         if core.server.bans.is_banned(self.session.peer().ip(), user, core.now.instant) {
@@ -145,7 +146,7 @@ impl Connection {
         let server = Arc::clone(&core.server);
         server.limits.log_in(&mut self.member, user, limits, core.now.instant).inspect_err(|refused| {
             let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
-            core.log(&subject, log::Event::Limited { limit: &refused.key(), value: refused.value });
+            core.log(&subject, log::Event::Limited { reached: &refused.reached(), reason: None });
         })
     }
 

@@ -13,6 +13,7 @@ use super::chunks::Chunks;
 use super::connection::Connection;
 use super::record::Record;
 use super::sending::Sending;
+use crate::limits::Reached;
 use crate::worker::Core;
 
 /// What a page that we make may do in a browser: show itself, and lead elsewhere.
@@ -204,6 +205,7 @@ impl Connection {
             FileError::OverQuota(_) => super::writing::status_of(error),
             _ => (Status::INTERNAL_SERVER_ERROR, "The file system failed."),
         };
+        self.tell_limit(core, Reached::by(error).as_ref());
         self.fail(core, head, status, reason);
     }
 

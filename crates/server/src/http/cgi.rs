@@ -123,8 +123,7 @@ impl Connection {
         let (errors, local) = match (errors, self.local()) {
             (Ok(errors), Ok(local)) => (errors, local),
             _ => {
-                let reason = "The server is out of resources for now.";
-                return self.fail(core, head, Status::SERVICE_UNAVAILABLE, reason);
+                return self.fail_with(core, head, &FileError::Exhausted);
             }
         };
         let (server, storage) = (Arc::clone(&core.server), Arc::clone(&who.account.storage));

@@ -7,7 +7,7 @@ use millrace_vfs::{FileError, VirtualPath};
 use super::connection::{Asked, Beside, Connection, Work};
 use super::find::Found;
 use super::{Message, passing, tus};
-use crate::limits::Direction;
+use crate::limits::{Direction, LimitKey, Reached};
 use crate::worker::{self, Core};
 
 /// What may be asked of a file, by those who have the right.
@@ -140,7 +140,6 @@ impl Connection {
         match self.member.may_move(&core.server.limits, direction) {
             Ok(()) => true,
             Err(over) => {
-                self.log_over_quota(core, Some(&over));
                 self.fail_with(core, head, &over.into());
                 false
             }
@@ -184,10 +183,30 @@ impl Connection {
     pub(super) fn queued_too_long(&mut self, core: &mut Core, bytes: &[u8]) {
         let mut slots = Slots::new();
         if let Ok(Some((head, _))) = request::parse(bytes, &mut slots) {
+            let (reason, reached) = crowd_of(core, &head);
+            self.tell_limit(core, Some(&reached));
             let record = self.record(core, &head);
-            let reason = "Too many programs are running; try again later.";
             let fields = [("Retry-After", "10")];
             self.answer_page(core, record, Status::SERVICE_UNAVAILABLE, reason, &fields);
+        }
+    }
+}
+
+/// What there are too many of for a request, and which limit that is.
+fn crowd_of(core: &Core, head: &Head<'_, '_>) -> (&'static str, Reached) {
+    let config = &core.server.config;
+    let path = target::parse(head.target).map(|target| target.path);
+    let is_program = path.as_ref().is_ok_and(|path| config.programs.marked(path).is_some());
+    let pass = path.ok().filter(|_| !is_program).and_then(|path| passing::pass_of(&config.passes, &path));
+    match pass.map(|pass| &config.passes[pass]) {
+        Some(pass) => {
+            let reached = Reached::new(LimitKey::PassMost, pass.most as u64);
+            let reason = "Too many requests are under way there; try again later.";
+            (reason, reached.of(format_args!("pass {}", pass.path)))
+        }
+        None => {
+            let reached = Reached::new(LimitKey::CgiProcesses, config.programs.most as u64);
+            ("Too many programs are running; try again later.", reached)
         }
     }
 }

@@ -22,6 +22,7 @@ use super::find::Found;
 use super::programs::Lane;
 use super::side::forward;
 use super::who::Who;
+use super::writing::Refused;
 use crate::config::{Pass, Upstream};
 use crate::worker::Core;
 
@@ -31,9 +32,6 @@ const MOST_KEPT: usize = 8;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
-
-const NO_RESOURCES: Refusal =
-    Refusal { status: Status::SERVICE_UNAVAILABLE, reason: "The server is out of resources for now." };
 
 /// What a worker has of a pass.
 #[derive(Debug)]
@@ -143,11 +141,14 @@ impl Connection {
                     self.slot = Some(slot);
                     self.begin_conversation(core, head, bytes, conversation);
                 }
-                Err(Refusal { status, reason }) => self.fail(core, head, status, reason),
+                Err(Refused { refusal, reached }) => {
+                    self.tell_limit(core, reached.as_deref());
+                    self.fail(core, head, refusal.status, refusal.reason);
+                }
             };
         }
         let Ok(local) = self.local() else {
-            return self.fail(core, head, NO_RESOURCES.status, NO_RESOURCES.reason);
+            return self.fail_with(core, head, &FileError::Exhausted);
         };
         let kept = core.http.passing[pass].take();
         let (user, path, peer) = (who.user.clone(), target.path.clone(), self.peer.ip());
@@ -236,7 +237,7 @@ impl Connection {
         target: &Target<'_>,
         who: &Who,
         pass: usize,
-    ) -> Result<Conversation, Refusal> {
+    ) -> Result<Conversation, Refused> {
         const STRANGE: Refusal =
             Refusal { status: Status::BAD_REQUEST, reason: "This cannot be passed on as it is written." };
         let config = &core.server.config.passes[pass];
@@ -246,8 +247,9 @@ impl Connection {
             user: who.user.as_deref(),
         };
         let request = forward::request(head, target, config, &client).ok_or(STRANGE)?;
-        let (ours, theirs) = UnixStream::pair().map_err(|_| NO_RESOURCES)?;
-        ours.set_nonblocking(true).and_then(|()| theirs.set_nonblocking(true)).map_err(|_| NO_RESOURCES)?;
+        let exhausted = |_| FileError::Exhausted;
+        let (ours, theirs) = UnixStream::pair().map_err(exhausted)?;
+        ours.set_nonblocking(true).and_then(|()| theirs.set_nonblocking(true)).map_err(exhausted)?;
         let length = match head.framing {
             Framing::None => Some(0),
             Framing::Length(length) => Some(length),

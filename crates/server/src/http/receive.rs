@@ -162,7 +162,7 @@ impl Connection {
     /// Refuses more than the user may upload.
     fn within_quota(&mut self, core: &mut Core, receiving: &Receiving) -> Result<(), Refusal> {
         let Some(over) = receiving.pace.over().cloned() else { return Ok(()) };
-        self.log_over_quota(core, Some(&over));
+        self.tell_limit(core, Some(&(&over).into()));
         Err(Refused::from(FileError::from(over)).refusal)
     }
 
@@ -214,8 +214,8 @@ impl Connection {
                 self.receiving_failed(core, *receiving, refusal);
             }
             Written::Failed(error) => {
-                let Refused { refusal, over } = error.into();
-                self.log_over_quota(core, over.as_deref());
+                let Refused { refusal, reached } = error.into();
+                self.tell_limit(core, reached.as_deref());
                 self.receiving_failed(core, *receiving, refusal);
             }
         }

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use millrace_http::{Field, Framing, Head, Status, Version};
-use millrace_vfs::{OverQuota, VirtualPath};
+use millrace_vfs::VirtualPath;
 
 use super::connection::Connection;
 use super::hooking::destination;
+use crate::limits::Reached;
 use crate::log::{self, Direction, Subject};
 use crate::worker::Core;
 
@@ -107,11 +108,13 @@ impl Connection {
         self.log(core, &request);
     }
 
-    /// Tells the log which quota is used up.
-    pub(super) fn log_over_quota(&self, core: &mut Core, over: Option<&OverQuota>) {
-        if let Some(over) = over {
-            core.log(&self.subject(), log::Event::Limited { limit: &over.key(), value: over.most });
-            self.note_quota(core, over.key());
+    /// Tells the log which limit is in the way, and hooks where that is a quota.
+    pub(super) fn tell_limit(&self, core: &mut Core, reached: Option<&Reached>) {
+        if let Some(reached) = reached {
+            core.log(&self.subject(), log::Event::Limited { reached, reason: None });
+            if let Some(quota) = reached.quota() {
+                self.note_quota(core, quota);
+            }
         }
     }
 

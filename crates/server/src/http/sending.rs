@@ -53,7 +53,7 @@ impl Connection {
                 Progress::Done => return self.body_sent(core),
                 Progress::Failed(error) => {
                     if let TransferError::File(FileError::OverQuota(over)) = &error {
-                        self.log_over_quota(core, Some(over));
+                        self.tell_limit(core, Some(&(&**over).into()));
                     }
                     return self.body_failed(core, &format!("{error:?}"));
                 }

@@ -251,7 +251,7 @@ impl Connection {
             let server = Arc::clone(&core.server);
             if let Err(refused) = server.limits.log_in(&mut self.member, user, limits, core.now.instant) {
                 let subject = Subject { session: self.number, peer: self.peer, user: Some(user) };
-                core.log(&subject, log::Event::Limited { limit: &refused.key(), value: refused.value });
+                core.log(&subject, log::Event::Limited { reached: &refused.reached(), reason: None });
                 self.who = None;
                 return Err(refused);
             }

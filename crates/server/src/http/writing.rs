@@ -17,7 +17,7 @@ use super::find::Found;
 use super::record::Record;
 use super::who::Who;
 use crate::hooks::Event;
-use crate::limits::Direction;
+use crate::limits::{Direction, Reached};
 use crate::state::Server;
 use crate::worker::Core;
 
@@ -92,13 +92,14 @@ impl Connection {
                 let record = Record { status, ..self.record(core, head) };
                 self.conclude(core, record, None, event.map(|event| (event, 0)));
             }
-            Some(Ok(Found::Changed(Changed::Refused(Refused { refusal, over })))) => {
-                self.log_over_quota(core, over.as_deref());
+            Some(Ok(Found::Changed(Changed::Refused(Refused { refusal, reached })))) => {
+                self.tell_limit(core, reached.as_deref());
                 self.fail(core, head, refusal.status, refusal.reason);
             }
             Some(Ok(_)) => self.fail(core, head, Status::CONFLICT, "It has changed meanwhile."),
             Some(Err(error)) => {
                 let (status, reason) = status_of(&error);
+                self.tell_limit(core, Reached::by(&error).as_ref());
                 self.fail(core, head, status, reason);
             }
         }
@@ -165,24 +166,27 @@ type Outcome = Result<Changed, Refused>;
 pub(crate) struct Refused {
     /// For the client.
     pub(super) refusal: Refusal,
-    /// For the log: which quota is in its way.
-    pub(super) over: Option<Box<OverQuota>>,
+    /// For the log: which limit is in its way.
+    pub(super) reached: Option<Box<Reached>>,
+}
+
+impl Refused {
+    /// It is a limit.
+    pub(super) fn because(status: Status, reason: &'static str, reached: Reached) -> Self {
+        Self { refusal: Refusal { status, reason }, reached: Some(Box::new(reached)) }
+    }
 }
 
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
-        Self { refusal, over: None }
+        Self { refusal, reached: None }
     }
 }
 
 impl From<FileError> for Refused {
     fn from(error: FileError) -> Self {
         let (status, reason) = status_of(&error);
-        let over = match error {
-            FileError::OverQuota(over) => Some(over),
-            _ => None,
-        };
-        Self { refusal: Refusal { status, reason }, over }
+        Self { refusal: Refusal { status, reason }, reached: Reached::by(&error).map(Box::new) }
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::{LimitKey, Reached};
 use crate::network::Network;
 
 /// How many bits of an address are its network's.
@@ -40,6 +41,8 @@ impl Default for NetworkBits {
 pub(crate) enum Crowded {
     /// On the server, which has so many.
     Server(usize),
+    /// On the server, whose process may have so many files open, which is not enough for more.
+    Descriptors(u64),
     /// From an address.
     Address(usize),
     /// From a network.
@@ -50,25 +53,21 @@ impl Crowded {
     /// What the client may know: which limit it is, and no number or name.
     pub(crate) fn for_the_client(self) -> &'static str {
         match self {
-            Self::Server(_) => "Too many sessions on this server; try again later.",
+            Self::Server(_) | Self::Descriptors(_) => "Too many sessions on this server; try again later.",
             Self::Address(_) => "Too many sessions from your address; try again later.",
             Self::Network(..) => "Too many sessions from your network; try again later.",
         }
     }
 
-    /// The limit's key for the log.
-    pub(crate) fn key(self) -> String {
+    /// For the log.
+    pub(crate) fn reached(self) -> Reached {
         match self {
-            Self::Server(_) => "sessions".to_owned(),
-            Self::Address(_) => "sessions-per-address".to_owned(),
-            Self::Network(network, _) => format!("sessions-per-network of {network}"),
-        }
-    }
-
-    /// How many there may be.
-    pub(crate) fn value(self) -> u64 {
-        match self {
-            Self::Server(most) | Self::Address(most) | Self::Network(_, most) => most as u64,
+            Self::Server(most) => Reached::new(LimitKey::Sessions, most as u64),
+            Self::Descriptors(most) => Reached::new(LimitKey::OpenFiles, most),
+            Self::Address(most) => Reached::new(LimitKey::SessionsPerAddress, most as u64),
+            Self::Network(network, most) => {
+                Reached::new(LimitKey::SessionsPerNetwork, most as u64).of(network)
+            }
         }
     }
 }
@@ -128,7 +127,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::limits::{Refused, Scope};
+    use crate::limits::{Refused, Scope, Setting};
 
     #[test]
     fn addresses_of_a_network_share_its_places() {
@@ -157,33 +156,36 @@ mod tests {
     }
 
     #[test]
-    fn a_client_learns_which_limit_it_is_and_the_log_its_key_and_value() {
+    fn a_client_learns_which_limit_it_is_and_the_log_its_key_value_and_owner() {
         let network = "192.0.2.0/24".parse().unwrap();
         let crowded = [
-            (Crowded::Server(4711), "on this server", "sessions"),
-            (Crowded::Address(4711), "from your address", "sessions-per-address"),
-            (Crowded::Network(network, 4711), "from your network", "sessions-per-network of 192.0.2.0/24"),
+            (Crowded::Server(4711), "on this server", "sessions", ""),
+            (Crowded::Descriptors(4711), "on this server", "open-files", ""),
+            (Crowded::Address(4711), "from your address", "sessions-per-address", ""),
+            (Crowded::Network(network, 4711), "from your network", "sessions-per-network", "192.0.2.0/24"),
         ];
         let crowded =
-            crowded.map(|(what, told, key)| (what.for_the_client(), told, what.key(), what.value(), key));
-        let refused = |scope| Refused { scope, value: 4711 };
+            crowded.map(|(what, told, key, of)| (what.for_the_client(), told, what.reached(), key, of));
+        let refused = |scope, is_default| Refused { scope, value: 4711, is_default };
+        let (listener, alice) = ("192.0.2.1:21".parse().unwrap(), Scope::User(Arc::from(&b"alice"[..])));
         let scopes = [
-            (Scope::Server, "on this server", "sessions of server"),
+            (refused(Scope::Server, false), "on this server", "sessions", ""),
             (
-                Scope::Listener("192.0.2.1:21".parse().unwrap()),
+                refused(Scope::Listener(listener), false),
                 "this address of the server",
+                "sessions",
                 "listener 192.0.2.1:21",
             ),
-            (Scope::Group("staff".into()), "of your group", "sessions of group staff"),
-            (Scope::User(Arc::from(&b"alice"[..])), "of this user", "sessions of user alice"),
+            (refused(Scope::Group("staff".into()), false), "of your group", "sessions", "group staff"),
+            (refused(alice.clone(), false), "of this user", "sessions", "user alice"),
+            (refused(alice, true), "of this user", "user-sessions", "user alice"),
         ];
-        let scopes = scopes.map(|(scope, told, key)| {
-            let refused = refused(scope);
-            (refused.for_the_client(), told, refused.key(), refused.value, key)
-        });
-        for (for_the_client, told, logged, value, key) in crowded.into_iter().chain(scopes) {
-            assert!(for_the_client.contains(told) && logged.contains(key), "{for_the_client}: {logged}");
-            assert_eq!(value, 4711);
+        let scopes = scopes
+            .map(|(refused, told, key, of)| (refused.for_the_client(), told, refused.reached(), key, of));
+        for (for_the_client, told, reached, key, of) in crowded.into_iter().chain(scopes) {
+            assert!(for_the_client.contains(told), "{for_the_client}");
+            assert_eq!((reached.key.key(), reached.of.as_deref().unwrap_or_default()), (key, of));
+            assert_eq!(reached.value, Setting::Number(4711));
             let secret = ["4711", "192.0.2", "staff", "alice"];
             assert!(!secret.iter().any(|secret| for_the_client.contains(secret)), "{for_the_client}");
         }

@@ -12,6 +12,7 @@ mod bucket;
 mod crowd;
 mod meter;
 mod pace;
+mod reached;
 mod schedule;
 mod traffic;
 mod tree;
@@ -23,6 +24,8 @@ use std::sync::Arc;
 pub use crowd::NetworkBits;
 pub(crate) use crowd::{Crowd, Crowded};
 pub(crate) use pace::Pace;
+pub use reached::LimitKey;
+pub(crate) use reached::{Reached, Setting};
 pub use schedule::{Limit, LimitError};
 pub use traffic::{Moved, Per, Period, Quotas, Ratio, TransferQuota, TransferQuotaError};
 pub use tree::{Direction, Scope, ScopeReport};
@@ -97,6 +100,8 @@ pub struct Refused {
     pub scope: Scope,
     /// How many there may be.
     pub value: u64,
+    /// Nobody has said it of this user: it holds for all of whom nothing else is said.
+    pub is_default: bool,
 }
 
 impl Refused {
@@ -112,9 +117,16 @@ impl Refused {
         }
     }
 
-    /// The limit's name for the log: `sessions of user alice`.
-    pub(crate) fn key(&self) -> String {
-        format!("sessions of {}", self.scope)
+    /// For the log.
+    pub(crate) fn reached(&self) -> Reached {
+        let key = match self.scope {
+            Scope::Server => return Reached::new(LimitKey::Sessions, self.value),
+            Scope::Listener(_) => LimitKey::ListenerSessions,
+            Scope::Group(_) => LimitKey::GroupSessions,
+            Scope::User(_) | Scope::Session(_) if self.is_default => LimitKey::UserSessions,
+            Scope::User(_) | Scope::Session(_) => LimitKey::OwnSessions,
+        };
+        Reached::new(key, self.value).of(&self.scope)
     }
 }
 

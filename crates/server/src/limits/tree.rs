@@ -113,7 +113,7 @@ impl Node {
         // Counted out again by the drop.
         let seat = Seat(Arc::clone(self));
         match most > 0 && before as u64 >= most {
-            true => Err(Refused { scope: self.scope.clone(), value: most }),
+            true => Err(Refused { scope: self.scope.clone(), value: most, is_default: false }),
             false => Ok(seat),
         }
     }
@@ -245,7 +245,8 @@ impl Tree {
         }
         let node = node(&self.users, user, clock, |name| Scope::User(Arc::clone(name)));
         let differs = node.configure(user_limits, clock);
-        let user = node.enter()?;
+        let is_default = limits.user.sessions.is_none() && node.wanted().set.sessions.is_none();
+        let user = node.enter().map_err(|refused| Refused { is_default, ..refused })?;
         changed |= differs && user.0.sessions.load(Relaxed) > 1;
         if !session_limits.is_empty() {
             self.note_schedule(&session_limits);

@@ -25,16 +25,17 @@ pub(crate) use access::Request;
 
 use self::writer::Writer;
 use crate::config::LogFormat;
+use crate::limits::{Reached, Setting};
 
 /// Something worth knowing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Event<'a> {
     /// A control connection was accepted; by way of a proxy, where there was one.
     Connected { proxy: Option<SocketAddr> },
-    /// A control connection was refused, with the reason that the client was told.
-    Refused { reason: &'a str },
-    /// A limit turned somebody away: which, and its value.
-    Limited { limit: &'a str, value: u64 },
+    /// A connection was refused, with the reason that the client was told, and the limit if it was one.
+    Refused { reason: &'a str, reached: Option<&'a Reached> },
+    /// A limit turned somebody away, or something that was asked for; and what else is known of that.
+    Limited { reached: &'a Reached, reason: Option<&'a str> },
     /// Too many failed logins: a user at this address, or the address altogether.
     Banned { user: Option<&'a [u8]> },
     /// An administrator ended the session.
@@ -57,8 +58,6 @@ pub(crate) enum Event<'a> {
     Stranger { peer: SocketAddr },
     /// A connection from where proxies connect was closed: it did not say for whom it is.
     ProxyRefused { from: SocketAddr, reason: &'a str },
-    /// A passive port was not to be had.
-    NoPort { reason: &'a str },
     /// A hook said no.
     HookRefused { event: &'a str, reason: &'a str },
     /// The session ended.
@@ -231,8 +230,9 @@ impl Log {
         }
         let wanted = match self.format {
             LogFormat::Off => false,
-            LogFormat::Warnings | LogFormat::JsonWarnings => {
-                matches!(
+            LogFormat::Warnings | LogFormat::JsonWarnings => match event {
+                Event::Limited { reached, .. } => !reached.key.is_silence(),
+                event => matches!(
                     event,
                     Event::Warning { .. }
                         | Event::Refused { .. }
@@ -240,10 +240,9 @@ impl Log {
                         | Event::LoginFailed { .. }
                         | Event::LoginRefused { .. }
                         | Event::Expelled { .. }
-                        | Event::Limited { .. }
                         | Event::Banned { .. }
-                )
-            }
+                ),
+            },
             LogFormat::Text | LogFormat::Json => true,
         };
         if wanted {
@@ -348,9 +347,15 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
         Event::Connected { proxy } => {
             ("connected", proxy.map(|proxy| ("proxy", Text(proxy.to_string()))).into_iter().collect())
         }
-        Event::Refused { reason } => ("refused", vec![("reason", Text((*reason).to_owned()))]),
-        Event::Limited { limit, value } => {
-            ("limited", vec![("limit", Text((*limit).to_owned())), ("value", Number(*value))])
+        Event::Refused { reason, reached } => {
+            let mut fields = vec![("reason", Text((*reason).to_owned()))];
+            fields.extend(reached.iter().flat_map(|reached| limit_fields(reached)));
+            ("refused", fields)
+        }
+        Event::Limited { reached, reason } => {
+            let mut fields = limit_fields(reached);
+            fields.extend(reason.map(|reason| ("reason", Text(reason.to_owned()))));
+            ("limited", fields)
         }
         Event::Banned { user } => ("banned", user.map(|user| ("tried", bytes(user))).into_iter().collect()),
         Event::Kicked => ("kicked", vec![]),
@@ -383,7 +388,6 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
         Event::ProxyRefused { from, reason } => {
             ("proxy-refused", vec![("from", Text(from.to_string())), ("reason", Text((*reason).to_owned()))])
         }
-        Event::NoPort { reason } => ("no-passive-port", vec![("reason", Text((*reason).to_owned()))]),
         Event::HookRefused { event, reason } => {
             let fields = vec![("event", Text((*event).to_owned())), ("reason", Text((*reason).to_owned()))];
             ("hook-refused", fields)
@@ -414,6 +418,18 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
         Event::ProgramSaid { text } => ("program-said", vec![("text", Text((*text).to_owned()))]),
         Event::Warning { text } => ("warning", vec![("text", Text((*text).to_owned()))]),
     }
+}
+
+/// Which limit it was: the same in every event that tells of one.
+fn limit_fields(reached: &Reached) -> Vec<(&'static str, Value)> {
+    let mut fields = vec![("limit", Value::Text(reached.key.key().to_owned()))];
+    match &reached.value {
+        Setting::Number(number) => fields.push(("value", Value::Number(*number))),
+        Setting::Text(text) => fields.push(("value", Value::Text(text.clone()))),
+        Setting::Unknown => {}
+    }
+    fields.extend(reached.of.clone().map(|whose| ("of", Value::Text(whose))));
+    fields
 }
 
 /// A field's value.

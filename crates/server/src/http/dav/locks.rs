@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::place::{Chain, Place};
 
 /// Locks at a time.
-const MOST: usize = 10_000;
+pub(super) const MOST: usize = 10_000;
 
 /// For how long a lock is given at most; editors refresh theirs in time.
 pub(super) const LONGEST: Duration = Duration::from_secs(3600);

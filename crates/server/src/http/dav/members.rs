@@ -15,6 +15,7 @@ use millrace_vfs::{Directory, FileError, Metadata, ReadStream, Storage, VirtualP
 
 use super::locks::Lock;
 use super::place::{Chain, Place};
+use crate::limits::Reached;
 use crate::state::Server;
 
 /// What is written at a time.
@@ -52,6 +53,8 @@ pub(crate) struct Answer {
     pub(in crate::http) field: Option<(&'static str, String)>,
     pub(in crate::http) media_type: &'static str,
     pub(in crate::http) content: Content,
+    /// The limit that was in the way.
+    pub(in crate::http) reached: Option<Box<Reached>>,
 }
 
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use millrace_http::dav::Name;
 use super::place::Place;
 
 /// Bytes of all properties together.
-const MOST: usize = 8 << 20;
+pub(super) const MOST: usize = 8 << 20;
 
 /// The properties of one resource: each as the XML that was given.
 pub(super) type Values = BTreeMap<Name, String>;

@@ -15,15 +15,17 @@ use millrace_http::{Framing, Head, Method, Refusal, Slots, Status, page, request
 use millrace_vfs::{FileError, Metadata, Storage, VirtualPath, Wait, WriteMode};
 
 use super::claim::{Claim, Touch, is_absent};
-use super::locks::{Denied, LONGEST, Lock};
+use super::locks::{self, Denied, LONGEST, Lock};
 use super::members::{self, Answer, Content, Resource};
 use super::place::{Chain, chain};
+use super::properties;
 use crate::auth::password;
 use crate::http::connection::{Connection, Work};
 use crate::http::find::Found;
 use crate::http::record::Record;
 use crate::http::who::Who;
-use crate::http::writing::status_of;
+use crate::http::writing::Refused;
+use crate::limits::{LimitKey, Reached};
 use crate::state::Server;
 use crate::worker::Core;
 
@@ -40,13 +42,12 @@ pub(in crate::http) struct Collecting {
     pub(in crate::http) began: Instant,
 }
 
-fn refuse<T>(status: Status, reason: &'static str) -> Result<T, Refusal> {
-    Err(Refusal { status, reason })
+fn refuse<T>(status: Status, reason: &'static str) -> Result<T, Refused> {
+    Err(Refusal { status, reason }.into())
 }
 
-fn failed(error: FileError) -> Refusal {
-    let (status, reason) = status_of(&error);
-    Refusal { status, reason }
+fn failed(error: FileError) -> Refused {
+    error.into()
 }
 
 /// Who asks for what.
@@ -87,8 +88,9 @@ impl Connection {
             Some(Ok(Found::Dav(answer))) => self.answer_dav(core, head, answer),
             Some(Ok(_)) => self.fail(core, head, Status::CONFLICT, "It has changed meanwhile."),
             Some(Err(error)) => {
-                let Refusal { status, reason } = failed(error);
-                self.fail(core, head, status, reason);
+                let Refused { refusal, reached } = failed(error);
+                self.tell_limit(core, reached.as_deref());
+                self.fail(core, head, refusal.status, refusal.reason);
             }
         }
     }
@@ -145,7 +147,8 @@ impl Connection {
     }
 
     fn answer_dav(&mut self, core: &mut Core, head: &Head<'_, '_>, answer: Answer) {
-        let Answer { status, field, media_type, content } = answer;
+        let Answer { status, field, media_type, content, reached } = answer;
+        self.tell_limit(core, reached.as_deref());
         let fields: Vec<(&str, &str)> = field.iter().map(|(name, value)| (*name, value.as_str())).collect();
         match content {
             Content::Whole(body) if body.is_empty() => {
@@ -166,9 +169,9 @@ fn path_of(head: &[u8]) -> Option<VirtualPath> {
     millrace_http::target::parse(head.target).ok().map(|target| target.path)
 }
 
-fn refusal_of(Refusal { status, reason }: Refusal) -> Answer {
+fn refusal_of(Refused { refusal: Refusal { status, reason }, reached }: Refused) -> Answer {
     let content = Content::Whole(page::of(status, reason));
-    Answer { status, field: None, media_type: page::MEDIA_TYPE, content }
+    Answer { status, field: None, media_type: page::MEDIA_TYPE, content, reached }
 }
 
 /// The right without which a method does nothing.
@@ -181,7 +184,7 @@ fn first_permission(method: Method) -> Permission {
 
 impl Asking {
     /// Answers. May wait.
-    fn answer(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refusal> {
+    fn answer(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refused> {
         match head.method {
             Method::PropFind => self.propfind(head, body),
             Method::PropPatch => self.proppatch(head, body),
@@ -191,28 +194,28 @@ impl Asking {
         }
     }
 
-    fn metadata(&self) -> Result<Metadata, Refusal> {
+    fn metadata(&self) -> Result<Metadata, Refused> {
         self.storage.metadata(&self.path, Wait::Allowed).map_err(|error| match is_absent(&error) {
-            true => Refusal { status: Status::NOT_FOUND, reason: "There is no such file." },
+            true => Refusal { status: Status::NOT_FOUND, reason: "There is no such file." }.into(),
             false => failed(error),
         })
     }
 
-    fn chain(&self) -> Result<Chain, Refusal> {
+    fn chain(&self) -> Result<Chain, Refused> {
         chain(&*self.storage, &self.path).map_err(failed)
     }
 
-    fn permit(&self, head: &Head<'_, '_>, touch: Touch) -> Result<(), Refusal> {
+    fn permit(&self, head: &Head<'_, '_>, touch: Touch) -> Result<(), Refused> {
         let claim = Claim {
             dav: &self.server.dav,
             storage: &self.storage,
             user: self.user.as_deref(),
             path: &self.path,
         };
-        claim.permit(head, &[(&self.path, touch)])
+        Ok(claim.permit(head, &[(&self.path, touch)])?)
     }
 
-    fn propfind(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refusal> {
+    fn propfind(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refused> {
         let asked = body::propfind(body)?;
         let metadata = self.metadata()?;
         let beneath = match condition::depth(head)? {
@@ -226,10 +229,10 @@ impl Asking {
         let resource = Resource { path: &self.path, metadata: &metadata, chain: &chain };
         let content =
             members::write(&self.server, &self.storage, asked, &resource, beneath).map_err(failed)?;
-        Ok(Answer { status: Status::MULTI_STATUS, field: None, media_type: multistatus::MEDIA_TYPE, content })
+        Ok(Answer { content, ..whole(Status::MULTI_STATUS, String::new()) })
     }
 
-    fn proppatch(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refusal> {
+    fn proppatch(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refused> {
         let changes = body::propertyupdate(body)?;
         let metadata = self.metadata()?;
         self.permit(head, Touch::Content)?;
@@ -240,11 +243,13 @@ impl Asking {
         let (barred, others): (Vec<_>, Vec<_>) = names.partition(members::is_protected);
         let told = |names: Vec<_>| names.into_iter().map(|name| (name, None)).collect::<Vec<Property>>();
         // All or nothing: what would have been done fails with what cannot be.
+        let mut reached = None;
         let groups = if !barred.is_empty() {
             vec![(Status::FORBIDDEN, told(barred)), (Status::FAILED_DEPENDENCY, told(others))]
         } else if self.keep(&chain, changes) {
             vec![(Status::OK, told(others))]
         } else {
+            reached = Some(Box::new(Reached::new(LimitKey::Properties, properties::MOST as u64)));
             vec![(Status::INSUFFICIENT_STORAGE, told(others))]
         };
         let groups: Vec<_> = groups.into_iter().filter(|(_, properties)| !properties.is_empty()).collect();
@@ -252,7 +257,7 @@ impl Asking {
         let mut out = multistatus::BEGIN.to_owned();
         multistatus::response(&members::href(&resource), &groups, &mut out);
         out.push_str(multistatus::END);
-        Ok(whole(Status::MULTI_STATUS, out))
+        Ok(Answer { reached, ..whole(Status::MULTI_STATUS, out) })
     }
 
     fn keep(&self, chain: &Chain, changes: Vec<Change>) -> bool {
@@ -269,7 +274,7 @@ impl Asking {
         })
     }
 
-    fn lock(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refusal> {
+    fn lock(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refused> {
         let info = body::lockinfo(body)?;
         let is_deep = match condition::depth(head)? {
             Some(Depth::One) => return refuse(Status::BAD_REQUEST, "A lock is of Depth 0 or infinity."),
@@ -295,9 +300,10 @@ impl Asking {
             until: Instant::now() + condition::timeout(head, LONGEST),
         };
         self.server.dav.with(|told| told.locks.give(lock.clone())).map_err(|denied| match denied {
-            Denied::Held => Refusal { status: Status::LOCKED, reason: "Somebody has locked it." },
+            Denied::Held => Refusal { status: Status::LOCKED, reason: "Somebody has locked it." }.into(),
             Denied::Full => {
-                Refusal { status: Status::INSUFFICIENT_STORAGE, reason: "There are too many locks." }
+                let reached = Reached::new(LimitKey::Locks, locks::MOST as u64);
+                Refused::because(Status::INSUFFICIENT_STORAGE, "There are too many locks.", reached)
             }
         })?;
         if metadata.is_none() {
@@ -314,7 +320,7 @@ impl Asking {
     }
 
     /// A lock is held on: the `If` field says which.
-    fn refresh(&self, head: &Head<'_, '_>) -> Result<Answer, Refusal> {
+    fn refresh(&self, head: &Head<'_, '_>) -> Result<Answer, Refused> {
         let (lists, chain) = (condition::lists(head)?, self.chain()?);
         let token =
             lists.iter().flat_map(|list| &list.conditions).find_map(|condition| match condition.state {
@@ -336,7 +342,7 @@ impl Asking {
         }
     }
 
-    fn unlock(&self, head: &Head<'_, '_>) -> Result<Answer, Refusal> {
+    fn unlock(&self, head: &Head<'_, '_>) -> Result<Answer, Refused> {
         let Some(token) = condition::lock_token(head) else {
             return refuse(Status::BAD_REQUEST, "There is no Lock-Token.");
         };
@@ -355,7 +361,7 @@ impl Asking {
 
 fn whole(status: Status, body: String) -> Answer {
     let content = Content::Whole(body.into_bytes());
-    Answer { status, field: None, media_type: multistatus::MEDIA_TYPE, content }
+    Answer { status, field: None, media_type: multistatus::MEDIA_TYPE, content, reached: None }
 }
 
 fn no_infinity() -> Answer {

@@ -34,7 +34,7 @@ use super::who::Who;
 use super::writing::Refused;
 use crate::auth::password;
 use crate::config;
-use crate::limits::Direction;
+use crate::limits::{Direction, LimitKey, Reached};
 use crate::state::Server;
 use crate::worker::Core;
 use address::{Address, Secret};
@@ -261,15 +261,16 @@ impl Connection {
                 let record = self.record(core, head);
                 self.answer_empty(core, record, status, &lent(&fields));
             }
-            Some(Ok(Found::Tus(Answer::Refused(Refused { refusal, over })))) => {
-                self.log_over_quota(core, over.as_deref());
+            Some(Ok(Found::Tus(Answer::Refused(Refused { refusal, reached })))) => {
+                self.tell_limit(core, reached.as_deref());
                 let record = self.record(core, head);
                 let fields = [("Tus-Resumable", tus::VERSION), ("Cache-Control", "no-store")];
                 self.answer_page(core, record, refusal.status, refusal.reason, &fields);
             }
             Some(Ok(other)) => core.discard(other),
             Some(Err(error)) => {
-                let Refused { refusal, .. } = error.into();
+                let Refused { refusal, reached } = error.into();
+                self.tell_limit(core, reached.as_deref());
                 self.fail(core, head, refusal.status, refusal.reason);
             }
         }
@@ -402,11 +403,18 @@ impl Asking {
     }
 
     fn has_room(&self, path: &VirtualPath, bytes: u64) -> Result<(), Refused> {
-        if self.storage.space(&path.parent()).is_ok_and(|space| space.available < bytes) {
-            return refuse(Status::INSUFFICIENT_STORAGE, "There is no room for it.");
+        if let Ok(space) = self.storage.space(&path.parent())
+            && space.available < bytes
+        {
+            let reached = Reached::new(LimitKey::Space, space.available);
+            return Err(Refused::because(Status::INSUFFICIENT_STORAGE, "There is no room for it.", reached));
         }
         match self.storage.resting()?.files {
-            MOST.. => refuse(Status::INSUFFICIENT_STORAGE, "Too many uploads wait here to be gone on with."),
+            MOST.. => {
+                let reason = "Too many uploads wait here to be gone on with.";
+                let reached = Reached::new(LimitKey::WaitingUploads, MOST);
+                Err(Refused::because(Status::INSUFFICIENT_STORAGE, reason, reached))
+            }
             _ => Ok(()),
         }
     }

@@ -1,0 +1,220 @@
+//! Limits that refuse: which one it was, whose, and what it is set to.
+//!
+//! Whoever is refused is told which limit it is, and no number and no name; the log has its key, as it is spelt where it
+//! is set, its value, and whose it is. [`LimitKey`] has every limit that may refuse with 421, 425, 452 or 552, by HTTP
+//! with 429, 503 or 507; `tests/sessions/refusals.rs` provokes each of them.
+
+use std::fmt;
+use std::time::Duration;
+
+use millrace_ftp::session::Bound;
+use millrace_vfs::{Counted, FileError, OverQuota, QuotaScope};
+
+/// The limits and their keys, of which neither list can forget one: they are the same.
+macro_rules! limit_keys {
+    ($($(#[$doc:meta])* $name:ident = $key:literal,)*) => {
+        /// A limit that may refuse somebody or something.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum LimitKey {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl LimitKey {
+            /// Every one.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// As it is spelt where it is set, or in `docs/limits.md` if it cannot be.
+            pub fn key(self) -> &'static str {
+                match self {
+                    $(Self::$name => $key,)*
+                }
+            }
+        }
+    };
+}
+
+limit_keys! {
+    /// Sessions on the server.
+    Sessions = "sessions",
+    /// Files that the process may have open, which bounds the sessions as well.
+    OpenFiles = "open-files",
+    /// Sessions from an address.
+    SessionsPerAddress = "sessions-per-address",
+    /// Sessions from a network.
+    SessionsPerNetwork = "sessions-per-network",
+    /// Sessions at an address of the server.
+    ListenerSessions = "sessions",
+    /// Sessions of a group's members.
+    GroupSessions = "sessions",
+    /// Sessions of a user, said of that user.
+    OwnSessions = "sessions",
+    /// Sessions of a user, said of all.
+    UserSessions = "user-sessions",
+    /// Networks that may connect.
+    Allow = "allow",
+    /// Networks that may not.
+    Deny = "deny",
+    /// A network that an administrator has banned.
+    Ban = "ban",
+    /// Failed logins from an address.
+    BanAfter = "ban-after",
+    /// How busy the processors are.
+    CpuLimit = "cpu-limit",
+    /// The time until somebody is logged in.
+    LoginTimeout = "login-timeout",
+    /// Wrong passwords on a connection.
+    LoginAttempts = "login-attempts",
+    /// Silence of a client.
+    IdleTimeout = "idle-timeout",
+    /// Lines that are no command.
+    UnknownCommands = "unknown-commands",
+    /// Ports for data connections.
+    PassivePorts = "passive-ports",
+    /// The time until a data connection is there.
+    ConnectTimeout = "connect-timeout",
+    /// Bytes that are kept.
+    QuotaBytes = "quota-bytes",
+    /// Files that are kept.
+    QuotaFiles = "quota-files",
+    /// Bytes uploaded within a period.
+    QuotaUpload = "quota-upload",
+    /// Bytes downloaded within a period.
+    QuotaDownload = "quota-download",
+    /// Bytes in both directions within a period.
+    QuotaTransfer = "quota-transfer",
+    /// Bytes downloaded for those uploaded.
+    Ratio = "ratio",
+    /// Room on the device.
+    Space = "space",
+    /// The file system's own quota.
+    DeviceQuota = "device-quota",
+    /// How large a file may be there.
+    FileSize = "file-size",
+    /// Programs that HTTP runs.
+    CgiProcesses = "cgi-processes",
+    /// Requests that are passed on.
+    PassMost = "most",
+    /// Uploads that wait to be gone on with.
+    WaitingUploads = "waiting-uploads",
+    /// Locks of WebDAV.
+    Locks = "locks",
+    /// Bytes of WebDAV's properties.
+    Properties = "properties",
+}
+
+impl LimitKey {
+    /// Claims that it is a time of silence: that it is over happens every day, and is nothing to look at.
+    pub(crate) fn is_silence(self) -> bool {
+        matches!(self, Self::LoginTimeout | Self::IdleTimeout | Self::ConnectTimeout)
+    }
+}
+
+/// What a limit is set to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Setting {
+    Number(u64),
+    Text(String),
+    /// Whoever sets it does not say.
+    Unknown,
+}
+
+impl From<u64> for Setting {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<String> for Setting {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+/// As it is written in the configuration.
+impl From<Duration> for Setting {
+    fn from(time: Duration) -> Self {
+        Self::Text(match time.subsec_millis() {
+            0 => format!("{}s", time.as_secs()),
+            _ => format!("{}ms", time.as_millis()),
+        })
+    }
+}
+
+/// A limit that is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reached {
+    pub(crate) key: LimitKey,
+    pub(crate) value: Setting,
+    /// Whose it is, where there are several: `user alice`.
+    pub(crate) of: Option<String>,
+}
+
+impl Reached {
+    pub(crate) fn new(key: LimitKey, value: impl Into<Setting>) -> Self {
+        Self { key, value: value.into(), of: None }
+    }
+
+    pub(crate) fn of(self, whose: impl fmt::Display) -> Self {
+        Self { of: Some(whose.to_string()), ..self }
+    }
+
+    /// The limit that is in a file's way, if it is one.
+    pub(crate) fn by(error: &FileError) -> Option<Self> {
+        let unknown = |key| Some(Self { key, value: Setting::Unknown, of: None });
+        match error {
+            FileError::OverQuota(over) => Some((&**over).into()),
+            FileError::NoSpace => Some(Self::new(LimitKey::Space, 0)),
+            FileError::QuotaExceeded => unknown(LimitKey::DeviceQuota),
+            FileError::TooLarge => unknown(LimitKey::FileSize),
+            FileError::Exhausted => unknown(LimitKey::OpenFiles),
+            _ => None,
+        }
+    }
+
+    /// What hooks are told of a quota: its key, and whose it is.
+    pub(crate) fn quota(&self) -> Option<String> {
+        match self.key {
+            LimitKey::DeviceQuota => Some("the quota of the device".to_owned()),
+            LimitKey::QuotaBytes
+            | LimitKey::QuotaFiles
+            | LimitKey::QuotaUpload
+            | LimitKey::QuotaDownload
+            | LimitKey::QuotaTransfer
+            | LimitKey::Ratio => Some(match &self.of {
+                Some(whose) => format!("{} of {whose}", self.key.key()),
+                None => self.key.key().to_owned(),
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl From<&OverQuota> for Reached {
+    fn from(over: &OverQuota) -> Self {
+        let key = match over.counted {
+            Counted::Bytes => LimitKey::QuotaBytes,
+            Counted::Files => LimitKey::QuotaFiles,
+            Counted::Uploaded => LimitKey::QuotaUpload,
+            Counted::Downloaded => LimitKey::QuotaDownload,
+            Counted::Moved => LimitKey::QuotaTransfer,
+            Counted::Ratio => LimitKey::Ratio,
+        };
+        let reached = Self::new(key, over.most);
+        match &over.scope {
+            QuotaScope::Account => reached,
+            QuotaScope::Folder(path) => reached.of(format_args!("folder {path}")),
+        }
+    }
+}
+
+impl From<Bound> for Reached {
+    fn from(bound: Bound) -> Self {
+        match bound {
+            Bound::Login(time) => Self::new(LimitKey::LoginTimeout, time),
+            Bound::Idle(time) => Self::new(LimitKey::IdleTimeout, time),
+            Bound::Attempts(most) => Self::new(LimitKey::LoginAttempts, u64::from(most)),
+            Bound::UnknownCommands(most) => Self::new(LimitKey::UnknownCommands, u64::from(most)),
+            Bound::Space(free) => Self::new(LimitKey::Space, free),
+        }
+    }
+}
