@@ -1,6 +1,9 @@
 //! A thread that writes what others hand it, so that a reader that does not read, or a disk that hangs, holds up
 //! nobody but the log.
 //!
+//! A line that comes alone is written at once. Behind a write the thread rests for a moment, so that what comes in a
+//! crowd is written together: to wake a thread costs more than a line.
+//!
 //! What waits to be written is bounded. Lines beyond that are dropped and counted, and when there is room
 //! again the count is written where they would have stood: a log has gaps only where it says so.
 
@@ -15,6 +18,12 @@ const WAITING: usize = 1 << 20;
 
 /// A buffer that became larger than this in a burst is not kept.
 const KEPT: usize = 64 * 1024;
+
+/// How long the thread rests between two writes.
+const REST: Duration = Duration::from_millis(10);
+
+/// With so many bytes waiting it does not.
+const CROWD: usize = WAITING / 4;
 
 /// How long the end of a server waits for its last lines to be taken.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -48,10 +57,43 @@ struct State {
     next: Option<Sink>,
     /// Lines that found no room.
     dropped: u64,
-    /// The thread waits for `work`; otherwise it looks by itself, and waking it would be for nothing.
-    is_idle: bool,
+    thread: Thread,
     closed: bool,
     ended: bool,
+}
+
+/// What the thread does.
+///
+/// ```text
+///   Idle --a line--> Busy --written--> Resting --a moment, or a crowd--> Busy
+///    ^                                    |
+///    +------------- no line --------------+
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Thread {
+    /// It writes, or was woken to: it looks by itself.
+    #[default]
+    Busy,
+    /// It looks by itself in a moment; a crowd wakes it.
+    Resting,
+    /// Any line wakes it.
+    Idle,
+}
+
+impl State {
+    /// Claims that the thread has to be woken for what has just come.
+    fn is_urgent(&self) -> bool {
+        match self.thread {
+            Thread::Busy => false,
+            Thread::Resting => self.is_crowd(),
+            Thread::Idle => true,
+        }
+    }
+
+    /// Claims that what waits is too much to rest.
+    fn is_crowd(&self) -> bool {
+        self.waiting.len() >= CROWD || self.dropped > 0
+    }
 }
 
 impl fmt::Debug for State {
@@ -63,12 +105,16 @@ impl fmt::Debug for State {
 impl Writer {
     /// Begins to write to `sink`.
     pub(super) fn start(sink: impl Write + Send + 'static, notice: Notice) -> io::Result<Self> {
+        Self::resting(sink, notice, REST)
+    }
+
+    fn resting(sink: impl Write + Send + 'static, notice: Notice, rest: Duration) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
         thread::Builder::new()
             .name("millrace-log".to_owned())
             .stack_size(256 * 1024)
-            .spawn(move || of_thread.write_out(Box::new(sink), &notice))?;
+            .spawn(move || of_thread.write_out(Box::new(sink), &notice, rest))?;
         Ok(Self { shared })
     }
 
@@ -81,7 +127,8 @@ impl Writer {
         } else {
             state.waiting.extend_from_slice(lines);
         }
-        if std::mem::take(&mut state.is_idle) {
+        if state.is_urgent() {
+            state.thread = Thread::Busy;
             drop(state);
             self.shared.work.notify_one();
         }
@@ -115,9 +162,10 @@ impl Shared {
     }
 
     /// The thread. A log that cannot be written must not stop the server, so errors are nobody's.
-    fn write_out(&self, mut sink: Sink, notice: &Notice) {
-        let mut lines = Vec::new();
-        while let Some((dropped, next)) = self.take(&mut lines) {
+    fn write_out(&self, mut sink: Sink, notice: &Notice, rest: Duration) {
+        let (mut lines, mut rests) = (Vec::new(), None);
+        while let Some((dropped, next)) = self.take(&mut lines, rests) {
+            rests = Some(rest);
             sink = next.unwrap_or(sink);
             if dropped > 0 {
                 lines.extend_from_slice(&notice(dropped));
@@ -130,28 +178,34 @@ impl Shared {
         self.ended.notify_all();
     }
 
-    /// Waits for lines; answers how many were dropped behind them and where they go, if not where the last
+    /// Rests for so long, where there is a crowd for less, and waits for lines; answers how many were dropped behind them and where they go, if not where the last
     /// ones went; `None` at the end.
-    fn take(&self, lines: &mut Vec<u8>) -> Option<(u64, Option<Sink>)> {
+    fn take(&self, lines: &mut Vec<u8>, rest: Option<Duration>) -> Option<(u64, Option<Sink>)> {
         let mut state = self.lock();
+        if let Some(rest) = rest {
+            state.thread = Thread::Resting;
+            let rests = |state: &mut State| !state.is_crowd() && !state.closed;
+            let wait = self.work.wait_timeout_while(state, rest, rests);
+            state = wait.unwrap_or_else(PoisonError::into_inner).0;
+        }
         loop {
             if !state.waiting.is_empty() || state.dropped > 0 {
+                state.thread = Thread::Busy;
                 std::mem::swap(&mut state.waiting, lines);
                 return Some((std::mem::take(&mut state.dropped), state.next.take()));
             }
             if state.closed {
                 return None;
             }
-            state.is_idle = true;
+            state.thread = Thread::Idle;
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.is_idle = false;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader};
+    use std::io::{BufRead, BufReader, Read};
 
     use super::*;
 
@@ -178,6 +232,33 @@ mod tests {
         }
         assert!(missing > 0);
         assert_eq!(whole + missing, LINES);
+    }
+
+    #[test]
+    fn a_line_alone_is_written_at_once_and_a_crowd_together() {
+        let (reader, sink) = io::pipe().unwrap();
+        let mut reader = BufReader::with_capacity(WAITING, reader);
+        let hour = Duration::from_secs(3600);
+        let writer = Writer::resting(sink, Box::new(|_| Vec::new()), hour).unwrap();
+        let mut line = String::new();
+        writer.push(b"alone\n");
+        reader.read_line(&mut line).unwrap();
+        assert_eq!(line, "alone\n");
+        // Not the first of them, nor any by itself: the thread rests.
+        let crowd = "one of many\n".repeat(CROWD / 12 + 1);
+        for line in crowd.split_inclusive('\n') {
+            writer.push(line.as_bytes());
+        }
+        // What comes later waits for the next rest to end, or for the end.
+        let mut taken = vec![0; crowd.len()];
+        reader.read_exact(&mut taken).unwrap();
+        assert!(taken == crowd.as_bytes());
+        writer.push(b"last\n");
+        writer.close();
+        drop(writer);
+        line.clear();
+        reader.read_to_string(&mut line).unwrap();
+        assert_eq!(line, "last\n");
     }
 
     #[test]
