@@ -105,6 +105,15 @@ pub fn may_accept(listener: impl AsFd) -> bool {
     !matches!(poll(&mut sockets, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
 }
 
+/// Which of these sockets have something to be read, or have ended; all of them where that cannot be told.
+pub fn have_spoken<'a>(sockets: impl Iterator<Item = &'a OwnedFd>) -> Vec<bool> {
+    let mut sockets: Vec<_> = sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+    match poll(&mut sockets, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        Ok(_) => sockets.iter().map(|socket| !socket.revents().is_empty()).collect(),
+        Err(_) => vec![true; sockets.len()],
+    }
+}
+
 /// An IPv4 address seen through an IPv6 socket, as what it is.
 pub fn plain(address: SocketAddr) -> SocketAddr {
     match address {

@@ -83,6 +83,15 @@ pub(crate) enum Door {
     Https,
 }
 
+/// Who was accepted, and waits to be let in.
+#[derive(Debug)]
+struct Newcomer {
+    socket: OwnedFd,
+    peer: SocketAddr,
+    /// Nothing has come yet. `false` where nobody has looked.
+    is_silent: bool,
+}
+
 /// What other threads tell a worker.
 #[derive(Debug)]
 pub(crate) enum Message {
@@ -329,10 +338,10 @@ impl Worker {
                 _ => {}
             }
             self.core.now = clock();
+            self.core.turn += 1;
             for key in self.core.handshakes.begin_turn() {
                 self.serve_any(key, Client::shake_hands);
             }
-            self.core.turn += 1;
             for event in &events {
                 self.dispatch(event);
             }
@@ -484,6 +493,8 @@ impl Worker {
     /// Gives transfers that used up their share another, for a while.
     fn run_transfers(&mut self) {
         let mut left = self.core.yielded.len();
+        // What they read now may have come after an answer of this turn.
+        self.core.turn += u64::from(left > 0);
         let begin = Instant::now();
         while left > 0 {
             left -= 1;
@@ -506,14 +517,32 @@ impl Worker {
 
     /// Accepts who waits at a listener; answers whether it has to be asked again.
     fn accept_from(&mut self, index: usize) -> bool {
+        let Some(listener) = self.listeners.get(index) else { return false };
+        let (door, bound) = (listener.door, listener.address);
+        let mut newcomers = Vec::new();
+        let is_to_be_asked = self.take_newcomers(index, &mut newcomers);
+        // Who has said something by now has said it before any answer that follows: one turn is enough for them all.
+        self.core.turn += 1;
+        if door == Door::Http && newcomers.len() > 1 {
+            let have_spoken = listener::have_spoken(newcomers.iter().map(|newcomer| &newcomer.socket));
+            for (newcomer, has_spoken) in newcomers.iter_mut().zip(have_spoken) {
+                newcomer.is_silent = !has_spoken;
+            }
+        }
+        for newcomer in newcomers {
+            self.welcome(newcomer, bound, door);
+        }
+        is_to_be_asked
+    }
+
+    fn take_newcomers(&mut self, index: usize, newcomers: &mut Vec<Newcomer>) -> bool {
         for accepted in 0..ACCEPTS {
             let Some(listener) = self.listeners.get(index) else { return false };
-            let (door, bound) = (listener.door, listener.address);
             if accepted > 0 && !listener::may_accept(&listener.socket) {
                 return false;
             }
             match listener::accept(&listener.socket) {
-                Ok((socket, peer)) => self.welcome(socket, peer, bound, door),
+                Ok((socket, peer)) => newcomers.push(Newcomer { socket, peer, is_silent: false }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) if self.refuse_without_descriptors(index) => {}
@@ -532,10 +561,11 @@ impl Worker {
         }
     }
 
-    fn welcome(&mut self, socket: OwnedFd, peer: SocketAddr, bound: SocketAddr, door: Door) {
-        if !self.core.server.proxies.include(peer.ip()) {
-            return self.admit(socket, peer, (bound, door), None);
+    fn welcome(&mut self, newcomer: Newcomer, bound: SocketAddr, door: Door) {
+        if !self.core.server.proxies.include(newcomer.peer.ip()) {
+            return self.admit(newcomer, (bound, door), None);
         }
+        let Newcomer { socket, peer, .. } = newcomer;
         if let Err(crowded) = self.core.server.admit_somebody() {
             return self.refuse_crowded(&socket, peer, door, crowded);
         }
@@ -553,12 +583,17 @@ impl Worker {
 
     /// A proxy has said for whom it connects; or what it said is not believed.
     fn arrived(&mut self, Arrived { socket, proxy, bound, door, ends }: Arrived) {
+        // What it says may have come after an answer of this turn.
+        self.core.turn += 1;
+        let newcomer = |socket, peer| Newcomer { socket, peer, is_silent: false };
         match ends {
             Ok(Some(ends)) => {
                 let way = Way { proxy, facing: Some(ends.server) };
-                self.admit(socket, ends.client, (bound, door), Some(way));
+                self.admit(newcomer(socket, ends.client), (bound, door), Some(way));
             }
-            Ok(None) => self.admit(socket, proxy, (bound, door), Some(Way { proxy, facing: None })),
+            Ok(None) => {
+                self.admit(newcomer(socket, proxy), (bound, door), Some(Way { proxy, facing: None }));
+            }
             Err(reason) => {
                 let subject = Subject { session: 0, peer: proxy, user: None };
                 self.core.log(&subject, log::Event::ProxyRefused { from: proxy, reason: &reason });
@@ -574,13 +609,8 @@ impl Worker {
     }
 
     /// Serves a client, unless a list, a ban or a limit speaks against it.
-    fn admit(
-        &mut self,
-        socket: OwnedFd,
-        peer: SocketAddr,
-        (bound, door): (SocketAddr, Door),
-        way: Option<Way>,
-    ) {
+    fn admit(&mut self, newcomer: Newcomer, (bound, door): (SocketAddr, Door), way: Option<Way>) {
+        let Newcomer { socket, peer, is_silent } = newcomer;
         if let Err(turned) = self.core.server.bans.admit(peer.ip(), self.core.now.instant) {
             let reached = turned.reached();
             return self.refuse(&socket, peer, door, turned.for_the_client(), Some(&reached));
@@ -596,12 +626,11 @@ impl Worker {
             }
         };
         if matches!(door, Door::Http | Door::Https) {
-            // It may have come after an answer of this turn.
-            self.core.turn += 1;
             let core = &self.core;
             let admission = Some(Admission::new(&core.server, peer.ip()));
             let key = self.connections.insert_with(|key| {
-                Client::Http(Box::new(http::Connection::new(key, socket, peer, member, admission, core)))
+                let connection = http::Connection::new(key, socket, peer, member, admission, core);
+                Client::Http(Box::new(if is_silent { connection.silent() } else { connection }))
             });
             return self.serve_any(key, |client, core| {
                 if let (Client::Http(connection), Door::Https) = (client, door) {

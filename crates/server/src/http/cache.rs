@@ -2,9 +2,10 @@
 //!
 //! The invariant: nobody is answered with less than it can know. An entry is compared with the file system once a
 //! turn of the reactor, however many requests the turn serves: what a turn's poll had reported was sent before any
-//! answer of that turn, so by nobody who had seen one and changed a file since. What is read later counts as
-//! another turn: from a connection that was just accepted, or that was answered in this turn. Nothing is watched
-//! and nothing expires by the clock, but that descriptors which nobody asked for lately are given back.
+//! answer of that turn, so by nobody who had seen one and changed a file since. Those who were accepted together, and
+//! had spoken before the first of them was answered, have a turn of their own. What is read later counts as another
+//! turn: from a connection that was answered in this one. Nothing is watched and nothing expires by the clock, but
+//! that descriptors which nobody asked for lately are given back.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

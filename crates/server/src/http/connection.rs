@@ -176,6 +176,12 @@ impl Connection {
         }
     }
 
+    /// The same, where the client has said nothing yet: the reactor will tell.
+    pub(crate) fn silent(mut self) -> Self {
+        self.flags.readable = false;
+        self
+    }
+
     /// The reactor says something of the socket.
     pub(crate) fn event(&mut self, core: &mut Core, event: &Event) {
         if event.is_error() || (event.is_write_closed() && event.is_read_closed() && !self.flags.shut) {
