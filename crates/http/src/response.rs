@@ -64,10 +64,15 @@ impl<'a> Writer<'a> {
     /// Adds a field whose value is bytes.
     pub fn bytes(&mut self, name: &str, value: &[u8]) -> &mut Self {
         debug_assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n')));
-        let _ = write!(self.out, "{name}: ");
-        self.out.extend_from_slice(value);
-        self.out.extend_from_slice(b"\r\n");
+        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+            self.out.extend_from_slice(part);
+        }
         self
+    }
+
+    /// Adds `Content-Length`.
+    pub fn length(&mut self, length: u64) -> &mut Self {
+        self.bytes("Content-Length", itoa::Buffer::new().format(length).as_bytes())
     }
 
     /// Adds whole lines that were made before.

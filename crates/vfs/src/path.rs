@@ -53,10 +53,11 @@ impl VirtualPath {
         if argument.contains(&0) {
             return Err(PathError::Nul);
         }
-        let mut path = Vec::with_capacity(self.0.len() + argument.len() + 1);
-        if argument.first() != Some(&b'/') && !self.is_root() {
-            path.extend_from_slice(&self.0);
-        }
+        let begins = if argument.first() == Some(&b'/') || self.is_root() { &[][..] } else { &self.0 };
+        // Exactly what is needed where nothing vanishes: there is nothing to give back then.
+        let slash = usize::from(argument.first() != Some(&b'/'));
+        let mut path = Vec::with_capacity(begins.len() + slash + argument.len());
+        path.extend_from_slice(begins);
         for component in argument.split(|&byte| byte == b'/') {
             match component {
                 b"" | b"." => {}

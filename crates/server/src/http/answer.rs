@@ -75,7 +75,7 @@ impl Connection {
         for (name, value) in fields {
             writer.field(name, value);
         }
-        writer.field("Content-Type", media_type).field("Content-Length", body.len());
+        writer.field("Content-Type", media_type).length(body.len() as u64);
         writer.end();
         let sent = if head.wants_head_only() { 0 } else { body.len() };
         core.out.extend_from_slice(&body[..sent]);
@@ -130,7 +130,7 @@ impl Connection {
             writer.field(name, value);
         }
         if !status.is_bodiless() {
-            writer.field("Content-Length", 0);
+            writer.length(0);
         }
         writer.end();
         record.status = status;
@@ -174,7 +174,7 @@ impl Connection {
         if theirs.is_none() {
             writer.field(HARMLESS.0, HARMLESS.1);
         }
-        writer.field("Content-Type", media_type).field("Content-Length", page.len());
+        writer.field("Content-Type", media_type).length(page.len() as u64);
         writer.end();
         if !record.head_only {
             core.out.extend_from_slice(page);

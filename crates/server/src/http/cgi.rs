@@ -520,7 +520,7 @@ impl Running {
         writer.lines(&lines).lines(&self.beside);
         match (self.stage, length) {
             (Stage::Chunked, _) => _ = writer.field("Transfer-Encoding", "chunked"),
-            (_, Some(length)) if !status.is_bodiless() => _ = writer.field("Content-Length", length),
+            (_, Some(length)) if !status.is_bodiless() => _ = writer.length(length),
             _ => {}
         }
         writer.end();

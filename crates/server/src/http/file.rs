@@ -78,7 +78,7 @@ impl Connection {
         let goes_on = self.may_go_on(head);
         let status = if range.is_some() { Status::PARTIAL_CONTENT } else { Status::OK };
         let mut writer = self.begin_file_head(core, status, head.version, goes_on);
-        writer.field("Content-Type", entry.media_type).lines(&entry.lines);
+        writer.bytes("Content-Type", entry.media_type.as_bytes()).lines(&entry.lines);
         if let Some(coding) = entry.coding {
             writer.field("Content-Encoding", coding);
         }
@@ -91,7 +91,7 @@ impl Connection {
         }
         let range = range.unwrap_or(0..entry.size);
         let length = range.end - range.start;
-        writer.field("Content-Length", length);
+        writer.length(length);
         writer.end();
         if head.wants_head_only() || length == 0 {
             return self.log_file(core, head, status, 0);
@@ -154,7 +154,7 @@ impl Connection {
         writer
             .field("Content-Type", format_args!("multipart/byteranges; boundary={boundary}"))
             .lines(&entry.lines)
-            .field("Content-Length", length);
+            .length(length);
         writer.end();
         self.begin_body(core, head, Status::PARTIAL_CONTENT, parts, true);
     }

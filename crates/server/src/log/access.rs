@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use millrace_ftp::time::Civil;
@@ -63,7 +64,8 @@ pub(super) fn write_combined(
     request: &Request<'_>,
     out: &mut Vec<u8>,
 ) {
-    let _ = write!(out, "{} - ", subject.peer.ip());
+    write_address(subject.peer.ip(), out);
+    out.extend_from_slice(b" - ");
     match subject.user {
         Some(user) => escape(user, true, out),
         None => out.push(b'-'),
@@ -79,7 +81,10 @@ pub(super) fn write_combined(
             out.extend_from_slice(request.protocol.as_bytes());
         }
     }
-    let _ = write!(out, "\" {} {}", request.status, request.bytes);
+    out.extend_from_slice(b"\" ");
+    out.extend_from_slice(itoa::Buffer::new().format(request.status).as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(itoa::Buffer::new().format(request.bytes).as_bytes());
     for value in [request.referer, request.agent] {
         out.extend_from_slice(b" \"");
         match value {
@@ -89,6 +94,19 @@ pub(super) fn write_combined(
         out.push(b'"');
     }
     out.push(b'\n');
+}
+
+fn write_address(address: IpAddr, out: &mut Vec<u8>) {
+    let IpAddr::V4(address) = address else {
+        let _ = write!(out, "{address}");
+        return;
+    };
+    for (index, octet) in address.octets().into_iter().enumerate() {
+        if index > 0 {
+            out.push(b'.');
+        }
+        out.extend_from_slice(itoa::Buffer::new().format(octet).as_bytes());
+    }
 }
 
 /// What is no plain ASCII, a quote or a backslash as `\xHH`; in names, which stand without quotes, blanks too.
