@@ -11,7 +11,7 @@ use millrace_net::listener;
 use millrace_net::tls::{Channel, Heard};
 
 use super::connection::{Connection, Work};
-use super::side::{self, Handed};
+use super::side::{self, Handed, Patience};
 use super::who::names_of;
 use crate::log::{self, Subject};
 use crate::worker::Core;
@@ -108,7 +108,9 @@ impl Connection {
         {
             let (peer, inbox) = (self.peer, core.sender.clone());
             let handed = Handed { socket, channel, peer, local, bound, inbox, admission };
-            core.server.side.spawn(side::serve(handed, core.server.config.http_idle_timeout));
+            let config = &core.server.config;
+            let patience = Patience { idle: config.http_idle_timeout, stall: config.stall_timeout };
+            core.server.side.spawn(side::serve(handed, patience));
         }
     }
 

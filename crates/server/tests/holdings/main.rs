@@ -6,6 +6,7 @@ mod kit;
 
 mod faults;
 mod fuzz;
+mod http;
 mod leaks;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

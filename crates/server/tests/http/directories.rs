@@ -1,10 +1,14 @@
 //! Pages of directories.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use millrace_storage::Archives;
+use millrace_storage::{Archives, FaultStorage, Faults, LocalOptions, LocalStorage};
 
-use crate::kit::{Scratch, http_config, pattern, serve_http, serve_http_with};
+use crate::kit::http2::{END_HEADERS, END_STREAM, HEADERS, block, frame, request};
+use crate::kit::{PATIENCE, Scratch, http_config, https_config, pattern, serve_http, serve_http_with};
 
 #[test]
 fn a_page_links_to_what_is_there() {
@@ -57,6 +61,73 @@ fn a_large_directory_is_streamed_whole() {
     assert_eq!((old.field("transfer-encoding"), count(&old.text())), (None, 5000));
     let head = served.ask("HEAD /many/ HTTP/1.1\r\nHost: h\r\n\r\n");
     assert_eq!(head.field("transfer-encoding"), Some("chunked"));
+}
+
+/// A million entries are not to be tested every time; these are more than all buffers on the way hold.
+#[test]
+fn a_large_directory_is_read_no_further_than_the_client_reads() {
+    const ENTRIES: usize = 50_000;
+    let scratch = Scratch::in_memory();
+    scratch.crowd("many", ENTRIES, &"a-rather-long-name-".repeat(8));
+    scratch.write("small", b"here");
+    let config = https_config(&scratch);
+    let storage = FaultStorage::new(LocalStorage::open(scratch.path(), LocalOptions::default()).unwrap());
+    let faults = storage.faults();
+    let accounts = http_config(Arc::new(storage)).accounts;
+    let served = serve_http_with(millrace_server::Config { accounts, ..config });
+    let calls_of = |ask: &mut dyn FnMut()| {
+        faults.reset();
+        ask();
+        faults.calls()
+    };
+    // As many calls as read all of it: the rows are counted by the way.
+    let whole = calls_of(&mut || {
+        let page = served.get("/many/", "");
+        assert_eq!(page.text().matches("href=\"./a-rather").count(), ENTRIES);
+    });
+    assert!(whole > 50, "it is read in batches: {whole}");
+    for (method, version, fields) in [
+        ("GET", "1.1", ""),
+        ("GET", "1.1", "Accept: application/json\r\n"),
+        ("GET", "1.0", ""),
+        ("PROPFIND", "1.1", "Depth: 1\r\n"),
+    ] {
+        faults.reset();
+        let mut client = TcpStream::connect(served.address).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = format!("{method} /many/ HTTP/{version}\r\nHost: h\r\n{fields}\r\n");
+        client.write_all(head.as_bytes()).unwrap();
+        client.read_exact(&mut [0; 12]).unwrap();
+        let read = rest_of(&faults);
+        assert!(
+            read < whole * 2 / 3,
+            "{method} {version} {fields}: {read} of {whole} calls for a client that does not read"
+        );
+        assert_eq!(served.get("/small", "").body, b"here");
+    }
+    for (method, fields) in [("GET", ("accept", "application/json")), ("PROPFIND", ("depth", "1"))] {
+        faults.reset();
+        let mut client = served.connect_http2(&[]);
+        let block = block(&request(method, "/many/", &[fields]));
+        client.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, block));
+        client.expect(HEADERS, 1);
+        // Windows are of 64 KiB, and what is between here and the worker is not much more.
+        let read = rest_of(&faults);
+        assert!(read < whole / 4, "{method} by HTTP/2: {read} of {whole} calls");
+        assert_eq!(served.connect_http2(&[]).fetch(1, "/small").0, 200);
+    }
+}
+
+/// How many calls there are when no more follow; while some do, there are fewer than at the end.
+fn rest_of(faults: &Faults) -> u64 {
+    let (mut calls, mut since) = (faults.calls(), Instant::now());
+    while since.elapsed() < Duration::from_millis(300) {
+        std::thread::sleep(Duration::from_millis(10));
+        if faults.calls() != calls {
+            (calls, since) = (faults.calls(), Instant::now());
+        }
+    }
+    calls
 }
 
 #[test]

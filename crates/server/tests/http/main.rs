@@ -8,6 +8,7 @@ mod bad_input;
 mod conformance;
 mod directories;
 mod hooks;
+mod http2;
 mod logins;
 mod once;
 mod passing;

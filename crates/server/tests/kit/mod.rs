@@ -6,6 +6,7 @@
 
 mod client;
 mod http;
+pub(crate) mod http2;
 mod scratch;
 mod server;
 mod tls;

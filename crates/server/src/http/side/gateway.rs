@@ -2,6 +2,10 @@
 //!
 //! The invariant: a stream ends as its request's connection did. An answer that is cut there resets the stream here,
 //! and a client that resets a stream cuts the request, so nothing is taken for whole that is not.
+//!
+//! What one client can hold is bounded: in requests ([`REQUESTS`]), in bytes of each that it does not take ([`KEPT`]),
+//! and in time, since a connection all of whose streams wait for the client ends as one of HTTP/1.1 does. What it says
+//! besides requests is bounded by `census.rs`.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -10,11 +14,11 @@ use std::os::unix::net::UnixStream;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::http1::{Builder as Client, SendRequest};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
@@ -36,6 +40,18 @@ const STREAMS: u32 = 100;
 
 /// Requests that run at a time for one client; browsers take six by HTTP/1.1.
 const REQUESTS: usize = 16;
+
+/// Bytes of an answer that are read ahead of what the client takes, and that are given to it at a time: as long as a
+/// client takes one piece in the time for which it may stall, it goes on.
+const KEPT: usize = 64 * 1024;
+const PIECE: usize = 16 * 1024;
+
+/// Bytes of a request's fields, names and all, as HTTP/1.1 has them.
+const FIELDS: u32 = 16 * 1024;
+
+/// Streams that a client may have reset before we have come to them; and that we may have reset for its faults.
+const RESETS: usize = 20;
+const FAULTS: usize = 100;
 
 /// Silence after which a client is asked whether it is still there, and for how long it may think about it.
 const PING: Duration = Duration::from_secs(30);
@@ -65,15 +81,24 @@ pub(in crate::http) struct Handed {
     pub(in crate::http) admission: Admission,
 }
 
-/// Serves a connection until it ends, or has been idle for this time.
-pub(in crate::http) fn serve(handed: Handed, idle: Duration) -> impl FnOnce(Ending) -> Serving {
-    move |ending| Box::pin(run(handed, idle, ending))
+/// For how long a connection may be of no use.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::http) struct Patience {
+    /// Nothing is asked.
+    pub(in crate::http) idle: Duration,
+    /// What was asked for is not taken.
+    pub(in crate::http) stall: Duration,
+}
+
+/// Serves a connection until it ends, or was of no use for too long.
+pub(in crate::http) fn serve(handed: Handed, patience: Patience) -> impl FnOnce(Ending) -> Serving {
+    move |ending| Box::pin(run(handed, patience, ending))
 }
 
 /// A connection being served.
 pub(in crate::http) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-async fn run(handed: Handed, idle: Duration, mut ending: Ending) {
+async fn run(handed: Handed, patience: Patience, mut ending: Ending) {
     let Handed { socket, channel, peer, local, bound, inbox, admission: _admission } = handed;
     let names = names_of(&channel);
     let Ok(secured) = Secured::new(socket, channel) else { return };
@@ -83,11 +108,12 @@ async fn run(handed: Handed, idle: Duration, mut ending: Ending) {
         carried: Carried { local, names },
         inbox,
         idle: Mutex::default(),
-        kept_for: idle / 2,
+        kept_for: patience.idle / 2,
         places: Arc::new(Semaphore::new(REQUESTS)),
         streams: AtomicUsize::new(0),
+        working: AtomicUsize::new(0),
         began: Instant::now(),
-        quiet_since: AtomicU64::new(0),
+        moved: AtomicU64::new(0),
     });
     let service = {
         let origin = Arc::clone(&origin);
@@ -97,15 +123,23 @@ async fn run(handed: Handed, idle: Duration, mut ending: Ending) {
         Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
+            .max_header_list_size(FIELDS)
+            .max_pending_accept_reset_streams(RESETS)
+            .max_local_error_reset_streams(FAULTS)
+            .max_send_buf_size(KEPT)
             .keep_alive_interval(PING)
             .keep_alive_timeout(PING)
             .serve_connection(secured, service)
     );
     loop {
-        let end = tokio::time::timeout(origin.rest(idle), ending.wait_for(|ending| *ending));
+        // What is waited for may be something else before that time is over.
+        let look = origin.rest(patience).min(patience.stall);
+        let end = tokio::time::timeout(look, ending.wait_for(|ending| *ending));
         match meanwhile(connection.as_mut(), end).await {
             None => return,
-            Some(Err(_)) if !origin.rest(idle).is_zero() => {}
+            Some(Err(_)) if !origin.rest(patience).is_zero() => {}
+            // Nobody takes what would have to be sent first.
+            Some(Err(_)) if origin.streams.load(Ordering::Relaxed) > 0 => return,
             Some(_) => break,
         }
     }
@@ -142,21 +176,30 @@ struct Origin {
     /// How long one may be used again: the worker closes it at twice this age.
     kept_for: Duration,
     places: Arc<Semaphore>,
-    /// How many there are now.
+    /// How many there are now; and for how many of them the worker has to do something next, and not the client.
     streams: AtomicUsize,
+    working: AtomicUsize,
     began: Instant,
-    /// When the last of them ended, in milliseconds since it began.
-    quiet_since: AtomicU64,
+    /// When one of them last moved or ended, in milliseconds since it began.
+    moved: AtomicU64,
 }
 
 impl Origin {
     /// How long nothing may happen yet.
-    fn rest(&self, idle: Duration) -> Duration {
-        if self.streams.load(Ordering::Relaxed) > 0 {
-            return idle;
-        }
-        let quiet = self.began + Duration::from_millis(self.quiet_since.load(Ordering::Relaxed));
-        idle.saturating_sub(quiet.elapsed())
+    fn rest(&self, patience: Patience) -> Duration {
+        let time = match (self.streams.load(Ordering::Relaxed), self.working.load(Ordering::Relaxed)) {
+            (0, _) => patience.idle,
+            (_, 0) => patience.stall,
+            // The worker has deadlines of its own.
+            _ => return patience.idle.min(patience.stall),
+        };
+        let moved = self.began + Duration::from_millis(self.moved.load(Ordering::Relaxed));
+        time.saturating_sub(moved.elapsed())
+    }
+
+    fn note_movement(&self) {
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.moved.store(now, Ordering::Relaxed);
     }
 
     /// Has a stream's request answered.
@@ -169,6 +212,7 @@ impl Origin {
             return Ok(stream.refusal(StatusCode::SERVICE_UNAVAILABLE));
         };
         stream.place = Some(place);
+        stream.is_worked_on(true);
         let Some(request) = as_http_1(request) else {
             return Ok(stream.refusal(StatusCode::BAD_REQUEST));
         };
@@ -176,13 +220,13 @@ impl Origin {
             return Ok(stream.refusal(StatusCode::SERVICE_UNAVAILABLE));
         };
         let answer = sender.send_request(request).await?;
+        stream.is_worked_on(false);
         let (mut head, body) = answer.into_parts();
         head.version = Version::HTTP_2;
         OF_CONNECTIONS.iter().for_each(|name| drop(head.headers.remove(name)));
-        Ok(Response::from_parts(
-            head,
-            Relayed { body: Some(body), has_ended: false, sender: Some(sender), stream },
-        ))
+        let sender = Some(sender);
+        let relayed = Relayed { body: Some(body), has_ended: false, rest: Bytes::new(), sender, stream };
+        Ok(Response::from_parts(head, relayed))
     }
 
     fn unused(&self) -> Option<(Instant, SendRequest<Incoming>)> {
@@ -202,7 +246,7 @@ impl Origin {
         let adopted = Adopted { socket: theirs.into(), peer, bound, carried };
         self.inbox.send(Message::Adopt(Box::new(adopted)));
         let ours = TokioIo::new(tokio::net::UnixStream::from_std(ours).ok()?);
-        let (sender, connection) = handshake(ours).await.ok()?;
+        let (sender, connection) = Client::new().max_buf_size(KEPT).handshake(ours).await.ok()?;
         tokio::spawn(connection);
         Some(sender)
     }
@@ -243,17 +287,34 @@ fn join_cookies(fields: &mut hyper::HeaderMap) -> Option<()> {
 struct Stream {
     origin: Arc<Origin>,
     place: Option<OwnedSemaphorePermit>,
+    /// The worker has to do something next.
+    is_worked_on: bool,
 }
 
 impl Stream {
     fn new(origin: &Arc<Origin>) -> Self {
-        origin.streams.fetch_add(1, Ordering::Relaxed);
-        Self { origin: Arc::clone(origin), place: None }
+        // Whoever takes nothing does not go on by asking for more.
+        if origin.streams.fetch_add(1, Ordering::Relaxed) == 0 {
+            origin.note_movement();
+        }
+        Self { origin: Arc::clone(origin), place: None, is_worked_on: false }
+    }
+
+    /// Whose turn it is now.
+    fn is_worked_on(&mut self, worker: bool) {
+        match (self.is_worked_on, worker) {
+            (false, true) => _ = self.origin.working.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = self.origin.working.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
+        }
+        self.is_worked_on = worker;
+        self.origin.note_movement();
     }
 
     /// An answer that comes from here.
     fn refusal(self, status: StatusCode) -> Response<Relayed> {
-        let mut answer = Response::new(Relayed { body: None, has_ended: true, sender: None, stream: self });
+        let relayed = Relayed { body: None, has_ended: true, rest: Bytes::new(), sender: None, stream: self };
+        let mut answer = Response::new(relayed);
         *answer.status_mut() = status;
         answer
     }
@@ -261,8 +322,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let now = u64::try_from(self.origin.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.origin.quiet_since.store(now, Ordering::Relaxed);
+        self.is_worked_on(false);
         self.origin.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -272,6 +332,8 @@ impl Drop for Stream {
 struct Relayed {
     body: Option<Incoming>,
     has_ended: bool,
+    /// Of the last frame of the body, what is not given on yet.
+    rest: Bytes,
     /// The connection that it comes by.
     sender: Option<SendRequest<Incoming>>,
     stream: Stream,
@@ -285,18 +347,35 @@ impl Body for Relayed {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Some(body) = &mut self.body else { return Poll::Ready(None) };
-        let frame = Pin::new(body).poll_frame(cx);
-        self.has_ended |= matches!(frame, Poll::Ready(None));
-        frame
+        let Self { body: Some(body), rest, stream, has_ended, .. } = &mut *self else {
+            return Poll::Ready(None);
+        };
+        if rest.is_empty() {
+            let frame = Pin::new(body).poll_frame(cx);
+            stream.is_worked_on(frame.is_pending());
+            match ready!(frame).transpose()?.map(Frame::into_data) {
+                Some(Ok(bytes)) => *rest = bytes,
+                Some(Err(frame)) => return Poll::Ready(Some(Ok(frame))),
+                None => {
+                    *has_ended = true;
+                    return Poll::Ready(None);
+                }
+            }
+        }
+        stream.origin.note_movement();
+        Poll::Ready(Some(Ok(Frame::data(rest.split_to(rest.len().min(PIECE))))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
+        self.rest.is_empty() && self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint)
+        let mut hint = self.body.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint);
+        if let Some(exact) = hint.exact() {
+            hint.set_exact(exact + self.rest.len() as u64);
+        }
+        hint
     }
 }
 

@@ -9,6 +9,7 @@
 //! same by construction, and the fast path knows nothing of any of this. The runtime is started by the first that needs
 //! it.
 
+mod census;
 pub(super) mod forward;
 mod gateway;
 mod runtime;
@@ -23,7 +24,7 @@ use millrace_http::Version;
 use millrace_net::listener;
 
 pub(crate) use forward::Kept;
-pub(super) use gateway::{Handed, serve};
+pub(super) use gateway::{Handed, Patience, serve};
 pub(crate) use runtime::Side;
 
 use super::Connection;

@@ -5,12 +5,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use millrace_net::stream;
 use millrace_net::tls::{Channel, Heard};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+
+use super::census::Census;
 
 /// What is read at a time: four full records, and the rest of one before.
 const WIRE: usize = 64 * 1024 + 20 * 1024;
@@ -25,6 +28,7 @@ thread_local! {
 pub(super) struct Secured {
     socket: TcpStream,
     inner: Inner,
+    census: Census,
 }
 
 #[derive(Debug)]
@@ -56,7 +60,7 @@ impl Secured {
         // Something may have come with the end of the handshake, of which the socket will not tell.
         match inner.receive(&socket) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
-            _ => Ok(Self { socket, inner }),
+            _ => Ok(Self { socket, inner, census: Census::new(Instant::now()) }),
         }
     }
 
@@ -67,7 +71,7 @@ impl Secured {
         interest: Interest,
         mut work: impl FnMut(&mut Inner, &TcpStream) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
-        let Self { socket, inner } = self;
+        let Self { socket, inner, .. } = self;
         loop {
             ready!(match interest.is_readable() {
                 true => socket.poll_read_ready(cx),
@@ -95,17 +99,23 @@ impl Read for Secured {
             (self.inner.plain, self.inner.taken) = (Vec::new(), 0);
             ready!(self.poll_io(cx, Interest::READABLE, Inner::receive))?;
         }
-        let rest = &self.inner.plain[self.inner.taken..];
+        let Self { inner, census, .. } = &mut *self;
+        let rest = &inner.plain[inner.taken..];
         let count = rest.len().min(buffer.remaining());
+        census.look(&rest[..count], Instant::now())?;
         buffer.put_slice(&rest[..count]);
-        self.inner.taken += count;
+        inner.taken += count;
         Poll::Ready(Ok(()))
     }
 }
 
 impl Write for Secured {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_io(cx, Interest::WRITABLE, |inner, socket| inner.channel.write(socket, bytes))
+        let sent = ready!(
+            self.poll_io(cx, Interest::WRITABLE, |inner, socket| { inner.channel.write(socket, bytes) })
+        )?;
+        self.census.took(sent);
+        Poll::Ready(Ok(sent))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

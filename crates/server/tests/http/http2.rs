@@ -1,0 +1,236 @@
+//! HTTP/2 with clients that mean harm: what each can hold is bounded, and others are answered meanwhile.
+
+use std::time::{Duration, Instant};
+
+use millrace_server::Config;
+
+use crate::kit::http2::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, INITIAL_WINDOW_SIZE, PING,
+    RST_STREAM, SETTINGS, WINDOW_UPDATE, block, frame, get, request,
+};
+use crate::kit::{Scratch, ServedHttp, https_config, pattern, serve_http_with};
+
+/// More than any bucket here holds, and the buffers of both kernels.
+const FLOOD: usize = 3_000_000;
+
+fn served(scratch: &Scratch) -> ServedHttp {
+    served_with(scratch, |_| {})
+}
+
+fn served_with(scratch: &Scratch, change: impl FnOnce(&mut Config)) -> ServedHttp {
+    scratch.write("small", b"here");
+    scratch.write("large", &pattern(8 << 20));
+    let mut config = https_config(scratch);
+    change(&mut config);
+    serve_http_with(config)
+}
+
+/// Claims that others are served, by HTTP/2 and as ever.
+#[track_caller]
+fn expect_others_served(served: &ServedHttp) {
+    assert_eq!(served.connect_http2(&[]).fetch(1, "/small"), (200, b"here".to_vec()));
+    assert_eq!(served.get("/small", "").body, b"here");
+}
+
+#[test]
+fn files_come_whole_and_many_at_a_time() {
+    let scratch = Scratch::new();
+    let served = served(&scratch);
+    let mut client = served.connect_http2(&[]);
+    assert_eq!(client.fetch(1, "/small"), (200, b"here".to_vec()));
+    assert!(client.fetch(3, "/large").1 == pattern(8 << 20));
+    assert_eq!(client.fetch(5, "/none").0, 404);
+    // As many as may be open, without a word between them.
+    let streams = (0..100).map(|at| 7 + 2 * at);
+    assert!(client.send(streams.clone().map(|stream| get(stream, "/small")).collect::<Vec<_>>().concat()));
+    let mut open: Vec<u32> = streams.collect();
+    while !open.is_empty() {
+        let data = client.frame().expect("the connection goes on");
+        if data.kind == DATA && data.flags & END_STREAM != 0 {
+            open.retain(|stream| *stream != data.stream);
+        }
+    }
+}
+
+/// CVE-2023-44487.
+#[test]
+fn who_asks_and_takes_it_back_is_ended() {
+    let scratch = Scratch::new();
+    let served = served(&scratch);
+    let mut client = served.connect_http2(&[]);
+    let mut both = |at: usize| {
+        let stream = 1 + 2 * at as u32;
+        client.send([get(stream, "/large"), frame(RST_STREAM, 0, stream, 8_u32.to_be_bytes())].concat())
+    };
+    let taken = (0..FLOOD).take_while(|at| both(*at)).count();
+    assert!(taken < FLOOD, "all were taken");
+    client.end();
+    expect_others_served(&served);
+}
+
+/// The same, of streams whose answers have begun: not one of them waits to be looked at.
+#[test]
+fn who_gives_up_what_has_begun_is_ended() {
+    let scratch = Scratch::new();
+    let served = served(&scratch);
+    let mut client = served.connect_http2(&[(INITIAL_WINDOW_SIZE, 0)]);
+    let (mut count, began) = (0, Instant::now());
+    while client.told_off.is_none() {
+        // As many as are answered at a time.
+        let streams = (count..count + 16).map(|at| 1 + 2 * at);
+        client.send(streams.clone().map(|stream| get(stream, "/large")).collect::<Vec<_>>().concat());
+        let begun = (0..16).take_while(|_| client.try_expect(HEADERS)).count();
+        if begun < 16 {
+            break;
+        }
+        let resets = streams.map(|stream| frame(RST_STREAM, 0, stream, 8_u32.to_be_bytes()));
+        client.send(resets.collect::<Vec<_>>().concat());
+        count += 16;
+        let is_flood = f64::from(count) > 150.0 * began.elapsed().as_secs_f64();
+        if count > 3_000 {
+            assert!(!is_flood, "{count} were taken in {:?}", began.elapsed());
+            // Time pays for what this machine manages to give up.
+            return;
+        }
+    }
+    assert!(count > 500, "a browser may leave a page: {count}");
+    expect_others_served(&served);
+}
+
+/// CVE-2024-27316 and its kin.
+#[test]
+fn fields_without_end_are_not_collected() {
+    let scratch = Scratch::new();
+    let served = served(&scratch);
+    for (what, continued) in [
+        ("fields", block(&[("x-filler", &"x".repeat(8_000))])),
+        ("frames without anything in them", Vec::new()),
+    ] {
+        let mut client = served.connect_http2(&[]);
+        let mut taken =
+            client.send(frame(HEADERS, END_STREAM, 1, block(&request("GET", "/small", &[])))) as usize;
+        while taken < FLOOD && client.send(frame(CONTINUATION, 0, 1, continued.clone())) {
+            taken += 1;
+        }
+        assert!(taken < FLOOD, "{what}: all were taken");
+        client.end();
+        expect_others_served(&served);
+    }
+}
+
+/// A field that is said once and pointed at ever after: 16 KiB of frames stand for 60 MiB of fields.
+#[test]
+fn fields_that_unfold_are_refused() {
+    let scratch = Scratch::new();
+    let served = served(&scratch);
+    let mut client = served.connect_http2(&[]);
+    // Literal with incremental indexing: entry 62 from now on.
+    let value = "x".repeat(3_900);
+    let mut bomb = block(&request("GET", "/small", &[]));
+    bomb.push(0x40);
+    bomb.extend_from_slice(&block(&[("x-bomb", &value)])[1..]);
+    bomb.extend(std::iter::repeat_n(0x80 | 62, 12_000));
+    client.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, bomb));
+    client.end();
+    assert_eq!(client.told_off, Some(ENHANCE_YOUR_CALM));
+    // Many fields that are no bomb are this request's fault only: 431, which is none of the statuses of HPACK's table.
+    let mut client = served.connect_http2(&[]);
+    let filler = "x".repeat(4_000);
+    let many = [("x-a", &*filler), ("x-b", &filler), ("x-c", &filler), ("x-d", &filler), ("x-e", &filler)];
+    let fields = block(&request("GET", "/small", &many));
+    let (first, rest) = fields.split_at(16_000);
+    client.send(frame(HEADERS, END_STREAM, 1, first));
+    client.send(frame(CONTINUATION, END_HEADERS, 1, rest));
+    client.expect(HEADERS, 1);
+    assert_eq!(client.fetch(3, "/small"), (200, b"here".to_vec()));
+    expect_others_served(&served);
+}
+
+#[test]
+fn frames_that_ask_for_nothing_are_bounded() {
+    let scratch = Scratch::new();
+    let served = served(&scratch);
+    let empty_data = |stream| frame(DATA, 0, stream, []);
+    for (what, flood) in [
+        ("PING", frame(PING, 0, 0, [7; 8])),
+        ("SETTINGS", frame(SETTINGS, 0, 0, [0, 4, 0, 0, 255, 255])),
+        ("PRIORITY", frame(2, 0, 3, [0, 0, 0, 0, 16])),
+        ("WINDOW_UPDATE", frame(WINDOW_UPDATE, 0, 0, 1_u32.to_be_bytes())),
+        ("DATA", empty_data(1)),
+        ("a frame that nobody knows", frame(0x42, 0, 0, [1, 2, 3])),
+    ] {
+        let mut client = served.connect_http2(&[]);
+        let fields = request("PUT", "/up", &[("authorization", "Basic dTpw")]);
+        client.send(frame(HEADERS, END_HEADERS, 1, block(&fields)));
+        let many = flood.repeat(100);
+        let taken = (0..FLOOD / 100).take_while(|_| client.send(&many)).count();
+        assert!(taken < FLOOD / 100, "{what}: all were taken");
+        client.end();
+        expect_others_served(&served);
+    }
+}
+
+#[test]
+fn a_browser_may_say_a_lot_while_it_takes_what_it_asked_for() {
+    let scratch = Scratch::new();
+    let served = served(&scratch);
+    let mut client = served.connect_http2(&[]);
+    // 40 MiB in pieces of at most 16 KiB, each of which it answers twice.
+    for at in 0..5 {
+        assert!(client.fetch(1 + 2 * at, "/large").1 == pattern(8 << 20));
+    }
+    assert_eq!(client.told_off, None);
+}
+
+#[test]
+fn more_streams_than_may_be_open_are_refused() {
+    let scratch = Scratch::new();
+    let served = served(&scratch);
+    let mut client = served.connect_http2(&[(INITIAL_WINDOW_SIZE, 0)]);
+    client.expect(SETTINGS, 0);
+    let all: Vec<u8> = (0..1_000).flat_map(|at| get(1 + 2 * at, "/large")).collect();
+    client.send(all);
+    let (mut refused, mut begun) = (0, 0);
+    while refused < 900 {
+        match client.frame().map(|frame| frame.kind) {
+            Some(RST_STREAM) => refused += 1,
+            Some(HEADERS) => begun += 1,
+            Some(_) => {}
+            // Whoever goes on so is ended, too.
+            None => break,
+        }
+    }
+    assert!(begun <= 100, "{begun}");
+    expect_others_served(&served);
+}
+
+#[test]
+fn a_body_that_never_ends_is_given_up() {
+    let scratch = Scratch::new();
+    let served = served_with(&scratch, |config| config.stall_timeout = Duration::from_secs(1));
+    let mut client = served.connect_http2(&[]);
+    let fields = request("PUT", "/up", &[("authorization", "Basic dTpw"), ("content-length", "1000")]);
+    client.send(frame(HEADERS, END_HEADERS, 1, block(&fields)));
+    client.send(frame(DATA, 0, 1, *b"the beginning"));
+    client.expect(RST_STREAM, 1);
+    assert_eq!(client.fetch(3, "/up").0, 404);
+    assert_eq!(client.fetch(5, "/small"), (200, b"here".to_vec()));
+}
+
+#[test]
+fn a_flood_of_resets_is_told_to_calm_down() {
+    let scratch = Scratch::new();
+    let served = served(&scratch);
+    let mut client = served.connect_http2(&[]);
+    // All at once, so that none of them was looked at before it is taken back.
+    let all: Vec<u8> = (0..60)
+        .flat_map(|at| {
+            let stream = 1 + 2 * at;
+            [get(stream, "/small"), frame(RST_STREAM, 0, stream, 8_u32.to_be_bytes())].concat()
+        })
+        .collect();
+    client.send(all);
+    client.end();
+    assert_eq!(client.told_off, Some(ENHANCE_YOUR_CALM));
+    expect_others_served(&served);
+}
