@@ -83,6 +83,18 @@ fn prepare_control(socket: &OwnedFd, keepalive: Duration) -> io::Result<()> {
     Ok(())
 }
 
+/// Has the connections of a listener acknowledge what comes first with the answer to it: a segment less for a request
+/// that is answered at once. Who cannot answer yet, and waits for more, says [`acknowledge`].
+pub fn acknowledge_with_answers(listener: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_tcp_quickack(listener, false)?)
+}
+
+/// Acknowledges what came now: a client that sends its request in pieces may wait for that before it sends the next
+/// (RFC 896), up to 40 ms by Linux's clock.
+pub fn acknowledge(socket: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_tcp_quickack(socket, true)?)
+}
+
 /// The address that a socket is bound to.
 pub fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
     getsockname(socket)?.try_into().map_err(|_| io::Error::from(io::ErrorKind::AddrNotAvailable)).map(plain)
@@ -128,9 +140,21 @@ pub fn plain(address: SocketAddr) -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::net::TcpStream;
+    use std::thread;
+    use std::time::Instant;
 
     use super::*;
+
+    /// What a kernel under load does a moment later.
+    fn eventually(mut claim: impl FnMut() -> bool) {
+        let begin = Instant::now();
+        while !claim() {
+            assert!(begin.elapsed() < Duration::from_secs(30));
+            thread::yield_now();
+        }
+    }
 
     #[test]
     fn a_second_server_on_the_port_is_refused() {
@@ -144,9 +168,39 @@ mod tests {
         let listener = bind_data("127.0.0.1:0".parse().unwrap()).unwrap();
         assert!(!may_accept(&listener));
         let client = TcpStream::connect(local_address(&listener).unwrap()).unwrap();
-        assert!(may_accept(&listener));
+        eventually(|| may_accept(&listener));
         assert_eq!(accept(&listener).unwrap().1, client.local_addr().unwrap());
         assert!(!may_accept(&listener));
+    }
+
+    #[test]
+    fn who_has_spoken_is_known_of_many_at_once() {
+        let listener = bind_data("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = local_address(&listener).unwrap();
+        let mut clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let mut sockets = Vec::new();
+        eventually(|| {
+            sockets.extend(accept(&listener).map(|(socket, _)| socket));
+            sockets.len() == 3
+        });
+        assert_eq!(have_spoken(sockets.iter()), [false; 3]);
+        clients[1].write_all(b"x").unwrap();
+        drop(clients.remove(2));
+        // An end is to be heard of too.
+        eventually(|| have_spoken(sockets.iter()) == [false, true, true]);
+        assert_eq!(have_spoken([].into_iter()), []);
+    }
+
+    #[test]
+    fn connections_acknowledge_with_their_answers_until_told_otherwise() {
+        let listener = bind_data("127.0.0.1:0".parse().unwrap()).unwrap();
+        acknowledge_with_answers(&listener).unwrap();
+        let _client = TcpStream::connect(local_address(&listener).unwrap()).unwrap();
+        eventually(|| may_accept(&listener));
+        let (socket, _) = accept(&listener).unwrap();
+        assert!(!sockopt::tcp_quickack(&socket).unwrap(), "it is as its listener was");
+        acknowledge(&socket).unwrap();
+        assert!(sockopt::tcp_quickack(&socket).unwrap());
     }
 
     #[test]

@@ -165,6 +165,12 @@ impl Server {
                 let (address, sockets) = listener::bind_control(address, workers, config.keepalive)
                     .map_err(|source| StartError::Listen { address, source })?;
                 bound.push(address);
+                if matches!(door, Door::Http | Door::Https) {
+                    for socket in &sockets {
+                        listener::acknowledge_with_answers(socket)
+                            .map_err(|source| StartError::Listen { address, source })?;
+                    }
+                }
                 let sockets = sockets.into_iter().map(|socket| Listener { door, address, socket });
                 listeners.iter_mut().zip(sockets).for_each(|(worker, listener)| worker.push(listener));
             }

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use millrace_http::request::{self, Slots};
 use millrace_http::{Framing, Head};
+use millrace_net::listener;
 use mio::event::Event;
 
 use super::Message;
@@ -123,6 +124,8 @@ pub(super) struct Flags {
     pub(super) fresh: bool,
     /// The client has sent something.
     pub(super) spoke: bool,
+    /// What it sent was acknowledged before it was answered.
+    pub(super) acknowledged: bool,
     pub(super) watches_writable: bool,
     /// The client will send no more.
     pub(super) ended: bool,
@@ -267,8 +270,23 @@ impl Connection {
                 return false;
             }
         }
+        self.acknowledge();
         self.set_clock(core);
         true
+    }
+
+    /// A first answer acknowledges what it answers. Where there is none yet, and the client has more to send, it may
+    /// wait to hear that its beginning has come.
+    fn acknowledge(&mut self) {
+        let may_wait = self.flags.spoke && self.sent_in == 0 && !self.flags.acknowledged;
+        let waits_for_client = matches!(
+            self.work,
+            Work::Idle | Work::Collecting(_) | Work::Receiving(_) | Work::Running(_) | Work::Securing(_)
+        );
+        if may_wait && waits_for_client {
+            self.flags.acknowledged = true;
+            self.flags.broken |= listener::acknowledge(&self.socket.fd).is_err();
+        }
     }
 
     /// Goes on with what takes a body, where more of that may have come.
