@@ -175,6 +175,7 @@ fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (network, bits) = (limit(config.sessions_per_network, ""), config.network_bits);
         writeln!(out, "              from one network (/{}, or IPv6 /{}): {network}", bits.ipv4, bits.ipv6)?;
     }
+    logins(config, out)?;
     bandwidth(config, out)?;
     bans(config, out)?;
     let workers = match config.workers {
@@ -183,6 +184,21 @@ fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     };
     writeln!(out, "Threads       {workers}; for what may wait: at most {}", config.blocking_threads)?;
     writeln!(out, "Greeting      {:?}", config.greeting)
+}
+
+/// Only what was said.
+fn logins(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let rates = &config.logins;
+    let all = [
+        (rates.server, "on the server"),
+        (rates.address, "from one address"),
+        (rates.network, "from one network"),
+        (rates.user, "of one user"),
+    ];
+    let said = all.into_iter().filter_map(|(rate, whose)| Some((rate?, whose)));
+    said.enumerate().try_for_each(|(index, (rate, whose))| {
+        writeln!(out, "{:14}at most {rate} {whose}", if index == 0 { "Logins" } else { "" })
+    })
 }
 
 /// Only what was said; the bans always.

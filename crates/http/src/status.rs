@@ -49,6 +49,7 @@ statuses! {
     EXPECTATION_FAILED = 417, "Expectation Failed";
     LOCKED = 423, "Locked";
     FAILED_DEPENDENCY = 424, "Failed Dependency";
+    TOO_MANY_REQUESTS = 429, "Too Many Requests";
     HEAD_TOO_LARGE = 431, "Request Header Fields Too Large";
     CHECKSUM_MISMATCH = 460, "Checksum Mismatch";
     INTERNAL_SERVER_ERROR = 500, "Internal Server Error";

@@ -17,7 +17,7 @@ use millrace_vfs::VirtualPath;
 use crate::auth::{Authenticator, HostName, Password};
 use crate::bans::BanRules;
 use crate::hooks::Hooks;
-use crate::limits::{NetworkBits, Quotas, ServerLimits};
+use crate::limits::{LoginRates, NetworkBits, Quotas, ServerLimits};
 use crate::network::Network;
 use crate::web::Web;
 
@@ -70,6 +70,8 @@ pub struct Config {
     pub sessions_per_network: usize,
     /// How large such a network is.
     pub network_bits: NetworkBits,
+    /// How often somebody may log in.
+    pub logins: LoginRates,
     /// Bandwidth, and sessions by listener and user. Listeners are named as in [`Config::ftp`].
     pub limits: ServerLimits,
     /// What is counted for quotas: the same that the accounts were given. It is kept and told of by the server.
@@ -405,6 +407,7 @@ impl Config {
             sessions_per_address: 0,
             sessions_per_network: 0,
             network_bits: NetworkBits::default(),
+            logins: LoginRates::default(),
             limits: ServerLimits::default(),
             quotas: None,
             bans: BanRules::default(),

@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::ftp::Connection;
 use crate::housekeeping::{Housekeeping, keep_dav, keep_quotas, wall_seconds};
 use crate::http::{Dav, Kept, Side, Tus};
-use crate::limits::{Crowd, Limits, NetworkBits, Scope, ScopeReport, ServerLimits, Tree};
+use crate::limits::{Crowd, Limits, Logins, NetworkBits, Scope, ScopeReport, ServerLimits, Tree};
 use crate::load::Load;
 use crate::log::Log;
 use crate::network::Network;
@@ -267,6 +267,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         descriptor_reserve: descriptor_reserve(descriptors),
         addresses: Crowd::new(config.sessions_per_address, NetworkBits::ADDRESS),
         networks: Crowd::new(config.sessions_per_network, config.network_bits),
+        logins_rated: Logins::new(config.logins, config.network_bits, Instant::now()),
         bans: Bans::new(config.bans.clone()),
         load: Load::default(),
         accounts: RwLock::new(Arc::clone(&config.accounts)),
@@ -395,6 +396,7 @@ impl Running {
         let listeners =
             listeners.iter().map(|(asked, limits)| (really(*asked, &doors), limits.clone())).collect();
         self.state.limits.configure(ServerLimits { listeners, ..config.limits }, Instant::now());
+        self.state.logins_rated.configure(config.logins);
         self.state.bans.configure(config.bans);
         self.state.proxies.configure(config.proxy_from);
         *self.state.accounts.write().unwrap_or_else(PoisonError::into_inner) = config.accounts;

@@ -15,7 +15,7 @@ use crate::blocking::BlockingPool;
 use crate::config::Config;
 use crate::hooks::Hooks;
 use crate::http::{Dav, Kept, Side, Tus};
-use crate::limits::{Crowd, Tree};
+use crate::limits::{Crowd, Logins, Tree};
 use crate::load::Load;
 use crate::log::Log;
 use crate::passive::PassivePool;
@@ -53,6 +53,8 @@ pub(crate) struct Server {
     /// Sessions of each address, and of each network.
     pub(crate) addresses: Crowd,
     pub(crate) networks: Crowd,
+    /// How often somebody may log in.
+    pub(crate) logins_rated: Logins,
     /// Who connects for others.
     pub(crate) proxies: Arc<Proxies>,
     /// Who is turned away.

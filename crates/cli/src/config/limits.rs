@@ -1,7 +1,7 @@
 //! The keys about bandwidth and sessions, as the server takes them.
 
 use millrace_server::auth::Quantity;
-use millrace_server::limits::{Limit, Limits, ServerLimits};
+use millrace_server::limits::{Limit, Limits, LoginRates, Rate, RateError, ServerLimits};
 use millrace_server::{BanRules, Network};
 
 use super::said::Said;
@@ -39,6 +39,32 @@ impl Value for Network {
 
     fn from_text(text: &str) -> Result<Self, String> {
         text.parse().map_err(|error: millrace_server::NetworkError| error.to_string())
+    }
+}
+
+/// A rate of logins, or `"none"`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Logins(Option<Rate>);
+
+impl Value for Logins {
+    const EXPECTED: &'static str = "a rate, such as \"60/minute\", or \"none\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self(None)),
+            text => text.parse().map(|rate| Self(Some(rate))).map_err(|error: RateError| error.to_string()),
+        }
+    }
+}
+
+/// How often somebody may log in.
+pub(crate) fn logins(written: &Written) -> LoginRates {
+    let rate = |said: &Option<Said<Logins>>| said.as_ref().and_then(|said| said.value.0);
+    LoginRates {
+        server: rate(&written.logins),
+        address: rate(&written.logins_per_address),
+        network: rate(&written.logins_per_network),
+        user: rate(&written.user_logins),
     }
 }
 

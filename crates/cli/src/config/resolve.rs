@@ -126,6 +126,7 @@ pub(crate) fn resolve(
     let quotas = quotas.unwrap_or_else(|| Arc::new(Quotas::new(Ledger::new(quotas_file(&written, &places)))));
     let limits = super::limits::limits(&written);
     let bans = super::limits::bans(&written);
+    let login_rates = super::limits::logins(&written);
     let web = super::web::web(&written, &places)?;
     let Encryption { ftps, https, tls, self_signed } = tls::encryption(&written, &places)?;
     let directory = directory(written.directory.as_ref(), &places)?;
@@ -219,6 +220,7 @@ pub(crate) fn resolve(
         )?,
         hooks: super::hooks::hooks(written.hook_tables, written.hooks_queue.as_ref(), &places)?,
         hook_threads: places.at_least_one(written.hook_threads, "hook-threads", default.hook_threads)?,
+        logins: login_rates,
         limits,
         quotas: Some(quotas),
         bans,

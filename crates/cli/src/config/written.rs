@@ -16,6 +16,7 @@ use millrace_server::Network;
 use millrace_server::limits::Limit;
 
 use super::hosts::HostTable;
+use super::limits::Logins;
 use super::said::{Said, one_or_more};
 use super::sources::SourceTable;
 use super::value::{
@@ -350,6 +351,18 @@ pub(crate) struct Written {
     /// And of an IPv6 address.
     #[arg(skip)]
     pub(crate) network_bits_ipv6: Option<Said<Count>>,
+    /// Logins on the server.
+    #[arg(skip)]
+    pub(crate) logins: Option<Said<Logins>>,
+    /// Logins from each address.
+    #[arg(skip)]
+    pub(crate) logins_per_address: Option<Said<Logins>>,
+    /// Logins from each network.
+    #[arg(skip)]
+    pub(crate) logins_per_network: Option<Said<Logins>>,
+    /// Logins of each user.
+    #[arg(skip)]
+    pub(crate) user_logins: Option<Said<Logins>>,
     /// Bytes a second to all clients together.
     #[arg(skip)]
     pub(crate) download_limit: Option<Said<Limit>>,
@@ -614,6 +627,10 @@ impl Written {
             sessions: self.sessions.or(file.sessions),
             sessions_per_address: self.sessions_per_address.or(file.sessions_per_address),
             sessions_per_network: self.sessions_per_network.or(file.sessions_per_network),
+            logins: self.logins.or(file.logins),
+            logins_per_address: self.logins_per_address.or(file.logins_per_address),
+            logins_per_network: self.logins_per_network.or(file.logins_per_network),
+            user_logins: self.user_logins.or(file.user_logins),
             network_bits_ipv4: self.network_bits_ipv4.or(file.network_bits_ipv4),
             network_bits_ipv6: self.network_bits_ipv6.or(file.network_bits_ipv6),
             greeting: self.greeting.or(file.greeting),

@@ -103,6 +103,23 @@ pub(crate) fn row(key: LimitKey) -> Row {
             Row::new("ban-after = 1\nlogin-delay = \"1ms\"", guesser, "address is banned", "1")
                 .of("127.0.0.1")
         }
+        LimitKey::Logins => {
+            Row::new("logins = \"1/day\"", second_login, "logins on this server", "\"1/day\"")
+        }
+        LimitKey::LoginsPerAddress => {
+            let keys = "logins-per-address = \"1/hour\"";
+            Row::new(keys, second_login, "logins from your address", "\"1/hour\"").of("127.0.0.1")
+        }
+        LimitKey::LoginsPerNetwork => {
+            let keys = "logins-per-network = \"1/hour\"";
+            Row::new(keys, second_login, "logins from your network", "\"1/hour\"").of("127.0.0.0/24")
+        }
+        LimitKey::UserLogins => {
+            let keys = "user-logins = \"1/hour\"";
+            Row::new(keys, second_login_by_http, "logins of this user", "\"1/hour\"")
+                .code("HTTP/1.1 429")
+                .of("user alice")
+        }
         LimitKey::CpuLimit => Row::new("cpu-limit = 1", while_busy, "too busy", "1"),
         LimitKey::LoginTimeout => Row::new("login-timeout = \"1s\"", silent, "No login in time", "\"1s\""),
         LimitKey::LoginAttempts => {
@@ -194,6 +211,14 @@ fn second_login(site: &Site) -> Refused {
     client.send("PASS password\r\n");
     let reply = client.reply();
     client.told(reply)
+}
+
+fn second_login_by_http(site: &Site) -> Refused {
+    let _first = site.log_in();
+    let mut client = site.browse();
+    client.request("GET /f", "", "");
+    let answer = client.response();
+    client.told(answer)
 }
 
 fn wrong_password(site: &Site) -> Refused {

@@ -10,7 +10,7 @@ use millrace_ftp::session::{Answer, Credentials, Grant, Input, Verdict};
 use super::Connection;
 use super::question::Promise;
 use crate::auth::{Account, Attempt, Decision, Protocol};
-use crate::limits::{AccountLimits, LimitKey, Reached, Refused};
+use crate::limits::{AccountLimits, LimitKey, Reached, Refused, TooMany};
 use crate::log::{self, Subject};
 use crate::worker::{Core, Message};
 
@@ -89,7 +89,13 @@ impl Connection {
             self.log(core, log::Event::LoginRefused { user, reason: "banned at this address for a while" });
             return Some(Verdict::Denied);
         }
-        None
+        let attempt = core.server.logins_rated.attempt(self.session.peer().ip(), core.now.instant);
+        attempt.err().map(|too_many| self.too_often(core, &too_many))
+    }
+
+    fn too_often(&self, core: &mut Core, too_many: &TooMany) -> Verdict {
+        self.log(core, log::Event::Limited { reached: &too_many.reached(), reason: None });
+        Verdict::Unavailable(too_many.for_the_client().to_owned())
     }
 
     /// The accounts have decided.
@@ -126,6 +132,9 @@ impl Connection {
 
     /// Keeps the account of a login that succeeded, and says what the session has to know of it.
     pub(super) fn admit(&mut self, core: &mut Core, user: &[u8], account: Account) -> Verdict {
+        if let Err(too_many) = core.server.logins_rated.log_in(user, core.now.instant) {
+            return self.too_often(core, &too_many);
+        }
         if let Err(refused) = self.enter(core, user, &account) {
             return Verdict::Unavailable(refused.for_the_client().to_owned());
         }

@@ -13,7 +13,7 @@ use millrace_net::tls::{Channel, client_names};
 use super::Message;
 use super::connection::{Asked, Connection, Work};
 use crate::auth::{Account, Attempt, Authenticator, Decision, Protocol, plain_host};
-use crate::limits::{AccountLimits, Refused};
+use crate::limits::{AccountLimits, LimitKey, Reached, Refused, TooMany};
 use crate::log::{self, Subject};
 use crate::web::{Bad, Link};
 use crate::worker::{self, Core};
@@ -23,6 +23,9 @@ const ANONYMOUS: &[u8] = b"anonymous";
 
 /// How long a connection goes on with what it was granted before the accounts are asked again.
 const TRUST: Duration = Duration::from_secs(1);
+
+/// When to try again what nobody knows the end of.
+const A_WHILE: Duration = Duration::from_secs(10);
 
 /// What stands before a link among what clients have said: no field can hold it.
 const LINK: &[u8] = b"\0link ";
@@ -112,6 +115,9 @@ impl Connection {
             self.login_decided(core, asked, &user, Decision::Refused(reason));
             return None;
         }
+        if let Err(not_now) = self.may_try(core, said) {
+            return self.answer_not_now(core, head, &not_now);
+        }
         let accounts = core.server.accounts();
         let certified = self.certificate_names().iter().any(|name| name.as_bytes() == user);
         let attempt = Tried { user, password, from, encrypted, certified, host: plain_host(host) };
@@ -122,10 +128,10 @@ impl Connection {
         match quick {
             Some(Decision::Granted(account)) => {
                 let let_in = self.let_in(core, (said, host), &attempt.user, account);
-                let refused = |refused: Refused| {
-                    self.fail(core, head, Status::SERVICE_UNAVAILABLE, refused.for_the_client());
-                };
-                let_in.map_err(refused).ok()
+                match let_in {
+                    Ok(who) => Some(who),
+                    Err(not_now) => self.answer_not_now(core, head, &not_now),
+                }
             }
             Some(decision) => {
                 let asked = Asked { serial: 0, head: bytes.to_vec(), slot: None };
@@ -243,18 +249,15 @@ impl Connection {
         (said, host): (&[u8], &[u8]),
         user: &[u8],
         account: Account,
-    ) -> Result<Arc<Who>, Refused> {
+    ) -> Result<Arc<Who>, NotNow> {
         // Who is known already has its place.
-        if self.who.as_ref().is_none_or(|who| who.authorization != said) {
-            let nothing = AccountLimits::default();
-            let limits = account.limits.as_deref().unwrap_or(&nothing);
-            let server = Arc::clone(&core.server);
-            if let Err(refused) = server.limits.log_in(&mut self.member, user, limits, core.now.instant) {
-                let subject = Subject { session: self.number, peer: self.peer, user: Some(user) };
-                core.log(&subject, log::Event::Limited { reached: &refused.reached(), reason: None });
-                self.who = None;
-                return Err(refused);
-            }
+        if !self.is_known(said)
+            && let Err(not_now) = self.enter(core, !said.is_empty(), user, &account)
+        {
+            let subject = Subject { session: self.number, peer: self.peer, user: Some(user) };
+            core.log(&subject, log::Event::Limited { reached: &not_now.reached, reason: None });
+            self.who = None;
+            return Err(not_now);
         }
         let user = (!said.is_empty() || user != ANONYMOUS).then(|| user.to_owned());
         let is_barred = !self.may_carry_files(core, &account);
@@ -263,6 +266,47 @@ impl Connection {
         let who = Arc::new(Who { authorization, host, user, account, is_barred, until });
         self.who = Some(Arc::clone(&who));
         Ok(who)
+    }
+
+    /// Claims that it is still the one who was let in.
+    fn is_known(&self, said: &[u8]) -> bool {
+        self.who.as_ref().is_some_and(|who| who.authorization == said)
+    }
+
+    /// Claims that the accounts may be asked about somebody who says this, unless that was just answered.
+    fn may_try(&mut self, core: &mut Core, said: &[u8]) -> Result<(), NotNow> {
+        let most = core.server.config.cpu_limit;
+        let not_now = if said.is_empty() || self.is_known(said) {
+            return Ok(());
+        } else if most > 0 && core.server.load.percent() > most {
+            let reached = Reached::new(LimitKey::CpuLimit, u64::from(most));
+            let reason = "The server is too busy; try again later.";
+            NotNow { status: Status::SERVICE_UNAVAILABLE, reason, wait: A_WHILE, reached }
+        } else if let Err(too_many) = core.server.logins_rated.attempt(self.peer.ip(), core.now.instant) {
+            too_many.into()
+        } else {
+            return Ok(());
+        };
+        core.log(&self.subject(), log::Event::Limited { reached: &not_now.reached, reason: None });
+        Err(not_now)
+    }
+
+    /// Takes a place among the sessions of the user and the user's groups, if there is one.
+    fn enter(&mut self, core: &Core, is_login: bool, user: &[u8], account: &Account) -> Result<(), NotNow> {
+        let (server, now) = (&core.server, core.now.instant);
+        if is_login {
+            server.logins_rated.log_in(user, now)?;
+        }
+        let nothing = AccountLimits::default();
+        let limits = account.limits.as_deref().unwrap_or(&nothing);
+        Ok(server.limits.log_in(&mut self.member, user, limits, now)?)
+    }
+
+    fn answer_not_now<T>(&mut self, core: &mut Core, head: &Head<'_, '_>, not_now: &NotNow) -> Option<T> {
+        let record = self.record(core, head);
+        let wait = not_now.wait.as_secs().max(1).to_string();
+        self.answer_page(core, record, not_now.status, not_now.reason, &[("Retry-After", &wait)]);
+        None
     }
 
     /// The accounts have decided about the request that waits.
@@ -275,11 +319,11 @@ impl Connection {
                     self.wrong_passwords = 0;
                     core.server.bans.succeeded(self.peer.ip(), user, core.now.instant);
                 }
-                if let Err(refused) = self.let_in(core, (&said, &host), user, account) {
+                if let Err(not_now) = self.let_in(core, (&said, &host), user, account) {
                     // One too many. Who asked the accounts again would hear the same, without end.
                     let mut slots = Slots::new();
                     if let Ok(Some((head, _))) = request::parse(&asked.head, &mut slots) {
-                        self.fail(core, &head, Status::SERVICE_UNAVAILABLE, refused.for_the_client());
+                        self.answer_not_now::<()>(core, &head, &not_now);
                     }
                     return;
                 }
@@ -361,6 +405,30 @@ impl Connection {
             }
         }
         permits
+    }
+}
+
+/// A limit is reached that lets nobody in for now.
+#[derive(Debug)]
+struct NotNow {
+    status: Status,
+    reason: &'static str,
+    /// When it may be tried again.
+    wait: Duration,
+    reached: Reached,
+}
+
+impl From<Refused> for NotNow {
+    fn from(refused: Refused) -> Self {
+        let (reason, reached) = (refused.for_the_client(), refused.reached());
+        Self { status: Status::SERVICE_UNAVAILABLE, reason, wait: A_WHILE, reached }
+    }
+}
+
+impl From<TooMany> for NotNow {
+    fn from(too_many: TooMany) -> Self {
+        let (reason, reached) = (too_many.for_the_client(), too_many.reached());
+        Self { status: Status::TOO_MANY_REQUESTS, reason, wait: too_many.wait, reached }
     }
 }
 

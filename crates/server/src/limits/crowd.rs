@@ -23,7 +23,7 @@ impl NetworkBits {
     /// Each address is a network of its own.
     pub(crate) const ADDRESS: Self = Self { ipv4: 32, ipv6: 128 };
 
-    fn network(self, address: IpAddr) -> Network {
+    pub(super) fn network(self, address: IpAddr) -> Network {
         let address = address.to_canonical();
         Network::new(address, if address.is_ipv4() { self.ipv4 } else { self.ipv6 })
     }

@@ -10,6 +10,7 @@
 
 mod bucket;
 mod crowd;
+mod logins;
 mod meter;
 mod pace;
 mod reached;
@@ -23,6 +24,8 @@ use std::sync::Arc;
 
 pub use crowd::NetworkBits;
 pub(crate) use crowd::{Crowd, Crowded};
+pub use logins::{LoginRates, Rate, RateError};
+pub(crate) use logins::{Logins, TooMany};
 pub(crate) use pace::Pace;
 pub use reached::LimitKey;
 pub(crate) use reached::{Reached, Setting};

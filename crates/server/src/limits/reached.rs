@@ -58,6 +58,14 @@ limit_keys! {
     Ban = "ban",
     /// Failed logins from an address.
     BanAfter = "ban-after",
+    /// Logins on the server.
+    Logins = "logins",
+    /// Logins from an address.
+    LoginsPerAddress = "logins-per-address",
+    /// Logins from a network.
+    LoginsPerNetwork = "logins-per-network",
+    /// Logins of a user.
+    UserLogins = "user-logins",
     /// How busy the processors are.
     CpuLimit = "cpu-limit",
     /// The time until somebody is logged in.

@@ -1,0 +1,318 @@
+//! How often somebody may log in: on the server, from an address, from a network, as a user.
+//!
+//! Each is a bucket that leaks: as many logins at once as its number says, and then one whenever there is room for it, so
+//! that over any time it is as many as the rate allows and one bucketful. Of the server, an address and a network each
+//! attempt counts, before the accounts are asked, as what it costs to ask them is the same; of a user only those with the
+//! right password, as nobody must be able to lock another out.
+//!
+//! The invariant: memory is bounded ([`MOST`] entries of each kind), and where there is no rate there is no lock.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+use super::{LimitKey, NetworkBits, Reached};
+
+/// Buckets of each kind at most; the emptiest go first.
+const MOST: usize = 32 * 1024;
+
+/// The words for periods, and how long they are in seconds.
+const PERIODS: [(&str, u64); 4] = [("second", 1), ("minute", 60), ("hour", 3600), ("day", 86_400)];
+
+/// So many within a period: `60/minute`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    count: NonZeroU32,
+    period: Duration,
+}
+
+/// A text that is no [`Rate`].
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0:?} is not a rate; write a number for each second, minute, hour or day, such as \"60/minute\"")]
+pub struct RateError(String);
+
+impl FromStr for Rate {
+    type Err = RateError;
+
+    fn from_str(text: &str) -> Result<Self, RateError> {
+        let wrong = || RateError(text.to_owned());
+        let (count, word) = text.split_once('/').ok_or_else(wrong)?;
+        let (_, seconds) = PERIODS.into_iter().find(|(name, _)| *name == word.trim()).ok_or_else(wrong)?;
+        let count = count.trim().parse().map_err(|_| wrong())?;
+        Ok(Self { count, period: Duration::from_secs(seconds) })
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = PERIODS.iter().find(|(_, seconds)| *seconds == self.period.as_secs());
+        write!(f, "{}/{}", self.count, word.map_or("", |(word, _)| word))
+    }
+}
+
+impl Rate {
+    /// One login's share of the period.
+    fn interval(self) -> u64 {
+        self.full() / u64::from(self.count.get())
+    }
+
+    /// A bucketful.
+    fn full(self) -> u64 {
+        nanos(self.period)
+    }
+}
+
+/// The rates of logins of a server; `None` for no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LoginRates {
+    /// Of everybody together.
+    pub server: Option<Rate>,
+    /// From each address.
+    pub address: Option<Rate>,
+    /// From each network.
+    pub network: Option<Rate>,
+    /// As each user.
+    pub user: Option<Rate>,
+}
+
+/// There were too many logins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TooMany {
+    key: LimitKey,
+    rate: Rate,
+    of: Option<String>,
+    /// When there will be room for one.
+    pub(crate) wait: Duration,
+}
+
+impl TooMany {
+    /// What the client may know: which limit it is, and no number or name.
+    pub(crate) fn for_the_client(&self) -> &'static str {
+        match self.key {
+            LimitKey::LoginsPerAddress => "Too many logins from your address; try again later.",
+            LimitKey::LoginsPerNetwork => "Too many logins from your network; try again later.",
+            LimitKey::UserLogins => "Too many logins of this user; try again later.",
+            _ => "Too many logins on this server; try again later.",
+        }
+    }
+
+    /// For the log.
+    pub(crate) fn reached(&self) -> Reached {
+        let reached = Reached::new(self.key, self.rate.to_string());
+        Reached { of: self.of.clone(), ..reached }
+    }
+}
+
+/// The buckets of a server.
+#[derive(Debug)]
+pub(crate) struct Logins {
+    base: Instant,
+    bits: NetworkBits,
+    /// Whether there is any rate.
+    any: AtomicBool,
+    rates: RwLock<LoginRates>,
+    buckets: Buckets,
+    /// Keyed: what clients send is what is counted by.
+    hasher: RandomState,
+}
+
+/// Each by a hash of whose it is; the time at which it will be empty.
+#[derive(Debug, Default)]
+struct Buckets {
+    server: Mutex<HashMap<u64, u64>>,
+    addresses: Mutex<HashMap<u64, u64>>,
+    networks: Mutex<HashMap<u64, u64>>,
+    users: Mutex<HashMap<u64, u64>>,
+}
+
+impl Logins {
+    pub(crate) fn new(rates: LoginRates, bits: NetworkBits, now: Instant) -> Self {
+        let logins = Self {
+            base: now,
+            bits,
+            any: AtomicBool::new(false),
+            rates: RwLock::default(),
+            buckets: Buckets::default(),
+            hasher: RandomState::new(),
+        };
+        logins.configure(rates);
+        logins
+    }
+
+    /// Other rates; what is counted stays.
+    pub(crate) fn configure(&self, rates: LoginRates) {
+        self.any.store(rates != LoginRates::default(), Relaxed);
+        *self.rates.write().unwrap_or_else(PoisonError::into_inner) = rates;
+    }
+
+    /// Somebody at an address wants to log in. The narrowest first: who is refused there takes nothing of what
+    /// others have.
+    pub(crate) fn attempt(&self, from: IpAddr, now: Instant) -> Result<(), TooMany> {
+        let Some(rates) = self.rates() else { return Ok(()) };
+        let from = from.to_canonical();
+        let network = self.bits.network(from);
+        let Buckets { server, addresses, networks, .. } = &self.buckets;
+        self.take(addresses, rates.address, &from, now).map_err(|(rate, wait)| {
+            too_many(LimitKey::LoginsPerAddress, rate, Some(from.to_string()), wait)
+        })?;
+        self.take(networks, rates.network, &network, now).map_err(|(rate, wait)| {
+            too_many(LimitKey::LoginsPerNetwork, rate, Some(network.to_string()), wait)
+        })?;
+        self.take(server, rates.server, &(), now)
+            .map_err(|(rate, wait)| too_many(LimitKey::Logins, rate, None, wait))
+    }
+
+    /// A user has shown the right password.
+    pub(crate) fn log_in(&self, user: &[u8], now: Instant) -> Result<(), TooMany> {
+        let Some(rates) = self.rates() else { return Ok(()) };
+        self.take(&self.buckets.users, rates.user, &user, now).map_err(|(rate, wait)| {
+            let of = format!("user {}", String::from_utf8_lossy(user));
+            too_many(LimitKey::UserLogins, rate, Some(of), wait)
+        })
+    }
+
+    fn rates(&self) -> Option<LoginRates> {
+        let is_any = self.any.load(Relaxed);
+        is_any.then(|| *self.rates.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes one login's room of a bucket, or answers when there will be some.
+    fn take(
+        &self,
+        buckets: &Mutex<HashMap<u64, u64>>,
+        rate: Option<Rate>,
+        whose: &impl Hash,
+        now: Instant,
+    ) -> Result<(), (Rate, Duration)> {
+        let Some(rate) = rate else { return Ok(()) };
+        let now = nanos(now.saturating_duration_since(self.base));
+        let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        make_room(&mut buckets, now);
+        let empty_at = buckets.entry(self.hasher.hash_one(whose)).or_insert(0);
+        let after = (*empty_at).max(now).saturating_add(rate.interval());
+        match after.saturating_sub(now).checked_sub(rate.full()) {
+            Some(wait) if wait > 0 => Err((rate, Duration::from_nanos(wait))),
+            _ => {
+                *empty_at = after;
+                Ok(())
+            }
+        }
+    }
+}
+
+fn too_many(key: LimitKey, rate: Rate, of: Option<String>, wait: Duration) -> TooMany {
+    TooMany { key, rate, of, wait }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Forgets what is empty, and if that is not enough the half that is emptiest.
+fn make_room(buckets: &mut HashMap<u64, u64>, now: u64) {
+    if buckets.len() < MOST {
+        return;
+    }
+    buckets.retain(|_, empty_at| *empty_at > now);
+    if buckets.len() >= MOST {
+        let mut times: Vec<u64> = buckets.values().copied().collect();
+        let (_, middle, _) = times.select_nth_unstable(MOST / 2);
+        let middle = *middle;
+        buckets.retain(|_, empty_at| *empty_at > middle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(text: &str) -> Option<Rate> {
+        Some(text.parse().unwrap())
+    }
+
+    fn logins(rates: LoginRates, now: Instant) -> Logins {
+        Logins::new(rates, NetworkBits::default(), now)
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_rate_is_read_as_it_is_written() {
+        for text in ["1/second", "60/minute", "1000/hour", "5/day"] {
+            assert_eq!(text.parse::<Rate>().unwrap().to_string(), text);
+        }
+        for text in ["", "60", "0/minute", "-1/minute", "60/fortnight", "x/day", "99999999999/day"] {
+            assert!(text.parse::<Rate>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn as_many_as_the_rate_come_at_once_and_then_one_whenever_there_is_room() {
+        let begin = Instant::now();
+        let rates = LoginRates { address: rate("3/minute"), ..LoginRates::default() };
+        let (logins, here) = (logins(rates, begin), address("192.0.2.1"));
+        let at = |seconds: u64| logins.attempt(here, begin + Duration::from_secs(seconds));
+        assert_eq!((0..3).filter(|_| at(0).is_ok()).count(), 3);
+        let refused = at(1).unwrap_err();
+        assert_eq!(refused.wait, Duration::from_secs(19));
+        assert!(logins.attempt(address("192.0.2.2"), begin).is_ok(), "nobody else");
+        assert!(at(19).is_err() && at(20).is_ok() && at(20).is_err());
+        assert_eq!((0..10).filter(|_| at(3600).is_ok()).count(), 3);
+    }
+
+    #[test]
+    fn whoever_is_refused_at_the_address_takes_nothing_of_the_network_and_the_server() {
+        let begin = Instant::now();
+        let rates = LoginRates {
+            address: rate("1/hour"),
+            network: rate("2/hour"),
+            server: rate("3/hour"),
+            ..LoginRates::default()
+        };
+        let logins = logins(rates, begin);
+        let refused = |from: &str| logins.attempt(address(from), begin).err().map(|refused| refused.key);
+        assert_eq!(refused("192.0.2.1"), None);
+        for _ in 0..100 {
+            assert_eq!(refused("::ffff:192.0.2.1"), Some(LimitKey::LoginsPerAddress));
+        }
+        assert_eq!(refused("192.0.2.2"), None);
+        assert_eq!(refused("192.0.2.3"), Some(LimitKey::LoginsPerNetwork));
+        assert_eq!(refused("192.0.3.1"), None);
+        assert_eq!(refused("192.0.4.1"), Some(LimitKey::Logins));
+        logins.configure(LoginRates::default());
+        assert_eq!(refused("192.0.4.1"), None);
+    }
+
+    #[test]
+    fn a_user_is_counted_wherever_they_come_from() {
+        let begin = Instant::now();
+        let logins = logins(LoginRates { user: rate("1/hour"), ..LoginRates::default() }, begin);
+        assert!(logins.log_in(b"alice", begin).is_ok() && logins.log_in(b"bob", begin).is_ok());
+        let refused = logins.log_in(b"alice", begin).unwrap_err();
+        assert_eq!(refused.reached().of.as_deref(), Some("user alice"));
+        assert!(!refused.for_the_client().contains("alice"));
+    }
+
+    #[test]
+    fn a_flood_of_addresses_is_forgotten_before_it_fills_the_memory() {
+        let begin = Instant::now();
+        let logins = logins(LoginRates { address: rate("2/day"), ..LoginRates::default() }, begin);
+        let often = address("192.0.2.1");
+        assert!(logins.attempt(often, begin).is_ok() && logins.attempt(often, begin).is_ok());
+        for number in 0..100_000u32 {
+            let _ = logins.attempt(IpAddr::from(number.to_be_bytes()), begin);
+        }
+        assert!(logins.buckets.addresses.lock().unwrap().len() <= MOST);
+        assert!(logins.attempt(often, begin).is_err(), "who came more often is remembered");
+    }
+}
