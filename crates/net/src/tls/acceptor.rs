@@ -14,6 +14,7 @@ use rustls::server::{
 };
 use rustls::sign::CertifiedKey;
 
+use super::challenge::Challenges;
 use super::connection::{Fault, Tls};
 use super::identity::{self, Identities, LoadError};
 use super::replenish;
@@ -92,6 +93,7 @@ pub struct Authorities {
 #[derive(Debug)]
 pub struct Acceptor {
     keys: Arc<dyn ProducesTickets>,
+    challenges: Arc<Challenges>,
     /// Locked for a clone or a swap.
     current: RwLock<Arc<Base>>,
 }
@@ -112,7 +114,7 @@ impl Acceptor {
     pub fn new(plan: &Plan) -> Result<Self, LoadError> {
         let keys = ring::Ticketer::new().map_err(LoadError::Tls)?;
         let base = Base::load(plan, &keys)?;
-        Ok(Self { keys, current: RwLock::new(Arc::new(base)) })
+        Ok(Self { keys, challenges: Arc::default(), current: RwLock::new(Arc::new(base)) })
     }
 
     /// Reads the files again, for connections from now on. Where one of them cannot be used, all stays as
@@ -132,7 +134,22 @@ impl Acceptor {
         }
         let mut config = ServerConfig::clone(&base.plain);
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-        Tls::server(Arc::new(config))
+        let tls = Tls::server(Arc::new(config))?;
+        Ok(match self.challenges.is_pending() {
+            true => tls.challenged(Arc::clone(&self.challenges)),
+            false => tls,
+        })
+    }
+
+    /// From now on shows a CA that asks who has a name, by tls-alpn-01 (RFC 8737), this SHA-256 of what it was told, on
+    /// connections of protocols that have names. These are over once the handshake is.
+    pub fn show_challenge(&self, name: &str, digest: &[u8]) -> Result<(), LoadError> {
+        self.challenges.show(name, digest)
+    }
+
+    /// No longer does.
+    pub fn forget_challenge(&self, name: &str) {
+        self.challenges.forget(name);
     }
 
     /// A control connection's part, as soon as one begins.

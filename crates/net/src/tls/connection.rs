@@ -17,6 +17,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
+use super::challenge::Challenges;
 use super::hello::Hello;
 use super::replenish::{self, Renewal};
 use super::tickets::Binding;
@@ -45,6 +46,8 @@ pub struct Tls {
     renewal: Option<Box<Renewal>>,
     /// For a client that cannot resume otherwise, until it has spoken.
     tls12: Option<Arc<rustls::ServerConfig>>,
+    /// For a CA, until the client has spoken.
+    challenges: Option<Arc<Challenges>>,
 }
 
 enum Side {
@@ -110,9 +113,16 @@ impl Tls {
         self
     }
 
+    /// The same, but for a CA that asks who has a name.
+    pub(super) fn challenged(mut self, challenges: Arc<Challenges>) -> Self {
+        self.challenges = Some(challenges);
+        self
+    }
+
     fn new(side: Side) -> Self {
         let (incoming, peeked, ended) = (Vec::new(), false, false);
-        Self { side, incoming, hello: None, peeked, ended, renewal: None, tls12: None }
+        let (tls12, challenges) = (None, None);
+        Self { side, incoming, hello: None, peeked, ended, renewal: None, tls12, challenges }
     }
 
     /// Copies what waits for its rest to the front of `buffer`, behind which the socket is to be read.
@@ -180,8 +190,12 @@ impl Tls {
 
     /// What the hello asks for that rustls would not do.
     fn heed_hello(&mut self, out: &mut Wire) -> Result<(), Fault> {
-        let tls12 = self.tls12.take();
+        let (tls12, challenges) = (self.tls12.take(), self.challenges.take());
         let Some(hello) = &self.hello else { return Ok(()) };
+        if let Some(config) = challenges.and_then(|challenges| challenges.config_for(hello)) {
+            self.side = Side::Server(Box::new(UnbufferedServerConnection::new(config)?));
+            return Ok(());
+        }
         if hello.is_inappropriate_fallback() {
             out.room(INAPPROPRIATE_FALLBACK.len())[..INAPPROPRIATE_FALLBACK.len()]
                 .copy_from_slice(&INAPPROPRIATE_FALLBACK);

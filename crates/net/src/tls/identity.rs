@@ -62,9 +62,10 @@ pub(super) struct Identities {
     all: Vec<Identity>,
 }
 
+/// One of them.
 #[derive(Debug)]
-struct Identity {
-    key: Arc<CertifiedKey>,
+pub(super) struct Identity {
+    pub(super) key: Arc<CertifiedKey>,
 }
 
 impl Identities {
@@ -97,7 +98,7 @@ impl Identities {
 }
 
 impl Identity {
-    fn load(pair: &KeyPair) -> Result<Self, LoadError> {
+    pub(super) fn load(pair: &KeyPair) -> Result<Self, LoadError> {
         let chain = certificates(&pair.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&pair.key)
             .map_err(|error| LoadError::pem(&pair.key, &error, "private key"))?;

@@ -5,19 +5,23 @@
 //! - [`Badge`] tells by a ClientHello whose control connection it belongs to.
 //! - [`Tls`] is a connection without a socket; [`Channel`] has the copy loop over one.
 //! - [`self_signed`] makes a certificate for a first try, [`Hello`] says what a client offered.
+//! - [`Standing`] is what a certificate says of itself; [`ACME_TLS`] is how a CA asks who has a name.
 //!
 //! The algorithms are ring's. aws-lc-rs is about as fast for AES-GCM, but its build takes minutes and
 //! cmake where ring's takes seconds.
 
 mod acceptor;
+mod challenge;
 mod channel;
 mod client;
 mod connection;
+mod der;
 mod hello;
 mod identity;
 mod names;
 mod replenish;
 mod self_signed;
+mod standing;
 mod tickets;
 mod wire;
 
@@ -25,12 +29,14 @@ mod wire;
 mod tests;
 
 pub use acceptor::{Acceptor, Authorities, Clients, Host, KeyPair, Plan};
+pub use challenge::ACME_TLS;
 pub use channel::{BUFFER, Channel, Heard, kernel_offload};
 pub use client::{Connector, Trust, Versions};
 pub use connection::{Fault, Tls};
 pub use hello::Hello;
 pub use identity::{LoadError, fingerprint};
 pub use names::client_names;
-pub use self_signed::self_signed;
+pub use self_signed::{placeholder, self_signed};
+pub use standing::Standing;
 pub use tickets::Badge;
 pub use wire::Wire;

@@ -4,6 +4,8 @@
 //! What it does not understand it leaves out. A name with a control character in it is none: what lies behind the
 //! accounts may take a NUL for the end.
 
+use super::der::{Der, SEQUENCE};
+
 /// id-at-commonName, 2.5.4.3.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 /// emailAddress of PKCS #9, 1.2.840.113549.1.9.1.
@@ -18,7 +20,6 @@ const OCTET_STRING: u8 = 0x04;
 const UTF8_STRING: u8 = 0x0c;
 const PRINTABLE_STRING: u8 = 0x13;
 const IA5_STRING: u8 = 0x16;
-const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 /// Extensions of a certificate.
 const EXTENSIONS: u8 = 0xa3;
@@ -106,38 +107,6 @@ fn text(tag: u8, Der(value): Der<'_>) -> Option<String> {
         _ => false,
     };
     (is_kind && !text.is_empty() && !text.chars().any(char::is_control)).then(|| text.to_owned())
-}
-
-/// Values, one behind the other.
-#[derive(Clone, Copy)]
-struct Der<'a>(&'a [u8]);
-
-impl<'a> Der<'a> {
-    /// The next value: its tag, and what is in it.
-    fn next(&mut self) -> Option<(u8, Der<'a>)> {
-        let (&[tag, length], rest) = self.0.split_first_chunk()?;
-        let (length, rest) = match length {
-            short @ 0..=0x7f => (usize::from(short), rest),
-            long @ 0x81..=0x83 => {
-                let (bytes, rest) = rest.split_at_checked(usize::from(long & 0x7f))?;
-                (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
-            }
-            _ => return None,
-        };
-        let (value, rest) = rest.split_at_checked(length)?;
-        self.0 = rest;
-        Some((tag, Der(value)))
-    }
-
-    /// What is in the next value, if that is of this kind.
-    fn expect(&mut self, tag: u8) -> Option<Der<'a>> {
-        let mut ahead = *self;
-        let (found, value) = ahead.next()?;
-        (found == tag).then(|| {
-            *self = ahead;
-            value
-        })
-    }
 }
 
 #[cfg(test)]
