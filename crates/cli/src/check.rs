@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use millrace_server::config::{Clients, LogFormat, Resumption, Tls};
+use millrace_server::config::{Acme, Challenge, Clients, LogFormat, Resumption, Tls};
 use millrace_server::{Config, Permissions};
 use millrace_storage::{LocalOptions, Uploads};
 
@@ -51,7 +51,7 @@ impl Display for Meaning<'_> {
             writeln!(out, "              The files in {path} are programs; at most {most} run at once.")?;
         }
         if let Some(tls) = &site.config.tls {
-            encryption(tls, out)?;
+            encryption(tls, site.config.acme.as_ref(), out)?;
         }
         for (index, login) in site.logins.iter().enumerate() {
             writeln!(out, "{:14}{}.", if index == 0 { "Logins" } else { "" }, announce::may(login))?;
@@ -106,11 +106,14 @@ fn reach(address: SocketAddr) -> &'static str {
 }
 
 /// What has to be encrypted, and how far that is seen to.
-fn encryption(tls: &Tls, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn encryption(tls: &Tls, acme: Option<&Acme>, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut title = "TLS";
     for pair in &tls.plan.identities {
         writeln!(out, "{title:14}certificate {}", pair.certificate.display())?;
         title = "";
+    }
+    if let Some(acme) = acme {
+        fetched(acme, out)?;
     }
     let required = match (tls.login_required, tls.data_required) {
         (_, true) => "required for logins and for data",
@@ -141,6 +144,19 @@ fn encryption(tls: &Tls, out: &mut fmt::Formatter<'_>) -> fmt::Result {
             writeln!(out, "              clients need a certificate of {}", by.certificates.display())
         }
     }
+}
+
+/// A certificate that the server fetches itself.
+fn fetched(acme: &Acme, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Acme { domains, directory, challenge, .. } = acme;
+    writeln!(out, "              is for {}, and fetched and renewed by ACME from", domains.join(", "))?;
+    writeln!(out, "              {directory},")?;
+    let port = match challenge {
+        Challenge::Http => "80 of each name, which has to lead to HTTP here",
+        Challenge::TlsAlpn => "443 of each name, which has to lead to HTTPS here",
+    };
+    writeln!(out, "              which asks by {challenge} at port {port};")?;
+    writeln!(out, "              until one is there, clients get one that nobody vouches for")
 }
 
 fn listen(address: SocketAddr) -> String {

@@ -11,6 +11,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use crate::acme::{Challenge, ChallengeError, Clock, LETS_ENCRYPT, Settings as Acme};
 pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, self_signed};
 use millrace_vfs::VirtualPath;
 
@@ -30,6 +31,8 @@ pub struct Config {
     pub ftps: Vec<SocketAddr>,
     /// Certificates, and what they are for. `None`: no TLS.
     pub tls: Option<Tls>,
+    /// A certificate among those of `tls` that the server fetches and renews itself.
+    pub acme: Option<Acme>,
     /// Where HTTP is served, likewise.
     pub http: Vec<SocketAddr>,
     /// Where HTTP is served that begins with TLS. Empty: nowhere.
@@ -387,6 +390,7 @@ impl Config {
             ftp: vec![SocketAddr::from(([127, 0, 0, 1], 2121))],
             ftps: Vec::new(),
             tls: None,
+            acme: None,
             http: Vec::new(),
             https: Vec::new(),
             programs: Programs::default(),

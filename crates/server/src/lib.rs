@@ -19,6 +19,7 @@
 //! `worker.rs` is the reactor, `ftp/` drives control sessions, `http/` requests, `transfer/` moves the bytes,
 //! `passive` leases data ports.
 
+mod acme;
 pub mod auth;
 mod bans;
 mod blocking;

@@ -16,6 +16,7 @@ use millrace_net::{limits, listener};
 use millrace_storage::{LedgerError, TallyReport};
 use thiserror::Error;
 
+use crate::acme::{self, Acme};
 use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
@@ -124,6 +125,14 @@ pub enum StartError {
     /// The certificates cannot be used.
     #[error("TLS: {0}")]
     Tls(#[source] LoadError),
+    /// Certificates that are fetched cannot be kept.
+    #[error("cannot keep certificates in {}: {source}", folder.display())]
+    Acme {
+        /// Where.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The hooks cannot begin.
     #[error("cannot begin with the hooks: {0}")]
     Hooks(String),
@@ -138,6 +147,14 @@ pub enum ReloadError {
     /// The certificates cannot be used.
     #[error("TLS: {0}")]
     Tls(#[from] LoadError),
+    /// Certificates that are fetched cannot be kept.
+    #[error("cannot keep certificates in {}: {source}", folder.display())]
+    Acme {
+        /// Where.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The hooks cannot begin.
     #[error("cannot begin with the hooks: {0}")]
     Hooks(String),
@@ -201,6 +218,7 @@ impl Server {
             running.threads.get_mut().unwrap_or_else(PoisonError::into_inner).push(thread);
         }
         let _ = state.workers.set(running.workers.clone());
+        acme::configure(&state, state.config.acme.as_ref());
         let housekeeping = Housekeeping::start(state, running.workers.clone()).map_err(StartError::Worker)?;
         running.housekeeping = Mutex::new(Some(housekeeping));
         Ok(running)
@@ -243,6 +261,10 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         umask: umask(),
         ..Settings::default()
     };
+    if let Some(acme) = &config.acme {
+        let folder = acme.folder.clone();
+        acme.prepare().map_err(|source| StartError::Acme { folder, source })?;
+    }
     let tls = config.tls.as_ref().map(Security::new).transpose().map_err(StartError::Tls)?;
     if let Some(hooks) = &config.hooks {
         let log = log.clone();
@@ -255,6 +277,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
     Ok(State {
         settings: Arc::new(settings),
         tls,
+        acme: Acme::default(),
         pool: BlockingPool::new(config.blocking_threads),
         logins: BlockingPool::new(LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from))),
         hook_pool: BlockingPool::new(config.hook_threads),
@@ -379,8 +402,13 @@ impl Running {
             let log = self.log.clone();
             hooks.begin(Arc::new(move |text| log.warn(text))).map_err(ReloadError::Hooks)?;
         }
+        if let Some(acme) = &config.acme {
+            let folder = acme.folder.clone();
+            acme.prepare().map_err(|source| ReloadError::Acme { folder, source })?;
+        }
         if let (Some(tls), Some(policy)) = (&self.state.tls, &config.tls) {
             tls.replace(policy)?;
+            acme::configure(&self.state, config.acme.as_ref());
         }
         *self.state.hooks.write().unwrap_or_else(PoisonError::into_inner) = config.hooks;
         self.state.log.reopen();

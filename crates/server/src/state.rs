@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use millrace_ftp::Settings;
 use millrace_net::inbox::Sender;
 
+use crate::acme::Acme;
 use crate::auth::Authenticator;
 use crate::bans::Bans;
 use crate::blocking::BlockingPool;
@@ -36,6 +37,8 @@ pub(crate) struct Server {
     pub(crate) settings: Arc<Settings>,
     /// `None` where there is no certificate.
     pub(crate) tls: Option<Security>,
+    /// What is done about a certificate that the server fetches itself.
+    pub(crate) acme: Acme,
     pub(crate) pool: BlockingPool,
     /// Threads of their own for logins: a burst of wrong passwords must not keep disks from being read.
     pub(crate) logins: BlockingPool,

@@ -3,6 +3,7 @@
 //! Flags and the keys of a file are one struct, [`Written`], so that every flag has a key by construction.
 //! Each value remembers where it was written, and an error points there (`report.rs`).
 
+mod acme;
 mod database;
 mod folders;
 mod hooks;

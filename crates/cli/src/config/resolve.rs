@@ -128,7 +128,7 @@ pub(crate) fn resolve(
     let bans = super::limits::bans(&written);
     let login_rates = super::limits::logins(&written);
     let web = super::web::web(&written, &places)?;
-    let Encryption { ftps, https, tls, self_signed } = tls::encryption(&written, &places)?;
+    let Encryption { ftps, https, tls, self_signed, acme } = tls::encryption(&written, &places)?;
     let directory = directory(written.directory.as_ref(), &places)?;
     let default_age = config::Resumable::default().age;
     let resumable = config::Resumable {
@@ -179,6 +179,7 @@ pub(crate) fn resolve(
     refuse_to_serve_nothing(&written.ftp, &[&ftps[..], &https].concat(), &written.http, &places)?;
     let ftp = listens(written.ftp, "--ftp", default.ftp, &places)?;
     let http = listens(written.http, "--http", vec![default_http(&ftp)], &places)?;
+    let acme = acme.map(|acme| acme.at(&http, &https, &places)).transpose()?;
     let doors = [("FTP", &ftp[..]), ("FTPS", &ftps), ("HTTP", &http), ("HTTPS", &https)];
     let passive_ports = passive_ports(written.passive_ports, &doors, &places)?;
     let programs = config::Programs {
@@ -191,6 +192,7 @@ pub(crate) fn resolve(
         ftp,
         ftps,
         tls,
+        acme,
         http,
         https,
         programs,

@@ -275,12 +275,70 @@ fn contradicting_flags_are_refused() {
             "--passive-ports: port 50500 is where FTPS is served, so it cannot be one of the data ports 50000 to 50999 \
              too.",
         ),
+        (
+            "--acme a.example",
+            "--acme: acme-v02.api.letsencrypt.org gives certificates to those who agree to its terms of service; say so \
+             with --acme-agree.",
+        ),
+        (
+            "--acme a.example --acme-agree --tls-self-signed --state HERE",
+            "--tls-self-signed: there is a certificate already, by --acme; leave one of the two out.",
+        ),
+        (
+            "--acme a.example --acme-agree --tls-cert c.pem --state HERE",
+            "--tls-cert: there is a certificate already, by --acme; leave one of the two out.",
+        ),
+        (
+            "--acme a.example --acme-agree --http off --state HERE",
+            "--acme: there is nobody to answer the CA when it asks by tls-alpn-01: serve HTTPS, and have port 443 lead \
+             there.",
+        ),
+        (
+            "--acme *.example.org --acme-agree --state HERE",
+            "--acme: \"*.example.org\" is a wildcard, for which a CA asks by DNS alone: name each host, or fetch it with \
+             another program.",
+        ),
+        (
+            "--acme 203.0.113.7 --acme-agree --state HERE",
+            "--acme: \"203.0.113.7\" is no name that a CA could ask for; expected one such as files.example.org.",
+        ),
+        (
+            "--acme a..b --acme-agree --state HERE",
+            "--acme: \"a..b\" is no name that a CA could ask for; expected one such as files.example.org.",
+        ),
         ("--workers 5000", "--workers: expected at most 1024; one for each core is best, and the default."),
     ];
     let folder = Folder::new();
     for (flags, expected) in table {
         let flags: Vec<&str> = flags.split(' ').collect();
         assert_eq!(folder.error(folder.flags(&flags)), expected, "{flags:?}");
+    }
+}
+
+#[test]
+fn a_ca_asks_where_it_finds_somebody() {
+    let folder = Folder::new();
+    for (doors, challenge, expected) in [
+        ("", "", "http-01"),
+        ("--https 127.0.0.1:443", "", "tls-alpn-01"),
+        ("--https 127.0.0.1:443 --http 127.0.0.1:80", "", "http-01"),
+        ("--https 127.0.0.1:8443", "", "http-01"),
+        ("--https 127.0.0.1:8443 --http off", "", "tls-alpn-01"),
+        ("--https 127.0.0.1:443", "acme-challenge = \"http-01\"", "http-01"),
+    ] {
+        let file = format!(
+            "acme = [\"A.example\", \"b.example\"]\nacme-agree = true\nstate = \"state\"\n{challenge}"
+        );
+        let flags: Vec<&str> = doors.split(' ').filter(|flag| !flag.is_empty()).collect();
+        let site = folder.file_and_flags(&file, &flags).unwrap_or_else(|failure| panic!("{failure}"));
+        let acme = site.config.acme.unwrap();
+        assert_eq!(acme.challenge.to_string(), expected, "{doors} {challenge}");
+        assert_eq!(acme.domains, ["a.example", "b.example"]);
+        let plan = site.config.tls.unwrap().plan;
+        assert_eq!(plan.identities, [acme.identity()]);
+        let kept = folder.path().join("state/acme/acme-v02.api.letsencrypt.org-directory/certificate.pem");
+        assert_eq!(plan.identities[0].certificate, kept);
+        assert!(!folder.path().join("state").exists(), "to check is not to make");
     }
 }
 
@@ -385,6 +443,18 @@ fn errors_in_a_file_show_where() {
             r#"HERE/m.toml:1:18: "yes" is none of the choices; write require or prefer or off.
     1 | tls-resumption = "yes"
       |                  ^^^^^"#,
+        ),
+        (
+            "acme-directory = \"http://ca.example\"",
+            r#"HERE/m.toml:1:18: "http://ca.example" is no URL of a CA's directory, such as "https://acme-v02.api.letsencrypt.org/directory".
+    1 | acme-directory = "http://ca.example"
+      |                  ^^^^^^^^^^^^^^^^^^^"#,
+        ),
+        (
+            "acme-challenge = \"dns-01\"",
+            r#"HERE/m.toml:1:18: "dns-01" is none of the choices; write http-01 or tls-alpn-01.
+    1 | acme-challenge = "dns-01"
+      |                  ^^^^^^^^"#,
         ),
         (
             "passive-ports = \"60000-50000\"",

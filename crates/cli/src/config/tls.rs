@@ -9,6 +9,7 @@ use millrace_server::config::{
     Authorities, Clients, CloseNotify, KeyPair, Plan, Resumption, Tls, self_signed,
 };
 
+use super::acme::Wanted;
 use super::resolve::Places;
 use super::said::{Place, Said};
 use super::value::{Listen, TlsRequired};
@@ -22,6 +23,7 @@ pub(super) struct Encryption {
     pub(super) https: Vec<SocketAddr>,
     pub(super) tls: Option<Tls>,
     pub(super) self_signed: Option<SelfSigned>,
+    pub(super) acme: Option<Wanted>,
 }
 
 /// A certificate that is made when it is first needed, and kept.
@@ -46,7 +48,8 @@ impl SelfSigned {
 
 /// Resolves the keys about TLS.
 pub(super) fn encryption(written: &Written, places: &Places<'_>) -> Result<Encryption, Failure> {
-    let (plan, self_signed) = plan(written, places)?;
+    let acme = super::acme::acme(written, places)?;
+    let (plan, self_signed) = plan(written, acme.as_ref().map(Wanted::identity), places)?;
     let ftps = listens(&written.ftps, "--ftps", plan.is_some(), places)?;
     let https = listens(&written.https, "--https", plan.is_some(), places)?;
     let required = written.tls_required.as_ref().map_or(TlsRequired::Off, |said| said.value);
@@ -57,7 +60,7 @@ pub(super) fn encryption(written: &Written, places: &Places<'_>) -> Result<Encry
                 "--tls-required",
                 "nobody could log in: TLS is required, and there is no certificate; name one with --tls-cert",
             )),
-            _ => Ok(Encryption { ftps, https, tls: None, self_signed: None }),
+            _ => Ok(Encryption { ftps, https, tls: None, self_signed: None, acme: None }),
         };
     };
     let default = CloseNotify::default();
@@ -72,15 +75,30 @@ pub(super) fn encryption(written: &Written, places: &Places<'_>) -> Result<Encry
         clear_command_channel: written.tls_ccc.as_ref().is_some_and(|said| said.value.0),
         ..Tls::new(plan)
     };
-    if self_signed.is_none() {
+    if self_signed.is_none() && acme.is_none() {
         check(&tls, written, places)?;
     }
-    Ok(Encryption { ftps, https, tls: Some(tls), self_signed })
+    Ok(Encryption { ftps, https, tls: Some(tls), self_signed, acme })
 }
 
-fn plan(written: &Written, places: &Places<'_>) -> Result<(Option<Plan>, Option<SelfSigned>), Failure> {
+fn plan(
+    written: &Written,
+    fetched: Option<KeyPair>,
+    places: &Places<'_>,
+) -> Result<(Option<Plan>, Option<SelfSigned>), Failure> {
     let makes_one = written.tls_self_signed.as_ref().filter(|said| said.value.0);
     let clients = clients(written, places)?;
+    if let Some(pair) = fetched {
+        let others = written.tls_cert.iter().chain(&written.tls_key).map(|said| (&said.place, "--tls-cert"));
+        let mut others = others.chain(makes_one.map(|said| (&said.place, "--tls-self-signed")));
+        return match others.next() {
+            None => Ok((Some(Plan { identities: vec![pair], clients }), None)),
+            Some((place, flag)) => {
+                let message = "there is a certificate already, by --acme; leave one of the two out";
+                Err(places.error(place, flag, message))
+            }
+        };
+    }
     match (&written.tls_cert[..], &written.tls_key[..], makes_one) {
         ([], [], None) => Ok((None, None)),
         ([], [], Some(said)) => {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use millrace_server::Permissions;
-use millrace_server::config::Resumption;
+use millrace_server::config::{Challenge, Resumption};
 
 /// A value that a person writes.
 pub(crate) trait Value: Sized + Clone + Send + Sync + 'static {
@@ -155,6 +155,14 @@ impl Value for Resumption {
 
     fn from_text(text: &str) -> Result<Self, String> {
         text.parse().map_err(|error: millrace_server::config::ResumptionError| error.to_string())
+    }
+}
+
+impl Value for Challenge {
+    const EXPECTED: &'static str = "\"http-01\" or \"tls-alpn-01\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|error: millrace_server::config::ChallengeError| error.to_string())
     }
 }
 

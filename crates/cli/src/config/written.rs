@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use millrace_server::auth::{Profile, Quantity};
-use millrace_server::config::Resumption;
+use millrace_server::config::{Challenge, Resumption};
 use serde::Deserialize;
 
 use millrace_server::Network;
@@ -118,6 +118,18 @@ pub(crate) struct Written {
     /// The fingerprint is printed when the server starts.
     #[arg(long, num_args = 0, default_missing_value = "on", help_heading = "TLS")]
     pub(crate) tls_self_signed: Option<Said<Switch>>,
+
+    /// Fetch a certificate for this name from Let's Encrypt, and renew it (ACME); may be given more than once
+    ///
+    /// The CA asks at port 80 of the name, which has to lead to --http; or at port 443, if only --https is there. Until
+    /// it has answered, clients get a certificate that nobody vouches for.
+    #[arg(long, value_name = "DOMAIN", help_heading = "TLS")]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) acme: Vec<Said<String>>,
+
+    /// Agree to the terms of service of the CA of --acme
+    #[arg(long, num_args = 0, default_missing_value = "on", help_heading = "TLS")]
+    pub(crate) acme_agree: Option<Said<Switch>>,
 
     /// What has to be encrypted: off, login (names and passwords) or data (files as well) [default: off]
     #[arg(long, value_name = "off|login|data", help_heading = "TLS")]
@@ -296,6 +308,19 @@ pub(crate) struct Written {
     #[arg(skip)]
     pub(crate) tus_expire: Option<Said<Period>>,
 
+    /// Where the CA finds somebody.
+    #[arg(skip)]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) acme_contact: Vec<Said<String>>,
+    /// Which CA.
+    #[arg(skip)]
+    pub(crate) acme_directory: Option<Said<String>>,
+    /// Who vouches for it.
+    #[arg(skip)]
+    pub(crate) acme_ca: Option<Said<PathBuf>>,
+    /// How it finds out who has a name.
+    #[arg(skip)]
+    pub(crate) acme_challenge: Option<Said<Challenge>>,
     /// The names in a certificate that is made.
     #[arg(skip)]
     #[serde(deserialize_with = "one_or_more")]
@@ -555,6 +580,12 @@ impl Written {
             tls_cert: either(self.tls_cert, file.tls_cert),
             tls_key: either(self.tls_key, file.tls_key),
             tls_self_signed: self.tls_self_signed.or(file.tls_self_signed),
+            acme: either(self.acme, file.acme),
+            acme_agree: self.acme_agree.or(file.acme_agree),
+            acme_contact: file.acme_contact,
+            acme_directory: file.acme_directory,
+            acme_ca: file.acme_ca,
+            acme_challenge: file.acme_challenge,
             tls_required: self.tls_required.or(file.tls_required),
             ftps: either(self.ftps, file.ftps),
             https: either(self.https, file.https),

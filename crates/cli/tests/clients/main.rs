@@ -4,11 +4,15 @@
 //! users do, and compares files byte by byte. A client that is not installed is skipped with a line that
 //! says so; with `MILLRACE_REQUIRE_CLIENTS=1`, which `./test` sets, it fails the test.
 
+mod acme;
 mod basic_ftp;
 mod browser;
 #[path = "../../../server/tests/sources/daemon.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod daemon;
+#[path = "../../../server/tests/acme/pebble.rs"]
+#[allow(dead_code, reason = "other tests use all of it")]
+mod pebble;
 #[path = "../../../server/tests/sources/postgresql.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod postgresql;

@@ -23,6 +23,9 @@ impl Connection {
         found: Option<Result<Found, FileError>>,
     ) {
         self.beside = None;
+        if let Some(answer) = core.server.acme.tokens.answer(head.target) {
+            return self.answer_authority(core, head, &answer);
+        }
         // Only what the pool was asked with a body has one behind it.
         self.flags.took_body &= found.is_some();
         let target = target::parse(head.target);
@@ -111,6 +114,14 @@ impl Connection {
                 self.fail(core, head, Status::NOT_IMPLEMENTED, "This method is not known here.");
             }
         }
+    }
+
+    /// Tells a CA what it wants to hear of who asked it for a certificate.
+    fn answer_authority(&mut self, core: &mut Core, head: &Head<'_, '_>, answer: &str) {
+        if !self.may_go_on(head) {
+            self.prepare_to_close(core, head);
+        }
+        self.answer_bytes(core, head, Status::OK, "application/octet-stream", &[], answer.as_bytes());
     }
 
     /// Sees to what the answer says to pages of other origins. Answers whether that is all that is asked, by a browser

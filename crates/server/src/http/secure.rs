@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use millrace_net::listener;
-use millrace_net::tls::{Channel, Heard};
+use millrace_net::tls::{ACME_TLS, Channel, Heard};
 
 use super::connection::{Connection, Work};
 use super::side::{self, Handed, Patience};
@@ -75,6 +75,12 @@ impl Connection {
                 tls.forget_hello();
                 let (version, cipher) = (tls.version().unwrap_or("?"), tls.cipher().unwrap_or("?"));
                 let is_http_2 = tls.protocol() == Some(HTTP_2);
+                if tls.protocol() == Some(ACME_TLS) {
+                    // A CA has seen what it wanted to see (RFC 8737 section 3).
+                    self.end_tls();
+                    self.flags.broken = true;
+                    return;
+                }
                 let names = names_of(channel);
                 let client = names.first().map(String::as_str);
                 let subject = Subject { session: self.number, peer: self.peer, user: None };

@@ -25,7 +25,7 @@ use millrace_net::listener;
 
 pub(crate) use forward::Kept;
 pub(super) use gateway::{Handed, Patience, serve};
-pub(crate) use runtime::Side;
+pub(crate) use runtime::{Ending, Side};
 
 use super::Connection;
 

@@ -27,11 +27,11 @@ struct Started {
 }
 
 /// Says that the server is closing, to those who wait for it; and that they have not ended yet, to the server.
-pub(super) type Ending = watch::Receiver<bool>;
+pub(crate) type Ending = watch::Receiver<bool>;
 
 impl Side {
     /// Runs something until it has ended. Where no thread is to be had, it is dropped.
-    pub(in crate::http) fn spawn<F>(&self, work: impl FnOnce(Ending) -> F)
+    pub(crate) fn spawn<F>(&self, work: impl FnOnce(Ending) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {

@@ -1,0 +1,210 @@
+//! One order (RFC 8555 section 7.1.3): the account, the names, the CA's questions, and the certificate in the end.
+
+use std::fmt::{self, Display, Write};
+use std::time::Duration;
+
+use instant_acme::{
+    Account, AuthorizationStatus, ChallengeHandle, ChallengeType, Error, HttpClient, Identifier, NewAccount,
+    NewOrder, OrderStatus, Problem, RetryPolicy,
+};
+use millrace_net::tls::Acceptor;
+
+use super::challenges::{Shown, Tokens};
+use super::directory::{Directory, Last};
+use super::settings::{Acme, Challenge};
+
+/// How long the CA may take to ask at our doors, and then to sign.
+const WAIT: Duration = Duration::from_secs(120);
+
+/// How long all of it may take.
+const ALL: Duration = Duration::from_secs(600);
+
+/// Characters of what the CA says that the log has.
+const LONGEST: usize = 1000;
+
+/// What an order needs.
+pub(super) struct Order<'a> {
+    pub(super) settings: &'a Acme,
+    pub(super) directory: Directory,
+    pub(super) tokens: &'a Tokens,
+    pub(super) acceptor: &'a Acceptor,
+}
+
+/// What came of it, in PEM.
+pub(super) struct Issued {
+    pub(super) chain: String,
+    pub(super) key: String,
+}
+
+/// Why nothing did.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    /// For people: what the CA has said, if it has.
+    pub(super) why: String,
+    /// The CA has understood, and says no.
+    pub(super) is_refusal: bool,
+    /// When it wants to be asked again.
+    pub(super) retry_after: Option<Duration>,
+}
+
+impl Trouble {
+    /// Something of which the CA has said nothing.
+    pub(super) fn of(why: impl Into<String>) -> Self {
+        Self { why: why.into(), is_refusal: false, retry_after: None }
+    }
+}
+
+impl Display for Trouble {
+    /// In a line of a log, whatever somebody elsewhere has written.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain = |character: char| if character.is_control() { ' ' } else { character };
+        self.why.chars().take(LONGEST).try_for_each(|character| f.write_char(plain(character)))
+    }
+}
+
+/// Why an order is not fulfilled, before the whole is judged.
+enum Failure {
+    Said(String),
+    Other(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl Order<'_> {
+    /// From the beginning to the end.
+    pub(super) async fn fulfil(self) -> Result<Issued, Trouble> {
+        match tokio::time::timeout(ALL, self.begin()).await {
+            Ok(Ok(issued)) => Ok(issued),
+            Ok(Err(failure)) => Err(self.trouble(&failure)),
+            Err(_) => Err(Trouble::of("it takes too long")),
+        }
+    }
+
+    async fn begin(&self) -> Result<Issued, Failure> {
+        let account = self.account().await?;
+        let names: Vec<Identifier> = self.settings.domains.iter().cloned().map(Identifier::Dns).collect();
+        let mut order = account.new_order(&NewOrder::new(&names)).await?;
+        let shown = self.answer(&mut order).await?;
+        let retries = RetryPolicy::new().timeout(WAIT);
+        match order.poll_ready(&retries).await {
+            Ok(OrderStatus::Invalid) => return Err(refusal(&mut order, None).await),
+            Err(Error::Api(problem)) => return Err(refusal(&mut order, Some(problem)).await),
+            ready => ready?,
+        };
+        drop(shown);
+        let key = order.finalize().await?;
+        let chain = order.poll_certificate(&retries).await?;
+        Ok(Issued { chain, key })
+    }
+
+    /// The account that is kept, or a new one.
+    async fn account(&self) -> Result<Account, Error> {
+        let http: Box<dyn HttpClient> = Box::new(self.directory.clone());
+        let builder = Account::builder_with_http(http);
+        if let Some(kept) = self.settings.account() {
+            return builder.from_credentials(kept).await;
+        }
+        let contacts: Vec<String> =
+            self.settings.contacts.iter().map(|address| format!("mailto:{address}")).collect();
+        let contacts: Vec<&str> = contacts.iter().map(String::as_str).collect();
+        let new =
+            NewAccount { contact: &contacts, terms_of_service_agreed: true, only_return_existing: false };
+        let (account, kept) = builder.create(&new, self.settings.directory.clone(), None).await?;
+        self.settings.keep_account(&kept).map_err(|error| Error::Other(error.into()))?;
+        Ok(account)
+    }
+
+    /// Has the answers ready for what the CA will ask, and tells it so.
+    async fn answer(&self, order: &mut instant_acme::Order) -> Result<Vec<Shown<'_>>, Failure> {
+        let kind = match self.settings.challenge {
+            Challenge::Http => ChallengeType::Http01,
+            Challenge::TlsAlpn => ChallengeType::TlsAlpn01,
+        };
+        let mut shown = Vec::new();
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization?;
+            // The CA remembers for a while whom it has asked.
+            if authorization.status == AuthorizationStatus::Valid {
+                continue;
+            }
+            let name = authorization.identifier().to_string();
+            let Some(mut challenge) = authorization.challenge(kind.clone()) else {
+                let kind = self.settings.challenge;
+                return Err(Failure::Said(format!("it does not offer {kind} for {name}")));
+            };
+            shown.push(self.show(&name, &challenge)?);
+            challenge.set_ready().await?;
+        }
+        Ok(shown)
+    }
+
+    fn show(&self, name: &str, challenge: &ChallengeHandle<'_>) -> Result<Shown<'_>, Failure> {
+        let answer = challenge.key_authorization();
+        match self.settings.challenge {
+            Challenge::Http => Ok(Shown::token(self.tokens, &challenge.token, answer.as_str())),
+            Challenge::TlsAlpn => {
+                Shown::certificate(self.acceptor, name, answer.digest().as_ref()).map_err(Failure::Said)
+            }
+        }
+    }
+
+    fn trouble(&self, failure: &Failure) -> Trouble {
+        let Last { status, retry_after } = self.directory.last();
+        match failure {
+            Failure::Said(why) => Trouble { why: why.clone(), is_refusal: true, retry_after },
+            Failure::Other(Error::Api(problem)) => {
+                if is_about(problem, "accountDoesNotExist") {
+                    self.settings.forget_account();
+                }
+                Trouble { why: told(problem), is_refusal: true, retry_after }
+            }
+            Failure::Other(Error::Json(error)) => {
+                let status = status.unwrap_or_default();
+                let why = format!("what it answers, with status {status}, is not understood: {error}");
+                Trouble { why, is_refusal: false, retry_after }
+            }
+            Failure::Other(error) => Trouble { why: error.to_string(), is_refusal: false, retry_after },
+        }
+    }
+}
+
+/// What the CA has found, for the first name with which it is not content; else what it says of the order.
+async fn refusal(order: &mut instant_acme::Order, problem: Option<Problem>) -> Failure {
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        if authorization.refresh().await.is_err() {
+            break;
+        }
+        let name = authorization.identifier().to_string();
+        if let Some(problem) = authorization.challenges.iter().find_map(|challenge| challenge.error.as_ref())
+        {
+            return Failure::Said(format!("{name}: {}", told(problem)));
+        }
+    }
+    match problem {
+        Some(problem) => Failure::Other(Error::Api(problem)),
+        None => Failure::Said("it says that the order is invalid, and not why".to_owned()),
+    }
+}
+
+fn is_about(problem: &Problem, kind: &str) -> bool {
+    problem.r#type.as_deref().and_then(|kind| kind.rsplit(':').next()) == Some(kind)
+}
+
+/// A problem in a line: `detail (kind)`, and those of single names behind it.
+fn told(problem: &Problem) -> String {
+    let line = |detail: Option<&str>, kind: Option<&str>| {
+        let kind = kind.and_then(|kind| kind.rsplit(':').next()).unwrap_or("no type");
+        format!("{} ({kind})", detail.unwrap_or("it says no more"))
+    };
+    let mut text = line(problem.detail.as_deref(), problem.r#type.as_deref());
+    for part in &problem.subproblems {
+        text += &format!("; {}", line(part.detail.as_deref(), part.r#type.as_deref()));
+    }
+    text
+}

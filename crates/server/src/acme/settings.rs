@@ -1,0 +1,109 @@
+//! What is configured about ACME.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use thiserror::Error;
+
+/// The directory of Let's Encrypt.
+pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
+
+/// A certificate that the server fetches and renews itself (ACME, RFC 8555). Its [identity](Acme::identity) has to be
+/// among those of the plan; whoever sets this has agreed to the CA's terms.
+#[derive(Debug, Clone)]
+pub struct Acme {
+    /// The names that it is for.
+    pub domains: Vec<String>,
+    /// Mail addresses at which the CA finds somebody; it is told when the account is made.
+    pub contacts: Vec<String>,
+    /// The URL of the CA's directory: `https://...`.
+    pub directory: String,
+    /// Certificates in PEM that the directory's own has to be signed by, instead of those that browsers trust.
+    pub authorities: Option<PathBuf>,
+    /// Where account and certificate are kept.
+    pub folder: PathBuf,
+    /// How the CA finds out who has the names.
+    pub challenge: Challenge,
+    /// How long the CA may take to answer a request.
+    pub patience: Duration,
+    /// What time it is.
+    pub clock: Clock,
+}
+
+impl Acme {
+    /// These names, from Let's Encrypt, kept in this folder.
+    pub fn new(domains: Vec<String>, folder: PathBuf) -> Self {
+        Self {
+            domains,
+            contacts: Vec::new(),
+            directory: LETS_ENCRYPT.to_owned(),
+            authorities: None,
+            folder,
+            challenge: Challenge::Http,
+            patience: Duration::from_secs(30),
+            clock: Clock::default(),
+        }
+    }
+}
+
+/// How a CA finds out who has a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Challenge {
+    /// It asks for a file by HTTP, at port 80 of the name (RFC 8555 section 8.3).
+    Http,
+    /// It asks for a certificate by TLS, at port 443 of the name (RFC 8737).
+    TlsAlpn,
+}
+
+impl FromStr for Challenge {
+    type Err = ChallengeError;
+
+    fn from_str(text: &str) -> Result<Self, ChallengeError> {
+        let found = [Self::Http, Self::TlsAlpn].into_iter().find(|challenge| challenge.to_string() == text);
+        found.ok_or_else(|| ChallengeError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Challenge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Http => "http-01",
+            Self::TlsAlpn => "tls-alpn-01",
+        })
+    }
+}
+
+/// A word that is no [`Challenge`].
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0:?} is none of the choices; write http-01 or tls-alpn-01")]
+pub struct ChallengeError(String);
+
+/// What time it is, as far as certificates have to be renewed; a simulated one in tests.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
+
+impl Clock {
+    /// A clock of one's own.
+    pub fn new(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    pub(super) fn now(&self) -> SystemTime {
+        (self.0)()
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new(SystemTime::now)
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
+}
