@@ -1,159 +1,207 @@
-//! Programs that are asked something: the question on their standard input, the answer on their standard output.
+//! Programs that are run and waited for: accounts ask them, hooks have them work.
 //!
-//! Whatever a program does, asking it ends: one that takes too long is killed, with all that it started, and of
-//! what it prints only so much is read. It gets no descriptor of the server's and none of its environment but
-//! `PATH`. Called on threads that may wait.
+//! Whatever a program does, it ends in its time, or is killed with all that it started; it is fed and heard at once, so
+//! neither a question that nobody reads nor megabytes of output hold it up, and of what it says only so much is kept.
+//! It gets no descriptor of the server's, and of its environment, which may hold secrets, the few variables that are
+//! named here. Called on threads that may wait. (Programs that answer requests of HTTP are `http/program.rs`: theirs is
+//! a stream, and nobody waits for it.)
 
+use std::ffi::OsString;
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+/// Bytes that are read of an output in one go, so that one that writes as fast as they are read has an end.
+const TURN: usize = 256 * 1024;
 
 /// What is kept of standard error, for the log.
 const MOST_COMPLAINTS: usize = 4 * 1024;
 
-/// A program and its arguments, and how it is run.
+/// A program to be run.
 #[derive(Clone)]
 pub(crate) struct Program {
-    /// The program first: an absolute path, or a name to be found in `PATH`.
-    pub(crate) words: Vec<String>,
+    /// The program first: an absolute path, or a name to be found in `PATH`; then its arguments.
+    pub(crate) words: Vec<OsString>,
+    /// Variables, beside those that its purpose has it inherit.
+    pub(crate) environment: Vec<(OsString, OsString)>,
     /// How long it may take.
     pub(crate) time: Duration,
-    /// Bytes of its answer that are read; a longer one is an error.
+    /// Bytes of its output that are kept.
     pub(crate) most: usize,
+    pub(crate) purpose: Purpose,
 }
 
-/// How a program ended by itself.
+/// What a program is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To answer: an answer that is not whole is none, and nothing that it started outlives it.
+    Answer,
+    /// To do something: of what it says the beginning is kept, and whom it leaves behind may go on.
+    Work,
+}
+
+impl Purpose {
+    /// Variables of the server's that it has as well.
+    fn inherited(self) -> &'static [&'static str] {
+        match self {
+            Self::Answer => &["PATH"],
+            Self::Work => &["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"],
+        }
+    }
+}
+
+/// What came of it.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    pub(crate) status: ExitStatus,
-    pub(crate) answer: Vec<u8>,
+    pub(crate) how: How,
+    pub(crate) output: Vec<u8>,
     /// The beginning of what it wrote to standard error.
     pub(crate) complaints: Vec<u8>,
 }
 
-/// Why there is no answer; full sentences without their full stop.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ProgramError {
-    #[error("{program} cannot be run: {source}")]
-    Run { program: String, source: io::Error },
-    #[error("{program} was ended after {time:?} without an answer")]
-    Late { program: String, time: Duration },
-    #[error("{program} was ended because it answered more than {most} bytes")]
-    Long { program: String, most: usize },
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// With this status.
+    Exited(i32),
+    /// By a signal that was not ours.
+    Killed(i32),
+    /// By ours, when its time was over.
+    OutOfTime,
+    /// By ours, when its answer was longer than is taken.
+    TooLong,
+}
+
+impl fmt::Display for How {
+    /// Behind the program's name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(status) => write!(f, "exited with status {status}"),
+            Self::Killed(signal) => write!(f, "was ended by signal {signal}"),
+            Self::OutOfTime => f.write_str("took too long"),
+            Self::TooLong => f.write_str("answered more than is taken"),
+        }
+    }
 }
 
 impl Program {
-    /// Runs it with a question and more environment, and waits for its end.
-    pub(crate) fn ask(&self, question: &[u8], environment: &[(&str, &str)]) -> Result<Ended, ProgramError> {
-        let end = Instant::now() + self.time;
-        let asked = self.start(environment).and_then(|mut child| {
-            let answered = self.converse(&mut child, question, end);
-            // Whatever it has started ends with it.
-            if let Some(group) = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0)) {
-                let _ = kill_process_group(group, Signal::KILL);
-            }
-            let status = child.wait()?;
-            answered.map(|answered| answered.map(|(answer, complaints)| Ended { status, answer, complaints }))
-        });
-        let program = self.words.first().cloned().unwrap_or_default();
-        match asked {
-            Ok(Ok(ended)) => Ok(ended),
-            Ok(Err(Excess::Time)) => Err(ProgramError::Late { program, time: self.time }),
-            Ok(Err(Excess::Length)) => Err(ProgramError::Long { program, most: self.most }),
-            Err(source) => Err(ProgramError::Run { program, source }),
-        }
+    /// Its name, for the log.
+    pub(crate) fn name(&self) -> String {
+        self.words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    fn start(&self, environment: &[(&str, &str)]) -> io::Result<Child> {
-        let (program, arguments) =
-            self.words.split_first().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        let mut command = Command::new(program);
-        command.args(arguments).env_clear().envs(environment.iter().copied()).current_dir("/");
-        if let Some(path) = std::env::var_os("PATH") {
-            command.env("PATH", path);
+    /// Runs it to its end with this on its standard input.
+    pub(crate) fn run(&self, input: &[u8]) -> io::Result<Ended> {
+        let end = Instant::now() + self.time;
+        let mut child = self.start()?;
+        let talked = self.talk(&mut child, input, end);
+        let has_ended = matches!(talked, Ok(Talk { cut: None, .. }));
+        if (!has_ended || self.purpose == Purpose::Answer)
+            && let Some(group) = Pid::from_raw(child.id().cast_signed())
+        {
+            let _ = kill_process_group(group, Signal::KILL);
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()
+        // It has ended: this only collects the status.
+        let status = child.wait()?;
+        let Talk { cut, output, complaints } = talked?;
+        let by_itself = || match status.code() {
+            Some(code) => How::Exited(code),
+            None => How::Killed(status.signal().unwrap_or_default()),
+        };
+        Ok(Ended { how: cut.unwrap_or_else(by_itself), output, complaints })
+    }
+
+    fn start(&self) -> io::Result<Child> {
+        let (program, arguments) =
+            self.words.split_first().ok_or_else(|| io::Error::other("no program is named"))?;
+        let inherited = self.purpose.inherited().iter();
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .env_clear()
+            .envs(inherited.filter_map(|name| Some((*name, std::env::var_os(name)?))))
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .process_group(0);
+        if self.purpose == Purpose::Answer {
+            command.current_dir("/");
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
     }
 
     /// Feeds it and hears it until it ends; what its children still have to say is not waited for.
-    fn converse(&self, child: &mut Child, question: &[u8], end: Instant) -> io::Result<Heard> {
-        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0)).ok_or(io::ErrorKind::NotFound)?;
+    fn talk(&self, child: &mut Child, input: &[u8], end: Instant) -> io::Result<Talk> {
+        let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
         let ended = pidfd_open(pid, PidfdFlags::empty())?;
-        let mut ask = Feed::new(child.stdin.take().map(OwnedFd::from), question)?;
-        let mut answer = Hearing::new(child.stdout.take().map(OwnedFd::from), self.most)?;
-        let mut complaints = Hearing::new(child.stderr.take().map(OwnedFd::from), MOST_COMPLAINTS)?;
-        loop {
-            let has_ended = wait(&ended, [ask.pipe(), answer.pipe(), complaints.pipe()], end)?;
-            ask.go_on();
-            answer.go_on()?;
-            complaints.go_on()?;
-            if answer.is_over {
-                return Ok(Err(Excess::Length));
+        let mut feed = Feed::new(child.stdin.take().map(OwnedFd::from), input)?;
+        let mut output = Ear::new(child.stdout.take().map(OwnedFd::from), self.most)?;
+        let mut complaints = Ear::new(child.stderr.take().map(OwnedFd::from), MOST_COMPLAINTS)?;
+        let cut = loop {
+            feed.go_on();
+            let has_ended = wait(&ended, [feed.pipe(), output.pipe(), complaints.pipe()], end)?;
+            output.listen();
+            complaints.listen();
+            if output.has_missed && self.purpose == Purpose::Answer {
+                break Some(How::TooLong);
             }
-            match has_ended {
-                Some(true) => return Ok(Ok((answer.bytes, complaints.bytes))),
-                Some(false) => {}
-                None => return Ok(Err(Excess::Time)),
+            if has_ended {
+                break None;
             }
-        }
+            if Instant::now() >= end {
+                break Some(How::OutOfTime);
+            }
+        };
+        Ok(Talk { cut, output: output.heard, complaints: complaints.heard })
     }
 }
 
-/// The answer and the complaints, or what there was too much of.
-type Heard = Result<(Vec<u8>, Vec<u8>), Excess>;
-
-enum Excess {
-    Time,
-    Length,
+struct Talk {
+    /// Why it has to be ended; `None` where it has ended.
+    cut: Option<How>,
+    output: Vec<u8>,
+    complaints: Vec<u8>,
 }
 
-/// Waits until something can be done; answers whether the program has ended, `None` when time is up.
+/// Waits until something can be done, or the time is over; answers whether the program has ended.
 fn wait(
     ended: &OwnedFd,
-    [ask, answer, complaints]: [Option<BorrowedFd<'_>>; 3],
+    [feed, output, complaints]: [Option<BorrowedFd<'_>>; 3],
     end: Instant,
-) -> io::Result<Option<bool>> {
-    let left = end.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Ok(None);
-    }
+) -> io::Result<bool> {
     let mut watched = vec![PollFd::new(ended, PollFlags::IN)];
-    watched.extend(ask.map(|pipe| PollFd::from_borrowed_fd(pipe, PollFlags::OUT)));
-    let heard = [answer, complaints].into_iter().flatten();
+    watched.extend(feed.map(|pipe| PollFd::from_borrowed_fd(pipe, PollFlags::OUT)));
+    let heard = [output, complaints].into_iter().flatten();
     watched.extend(heard.map(|pipe| PollFd::from_borrowed_fd(pipe, PollFlags::IN)));
-    let left = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let left = end.saturating_duration_since(Instant::now());
+    let left = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
     match poll(&mut watched, Some(&left)) {
-        Err(rustix::io::Errno::INTR) => Ok(Some(false)),
-        polled => polled.map(|_| Some(!watched[0].revents().is_empty())).map_err(io::Error::from),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!watched[0].revents().is_empty()),
+        Err(error) => Err(error.into()),
     }
 }
 
-/// The question, as far as it has not been read.
+/// What it is still to be given.
 struct Feed<'a> {
-    pipe: Option<std::fs::File>,
+    pipe: Option<File>,
     rest: &'a [u8],
 }
 
 impl<'a> Feed<'a> {
     fn new(pipe: Option<OwnedFd>, rest: &'a [u8]) -> io::Result<Self> {
-        pipe.iter().try_for_each(never_wait)?;
-        let mut feed = Self { pipe: pipe.map(Into::into), rest };
-        feed.go_on();
-        Ok(feed)
+        Ok(Self { pipe: never_waiting(pipe)?, rest })
     }
 
     fn pipe(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// A program need not read its question.
+    /// Gives what is taken now. A program need not read its input.
     fn go_on(&mut self) {
         let Some(pipe) = &mut self.pipe else { return };
         match pipe.write(self.rest) {
@@ -169,54 +217,50 @@ impl<'a> Feed<'a> {
     }
 }
 
-/// What was printed so far.
-struct Hearing {
-    pipe: Option<std::fs::File>,
-    bytes: Vec<u8>,
+/// One of its outputs.
+struct Ear {
+    pipe: Option<File>,
+    heard: Vec<u8>,
     most: usize,
-    /// More was printed than is kept.
-    is_over: bool,
+    /// More was said than is kept.
+    has_missed: bool,
 }
 
-impl Hearing {
+impl Ear {
     fn new(pipe: Option<OwnedFd>, most: usize) -> io::Result<Self> {
-        pipe.iter().try_for_each(never_wait)?;
-        Ok(Self { pipe: pipe.map(Into::into), bytes: Vec::new(), most, is_over: false })
+        Ok(Self { pipe: never_waiting(pipe)?, heard: Vec::new(), most, has_missed: false })
     }
 
     fn pipe(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// Takes what is there now.
-    fn go_on(&mut self) -> io::Result<()> {
-        let mut buffer = [0; 8 * 1024];
-        while let Some(pipe) = &mut self.pipe {
+    /// Takes what there is now, but not for ever.
+    fn listen(&mut self) {
+        let (mut buffer, mut taken) = ([0; 16 * 1024], 0);
+        while let (Some(pipe), true) = (&mut self.pipe, taken < TURN) {
             match pipe.read(&mut buffer) {
                 Ok(0) => self.pipe = None,
                 Ok(count) => {
-                    let kept = count.min(self.most - self.bytes.len());
-                    self.bytes.extend_from_slice(&buffer[..kept]);
-                    self.is_over |= kept < count;
-                    if self.is_over {
-                        return Ok(());
-                    }
+                    let kept = count.min(self.most - self.heard.len());
+                    self.heard.extend_from_slice(&buffer[..kept]);
+                    self.has_missed |= kept < count;
+                    taken += count;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(_) => self.pipe = None,
             }
         }
-        Ok(())
     }
 }
 
-fn never_wait(pipe: &OwnedFd) -> io::Result<()> {
-    let flags = fcntl_getfl(pipe)?;
-    Ok(fcntl_setfl(pipe, flags | OFlags::NONBLOCK)?)
+fn never_waiting(pipe: Option<OwnedFd>) -> io::Result<Option<File>> {
+    pipe.iter().try_for_each(|pipe| rustix::io::ioctl_fionbio(pipe, true))?;
+    Ok(pipe.map(File::from))
 }
 
-/// Its arguments may hold what is nobody's business.
+/// Its arguments and variables may hold what is nobody's business.
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Program({:?})", self.words.first())
@@ -227,61 +271,88 @@ impl fmt::Debug for Program {
 mod tests {
     use super::*;
 
-    fn shell(script: &str) -> Program {
-        let words = ["sh", "-c", script].map(str::to_owned).to_vec();
-        Program { words, time: Duration::from_secs(30), most: 64 * 1024 }
+    const LONG: Duration = Duration::from_secs(30);
+    const SHORT: Duration = Duration::from_millis(300);
+    const MOST: usize = 64 * 1024;
+    const BOTH: [Purpose; 2] = [Purpose::Answer, Purpose::Work];
+
+    fn shell(script: &str, purpose: Purpose) -> Program {
+        let words = ["sh", "-c", script].map(OsString::from).to_vec();
+        let environment = vec![("WHO".into(), "alice".into())];
+        Program { words, environment, time: LONG, most: MOST, purpose }
     }
 
     #[test]
-    fn a_question_is_answered_with_the_environment_that_was_given() {
-        let ended = shell("read line; echo \"$line $WHO\" $HOME; echo no >&2; exit 3")
-            .ask(b"hello\n", &[("WHO", "alice")])
-            .unwrap();
-        assert_eq!(ended.answer, b"hello alice\n");
-        assert_eq!(ended.complaints, b"no\n");
-        assert_eq!(ended.status.code(), Some(3));
+    fn a_program_hears_its_input_and_is_heard() {
+        let script = "read line; echo \"$line $WHO\"; cat; echo no >&2; exit 3";
+        for purpose in BOTH {
+            let ended = shell(script, purpose).run(b"hello\nmore").unwrap();
+            assert_eq!(ended.output, b"hello alice\nmore");
+            assert_eq!((ended.complaints, ended.how), (b"no\n".to_vec(), How::Exited(3)));
+        }
+        let home = "[ -z \"$CARGO_MANIFEST_DIR\" ] && echo \"$HOME\"";
+        assert_eq!(shell(home, Purpose::Answer).run(b"").unwrap().output, b"\n");
+        let expected = format!("{}\n", std::env::var("HOME").unwrap_or_default());
+        assert_eq!(shell(home, Purpose::Work).run(b"").unwrap().output, expected.as_bytes());
     }
 
     #[test]
-    fn a_question_that_nobody_reads_is_no_error() {
-        let ended = shell("exit 0").ask(&vec![b'x'; 1 << 20], &[]).unwrap();
-        assert!(ended.status.success());
-    }
-
-    #[test]
-    fn questions_and_answers_longer_than_a_pipe_pass() {
-        let question = vec![b'x'; 1 << 20];
-        let ended = Program { most: 1 << 20, ..shell("cat") }.ask(&question, &[]).unwrap();
-        assert!(ended.answer == question);
-    }
-
-    #[test]
-    fn a_program_that_takes_too_long_is_ended_with_what_it_started() {
-        let time = Duration::from_millis(300);
-        for script in ["sleep 1000", "sleep 1000 & sleep 1000", "exec >&- 2>&-; sleep 1000"] {
-            let error = Program { time, ..shell(script) }.ask(b"", &[]).unwrap_err();
-            assert!(matches!(error, ProgramError::Late { .. }), "{script}: {error}");
+    fn what_nobody_reads_and_what_is_longer_than_a_pipe_holds_up_nobody() {
+        let megabyte = vec![b'x'; 1 << 20];
+        for purpose in BOTH {
+            assert_eq!(shell("exec <&-; exit 0", purpose).run(&megabyte).unwrap().how, How::Exited(0));
+            let ended = Program { most: 1 << 20, ..shell("cat", purpose) }.run(&megabyte).unwrap();
+            assert!(ended.output == megabyte);
+            let ended = shell("head -c 1000000 /dev/zero >&2", purpose).run(b"").unwrap();
+            assert_eq!((ended.how, ended.complaints.len()), (How::Exited(0), MOST_COMPLAINTS));
         }
     }
 
     #[test]
-    fn who_stays_behind_is_not_waited_for() {
-        let ended = shell("sleep 1000 & echo done").ask(b"", &[]).unwrap();
-        assert_eq!(ended.answer, b"done\n");
+    fn a_program_that_takes_too_long_is_ended_with_what_it_started() {
+        for script in ["sleep 1000", "sleep 1000 & sleep 1000", "exec >&- 2>&-; sleep 1000"] {
+            for purpose in BOTH {
+                let ended = Program { time: SHORT, ..shell(script, purpose) }.run(b"").unwrap();
+                assert_eq!(ended.how, How::OutOfTime, "{script}");
+            }
+        }
     }
 
     #[test]
-    fn one_that_prints_without_end_is_ended() {
-        let error = shell("yes").ask(b"", &[]).unwrap_err();
-        assert!(matches!(error, ProgramError::Long { .. }), "{error}");
-        let ended = shell("yes | head -c 1000000 >&2").ask(b"", &[]).unwrap();
-        assert_eq!(ended.complaints.len(), MOST_COMPLAINTS);
+    fn an_answer_that_is_too_long_is_none_and_work_may_say_what_it_likes() {
+        assert_eq!(shell("yes", Purpose::Answer).run(b"").unwrap().how, How::TooLong);
+        let ended = shell("head -c 8000000 /dev/zero; exit 4", Purpose::Work).run(b"").unwrap();
+        assert_eq!((ended.how, ended.output.len()), (How::Exited(4), MOST));
+        let ended = Program { time: SHORT, ..shell("yes", Purpose::Work) }.run(b"").unwrap();
+        assert_eq!((ended.how, ended.output.len()), (How::OutOfTime, MOST));
     }
 
     #[test]
-    fn one_that_is_not_there_is_told() {
-        let error =
-            Program { words: vec!["/nowhere/at/all".to_owned()], ..shell("") }.ask(b"", &[]).unwrap_err();
-        assert!(error.to_string().starts_with("/nowhere/at/all cannot be run"), "{error}");
+    fn who_stays_behind_is_not_waited_for_and_goes_with_an_answer() {
+        let left_by = |purpose| {
+            let ended = shell("sleep 1000 & echo $!; exit 5", purpose).run(b"").unwrap();
+            assert_eq!(ended.how, How::Exited(5));
+            String::from_utf8(ended.output).unwrap().trim().parse().unwrap()
+        };
+        let is_there = |pid: i32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            stat.is_ok_and(|stat| !stat.contains(") Z "))
+        };
+        let pid = left_by(Purpose::Work);
+        assert!(is_there(pid));
+        rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+        let (pid, begun) = (left_by(Purpose::Answer), Instant::now());
+        while is_there(pid) {
+            assert!(begun.elapsed() < LONG);
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn one_that_dies_or_is_not_there_is_told() {
+        assert_eq!(shell("kill -SEGV $$", Purpose::Work).run(b"").unwrap().how, How::Killed(11));
+        let nowhere = Program { words: vec!["/nowhere/at/all".into()], ..shell("", Purpose::Answer) };
+        assert_eq!(nowhere.run(b"").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(nowhere.name(), "/nowhere/at/all");
     }
 }

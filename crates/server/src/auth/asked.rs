@@ -30,7 +30,7 @@ use super::password::Mac;
 use super::profile::{Profile, User};
 use super::recent::Recent;
 use super::{Attempt, Protocol};
-use crate::program::{Program, ProgramError};
+use crate::program::{Ended, How, Program, Purpose};
 
 /// Bytes of an answer.
 const LONGEST: usize = 64 * 1024;
@@ -99,7 +99,10 @@ impl Asked {
     /// A program and its arguments, which is run for each login.
     pub fn program(words: Vec<String>, time: Duration, cache: Duration) -> Self {
         let name = format!("the program {}", words.first().map_or("", String::as_str));
-        Self::new(name, Oracle::Program(Program { words, time, most: LONGEST }), time, cache)
+        let words = words.into_iter().map(Into::into).collect();
+        let (environment, purpose) = (Vec::new(), Purpose::Answer);
+        let program = Program { words, environment, time, most: LONGEST, purpose };
+        Self::new(name, Oracle::Program(program), time, cache)
     }
 
     /// A web service, which gets a POST for each login.
@@ -142,13 +145,25 @@ impl Asked {
         let _turn = self.turns.wait(end).ok_or("too many logins wait for it")?;
         let answer = match &self.oracle {
             Oracle::Program(program) => {
-                let ended =
-                    program.ask(question.as_bytes(), &[]).map_err(|error: ProgramError| error.to_string())?;
-                if !ended.status.success() {
-                    let complaints = String::from_utf8_lossy(&ended.complaints);
-                    return Err(format!("{}: {:?}", ended.status, complaints.trim_end()));
+                let name = program.name();
+                let ended = program.run(question.as_bytes());
+                let Ended { how, output, complaints } =
+                    ended.map_err(|error| format!("{name} cannot be run: {error}"))?;
+                match how {
+                    How::Exited(0) => output,
+                    How::OutOfTime => {
+                        return Err(format!("{name} was ended after {:?} without an answer", program.time));
+                    }
+                    How::TooLong => {
+                        return Err(format!(
+                            "{name} was ended because it answered more than {LONGEST} bytes"
+                        ));
+                    }
+                    How::Exited(_) | How::Killed(_) => {
+                        let complaints = String::from_utf8_lossy(&complaints);
+                        return Err(format!("{name} {how}: {:?}", complaints.trim_end()));
+                    }
                 }
-                ended.answer
             }
             Oracle::Call(call) => call.ask(question).map_err(|error| error.to_string())?,
         };
@@ -317,8 +332,8 @@ mod tests {
             (r#"echo '{"result": "wrong"}'"#, "alice [] Wrong"),
             (r#"echo '{"result": "unknown"}'"#, "nobody"),
             (r#"grep -q '"password":"secret"' && echo '{"result": "right"}'"#, "alice [] Right"),
-            ("exit 7", "error: exit status: 7: \"\""),
-            ("echo broken >&2; exit 1", "error: exit status: 1: \"broken\""),
+            ("exit 7", "error: sh exited with status 7: \"\""),
+            ("echo broken >&2; exit 1", "error: sh exited with status 1: \"broken\""),
             ("echo yes", "error: its answer is not understood"),
             (
                 r#"echo '{"result": "right", "settings": {"acess": "ro"}}'"#,

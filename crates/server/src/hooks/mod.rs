@@ -13,7 +13,6 @@
 //! what the server does by itself.
 
 mod facts;
-mod program;
 mod queue;
 mod rules;
 mod webhook;
@@ -29,6 +28,9 @@ use millrace_vfs::{Storage, VirtualPath};
 pub use facts::{NAMES, Template};
 pub use millrace_ftp::digest::Algorithm;
 pub use rules::{Action, PathPattern, Rule, Rules};
+
+/// Bytes of a program's output that are kept, and looked at.
+const HEARD: usize = 4096;
 
 /// Wants to hear of events, and may have a word in some. One value serves all sessions.
 pub trait Hooks: Send + Sync + Debug {

@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
-use super::facts;
-use super::program::{How, Program};
 use super::webhook::{NotTaken, Webhook};
+use super::{HEARD, facts};
+use crate::program::{How, Program, Purpose};
 
 /// Puts that share a transaction at most.
 const TOGETHER: usize = 1000;
@@ -574,14 +574,15 @@ fn run(event: &Kept, body: String, milliseconds: u64) -> Result<(), NotTaken> {
     let program = Program {
         words: facts::unpack(&event.words),
         environment,
-        input: body.into_bytes(),
-        time_limit: Duration::from_millis(milliseconds),
+        time: Duration::from_millis(milliseconds),
+        most: HEARD,
+        purpose: Purpose::Work,
     };
-    match program.run() {
+    match program.run(body.as_bytes()) {
         Ok(ended) if ended.how == How::Exited(0) => Ok(()),
         Ok(ended) => {
-            let errors = String::from_utf8_lossy(&ended.errors).trim().to_owned();
-            Err(NotTaken::Yet(format!("it ended with {:?} {errors}", ended.how)))
+            let errors = String::from_utf8_lossy(&ended.complaints);
+            Err(NotTaken::Yet(format!("it {} {}", ended.how, errors.trim())))
         }
         Err(error) => Err(NotTaken::Yet(error.to_string())),
     }

@@ -15,10 +15,10 @@ use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
 use serde::Deserialize;
 
 use super::facts::{self, Facts, Template};
-use super::program::{How, Program};
 use super::queue::{Letter, Queue, Recipient, Warn};
 use super::webhook::Webhook;
-use super::{Event, Hooks, Moment, Refusal, Ruling};
+use super::{Event, HEARD, Hooks, Moment, Refusal, Ruling};
+use crate::program::{How, Program, Purpose};
 
 /// Commands that change something: what they are about to do is put down before, where a rule is about
 /// [`Event::Interrupted`].
@@ -308,23 +308,20 @@ impl Rules {
         let program = Program {
             words: words.iter().map(|word| word.argument(facts)).collect(),
             environment: facts.environment(),
-            input: facts.json().into_bytes(),
-            time_limit: rule.time_limit,
+            time: rule.time_limit,
+            most: HEARD,
+            purpose: Purpose::Work,
         };
-        let name =
-            || program.words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-        match program.run() {
-            Ok(ended) if ended.how == How::Exited(0) => self.read_answer(rule, &ended.output),
-            Ok(ended) => {
-                let errors = String::from_utf8_lossy(&ended.errors).trim().to_owned();
-                match ended.how {
-                    How::Exited(_) => Err(Refusal::new(&String::from_utf8_lossy(&ended.output))),
-                    How::OutOfTime => self.failed(rule, &format!("{} took too long {errors}", name())),
-                    How::Killed(signal) => {
-                        self.failed(rule, &format!("{} was ended by signal {signal} {errors}", name()))
-                    }
+        let name = || program.name();
+        match program.run(facts.json().as_bytes()) {
+            Ok(ended) => match ended.how {
+                How::Exited(0) => self.read_answer(rule, &ended.output),
+                How::Exited(_) => Err(Refusal::new(&String::from_utf8_lossy(&ended.output))),
+                how => {
+                    let errors = String::from_utf8_lossy(&ended.complaints);
+                    self.failed(rule, &format!("{} {how} {}", name(), errors.trim()))
                 }
-            }
+            },
             Err(error) => self.failed(rule, &format!("{} cannot be run: {error}", name())),
         }
     }
