@@ -133,7 +133,7 @@ impl Connection {
             };
             moments.push(Moment {
                 verb: head.method_text.to_owned(),
-                argument: head.target.to_vec(),
+                argument: core.server.config.web.links.without_signature(head.target).into_owned(),
                 path: Some(target.path.clone()),
                 to: destination(head),
                 bytes,

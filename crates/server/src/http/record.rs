@@ -80,9 +80,10 @@ impl Connection {
 
     /// Tells the log of an answer that was given at once.
     pub(super) fn log_answer(&self, core: &mut Core, head: &Head<'_, '_>, status: Status, bytes: u64) {
+        let target = core.server.config.web.links.without_signature(head.target);
         let request = log::Request {
             method: head.method_text,
-            target: head.target,
+            target: &target,
             protocol: self.protocol(head.version),
             status: status.0,
             bytes,
@@ -95,9 +96,10 @@ impl Connection {
 
     /// Tells the log of an answer that took its time.
     pub(super) fn log_request(&self, core: &mut Core, record: &Record) {
+        let target = core.server.config.web.links.without_signature(&record.target);
         let request = log::Request {
             method: &record.method,
-            target: &record.target,
+            target: &target,
             protocol: self.protocol(record.version),
             status: record.status.0,
             bytes: record.bytes,

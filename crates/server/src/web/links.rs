@@ -4,6 +4,7 @@
 //! that no two links are made of the same bytes; and it acts as a user, so it never gives more than that user may do
 //! when it is used. Whoever takes a key away takes all of its links back.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -81,6 +82,21 @@ impl LinkKeys {
     /// Claims that a query is a link's, good or not.
     pub(crate) fn is_link(&self, query: Option<&[u8]>) -> bool {
         parameter(query, b"signature").is_some() && !self.keys().is_empty()
+    }
+
+    /// A request target as it may be written down: a link that somebody reads in a log would be as good as the one that
+    /// was sent.
+    pub(crate) fn without_signature<'a>(&self, target: &'a [u8]) -> Cow<'a, [u8]> {
+        let query = target.iter().position(|&byte| byte == b'?').map(|at| &target[at + 1..]);
+        match parameter(query, b"signature") {
+            Some(signature) if !self.keys().is_empty() => {
+                // It is a part of the target.
+                let begin = signature.as_ptr().addr() - target.as_ptr().addr();
+                let (before, rest) = target.split_at(begin);
+                Cow::Owned([before, b"...", &rest[signature.len()..]].concat())
+            }
+            _ => Cow::Borrowed(target),
+        }
     }
 
     fn keys(&self) -> RwLockReadGuard<'_, Vec<hmac::Key>> {
@@ -206,6 +222,20 @@ mod tests {
         assert!(verdict(&keys, &puts, Method::Put, 999).unwrap().is_ok());
         assert_eq!(verdict(&keys, &puts, Method::Get, 999), Some(Err(Bad::Forged)));
         assert_eq!(verdict(&keys, "/a?expires=1000", Method::Get, 0), None);
+    }
+
+    #[test]
+    fn what_is_written_down_of_a_link_is_none() {
+        let keys = LinkKeys::parse(KEYS[0]).unwrap();
+        let target = keys.sign(&link("/a")).unwrap();
+        let at = target.find("signature=").unwrap() + 10;
+        let written = keys.without_signature(target.as_bytes());
+        assert_eq!(written, [&target[..at], "..."].concat().as_bytes());
+        assert_eq!(&*keys.without_signature(b"/a?signature=12&b"), b"/a?signature=...&b");
+        for plain in ["/a", "/a?b=c", "/signature=1"] {
+            assert_eq!(&*keys.without_signature(plain.as_bytes()), plain.as_bytes());
+        }
+        assert_eq!(&*LinkKeys::default().without_signature(b"/a?signature=12"), b"/a?signature=12");
     }
 
     /// The parts could be cut elsewhere, were their lengths not signed.
