@@ -18,6 +18,8 @@ struct Site {
     folder: PathBuf,
     child: Child,
     address: String,
+    /// Of HTTP.
+    http: String,
 }
 
 impl Site {
@@ -25,6 +27,7 @@ impl Site {
         let folder = std::env::temp_dir().join(format!("millrace-ctl-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("f"), vec![b'x'; 300_000]).unwrap();
+        fs::create_dir(folder.join("sub")).unwrap();
         write(&folder, keys);
         let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
             .args(["serve", "--ftp", "127.0.0.1:0", "--quiet", "--config"])
@@ -35,10 +38,13 @@ impl Site {
             .spawn()
             .unwrap();
         let out = child.stdout.take().unwrap();
-        let mut site = Self { folder, child, address: String::new() };
+        let mut site = Self { folder, child, address: String::new(), http: String::new() };
         for line in BufReader::new(out).lines().map(Result::unwrap) {
             if let Some((_, rest)) = line.split_once("ftp://") {
                 site.address = rest.split('/').next().unwrap().rsplit('@').next().unwrap().to_owned();
+            }
+            if let Some((_, rest)) = line.split_once("http://") {
+                site.http = rest.split('/').next().unwrap().rsplit('@').next().unwrap().to_owned();
             }
             if line.starts_with("Ready") {
                 return site;
@@ -170,6 +176,48 @@ fn a_running_transfer_is_seen_freed_and_its_session_ended() {
     let refused = site.ctl(&["limits", "nobody", "--download", "1k"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("is not server, listener"));
+}
+
+/// The answer to a request of HTTP, head and all.
+fn by_http(address: &str, host: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+        .write_all(format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes())
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_reload_takes_over_hosts_and_what_is_said_of_answers() {
+    let keys = |host: &str, index: &str| {
+        format!(
+            "anonymous = \"ro\"\nindex = \"{index}\"\n[mime]\n\"\" = \"text/x-{index}\"\n\
+             [[host]]\nnames = \"{host}\"\ndirectory = \"sub\"\n[[header]]\nset = {{ X-Said = \"{host}\" }}\n"
+        )
+    };
+    let site = Site::start("reload-http", &keys("one.example", "f"));
+    fs::write(site.folder.join("sub/f"), "of f").unwrap();
+    fs::write(site.folder.join("sub/g"), "of g").unwrap();
+    let address = site.http.clone();
+    for (host, index) in [("one.example", "f"), ("two.example", "g")] {
+        write(&site.folder, &keys(host, index));
+        site.tell(&["reload"]);
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            let answer = by_http(&address, host);
+            let is_new = answer.ends_with(&format!("of {index}"))
+                && answer.contains(&format!("X-Said: {host}\r\n"))
+                && answer.contains(&format!("Content-Type: text/x-{index}\r\n"));
+            if is_new {
+                break;
+            }
+            assert!(Instant::now() < end, "{answer}");
+        }
+    }
+    assert!(!by_http(&address, "one.example").ends_with("of g"), "it is no host any more");
 }
 
 #[test]

@@ -1,5 +1,53 @@
 //! Media types by the end of a name. Text says that it is UTF-8, which it is nearly always.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Media types as somebody wants them, and those known here for all other names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Types(BTreeMap<Vec<u8>, String>);
+
+impl Types {
+    /// Has this type stand for names that end so, whatever their case. `""` stands for names without a dot. The error is
+    /// for people.
+    pub fn set(&mut self, extension: &str, media_type: &str) -> Result<(), String> {
+        let is_token = |text: &str| {
+            !text.is_empty()
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&byte))
+        };
+        if extension.contains(['.', '/']) {
+            return Err(format!(
+                "{extension:?} is no end of a name: expected what stands behind its last dot, such as \"md\""
+            ));
+        }
+        let (essence, parameters) = media_type.split_once(';').unwrap_or((media_type, ""));
+        let is_type = essence
+            .trim_end()
+            .split_once('/')
+            .is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype));
+        match is_type && parameters.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            true => _ = self.0.insert(extension.to_ascii_lowercase().into_bytes(), media_type.to_owned()),
+            false => {
+                return Err(format!(
+                    "{media_type:?} is no media type: expected one such as \"text/plain; charset=utf-8\""
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The media type of a file with this name, as `Content-Type` has it.
+    pub fn of(&self, name: &[u8]) -> Cow<'static, str> {
+        if !self.0.is_empty() {
+            let extension = memchr::memrchr(b'.', name).map_or(&b""[..], |dot| &name[dot + 1..]);
+            if let Some(said) = self.0.get(&extension.to_ascii_lowercase()) {
+                return Cow::Owned(said.clone());
+            }
+        }
+        Cow::Borrowed(of(name))
+    }
+}
+
 /// The media type of a file with this name, as `Content-Type` has it.
 pub fn of(name: &[u8]) -> &'static str {
     const UNKNOWN: &str = "application/octet-stream";
@@ -120,6 +168,30 @@ const TYPES: &[(&str, &str)] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_said_goes_before_what_is_known() {
+        let mut types = Types::default();
+        assert_eq!(types.of(b"a.md"), of(b"a.md"));
+        types.set("MD", "text/plain; charset=iso-8859-1").unwrap();
+        types.set("", "text/x-plain").unwrap();
+        types.set("rpm2cpio-and-more", "application/x-rpm").unwrap();
+        for (name, expected) in [
+            ("a.md", "text/plain; charset=iso-8859-1"),
+            ("a.Md", "text/plain; charset=iso-8859-1"),
+            ("Makefile", "text/x-plain"),
+            ("a.rpm2cpio-and-more", "application/x-rpm"),
+            ("a.html", "text/html; charset=utf-8"),
+            ("a.", "text/x-plain"),
+        ] {
+            assert_eq!(types.of(name.as_bytes()), expected, "{name}");
+        }
+        for (extension, media_type) in
+            [("a.b", "a/b"), (".b", "a/b"), ("b", "text"), ("b", "a/"), ("b", "a/b\r\nX: y"), ("b", "a b/c")]
+        {
+            assert!(types.set(extension, media_type).is_err(), "{extension} {media_type:?}");
+        }
+    }
 
     #[test]
     fn the_table_is_sorted() {

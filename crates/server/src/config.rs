@@ -15,7 +15,7 @@ pub use crate::acme::{Challenge, ChallengeError, Clock, LETS_ENCRYPT, Settings a
 pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, self_signed};
 use millrace_vfs::VirtualPath;
 
-use crate::auth::{Authenticator, HostName, Password};
+use crate::auth::{Authenticator, Password};
 use crate::bans::BanRules;
 use crate::hooks::Hooks;
 use crate::limits::{LoginRates, NetworkBits, Quotas, ServerLimits};
@@ -39,7 +39,7 @@ pub struct Config {
     pub https: Vec<SocketAddr>,
     /// Programs that HTTP runs (CGI).
     pub programs: Programs,
-    /// What HTTP adds to files.
+    /// What HTTP adds to files, and names of hosts.
     pub web: Web,
     /// Paths of HTTP that others answer. The first that takes a path has it.
     pub passes: Vec<Pass>,
@@ -47,8 +47,6 @@ pub struct Config {
     pub resumable: Resumable,
     /// The file in which locks and properties of WebDAV are kept, so that they outlive the server.
     pub dav: Option<PathBuf>,
-    /// Names of hosts that the accounts tell apart.
-    pub hosts: Vec<HostName>,
     /// Who may log in, and to which files.
     pub accounts: Arc<dyn Authenticator>,
     /// Ports for passive data connections. Nothing ever leaves this range.
@@ -398,7 +396,6 @@ impl Config {
             passes: Vec::new(),
             resumable: Resumable::default(),
             dav: None,
-            hosts: Vec::new(),
             accounts,
             passive_ports: Self::DEFAULT_PASSIVE_PORTS,
             proxy_from: Vec::new(),

@@ -31,6 +31,7 @@ use crate::passive::PassivePool;
 use crate::proxied::Proxies;
 use crate::state::Server as State;
 use crate::tls::Security;
+use crate::web::{InForce, Web};
 use crate::worker::{Core, Door, Errand, Listener, Message, Worker};
 
 /// Logins that may be decided at once: more than cores, for accounts that are asked over a network.
@@ -295,6 +296,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         load: Load::default(),
         accounts: RwLock::new(Arc::clone(&config.accounts)),
         hooks: RwLock::new(config.hooks.clone()),
+        web: RwLock::new(InForce::new(config.web.clone())),
         workers: OnceLock::new(),
         limits: Tree::new(config.limits.clone(), Instant::now(), wall_seconds()),
         dav,
@@ -393,8 +395,8 @@ impl Running {
         self.state.limits.restore(scope, Instant::now())
     }
 
-    /// Takes over what can change while it runs: the accounts, the limits, the hooks, who may connect, the certificates
-    /// and what data connections have to do under them. What was [set](Running::set_limits) stays set. Accounts
+    /// Takes over what can change while it runs: the accounts, the limits, the hooks, who may connect, what HTTP adds to
+    /// files, names of hosts, the certificates and what data connections have to do under them. What was [set](Running::set_limits) stays set. Accounts
     /// of sessions that run are looked at again, and what they say now holds. Logs that are files are opened anew.
     /// Where a certificate cannot be used, or hooks cannot begin, all stays as it was.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
@@ -412,7 +414,7 @@ impl Running {
         }
         *self.state.hooks.write().unwrap_or_else(PoisonError::into_inner) = config.hooks;
         self.state.log.reopen();
-        self.state.config.web.links.replace(&config.web.links);
+        self.replace_web(config.web);
         let old = &self.state.config;
         let doors = [
             (&old.ftp, &self.ftp[..]),
@@ -431,6 +433,16 @@ impl Running {
         let errand = Errand::new(|connection, core| connection.review(core, |_, _| true));
         self.workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
         Ok(())
+    }
+
+    /// What HTTP adds to files is this from now on; answers under way are as they were begun.
+    fn replace_web(&self, web: Web) {
+        let mut now = self.state.web.write().unwrap_or_else(PoisonError::into_inner);
+        // Links that are taken back are so at once.
+        self.state.config.web.links.replace(&web.links);
+        now.links.replace(&web.links);
+        *now = now.next(web);
+        self.workers.iter().for_each(|worker| worker.send(Message::Web(Arc::clone(&now))));
     }
 
     /// Turns away whoever comes from a network, for this time or until it is lifted; sessions that run go on.

@@ -22,6 +22,7 @@ use crate::log::Log;
 use crate::passive::PassivePool;
 use crate::proxied::Proxies;
 use crate::tls::Security;
+use crate::web::InForce;
 use crate::worker::Message;
 
 /// The shared part of a running server.
@@ -31,6 +32,8 @@ pub(crate) struct Server {
     pub(crate) accounts: RwLock<Arc<dyn Authenticator>>,
     /// Who has a word in what sessions do now, likewise.
     pub(crate) hooks: RwLock<Option<Arc<dyn Hooks>>>,
+    /// What HTTP adds to files now, likewise. Workers have it of their own.
+    pub(crate) web: RwLock<Arc<InForce>>,
     /// The ways to the workers, once they run.
     pub(crate) workers: OnceLock<Vec<Sender<Message>>>,
     /// What sessions are told of the configuration.
@@ -87,6 +90,11 @@ impl Server {
     /// Who has a word in what sessions do now.
     pub(crate) fn hooks(&self) -> Option<Arc<dyn Hooks>> {
         self.hooks.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What HTTP adds to files now.
+    pub(crate) fn web(&self) -> Arc<InForce> {
+        Arc::clone(&self.web.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Claims that somebody wants to hear of single transfers.

@@ -37,6 +37,7 @@ use crate::proxied::{Arrival, Arrived, Way};
 use crate::slab::{Key, Slab};
 use crate::state::{Admission, Server};
 use crate::transfer::JobDone;
+use crate::web::InForce;
 
 /// Connections accepted in one go before others have their turn.
 const ACCEPTS: usize = 64;
@@ -111,6 +112,8 @@ pub(crate) enum Message {
     Wake(Key),
     /// Do this with every connection.
     Each(Errand),
+    /// What HTTP adds to files is this from now on.
+    Web(Arc<InForce>),
     /// Another connection's requests, as a connection of HTTP/1.1.
     Adopt(Box<http::Adopted>),
     /// Something for a connection of HTTP.
@@ -294,7 +297,7 @@ impl Worker {
         let programs = server.config.programs.most.div_ceil(server.config.workers.max(1)).max(1);
         let core = Core {
             registry: poll.registry().try_clone()?,
-            http: http::Shared::new(open_files, programs, &server.config),
+            http: http::Shared::new(open_files, programs, &server.config, server.web()),
             server,
             sender: sender.clone(),
             now,
@@ -457,6 +460,7 @@ impl Worker {
                     connection.told(core, message);
                 }
             }),
+            Message::Web(web) => self.core.http.replace_web(web),
             Message::Adopt(adopted) => self.adopt(*adopted),
             Message::ShutDown(end) => self.shut_down(end),
             Message::Stop => {}

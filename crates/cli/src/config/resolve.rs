@@ -127,7 +127,7 @@ pub(crate) fn resolve(
     let limits = super::limits::limits(&written);
     let bans = super::limits::bans(&written);
     let login_rates = super::limits::logins(&written);
-    let web = super::web::web(&written, &places)?;
+    let mut web = super::web::web(&written, &places)?;
     let Encryption { ftps, https, tls, self_signed, acme } = tls::encryption(&written, &places)?;
     let directory = directory(written.directory.as_ref(), &places)?;
     let default_age = config::Resumable::default().age;
@@ -149,7 +149,7 @@ pub(crate) fn resolve(
     let homes = Arc::new(Homes::new(directory.clone(), files));
     let hosts = super::hosts::hosts(&written.host_tables, files, &places)?;
     let of_hosts: Vec<_> = hosts.iter().map(|host| Arc::clone(&host.homes)).collect();
-    let host_names = hosts.iter().flat_map(|host| host.names.clone()).collect();
+    web.hosts = hosts.iter().flat_map(|host| host.names.clone()).collect();
     let users = users(written.user_flags, written.user_tables, &places)?;
     let groups = written.group_tables.iter().map(|group| group.name.value.clone()).collect();
     let archives = is_on(written.archives, false);
@@ -200,7 +200,6 @@ pub(crate) fn resolve(
         passes,
         resumable,
         dav,
-        hosts: host_names,
         accounts: default.accounts,
         passive_ports,
         proxy_from: written.proxy_from.iter().map(|said| said.value).collect(),

@@ -581,13 +581,24 @@ fn a_missing_or_binary_file_is_refused() {
 fn rules_of_answers_are_checked_where_they_are_written() {
     let folder = Folder::new();
     fs::write(folder.path().join("404.html"), "gone").unwrap();
-    let good = "http-precompressed = true\nhttp-hsts = \"365d\"\n[[header]]\npaths = \"/a/**\"\ncache-control = \"no-store\"\n\
+    let good = "index = [\"start.html\", \"index.html\"]\nmime = { md = \"text/plain\", \"\" = \"text/x-plain\" }\n\
+                http-precompressed = true\nhttp-hsts = \"365d\"\n[[header]]\npaths = \"/a/**\"\ncache-control = \"no-store\"\n\
                 [[header]]\ntypes = [\"image/*\"]\nset = { X-A = \"b\", X-B = \"\" }\n\
                 [[cors]]\norigins = [\"https://a.example\", \"https://*.b.example\"]\ncredentials = true\n\
                 [[error-page]]\nfile = \"404.html\"\nstatus = 404\n";
     let site = folder.file(good).unwrap_or_else(|failure| panic!("{failure}"));
     assert!(site.config.web.precompressed);
     assert_eq!((site.config.web.cors.len(), site.config.web.error_pages.len()), (1, 1));
+    assert_eq!(site.config.web.index, [b"start.html".to_vec(), b"index.html".to_vec()]);
+    assert_eq!(site.config.web.types.of(b"a.md"), "text/plain");
+    let none = folder.file("index = \"off\"").unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(none.config.web.index.is_empty());
+    let exposed = site.config.web.cors[0].grant.exposed.join(", ");
+    for name in
+        ["Location", "Upload-Offset", "Upload-Length", "Upload-Expires", "Tus-Resumable", "Tus-Extension"]
+    {
+        assert!(exposed.contains(name), "{name} in {exposed}");
+    }
     for (text, expected) in [
         ("[[header]]\npaths = \"/a\"", "2:9: A [[header]] table says with `cache-control` or `set`"),
         ("[[header]]\nset = { Date = \"x\" }", "2:16: The field Date is written by the server"),
@@ -605,6 +616,10 @@ fn rules_of_answers_are_checked_where_they_are_written() {
             "3:10: Expected the status of an error, 400 to 599",
         ),
         ("header = 1", "Each header is a table of its own"),
+        ("index = \"a/b\"", "1:9: \"a/b\" is no name of a file"),
+        ("index = [\"a\", \"off\"]", "Off cannot stand beside a name"),
+        ("[mime]\nmd = \"plain\"", "2:6: \"plain\" is no media type"),
+        ("[mime]\n\"a.md\" = \"a/b\"", "is no end of a name"),
     ] {
         let error = folder.error(folder.file(text));
         assert!(error.contains(expected), "{text}\n{error}");

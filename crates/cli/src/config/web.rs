@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use millrace_server::hooks::PathPattern;
-use millrace_server::web::{Cors, ErrorPage, FieldRule, Fields, Grant, LinkKeys, Origin, Web};
+use millrace_server::web::{Cors, ErrorPage, FieldRule, Fields, Grant, LinkKeys, Origin, Types, Web};
 use serde::Deserialize;
 
 use super::resolve::{Places, is_on};
@@ -29,8 +29,8 @@ const REQUEST_FIELDS: &str = "Authorization, Content-Range, Content-Type, Depth,
 
 /// What they see of answers, likewise.
 const EXPOSED: &str = "Accept-Ranges, Content-Encoding, Content-Range, DAV, ETag, Location, Lock-Token, \
-    Repr-Digest, Tus-Extension, Tus-Max-Size, Tus-Resumable, Tus-Version, Upload-Expires, Upload-Length, \
-    Upload-Offset";
+    Repr-Digest, Tus-Checksum-Algorithm, Tus-Extension, Tus-Max-Size, Tus-Resumable, Tus-Version, Upload-Concat, \
+    Upload-Defer-Length, Upload-Expires, Upload-Length, Upload-Metadata, Upload-Offset";
 
 /// A `[[header]]` table.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -77,6 +77,7 @@ pub(crate) struct ErrorPageTable {
 
 /// What was written about HTTP's answers.
 pub(crate) fn web(written: &Written, places: &Places<'_>) -> Result<Web, Failure> {
+    let types = types(&written.mime, places)?;
     let is_safe = is_on(written.http_security_headers.clone(), true);
     let mut fields = fields(&written.header_tables, is_safe, places)?;
     fields.transport_security = match &written.http_hsts {
@@ -91,13 +92,44 @@ pub(crate) fn web(written: &Written, places: &Places<'_>) -> Result<Web, Failure
         error_pages: written
             .error_page_tables
             .iter()
-            .map(|table| error_page(table, places))
+            .map(|table| error_page(table, &types, places))
             .collect::<Result<_, _>>()?,
         links: written
             .http_link_keys
             .as_ref()
             .map_or(Ok(LinkKeys::default()), |said| link_keys(said, places))?,
+        index: index(&written.index, places)?,
+        types,
+        // They are those of the trees: who opens these says so.
+        hosts: Vec::new(),
     })
+}
+
+/// Names of files that stand for their folder; "off" for none.
+fn index(said: &[Said<String>], places: &Places<'_>) -> Result<Vec<Vec<u8>>, Failure> {
+    let name = |said: &Said<String>| match said.value.as_str() {
+        "off" => Err(places.error(&said.place, "index", "off cannot stand beside a name")),
+        "" | "." | ".." => Err(places.error(&said.place, "index", "expected the name of a file")),
+        name if name.contains(['/', '\0']) => {
+            let message = format!("{name:?} is no name of a file in the folder that is asked for");
+            Err(places.error(&said.place, "index", &message))
+        }
+        name => Ok(name.as_bytes().to_vec()),
+    };
+    match said {
+        [] => Ok(Web::default().index),
+        [one] if one.value == "off" => Ok(Vec::new()),
+        all => all.iter().map(name).collect(),
+    }
+}
+
+/// Media types by the ends of names.
+fn types(said: &BTreeMap<String, Said<String>>, places: &Places<'_>) -> Result<Types, Failure> {
+    let mut types = Types::default();
+    for (extension, said) in said {
+        types.set(extension, &said.value).map_err(|message| places.error(&said.place, "mime", &message))?;
+    }
+    Ok(types)
 }
 
 /// The rules, each checked by itself, so that a mistake is told at its place.
@@ -180,7 +212,7 @@ fn tokens(
     said.iter().map(token).collect()
 }
 
-fn error_page(table: &ErrorPageTable, places: &Places<'_>) -> Result<ErrorPage, Failure> {
+fn error_page(table: &ErrorPageTable, types: &Types, places: &Places<'_>) -> Result<ErrorPage, Failure> {
     let Some(file) = &table.file else {
         let place = table.status.first().map_or(Place::CommandLine, |said| said.place.clone());
         return Err(places.error(
@@ -201,7 +233,8 @@ fn error_page(table: &ErrorPageTable, places: &Places<'_>) -> Result<ErrorPage, 
         return Err(wrong(format!("the page {} is longer than 64 KiB", path.display())));
     }
     let statuses = table.status.iter().map(status).collect::<Result<_, _>>()?;
-    let page = ErrorPage::new(statuses, patterns(&table.paths), path.as_os_str().as_encoded_bytes(), body);
+    let media_type = types.of(path.as_os_str().as_encoded_bytes());
+    let page = ErrorPage::new(statuses, patterns(&table.paths), media_type, body);
     Ok(ErrorPage { hosts: super::hosts::names(&table.hosts, places)?, ..page })
 }
 

@@ -3,6 +3,7 @@
 //! A field is a flag `--name` and a key `name`; fields under `#[arg(skip)]` are keys only, so that the help
 //! fits a screen. What is absent is `None`; defaults are added when it is resolved.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -254,6 +255,15 @@ pub(crate) struct Written {
     /// From a request to the end of a program's answer.
     #[arg(skip)]
     pub(crate) cgi_timeout: Option<Said<Period>>,
+
+    /// Names of files that are sent in place of their folder.
+    #[arg(skip)]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) index: Vec<Said<String>>,
+
+    /// Media types by the ends of names.
+    #[arg(skip)]
+    pub(crate) mime: BTreeMap<String, Said<String>>,
 
     /// Whether compressed neighbours of files are sent.
     #[arg(skip)]
@@ -637,6 +647,8 @@ impl Written {
             access_log: self.access_log.or(file.access_log),
             http_head_timeout: self.http_head_timeout.or(file.http_head_timeout),
             http_idle_timeout: self.http_idle_timeout.or(file.http_idle_timeout),
+            index: file.index,
+            mime: file.mime,
             http_precompressed: self.http_precompressed.or(file.http_precompressed),
             http_security_headers: self.http_security_headers.or(file.http_security_headers),
             http_hsts: self.http_hsts.or(file.http_hsts),

@@ -156,9 +156,7 @@ impl Connection {
         let named = self.secure.as_ref().and_then(|secure| secure.server_name.as_deref());
         let is_served = match (named, &core.server.tls) {
             (Some(named), _) => named.eq_ignore_ascii_case(&name),
-            (None, _)
-                if core.server.config.hosts.iter().any(|host| host.covers(&plain_host(name.as_bytes()))) =>
-            {
+            (None, _) if core.http.web.hosts.iter().any(|host| host.covers(&plain_host(name.as_bytes()))) => {
                 true
             }
             (None, Some(security)) => security.acceptor.serves(&name),

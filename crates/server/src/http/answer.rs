@@ -156,12 +156,12 @@ impl Connection {
         reason: &str,
         fields: &[(&str, &str)],
     ) {
-        let server = Arc::clone(&core.server);
+        let web = Arc::clone(&core.http.web);
         let made;
         let host = self.who.as_ref().map_or(&b""[..], |who| &who.host);
-        let theirs = server.config.web.error_page(status, &record.target, host);
+        let theirs = web.error_page(status, &record.target, host);
         let (media_type, page) = match theirs {
-            Some(page) => (page.media_type, &*page.body),
+            Some(page) => (&*page.media_type, &*page.body),
             None => {
                 made = page::of(status, reason);
                 (page::MEDIA_TYPE, &made[..])

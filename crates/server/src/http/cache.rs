@@ -129,6 +129,11 @@ impl Cache {
         self.sweep_at.get_or_insert(now + IDLE);
     }
 
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new(self.most_open);
+    }
+
     /// When [`Cache::sweep`] is to be called.
     pub(crate) fn sweep_due(&self) -> Option<Instant> {
         self.sweep_at
@@ -190,7 +195,7 @@ mod tests {
 
     use super::super::find::{self, Found};
     use super::*;
-    use crate::web::Web;
+    use crate::web::{InForce, Web};
 
     struct Folder(std::path::PathBuf);
 
@@ -214,7 +219,7 @@ mod tests {
     }
 
     fn found(storage: &Arc<dyn Storage>, path: &VirtualPath) -> Arc<Entry> {
-        match find::find(&Web::default(), &**storage, path, false, Wait::Allowed).unwrap() {
+        match find::find(&InForce::new(Web::default()), &**storage, path, false, Wait::Allowed).unwrap() {
             Found::File(entry) => entry,
             other => panic!("{other:?}"),
         }

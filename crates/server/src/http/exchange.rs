@@ -127,7 +127,7 @@ impl Connection {
     /// Sees to what the answer says to pages of other origins. Answers whether that is all that is asked, by a browser
     /// that has no name and password to show yet.
     fn tell_origins(&mut self, core: &Core, head: &Head<'_, '_>, path: &VirtualPath) -> bool {
-        let web = &core.server.config.web;
+        let web = &core.http.web;
         if web.cors.is_empty() {
             return false;
         }

@@ -1,14 +1,15 @@
 //! What a path stands for: a file, a directory's page, a redirect.
 
+use std::borrow::Cow;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, OnceLock};
 
 use millrace_http::conditional::Validators;
+use millrace_http::date;
 use millrace_http::digest::Algorithm;
 use millrace_http::index::{Format, Order};
 use millrace_http::negotiate::Coding;
-use millrace_http::{date, media_type};
 use millrace_net::copy;
 use millrace_vfs::{
     FileError, FileRange, ReadHandle, ReadStream, Readiness, Storage, Timestamp, VirtualPath, Wait,
@@ -20,16 +21,13 @@ use super::passing::Asking;
 use super::program::Program;
 use super::tus;
 use super::writing::Changed;
-use crate::web::Web;
+use crate::web::InForce;
 
 /// Files up to this length are kept in memory and sent with their head in one write.
 pub(super) const SMALL: u64 = 16 * 1024;
 
 /// Bytes that are read at a time to be hashed.
 const HASHED: usize = 256 * 1024;
-
-/// Names that are served in place of their directory.
-const INDEX: [&[u8]; 2] = [b"index.html", b"index.htm"];
 
 /// What a path stands for.
 #[derive(Debug)]
@@ -72,7 +70,7 @@ pub(crate) struct Entry {
     pub(super) modified: Timestamp,
     pub(super) validators: Validators,
     /// `Content-Type`.
-    pub(super) media_type: &'static str,
+    pub(super) media_type: Cow<'static, str>,
     /// `Content-Encoding`, of a file that is another one's neighbour.
     pub(super) coding: Option<&'static str>,
     /// The lines that tell of the file, but for its length, type and coding.
@@ -80,6 +78,8 @@ pub(crate) struct Entry {
     pub(super) content: Content,
     /// What its bytes were found to hash to, in the order of the algorithms.
     digests: [OnceLock<Vec<u8>>; 2],
+    /// Of what is added to it.
+    pub(super) generation: u64,
 }
 
 /// Where a file's bytes are.
@@ -95,7 +95,7 @@ pub(super) enum Content {
 
 /// Finds what a path stands for; a trailing slash says that it is meant as a directory.
 pub(super) fn find(
-    web: &Web,
+    web: &InForce,
     storage: &dyn Storage,
     path: &VirtualPath,
     is_directory: bool,
@@ -107,7 +107,7 @@ pub(super) fn find(
             opened => opened,
         };
     }
-    for name in INDEX {
+    for name in &web.index {
         let index = path.join(name).map_err(|_| FileError::NameTooLong)?;
         match open(web, storage, &index, wait) {
             Err(FileError::NotFound | FileError::IsDirectory | FileError::NotRegular) => {}
@@ -120,7 +120,7 @@ pub(super) fn find(
 
 /// What a file is sent as to somebody who takes these codings: itself, or the first neighbour that will do.
 pub(super) fn prefer(
-    web: &Web,
+    web: &InForce,
     storage: &dyn Storage,
     found: Found,
     codings: &[Coding],
@@ -143,7 +143,7 @@ pub(super) fn neighbour_path(path: &VirtualPath, coding: Coding) -> Option<Virtu
 
 /// The neighbour of a file in a coding, if there is one. What is older than the file was made of another.
 pub(super) fn neighbour(
-    web: &Web,
+    web: &InForce,
     storage: &dyn Storage,
     entry: &Entry,
     coding: Coding,
@@ -175,7 +175,7 @@ pub(super) fn page(
     })
 }
 
-fn open(web: &Web, storage: &dyn Storage, path: &VirtualPath, wait: Wait) -> Result<Found, FileError> {
+fn open(web: &InForce, storage: &dyn Storage, path: &VirtualPath, wait: Wait) -> Result<Found, FileError> {
     match storage.open_read(path, wait)? {
         ReadHandle::File(range) => file(web, path, range, wait).map(|entry| Found::File(Arc::new(entry))),
         ReadHandle::Stream(stream) => {
@@ -190,7 +190,7 @@ fn open(web: &Web, storage: &dyn Storage, path: &VirtualPath, wait: Wait) -> Res
     }
 }
 
-fn file(web: &Web, path: &VirtualPath, range: FileRange, wait: Wait) -> Result<Entry, FileError> {
+fn file(web: &InForce, path: &VirtualPath, range: FileRange, wait: Wait) -> Result<Entry, FileError> {
     let FileRange { file, readiness, .. } = range;
     let metadata = file.metadata()?;
     let modified = Timestamp {
@@ -226,7 +226,7 @@ fn read_all(file: &std::fs::File, bytes: &mut [u8]) -> io::Result<usize> {
 
 impl Entry {
     fn new(
-        web: &Web,
+        web: &InForce,
         path: &VirtualPath,
         identity: (u64, u64),
         size: u64,
@@ -234,8 +234,8 @@ impl Entry {
         content: Content,
     ) -> Self {
         let validators = Validators::of(identity.1, size, modified);
-        let media_type = media_type::of(path.name());
-        let lines = lines(web, path, media_type, &validators);
+        let media_type = web.types.of(path.name());
+        let lines = lines(web, path, &media_type, &validators);
         Self {
             path: path.clone(),
             identity,
@@ -247,14 +247,16 @@ impl Entry {
             lines,
             content,
             digests: Default::default(),
+            generation: web.generation,
         }
     }
 
     /// This, sent in place of the file that it is a coding of.
-    fn in_place_of(self, web: &Web, entry: &Self, coding: Coding) -> Self {
+    fn in_place_of(self, web: &InForce, entry: &Self, coding: Coding) -> Self {
         let validators = self.validators.coded(coding.name);
-        let lines = lines(web, &entry.path, entry.media_type, &validators);
-        Self { validators, lines, media_type: entry.media_type, coding: Some(coding.name), ..self }
+        let lines = lines(web, &entry.path, &entry.media_type, &validators);
+        let media_type = entry.media_type.clone();
+        Self { validators, lines, media_type, coding: Some(coding.name), ..self }
     }
 
     /// The hash of its bytes, where that is known or quick to find out.
@@ -317,7 +319,7 @@ impl Entry {
 }
 
 /// The lines that tell of a file, with what was configured for its path and type.
-fn lines(web: &Web, path: &VirtualPath, media_type: &str, validators: &Validators) -> Vec<u8> {
+fn lines(web: &InForce, path: &VirtualPath, media_type: &str, validators: &Validators) -> Vec<u8> {
     let mut lines = b"Last-Modified: ".to_vec();
     date::write(validators.modified, &mut lines);
     let rest = format!("\r\nETag: {}\r\nAccept-Ranges: bytes\r\n", validators.etag);

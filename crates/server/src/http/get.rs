@@ -7,9 +7,10 @@ use millrace_http::digest::{self, Algorithm};
 use millrace_http::index::{Format, Order};
 use millrace_http::negotiate::{self, Coding};
 use millrace_http::target::{self, Target};
-use millrace_http::{Field, Head, Status, media_type};
+use millrace_http::{Field, Head, Status};
 use millrace_vfs::{FileError, Storage, Wait};
 
+use super::Shared;
 use super::answer::HARMLESS;
 use super::cache::As;
 use super::connection::Connection;
@@ -36,7 +37,7 @@ impl Connection {
         {
             return;
         }
-        let codings = match core.server.config.web.precompressed {
+        let codings = match core.http.web.precompressed {
             true => negotiate::codings(head),
             false => Vec::new(),
         };
@@ -48,11 +49,10 @@ impl Connection {
         match found {
             Err(FileError::WouldWait) => {
                 let (storage, path, is_directory) = (Arc::clone(storage), path.clone(), target.is_directory);
-                let server = Arc::clone(&core.server);
+                let web = Arc::clone(&core.http.web);
                 self.ask_pool(core, bytes, move || {
-                    let web = &server.config.web;
-                    let found = find::find(web, &*storage, &path, is_directory, Wait::Allowed)?;
-                    find::prefer(web, &*storage, found, &codings, Wait::Allowed)
+                    let found = find::find(&web, &*storage, &path, is_directory, Wait::Allowed)?;
+                    find::prefer(&web, &*storage, found, &codings, Wait::Allowed)
                 });
             }
             Err(error) => self.fail_with(core, head, &error),
@@ -66,14 +66,8 @@ impl Connection {
             },
             Ok(Found::Stream(stream, entry)) => self.answer_file(core, head, &entry, Some(stream)),
             Ok(Found::Made(stream)) => {
-                self.answer_stream(
-                    core,
-                    head,
-                    Status::OK,
-                    media_type::of(path.name()),
-                    &[("Accept-Ranges", "none")],
-                    stream,
-                );
+                let media_type = core.http.web.types.of(path.name());
+                self.answer_stream(core, head, Status::OK, &media_type, &[("Accept-Ranges", "none")], stream);
             }
             Ok(Found::Redirect) => self.redirect(core, head, target),
             Ok(Found::Directory) => self.list(core, head, bytes, target, who),
@@ -132,7 +126,7 @@ fn find_now(
 ) -> Result<Found, FileError> {
     let (turn, now) = (core.turn, core.now.instant);
     let wanted = if target.is_directory { As::Directory } else { As::File };
-    let (cache, web) = (&mut core.http.cache, &core.server.config.web);
+    let Shared { cache, web, .. } = &mut core.http;
     let entry = match cache.look_up(storage, &target.path, wanted, turn, now) {
         Some(entry) => entry,
         None => match find::find(web, &**storage, &target.path, target.is_directory, Wait::Never)? {
@@ -165,6 +159,9 @@ fn find_now(
 /// Keeps a file that the pool has opened.
 fn keep_found(core: &mut Core, storage: &Arc<dyn Storage>, target: &Target<'_>, found: &Found) {
     let Found::File(entry) = found else { return };
+    if entry.generation != core.http.web.generation {
+        return;
+    }
     let key = match (entry.coding, target.is_directory) {
         (Some(_), _) => (entry.path.clone(), As::Coding),
         (None, true) => (target.path.clone(), As::Directory),
@@ -177,8 +174,7 @@ fn keep_found(core: &mut Core, storage: &Arc<dyn Storage>, target: &Target<'_>, 
 fn wanted_digest(core: &Core, head: &Head<'_, '_>, entry: &Entry) -> Option<Algorithm> {
     head.get(Field::WantReprDigest)?;
     let algorithm = digest::wanted(head)?;
-    let may_be_had =
-        matches!(entry.content, Content::File(..)) && entry.size <= core.server.config.web.digest_bytes;
+    let may_be_had = matches!(entry.content, Content::File(..)) && entry.size <= core.http.web.digest_bytes;
     (may_be_had && entry.digest(algorithm).is_none()).then_some(algorithm)
 }
 

@@ -56,6 +56,8 @@ mod tus;
 mod who;
 mod writing;
 
+use std::sync::Arc;
+
 use millrace_vfs::FileError;
 
 pub(crate) use cache::Cache;
@@ -68,7 +70,7 @@ pub(crate) use tus::Tus;
 use crate::auth::Decision;
 use crate::config::Config;
 use crate::transfer::Sender;
-use crate::web::Web;
+use crate::web::{InForce, Web};
 use find::Found;
 use hooking::Ruled;
 use programs::Programs;
@@ -96,6 +98,8 @@ pub(crate) struct Shared {
     pub(crate) programs: Programs,
     /// As many as there are passes.
     pub(crate) passing: Vec<Passing>,
+    /// What is added to files.
+    pub(crate) web: Arc<InForce>,
     openings: Openings,
 }
 
@@ -123,10 +127,18 @@ enum Opening {
 
 impl Shared {
     /// Room for so many open files and programs.
-    pub(crate) fn new(open_files: usize, programs: usize, config: &Config) -> Self {
+    pub(crate) fn new(open_files: usize, programs: usize, config: &Config, web: Arc<InForce>) -> Self {
         let programs = Programs::new(programs);
         let passing = config.passes.iter().map(|pass| Passing::new(pass, config.workers)).collect();
-        Self { cache: Cache::new(open_files), programs, passing, openings: Openings::new(&config.web) }
+        let openings = Openings::new(&web);
+        Self { cache: Cache::new(open_files), programs, passing, openings, web }
+    }
+
+    /// Adds this from now on: what is kept of files has the other in it.
+    pub(crate) fn replace_web(&mut self, web: Arc<InForce>) {
+        self.openings = Openings::new(&web);
+        self.cache.clear();
+        self.web = web;
     }
 }
 

@@ -61,7 +61,7 @@ impl Connection {
         bytes: &[u8],
         target: &Target<'_>,
     ) -> Option<Arc<Who>> {
-        let links = &core.server.config.web.links;
+        let links = core.http.web.links.clone();
         let link = links.verify(&target.path, target.query, head.method, core.now.wall.seconds);
         let (said, host) = (&*said(head, link.is_some()), host_of(core, head, target));
         if let Some(who) = &self.who
@@ -482,7 +482,7 @@ fn said<'a>(head: &Head<'a, '_>, is_link: bool) -> Cow<'a, [u8]> {
 
 /// The host that a request is for, where that makes a difference.
 fn host_of<'a>(core: &Core, head: &Head<'a, '_>, target: &Target<'a>) -> &'a [u8] {
-    match core.server.config.hosts.is_empty() {
+    match core.http.web.hosts.is_empty() {
         true => b"",
         false => target.authority.or(head.get(Field::Host)).unwrap_or_default(),
     }
@@ -494,6 +494,6 @@ fn said_of(core: &Core, bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let parsed = request::parse(bytes, &mut slots);
     let Ok(Some((head, _))) = parsed else { return Default::default() };
     let Ok(target) = target::parse(head.target) else { return Default::default() };
-    let is_link = core.server.config.web.links.is_link(target.query);
+    let is_link = core.http.web.links.is_link(target.query);
     (said(&head, is_link).into_owned(), host_of(core, &head, &target).to_owned())
 }

@@ -7,9 +7,11 @@
 mod fields;
 mod links;
 
+use std::borrow::Cow;
+use std::ops::Deref;
 use std::sync::Arc;
 
-use millrace_http::{Head, Status, media_type};
+use millrace_http::{Head, Status};
 use millrace_vfs::VirtualPath;
 
 use crate::auth::{HostName, plain_host};
@@ -19,10 +21,17 @@ pub use fields::{FieldError, FieldRule, Fields};
 pub(crate) use links::Bad;
 pub use links::{Link, LinkKeys};
 pub use millrace_http::cors::{Grant, Origin};
+pub use millrace_http::media_type::Types;
 
 /// What HTTP adds to files.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Web {
+    /// Names of files that are sent in place of the page of their folder; the first one that is there.
+    pub index: Vec<Vec<u8>>,
+    /// What files are by the ends of their names.
+    pub types: Types,
+    /// Names of hosts that the accounts tell apart.
+    pub hosts: Vec<HostName>,
     /// Whether `a.css.br`, `a.css.zst` or `a.css.gz` may be sent in place of `a.css`.
     pub precompressed: bool,
     /// Files of up to so many bytes get a `Repr-Digest` where one is wanted.
@@ -35,6 +44,49 @@ pub struct Web {
     pub error_pages: Vec<ErrorPage>,
     /// The keys of links that expire.
     pub links: LinkKeys,
+}
+
+impl Default for Web {
+    fn default() -> Self {
+        Self {
+            index: vec![b"index.html".to_vec(), b"index.htm".to_vec()],
+            types: Types::default(),
+            hosts: Vec::new(),
+            precompressed: false,
+            digest_bytes: 0,
+            fields: Fields::default(),
+            cors: Vec::new(),
+            error_pages: Vec::new(),
+            links: LinkKeys::default(),
+        }
+    }
+}
+
+/// What is in force, and which one that is: what was made of another one is not kept.
+#[derive(Debug)]
+pub(crate) struct InForce {
+    web: Web,
+    pub(crate) generation: u64,
+}
+
+impl InForce {
+    /// The first one.
+    pub(crate) fn new(web: Web) -> Arc<Self> {
+        Arc::new(Self { web, generation: 0 })
+    }
+
+    /// The one that comes behind this.
+    pub(crate) fn next(&self, web: Web) -> Arc<Self> {
+        Arc::new(Self { web, generation: self.generation + 1 })
+    }
+}
+
+impl Deref for InForce {
+    type Target = Web;
+
+    fn deref(&self) -> &Web {
+        &self.web
+    }
 }
 
 /// What pages of other origins may do with some files.
@@ -56,15 +108,20 @@ pub struct ErrorPage {
     /// For those who came by these names; empty: for all.
     pub hosts: Vec<HostName>,
     /// Its media type.
-    pub media_type: &'static str,
+    pub media_type: Cow<'static, str>,
     /// The page.
     pub body: Arc<[u8]>,
 }
 
 impl ErrorPage {
-    /// A page with this content; its type is that of the file's name.
-    pub fn new(statuses: Vec<u16>, paths: Vec<PathPattern>, name: &[u8], body: Vec<u8>) -> Self {
-        Self { statuses, paths, hosts: Vec::new(), media_type: media_type::of(name), body: body.into() }
+    /// A page with this type and content.
+    pub fn new(
+        statuses: Vec<u16>,
+        paths: Vec<PathPattern>,
+        media_type: Cow<'static, str>,
+        body: Vec<u8>,
+    ) -> Self {
+        Self { statuses, paths, hosts: Vec::new(), media_type, body: body.into() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use millrace_server::Config;
 use millrace_server::hooks::PathPattern;
-use millrace_server::web::{Cors, ErrorPage, FieldRule, Fields, Grant, Origin, Web};
+use millrace_server::web::{Cors, ErrorPage, FieldRule, Fields, Grant, Origin, Types, Web};
 
 use crate::kit::{Response, Scratch, ServedHttp, http_config, pattern, serve_http_with};
 
@@ -252,7 +252,8 @@ fn errors_have_the_page_that_was_made_for_them() {
     let (scratch, _) = compressed();
     let page = |statuses: &[u16], paths: &[&str], name: &str, body: &str| {
         let paths = paths.iter().map(|path| PathPattern::new(path)).collect();
-        ErrorPage::new(statuses.to_vec(), paths, name.as_bytes(), body.as_bytes().to_vec())
+        let media_type = Types::default().of(name.as_bytes());
+        ErrorPage::new(statuses.to_vec(), paths, media_type, body.as_bytes().to_vec())
     };
     let error_pages = vec![
         page(&[404], &["/api/**"], "e.json", "{}"),

@@ -13,6 +13,7 @@ mod logins;
 mod once;
 mod passing;
 mod programs;
+mod reloads;
 mod resumable;
 mod streams;
 mod tls;

@@ -10,7 +10,7 @@ use millrace_http::conditional::Validators;
 use millrace_http::dav::Name;
 use millrace_http::dav::body::Asked;
 use millrace_http::dav::multistatus::{self, ActiveLock, Property, Value};
-use millrace_http::{Status, date, media_type};
+use millrace_http::{Status, date};
 use millrace_vfs::{Directory, FileError, Metadata, ReadStream, Storage, VirtualPath};
 
 use super::locks::Lock;
@@ -229,7 +229,7 @@ fn value(server: &Server, storage: &Arc<dyn Storage>, resource: &Resource<'_>, l
         }),
         "displayname" => Some(Value::text(&String::from_utf8_lossy(path.name()))),
         "getcontentlength" if is_file => inner(&metadata.size.to_string()),
-        "getcontenttype" if is_file => inner(media_type::of(path.name())),
+        "getcontenttype" if is_file => inner(&server.web().types.of(path.name())),
         "getetag" if is_file => {
             let tag = Validators::of(metadata.identity.1, metadata.size, metadata.modified).etag;
             Some(Value::text(&tag.to_string()))
