@@ -278,7 +278,9 @@ impl Connection {
     /// A first answer acknowledges what it answers. Where there is none yet, and the client has more to send, it may
     /// wait to hear that its beginning has come.
     fn acknowledge(&mut self) {
-        let may_wait = self.flags.spoke && self.sent_in == 0 && !self.flags.acknowledged;
+        // Within the process there are no segments.
+        let is_tcp = self.carries.is_none();
+        let may_wait = is_tcp && self.flags.spoke && self.sent_in == 0 && !self.flags.acknowledged;
         let waits_for_client = matches!(
             self.work,
             Work::Idle | Work::Collecting(_) | Work::Receiving(_) | Work::Running(_) | Work::Securing(_)

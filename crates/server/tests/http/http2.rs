@@ -52,6 +52,23 @@ fn files_come_whole_and_many_at_a_time() {
     }
 }
 
+#[test]
+fn a_body_in_pieces_becomes_a_file() {
+    let scratch = Scratch::new();
+    let served = served(&scratch);
+    let mut client = served.connect_http2(&[]);
+    let fields = request("PUT", "/up", &[("authorization", "Basic dTpw"), ("content-length", "60000")]);
+    client.send(frame(HEADERS, END_HEADERS, 1, block(&fields)));
+    let content = pattern(60_000);
+    for (at, piece) in content.chunks(10_000).enumerate() {
+        client.send(frame(DATA, if at == 5 { END_STREAM } else { 0 }, 1, piece));
+    }
+    // 201 is none of the statuses of HPACK's table.
+    client.answer(1);
+    assert!(scratch.read("up") == Some(content));
+    assert_eq!(client.fetch(3, "/up").0, 200);
+}
+
 /// CVE-2023-44487.
 #[test]
 fn who_asks_and_takes_it_back_is_ended() {
