@@ -6,6 +6,7 @@ mod control;
 mod data;
 mod early;
 mod hooking;
+mod lease;
 mod login;
 mod notes;
 mod question;
