@@ -4,6 +4,7 @@
 #[path = "../kit/mod.rs"]
 mod kit;
 
+mod endings;
 mod faults;
 mod fuzz;
 mod http;
