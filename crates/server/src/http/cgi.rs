@@ -4,6 +4,8 @@
 //! head of the answer. A client that goes takes the program with it.
 
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,11 +26,16 @@ use super::programs::Slot;
 use super::record::Record;
 use super::who::Who;
 use crate::config::Programs;
+use crate::limits::{Direction, Pace};
+use crate::slab::Key;
 use crate::transfer::TURN;
 use crate::worker::Core;
 
 /// Body bytes that are kept for a program that does not take them.
 const KEPT: usize = 64 * 1024;
+
+/// Why an answer that has begun is cut, and one that has not is not given.
+const OVER_QUOTA: &str = "its user may move no more";
 
 /// Redirects within the server that one request may lead to.
 const REDIRECTS: u8 = 5;
@@ -58,7 +65,25 @@ pub(super) struct Running {
     deadline: Instant,
     /// Where only silence has an end.
     silence: Option<Duration>,
+    /// What limits allow of the answer, and of the body.
+    download: Pace,
+    upload: Pace,
+    /// It has said all; how it ends tells whether that is whole.
+    leaving: Option<Leaving>,
 }
+
+/// A program that has closed its output, and has not ended.
+#[derive(Debug)]
+struct Leaving {
+    /// The reactor tells of its end by this, so it is kept.
+    _process: OwnedFd,
+    /// Whoever goes on behind this has closed it on purpose.
+    until: Instant,
+}
+
+/// How long a program that has closed its output may take to end: it is on its way between two lines of the kernel,
+/// or does something else that nobody waits for.
+const LEAVING: Duration = Duration::from_secs(1);
 
 /// How long an answer may take.
 #[derive(Debug, Clone, Copy)]
@@ -106,7 +131,8 @@ impl Connection {
         target: &Target<'_>,
         who: &Who,
     ) {
-        if !self.permits(core, head, who, Permission::Read) {
+        if !self.permits(core, head, who, Permission::Read) || !self.may_move(core, head, Direction::Download)
+        {
             return;
         }
         if head.framing == Framing::Chunked {
@@ -211,6 +237,9 @@ impl Connection {
             is_watched: [false; 2],
             deadline: core.now.instant + period,
             silence,
+            download: Pace::new(Direction::Download),
+            upload: Pace::new(Direction::Upload),
+            leaving: None,
         };
         self.work = Work::Running(Box::new(running));
         match silence.is_some() {
@@ -252,6 +281,9 @@ impl Connection {
         loop {
             self.flush(core, false);
             if !self.output_is_empty() || self.is_broken() {
+                // It is the client that is waited for.
+                running.download.fall_out_of_line();
+                running.download.paused = None;
                 return Next::Wait;
             }
             if share == 0 {
@@ -260,14 +292,26 @@ impl Connection {
             if let Err(why) = self.feed(core, running) {
                 return Next::Failed(why);
             }
+            let most = core.scratch.len().min(share) as u64;
+            let limits = (&core.server.limits, &self.member, core.now.instant);
+            let Some(allowed) = running.download.allowance(limits.0, limits.1, limits.2, most) else {
+                return match running.download.over() {
+                    Some(_) => Next::Failed(OVER_QUOTA),
+                    // The wheel wakes it.
+                    None => Next::Wait,
+                };
+            };
             let mut scratch = std::mem::take(&mut core.scratch);
-            let most = scratch.len().min(share);
+            let most = allowed.min(most) as usize;
             let read = running.answerer.read(&mut scratch[..most]);
             let next = match &read {
-                Ok(0) => Some(running.end(core)),
+                Ok(0) => Some(running.end(core, self.key)),
                 Ok(count) => {
                     share -= count;
                     running.moved(core);
+                    if running.stage != Stage::Unsent {
+                        running.download.spend(*count as u64);
+                    }
                     running.take(core, &scratch[..*count]).err()
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
@@ -275,6 +319,7 @@ impl Connection {
                     // Something is to be sent first.
                     Ok(true) => None,
                     Ok(false) => {
+                        running.download.fall_out_of_line();
                         running.watch(core, self.key);
                         Some(Next::Wait)
                     }
@@ -297,8 +342,18 @@ impl Connection {
                     running.answerer.end_input();
                     break;
                 }
-                self.take_body(core, &mut running.intake, &mut running.body, KEPT)
+                let limits = (&core.server.limits, &self.member, core.now.instant);
+                let allowed = running.upload.allowance(limits.0, limits.1, limits.2, KEPT as u64);
+                let Some(allowed) = allowed else {
+                    match running.upload.over() {
+                        Some(_) => return Err(OVER_QUOTA),
+                        None => break,
+                    }
+                };
+                let most = usize::try_from(allowed).unwrap_or(usize::MAX).min(KEPT);
+                self.take_body(core, &mut running.intake, &mut running.body, most)
                     .map_err(|_| "the body of the request is malformed")?;
+                running.upload.spend(running.body.len() as u64);
                 if running.body.is_empty() {
                     break;
                 }
@@ -362,7 +417,11 @@ impl Connection {
             return self.answer_page(core, record, status, reason, &[]);
         }
         self.log_request(core, &record);
-        self.cut();
+        match stage {
+            // Without the last chunk everybody sees that something is missing; what was sent arrives.
+            Stage::Chunked => self.end_now(),
+            _ => self.cut(),
+        }
     }
 
     /// The program's time is over.
@@ -427,8 +486,26 @@ impl Running {
         self.answerer.takes_input() && self.body.is_empty()
     }
 
-    pub(super) fn deadline(&self) -> Instant {
-        self.deadline
+    /// When something is to be done without anybody's word.
+    pub(super) fn due(&self) -> Instant {
+        let paused = self.paused().map(|until| match self.silence {
+            // It is the limit that is silent.
+            Some(_) => until,
+            None => until.min(self.deadline),
+        });
+        let leaving = self.leaving.as_ref().map(|leaving| leaving.until.min(self.deadline));
+        paused.or(leaving).unwrap_or(self.deadline)
+    }
+
+    /// Claims that its time is over, now that something is due.
+    pub(super) fn is_overdue(&self, now: Instant) -> bool {
+        self.deadline <= now && (self.paused().is_none() || self.silence.is_none())
+    }
+
+    /// Until when a limit keeps it waiting.
+    fn paused(&self) -> Option<Instant> {
+        let upload = self.upload.paused.filter(|_| self.answerer.takes_input());
+        self.download.paused.into_iter().chain(upload).min()
     }
 
     /// There is no more to be read, and no end. A connection that was used before may have been closed just when it
@@ -475,8 +552,30 @@ impl Running {
         }
     }
 
-    /// The program has said all.
-    fn end(&mut self, core: &mut Core) -> Next {
+    /// The program has said all. Where only its end tells whether that is whole, that is waited for: somebody may have
+    /// killed it.
+    fn end(&mut self, core: &mut Core, key: Key) -> Next {
+        if let (Answerer::Program(program), Stage::Head | Stage::Chunked | Stage::UntilClose) =
+            (&mut self.answerer, self.stage)
+        {
+            match (program.ended(), &self.leaving) {
+                (Some(status), _) if status.signal().is_some() => {
+                    return Next::Failed("it was killed before its end");
+                }
+                (Some(_), _) => {}
+                (None, Some(leaving)) if core.now.instant < leaving.until => return Next::Wait,
+                (None, Some(_)) => {}
+                (None, None) => {
+                    if let Some(process) = program.process()
+                        && core.watch_data(key, &process, mio::Interest::READABLE).is_ok()
+                    {
+                        let until = core.now.instant + LEAVING;
+                        self.leaving = Some(Leaving { _process: process, until });
+                        return Next::Wait;
+                    }
+                }
+            }
+        }
         if self.stage == Stage::Head {
             match self.send_head(core, Some(())) {
                 Ok(true) => {}
@@ -552,7 +651,7 @@ impl Running {
     }
 
     /// Has the reactor tell when it can go on.
-    fn watch(&mut self, core: &Core, key: crate::slab::Key) {
+    fn watch(&mut self, core: &Core, key: Key) {
         match &mut self.answerer {
             Answerer::Program(program) => {
                 let [input, output] = &mut self.is_watched;

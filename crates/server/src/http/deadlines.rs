@@ -27,7 +27,7 @@ impl Connection {
             Work::Asked(_) | Work::Ruled(..) => None,
             Work::Collecting(collecting) => Some(collecting.began + config.stall_timeout),
             Work::Held(until, _) | Work::Queued(until, _) => Some(*until),
-            Work::Running(running) => Some(running.deadline()),
+            Work::Running(running) => Some(running.due()),
             Work::Receiving(receiving) if receiving.is_lent() => None,
             Work::Receiving(receiving) => {
                 Some(receiving.paused().unwrap_or(receiving.moved() + config.stall_timeout))
@@ -61,7 +61,11 @@ impl Connection {
         match std::mem::replace(&mut self.work, Work::Idle) {
             Work::Held(_, asked) => self.deny(core, &asked.head),
             Work::Queued(_, asked) => self.queued_too_long(core, &asked.head),
-            Work::Running(running) => self.program_overdue(core, *running),
+            Work::Running(running) if running.is_overdue(now) => self.program_overdue(core, *running),
+            Work::Running(running) => {
+                self.work = Work::Running(running);
+                self.run_on(core);
+            }
             Work::Receiving(receiving) if receiving.paused().is_some() => {
                 self.work = Work::Receiving(receiving);
                 self.receive_on(core);

@@ -24,6 +24,7 @@ use super::side::forward;
 use super::who::Who;
 use super::writing::Refused;
 use crate::config::{Pass, Upstream};
+use crate::limits::Direction;
 use crate::worker::Core;
 
 /// For how long a connection that nobody uses is kept, and how many of them by a worker.
@@ -122,7 +123,8 @@ impl Connection {
     ) {
         let server = Arc::clone(&core.server);
         let config = &server.config.passes[pass];
-        if !self.permits(core, head, who, Permission::Read) {
+        if !self.permits(core, head, who, Permission::Read) || !self.may_move(core, head, Direction::Download)
+        {
             return;
         }
         if head.framing == Framing::Chunked && matches!(config.to, Upstream::FastCgi(_)) {

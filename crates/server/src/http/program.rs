@@ -14,7 +14,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use millrace_http::cgi::Variable;
 use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 /// Where programs find others: nothing of the server's own environment reaches them.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -164,6 +164,12 @@ impl Program {
             Some(output) => output.read(buffer),
             None => Ok(0),
         }
+    }
+
+    /// What tells of its end.
+    pub(super) fn process(&self) -> Option<OwnedFd> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)?;
+        pidfd_open(pid, PidfdFlags::empty()).ok()
     }
 
     /// How it ended, if it has.

@@ -5,6 +5,7 @@ mod kit;
 
 mod answers;
 mod bad_input;
+mod bandwidth;
 mod conformance;
 mod directories;
 mod hooks;

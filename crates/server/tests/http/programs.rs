@@ -1,5 +1,6 @@
 //! Programs that answer requests (CGI/1.1, RFC 3875).
 
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
@@ -202,4 +203,55 @@ fn errors_that_a_program_writes_keep_nobody_waiting() {
                  i=$((i+1)); done; printf 'Content-Type: a/b\\n\\ndone'";
     let site = site(&[("noisy", noisy)], |_| {});
     assert_eq!(site.served.get("/cgi/noisy", "").text(), "done");
+}
+
+/// Everything that comes; the error is a reset.
+fn raw(served: &ServedHttp, target: &str, version: &str) -> std::io::Result<Vec<u8>> {
+    let mut client = served.connect();
+    client.send(format!("GET {target} HTTP/{version}\r\nHost: h\r\nConnection: close\r\n\r\n"));
+    let mut all = Vec::new();
+    client.stream.read_to_end(&mut all).map(|_| all)
+}
+
+/// Without a length, only the end of the process tells.
+#[test]
+fn what_a_program_said_before_it_was_killed_does_not_look_whole() {
+    let head = "echo 'Content-Type: a/b'; echo";
+    let (large, small) = (format!("{head}; head -c 300000 /dev/zero"), format!("{head}; echo half"));
+    let killed = "kill -9 $$";
+    let site = site(
+        &[
+            ("large", &format!("{large}; {killed}")),
+            ("small", &format!("{small}; {killed}")),
+            ("nph-raw", &format!("echo 'HTTP/1.0 200 OK'; {small}; {killed}")),
+            ("failed", &format!("{large}; exit 1")),
+            ("lives", &format!("{small}; exec >&- 2>&-; sleep 5")),
+        ],
+        |_| {},
+    );
+    let is_whole = |answer: std::io::Result<Vec<u8>>| match answer {
+        Err(error) => {
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+            false
+        }
+        Ok(answer) => {
+            let text = String::from_utf8_lossy(&answer);
+            if text.contains("Transfer-Encoding: chunked\r\n") {
+                text.ends_with("\r\n0\r\n\r\n")
+            } else {
+                !text.starts_with("HTTP/1.1 502")
+            }
+        }
+    };
+    for version in ["1.1", "1.0"] {
+        for target in ["/cgi/large", "/cgi/small", "/cgi/nph-raw"] {
+            assert!(!is_whole(raw(&site.served, target, version)), "{target} {version}");
+        }
+        for target in ["/cgi/failed", "/cgi/lives"] {
+            assert!(is_whole(raw(&site.served, target, version)), "{target} {version}");
+        }
+    }
+    let cut = raw(&site.served, "/cgi/large", "1.1").expect("what was sent arrives");
+    assert!(cut.len() > 300_000, "{} bytes", cut.len());
+    assert_eq!(site.served.get("/file.txt", "").body, b"a file");
 }
