@@ -19,6 +19,7 @@
 //! of the lines, except that `ABOR` also ends what it aborts. `tests/pair.rs` holds it against the client.
 
 mod data;
+mod ending;
 mod exchange;
 mod gate;
 mod notes;
@@ -29,7 +30,7 @@ mod settings;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use millrace_vfs::{FileError, PathError, VirtualPath};
 
@@ -40,6 +41,7 @@ use crate::listing::Facts;
 use crate::reply::{Reply, code};
 
 pub(crate) use data::DataPlan;
+use ending::Closing;
 pub use exchange::{
     Act, Answer, Bound, ByteRange, Content, Credentials, Grant, Input, ListRequest, Now, Outcome, Progress,
     Protection, Request, Step, Transfer, TransferError, Verdict, Via,
@@ -197,19 +199,6 @@ impl std::fmt::Debug for Phase {
             Self::Closed => "Closed",
         })
     }
-}
-
-/// Why the connection is to be closed when what is under way has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Closing {
-    /// `QUIT` waits for its 221.
-    Quit,
-    /// The server is closing: 421.
-    Shutdown,
-    /// The account may not be used any more: 421.
-    Expelled,
-    /// An administrator said so: 421.
-    Kicked,
 }
 
 impl Session {
@@ -537,139 +526,12 @@ impl Session {
         if self.is_busy() { step } else { self.finish(step) }
     }
 
-    /// What was put off until the command in progress had its reply.
-    fn finish(&mut self, mut step: Step) -> Step {
-        if matches!(self.phase, Phase::Closed | Phase::Penalty) {
-            return step;
-        }
-        if std::mem::take(&mut self.aborting) {
-            step = step.and(Reply::new(code::CLOSING_DATA, "ABOR successful."));
-        }
-        let last = match self.closing.take() {
-            None => return step,
-            Some(Closing::Quit) => gate::GOODBYE,
-            Some(Closing::Shutdown) => gate::SHUTTING_DOWN,
-            Some(Closing::Expelled) => gate::EXPELLED,
-            Some(Closing::Kicked) => gate::KICKED,
-        };
-        self.phase = Phase::Closed;
-        step.and(last).then(Act::Close)
-    }
-
-    fn expired(&mut self) -> Step {
-        // A timer that was armed before the deadline moved.
-        if self.deadline.is_none_or(|deadline| self.now.instant < deadline) {
-            return Step::NOTHING;
-        }
-        match (&self.phase, &self.access) {
-            (Phase::Securing, _) => self.close_silently(),
-            (Phase::Penalty, _) => self.denied(),
-            (Phase::Ready, Access::User(_)) => {
-                let last =
-                    Reply::new(code::SERVICE_CLOSING, "Idle for too long: closing the control connection.");
-                let bound = Bound::Idle(self.idle_timeout());
-                self.close(last).because(bound)
-            }
-            (Phase::Ready, _) => {
-                let last =
-                    Reply::new(code::SERVICE_CLOSING, "No login in time: closing the control connection.");
-                let bound = Bound::Login(self.settings.login_timeout);
-                self.close(last).because(bound)
-            }
-            _ => Step::NOTHING,
-        }
-    }
-
-    fn shut_down(&mut self) -> Step {
-        match self.phase {
-            Phase::Transferring(_) | Phase::Reporting | Phase::Asking(_) => {
-                self.closing.get_or_insert(Closing::Shutdown);
-                Step::NOTHING
-            }
-            Phase::Closed => Step::NOTHING,
-            Phase::Securing => self.close_silently(),
-            Phase::Penalty => {
-                self.closing.get_or_insert(Closing::Shutdown);
-                self.denied()
-            }
-            Phase::Ready => self.close(gate::SHUTTING_DOWN),
-        }
-    }
-
     /// The account was changed: what it allows counts from the next command on.
     fn regrant(&mut self, grant: Grant) -> Step {
         if let Access::User(login) = &mut self.access {
             (login.permissions, login.rules, login.home) = (grant.permissions, grant.rules, grant.home);
         }
         Step::NOTHING
-    }
-
-    /// The account is no more, or no longer for this client; or somebody wants the session gone. What is under
-    /// way is ended, then the session.
-    fn expel(&mut self, why: Closing) -> Step {
-        match self.phase {
-            _ if why == Closing::Expelled && !matches!(self.access, Access::User(_)) => Step::NOTHING,
-            Phase::Transferring(_) | Phase::Reporting | Phase::Asking(_) => {
-                self.closing.get_or_insert(why);
-                Step::act(Act::Abort)
-            }
-            Phase::Closed => Step::NOTHING,
-            Phase::Securing => self.close_silently(),
-            Phase::Penalty | Phase::Ready if why == Closing::Expelled => self.close(gate::EXPELLED),
-            Phase::Penalty | Phase::Ready => self.close(gate::KICKED),
-        }
-    }
-
-    /// This client has failed to log in so often on other connections: the next delay is as long as if it had
-    /// been on this one. It does not bring the end of the connection nearer.
-    pub fn has_failed_before(&mut self, failures: u32) {
-        self.failed_elsewhere = u8::try_from(failures).unwrap_or(u8::MAX);
-    }
-
-    /// After a wrong name or password: the reply is held back, longer each time.
-    pub(crate) fn punish(&mut self) -> Step {
-        self.access = Access::Stranger;
-        self.failed_logins = self.failed_logins.saturating_add(1);
-        let doublings = u32::from((self.failed_logins - 1).max(self.failed_elsewhere)).min(6);
-        self.phase = Phase::Penalty;
-        self.deadline = Some(self.now.instant + self.settings.login_delay * 2u32.pow(doublings));
-        Step::NOTHING
-    }
-
-    /// The end of the delay: the reply that it held back, and then what was asked meanwhile (`QUIT`, `ABOR`).
-    fn denied(&mut self) -> Step {
-        self.phase = Phase::Ready;
-        self.deadline = None;
-        if self.closing.is_none() && u32::from(self.failed_logins) >= self.settings.login_attempts {
-            let last =
-                Reply::new(code::SERVICE_CLOSING, "Too many failed logins: closing the control connection.");
-            let bound = Bound::Attempts(self.settings.login_attempts);
-            return self.close(last).because(bound);
-        }
-        self.finish(Reply::new(code::NOT_LOGGED_IN, "Login incorrect.").into())
-    }
-
-    /// For how long nothing may be said: as configured, or as `SITE IDLE` has it.
-    fn idle_timeout(&self) -> Duration {
-        let idle = self.extras.as_ref().and_then(|extras| extras.idle);
-        idle.map_or(self.settings.idle_timeout, |seconds| Duration::from_secs(seconds.into()))
-    }
-
-    /// Sets the deadline that belongs to the phase.
-    fn rearm(&mut self, now: Instant) {
-        match (&self.phase, &self.access) {
-            (Phase::Ready, Access::User(_)) => {
-                self.deadline = Some(now + self.idle_timeout());
-            }
-            // A stranger's deadline was set when the connection came, and after each penalty anew.
-            (Phase::Ready | Phase::Securing, _) => {
-                self.deadline.get_or_insert(now + self.settings.login_timeout);
-            }
-            (Phase::Penalty, _) => {}
-            (Phase::Asking(_) | Phase::Transferring(_) | Phase::Reporting | Phase::Closed, _) => {
-                self.deadline = None
-            }
-        }
     }
 }
 
