@@ -1,8 +1,13 @@
 //! A connection of either protocol, as its worker sees it.
 
+use std::time::Instant;
+
 use mio::event::Event;
 
+use crate::auth::Account;
+use crate::limits::Limits;
 use crate::proxied::Arrival;
+use crate::running::SessionReport;
 use crate::worker::Core;
 use crate::{ftp, http};
 
@@ -97,6 +102,61 @@ impl Client {
             Self::Ftp(connection) => connection.end_now(core),
             Self::Http(connection) => connection.end_now(),
             Self::Arriving(arrival) => arrival.give_up(ENDING),
+        }
+    }
+
+    /// Claims that there is anything to be said of it, or done about it: connections that are only kept alive are
+    /// nobody's business.
+    pub(crate) fn is_of_note(&self) -> bool {
+        match self {
+            Self::Ftp(_) => true,
+            Self::Http(connection) => connection.is_of_note(),
+            Self::Arriving(_) => false,
+        }
+    }
+
+    /// As an administrator sees it.
+    pub(crate) fn report(&self, now: Instant) -> Option<SessionReport> {
+        match self {
+            Self::Ftp(connection) => Some(connection.report(now)),
+            Self::Http(connection) => Some(connection.report(now)),
+            Self::Arriving(_) => None,
+        }
+    }
+
+    /// An administrator wants it gone.
+    pub(crate) fn kick(&mut self, core: &mut Core) {
+        match self {
+            Self::Ftp(connection) => connection.kick(core),
+            Self::Http(connection) => connection.kick(core),
+            Self::Arriving(_) => {}
+        }
+    }
+
+    /// Sets the limits of the one with this number; answers whether it is this.
+    pub(crate) fn set_limits(&mut self, core: &mut Core, number: u64, limits: &Limits) -> bool {
+        match self {
+            Self::Ftp(connection) => connection.set_limits(core, number, limits),
+            Self::Http(connection) => connection.set_limits(core, number, limits),
+            Self::Arriving(_) => false,
+        }
+    }
+
+    /// A new minute has begun.
+    pub(crate) fn tick(&mut self, core: &mut Core) {
+        match self {
+            Self::Ftp(connection) => connection.tick(core),
+            Self::Http(connection) => connection.tick(core),
+            Self::Arriving(_) => {}
+        }
+    }
+
+    /// Has the user's account looked at again, where it is one of those.
+    pub(crate) fn review(&mut self, core: &mut Core, concerned: impl Fn(&[u8], &Account) -> bool) {
+        match self {
+            Self::Ftp(connection) => connection.review(core, concerned),
+            Self::Http(connection) => connection.review(core, concerned),
+            Self::Arriving(_) => {}
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use millrace_net::inbox::Sender;
 
 use crate::auth::Changed;
-use crate::ftp::Connection;
+use crate::client::Client;
 use crate::state::Server;
 use crate::tls::Security;
 use crate::worker::{Errand, Message};
@@ -66,7 +66,7 @@ fn look(server: &Server, workers: &[Sender<Message>], before: Option<i64>) -> i6
     if before != Some(minute) {
         server.limits.tick(Instant::now());
         if server.limits.sessions_follow_the_clock() {
-            let errand = Errand::new(Connection::tick);
+            let errand = Errand::new(Client::tick);
             workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
         }
     }
@@ -107,8 +107,8 @@ fn review(server: &Server, workers: &[Sender<Message>], is_new_minute: bool) {
     if changed == Changed::Nothing && !is_new_minute {
         return;
     }
-    let errand = Errand::new(move |connection, core| {
-        connection
+    let errand = Errand::new(move |client, core| {
+        client
             .review(core, |user, account| changed.concerns(user) || (is_new_minute && account.follows_clock));
     });
     workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));

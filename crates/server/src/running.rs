@@ -17,10 +17,11 @@ use millrace_storage::{LedgerError, TallyReport};
 use thiserror::Error;
 
 use crate::acme::{self, Acme};
+use crate::auth::Protocol;
 use crate::bans::Bans;
 use crate::blocking::BlockingPool;
+use crate::client::Client;
 use crate::config::Config;
-use crate::ftp::Connection;
 use crate::housekeeping::{Housekeeping, keep_dav, keep_quotas, wall_seconds};
 use crate::http::{Dav, Kept, Side, Tus};
 use crate::limits::{Crowd, Limits, Logins, NetworkBits, Scope, ScopeReport, ServerLimits, Tree};
@@ -51,6 +52,8 @@ const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 pub struct SessionReport {
     /// As the log numbers it.
     pub number: u64,
+    /// What it speaks.
+    pub protocol: Protocol,
     /// The client.
     pub peer: SocketAddr,
     /// Where it connected to.
@@ -382,7 +385,7 @@ impl Running {
         match scope {
             Scope::Session(number) => {
                 let (number, limits) = (*number, limits.clone());
-                self.each(move |connection, core| connection.set_limits(core, number, &limits))
+                self.each(move |client, core| client.set_limits(core, number, &limits))
                     .into_iter()
                     .any(|found| found)
             }
@@ -430,7 +433,7 @@ impl Running {
         self.state.bans.configure(config.bans);
         self.state.proxies.configure(config.proxy_from);
         *self.state.accounts.write().unwrap_or_else(PoisonError::into_inner) = config.accounts;
-        let errand = Errand::new(|connection, core| connection.review(core, |_, _| true));
+        let errand = Errand::new(|client, core| client.review(core, |_, _| true));
         self.workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
         Ok(())
     }
@@ -461,19 +464,20 @@ impl Running {
         self.state.bans.list(Instant::now())
     }
 
-    /// Who is connected.
+    /// Who is connected: by FTP everybody, by HTTP who has a user or something under way.
     pub fn sessions(&self) -> Vec<SessionReport> {
-        let mut sessions = self.each(|connection, core| connection.report(core.now.instant));
+        let reports = self.each(|client, core| client.report(core.now.instant));
+        let mut sessions: Vec<_> = reports.into_iter().flatten().collect();
         sessions.sort_by_key(|session| session.number);
         sessions
     }
 
-    /// Ends the sessions that are meant, with 421; answers how many.
+    /// Ends the sessions that are meant, by FTP with 421; answers how many.
     pub fn kick(&self, meant: impl Fn(&SessionReport) -> bool + Send + Sync + 'static) -> usize {
-        let kicked = self.each(move |connection, core| {
-            let is_meant = meant(&connection.report(core.now.instant));
+        let kicked = self.each(move |client, core| {
+            let is_meant = client.report(core.now.instant).is_some_and(|report| meant(&report));
             if is_meant {
-                connection.kick(core);
+                client.kick(core);
             }
             is_meant
         });
@@ -500,14 +504,14 @@ impl Running {
         self.state.config.quotas.as_ref().map_or(Ok(Vec::new()), |quotas| quotas.ledger().recount(tree))
     }
 
-    /// Has every worker ask each of its connections; a worker that does not answer soon is left out.
+    /// Has every worker ask each of its connections that is of note; a worker that does not answer soon is left out.
     fn each<T: Send + 'static>(
         &self,
-        ask: impl Fn(&mut Connection, &mut Core) -> T + Send + Sync + 'static,
+        ask: impl Fn(&mut Client, &mut Core) -> T + Send + Sync + 'static,
     ) -> Vec<T> {
         let (sender, answers) = mpsc::channel();
-        let errand = Errand::new(move |connection, core| {
-            let _ = sender.send(ask(connection, core));
+        let errand = Errand::new(move |client, core| {
+            let _ = sender.send(ask(client, core));
         });
         self.workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
         drop(errand);

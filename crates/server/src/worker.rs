@@ -110,7 +110,7 @@ pub(crate) enum Message {
     Ruled(Key, u64, Ruling),
     /// A session's data connection was accepted by another session.
     Wake(Key),
-    /// Do this with every connection.
+    /// Do this with every connection that is of note.
     Each(Errand),
     /// What HTTP adds to files is this from now on.
     Web(Arc<InForce>),
@@ -128,10 +128,10 @@ pub(crate) enum Message {
 #[derive(Clone)]
 pub(crate) struct Errand(Arc<Work>);
 
-type Work = dyn Fn(&mut Connection, &mut Core) + Send + Sync;
+type Work = dyn Fn(&mut Client, &mut Core) + Send + Sync;
 
 impl Errand {
-    pub(crate) fn new(work: impl Fn(&mut Connection, &mut Core) + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(work: impl Fn(&mut Client, &mut Core) + Send + Sync + 'static) -> Self {
         Self(Arc::new(work))
     }
 }
@@ -452,7 +452,9 @@ impl Worker {
             Message::Wake(key) => self.serve(key, Connection::woken),
             Message::Each(Errand(work)) => {
                 for key in self.connections.keys() {
-                    self.serve(key, |connection, core| work(connection, core));
+                    if self.connections.get_mut(key).is_some_and(|client| client.is_of_note()) {
+                        self.serve_any(key, |client, core| work(client, core));
+                    }
                 }
             }
             Message::Http(key, message) => self.serve_any(key, |client, core| {
@@ -636,9 +638,10 @@ impl Worker {
                 let connection = http::Connection::new(key, socket, peer, member, admission, core);
                 Client::Http(Box::new(if is_silent { connection.silent() } else { connection }))
             });
+            let secure = (door == Door::Https).then_some(bound);
             return self.serve_any(key, |client, core| {
-                if let (Client::Http(connection), Door::Https) = (client, door) {
-                    connection.begin_tls(core, bound);
+                if let Client::Http(connection) = client {
+                    connection.greet(core, secure);
                 }
             });
         }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use crate::server::{PASSWORD, Server, USER, read};
 use crate::tool::{Tool, tool};
@@ -125,6 +126,33 @@ fn curl_moves_files_both_ways_in_tls() {
 /// `--http2`, and whom to trust.
 fn by_http_2(server: &Server) -> [String; 3] {
     ["--http2".to_owned(), "--cacert".to_owned(), server.authority().display().to_string()]
+}
+
+#[test]
+fn a_connection_of_http_2_connects_and_disconnects_once_and_its_users_log_in_and_out() {
+    let Some(tool) = tool("curl") else { return };
+    let told = std::env::temp_dir().join(format!("millrace-http-2-events-{}", std::process::id()));
+    let configuration = format!(
+        "tls-self-signed = true\nstate = \"state\"\nhooks-queue = \"queue.db\"\nhttps = \"127.0.0.1:0\"\n[[hook]]\n\
+         on = [\"connect\", \"login\", \"download\", \"logout\", \"disconnect\"]\n\
+         run = [\"/bin/sh\", \"-c\", \"echo $MILLRACE_EVENT >> {}\"]\n",
+        told.display()
+    );
+    let server = Server::configured_with(&configuration, &[]);
+    fs::write(server.served().join("f"), b"content").unwrap();
+    let url = server.https_url("f");
+    assert_eq!(curl(&tool, &server, &["--http2", "--insecure", &url, &url, &url]), "content".repeat(3));
+    let heard = || fs::read_to_string(&told).unwrap_or_default();
+    let end = Instant::now() + Duration::from_secs(30);
+    while heard().lines().count() < 7 {
+        assert!(Instant::now() < end, "{}", heard());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let heard = heard();
+    let counts = ["connect", "login", "download", "logout", "disconnect"]
+        .map(|event| heard.lines().filter(|line| *line == event).count());
+    assert_eq!(counts, [1, 1, 3, 1, 1], "{heard}");
+    fs::remove_file(told).unwrap();
 }
 
 #[test]

@@ -160,6 +160,7 @@ fn session(session: &SessionReport) -> Value {
     });
     json!({
         "session": session.number,
+        "protocol": session.protocol.to_string(),
         "peer": session.peer.to_string(),
         "local": session.local.to_string(),
         "user": session.user.as_deref().map(text),

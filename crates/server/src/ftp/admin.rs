@@ -7,6 +7,7 @@ use millrace_ftp::session::{Answer, Input};
 
 use super::Connection;
 use super::question::{Promise, internal_error};
+use crate::auth::Protocol;
 use crate::limits::{Limit, Limits, Scope};
 use crate::log;
 use crate::running::{SessionReport, TransferReport};
@@ -28,6 +29,7 @@ impl Connection {
         });
         SessionReport {
             number: self.number,
+            protocol: Protocol::Ftp,
             peer: self.session.peer(),
             local: self.session.local(),
             user: self.session.user().map(<[u8]>::to_vec),

@@ -226,6 +226,7 @@ impl Connection {
             },
             Message::Written(serial, written) => self.written(core, serial, written),
             Message::Ruled(serial, ruled) => self.hooks_answered(core, serial, ruled),
+            Message::Reviewed(user, decision) => self.reviewed(core, &user, decision),
         }
     }
 

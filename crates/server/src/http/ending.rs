@@ -116,6 +116,13 @@ impl Connection {
 
     /// Ends the connection and everything that belongs to it.
     pub(crate) fn close(mut self: Box<Self>, core: &mut Core) {
+        self.end_work(core);
+        if !self.is_handed_over() {
+            self.note_end(core);
+        }
+    }
+
+    fn end_work(&mut self, core: &mut Core) {
         let record = match std::mem::replace(&mut self.work, Work::Idle) {
             Work::Sending(sending) => {
                 let Sending { body, mut record, .. } = *sending;

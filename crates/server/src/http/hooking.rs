@@ -6,6 +6,7 @@
 //! there are no hooks, a request looks at one pointer.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -16,10 +17,11 @@ use millrace_vfs::VirtualPath;
 use super::Message;
 use super::connection::{Connection, Work};
 use super::record::Record;
-use super::who::Who;
+use super::who::{ANONYMOUS, Who};
 use crate::auth::Account;
 use crate::hooks::{Event, Hooks, Moment, Refusal, Ruling};
 use crate::log::{self, Direction, Subject, Transferred};
+use crate::state::Server;
 use crate::worker::{self, Core};
 
 /// A connection's part in the hooks; there is none where there are none.
@@ -63,10 +65,27 @@ pub(crate) struct Ruled {
 /// What goes on with the answer.
 #[derive(Debug)]
 pub(super) enum Then {
+    /// The connection; with TLS, where it came to this address for that.
+    Begin(Option<SocketAddr>),
     /// The request of this head.
     Request(Vec<u8>),
     /// An answer without a body, with its tag.
     Answer(Box<Record>, Option<String>),
+}
+
+/// Tells hooks that a connection has ended, when it is dropped: for one that leaves its worker.
+#[derive(Debug)]
+pub(super) struct Parting {
+    said: Option<(Arc<Line>, Batch)>,
+    server: Arc<Server>,
+}
+
+impl Drop for Parting {
+    fn drop(&mut self) {
+        if let Some((line, batch)) = self.said.take() {
+            put(&self.server, line, batch);
+        }
+    }
 }
 
 impl Line {
@@ -94,6 +113,49 @@ impl Line {
 }
 
 impl Connection {
+    /// A new connection: TLS where it came for that, then requests, if nobody objects.
+    pub(crate) fn greet(&mut self, core: &mut Core, secure: Option<SocketAddr>) {
+        match core.server.hooks().filter(|hooks| hooks.concerns(Event::Connect, "")) {
+            Some(hooks) => {
+                let moment = self.moment(core, Event::Connect, None);
+                self.submit(core, hooks, vec![moment], Some(Then::Begin(secure)));
+            }
+            None => self.begin(core, secure),
+        }
+    }
+
+    fn begin(&mut self, core: &mut Core, secure: Option<SocketAddr>) {
+        self.answered_at(core.now.instant);
+        if let Some(bound) = secure {
+            self.begin_tls(core, bound);
+        }
+    }
+
+    /// The connection ends: who was let in by hooks is no longer here, and they hear of that. Of those that another
+    /// connection carries the end is not the client's.
+    pub(super) fn note_end(&mut self, core: &Core) {
+        self.note_logout(core);
+        if self.carries.is_none() {
+            drop(self.parting(core));
+        }
+    }
+
+    /// What is left to tell when the connection has ended, elsewhere perhaps.
+    pub(super) fn parting(&self, core: &Core) -> Option<Parting> {
+        let hooks = core.server.hooks().filter(|hooks| hooks.concerns(Event::Disconnect, ""))?;
+        let line = self.hooked.as_ref().map_or_else(Arc::default, |hooked| Arc::clone(&hooked.line));
+        let moments = vec![Moment { user: None, ..self.moment(core, Event::Disconnect, None) }];
+        let said = Some((line, Batch { hooks, moments, answer: None }));
+        Some(Parting { said, server: Arc::clone(&core.server) })
+    }
+
+    fn note_logout(&mut self, core: &Core) {
+        if let Some(user) = self.hooked.as_mut().and_then(|hooked| hooked.let_in.take()) {
+            let user = Some(user.as_deref().unwrap_or(ANONYMOUS).into());
+            self.tell(core, Moment { user, ..self.moment(core, Event::Logout, None) });
+        }
+    }
+
     /// A new request: nobody has ruled on it.
     pub(super) fn forget_ruling(&mut self) {
         if let Some(hooked) = &mut self.hooked {
@@ -119,8 +181,11 @@ impl Connection {
         let Some(hooks) = core.server.hooks() else { return false };
         let is_new = self.hooked.get_or_insert_default().let_in.as_ref() != Some(&who.user);
         let mut moments = Vec::new();
+        if is_new {
+            self.note_logout(core);
+        }
         if is_new && hooks.concerns(Event::Login, "") {
-            let user = who.user.as_deref().unwrap_or(b"anonymous");
+            let user = who.user.as_deref().unwrap_or(ANONYMOUS);
             moments.push(Moment {
                 user: Some(user.into()),
                 ..self.moment(core, Event::Login, Some(&who.account))
@@ -188,6 +253,7 @@ impl Connection {
         };
         match (then, ruling) {
             (then, Ruling::Refuse(refusal)) => self.refused(core, then, event, &refusal),
+            (Then::Begin(secure), _) => self.begin(core, secure),
             (Then::Request(head), ruling) => {
                 let user = self.who.as_ref().and_then(|who| who.user.clone());
                 let path = match ruling {
@@ -205,6 +271,12 @@ impl Connection {
         core.log(&self.subject(), log::Event::HookRefused { event: event.name(), reason: refusal.text() });
         let status = status_of(refusal);
         match then {
+            Then::Begin(None) => {
+                crate::http::refusal(refusal.text(), &mut core.out);
+                self.close_behind(core);
+            }
+            // Nothing that is not encrypted would be understood.
+            Then::Begin(Some(_)) => self.cut(),
             Then::Request(bytes) => {
                 let mut slots = Slots::new();
                 if let Ok(Some((head, _))) = request::parse(&bytes, &mut slots) {
@@ -284,7 +356,7 @@ impl Connection {
             return;
         };
         let line = self.hooked.as_ref().map_or_else(Arc::default, |hooked| Arc::clone(&hooked.line));
-        put(core, line, Batch { hooks, moments: vec![moment], answer: None });
+        put(&core.server, line, Batch { hooks, moments: vec![moment], answer: None });
     }
 
     fn submit(&mut self, core: &mut Core, hooks: Arc<dyn Hooks>, moments: Vec<Moment>, then: Option<Then>) {
@@ -295,7 +367,7 @@ impl Connection {
         if let Some(then) = then {
             self.work = Work::Ruled(serial, Box::new(then));
         }
-        put(core, line, Batch { hooks, moments, answer: Some(answer) });
+        put(&core.server, line, Batch { hooks, moments, answer: Some(answer) });
     }
 
     /// A moment of a request that has been answered, or is about to be.
@@ -346,9 +418,9 @@ impl Connection {
     }
 }
 
-fn put(core: &Core, line: Arc<Line>, batch: Batch) {
+fn put(server: &Server, line: Arc<Line>, batch: Batch) {
     line.next.lock().unwrap_or_else(PoisonError::into_inner).push_back(batch);
-    core.server.hook_pool.run(move || line.call());
+    server.hook_pool.run(move || line.call());
 }
 
 /// The path that `Destination` names.

@@ -19,6 +19,7 @@
 //! - `dav/` has WebDAV: properties, and locks that others have to heed.
 //! - `passing.rs` has those that others answer, by FastCGI (`conversation.rs`) or by HTTP (`side/forward.rs`).
 //! - `cgi.rs` has those that a program answers, `program.rs` its process, `programs.rs` all of a worker's.
+//! - `admin.rs` has what an administrator sees and does.
 //! - `hooking.rs` asks hooks, and tells them.
 //! - `find.rs` says what a path stands for, and `cache.rs` remembers it for as long as it is true.
 //! - `body.rs` sends what does not fit into one write, `listing.rs` makes the pages of directories.
@@ -26,6 +27,7 @@
 //! A head that has to wait for the pool is kept as bytes and parsed again when the answer has come: that costs
 //! a microsecond where a disk was waited for, and nothing where none was.
 
+mod admin;
 mod answer;
 mod answerer;
 mod body;
@@ -89,6 +91,8 @@ pub(crate) enum Message {
     Written(u64, Written),
     /// Hooks have answered.
     Ruled(u64, Ruled),
+    /// The account of this user was looked at again.
+    Reviewed(Vec<u8>, Decision),
 }
 
 /// What all HTTP connections of a worker share.

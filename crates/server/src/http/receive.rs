@@ -263,6 +263,10 @@ impl Receiving {
     }
 
     /// Until when a limit keeps it waiting.
+    pub(super) fn record(&self) -> &Record {
+        &self.record
+    }
+
     pub(super) fn paused(&self) -> Option<Instant> {
         self.pace.paused
     }

@@ -109,15 +109,21 @@ impl Connection {
         let (Some(channel), Some(admission)) = (self.socket.tls.take(), self.admission.take()) else {
             return;
         };
+        let parting = self.parting(core);
         if let (Ok(socket), Ok(local)) =
             (self.socket.fd.try_clone(), listener::local_address(&self.socket.fd))
         {
             let (peer, inbox) = (self.peer, core.sender.clone());
-            let handed = Handed { socket, channel, peer, local, bound, inbox, admission };
+            let handed = Handed { socket, channel, peer, local, bound, inbox, admission, parting };
             let config = &core.server.config;
             let patience = Patience { idle: config.http_idle_timeout, stall: config.stall_timeout };
             core.server.side.spawn(side::serve(handed, patience));
         }
+    }
+
+    /// Claims that the client has gone on elsewhere.
+    pub(super) fn is_handed_over(&self) -> bool {
+        self.admission.is_none() && self.carries.is_none()
     }
 
     fn tls_failed(&mut self, core: &mut Core, reason: &str) {

@@ -19,7 +19,7 @@ use crate::web::{Bad, Link};
 use crate::worker::{self, Core};
 
 /// Who says nothing.
-const ANONYMOUS: &[u8] = b"anonymous";
+pub(super) const ANONYMOUS: &[u8] = b"anonymous";
 
 /// How long a connection goes on with what it was granted before the accounts are asked again.
 const TRUST: Duration = Duration::from_secs(1);
@@ -189,12 +189,18 @@ impl Connection {
     }
 
     /// The names in the client's certificate, where it has shown one.
-    fn certificate_names(&self) -> Arc<[String]> {
+    pub(super) fn certificate_names(&self) -> Arc<[String]> {
         match (&self.socket.tls, &self.carries) {
             (Some(channel), _) => names_of(channel),
             (None, Some(carried)) => carried.names(),
             (None, None) => Arc::default(),
         }
+    }
+
+    /// This client, as a user whose password is not known here.
+    pub(super) fn tried(&self, user: Vec<u8>, certified: bool, host: String) -> Tried {
+        let (from, encrypted) = (self.peer.ip(), self.is_encrypted());
+        Tried { user, password: Vec::new(), from, encrypted, certified, host }
     }
 
     fn shows_certificate(&self) -> bool {
@@ -433,8 +439,8 @@ impl From<TooMany> for NotNow {
 }
 
 /// A login that may be tried on another thread.
-struct Tried {
-    user: Vec<u8>,
+pub(super) struct Tried {
+    pub(super) user: Vec<u8>,
     password: Vec<u8>,
     from: IpAddr,
     encrypted: bool,
@@ -443,7 +449,7 @@ struct Tried {
 }
 
 impl Tried {
-    fn now(&self) -> Attempt<'_> {
+    pub(super) fn now(&self) -> Attempt<'_> {
         let Self { ref user, ref password, from, encrypted, certified, ref host } = *self;
         Attempt {
             user,

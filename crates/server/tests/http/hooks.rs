@@ -1,14 +1,17 @@
 //! Hooks hear of what is done by HTTP, and have a word in it.
 
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 
+use millrace_net::tls::Versions;
 use millrace_server::Config;
 use millrace_server::hooks::{
     Action, Event, Hooks, Moment, PathPattern, Refusal, Rule, Rules, Ruling, Template,
 };
 use millrace_vfs::VirtualPath;
 
-use crate::kit::{Response, Scratch, ServedHttp, eventually, http_config, pattern, serve_http_with};
+use crate::kit::{Response, Scratch, Secured, ServedHttp, connector, eventually};
+use crate::kit::{http_config, https_config, pattern, serve_http_with};
 
 /// Writes down what it hears, and answers what a test wants.
 struct Told {
@@ -72,13 +75,14 @@ fn all_that_is_done_by_http_is_asked_or_told_in_its_order() {
     assert_eq!(ask("DELETE /b", "", b""), 404);
     assert_eq!(ask("MKCOL /d", "", b""), 201);
     assert_eq!(ask("DELETE /d", "", b""), 204);
-    let expected = "login|command PUT /a 5|upload /a 5|reply PUT /a 201\
+    let expected = "connect|login|command PUT /a 5|upload /a 5|reply PUT /a 201\
         |command GET /a|download /a 5|reply GET /a 200\
         |command MOVE /a /b|rename /a /b|reply MOVE /a 201|command COPY /b /c|reply COPY /b 201\
         |command DELETE /b|delete /b|reply DELETE /b 204|command DELETE /b|reply DELETE /b 404\
         |command MKCOL /d|make-directory /d|reply MKCOL /d 201\
-        |command DELETE /d|remove-directory /d|reply DELETE /d 204";
+        |command DELETE /d|remove-directory /d|reply DELETE /d 204|logout|disconnect";
     let expected: Vec<&str> = expected.split('|').collect();
+    drop(client);
     eventually("the last is heard", || told.heard.lock().unwrap().len() >= expected.len());
     assert_eq!(*told.heard.lock().unwrap(), expected);
 }
@@ -115,6 +119,45 @@ fn who_may_not_log_in_gets_nothing_by_http_either() {
     assert!(refused.status == 403 && refused.text().contains("Not today."), "{refused:?}");
     assert_eq!(served.get("/f", "").body, b"content", "anonymous may");
     assert!(!told.heard.lock().unwrap().iter().any(|line| line.contains("command") && line.contains("PUT")));
+}
+
+#[test]
+fn a_connection_logs_in_once_for_each_user_and_out_when_it_ends_or_is_another_users() {
+    let scratch = Scratch::new();
+    scratch.write("f", b"content");
+    let (served, told) = serve(&scratch, |_| Ruling::Pass);
+    let mut client = served.connect();
+    let user = "Authorization: Basic dTpw\r\n";
+    for fields in [user, user, "", user] {
+        client.send(format!("GET /f HTTP/1.1\r\nHost: h\r\n{fields}\r\n"));
+        assert_eq!(client.response().body, b"content");
+    }
+    drop(client);
+    let logins = || -> Vec<String> {
+        let heard = told.heard.lock().unwrap();
+        heard.iter().filter(|line| line.contains("log") || line.contains("connect")).cloned().collect()
+    };
+    eventually("the end is heard", || logins().last().is_some_and(|line| line == "disconnect"));
+    let expected = "connect|login|logout|login|logout|login|logout|disconnect";
+    assert_eq!(logins(), expected.split('|').collect::<Vec<_>>());
+}
+
+#[test]
+fn a_connection_that_is_not_wanted_hears_why_or_hears_nothing_where_it_came_for_tls() {
+    let scratch = Scratch::new();
+    let hooks: Arc<dyn Hooks> = Arc::new(Told {
+        heard: Mutex::default(),
+        rule: |moment| match moment.event {
+            Event::Connect => Ruling::Refuse(Refusal::new("Not <today>.")),
+            _ => Ruling::Pass,
+        },
+    });
+    let served = serve_http_with(Config { hooks: Some(hooks), ..https_config(&scratch) });
+    let refused = served.get("/", "");
+    assert_eq!(refused.status, 503);
+    assert!(refused.text().contains("Not &lt;today&gt;."), "{}", refused.text());
+    let stream = TcpStream::connect(served.running.https_addresses()[0]).unwrap();
+    assert!(Secured::over(stream, &connector(Versions::All)).is_err());
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod hooks;
 mod http2;
 mod logins;
 mod once;
+mod operator;
 mod passing;
 mod programs;
 mod reloads;

@@ -31,6 +31,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::runtime::Ending;
 use super::secured::Secured;
 use super::{Adopted, Carried};
+use crate::http::hooking::Parting;
 use crate::http::who::names_of;
 use crate::state::Admission;
 use crate::worker::Message;
@@ -79,6 +80,8 @@ pub(in crate::http) struct Handed {
     /// The worker's.
     pub(in crate::http) inbox: Sender<Message>,
     pub(in crate::http) admission: Admission,
+    /// What hooks are told at its end.
+    pub(in crate::http) parting: Option<Parting>,
 }
 
 /// For how long a connection may be of no use.
@@ -99,7 +102,8 @@ pub(in crate::http) fn serve(handed: Handed, patience: Patience) -> impl FnOnce(
 pub(in crate::http) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 async fn run(handed: Handed, patience: Patience, mut ending: Ending) {
-    let Handed { socket, channel, peer, local, bound, inbox, admission: _admission } = handed;
+    let Handed { socket, channel, peer, local, bound, inbox, admission: _admission, parting: _parting } =
+        handed;
     let names = names_of(&channel);
     let Ok(secured) = Secured::new(socket, channel) else { return };
     let origin = Arc::new(Origin {

@@ -1,0 +1,124 @@
+//! What an administrator sees of a connection and does to it, and looking at an account again while its user is here.
+//!
+//! The invariant: a connection without a user and with nothing under way is nobody's business, and costs nothing here,
+//! however many of them are kept alive.
+
+use std::time::Instant;
+
+use super::Message;
+use super::connection::{Connection, Work};
+use super::record::Record;
+use crate::auth::{Account, Decision, Protocol, plain_host};
+use crate::limits::Limits;
+use crate::log;
+use crate::running::{SessionReport, TransferReport};
+use crate::worker::{self, Core};
+
+impl Connection {
+    /// Claims that it has a user, or something under way.
+    pub(crate) fn is_of_note(&self) -> bool {
+        let is_idle = matches!(self.work, Work::Idle | Work::Securing(_));
+        !is_idle || self.who.as_ref().is_some_and(|who| who.user.is_some())
+    }
+
+    /// As an administrator sees it.
+    pub(crate) fn report(&self, now: Instant) -> SessionReport {
+        let transfer = match &self.work {
+            Work::Sending(sending) => {
+                let kind = if sending.record.is_file { "download" } else { "listing" };
+                let bytes = sending.record.bytes + sending.body.bytes();
+                Some(transfer(&sending.record, kind, bytes, sending.body.paused().is_some(), now))
+            }
+            Work::Receiving(receiving) => {
+                let record = receiving.record();
+                Some(transfer(record, "upload", record.bytes, receiving.paused().is_some(), now))
+            }
+            _ => None,
+        };
+        SessionReport {
+            number: self.number,
+            protocol: Protocol::Http,
+            peer: self.peer,
+            local: self.local().unwrap_or(self.peer),
+            user: self.who.as_ref().and_then(|who| who.user.clone()),
+            transfer,
+        }
+    }
+
+    /// An administrator wants it gone.
+    pub(crate) fn kick(&mut self, core: &mut Core) {
+        core.log(&self.subject(), log::Event::Kicked);
+        self.cut();
+    }
+
+    /// Sets the limits of this connection, if it has this number; answers whether it has.
+    pub(crate) fn set_limits(&mut self, core: &mut Core, number: u64, limits: &Limits) -> bool {
+        if self.number == number {
+            core.server.limits.limit_member(&mut self.member, number, limits, core.now.instant);
+        }
+        self.number == number
+    }
+
+    /// A new minute has begun.
+    pub(crate) fn tick(&mut self, core: &mut Core) {
+        core.server.limits.tick_member(&self.member, core.now.instant);
+    }
+
+    /// Accounts were changed, or time has passed: has the user's account looked at again, where it is one of those.
+    pub(crate) fn review(&mut self, core: &mut Core, concerned: impl Fn(&[u8], &Account) -> bool) {
+        let Some(who) = self.who.clone() else { return };
+        let Some(user) = who.user.clone().filter(|user| concerned(user, &who.account)) else { return };
+        // A link acts for its user as a certificate does.
+        let certified =
+            who.is_by_link() || self.certificate_names().iter().any(|name| name.as_bytes() == user);
+        let tried = self.tried(user, certified, plain_host(&who.host));
+        let accounts = core.server.accounts();
+        let (key, inbox) = (self.key, core.sender.clone());
+        let effective = who.account.effective.clone();
+        core.server.logins.run(move || {
+            let attempt = tried.now();
+            // Where the accounts cannot tell, the clock still can.
+            let by_clock = || effective?.admit(&attempt).err().map(Decision::Refused);
+            if let Some(decision) = accounts.current(&attempt).or_else(by_clock) {
+                inbox.send(worker::Message::Http(key, Message::Reviewed(tried.user, decision)));
+            }
+        });
+    }
+
+    /// The user's account was looked at again. What else has changed of it counts from the next request on.
+    pub(super) fn reviewed(&mut self, core: &mut Core, user: &[u8], decision: Decision) {
+        let is_here = self.who.as_ref().is_some_and(|who| who.user.as_deref() == Some(user));
+        let reason = match decision {
+            _ if !is_here => return,
+            // Who is in stays in while the accounts are out of reach.
+            Decision::Granted(_) | Decision::Unavailable(_) => return,
+            Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
+                "the account is no longer there".to_owned()
+            }
+            Decision::Refused(reason) => reason,
+        };
+        core.log(&self.subject(), log::Event::Expelled { reason: &reason });
+        self.cut();
+    }
+}
+
+fn transfer(
+    record: &Record,
+    kind: &'static str,
+    bytes: u64,
+    held_back: bool,
+    now: Instant,
+) -> TransferReport {
+    let path = match millrace_http::target::parse(&record.target) {
+        Ok(target) => target.path.as_bytes().to_vec(),
+        Err(_) => record.target.clone(),
+    };
+    TransferReport {
+        kind,
+        path,
+        bytes,
+        total: None,
+        elapsed: now.saturating_duration_since(record.began),
+        held_back,
+    }
+}
