@@ -1,9 +1,12 @@
-//! WebDAV clients: litmus, which tries the whole of it, cadaver and rclone.
+//! WebDAV clients: litmus, which tries the whole of it, cadaver, rclone, and Linux by davfs2.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use crate::server::{PASSWORD, Server, USER, read};
-use crate::tool::tool;
+use crate::tool::{Tool, skip, skip_anyway, tool};
 use crate::tree::noise;
 
 #[test]
@@ -62,4 +65,88 @@ fn rclone_keeps_trees_the_same_by_webdav() {
     assert!(read(server.local().join("back/b c/\u{e4} & y")) == noise(300_000, 300_000));
     run(&["purge", "M:moved"]);
     assert!(!server.served().join("moved").exists());
+}
+
+/// A place where a tree is mounted; it is so no more when this is dropped.
+struct Mount(PathBuf);
+
+impl Mount {
+    /// The tree of a server; `None` where this machine lets nobody mount one.
+    fn new(server: &Server) -> Option<Self> {
+        let Some(davfs) = Tool::at("/usr/sbin/mount.davfs") else {
+            skip("davfs2 is not installed");
+            return None;
+        };
+        if fs::File::open("/dev/fuse").is_err() || !rustix::process::geteuid().is_root() {
+            skip_anyway("only root can mount a tree by davfs2, where there is /dev/fuse");
+            return None;
+        }
+        let [mount, cache, secrets, settings] =
+            ["mount", "cache", "secrets", "davfs2.conf"].map(|name| server.home().join(name));
+        fs::create_dir_all(&mount).unwrap();
+        fs::create_dir_all(&cache).unwrap();
+        // Its daemon runs as somebody else.
+        fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
+        let url = server.http_url("");
+        fs::write(&secrets, format!("{url} {USER} {PASSWORD}\n")).unwrap();
+        fs::set_permissions(&secrets, fs::Permissions::from_mode(0o600)).unwrap();
+        let text = format!("cache_dir {}\nsecrets {}\n", cache.display(), secrets.display());
+        fs::write(&settings, text).unwrap();
+        let options = format!("conf={}", settings.display());
+        // The daemon keeps what it was given to write to: no pipe of ours.
+        let status = Command::new("timeout")
+            .arg("60")
+            .arg(davfs.program())
+            .args(["-o", &options, &url])
+            .arg(&mount)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(status.success(), "{status}");
+        Some(Self(mount))
+    }
+
+    /// Everything that was written is with the server then.
+    fn unmount(&self) -> bool {
+        let mut umount = Command::new("timeout");
+        umount.args(["120", "umount"]).arg(&self.0).stdin(Stdio::null()).stdout(Stdio::null());
+        umount.status().is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if fs::metadata(self.0.join("lost+found")).is_ok() {
+            self.unmount();
+        }
+    }
+}
+
+/// `lost+found` is a folder of its own that davfs2 shows in every tree.
+#[test]
+fn linux_mounts_the_tree_by_davfs2() {
+    let server = Server::start();
+    fs::create_dir(server.served().join("d")).unwrap();
+    let contents = noise(7, 300_000);
+    fs::write(server.served().join("d/f"), &contents).unwrap();
+    let Some(mount) = Mount::new(&server) else { return };
+    let at = |name: &str| mount.0.join(name);
+    assert!(read(at("d/f")) == contents);
+    fs::write(at("d/new"), noise(8, 100_000)).unwrap();
+    fs::write(at("d/f"), b"shorter").unwrap();
+    fs::create_dir(at("made")).unwrap();
+    fs::write(at("made/gone"), b"x").unwrap();
+    fs::rename(at("d/new"), at("made/moved")).unwrap();
+    fs::remove_file(at("made/gone")).unwrap();
+    match fs::read_dir(at("d")).unwrap().next() {
+        Some(Ok(entry)) => assert_eq!(entry.file_name(), "f"),
+        // davfs2 1.6.1 on Linux 6.18, with every server: its records of a directory are not what the kernel takes.
+        Some(Err(error)) => assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}"),
+        None => panic!("the folder is empty"),
+    }
+    assert!(mount.unmount(), "what was written is sent");
+    assert!(read(server.served().join("made/moved")) == noise(8, 100_000));
+    assert_eq!(read(server.served().join("d/f")), b"shorter");
+    assert!(!server.served().join("made/gone").exists() && !server.served().join("d/new").exists());
 }
