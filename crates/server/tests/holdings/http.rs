@@ -2,26 +2,9 @@
 
 use std::time::Duration;
 
-use millrace_server::Config;
-
 use crate::alone;
-use crate::kit::http2::{HEADERS, INITIAL_WINDOW_SIZE, PING, frame, get};
-use crate::kit::{Scratch, ServedHttp, descriptors, eventually, https_config, pattern, serve_http_with};
-
-fn served_with(scratch: &Scratch, change: impl FnOnce(&mut Config)) -> ServedHttp {
-    scratch.write("small", b"here");
-    scratch.write("large", &pattern(8 << 20));
-    let mut config = https_config(scratch);
-    change(&mut config);
-    serve_http_with(config)
-}
-
-/// Claims that others are served, by HTTP/2 and as ever.
-#[track_caller]
-fn expect_others_served(served: &ServedHttp) {
-    assert_eq!(served.connect_http2(&[]).fetch(1, "/small"), (200, b"here".to_vec()));
-    assert_eq!(served.get("/small", "").body, b"here");
-}
+use crate::kit::http2::{HEADERS, INITIAL_WINDOW_SIZE, PING, expect_others_served, frame, get, served_with};
+use crate::kit::{Scratch, descriptors, eventually};
 
 #[test]
 fn who_takes_nothing_holds_little_and_not_for_long() {

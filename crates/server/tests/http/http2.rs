@@ -2,34 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_server::Config;
-
 use crate::kit::http2::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, INITIAL_WINDOW_SIZE, PING,
-    RST_STREAM, SETTINGS, WINDOW_UPDATE, block, frame, get, request,
+    RST_STREAM, SETTINGS, WINDOW_UPDATE, block, expect_others_served, frame, get, request, served_with,
 };
-use crate::kit::{Scratch, ServedHttp, https_config, pattern, serve_http_with};
+use crate::kit::{Scratch, ServedHttp, pattern};
 
 /// More than any bucket here holds, and the buffers of both kernels.
 const FLOOD: usize = 3_000_000;
 
 fn served(scratch: &Scratch) -> ServedHttp {
     served_with(scratch, |_| {})
-}
-
-fn served_with(scratch: &Scratch, change: impl FnOnce(&mut Config)) -> ServedHttp {
-    scratch.write("small", b"here");
-    scratch.write("large", &pattern(8 << 20));
-    let mut config = https_config(scratch);
-    change(&mut config);
-    serve_http_with(config)
-}
-
-/// Claims that others are served, by HTTP/2 and as ever.
-#[track_caller]
-fn expect_others_served(served: &ServedHttp) {
-    assert_eq!(served.connect_http2(&[]).fetch(1, "/small"), (200, b"here".to_vec()));
-    assert_eq!(served.get("/small", "").body, b"here");
 }
 
 #[test]

@@ -4,8 +4,9 @@ use std::io::ErrorKind;
 use std::net::TcpStream;
 
 use millrace_net::tls::{Heard, Versions};
+use millrace_server::Config;
 
-use super::{Secured, ServedHttp, connector};
+use super::{Scratch, Secured, ServedHttp, connector, https_config, pattern, serve_http_with};
 
 /// Types of frames.
 pub(crate) const DATA: u8 = 0;
@@ -30,6 +31,22 @@ pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEAD: usize = 9;
+
+/// Serves `/small` (`here`) and `/large` (8 MiB of the pattern), in TLS as well.
+pub(crate) fn served_with(scratch: &Scratch, change: impl FnOnce(&mut Config)) -> ServedHttp {
+    scratch.write("small", b"here");
+    scratch.write("large", &pattern(8 << 20));
+    let mut config = https_config(scratch);
+    change(&mut config);
+    serve_http_with(config)
+}
+
+/// Claims that others are served what [`served_with`] has, by HTTP/2 and as ever.
+#[track_caller]
+pub(crate) fn expect_others_served(served: &ServedHttp) {
+    assert_eq!(served.connect_http2(&[]).fetch(1, "/small"), (200, b"here".to_vec()));
+    assert_eq!(served.get("/small", "").body, b"here");
+}
 
 /// One frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
