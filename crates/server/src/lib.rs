@@ -16,7 +16,7 @@
 //!
 //! Where to look: [`Config`] is everything that can be set; [`Authenticator`],
 //! [`Storage`](millrace_vfs::Storage) and [`Hooks`] are the doors for accounts, files and actions of your own.
-//! `worker.rs` is the reactor, `ftp/` drives control sessions, `http/` requests, `transfer/` moves the bytes,
+//! `worker/` is the reactor, `ftp/` drives control sessions, `http/` requests, `transfer/` moves the bytes,
 //! `passive` leases data ports.
 
 mod acme;
