@@ -8,7 +8,8 @@ use crate::{Field, Head, Method, Refusal, Status, base64, request};
 pub const VERSION: &str = "1.0.0";
 
 /// What is understood beyond the core.
-pub const EXTENSIONS: &str = "creation,creation-with-upload,expiration,termination,checksum";
+pub const EXTENSIONS: &str =
+    "creation,creation-with-upload,creation-defer-length,expiration,termination,checksum";
 
 /// The hashes of `Upload-Checksum`.
 pub const ALGORITHMS: &str = "sha1,sha256,sha512,md5,crc32,blake3";
@@ -16,7 +17,7 @@ pub const ALGORITHMS: &str = "sha1,sha256,sha512,md5,crc32,blake3";
 /// The lines that tell clients of all this in the answer to `OPTIONS`.
 pub const LINES: &str = concat!(
     "Tus-Resumable: 1.0.0\r\nTus-Version: 1.0.0\r\n",
-    "Tus-Extension: creation,creation-with-upload,expiration,termination,checksum\r\n",
+    "Tus-Extension: creation,creation-with-upload,creation-defer-length,expiration,termination,checksum\r\n",
     "Tus-Checksum-Algorithm: sha1,sha256,sha512,md5,crc32,blake3\r\n",
 );
 
@@ -29,8 +30,8 @@ const MAX_METADATA: usize = 1024;
 /// A request for a new upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Creation<'a> {
-    /// Bytes of the whole file.
-    pub length: u64,
+    /// Bytes of the whole file; `None` where the client says it later.
+    pub length: Option<u64>,
     /// The name that the file is to have, where the client says one.
     pub name: Option<Vec<u8>>,
     /// What the client says of it, for the client.
@@ -45,6 +46,8 @@ pub type Checksum<'a> = (&'a [u8], Vec<u8>);
 pub struct Piece<'a> {
     /// Where it goes.
     pub offset: u64,
+    /// Bytes of the whole file, where the client says it only now.
+    pub length: Option<u64>,
     /// What it has to hash to, where that is said.
     pub checksum: Option<Checksum<'a>>,
 }
@@ -98,13 +101,14 @@ pub fn has_piece(head: &Head<'_, '_>) -> bool {
 
 /// What a request for a new upload says.
 pub fn creation<'a>(head: &Head<'a, '_>) -> Result<Creation<'a>, Refusal> {
-    if field(head, "upload-concat")?.is_some() || field(head, "upload-defer-length")?.is_some() {
-        return bad(
-            "This extension of tus is not known here: say the Upload-Length, and send one upload a file.",
-        );
+    if field(head, "upload-concat")?.is_some() {
+        return bad("This extension of tus is not known here: send one upload a file.");
     }
-    let Some(length) = number(head, "upload-length")? else {
-        return bad("There is no Upload-Length.");
+    let length = match (number(head, "upload-length")?, field(head, "upload-defer-length")?) {
+        (Some(length), None) => Some(length),
+        (None, Some(b"1")) => None,
+        (None, None) => return bad("There is no Upload-Length."),
+        _ => return bad("Either there is an Upload-Length, or Upload-Defer-Length is 1."),
     };
     let metadata = field(head, "upload-metadata")?.unwrap_or_default();
     if metadata.len() > MAX_METADATA {
@@ -147,7 +151,7 @@ pub fn piece<'a>(head: &Head<'a, '_>) -> Result<Piece<'a>, Refusal> {
     let Some(offset) = number(head, "upload-offset")? else {
         return bad("There is no Upload-Offset.");
     };
-    Ok(Piece { offset, checksum: checksum(head)? })
+    Ok(Piece { offset, length: number(head, "upload-length")?, checksum: checksum(head)? })
 }
 
 /// `Upload-Checksum: sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0=`
@@ -179,16 +183,19 @@ mod tests {
                 creation(head).map(|said| (said.length, said.name)).map_err(|refusal| refusal.status.0)
             })
         };
-        let named = |name: &str| Ok((5, Some(name.as_bytes().to_vec())));
+        let named = |name: &str| Ok((Some(5), Some(name.as_bytes().to_vec())));
         for (fields, expected) in [
-            ("Upload-Length: 5\r\n", Ok((5, None))),
+            ("Upload-Length: 5\r\n", Ok((Some(5), None))),
             ("Upload-Length: 5\r\nUpload-Metadata: filename d29ybGQ=\r\n", named("world")),
             ("Upload-Length: 5\r\nUpload-Metadata: is_secret,name d29ybGQ=, filename YQ==\r\n", named("a")),
             ("Upload-Length: 5\r\nUpload-Metadata: filename\r\n", named("")),
             ("Upload-Length: 5\r\nUpload-Metadata: filename ?\r\n", Err(400)),
             ("Upload-Length: 5\r\nUpload-Length: 6\r\n", Err(400)),
             ("Upload-Length: -5\r\n", Err(400)),
-            ("Upload-Defer-Length: 1\r\n", Err(400)),
+            ("Upload-Defer-Length: 1\r\n", Ok((None, None))),
+            ("Upload-Defer-Length: 0\r\n", Err(400)),
+            ("Upload-Defer-Length: 1\r\nUpload-Length: 5\r\n", Err(400)),
+            ("Upload-Concat: partial\r\nUpload-Length: 5\r\n", Err(400)),
             ("", Err(400)),
         ] {
             assert_eq!(said(fields), expected, "{fields}");

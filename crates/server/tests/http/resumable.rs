@@ -135,6 +135,73 @@ fn what_came_before_a_connection_was_cut_or_the_server_ended_is_kept() {
 }
 
 #[test]
+fn a_length_may_be_said_later_and_is_kept() {
+    let scratch = Scratch::new();
+    let secret = Scratch::new();
+    let serve = || {
+        let resumable = Resumable { secret: Some(secret.file("tus.key")), ..Resumable::default() };
+        serve_http_with(Config { resumable, ..http_config(scratch.storage()) })
+    };
+    let served = serve();
+    let deferred = "Upload-Defer-Length: 1\r\n";
+    let address = |served: &ServedHttp, line: &str| {
+        let made = ask(served, line, deferred, b"");
+        assert_eq!(made.status, 201, "{}", made.text());
+        made.field("location").unwrap().to_owned()
+    };
+    let lengths = |served: &ServedHttp, address: &str| {
+        let told = ask(served, &format!("HEAD {address}"), "", b"");
+        ["upload-offset", "upload-length", "upload-defer-length"]
+            .map(|name| told.field(name).map(str::to_owned))
+    };
+    let told = |offset: &str, length: Option<&str>, deferred: Option<&str>| {
+        [Some(offset), length, deferred].map(|value| value.map(str::to_owned))
+    };
+    // With the last piece.
+    let last = address(&served, "POST /last");
+    assert_eq!(lengths(&served, &last), told("0", None, Some("1")));
+    assert_eq!(piece(&served, &last, 0, "", b"one ").status, 204);
+    assert_eq!(lengths(&served, &last), told("4", None, Some("1")));
+    assert!(scratch.read("last").is_none());
+    assert_eq!(piece(&served, &last, 4, "Upload-Length: 3\r\n", b"").status, 413, "there is more than that");
+    assert_eq!(piece(&served, &last, 4, "Upload-Length: 7\r\n", b"two").status, 204);
+    assert_eq!(scratch.read("last").unwrap(), b"one two");
+    assert_eq!(lengths(&served, &last), told("7", Some("7"), None));
+
+    // With a piece of its own, in which there is nothing else.
+    let empty = address(&served, "POST /empty");
+    assert_eq!(piece(&served, &empty, 0, "", b"whole").status, 204);
+    let end = piece(&served, &empty, 5, "Upload-Length: 5\r\n", b"");
+    assert_eq!((end.status, end.field("upload-offset")), (204, Some("5")));
+    assert_eq!(scratch.read("empty").unwrap(), b"whole");
+
+    // In the middle: it holds from then on, also behind a restart.
+    let middle = address(&served, "POST /middle");
+    assert_eq!(piece(&served, &middle, 0, "Upload-Length: 10\r\n", b"12345").status, 204);
+    let with_more = piece(&served, &middle, 5, "", b"6789012345");
+    assert_eq!(with_more.status, 413, "it is not that long");
+    let waits = address(&served, "POST /waits");
+    drop(served);
+    let served = serve();
+    assert_eq!(lengths(&served, &middle), told("5", Some("10"), None));
+    assert_eq!(piece(&served, &middle, 5, "Upload-Length: 11\r\n", b"67890").status, 400);
+    assert_eq!(piece(&served, &middle, 5, "", b"67890").status, 204);
+    assert_eq!(scratch.read("middle").unwrap(), b"1234567890");
+
+    // Some was sent along; and one is given up.
+    let fields = format!("{deferred}{PIECE}");
+    let made = ask(&served, "POST /along", &fields, b"begun");
+    assert_eq!((made.status, made.field("upload-offset")), (201, Some("5")));
+    let along = made.field("location").unwrap().to_owned();
+    assert_eq!(piece(&served, &along, 5, "Upload-Length: 9\r\n", b" end").status, 204);
+    assert_eq!(scratch.read("along").unwrap(), b"begun end");
+    assert_eq!(ask(&served, &format!("DELETE {waits}"), "", b"").status, 204);
+    assert_eq!(offset(&served, &waits), Err(410));
+    let said = ask(&served, "OPTIONS /", "", b"");
+    assert!(said.field("tus-extension").unwrap().split(',').any(|name| name == "creation-defer-length"));
+}
+
+#[test]
 fn all_bytes_that_came_become_the_file_though_the_server_was_killed_before_it_could_say_so() {
     let scratch = Scratch::new();
     let served = serve_http(scratch.storage());

@@ -36,8 +36,8 @@ pub(super) struct Address {
     pub(super) user: Option<Vec<u8>>,
     /// The file that it becomes.
     pub(super) path: VirtualPath,
-    /// Bytes of the whole file.
-    pub(super) length: u64,
+    /// Bytes of the whole file; `None` where that was to be said later.
+    pub(super) length: Option<u64>,
     /// It may not replace a file.
     pub(super) is_exclusive: bool,
     /// What the client said of it, for the client.
@@ -52,9 +52,10 @@ pub(super) fn is_address(path: &VirtualPath) -> bool {
 impl Address {
     /// The path that clients are told; `None` where it would be too long.
     pub(super) fn seal(&self, secret: &Secret) -> Option<String> {
-        let mut bytes = vec![u8::from(self.is_exclusive)];
+        let is_deferred = self.length.is_none();
+        let mut bytes = vec![u8::from(self.is_exclusive) | u8::from(is_deferred) << 1];
         bytes.extend_from_slice(self.key.as_bytes());
-        bytes.extend_from_slice(&self.length.to_be_bytes());
+        bytes.extend_from_slice(&self.length.unwrap_or(0).to_be_bytes());
         // Nobody is not the same as a user without a name.
         bytes.push(u8::from(self.user.is_some()));
         for part in [self.user.as_deref().unwrap_or_default(), self.path.as_bytes()] {
@@ -83,7 +84,7 @@ impl Address {
         if differ != 0 {
             return None;
         }
-        let (&[exclusive], rest) = bytes.split_first_chunk()?;
+        let (&[flags], rest) = bytes.split_first_chunk()?;
         let (key, rest) = rest.split_first_chunk::<16>()?;
         let (length, rest) = rest.split_first_chunk::<8>()?;
         let (&[has_user], rest) = rest.split_first_chunk()?;
@@ -93,8 +94,8 @@ impl Address {
             key: PartialKey::new(*key),
             user: (has_user == 1).then(|| user.to_vec()),
             path: VirtualPath::parse(path).ok()?,
-            length: u64::from_be_bytes(*length),
-            is_exclusive: exclusive == 1,
+            length: (flags & 2 == 0).then(|| u64::from_be_bytes(*length)),
+            is_exclusive: flags & 1 != 0,
             metadata: metadata.to_vec(),
         })
     }
@@ -142,7 +143,7 @@ mod tests {
             key: PartialKey::new([3; 16]),
             user: Some(b"alice".to_vec()),
             path: VirtualPath::parse(b"/d/\xff f").unwrap(),
-            length: 1 << 40,
+            length: Some(1 << 40),
             is_exclusive: true,
             metadata: b"filename YQ==".to_vec(),
         }
@@ -158,7 +159,10 @@ mod tests {
         assert_eq!(Address::open(&path, &[2; 32]), None);
         let nobody = Address { user: None, ..whole };
         let sealed = VirtualPath::parse(nobody.seal(&secret).unwrap().as_bytes()).unwrap();
-        assert_eq!(Address::open(&sealed, &secret), Some(nobody));
+        assert_eq!(Address::open(&sealed, &secret), Some(nobody.clone()));
+        let later = Address { length: None, ..nobody };
+        let sealed = VirtualPath::parse(later.seal(&secret).unwrap().as_bytes()).unwrap();
+        assert_eq!(Address::open(&sealed, &secret), Some(later));
         for at in 20..text.len() - 1 {
             let mut other = text.clone().into_bytes();
             other[at] = if other[at] == b'A' { b'B' } else { b'A' };

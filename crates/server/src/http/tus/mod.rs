@@ -8,15 +8,17 @@
 //! ```
 //!
 //! The bytes go into a staged file that the storage keeps ([`Storage::open_partial`]); what else is known of an upload
-//! is in its address (`address.rs`). So nothing has to be remembered, and a restart loses nothing.
+//! is in its address (`address.rs`), but for a length that is said only later (`lengths.rs`). So hardly anything has to
+//! be remembered, and a restart loses nothing.
 
 mod address;
+mod lengths;
+mod piece;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use millrace_ftp::digest::{Algorithm, Hasher};
 use millrace_ftp::session::{Permission, Permissions};
 use millrace_http::conditional::{self, Validators, Verdict};
 use millrace_http::target::Target;
@@ -38,6 +40,9 @@ use crate::limits::{Direction, LimitKey, Reached};
 use crate::state::Server;
 use crate::worker::Core;
 use address::{Address, Secret};
+use lengths::{Lengths, Untaken};
+use piece::too_long;
+pub(crate) use piece::{Check, Piece};
 
 /// Uploads of a tree that wait for more at a time.
 const MOST: u64 = 1000;
@@ -53,11 +58,13 @@ pub(crate) struct Tus {
     secret: OnceLock<Secret>,
     /// Those that have become files: a client whose connection was cut before it heard so asks again.
     done: Mutex<HashMap<PartialKey, (u64, Instant)>>,
+    /// What their addresses do not say.
+    lengths: OnceLock<Mutex<Lengths>>,
 }
 
 impl Tus {
     pub(crate) fn new(settings: config::Resumable) -> Self {
-        Self { settings, secret: OnceLock::new(), done: Mutex::default() }
+        Self { settings, secret: OnceLock::new(), done: Mutex::default(), lengths: OnceLock::new() }
     }
 
     /// Claims that it is spoken at all.
@@ -81,8 +88,40 @@ impl Tus {
         })
     }
 
+    /// Does something with what addresses do not say. May wait.
+    fn with_lengths<T>(&self, server: &Server, now: i64, work: impl FnOnce(&mut Lengths) -> T) -> T {
+        let lengths = self.lengths.get_or_init(|| {
+            let path = self.settings.secret.as_ref().map(|secret| secret.with_extension("lengths"));
+            let (lengths, error) = Lengths::open(path.as_ref(), self.long_ago(now));
+            if let (Some(path), Some(error)) = (path, error) {
+                let path = path.display();
+                server.log.warn(&format!("lengths of uploads are not kept: {path} cannot be used: {error}"));
+            }
+            Mutex::new(lengths)
+        });
+        work(&mut lengths.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// For how long an upload waits for more, in seconds.
+    fn age(&self) -> i64 {
+        i64::try_from(self.settings.age.as_secs()).unwrap_or(i64::MAX)
+    }
+
+    /// What was not asked for since then is of no upload any more.
+    fn long_ago(&self, now: i64) -> i64 {
+        now.saturating_sub(self.age().saturating_mul(2))
+    }
+
+    /// An upload is no more.
+    fn forget_length(&self, key: &PartialKey) {
+        if let Some(lengths) = self.lengths.get() {
+            lengths.lock().unwrap_or_else(PoisonError::into_inner).forget(key);
+        }
+    }
+
     /// An upload has become its file.
     fn finished(&self, key: PartialKey, length: u64) {
+        self.forget_length(&key);
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         if done.len() >= MOST_REMEMBERED {
             done.retain(|_, (_, since)| since.elapsed() < REMEMBERED);
@@ -92,8 +131,10 @@ impl Tus {
         }
     }
 
-    fn was_finished(&self, key: &PartialKey) -> bool {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner).contains_key(key)
+    /// How long the file is that an upload has become.
+    fn finished_length(&self, key: &PartialKey) -> Option<u64> {
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        done.get(key).map(|(length, _)| *length)
     }
 }
 
@@ -113,78 +154,6 @@ pub(crate) enum Answer {
     Refused(Refused),
     /// A piece may come.
     Upload(Box<dyn Upload>, Option<Check>, Box<Piece>),
-}
-
-/// A piece on its way.
-#[derive(Debug)]
-pub(crate) struct Piece {
-    server: Arc<Server>,
-    key: PartialKey,
-    /// Where it begins, and how long the whole is.
-    offset: u64,
-    length: u64,
-    /// What is answered when it has come, but for the offset.
-    status: Status,
-    fields: Vec<(&'static str, String)>,
-}
-
-/// What a piece has to hash to.
-#[derive(Debug)]
-pub(crate) struct Check {
-    hasher: Box<Hasher>,
-    expected: String,
-}
-
-impl Check {
-    fn of(said: Option<tus::Checksum<'_>>) -> Result<Option<Self>, Refusal> {
-        let Some((name, value)) = said else { return Ok(None) };
-        let Some(algorithm) = Algorithm::parse(name) else {
-            let reason = "This algorithm of the Upload-Checksum is not known here.";
-            return Err(Refusal { status: Status::BAD_REQUEST, reason });
-        };
-        let expected = value.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Some(Self { hasher: Box::new(Hasher::new(algorithm)), expected }))
-    }
-
-    pub(super) fn update(&mut self, bytes: &[u8]) {
-        self.hasher.update(bytes);
-    }
-
-    pub(super) fn holds(self) -> bool {
-        self.hasher.finish() == self.expected
-    }
-}
-
-impl Piece {
-    /// Claims that so many bytes are the last of the file, or that they are too many.
-    pub(super) fn ends_with(&self, bytes: u64) -> Result<bool, Refusal> {
-        match (self.offset + bytes).cmp(&self.length) {
-            std::cmp::Ordering::Less => Ok(false),
-            std::cmp::Ordering::Equal => Ok(true),
-            std::cmp::Ordering::Greater => Err(too_long()),
-        }
-    }
-
-    /// What is done when it has become the file.
-    pub(super) fn finish(&self) -> impl FnOnce() + Send + 'static {
-        let (server, key, length) = (Arc::clone(&self.server), self.key, self.length);
-        move || server.tus.finished(key, length)
-    }
-
-    /// What is answered now that so many bytes of it are there.
-    pub(super) fn answer(self, bytes: u64) -> (Status, Vec<(&'static str, String)>) {
-        let Self { status, mut fields, offset, length, .. } = self;
-        let offset = offset + bytes;
-        fields.push(("Upload-Offset", offset.to_string()));
-        if offset == length {
-            fields.retain(|(name, _)| *name != "Upload-Expires");
-        }
-        (status, fields)
-    }
-}
-
-fn too_long() -> Refusal {
-    Refusal { status: Status::CONTENT_TOO_LARGE, reason: "The file is not that long." }
 }
 
 /// What a request is about, if it is tus's.
@@ -294,6 +263,11 @@ fn answer_fields() -> Vec<(&'static str, String)> {
     vec![("Tus-Resumable", tus::VERSION.to_owned()), ("Cache-Control", "no-store".to_owned())]
 }
 
+/// Where an upload goes on.
+fn offset_of(address: &Address, state: Option<PartialState>) -> u64 {
+    state.map_or(address.length.unwrap_or(0), |state| state.size)
+}
+
 impl Asking {
     /// Answers. May wait.
     fn answer(&self, head: &Head<'_, '_>, concern: Concern) -> Answer {
@@ -339,7 +313,7 @@ impl Asking {
         let check = Check::of(tus::checksum(head)?)?;
         let path = self.target(name)?;
         let old = self.old_size(head, &path)?;
-        self.has_room(&path, length.saturating_sub(old.unwrap_or(0)))?;
+        self.has_room(&path, length.unwrap_or(0).saturating_sub(old.unwrap_or(0)))?;
         let address = Address {
             key: PartialKey::new(password::random()),
             user: self.user.clone(),
@@ -356,8 +330,8 @@ impl Asking {
         let mut fields = answer_fields();
         fields.push(("Location", location));
         fields.push(("Upload-Expires", self.expires(partial.modified)));
-        if length == 0 {
-            self.commit(&address, partial)?;
+        if length == Some(0) {
+            self.commit(&address, partial, 0)?;
         } else if has_piece {
             // With what it is to be checked against nothing of it is sure yet.
             let partial = match &check {
@@ -432,29 +406,29 @@ impl Asking {
         }
     }
 
-    fn commit(&self, address: &Address, partial: Partial) -> Result<(), Refused> {
+    fn commit(&self, address: &Address, partial: Partial, length: u64) -> Result<(), Refused> {
         partial.upload.commit()?;
-        self.server.tus.finished(address.key, address.length);
+        self.server.tus.finished(address.key, length);
         Ok(())
     }
 
     fn expires(&self, since: Timestamp) -> String {
-        let age = i64::try_from(self.server.tus.settings.age.as_secs()).unwrap_or(i64::MAX);
         let mut text = Vec::new();
-        date::write(since.seconds.saturating_add(age), &mut text);
+        date::write(since.seconds.saturating_add(self.server.tus.age()), &mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 
     /// An upload that was begun.
     fn go_on(&self, head: &Head<'_, '_>) -> Result<Answer, Refused> {
-        let Some(address) =
+        let Some(mut address) =
             Address::open(&self.path, self.secret()).filter(|address| address.user == self.user)
         else {
             return refuse(Status::NOT_FOUND, "There is no such upload.");
         };
+        address.length = address.length.or_else(|| self.length(&address.key));
         match tus::method(head) {
             Method::Head => self.tell(&address),
-            Method::Patch => self.patch(head, &address),
+            Method::Patch => self.patch(head, address),
             Method::Delete => {
                 if let Err(error) = self.storage.remove_partial(&address.path, &address.key) {
                     return match error {
@@ -465,16 +439,48 @@ impl Asking {
                         error => Err(error.into()),
                     };
                 }
+                self.server.tus.forget_length(&address.key);
                 Ok(Answer::Told(Status::NO_CONTENT, answer_fields()))
             }
             _ => refuse(Status::METHOD_NOT_ALLOWED, "An upload is asked for with HEAD, PATCH and DELETE."),
         }
     }
 
+    /// The length of an upload whose address does not say it, where that is known by now.
+    fn length(&self, key: &PartialKey) -> Option<u64> {
+        let (tus, now) = (&self.server.tus, self.wall.seconds);
+        let said = tus.with_lengths(&self.server, now, |lengths| lengths.of(key, now, tus.age()));
+        said.or_else(|| tus.finished_length(key))
+    }
+
+    /// The client says how long the whole is.
+    fn say_length(&self, address: &mut Address, length: u64, size: u64) -> Result<(), Refused> {
+        if size > length {
+            return Err(too_long().into());
+        }
+        let (tus, now) = (&self.server.tus, self.wall.seconds);
+        let since = tus.long_ago(now);
+        let said = match address.length {
+            Some(known) if known == length => Ok(()),
+            Some(_) => Err(Untaken::Other),
+            None => {
+                tus.with_lengths(&self.server, now, |lengths| lengths.say(address.key, length, now, since))
+            }
+        };
+        address.length = Some(length);
+        match said {
+            Ok(()) => Ok(()),
+            Err(Untaken::Other) => refuse(Status::BAD_REQUEST, "Another Upload-Length was said before."),
+            Err(Untaken::Full) => {
+                refuse(Status::INSUFFICIENT_STORAGE, "Too many uploads have said their length late.")
+            }
+        }
+    }
+
     /// What came so far; `None` where all of it did, and it is the file.
     fn find(&self, address: &Address) -> Result<Option<PartialState>, Refused> {
         match self.storage.find_partial(&address.path, &address.key) {
-            Err(FileError::NotFound) if self.server.tus.was_finished(&address.key) => Ok(None),
+            Err(FileError::NotFound) if self.server.tus.finished_length(&address.key).is_some() => Ok(None),
             Err(FileError::NotFound) => gone(),
             Err(error) => Err(error.into()),
             Ok(state) => {
@@ -483,12 +489,14 @@ impl Asking {
                     let _ = self.storage.remove_partial(&address.path, &address.key);
                     return gone();
                 }
-                if state.size < address.length {
-                    return Ok(Some(state));
+                match address.length {
+                    Some(length) if state.size >= length => {
+                        // All of it came, and the server was ended before it could say so.
+                        self.commit(address, self.open(address, PartialMode::Resume)?, length)?;
+                        Ok(None)
+                    }
+                    _ => Ok(Some(state)),
                 }
-                // All of it came, and the server was ended before it could say so.
-                self.commit(address, self.open(address, PartialMode::Resume)?)?;
-                Ok(None)
             }
         }
     }
@@ -496,8 +504,11 @@ impl Asking {
     fn tell(&self, address: &Address) -> Result<Answer, Refused> {
         let state = self.find(address)?;
         let mut fields = answer_fields();
-        fields.push(("Upload-Offset", state.map_or(address.length, |state| state.size).to_string()));
-        fields.push(("Upload-Length", address.length.to_string()));
+        fields.push(("Upload-Offset", offset_of(address, state).to_string()));
+        fields.push(match address.length {
+            Some(length) => ("Upload-Length", length.to_string()),
+            None => ("Upload-Defer-Length", "1".to_owned()),
+        });
         if !address.metadata.is_empty() {
             fields.push(("Upload-Metadata", String::from_utf8_lossy(&address.metadata).into_owned()));
         }
@@ -507,14 +518,20 @@ impl Asking {
         Ok(Answer::Told(Status::OK, fields))
     }
 
-    fn patch(&self, head: &Head<'_, '_>, address: &Address) -> Result<Answer, Refused> {
-        let tus::Piece { offset, checksum } = tus::piece(head)?;
+    fn patch(&self, head: &Head<'_, '_>, mut address: Address) -> Result<Answer, Refused> {
+        let tus::Piece { offset, length, checksum } = tus::piece(head)?;
         let check = Check::of(checksum)?;
         self.claim(&address.path).permit(head, &[(&address.path, Touch::Content)])?;
-        let state = self.find(address)?;
-        if state.map_or(address.length, |state| state.size) != offset {
+        let mut state = self.find(&address)?;
+        if offset_of(&address, state) != offset {
             return refuse(Status::CONFLICT, "This is not where the upload goes on.");
         }
+        if let Some(length) = length {
+            self.say_length(&mut address, length, offset)?;
+            // It may be all that was missing.
+            state = self.find(&address)?;
+        }
+        let address = &address;
         let mut fields = answer_fields();
         if state.is_none() || head.framing == Framing::None {
             fields.push(("Upload-Offset", offset.to_string()));

@@ -1,0 +1,154 @@
+//! Lengths that clients have said after they began their uploads (`Upload-Defer-Length`), and that addresses so lack.
+//!
+//! The invariant: a length that was acknowledged is known behind a restart, also behind a kill: its line is in the file
+//! before the answer goes out. Lines are only added while the server runs; when it starts, those that nobody has asked
+//! for lately are left out.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use millrace_vfs::PartialKey;
+
+/// How many are known at a time: more than wait in a tree, several times over.
+const MOST: usize = 10_000;
+
+/// Lengths by the uploads that they are of.
+#[derive(Debug, Default)]
+pub(super) struct Lengths {
+    known: HashMap<PartialKey, Known>,
+    /// Where they are kept; `None` where nothing is, or cannot be.
+    file: Option<File>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Known {
+    length: u64,
+    /// When somebody last asked, in seconds since 1970, as the file has it.
+    asked: i64,
+}
+
+/// Why a length is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Untaken {
+    /// Another one was said before.
+    Other,
+    /// There are too many.
+    Full,
+}
+
+impl Lengths {
+    /// Those of a file, but for what nobody has asked for since that second. The error is why it is not used.
+    pub(super) fn open(path: Option<&PathBuf>, since: i64) -> (Self, Option<io::Error>) {
+        let Some(path) = path else { return (Self::default(), None) };
+        match read(path, since) {
+            Ok((known, file)) => (Self { known, file: Some(file) }, None),
+            Err(error) => (Self::default(), Some(error)),
+        }
+    }
+
+    /// The length of an upload. One that is asked for stays known.
+    pub(super) fn of(&mut self, key: &PartialKey, now: i64, age: i64) -> Option<u64> {
+        let known = *self.known.get(key)?;
+        if now.saturating_sub(known.asked) > age / 2 {
+            self.write(*key, Known { asked: now, ..known });
+        }
+        Some(known.length)
+    }
+
+    /// A client has said it; `since` is as with [`Lengths::open`].
+    pub(super) fn say(&mut self, key: PartialKey, length: u64, now: i64, since: i64) -> Result<(), Untaken> {
+        match self.known.get(&key) {
+            Some(known) if known.length != length => return Err(Untaken::Other),
+            Some(_) => return Ok(()),
+            None => {}
+        }
+        if self.known.len() >= MOST {
+            self.known.retain(|_, known| known.asked >= since);
+        }
+        if self.known.len() >= MOST {
+            return Err(Untaken::Full);
+        }
+        self.write(key, Known { length, asked: now });
+        Ok(())
+    }
+
+    /// The upload is over.
+    pub(super) fn forget(&mut self, key: &PartialKey) {
+        self.known.remove(key);
+    }
+
+    fn write(&mut self, key: PartialKey, known: Known) {
+        self.known.insert(key, known);
+        if let Some(file) = &mut self.file {
+            // A disk that is full keeps nobody from going on: without a restart it is known all the same.
+            let _ = file.write_all(line(&key, &known).as_bytes());
+        }
+    }
+}
+
+fn line(key: &PartialKey, known: &Known) -> String {
+    format!("{key} {} {}\n", known.length, known.asked)
+}
+
+fn parse(line: &str) -> Option<(PartialKey, Known)> {
+    let mut words = line.split(' ');
+    let (key, length, asked) = (words.next()?, words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let mut bytes = [0; 16];
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(key.get(2 * at..2 * at + 2)?, 16).ok()?;
+    }
+    Some((PartialKey::new(bytes), Known { length, asked }))
+}
+
+/// Reads the file and writes what counts of it into a new one, to which more is added.
+fn read(path: &Path, since: i64) -> io::Result<(HashMap<PartialKey, Known>, File)> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        text => text?,
+    };
+    // A line that a kill has cut is none.
+    let lines = text.split_inclusive('\n').filter_map(|line| parse(line.strip_suffix('\n')?));
+    let mut known: HashMap<_, _> = lines.collect();
+    known.retain(|_, known| known.asked >= since);
+    let made = path.with_extension(format!("new-{}", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&made)?;
+    let text: String = known.iter().map(|(key, known)| line(key, known)).collect();
+    file.write_all(text.as_bytes())?;
+    fs::rename(&made, path)?;
+    Ok((known, OpenOptions::new().append(true).open(path)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_is_known_behind_a_restart_until_nobody_asks_any_more() {
+        let folder = std::env::temp_dir().join(format!("millrace-tus-lengths-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("tus.lengths");
+        let (one, two) = (PartialKey::new([0xab; 16]), PartialKey::new([2; 16]));
+        let (mut lengths, error) = Lengths::open(Some(&path), 0);
+        assert!(error.is_none());
+        assert_eq!(lengths.say(one, 500, 1_000, 0), Ok(()));
+        assert_eq!(lengths.say(one, 500, 1_000, 0), Ok(()));
+        assert_eq!(lengths.say(one, 501, 1_000, 0), Err(Untaken::Other));
+        assert_eq!(lengths.say(two, 7, 1_000, 0), Ok(()));
+        assert_eq!(lengths.of(&one, 1_900, 1_000), Some(500));
+        // A kill has cut the last line.
+        let mut text = fs::read(&path).unwrap();
+        text.extend_from_slice(b"0303");
+        fs::write(&path, text).unwrap();
+        let (mut again, _) = Lengths::open(Some(&path), 1_500);
+        assert_eq!(again.of(&one, 1_900, 1_000), Some(500), "it was asked for");
+        assert_eq!(again.of(&two, 1_900, 1_000), None);
+        again.forget(&one);
+        assert_eq!(again.of(&one, 1_900, 1_000), None);
+        let (_, error) = Lengths::open(Some(&folder), 0);
+        assert!(error.is_some());
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

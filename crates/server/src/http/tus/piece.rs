@@ -1,0 +1,86 @@
+//! A piece of an upload on its way: where it goes, and what it has to hash to.
+
+use std::sync::Arc;
+
+use millrace_ftp::digest::{Algorithm, Hasher};
+use millrace_http::{Refusal, Status, tus};
+use millrace_vfs::PartialKey;
+
+use crate::state::Server;
+
+/// A piece on its way.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub(super) server: Arc<Server>,
+    pub(super) key: PartialKey,
+    /// Where it begins, and how long the whole is, where that is known.
+    pub(super) offset: u64,
+    pub(super) length: Option<u64>,
+    /// What is answered when it has come, but for the offset.
+    pub(super) status: Status,
+    pub(super) fields: Vec<(&'static str, String)>,
+}
+
+/// What a piece has to hash to.
+#[derive(Debug)]
+pub(crate) struct Check {
+    hasher: Box<Hasher>,
+    expected: String,
+}
+
+impl Check {
+    pub(super) fn of(said: Option<tus::Checksum<'_>>) -> Result<Option<Self>, Refusal> {
+        let Some((name, value)) = said else { return Ok(None) };
+        let Some(algorithm) = Algorithm::parse(name) else {
+            let reason = "This algorithm of the Upload-Checksum is not known here.";
+            return Err(Refusal { status: Status::BAD_REQUEST, reason });
+        };
+        let expected = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Some(Self { hasher: Box::new(Hasher::new(algorithm)), expected }))
+    }
+
+    pub(in crate::http) fn update(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+    }
+
+    pub(in crate::http) fn holds(self) -> bool {
+        self.hasher.finish() == self.expected
+    }
+}
+
+impl Piece {
+    /// Claims that so many bytes are the last of the file, or that they are too many.
+    pub(in crate::http) fn ends_with(&self, bytes: u64) -> Result<bool, Refusal> {
+        let Some(length) = self.length else { return Ok(false) };
+        match (self.offset + bytes).cmp(&length) {
+            std::cmp::Ordering::Less => Ok(false),
+            std::cmp::Ordering::Equal => Ok(true),
+            std::cmp::Ordering::Greater => Err(too_long()),
+        }
+    }
+
+    /// What is done when it has become the file.
+    pub(in crate::http) fn finish(&self) -> impl FnOnce() + Send + 'static {
+        let (server, key, length) = (Arc::clone(&self.server), self.key, self.length);
+        move || {
+            if let Some(length) = length {
+                server.tus.finished(key, length);
+            }
+        }
+    }
+
+    /// What is answered now that so many bytes of it are there.
+    pub(in crate::http) fn answer(self, bytes: u64) -> (Status, Vec<(&'static str, String)>) {
+        let Self { status, mut fields, offset, length, .. } = self;
+        let offset = offset + bytes;
+        fields.push(("Upload-Offset", offset.to_string()));
+        if Some(offset) == length {
+            fields.retain(|(name, _)| *name != "Upload-Expires");
+        }
+        (status, fields)
+    }
+}
+
+pub(super) fn too_long() -> Refusal {
+    Refusal { status: Status::CONTENT_TOO_LARGE, reason: "The file is not that long." }
+}
