@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::time::SystemTime;
 
 use millrace_server::auth::{self, Effective, Origin};
+use millrace_server::limits::Used;
 use millrace_server::{Attempt, Permissions, Protocol};
 
 use crate::args::Explain;
@@ -32,8 +33,22 @@ pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
     };
     // Nobody may read on; that is no failure.
     let folders = site.mounts.of(&effective);
-    let _ = io::stdout().write_all(explanation(&source, &effective, &folders, &attempt).as_bytes());
+    let text = explanation(&source, &effective, &folders, &attempt);
+    let used = used(&site.accounts.used(&effective, attempt.now));
+    let _ = io::stdout().write_all(format!("{text}{used}").as_bytes());
     Ok(())
+}
+
+/// What is used of quotas, a line each.
+pub(crate) fn used(used: &[Used]) -> String {
+    let line = |used: &Used| {
+        let since = if used.exact { "" } else { ", before something that changes now" };
+        format!("{:18}{} of {}{since}\n", used.key, used.used, used.most)
+    };
+    match used {
+        [] => String::new(),
+        used => format!("\nUsed, as was last kept:\n{}", used.iter().map(line).collect::<String>()),
+    }
 }
 
 fn explanation(

@@ -218,6 +218,37 @@ fn users_and_groups_have_quotas_that_are_explained_and_outlive_a_stop_and_a_kill
 }
 
 #[test]
+fn what_is_used_is_shown_while_the_server_runs_and_nothing_is_made_by_looking() {
+    let site = Site::new("used", "[[group]]\nname = \"all\"\nquota-bytes = \"10k\"\nquota-files = 7\n");
+    let file = site.0.join("m.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("users = \"users.db\"\n{text}")).unwrap();
+    fs::create_dir(site.0.join("tree/carol")).unwrap();
+    let settings = ["quota-upload=10k/day", "quota-transfer=20k/week", "ratio=1:3", "directory=carol"];
+    let add = ["user", "--users", "users.db", "add", "carol", "--hash", HASH];
+    site.tell(&[&add[..], &settings[..]].concat());
+    let explain = |user: &str| site.tell(&["explain", user, "--config", "m.toml"]);
+    let show = || site.tell(&["user", "--users", "users.db", "show", "carol", "--config", "m.toml"]);
+    assert!(!explain("alice").contains("Used"), "{}", explain("alice"));
+    assert!(show().contains("quota-upload      0 of 10000\n"), "{}", show());
+    assert!(!site.0.join("quotas.db").exists());
+
+    let serving = site.start();
+    let (mut alice, mut carol) = (serving.log_in("alice"), serving.log_in("carol"));
+    assert!(alice.store("a", 6_000).starts_with("226"));
+    assert!(carol.store("c", 4_000).starts_with("226"));
+    eventually("what alice holds is kept", || {
+        explain("alice")
+            .ends_with("Used, as was last kept:\nquota-bytes       6000 of 10000\nquota-files       1 of 7\n")
+    });
+    let expected =
+        "quota-upload      4000 of 10000\nquota-transfer    4000 of 20000\nratio             0 of 12000\n";
+    eventually("what carol has moved is kept", || show().ends_with(expected));
+    assert!(explain("carol").ends_with(expected), "{}", explain("carol"));
+    serving.stop();
+}
+
+#[test]
 fn a_folder_has_a_quota_of_its_own_that_a_reload_may_change_and_a_hook_hears_of() {
     let keys = "[[group]]\nname = \"all\"\n[[folder]]\npath = \"/in\"\ndirectory = \"shared\"\nquota-files = 1\n\
                 [[hook]]\non = \"quota\"\nrun = [\"/bin/sh\", \"-c\", \"cat > HERE/heard\"]\n";

@@ -8,9 +8,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use millrace_server::Attempt;
 use millrace_server::auth::{self, Database, DatabaseError, Password, Stored};
 
-use crate::config;
+use crate::config::{self, Written};
+use crate::explain;
 use crate::failure::Failure;
 use crate::hash_password;
 use import::Import;
@@ -65,7 +67,12 @@ enum Action {
         json: bool,
     },
     /// What is said of a user; "millrace explain" says what then holds
-    Show { name: String },
+    Show {
+        name: String,
+        /// The configuration file of the server, to show what is used of quotas as well
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
     /// End a user's sessions and let none begin, until it is enabled again
     Disable { name: String },
     /// Let a user in again
@@ -107,7 +114,7 @@ pub(crate) fn run(arguments: Users) -> Result<(), Failure> {
         }
         Action::Totp { name } => totp(&database, &name),
         Action::List { json } => list(&database, json),
-        Action::Show { name } => show(&look_up(&database, &name)?),
+        Action::Show { name, config } => show(&look_up(&database, &name)?, config.as_deref()),
         Action::Disable { name } => set_disabled(&database, &name, true),
         Action::Enable { name } => set_disabled(&database, &name, false),
         Action::Remove { name } => match database.remove(&name).map_err(failed)? {
@@ -250,7 +257,7 @@ fn line(stored: &Stored, json: bool) -> String {
     }
 }
 
-fn show(stored: &Stored) -> Result<(), Failure> {
+fn show(stored: &Stored, config: Option<&Path>) -> Result<(), Failure> {
     let Stored { user, hash } = stored;
     let mut text = format!("{:18}{}\n", "name", user.name);
     let kind =
@@ -263,6 +270,15 @@ fn show(stored: &Stored) -> Result<(), Failure> {
     for (key, value, origin) in effective.explain() {
         if origin == auth::Origin::User {
             text += &format!("{key:18}{value}\n");
+        }
+    }
+    if let Some(config) = config {
+        let site = config::load(Written::default(), Some(config))?;
+        // As the server has it: its groups are in the file.
+        let attempt = Attempt::new(user.name.as_bytes(), b"");
+        let found = site.accounts.explain(&attempt).map_err(|why| Failure::Running(format!("{why}.")))?;
+        if let Some((_, effective)) = found {
+            text += &explain::used(&site.accounts.used(&effective, attempt.now));
         }
     }
     let _ = io::stdout().write_all(text.as_bytes());

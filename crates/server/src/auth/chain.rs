@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use millrace_ftp::session::{Permission, Permissions};
 use millrace_storage::{Ledger, Quota};
@@ -26,7 +27,7 @@ use super::password::{Kept, Mac, Password, hash_password};
 use super::profile::{Group, User};
 use super::totp::{DIGITS, Secret, Used};
 use super::{Account, Accounts, Attempt, Authenticator, Changed, Decision};
-use crate::limits::{AccountLimits, Moved, Quotas};
+use crate::limits::{self, AccountLimits, Moved, Quotas};
 
 /// Where accounts are kept. One value serves all workers.
 pub trait Source: Send + Sync + Debug {
@@ -239,6 +240,18 @@ impl Chain {
             }
             Some(_) => Ok(()),
         }
+    }
+
+    /// What is used of a user's quotas, as it was last kept; a folder that was never counted is left out.
+    pub fn used(&self, effective: &Effective, now: SystemTime) -> Vec<limits::Used> {
+        let mut used = Vec::new();
+        if let (Some(allowance), Ok(folder)) = (effective.quota(), effective.directory()) {
+            used.extend(self.quotas.held_in(&self.homes.key(&folder.unwrap_or_default()), allowance));
+        }
+        if let Some(quota) = effective.transfer_quota() {
+            used.extend(self.quotas.moved_of(&effective.user, &quota, seconds(now)));
+        }
+        used
     }
 
     /// Decides about a user whose password was right, or is not asked for.

@@ -180,7 +180,8 @@ impl Connection {
     }
 
     fn answer_options(&mut self, core: &mut Core, head: &Head<'_, '_>) {
-        let speaks_tus = core.server.tus.is_spoken();
+        // Hooks would hear too late of what comes in pieces.
+        let speaks_tus = core.server.tus.is_spoken() && core.server.hooks().is_none();
         let mut writer = self.begin_head(core, Status::NO_CONTENT, head.version, self.may_go_on(head));
         writer.field("Allow", ALLOW).field("DAV", "1, 2").field("MS-Author-Via", "DAV");
         if speaks_tus {

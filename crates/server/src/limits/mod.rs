@@ -30,7 +30,7 @@ pub(crate) use pace::Pace;
 pub use reached::LimitKey;
 pub(crate) use reached::{Reached, Setting};
 pub use schedule::{Limit, LimitError};
-pub use traffic::{Moved, Per, Period, Quotas, Ratio, TransferQuota, TransferQuotaError};
+pub use traffic::{Moved, Per, Period, Quotas, Ratio, TransferQuota, TransferQuotaError, Used};
 pub use tree::{Direction, Scope, ScopeReport};
 pub(crate) use tree::{Member, Tree};
 

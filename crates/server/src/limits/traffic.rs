@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use millrace_storage::Ledger;
+use millrace_storage::{Allowance, Ledger};
 use millrace_vfs::{Counted, OverQuota, QuotaScope};
 use serde::{Deserialize, Serialize};
 
@@ -128,6 +128,12 @@ impl Counts {
         self.day = day;
     }
 
+    /// What may be downloaded in all for what was uploaded.
+    fn earned(&self, ratio: Ratio) -> u64 {
+        let earned = u128::from(self.ever.up) * u128::from(ratio.download) / u128::from(ratio.upload.max(1));
+        u64::try_from(earned).unwrap_or(u64::MAX)
+    }
+
     /// What may still go this way, or what forbids it.
     fn left(&self, quota: &TransferQuota, direction: Direction) -> Result<u64, OverQuota> {
         let of = |per: Per| self.periods[per.period as usize];
@@ -140,10 +146,8 @@ impl Counts {
         };
         let total = per(quota.total, Counted::Moved, |bytes| bytes.up.saturating_add(bytes.down));
         let ratio = quota.ratio.filter(|_| direction == Direction::Download).map(|ratio| {
-            let earned =
-                u128::from(self.ever.up) * u128::from(ratio.download) / u128::from(ratio.upload.max(1));
-            let left = earned.saturating_sub(u128::from(self.ever.down));
-            (Counted::Ratio, ratio.download.into(), u64::try_from(left).unwrap_or(u64::MAX))
+            let left = self.earned(ratio).saturating_sub(self.ever.down);
+            (Counted::Ratio, ratio.download.into(), left)
         });
         let mut least = u64::MAX;
         for (counted, most, left) in own.into_iter().chain(total).chain(ratio) {
@@ -223,6 +227,19 @@ impl Traffic {
     }
 }
 
+/// What is used of a quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Used {
+    /// The quota's key.
+    pub key: &'static str,
+    /// So much; of a ratio, what was downloaded.
+    pub used: u64,
+    /// How much it may be; of a ratio, what was earned by uploads.
+    pub most: u64,
+    /// Nothing has changed since.
+    pub exact: bool,
+}
+
 /// What is counted of quotas: what folders hold, and what users have moved. One value serves all accounts, old and
 /// new.
 #[derive(Debug)]
@@ -257,6 +274,46 @@ impl Quotas {
         let traffic = Arc::new(Traffic(Mutex::new(kept.unwrap_or_default())));
         // Somebody may have been quicker, and counted already.
         Arc::clone(self.lock().entry(user.to_owned()).or_insert(traffic))
+    }
+
+    /// What a user has used of transfer quotas at this time, in seconds since 1970, as it was last kept: for whoever
+    /// only looks.
+    pub(crate) fn moved_of(&self, user: &str, quota: &TransferQuota, wall: i64) -> Vec<Used> {
+        let kept = self.ledger.kept_note(&key(user)).and_then(|text| serde_json::from_str(&text).ok());
+        let mut counts: Counts = kept.unwrap_or_default();
+        counts.look_at(wall);
+        let per = |key, per: Option<Per>, used: fn(Bytes) -> u64| {
+            per.map(|per| Used {
+                key,
+                used: used(counts.periods[per.period as usize]),
+                most: per.bytes,
+                exact: true,
+            })
+        };
+        let ratio = quota.ratio.map(|ratio| Used {
+            key: "ratio",
+            used: counts.ever.down,
+            most: counts.earned(ratio),
+            exact: true,
+        });
+        let periods = [
+            per("quota-upload", quota.upload, |bytes| bytes.up),
+            per("quota-download", quota.download, |bytes| bytes.down),
+            per("quota-transfer", quota.total, |bytes| bytes.up.saturating_add(bytes.down)),
+        ];
+        periods.into_iter().chain([ratio]).flatten().collect()
+    }
+
+    /// What a tree holds, as it was last kept: files and bytes of a folder whose quota this is.
+    pub(crate) fn held_in(&self, tree: &str, allowance: Allowance) -> Vec<Used> {
+        let Some(kept) = self.ledger.kept(tree) else { return Vec::new() };
+        let used =
+            |key, used, most: Option<u64>| most.map(|most| Used { key, used, most, exact: kept.exact });
+        let both = [
+            used("quota-bytes", kept.bytes, allowance.bytes),
+            used("quota-files", kept.files, allowance.files),
+        ];
+        both.into_iter().flatten().collect()
     }
 
     /// Keeps what has changed; see [`Ledger::keep`].

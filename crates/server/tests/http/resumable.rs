@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_server::config::Resumable;
+use millrace_server::hooks::{Event, Hooks, Moment, Ruling};
 use millrace_server::{Accounts, Config, Permissions};
 use millrace_storage::{LocalOptions, LocalStorage, MemoryStorage};
 
@@ -375,4 +376,39 @@ fn options_tell_what_is_spoken_and_nothing_where_it_is_not() {
     let served = serve_http_with(Config { resumable, ..http_config(scratch.storage()) });
     assert_eq!(served.ask("OPTIONS / HTTP/1.1\r\nHost: h\r\n\r\n").field("tus-version"), None);
     assert_eq!(ask(&served, "POST /f", "Upload-Length: 5\r\n", b"").status, 405);
+}
+
+/// Hears of everything, and says nothing.
+#[derive(Debug)]
+struct Listening;
+
+impl Hooks for Listening {
+    fn concerns(&self, _: Event, _: &str) -> bool {
+        true
+    }
+
+    fn call(&self, _: &Moment) -> Ruling {
+        Ruling::Pass
+    }
+}
+
+#[test]
+fn where_there_are_hooks_they_are_neither_offered_nor_taken_and_a_put_is() {
+    let scratch = Scratch::new();
+    let with =
+        |hooks: Option<Arc<dyn Hooks>>| serve_http_with(Config { hooks, ..http_config(scratch.storage()) });
+    let offers = |served: &ServedHttp| ask(served, "OPTIONS /", "", b"").field("tus-version").is_some();
+    let begun = {
+        let without = with(None);
+        assert!(offers(&without));
+        begin(&without, "POST /", 4, &named("f"))
+    };
+    let served = with(Some(Arc::new(Listening)));
+    assert!(!offers(&served));
+    let new = ask(&served, "POST /", &format!("Upload-Length: 4\r\n{}", named("f")), b"");
+    assert_eq!(new.status, 403);
+    assert!(new.text().contains("send the file whole, with PUT"), "{}", new.text());
+    assert_eq!(piece(&served, &begun, 0, "", b"1234").status, 403, "nor one that was begun before");
+    assert_eq!(scratch.read("f"), None);
+    assert_eq!(ask(&served, "PUT /f", "", b"1234").status, 201);
 }

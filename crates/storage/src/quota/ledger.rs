@@ -109,6 +109,29 @@ impl Ledger {
         complaint.map_or(Ok(()), Err)
     }
 
+    /// What was last kept of a tree, for whoever only looks: nothing is counted, and no file is made. `None` where
+    /// nothing was kept; not exact where something has changed since.
+    pub fn kept(&self, tree: &str) -> Option<TallyReport> {
+        let book = self.book.as_ref().filter(|book| book.path.exists())?;
+        let query = "SELECT bytes, files, changing FROM tally WHERE tree = ?";
+        let kept = book.with(|connection| {
+            let row = connection.query_row(query, [tree], |row| {
+                let (bytes, files): (i64, i64) = (row.get(0)?, row.get(1)?);
+                let exact = !row.get::<_, bool>(2)?;
+                Ok(TallyReport { tree: tree.to_owned(), bytes: bytes as u64, files: files as u64, exact })
+            });
+            row.optional()
+        });
+        // A tree that was never counted is known by its row alone.
+        book.or_complain(kept).flatten().filter(|kept| kept.exact || kept.bytes > 0 || kept.files > 0)
+    }
+
+    /// The same of what somebody else wanted kept.
+    pub fn kept_note(&self, key: &str) -> Option<String> {
+        self.book.as_ref().filter(|book| book.path.exists())?;
+        self.note(key)
+    }
+
     /// What somebody else wanted kept.
     pub fn note(&self, key: &str) -> Option<String> {
         let book = self.book.as_ref()?;
