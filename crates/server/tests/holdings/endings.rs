@@ -248,8 +248,9 @@ impl Site {
             hooks: Some(Arc::new(Slow)),
             sessions: SESSIONS,
             stall_timeout: STALL,
-            http_head_timeout: STALL,
-            http_idle_timeout: STALL,
+            // Others shake hands and ask within this, on a machine that is busy with other things.
+            http_head_timeout: 3 * STALL,
+            http_idle_timeout: 3 * STALL,
             login_delay: Duration::from_millis(300),
             login_attempts: 1_000,
             sort_entries: 100,

@@ -36,10 +36,11 @@ fn who_takes_nothing_holds_little_and_not_for_long() {
 fn idle_connections_are_ended_with_a_word() {
     let _alone = alone();
     let scratch = Scratch::new();
-    let served = served_with(&scratch, |config| config.http_idle_timeout = Duration::from_secs(1));
+    let served = served_with(&scratch, |config| config.http_idle_timeout = Duration::from_secs(3));
     let before = descriptors();
     let mut clients: Vec<_> = (0..50).map(|_| served.connect_http2(&[])).collect();
-    assert_eq!(clients[0].fetch(1, "/small").0, 200);
+    // The newest: others may have been idle for too long already, on a machine that is busy.
+    assert_eq!(clients.last_mut().unwrap().fetch(1, "/small").0, 200);
     for client in &mut clients {
         client.end();
         assert_eq!(client.told_off, Some(0));
