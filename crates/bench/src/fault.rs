@@ -142,6 +142,12 @@ impl Faults {
         self.kinds.iter().map(|kind| kind.count).sum()
     }
 
+    /// How many operations or logins failed: neither what this machine could not begin, nor what a fixed rate found
+    /// nobody free for, is the server's failure.
+    pub fn of_server(&self) -> u64 {
+        self.count() - self.of(Fault::Client) - self.of(Fault::Missed)
+    }
+
     /// How many there are of one kind.
     pub fn of(&self, fault: Fault) -> u64 {
         self.kinds.iter().find(|kind| kind.fault == fault).map_or(0, |kind| kind.count)

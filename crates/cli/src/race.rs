@@ -114,9 +114,7 @@ pub(crate) fn run(arguments: &Race) -> Result<ExitCode, Failure> {
     if arguments.list {
         return list();
     }
-    let [json, page, csv] = [&arguments.json, &arguments.html, &arguments.csv]
-        .map(|path| path.as_deref().map(Sink::open).transpose());
-    let (json, page, csv) = (json?, page?, csv?);
+    let [json, page, csv] = Sink::open_all([&arguments.json, &arguments.html, &arguments.csv])?;
     let report = match &arguments.read {
         Some(path) => read(path)?,
         None => match arguments.measure()? {

@@ -100,6 +100,50 @@ fn reports_go_to_files_or_to_standard_output() {
 }
 
 #[test]
+fn a_report_takes_the_place_of_an_older_one_only_when_it_is_there() {
+    let serving = Serving::start("replaced");
+    let place = serving.folder.with_extension("reports");
+    std::fs::create_dir(&place).unwrap();
+    let old = place.join("old.json");
+    std::fs::write(&old, "what it was").unwrap();
+    let json = old.to_str().unwrap();
+    let refused = millrace(&["bench", "ftp://127.0.0.1:1/", "--json", json]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "what it was");
+    for twice in [["--json", json, "--html", json], ["--json", "-", "--csv", "-"]] {
+        let output = serving.bench(&twice);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains("only one of --json, --html and --csv"), "{output:?}");
+    }
+    let noop = [&SHORT[..], &["--ops", "noop", "--json", json]].concat();
+    assert!(matches!(serving.bench(&noop).status.code(), Some(0 | 3)));
+    assert!(std::fs::read_to_string(&old).unwrap().starts_with('{'));
+    let left: Vec<_> = std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["old.json"]);
+    std::fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn operations_that_fail_fail_the_run_unless_a_threshold_allows_them() {
+    let serving = Serving::start("half");
+    // Of four users two have a file.
+    for number in 0..2 {
+        std::fs::write(serving.folder.join(format!("f{number}")), "bytes").unwrap();
+    }
+    let load = ["--ops", "retr", "--file", "f%d", "--users", "4", "--count", "3", "--warm-up", "0"];
+    let load = [&load[..], &["--duration", "20s"]].concat();
+    let output = serving.bench(&load);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stdout).contains("6 of 12 operations failed"), "{output:?}");
+    for (threshold, status) in [("errors > 6", 0), ("error-share > 0.4", 1), ("noop.errors > 6", 2)] {
+        let output = serving.bench(&[&load[..], &["--fail-if", threshold]].concat());
+        assert_eq!(output.status.code(), Some(status), "{threshold}: {output:?}");
+    }
+    let output = serving.bench(&[&load[..], &["--fail-if", "p99 > 3600s"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[test]
 fn presets_are_listed_and_may_be_files() {
     let list = text(&millrace(&["bench", "--list"]).stdout);
     assert!(list.contains("\nwaarp-1k ") && list.lines().all(|line| line.len() <= 120), "{list}");

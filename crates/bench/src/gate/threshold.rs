@@ -14,7 +14,7 @@ use super::Outcome;
 use super::figure::Figure;
 use super::metric::{METRICS, Metric, Nature};
 use crate::plan::{Cell, MODES, OPS, parse_size};
-use crate::report::{Measured, Report};
+use crate::report::{CellReport, Measured, Report};
 
 /// What must not be.
 #[derive(Debug)]
@@ -94,6 +94,11 @@ impl Threshold {
     /// Claims that some figure of these is meant; else the threshold would pass whatever happens.
     pub fn applies(&self, cells: &[Cell]) -> bool {
         cells.iter().any(|cell| self.chooses(&Measured::of(cell)))
+    }
+
+    /// Claims that it says how many operations of a figure may fail.
+    pub fn allows_failures(&self, cell: &CellReport) -> bool {
+        matches!(self.metric.name, "errors" | "error-share") && self.chooses(&cell.measured)
     }
 
     /// What it says of each figure that it chooses.

@@ -6,7 +6,7 @@ use millrace_bench::gate::baseline::{self, Baseline};
 use millrace_bench::gate::threshold::Threshold;
 use millrace_bench::gate::{Outcome, text};
 use millrace_bench::plan::Plan;
-use millrace_bench::report::Report;
+use millrace_bench::report::{CellReport, Report};
 
 use super::Bench;
 use crate::failure::Failure;
@@ -43,6 +43,11 @@ impl Gate {
             thresholds: arguments.fail_if.iter().map(threshold).collect::<Result<_, _>>()?,
             baseline: arguments.baseline.as_deref().map(read).transpose()?,
         })
+    }
+
+    /// Claims that a threshold says how many operations of this figure may fail.
+    pub(super) fn allows_failures(&self, cell: &CellReport) -> bool {
+        self.thresholds.iter().any(|threshold| threshold.allows_failures(cell))
     }
 
     /// Judges a report.

@@ -13,7 +13,7 @@ use std::thread;
 use millrace_bench::gate::Outcome;
 use millrace_bench::host::verdict::Bound;
 use millrace_bench::plan::{BUILT_IN, Form, Op, Plan, PlanError, Preset};
-use millrace_bench::report::{Ending, Report};
+use millrace_bench::report::{CellReport, Ending, Report};
 use millrace_bench::run::{Asked, Progress, RunError, Stop, run as measure};
 use millrace_bench::search::{Criterion, search};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -26,7 +26,7 @@ use self::output::Output;
 use self::progress::Line;
 use crate::failure::Failure;
 
-/// Exit status: a threshold failed, or bytes were wrong.
+/// Exit status: a threshold or an operation failed, or bytes were wrong.
 pub(crate) const FAILED: u8 = 1;
 /// Exit status: the figures tell nothing of the server.
 pub(crate) const INCONCLUSIVE: u8 = 3;
@@ -73,7 +73,7 @@ fn figures(plan: &Plan, arguments: &Bench) -> Result<ExitCode, Failure> {
     };
     let judgement = gate.judge(&report);
     output.write(&report, &judgement.text)?;
-    Ok(ExitCode::from(status(&report, judgement.outcome)))
+    Ok(ExitCode::from(status(&report, judgement.outcome, &|cell| gate.allows_failures(cell))))
 }
 
 /// Of a run that was ended at once.
@@ -100,13 +100,14 @@ pub(crate) fn report_on_signals(stop: &'static Stop, leave: fn()) -> Result<(), 
     Ok(())
 }
 
-/// Who asks for thresholds gets their answer; else a client's limit is what a script must know of. Wrong bytes, and
-/// a server that does nothing or is gone, outweigh both.
-fn status(report: &Report, asked: Option<Outcome>) -> u8 {
+/// Who asks for thresholds gets their answer; else a client's limit is what a script must know of. Wrong bytes,
+/// failures that no threshold allows, and a server that does nothing or is gone, outweigh both.
+fn status(report: &Report, asked: Option<Outcome>, allows_failures: &dyn Fn(&CellReport) -> bool) -> u8 {
     let is_client_bound = || report.cells.iter().any(|cell| cell.verdict.bound == Bound::Client);
     let is_dead = report.cells.iter().any(|cell| cell.is_barren() && cell.verdict.bound != Bound::Client);
     match asked {
         _ if is_dead || report.has_wrong_data() => FAILED,
+        _ if report.cells.iter().any(|cell| has_failures(cell) && !allows_failures(cell)) => FAILED,
         _ if matches!(report.ending, Ending::Failed(_)) => FAILED,
         Some(Outcome::Failed) => FAILED,
         _ if report.ending == Ending::Interrupted => INCONCLUSIVE,
@@ -120,6 +121,11 @@ fn status(report: &Report, asked: Option<Outcome>) -> u8 {
             }
         }
     }
+}
+
+/// Claims that operations or logins failed. Where users die of that, it is what the figure is about.
+fn has_failures(cell: &CellReport) -> bool {
+    cell.standing.is_none() && cell.faults.of_server() + cell.login_faults.of_server() > 0
 }
 
 fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitCode, Failure> {

@@ -1,8 +1,10 @@
 //! Where the figures go: a table on standard output, and files.
 //!
-//! Files are made before anything is measured: half an hour of load must not end in "permission denied".
+//! Whether files can be written is tried before anything is measured: half an hour of load must not end in "permission
+//! denied". They are written when there is something to say, beside their place, and then take it: what a file holds, which
+//! may be the baseline, stays whole until then, whatever becomes of the run.
 
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 
@@ -24,29 +26,26 @@ pub(super) struct Output {
 
 /// A file, or standard output.
 pub(crate) struct Sink {
+    /// As it was named.
     path: PathBuf,
-    file: Option<File>,
+    place: Place,
+}
+
+/// Where it goes.
+enum Place {
+    StandardOutput,
+    /// A device or a pipe, which holds nothing.
+    Open(File),
+    /// This file: it is replaced.
+    File(PathBuf),
 }
 
 impl Output {
-    /// Makes the files.
+    /// Looks that all can be written.
     pub(super) fn open(arguments: &Bench) -> Result<Self, Failure> {
-        let open = |path: &Option<PathBuf>| path.as_deref().map(Sink::open).transpose();
         let Bench { json, html, csv, markdown, .. } = arguments;
-        let output = Self {
-            json: open(json)?,
-            html: open(html)?,
-            csv: open(csv)?,
-            markdown: *markdown,
-            is_zb: arguments.compat.is_some(),
-        };
-        let printed = output.sinks().filter(|sink| sink.is_stdout()).count();
-        match printed {
-            0 | 1 => Ok(output),
-            _ => Err(Failure::Configuration(
-                "only one of --json, --html and --csv can be \"-\", standard output.".to_owned(),
-            )),
-        }
+        let [json, html, csv] = Sink::open_all([json, html, csv])?;
+        Ok(Self { json, html, csv, markdown: *markdown, is_zb: arguments.compat.is_some() })
     }
 
     /// Shows the figures, and what the gate says of them.
@@ -90,29 +89,99 @@ impl Output {
 }
 
 pub(crate) fn write(sink: Option<Sink>, render: impl FnOnce() -> String) -> Result<(), Failure> {
-    let Some(Sink { path, file }) = sink else { return Ok(()) };
-    match file {
-        None => print(&render()),
-        Some(mut file) => file.write_all(render().as_bytes()).map_err(|error| failed(&path, &error)),
+    let Some(Sink { path, place }) = sink else { return Ok(()) };
+    match place {
+        Place::StandardOutput => return print(&render()),
+        Place::Open(mut file) => file.write_all(render().as_bytes()),
+        Place::File(place) => replace(&place, render().as_bytes()),
     }
+    .map_err(|error| failed(&path, &error))
 }
 
 impl Sink {
     /// Claims that it is standard output.
     pub(crate) fn is_stdout(&self) -> bool {
-        self.file.is_none()
+        matches!(self.place, Place::StandardOutput)
     }
 
-    /// Makes the file.
-    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let file = match path.as_os_str() == "-" {
-            true => None,
-            false => Some(File::create(path).map_err(|error| {
-                Failure::Configuration(format!("{} cannot be written: {error}.", path.display()))
-            })?),
-        };
-        Ok(Self { path: path.to_owned(), file })
+    /// Those of `--json`, `--html` and `--csv`, no two of which may be one.
+    pub(crate) fn open_all(paths: [&Option<PathBuf>; 3]) -> Result<[Option<Self>; 3], Failure> {
+        let [json, html, csv] = paths.map(|path| path.as_deref().map(Self::open).transpose());
+        let sinks = [json?, html?, csv?];
+        let mut rest = sinks.iter().flatten();
+        while let Some(sink) = rest.next() {
+            let Some(other) = rest.clone().find(|other| sink.is_one_with(other)) else { continue };
+            let only_one = "only one of --json, --html and --csv can be";
+            return Err(Failure::Configuration(match sink.is_stdout() {
+                true => format!("{only_one} \"-\", standard output."),
+                false => format!("{only_one} {}.", other.path.display()),
+            }));
+        }
+        Ok(sinks)
     }
+
+    fn is_one_with(&self, other: &Self) -> bool {
+        match (&self.place, &other.place) {
+            (Place::StandardOutput, Place::StandardOutput) => true,
+            (Place::File(one), Place::File(other)) => one == other,
+            _ => false,
+        }
+    }
+
+    /// Looks that it can be written, and leaves what is there.
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let place = Place::of(path).map_err(|error| {
+            Failure::Configuration(format!("{} cannot be written: {error}.", path.display()))
+        })?;
+        Ok(Self { path: path.to_owned(), place })
+    }
+}
+
+impl Place {
+    fn of(path: &Path) -> io::Result<Self> {
+        if path.as_os_str() == "-" {
+            return Ok(Self::StandardOutput);
+        }
+        let place = match fs::canonicalize(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+                fs::canonicalize(parent.unwrap_or(Path::new(".")))?.join(name)
+            }
+            Err(error) => return Err(error),
+            Ok(place) => {
+                let file = OpenOptions::new().write(true).open(&place)?;
+                if !file.metadata()?.is_file() {
+                    return Ok(Self::Open(file));
+                }
+                place
+            }
+        };
+        create_beside(&place).and_then(|(beside, _)| fs::remove_file(beside))?;
+        Ok(Self::File(place))
+    }
+}
+
+/// A new file in the same folder.
+fn create_beside(place: &Path) -> io::Result<(PathBuf, File)> {
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    let beside = place.with_file_name(format!(".{name}.{}", std::process::id()));
+    let file = OpenOptions::new().write(true).create_new(true).open(&beside)?;
+    Ok((beside, file))
+}
+
+/// Puts a file in the place of what is there, with the permissions of that; whoever looks sees one of them whole.
+fn replace(place: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (beside, mut file) = create_beside(place)?;
+    let written = file.write_all(bytes).and_then(|()| match fs::metadata(place) {
+        Ok(old) => file.set_permissions(old.permissions()),
+        Err(_) => Ok(()),
+    });
+    let outcome = written.and_then(|()| fs::rename(&beside, place));
+    if outcome.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    outcome
 }
 
 fn failed(path: &Path, error: &io::Error) -> Failure {
