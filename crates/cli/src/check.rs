@@ -10,18 +10,18 @@ use millrace_storage::{LocalOptions, Uploads};
 
 use crate::announce::{self, Bound};
 use crate::args::Check;
+use crate::bench::output::print;
 use crate::config::{self, Site, Written};
 use crate::failure::Failure;
 
 pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let site = config::load(Written::default(), Some(&arguments.file))?;
-    println!("{} can be used. It means:\n", arguments.file.display());
-    print!("{}", Meaning(&site));
+    let mut text = format!("{} can be used. It means:\n\n{}", arguments.file.display(), Meaning(&site));
     let Config { ftp, ftps, http, https, .. } = &site.config;
     for warning in announce::warnings(&site, Bound { ftp, ftps, http, https }) {
-        println!("\nwarning: {warning}");
+        text += &format!("\nwarning: {warning}\n");
     }
-    Ok(())
+    print(&text)
 }
 
 /// A configuration in plain words.

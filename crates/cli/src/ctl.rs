@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use crate::bench::output::print;
 use crate::failure::Failure;
 
 /// How long an answer may take.
@@ -104,10 +105,9 @@ pub(crate) fn run(arguments: Ctl) -> Result<(), Failure> {
         return Err(Failure::Running(format!("{}.", word(&parsed["error"]))));
     }
     match arguments.json {
-        true => print!("{answer}"),
-        false => tell(&parsed),
+        true => print(&answer),
+        false => print(&told(&parsed)),
     }
-    Ok(())
 }
 
 fn request(action: Action) -> Value {
@@ -146,14 +146,15 @@ fn ask(socket: &std::path::Path, request: &Value, patience: Duration) -> std::io
 }
 
 /// A line for each session, limit or ban; otherwise the answer's other parts, or nothing.
-fn tell(answer: &Value) {
-    let Some(answer) = answer.as_object() else { return };
-    for (name, value) in answer.iter().filter(|(name, _)| *name != "ok") {
+fn told(answer: &Value) -> String {
+    let mut text = String::new();
+    for (name, value) in answer.as_object().into_iter().flatten().filter(|(name, _)| *name != "ok") {
         match value {
-            Value::Array(lines) => lines.iter().for_each(|line| println!("{}", fields(line))),
-            value => println!("{name} {}", word(value)),
+            Value::Array(lines) => lines.iter().for_each(|line| text += &format!("{}\n", fields(line))),
+            value => text += &format!("{name} {}\n", word(value)),
         }
     }
+    text
 }
 
 fn fields(line: &Value) -> String {

@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use millrace_bench::limits;
 
+use crate::bench::output::print;
 use crate::failure::Failure;
 
 pub(crate) fn run() -> Result<ExitCode, Failure> {
-    print!("{}", limits::render());
+    print(&limits::render().to_string())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -490,3 +490,20 @@ fn sighup_takes_over_new_certificates_or_leaves_all_as_it_was() {
     assert!(wait_for("the old configuration stays in force"));
     assert!(serving.connect().get_mut().write_all(b"AUTH TLS\r\n").is_ok());
 }
+
+/// `millrace check FILE | head`: who reads no further has seen enough.
+#[test]
+fn a_reader_that_goes_is_no_failure() {
+    let folder = std::env::temp_dir().join(format!("millrace-reader-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("m.toml");
+    fs::write(&file, "ftp = \"127.0.0.1:2121\"\n").unwrap();
+    for arguments in [&["check", file.to_str().unwrap()][..], &["limits"], &["bench", "--list"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = millrace(arguments).stdout(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+        assert!(output.stderr.is_empty(), "{arguments:?}: {}", text(&output.stderr));
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}

@@ -154,7 +154,7 @@ fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitC
 fn list() -> Result<ExitCode, Failure> {
     for (name, _) in BUILT_IN {
         let preset = Preset::built_in(name).map_err(advise_plan)?;
-        println!("{name:<20} {}", preset.summary);
+        output::print(&format!("{name:<20} {}\n", preset.summary))?;
     }
     Ok(ExitCode::SUCCESS)
 }
