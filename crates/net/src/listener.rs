@@ -27,12 +27,16 @@ const DATA_BACKLOG: i32 = 64;
 /// and not a silent sharing of its clients. It is given the option afterwards, and kept: a port that was
 /// chosen and let go for a moment could be somebody else's by then.
 ///
+/// `[::]` serves IPv4 as well, unless `only_its_own`: the port then has a listener for IPv4 too.
+///
 /// `keepalive` is the silence after which a peer is asked whether it is still there; zero for never.
 pub fn bind_control(
     address: SocketAddr,
     workers: usize,
     keepalive: Duration,
+    only_its_own: bool,
 ) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+    let open = |address, reuse_port| open(address, reuse_port, only_its_own);
     let first = open(address, false)?;
     sockopt::set_socket_reuseport(&first, true)?;
     let address = local_address(&first)?;
@@ -47,12 +51,12 @@ pub fn bind_control(
 
 /// Binds a data listener to exactly this address and port.
 pub fn bind_data(address: SocketAddr) -> io::Result<OwnedFd> {
-    let socket = open(address, false)?;
+    let socket = open(address, false, false)?;
     listen(&socket, DATA_BACKLOG)?;
     Ok(socket)
 }
 
-fn open(address: SocketAddr, reuse_port: bool) -> io::Result<OwnedFd> {
+fn open(address: SocketAddr, reuse_port: bool, only_its_own: bool) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
@@ -62,8 +66,7 @@ fn open(address: SocketAddr, reuse_port: bool) -> io::Result<OwnedFd> {
         sockopt::set_socket_reuseport(&socket, true)?;
     }
     if address.is_ipv6() {
-        // `[::]` serves IPv4 as well; a v4 listener on the same port would clash, and says so.
-        sockopt::set_ipv6_v6only(&socket, !address.ip().is_unspecified())?;
+        sockopt::set_ipv6_v6only(&socket, only_its_own || !address.ip().is_unspecified())?;
     }
     sockopt::set_tcp_nodelay(&socket, true)?;
     bind(&socket, &address)?;
@@ -158,8 +161,9 @@ mod tests {
 
     #[test]
     fn a_second_server_on_the_port_is_refused() {
-        let (address, _listeners) = bind_control("127.0.0.1:0".parse().unwrap(), 2, Duration::ZERO).unwrap();
-        let error = bind_control(address, 2, Duration::ZERO).unwrap_err();
+        let (address, _listeners) =
+            bind_control("127.0.0.1:0".parse().unwrap(), 2, Duration::ZERO, false).unwrap();
+        let error = bind_control(address, 2, Duration::ZERO, false).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 
@@ -206,7 +210,7 @@ mod tests {
     #[test]
     fn workers_share_one_port_and_accepted_sockets_do_not_delay() {
         let (address, listeners) =
-            bind_control("127.0.0.1:0".parse().unwrap(), 3, Duration::from_secs(60)).unwrap();
+            bind_control("127.0.0.1:0".parse().unwrap(), 3, Duration::from_secs(60), false).unwrap();
         let clients: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
         let mut accepted = 0;
         for listener in &listeners {

@@ -22,6 +22,7 @@ use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::client::Client;
 use crate::config::Config;
+use crate::ftp::Promises;
 use crate::housekeeping::{Housekeeping, keep_dav, keep_quotas, wall_seconds};
 use crate::http::{Dav, Kept, Side, Tus};
 use crate::limits::{Crowd, Limits, Logins, NetworkBits, Scope, ScopeReport, ServerLimits, Tree};
@@ -181,10 +182,15 @@ impl Server {
             (Door::Http, &config.http),
             (Door::Https, &config.https),
         ];
+        // A port that IPv4 has a listener of its own for.
+        let all = doors.iter().flat_map(|(_, addresses)| addresses.iter());
+        let of_ipv4: Vec<u16> = all.filter(|address| address.is_ipv4()).map(SocketAddr::port).collect();
         for ((door, addresses), bound) in doors.into_iter().zip(&mut bound) {
             for &address in addresses {
-                let (address, sockets) = listener::bind_control(address, workers, config.keepalive)
-                    .map_err(|source| StartError::Listen { address, source })?;
+                let only_its_own = of_ipv4.contains(&address.port());
+                let (address, sockets) =
+                    listener::bind_control(address, workers, config.keepalive, only_its_own)
+                        .map_err(|source| StartError::Listen { address, source })?;
                 bound.push(address);
                 if matches!(door, Door::Http | Door::Https) {
                     for socket in &sockets {
@@ -282,6 +288,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         settings: Arc::new(settings),
         tls,
         acme: Acme::default(),
+        promises: Promises::default(),
         pool: BlockingPool::new(config.blocking_threads),
         logins: BlockingPool::new(LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from))),
         hook_pool: BlockingPool::new(config.hook_threads),

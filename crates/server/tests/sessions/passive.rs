@@ -6,9 +6,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_server::Config;
 use millrace_storage::MemoryStorage;
 
-use crate::kit::{Client, PATIENCE, Served, config, data_from, eventually, parse_passive, serve, serve_with};
+use crate::kit::{
+    Client, PATIENCE, Scratch, Served, config, data_from, eventually, free_ports, parse_passive, serve,
+    serve_with,
+};
 
 fn storage() -> Arc<MemoryStorage> {
     let storage = MemoryStorage::new();
@@ -333,6 +337,23 @@ fn the_public_address_is_named_and_our_own_is_listened_on() {
     assert_eq!(named.ip().to_string(), "203.0.113.9");
     client.expect("RETR f", 150);
     assert_eq!(all_of(TcpStream::connect(("127.0.0.1", named.port())).unwrap()), "content");
+}
+
+/// The example of the configuration: both of a port, in either order.
+#[test]
+fn all_addresses_of_ipv4_and_of_ipv6_share_a_port() {
+    let scratch = Scratch::new();
+    let port = *free_ports(1).start();
+    let (four, six) = (SocketAddr::from(([0; 4], port)), SocketAddr::from(([0; 16], port)));
+    for addresses in [[four, six], [six, four]] {
+        let ftp = addresses.to_vec();
+        let served = serve_with(Config { ftp, ..config(scratch.storage()) });
+        for ip in ["127.0.0.1", "::1"] {
+            let mut client = Client::connect(SocketAddr::new(ip.parse().unwrap(), port));
+            client.expect_reply(220);
+        }
+        drop(served);
+    }
 }
 
 #[test]
