@@ -177,6 +177,11 @@ impl Encoder {
         self
     }
 
+    /// Claims that what was to be left out is more than there was so far.
+    pub fn skips_more(&self) -> bool {
+        self.skip > 0
+    }
+
     /// In MODE B, puts in a restart marker after every `bytes` bytes of the file; elsewhere does nothing.
     /// A marker is the decimal offset in the file: what `REST` takes.
     pub fn with_markers(mut self, bytes: u64) -> Self {

@@ -14,6 +14,7 @@ use crate::auth::Authenticator;
 use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
+use crate::ftp::Promises;
 use crate::hooks::Hooks;
 use crate::http::{Dav, Kept, Side, Tus};
 use crate::limits::{Crowd, Logins, Tree};
@@ -42,6 +43,8 @@ pub(crate) struct Server {
     pub(crate) tls: Option<Security>,
     /// What is done about a certificate that the server fetches itself.
     pub(crate) acme: Acme,
+    /// Names of uploads that take them at their end.
+    pub(crate) promises: Promises,
     pub(crate) pool: BlockingPool,
     /// Threads of their own for logins: a burst of wrong passwords must not keep disks from being read.
     pub(crate) logins: BlockingPool,

@@ -14,10 +14,8 @@ use millrace_vfs::{
 };
 
 use super::notes;
+use super::unique::{self, Promises};
 use crate::transfer::{FILL, Shared};
-
-/// Names that are tried for a `STOU`: `upload`, `upload.1`, ... before a random end is put behind it.
-const UNIQUE_TRIES: u32 = 1000;
 
 /// What a hash or a copy through this process reads at a time.
 const CHUNK: usize = 256 * 1024;
@@ -86,6 +84,7 @@ pub(crate) fn answer(
     storage: &Arc<dyn Storage>,
     request: Request,
     limits: ListLimits,
+    promises: &Promises,
     shared: &Shared,
 ) -> Answer {
     let files = &**storage;
@@ -98,7 +97,7 @@ pub(crate) fn answer(
             files.open_write_with(&path, mode, bits, Wait::Allowed).map(Answer::Writable)
         }
         Request::OpenUnique(path, bits) => {
-            open_unique(files, &path, bits).map(|(upload, path)| Answer::Unique(upload, path))
+            unique::open(files, &path, bits, promises).map(|(upload, path)| Answer::Unique(upload, path))
         }
         Request::List(request) => {
             list(storage, *request, limits).map(|lister| Answer::Listing(Box::new(lister)))
@@ -211,31 +210,6 @@ fn entry_itself(
     Ok(Lister::of(vec![entry], listing))
 }
 
-fn open_unique(
-    storage: &dyn Storage,
-    path: &VirtualPath,
-    bits: Option<u32>,
-) -> Result<(Box<dyn Upload>, VirtualPath), FileError> {
-    for number in 0..UNIQUE_TRIES {
-        let name = match number {
-            0 => path.name().to_vec(),
-            number => [path.name(), format!(".{number}").as_bytes()].concat(),
-        };
-        let candidate = path.parent().join(&name).map_err(|_| FileError::NameTooLong)?;
-        // A staged upload takes its name at the end only: look first, so that 150 can promise one.
-        match storage.metadata(&candidate, Wait::Allowed) {
-            Err(FileError::NotFound) => {}
-            Ok(_) => continue,
-            Err(error) => return Err(error),
-        }
-        match storage.open_write_with(&candidate, WriteMode::CreateNew, bits, Wait::Allowed) {
-            Err(FileError::AlreadyExists) => {}
-            opened => return opened.map(|upload| (upload, candidate)),
-        }
-    }
-    Err(FileError::AlreadyExists)
-}
-
 fn rename(storage: &dyn Storage, from: VirtualPath, to: VirtualPath) -> Result<(), Fault> {
     storage.rename(&from, &to).map_err(|error| {
         let alone = storage.entry(&from);
@@ -265,17 +239,26 @@ fn combine(
     bits: Option<u32>,
     shared: &Shared,
 ) -> Result<u64, Fault> {
-    let is_named_twice = |n: &usize| parts[*n] == target || parts[..*n].contains(&parts[*n]);
-    if let Some(again) = (0..parts.len()).find(is_named_twice) {
-        return Err((parts[again].clone(), FileError::InvalidName));
-    }
     let at = |path: &VirtualPath| {
         let path = path.clone();
         move |error| (path, error)
     };
+    // By what they are: one file may have many names, and links on the way to it.
+    let mut files = match storage.metadata(&target, Wait::Allowed) {
+        Ok(metadata) => vec![metadata.identity],
+        Err(FileError::NotFound) => Vec::new(),
+        Err(error) => return Err((target, error)),
+    };
+    let is_new = files.is_empty();
+    for part in &parts {
+        let identity = storage.metadata(part, Wait::Allowed).map_err(at(part))?.identity;
+        if *part == target || files.contains(&identity) {
+            return Err((part.clone(), FileError::InvalidName));
+        }
+        files.push(identity);
+    }
     let open = |part| storage.open_read(part, Wait::Allowed).map_err(at(part));
     let handles = parts.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let is_new = matches!(storage.metadata(&target, Wait::Allowed), Err(FileError::NotFound));
     let mode = if is_new { WriteMode::CreateNew } else { WriteMode::Append };
     let mut upload = storage.open_write_with(&target, mode, bits, Wait::Allowed).map_err(at(&target))?;
     let is_left = is_new && !upload.is_staged();
@@ -326,6 +309,9 @@ fn digest(
 ) -> Result<(String, u64), FileError> {
     let mut hasher = Hasher::new(algorithm);
     let handle = storage.open_read(path, Wait::Allowed)?;
+    if handle.size().is_some_and(|size| range.start > size) {
+        return Err(FileError::OutOfRange);
+    }
     let bytes = read_through(handle, range, shared, |chunk| {
         hasher.update(chunk);
         Ok(())
@@ -407,7 +393,13 @@ fn walk(
     Ok(visited)
 }
 
+/// Removes a directory and all beneath it. A link to one is none: what it leads to is not beneath it.
 fn remove_tree(storage: &dyn Storage, top: VirtualPath, shared: &Shared) -> Result<u64, Fault> {
+    match storage.entry(&top) {
+        Ok(entry) if entry.link.is_some() => return Err((top, FileError::NotDirectory)),
+        Err(error) => return Err((top, error)),
+        Ok(_) => {}
+    }
     let mut at = None;
     let removed = walk(storage, &top, shared, &mut |path, entry| {
         let removed = match entry.metadata.is_directory() && entry.link.is_none() {

@@ -12,6 +12,8 @@ mod notes;
 mod question;
 mod refusals;
 mod secure;
+mod unique;
 
 pub(crate) use control::Connection;
 pub(crate) use login::Reviewed;
+pub(crate) use unique::Promises;

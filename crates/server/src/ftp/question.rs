@@ -84,14 +84,18 @@ impl Connection {
         };
         let storage = Arc::clone(&account.storage);
         let limits = ListLimits { sort_entries: core.server.config.sort_entries };
+        let promises = core.server.promises.clone();
         let (key, sender, serial, shared) = self.question(core);
         if let Some(question) = &mut self.question {
             question.change = act::change(&request);
         }
         core.server.pool.run(move || {
             let mut reply = Promise { sender, message: Some(Message::Answer(key, serial, internal_error())) };
-            reply.message =
-                Some(Message::Answer(key, serial, act::answer(&storage, request, limits, &shared)));
+            reply.message = Some(Message::Answer(
+                key,
+                serial,
+                act::answer(&storage, request, limits, &promises, &shared),
+            ));
         });
         None
     }

@@ -277,6 +277,10 @@ impl Sender {
             Source::Listing(lister) => {
                 lister.cut().map_or(Ok(()), |cut| Err(TransferError::Cut(cut.to_string())))
             }
+            // How long a file is when it is converted is known at its end.
+            _ if self.encoder.as_ref().is_some_and(Encoder::skips_more) => {
+                Err(TransferError::File(FileError::OutOfRange))
+            }
             _ => Ok(()),
         }
     }

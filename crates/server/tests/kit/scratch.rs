@@ -72,7 +72,7 @@ impl Scratch {
                 if !path.ends_with(".millrace-staging") {
                     names.push(path.strip_prefix(&self.0).unwrap().to_string_lossy().into_owned());
                 }
-                if path.is_dir() {
+                if path.is_dir() && !path.is_symlink() {
                     stack.push(path);
                 }
             }

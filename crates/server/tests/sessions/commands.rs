@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::net::Shutdown;
 use std::sync::Arc;
 
 use millrace_ftp::codec::{Coding, Decoder, Encoder, Mode, Progress, Structure, Type};
 use millrace_ftp::commands::COMMANDS;
 use millrace_storage::MemoryStorage;
 
-use crate::kit::{Scratch, pattern, serve};
+use crate::kit::{Reply, Scratch, pattern, reset, serve};
 
 /// What `RETR` gives as a client of the same coding sees it.
 fn decoded(coding: Coding, wire: &[u8]) -> Vec<u8> {
@@ -274,19 +275,99 @@ fn every_verb_does_what_it_says() {
 
 #[test]
 fn parts_that_are_the_target_by_another_name_or_come_twice_do_no_harm() {
+    for storage in [|scratch: &Scratch| scratch.storage(), |scratch: &Scratch| scratch.in_place()] {
+        let scratch = Scratch::new();
+        let served = serve(storage(&scratch));
+        let mut client = served.login();
+        client.expect("TYPE I", 200);
+        client.store("STOR f", b"0123456789");
+        client.expect("SITE SYMLINK f l", 200);
+        client.expect("SITE SYMLINK . here", 200);
+        std::fs::hard_link(scratch.file("f"), scratch.file("hard")).unwrap();
+        for line in
+            ["f l", "l f", "f f", "here/f f", "f here/f", "f hard", "new f f", "new here/f f", "new f hard"]
+        {
+            client.expect(format!("COMB {line}"), 553);
+            assert_eq!(scratch.read("f").as_deref(), Some(&b"0123456789"[..]), "COMB {line}");
+        }
+        client.expect("SIZE new", 550);
+        assert_eq!(scratch.names().len(), 4);
+    }
+}
+
+#[test]
+fn a_link_to_a_folder_is_no_folder_to_be_removed() {
     let scratch = Scratch::new();
+    std::fs::create_dir(scratch.file("real")).unwrap();
+    scratch.write("real/keep", b"k");
+    for (text, name) in [("real", "link"), (".", "self")] {
+        std::os::unix::fs::symlink(text, scratch.file(name)).unwrap();
+    }
     let served = serve(scratch.storage());
     let mut client = served.login();
+    for line in ["RMDA link", "RMDA link/", "SITE RMDIR link", "RMDA self", "RMDA self/link", "RMD link"] {
+        let reply = client.expect(line, 550);
+        assert!(reply.text.contains("not a directory"), "{line}: {reply:?}");
+        assert_eq!(scratch.read("real/keep").as_deref(), Some(&b"k"[..]), "{line}");
+    }
+    client.expect("RMDA real", 250);
+    assert_eq!(scratch.names(), ["link", "self"]);
+}
+
+#[test]
+fn what_begins_behind_the_end_of_a_file_is_refused_in_every_form() {
+    let scratch = Scratch::new();
+    scratch.write("f", b"a\nb\n");
+    let served = serve(scratch.storage());
+    let mut client = served.login();
+    for form in ["TYPE I", "TYPE A", "TYPE E"] {
+        client.expect(form, 200);
+        for structure in ["STRU F", "STRU R"] {
+            client.expect(structure, 200);
+            client.expect("REST 999", 350);
+            assert_eq!(client.try_fetch("RETR f").1.code, 554, "{form}, {structure}");
+        }
+        client.expect("STRU F", 200);
+    }
+    // Six bytes when converted: this is its end, and nothing follows.
+    client.expect("TYPE A", 200);
+    client.expect("REST 6", 350);
+    assert_eq!(client.fetch("RETR f"), b"");
     client.expect("TYPE I", 200);
-    client.store("STOR f", b"0123456789");
-    client.expect("SITE SYMLINK f l", 200);
-    client.expect("COMB f l", 250);
-    client.expect("SIZE f", 213);
-    assert_eq!(client.fetch("RETR f"), b"01234567890123456789");
-    client.expect("SIZE l", 550);
-    client.expect("COMB g f f", 553);
-    client.expect("SIZE g", 550);
-    assert_eq!(client.fetch("RETR f").len(), 20);
+    client.expect("REST 999", 350);
+    client.expect("HASH f", 554);
+    client.expect("XMD5 \"f\" 99 100", 554);
+    client.expect("XMD5 \"f\" 4 100", 250);
+}
+
+#[test]
+fn names_that_are_promised_to_uploads_are_their_own() {
+    let scratch = Scratch::new();
+    let served = serve(scratch.storage());
+    let promised = |reply: &Reply| reply.text.split("FILE: ").nth(1).unwrap().trim().to_owned();
+    let mut uploads: Vec<_> = (0..4)
+        .map(|_| {
+            let mut client = served.login();
+            let data = client.passive();
+            let name = promised(&client.expect("STOU", 150));
+            (client, data, name)
+        })
+        .collect();
+    for (number, (client, data, name)) in uploads.iter_mut().enumerate().rev() {
+        data.write_all(&[number as u8]).unwrap();
+        data.shutdown(Shutdown::Write).unwrap();
+        client.expect_reply(226);
+        assert_eq!(scratch.read(name), Some(vec![number as u8]));
+    }
+    assert_eq!(scratch.names().len(), 4);
+    // An upload that does not come gives its name back.
+    let mut client = served.login();
+    for _ in 0..2 {
+        let data = client.passive();
+        assert_eq!(promised(&client.expect("STOU x", 150)), "x");
+        reset(data);
+        client.expect_reply(426);
+    }
 }
 
 #[test]
