@@ -22,7 +22,7 @@ use crate::plan::{Cell, Dataset, MOST_FILES, Plan};
 use crate::report::{CellReport, Ending, Figures, Report};
 use crate::tally::{Live, Tally};
 use crate::target::{Target, is_own_machine};
-use crate::timeline::{Moment, Timeline};
+use crate::timeline::{self, Moment, Timeline};
 
 /// How often progress is told and the timeline gets a point.
 const TELL: Duration = Duration::from_millis(200);
@@ -341,7 +341,8 @@ impl Station {
             let (users, server) = (cell.bad_users(), cell.settings.server_pid);
             ChaosReport::settle(chaos, users, &deeds, server, before)
         });
-        Ok(Figures { tally: sum, audit, begun, login_seconds, timeline, chaos })
+        let timeline = timeline::since(sum.opened.map_or(Duration::ZERO, |opened| opened - begun), timeline);
+        Ok(Figures { tally: sum, audit, login_seconds, timeline, chaos })
     }
 
     /// A worker's share, by whoever does it.

@@ -53,6 +53,9 @@ pub(crate) struct Tally {
     pub(crate) bytes: u64,
     /// How uploads were compared with what was sent, once they were.
     pub(crate) upload_check: Option<UploadCheck>,
+    /// When operations could begin: where a barrier holds them back, when it fell.
+    #[serde(with = "wire")]
+    pub(crate) opened: Option<Instant>,
     /// When the last operation ended.
     #[serde(with = "wire")]
     pub(crate) ended: Option<Instant>,
@@ -98,7 +101,7 @@ impl Tally {
         (self.slow_connects, self.kept_alive, self.wire_bytes) = (0, 0, 0);
         (self.data_handshakes, self.data_resumed) = (0, 0);
         self.bytes = 0;
-        self.ended = None;
+        (self.opened, self.ended) = (None, None);
     }
 
     pub(crate) fn add(&mut self, other: Self) {
@@ -124,6 +127,10 @@ impl Tally {
         self.login_faults.add(&other.login_faults);
         self.bytes += other.bytes;
         self.upload_check = self.upload_check.take().or(other.upload_check);
+        self.opened = match (self.opened, other.opened) {
+            (Some(own), Some(other)) => Some(own.min(other)),
+            (own, other) => own.or(other),
+        };
         self.ended = self.ended.max(other.ended);
         self.standing = match (self.standing.take(), other.standing) {
             (Some(own), Some(other)) => Some(own.and(other)),

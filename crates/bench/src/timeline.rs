@@ -2,6 +2,8 @@
 //!
 //! Points are counts since the beginning, so that leaving some of them out loses nothing but detail.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 /// More would not be seen in a plot.
@@ -52,6 +54,13 @@ impl Timeline {
     pub(crate) fn moments(self) -> Vec<Moment> {
         self.moments
     }
+}
+
+/// The same by a clock that begins so much later, which is when operations could begin.
+pub(crate) fn since(later: Duration, moments: Vec<Moment>) -> Vec<Moment> {
+    let later = later.as_secs_f64();
+    let by_it = moments.into_iter().map(|moment| Moment { seconds: moment.seconds - later, ..moment });
+    by_it.filter(|moment| moment.seconds > 0.0).collect()
 }
 
 #[cfg(test)]

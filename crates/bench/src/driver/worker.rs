@@ -418,6 +418,7 @@ impl<'a> Desk<'a> {
     /// Lets operations begin.
     fn open(&mut self, now: Instant, until: Instant, post: &Post<'_>) {
         (self.opened, self.until) = (now, until);
+        self.tally.opened = Some(now);
         self.arrivals = match self.cell.pace() {
             Pace::Rate(rate) => Some(Arrivals::new(rate, post.index, post.workers, now, until)),
             Pace::Closed { .. } => None,

@@ -16,7 +16,7 @@ pub mod zb;
 use std::fmt::Write;
 use std::fs;
 use std::net::SocketAddr;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -257,7 +257,6 @@ impl InStep {
 pub(crate) struct Figures {
     pub(crate) tally: Tally,
     pub(crate) audit: Audit,
-    pub(crate) begun: Instant,
     pub(crate) login_seconds: f64,
     pub(crate) timeline: Vec<Moment>,
     pub(crate) chaos: Option<ChaosReport>,
@@ -383,10 +382,12 @@ impl Measured {
 
 impl CellReport {
     pub(crate) fn new(cell: &Cell, figures: Figures) -> Self {
-        let Figures { tally, audit, begun, login_seconds, timeline, chaos } = figures;
+        let Figures { tally, audit, login_seconds, timeline, chaos } = figures;
         let ops = tally.latency.count();
         let planned = cell.settings.duration.as_secs_f64();
-        let ended = tally.ended.map(|ended| ended.saturating_duration_since(begun).as_secs_f64());
+        // Not from when this machine was looked at: what a barrier and a full machine cost before is no operation's.
+        let took = tally.opened.zip(tally.ended);
+        let ended = took.map(|(opened, ended)| ended.saturating_duration_since(opened).as_secs_f64());
         let seconds = if cell.op == Op::Idle { planned } else { ended.unwrap_or(planned).max(1e-6) };
         let per_op = |cpu_seconds: f64| if ops == 0 { 0.0 } else { cpu_seconds * 1e6 / ops as f64 };
         let load = Load {
@@ -550,7 +551,30 @@ pub(crate) fn short_size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
+
+    fn figures(tally: Tally) -> Figures {
+        Figures { tally, audit: Audit::default(), login_seconds: 0.0, timeline: Vec::new(), chaos: None }
+    }
+
+    fn cell(flags: &[(&str, &str)]) -> Cell {
+        Plan::new("ftp://127.0.0.1:2121/", None, flags).unwrap().cells().remove(0)
+    }
+
+    #[test]
+    fn the_clock_of_a_figure_begins_when_operations_could() {
+        let (released, took) = (Instant::now(), Duration::from_millis(10));
+        let mut tally = Tally { opened: Some(released), ended: Some(released + took), ..Tally::default() };
+        // Another worker was let go, and done, a little earlier.
+        let (opened, ended) = (Some(released - took), Some(released));
+        tally.add(Tally { opened, ended, bytes: 1_000_000, ..Tally::default() });
+        (0..2).for_each(|_| tally.latency.record(took));
+        let flags = [("ops", "retr"), ("users", "2"), ("count", "1"), ("barrier", "on")];
+        let report = CellReport::new(&cell(&flags), figures(tally));
+        assert_eq!((report.seconds, report.ops_per_s, report.mb_per_s), (0.02, 100.0, 50.0));
+    }
 
     #[test]
     fn sizes_are_short_where_they_are_round() {
