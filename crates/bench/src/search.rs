@@ -95,6 +95,8 @@ pub struct Capacity {
     pub users: u32,
     /// It is all that was asked for, and there may be more.
     pub is_open: bool,
+    /// Where nobody named a number: what of this client's own kept it from asking for more.
+    pub ceiling: Option<String>,
     /// An answer did not stand up and had to be lowered.
     pub is_shaky: bool,
     /// Whether the answer held right after a load beyond it; nobody knows where none was found.
@@ -106,6 +108,11 @@ pub struct Capacity {
 }
 
 impl Capacity {
+    /// Claims that users logged in and did nothing.
+    pub fn is_of_idle_users(&self) -> bool {
+        self.what == "idle"
+    }
+
     /// As JSON, in lines for people.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a capacity has no map with keys that are no text")
@@ -163,7 +170,8 @@ pub fn search(
     let Course { good, bad, is_shaky, recovers, .. } = course;
     let (is_open, machine) = (bad > most, Machine::this());
     let target = plan.target.to_string();
-    Ok(Capacity { target, what, began, machine, users: good, is_open, is_shaky, recovers, ending, trials })
+    let (users, ceiling) = (good, None);
+    Ok(Capacity { target, what, began, machine, users, is_open, ceiling, is_shaky, recovers, ending, trials })
 }
 
 impl Criterion {

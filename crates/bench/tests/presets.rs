@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use millrace_bench::fault::Fault;
 use millrace_bench::plan::{BUILT_IN, Form, Plan, Preset};
-use millrace_bench::report::{Report, text};
+use millrace_bench::report::{Report, html, markdown, text};
 use millrace_bench::run::{Silent, run};
 use millrace_server::config::LogFormat;
 use millrace_server::{Accounts, Config, Permissions, Running, Server};
@@ -58,6 +58,30 @@ fn run_quickly(name: &str) {
     let text = text::render(&report, false);
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{name}: {text}");
     assert!(report.warnings.is_empty(), "{name}: {:?}", report.warnings);
+    says_that_it_is_quick(name, &report);
+}
+
+/// The quick form's figures must not be taken for the document's, whatever form the report is read in.
+fn says_that_it_is_quick(name: &str, report: &Report) {
+    let forms = [text::render(report, false), html::run(report), markdown::render(report)];
+    for form in forms {
+        let lower = form.to_lowercase();
+        assert!(
+            form.contains(&format!("{name}, QUICK FORM")) && lower.contains("this was the quick form"),
+            "{form}"
+        );
+    }
+    let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+    assert!(!json["quick"].as_array().unwrap().is_empty(), "{name}");
+    for table in &report.tables {
+        assert!(table.title.starts_with("QUICK FORM, not the document's load: "), "{name}: {}", table.title);
+        let numbers = table.rows.iter().flat_map(|row| &row.numbers);
+        assert!(numbers.filter_map(|number| number.plus_minus).count() == 0, "{name}: {}", table.render());
+    }
+    if name == "pyftpdlib" {
+        let rows = &report.tables[0].rows;
+        assert!(rows.iter().any(|row| row.name == "200 x RETR 10.0M, s [20 users, 1m]"), "{rows:?}");
+    }
 }
 
 #[test]

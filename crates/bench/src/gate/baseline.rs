@@ -176,7 +176,12 @@ fn of_metric(metric: &Metric, then: &Figure<'_>, now: &Figure<'_>) -> Option<Com
     comparison.ratio =
         (counts >= SAMPLES).then(|| unpaired(old.values(), new.values(), Confidence::P99, 1)).flatten();
     let Some(ratio) = &comparison.ratio else {
-        comparison.why = Some(format!("it takes {SAMPLES} repetitions, better 5: --repeat 5"));
+        let whose = match (old.values().len() < SAMPLES, new.values().len() < SAMPLES) {
+            (true, false) => "the baseline lacks them, make it anew with",
+            (true, true) => "the baseline and this report lack them, make both anew with",
+            _ => "this report lacks them,",
+        };
+        comparison.why = Some(format!("it takes {SAMPLES} repetitions, better 5; {whose} --repeat 5"));
         return Some(comparison);
     };
     (comparison.says, comparison.why) = say(ratio, margin, metric.less_is_better);
@@ -219,6 +224,18 @@ mod tests {
 
     fn around(random: &mut Random, middle: f64, noise: f64) -> Vec<f64> {
         (0..5).map(|_| middle * (noise * random.normal()).exp()).collect()
+    }
+
+    #[test]
+    fn who_lacks_repetitions_is_named() {
+        let (few, many) = (report(&[1000.0], "server"), report(&[990.0, 1000.0, 1010.0], "server"));
+        let why = |then: &Value, now: &Value| {
+            let all = compare(then, now);
+            all.iter().find(|one| one.metric == "p99").and_then(|one| one.why.clone()).unwrap()
+        };
+        assert!(why(&few, &many).contains("; the baseline lacks them, make it anew with --repeat 5"));
+        assert!(why(&many, &few).contains("; this report lacks them, --repeat 5"));
+        assert!(why(&few, &few).contains("; the baseline and this report lack them"));
     }
 
     #[test]

@@ -12,7 +12,12 @@ const HEAD: &str = "against the baseline            metric           then       
 
 /// Comparisons as a table, a line each, and below it why something cannot be told.
 pub fn comparisons(comparisons: &[Comparison], cautions: &[String]) -> String {
-    let mut out = format!("{HEAD}\n");
+    let mut out = match comparisons {
+        [] => {
+            "cannot tell: the baseline has no figure of the same operation, size, mode and users\n".to_owned()
+        }
+        _ => format!("{HEAD}\n"),
+    };
     let mut reasons: Vec<&str> = Vec::new();
     for comparison in comparisons {
         let unit = METRICS.iter().find(|metric| metric.name == comparison.metric).map(|metric| metric.unit);
@@ -81,6 +86,8 @@ mod tests {
             says: Says::CannotTell,
             why: Some("the client was at its limit".to_owned()),
         };
+        let nothing = comparisons(&[], &[]);
+        assert!(nothing.starts_with("cannot tell: the baseline has no figure of the same"), "{nothing}");
         let text = comparisons(&[comparison.clone(), comparison], &["the kernel was 6, and is 7".to_owned()]);
         assert!(text.contains(" -30 % -31..-27 ") && text.matches("at its limit").count() == 1, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

@@ -8,6 +8,7 @@ mod keys;
 mod preset;
 mod published;
 mod settings;
+mod shortened;
 mod value;
 
 use std::net::IpAddr;
@@ -75,6 +76,8 @@ pub struct Plan {
     pub base: Settings,
     /// One after the other.
     pub steps: Vec<Settings>,
+    /// What the quick form of the preset shortened, in words; nothing in the full one.
+    pub quick: Vec<String>,
     /// The document's tables.
     pub tables: Vec<Published>,
     /// Servers that are not on this machine, and may be measured all the same.
@@ -103,16 +106,22 @@ impl Plan {
                 tables: Vec::new(),
                 base: Settings::default(),
                 steps: vec![Settings::default()],
+                full: Vec::new(),
             },
             None if target.scheme == Scheme::Http => Preset::built_in("http")?,
             None => Preset::built_in("default")?,
         };
-        let Preset { name, summary, notes, base, steps, tables } = preset;
-        let mut plan =
-            Self { target, name, summary, notes, base, steps, tables, allowed: Vec::new(), helper: None };
+        let Preset { name, summary, notes, base, steps, tables, mut full } = preset;
+        let (quick, allowed, helper) = (Vec::new(), Vec::new(), None);
+        let mut plan = Self { target, name, summary, notes, base, steps, quick, tables, allowed, helper };
         for &(name, value) in flags {
-            plan.set(name, value).map_err(|wrong| PlanError::Flag { name: name.to_owned(), wrong })?;
+            let wrong = |wrong| PlanError::Flag { name: name.to_owned(), wrong };
+            plan.set(name, value).map_err(wrong)?;
+            if name != "allow" {
+                full.iter_mut().try_for_each(|step| step.set(name, value)).map_err(wrong)?;
+            }
         }
+        plan.quick = shortened::shortened(&plan.steps, &full);
         plan.steps.iter_mut().for_each(Settings::follow_script);
         plan.steps.iter_mut().chain([&mut plan.base]).for_each(Settings::find_memory);
         if plan.target.host.parse::<std::net::Ipv6Addr>().is_ok() {

@@ -87,6 +87,8 @@ pub struct Preset {
     pub base: Settings,
     /// One after the other.
     pub steps: Vec<Settings>,
+    /// Of a quick form: the same steps in full.
+    pub full: Vec<Settings>,
 }
 
 impl Preset {
@@ -118,6 +120,7 @@ impl Preset {
             tables,
             base: Settings::default(),
             steps: Vec::new(),
+            full: Vec::new(),
         };
         if let Some(table) = preset.tables.iter().find(|table| !table.is_complete()) {
             let wrong =
@@ -148,6 +151,9 @@ impl Preset {
             preset.steps.push(base.clone());
         }
         preset.base = base;
+        if form.quick {
+            preset.full = Self::parse(name, file, text, Form { quick: false, ..form })?.steps;
+        }
         Ok(preset)
     }
 }

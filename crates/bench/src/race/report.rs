@@ -32,6 +32,9 @@ pub struct RaceReport {
     pub plan: String,
     /// What it is.
     pub summary: String,
+    /// What the quick form of the preset shortened, in words; nothing in the full one.
+    #[serde(default)]
+    pub quick: Vec<String>,
     /// When the race began, in seconds since 1970.
     pub began: u64,
     /// How long it took.
@@ -127,7 +130,7 @@ impl RaceReport {
                 .filter_map(|figure| figure.outcome.clone().ok())
                 .collect();
             tables.extend(plan.tables.iter().map(|published| {
-                let table = Table::new(published, &cells);
+                let table = Table::new(published, plan, &cells);
                 Table { title: format!("{}: {}", contestant.label, table.title), ..table }
             }));
         }
@@ -145,6 +148,7 @@ impl RaceReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             plan: plan.name.clone(),
             summary: plan.summary.clone(),
+            quick: plan.quick.clone(),
             began: began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             seconds: began.elapsed().map_or(0.0, |elapsed| elapsed.as_secs_f64()),
             machine: Machine::this(),
@@ -165,6 +169,11 @@ impl RaceReport {
         report.conclude();
         report.warn();
         report
+    }
+
+    /// The preset, and in which form it ran.
+    pub fn titled(&self) -> String {
+        crate::report::titled(&self.plan, &self.quick)
     }
 
     /// As JSON, in lines for people: what is no further apart than a figure of a block stands in one.
@@ -217,10 +226,11 @@ impl RaceReport {
     fn conclude(&mut self) {
         let reference = self.reference().to_owned();
         let others = (0..self.contestants.len()).filter(|at| *at != self.against);
-        self.conclusions = others
+        let first = crate::report::quick_sentence(&self.quick);
+        let others = others
             .flat_map(|at| [Some(self.conclusion(at, &reference)), self.costs(at, &reference)])
-            .flatten()
-            .collect();
+            .flatten();
+        self.conclusions = first.into_iter().chain(others).collect();
         self.conclusions.push(self.sentinel.words.clone());
         let taken: usize = self
             .scenarios

@@ -10,7 +10,7 @@ use crate::stats::Interval;
 pub fn render(report: &RaceReport, color: bool) -> String {
     let mut out = String::new();
     let machine = &report.machine;
-    let _ = writeln!(out, "{}", cut(&format!("{}: {}", report.plan, report.summary)));
+    let _ = writeln!(out, "{}", cut(&format!("{}: {}", report.titled(), report.summary)));
     let _ = writeln!(
         out,
         "{}",
@@ -129,7 +129,7 @@ fn clipped(text: &str, width: usize) -> String {
 pub fn markdown(report: &RaceReport) -> String {
     let mut out = String::new();
     let machine = &report.machine;
-    let _ = writeln!(out, "**{}**: {}  ", report.plan, report.summary);
+    let _ = writeln!(out, "**{}**: {}  ", report.titled(), report.summary);
     let _ = writeln!(
         out,
         "{} blocks, seed {}; {} cores, {}, {}\n",

@@ -10,7 +10,7 @@ use super::{CellReport, Report, summary};
 pub fn render(report: &Report) -> String {
     let mut out = String::new();
     let machine = &report.machine;
-    let _ = writeln!(out, "**{}**: {}  ", report.plan, report.summary);
+    let _ = writeln!(out, "**{}**: {}  ", report.titled(), report.summary);
     let _ = writeln!(out, "{}, {} cores, {}\n", report.target, machine.cores, machine.kernel);
     for sentence in summary::sentences(report) {
         let _ = writeln!(out, "- {sentence}");

@@ -52,6 +52,9 @@ pub struct Report {
     pub plan: String,
     /// What it is.
     pub summary: String,
+    /// What the quick form of the preset shortened, in words; nothing in the full one.
+    #[serde(default)]
+    pub quick: Vec<String>,
     /// The server, without its password.
     pub target: String,
     /// Where it was found.
@@ -275,17 +278,23 @@ impl Report {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             plan: plan.name.clone(),
             summary: plan.summary.clone(),
+            quick: plan.quick.clone(),
             target: plan.target.to_string(),
             address,
             server: plan.base.server_pid.and_then(crate::host::command_line),
             began: began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             machine: Machine::this(),
-            tables: plan.tables.iter().map(|published| table::Table::new(published, &cells)).collect(),
+            tables: plan.tables.iter().map(|published| table::Table::new(published, plan, &cells)).collect(),
             notes: plan.notes.clone(),
             cells,
             warnings: Vec::new(),
             ending: Ending::Complete,
         }
+    }
+
+    /// The preset, and in which form it ran.
+    pub fn titled(&self) -> String {
+        titled(&self.plan, &self.quick)
     }
 
     /// As JSON, in lines for people.
@@ -308,6 +317,13 @@ impl CellReport {
     /// Claims that something was asked for, and nothing ended well.
     pub fn is_barren(&self) -> bool {
         self.ops == 0 && self.faults.count() + self.login_faults.count() > 0
+    }
+}
+
+impl CellReport {
+    /// Claims that sessions were held, and the server's memory shows nothing of them.
+    pub fn hides_its_memory(&self) -> bool {
+        self.measured.op == "idle" && self.audit.server.is_some() && self.pss_kib_per_session.is_none()
     }
 }
 
@@ -536,10 +552,26 @@ fn little(cell: &Cell, tally: &Tally, seconds: f64) -> Option<f64> {
     Some(tally.latency.count() as f64 / seconds * cycle / f64::from(cell.users))
 }
 
+/// Nothing where the server's memory grew by less than any session needs: it uses what earlier ones have left.
 fn pss_per_session(cell: &Cell, audit: &Audit) -> Option<f64> {
+    /// No server keeps a connection, a user and a folder in less.
+    const LEAST_KIB: f64 = 0.25;
     let server = audit.server.as_ref().filter(|_| cell.op == Op::Idle)?;
     let grown = server.pss_kib_after.saturating_sub(server.pss_kib_before);
-    Some(grown as f64 / f64::from(cell.users))
+    Some(grown as f64 / f64::from(cell.users)).filter(|&kib| kib >= LEAST_KIB)
+}
+
+/// A preset's name; of its quick form, that it was no more.
+pub(crate) fn titled(plan: &str, quick: &[String]) -> String {
+    if quick.is_empty() { plan.to_owned() } else { format!("{plan}, QUICK FORM") }
+}
+
+/// What the quick form was, in a sentence: nothing of the full one.
+pub(crate) fn quick_sentence(quick: &[String]) -> Option<String> {
+    let all = quick.join("; ");
+    (!quick.is_empty()).then(|| {
+        format!("This was the quick form, which shows that all works: its figures are no answer ({all}).")
+    })
 }
 
 /// Bytes as people write them: `1k`, `16m`.
@@ -574,6 +606,28 @@ mod tests {
         let flags = [("ops", "retr"), ("users", "2"), ("count", "1"), ("barrier", "on")];
         let report = CellReport::new(&cell(&flags), figures(tally));
         assert_eq!((report.seconds, report.ops_per_s, report.mb_per_s), (0.02, 100.0, 50.0));
+    }
+
+    #[test]
+    fn memory_that_did_not_grow_is_no_figure_of_a_session() {
+        let row = |grown: u64| {
+            let pss_kib_before = 9000;
+            let server = crate::host::ServerAudit {
+                pss_kib_before,
+                pss_kib_after: pss_kib_before + grown,
+                ..Default::default()
+            };
+            let audit = Audit { server: Some(server), ..Audit::default() };
+            let flags = [("ops", "idle"), ("users", "100")];
+            let report = CellReport::new(&cell(&flags), Figures { audit, ..figures(Tally::default()) });
+            (report.pss_kib_per_session, text::row(&report, false))
+        };
+        assert_eq!(row(800).0, Some(8.0));
+        for grown in [0, 4, 24] {
+            let (kib, row) = row(grown);
+            assert_eq!(kib, None, "{grown}");
+            assert!(row.contains("memory cannot be seen: start the server afresh"), "{row}");
+        }
     }
 
     #[test]

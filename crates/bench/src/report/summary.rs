@@ -3,7 +3,7 @@
 
 use super::load::{Load, loads};
 use super::text::{ms, rate, users};
-use super::{CellReport, Ending, Report, short_size};
+use super::{CellReport, Ending, Report, quick_sentence, short_size};
 use crate::host::verdict::Bound;
 
 /// From here on a transfer is told by its bytes rather than by its number.
@@ -14,13 +14,16 @@ const MOST_LOADS: usize = 8;
 /// Each load at its best, what went wrong, and what the figures are worth.
 pub fn sentences(report: &Report) -> Vec<String> {
     let loads = loads(report);
-    let mut sentences: Vec<String> = if !report.tables.is_empty() {
-        vec!["The tables of the published experiment have its numbers and today's beside them.".to_owned()]
+    let mut sentences: Vec<String> = quick_sentence(&report.quick).into_iter().collect();
+    sentences.extend(if !report.tables.is_empty() {
+        let tables = "The tables of the published experiment have its numbers and today's beside them.";
+        let first = loads.iter().filter_map(of_load).take(MOST_LOADS);
+        [tables.to_owned()].into_iter().chain(first).collect()
     } else if loads.len() > MOST_LOADS {
         vec![format!("{} loads were measured: the table has them all.", loads.len())]
     } else {
-        loads.iter().filter_map(of_load).collect()
-    };
+        loads.iter().filter_map(of_load).collect::<Vec<_>>()
+    });
     sentences.extend([failures(report), bounds(&report.cells)]);
     sentences.extend(match &report.ending {
         Ending::Complete => None,
@@ -47,8 +50,14 @@ fn achievement(cell: &CellReport) -> Option<String> {
     let measured = &cell.measured;
     let whose = format!("{} {}", users(measured.users), if measured.users == 1 { "gets" } else { "get" });
     if measured.op == "idle" {
-        let kib = cell.pss_kib_per_session?;
-        return Some(format!("A session that does nothing takes {kib:.1} KiB of the server's memory."));
+        return match cell.pss_kib_per_session {
+            Some(kib) => {
+                Some(format!("A session that does nothing takes {kib:.1} KiB of the server's memory."))
+            }
+            None => cell
+                .hides_its_memory()
+                .then(|| format!("What memory {} that do nothing take {UNSEEN}.", sessions(measured.users))),
+        };
     }
     if cell.ops == 0 {
         return Some(format!("{} by {}: nothing ended well.", measured.name(), users(measured.users)));
@@ -70,6 +79,13 @@ fn achievement(cell: &CellReport) -> Option<String> {
         "replay" => format!("{whose} {many} transfers of the log a second{how}; {slowest}."),
         op => format!("{whose} {many} answers to {op} a second{how}; {slowest}."),
     })
+}
+
+/// Of memory that did not grow, though there were more sessions: it was there before.
+pub(super) const UNSEEN: &str = "cannot be seen: start the server afresh";
+
+fn sessions(count: u32) -> String {
+    if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
 }
 
 /// What is unusual about it: without this, two sentences might differ in nothing but their numbers.

@@ -5,10 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::CellReport;
-use super::text::rate;
+use super::text::{cut, rate, users as count_of_users};
+use super::{CellReport, short_size};
 use crate::host::ServerAudit;
-use crate::plan::{Line, Published, Value};
+use crate::plan::{Line, Plan, Published, Value};
 
 /// A table of a document with what was measured now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,8 +45,12 @@ pub struct Number {
     pub faults: u64,
 }
 
+/// Before the title of a table that is of another load than the document's.
+const QUICK: &str = "QUICK FORM, not the document's load: ";
+
 impl Table {
-    pub(crate) fn new(published: &Published, cells: &[CellReport]) -> Self {
+    pub(crate) fn new(published: &Published, plan: &Plan, cells: &[CellReport]) -> Self {
+        let is_quick = !plan.quick.is_empty();
         // Where nothing would be left, everything is kept.
         let is_enough = cells.iter().any(|cell| cell.measured.repetition >= published.discard);
         let discard = if is_enough { published.discard } else { 0 };
@@ -59,10 +63,11 @@ impl Table {
                 let value = column.value.or(row.value).unwrap_or(published.value);
                 Number::new(number, value, cells.iter().filter(belongs))
             });
-            Row { name: row.name.clone(), numbers: numbers.collect() }
+            let ran = if is_quick { what_ran(published, row, cells) } else { String::new() };
+            Row { name: format!("{}{ran}", row.name), numbers: numbers.collect() }
         });
         Self {
-            title: format!("{}, {}", published.title, published.value.unit()),
+            title: format!("{}{}", if is_quick { QUICK } else { "" }, published.named()),
             columns: published.column.iter().map(|column| column.name.clone()).collect(),
             is_beside: published.column.iter().any(|column| column.theirs),
             rows: rows.collect(),
@@ -73,8 +78,11 @@ impl Table {
     pub fn render(&self) -> String {
         let width = |text: &str| text.chars().count();
         let head = self.rows.iter().map(|row| width(&row.name)).max().unwrap_or(0) + 2;
-        let least = if self.is_beside { 8 } else { 12 };
-        let widest = self.columns.iter().map(|name| width(name)).max().unwrap_or(0).max(least);
+        let names = self.columns.iter().map(|name| width(name)).max().unwrap_or(0);
+        // An interval has room where the names of rows and columns leave it.
+        let is_wide = head + 8 + self.columns.len() * 13 > 100;
+        let least = if self.is_beside || is_wide { 8 } else { 12 };
+        let widest = names.max(least);
         // Their names differ much in length where they are servers.
         let columns: Vec<_> = self
             .columns
@@ -88,7 +96,7 @@ impl Table {
         };
         let (nobody, now, document) =
             if self.is_beside { ("", "", "") } else { ("        ", "now     ", "document") };
-        let mut out = format!("{}\n", self.title);
+        let mut out = format!("{}\n", cut(&self.title));
         out += &line("", nobody, &mut self.columns.iter().cloned());
         for row in &self.rows {
             let theirs = |number: &Number| number.published.map_or_else(|| "-".to_owned(), rate);
@@ -104,6 +112,17 @@ impl Table {
             }
         }
         out
+    }
+}
+
+impl Published {
+    /// Its title with the unit, unless that says what the numbers are.
+    fn named(&self) -> String {
+        if self.title.contains(':') {
+            self.title.clone()
+        } else {
+            format!("{}, {}", self.title, self.value.unit())
+        }
     }
 }
 
@@ -138,14 +157,14 @@ impl Number {
     }
 }
 
-/// Two-sided 95 % quantiles of Student's t, for 1 to 14 degrees of freedom; beyond, the normal one is near.
-const STUDENT: [f64; 14] =
-    [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14];
+/// Two-sided 95 % quantiles of Student's t, for 2 to 14 degrees of freedom; beyond, the normal one is near.
+const STUDENT: [f64; 13] = [4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14];
 
 fn plus_minus(samples: &[f64], mean: f64) -> Option<f64> {
-    let freedom = samples.len().checked_sub(1).filter(|&freedom| freedom > 0)?;
+    // Of two, it would be some thirteen times their difference: a number that only looks like one.
+    let freedom = samples.len().checked_sub(1).filter(|&freedom| freedom > 1)?;
     let variance = samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / freedom as f64;
-    let student = STUDENT.get(freedom - 1).copied().unwrap_or(2.0);
+    let student = STUDENT.get(freedom - 2).copied().unwrap_or(2.0);
     Some(student * (variance / samples.len() as f64).sqrt())
 }
 
@@ -192,6 +211,27 @@ fn memory(cell: &CellReport, kib: fn(&ServerAudit) -> u64) -> f64 {
     cell.audit.server.as_ref().map_or(f64::NAN, |server| kib(server) as f64 / 1024.0)
 }
 
+/// What a row's figures are of, where neither its name nor a column's says that: ` [20 users, 64k]`.
+fn what_ran(published: &Published, row: &Line, cells: &[CellReport]) -> String {
+    let names = |said: fn(&Line) -> bool| said(row) || published.column.iter().any(said);
+    let own = published.column.iter().filter(|column| !column.theirs);
+    let own: Vec<&Line> = own.collect();
+    let of_row: Vec<_> = cells
+        .iter()
+        .filter(|cell| is_in(cell, row) && own.iter().any(|column| is_in(cell, column)))
+        .map(|cell| (cell.measured.users, cell.measured.idlers, cell.measured.size))
+        .collect();
+    let Some(&(users, idlers, size)) = of_row.first() else { return String::new() };
+    let mut said = Vec::new();
+    if !names(|line| line.users.is_some()) && of_row.iter().all(|one| (one.0, one.1) == (users, idlers)) {
+        said.push(if idlers > 0 { format!("{users}+{idlers} users") } else { count_of_users(users) });
+    }
+    if !names(|line| line.size.is_some()) && of_row.iter().all(|one| one.2 == size) {
+        said.extend(size.map(short_size));
+    }
+    if said.is_empty() { String::new() } else { format!(" [{}]", said.join(", ")) }
+}
+
 fn is_in(cell: &CellReport, line: &Line) -> bool {
     let measured = &cell.measured;
     line.label.as_ref().is_none_or(|label| Some(label) == measured.label.as_ref())
@@ -207,9 +247,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_needs_two_samples() {
-        assert_eq!(plus_minus(&[5.0], 5.0), None);
-        assert!((plus_minus(&[4.0, 6.0], 5.0).unwrap() - 12.71).abs() < 1e-9);
+    fn an_interval_needs_three_samples() {
+        assert_eq!((plus_minus(&[5.0], 5.0), plus_minus(&[4.0, 6.0], 5.0)), (None, None));
+        assert!((plus_minus(&[4.0, 5.0, 6.0], 5.0).unwrap() - 4.30 / 3f64.sqrt()).abs() < 1e-9);
         assert_eq!(plus_minus(&[5.0; 20], 5.0), Some(0.0));
     }
 

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use super::load::titled;
+use super::summary::{self, UNSEEN};
 use super::users::render as render_users;
 use super::zb::{self, Spelling};
-use super::{CellReport, Ending, Report, TlsFigures, summary};
+use super::{CellReport, Ending, Report, TlsFigures};
 use crate::chaos::ChaosReport;
 use crate::colony::Standing;
 use crate::histogram::Percentiles;
@@ -17,7 +18,7 @@ use crate::search::Capacity;
 pub fn render(report: &Report, color: bool) -> String {
     let mut out = String::new();
     let machine = &report.machine;
-    let _ = writeln!(out, "{}", cut(&format!("{}: {}", report.plan, report.summary)));
+    let _ = writeln!(out, "{}", cut(&format!("{}: {}", report.titled(), report.summary)));
     let from = format!("{} x {}, {}", machine.cores, machine.processor, machine.kernel);
     let _ = writeln!(out, "{}", cut(&format!("{}, from {from}", report.target)));
     if let Some(server) = &report.server {
@@ -59,7 +60,11 @@ pub fn capacity(capacity: &Capacity) -> String {
     for trial in &capacity.trials {
         let words = trial.objection.as_deref().unwrap_or("well");
         let purpose = trial.purpose.name();
-        let line = format!("{:>7} users {:>9.0} ops/s  {purpose:<10}  {words}", trial.users, trial.ops_per_s);
+        let done = match capacity.is_of_idle_users() {
+            true => "     logged in  ".to_owned(),
+            false => format!("{:>9.0} ops/s  ", trial.ops_per_s),
+        };
+        let line = format!("{:>7} users {done}{purpose:<10}  {words}", trial.users);
         let _ = writeln!(out, "{}", cut(&line));
     }
     let _ = writeln!(out, "{}", cut(&answer(capacity)));
@@ -68,7 +73,15 @@ pub fn capacity(capacity: &Capacity) -> String {
 
 /// The same in a sentence.
 pub(crate) fn answer(capacity: &Capacity) -> String {
-    let more = if capacity.is_open { " or more" } else { "" };
+    let more = match &capacity.ceiling {
+        Some(ceiling) if capacity.is_open => format!(" or more: {ceiling}"),
+        _ if capacity.is_open => " or more".to_owned(),
+        _ => String::new(),
+    };
+    let idle = match capacity.is_of_idle_users() {
+        true => "; they only logged in and did nothing (--ops noop --think 1s has them do something)",
+        false => "",
+    };
     let shaky = if capacity.is_shaky { "; an answer above it did not stand up" } else { "" };
     let recovers = match capacity.recovers {
         Some(true) => "; it holds them right after more than that",
@@ -80,7 +93,7 @@ pub(crate) fn answer(capacity: &Capacity) -> String {
         Ending::Interrupted => "; it was interrupted, and there may be more".to_owned(),
         Ending::Failed(error) => format!("; it ended early: {error}"),
     };
-    format!("{}{more}{shaky}{recovers}{early}", users(capacity.users))
+    format!("{}{more}{idle}{shaky}{recovers}{early}", users(capacity.users))
 }
 
 const HEAD: &str =
@@ -112,7 +125,9 @@ pub(crate) fn row(cell: &CellReport, color: bool) -> String {
     if cell.measured.op == "idle" {
         let memory = cell
             .pss_kib_per_session
-            .map_or_else(String::new, |kib| format!("{kib:.2} KiB of the server a session"));
+            .map(|kib| format!("{kib:.2} KiB of the server a session"))
+            .or_else(|| cell.hides_its_memory().then(|| format!("memory {UNSEEN}")))
+            .unwrap_or_default();
         return format!("{head}   {memory:<55} {:>3}", cell.faults.count());
     }
     format!(

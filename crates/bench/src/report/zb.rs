@@ -31,14 +31,14 @@ pub struct HttpFigures {
     pub slow_connects: u64,
     /// The shortest request, in milliseconds.
     pub total_min_ms: f64,
-    /// TCP segments that this machine sent, for each response: of both sides where the server is on it too, and of
+    /// TCP segments that this machine sent, for each request, failed ones too: of both sides where the server is on it too, and of
     /// other programs.
     pub segments_per_response: f64,
 }
 
 impl HttpFigures {
     pub(crate) fn of(cell: &Cell, tally: &Tally, audit: &Audit) -> Option<Self> {
-        let ops = tally.latency.count();
+        let asked = tally.latency.count() + tally.faults.count();
         (cell.op == Op::Get).then(|| Self {
             server: tally.http_server.clone().unwrap_or_default(),
             document_bytes: tally.document.unwrap_or(0),
@@ -48,7 +48,7 @@ impl HttpFigures {
             connect_min_ms: tally.connect.min_ms(),
             slow_connects: tally.slow_connects,
             total_min_ms: tally.latency.min_ms(),
-            segments_per_response: audit.network.segments_sent as f64 / ops.max(1) as f64,
+            segments_per_response: audit.network.segments_sent as f64 / asked.max(1) as f64,
         })
     }
 }
@@ -126,7 +126,7 @@ fn block(cell: &CellReport, http: &HttpFigures, spelling: Spelling) -> String {
         );
         let _ = writeln!(
             out,
-            "{:.0} bytes and {:.2} TCP segments (this machine's) a response; CPU us: client {:.1}, server {}",
+            "{:.0} bytes and {:.2} TCP segments (this machine's) a request; CPU us: client {:.1}, server {}",
             http.wire_bytes as f64 / cell.ops.max(1) as f64,
             http.segments_per_response,
             cell.client_us_per_op,

@@ -21,6 +21,8 @@ enum Flaw {
     Nothing,
     /// Every so many documents are a byte longer.
     Longer(u64),
+    /// Every so many requests are refused with a page of another length; all of them, of 1.
+    Refuses(u64),
     /// Every so many documents end early.
     Truncates(u64),
     /// Every kept connection is closed after so many responses, without a word.
@@ -57,9 +59,11 @@ fn serve(mut socket: TcpStream, flaw: Flaw, served: &AtomicU64) {
             if matches!(flaw, Flaw::Longer(every) if is_spoilt(every)) { DOCUMENT + 1 } else { DOCUMENT };
         let sent =
             if matches!(flaw, Flaw::Truncates(every) if is_spoilt(every)) { length / 2 } else { length };
+        let is_refused = matches!(flaw, Flaw::Refuses(every) if is_spoilt(every));
+        let (status, length, sent) = if is_refused { ("401 No", 187, 187) } else { ("200 OK", length, sent) };
         let connection = if keeps { "Keep-Alive" } else { "close" };
         let head = format!(
-            "HTTP/1.0 200 OK\r\nServer: Toy\r\nContent-Length: {length}\r\nConnection: {connection}\r\n\r\n"
+            "HTTP/1.0 {status}\r\nServer: Toy\r\nContent-Length: {length}\r\nConnection: {connection}\r\n\r\n"
         );
         let _ = socket.write_all(&[head.into_bytes(), vec![b'x'; sent]].concat());
         here += 1;
@@ -107,6 +111,19 @@ fn every_request_is_answered_on_kept_and_on_new_connections() {
 fn documents_of_another_length_have_failed() {
     let cell = measure(Flaw::Longer(10), &[("total", "100")]);
     assert_eq!((cell.ops, cell.faults.of(fault::Fault::OtherLength)), (90, 10), "{:?}", cell.faults);
+}
+
+#[test]
+fn the_block_of_zeusbench_is_of_complete_requests_only() {
+    let refused = [("total", "40"), ("keep-alive", "off")];
+    let cell = measure(Flaw::Refuses(1), &refused);
+    let http = cell.http.unwrap();
+    assert_eq!((cell.ops, cell.faults.count()), (0, 40), "{:?}", cell.faults);
+    assert_eq!((http.connect.count, http.document_bytes, http.wire_bytes), (0, 0, 0), "{http:?}");
+    let cell = measure(Flaw::Refuses(4), &refused);
+    let http = cell.http.unwrap();
+    assert_eq!((cell.ops, http.connect.count, http.document_bytes), (30, 30, DOCUMENT as u64), "{http:?}");
+    assert!(http.wire_bytes > cell.bytes && http.wire_bytes < cell.bytes + 30 * 200, "{http:?}");
 }
 
 #[test]

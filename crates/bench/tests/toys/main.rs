@@ -16,7 +16,7 @@ use millrace_bench::gate::{self, Outcome};
 use millrace_bench::host::verdict::Bound;
 use millrace_bench::plan::Plan;
 use millrace_bench::poller::{SELECTORS, Selector};
-use millrace_bench::report::{CellReport, Report};
+use millrace_bench::report::{CellReport, Report, html, text};
 use millrace_bench::run::{Silent, run};
 use millrace_bench::search::{Criterion, search};
 
@@ -189,6 +189,22 @@ fn a_hard_limit_of_users_is_found_within_two_percent() {
     assert!((135..=137).contains(&capacity.users), "{capacity:?}");
     let refused = capacity.trials.iter().find_map(|trial| trial.objection.as_ref()).unwrap();
     assert!(refused.contains("421 Full."), "{refused}");
+}
+
+#[test]
+fn a_search_of_users_that_do_nothing_says_so_and_whose_limit_ended_it() {
+    let toy = Toy::start(Fault::Nothing);
+    let flags = [("ops", "idle"), ("duration", "20ms"), ("warm-up", "0")];
+    let mut capacity =
+        search(&Plan::new(&toy.url(), None, &flags).unwrap(), 4, Criterion::default(), &Silent).unwrap();
+    let unfolded = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = unfolded(text::capacity(&capacity));
+    assert!(said.contains("4 users or more; they only logged in and did nothing"), "{said}");
+    assert!(said.contains("4 users logged in") && !said.contains("ops/s"), "{said}");
+    capacity.ceiling = Some("this client has no more".to_owned());
+    let said = unfolded(text::capacity(&capacity));
+    assert!(said.contains("4 users or more: this client has no more; they only logged in"), "{said}");
+    assert!(html::search(&capacity).contains("4 users or more: this client has no more"));
 }
 
 #[test]

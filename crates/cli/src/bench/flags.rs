@@ -118,10 +118,22 @@ impl Bench {
         self.settings.pairs().chain(self.allow.iter().map(|address| ("allow", address.as_str()))).collect()
     }
 
+    /// Claims that it is said how far a search goes.
+    fn names_users(&self) -> bool {
+        self.settings.pairs().any(|(name, _)| name == "users")
+    }
+
+    /// Why a search goes no further, where nobody has said how far.
+    pub(crate) fn ceiling(&self) -> Option<String> {
+        let descriptors = millrace_bench::limits::descriptors();
+        (!self.names_users()).then(|| {
+            format!("this client's own {descriptors} descriptors are for no more, and the limit is its own")
+        })
+    }
+
     /// How far a search goes.
     pub(crate) fn most_users(&self, plan: &Plan) -> u32 {
-        let named = self.settings.pairs().any(|(name, _)| name == "users");
-        let asked = plan.cells().iter().map(|cell| cell.users).max().filter(|_| named);
+        let asked = plan.cells().iter().map(|cell| cell.users).max().filter(|_| self.names_users());
         asked.unwrap_or_else(|| {
             let descriptors = millrace_bench::limits::descriptors();
             u32::try_from(users_a_process(descriptors, true)).unwrap_or(u32::MAX)

@@ -15,7 +15,7 @@ use millrace_bench::host::verdict::Bound;
 use millrace_bench::plan::{BUILT_IN, Form, Op, Plan, PlanError, Preset};
 use millrace_bench::report::{CellReport, Ending, Report};
 use millrace_bench::run::{Asked, Progress, RunError, Stop, run as measure};
-use millrace_bench::search::{Criterion, search};
+use millrace_bench::search::{Capacity, Criterion, search};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -141,7 +141,8 @@ fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitC
     }
     let output = Output::open(arguments)?;
     let most = arguments.most_users(plan);
-    let capacity = search(plan, most, Criterion::default(), progress).map_err(advise_run)?;
+    let found = search(plan, most, Criterion::default(), progress).map_err(advise_run)?;
+    let capacity = Capacity { ceiling: arguments.ceiling(), ..found };
     output.write_capacity(&capacity)?;
     Ok(match capacity.ending {
         Ending::Complete => ExitCode::SUCCESS,

@@ -39,6 +39,8 @@ pub(super) struct User {
     reader: Reader,
     /// When its connection was begun.
     connecting: Instant,
+    /// How long that took, until a response has come by it.
+    connected_in: Option<Duration>,
     /// Of the response that is coming.
     gap: Gap,
     /// Responses on this connection.
@@ -106,6 +108,7 @@ impl Client for User {
             local: SocketAddr::new(source.unwrap_or(anywhere), 0),
             reader: Reader::default(),
             connecting: Instant::now(),
+            connected_in: None,
             gap: Gap::default(),
             served: 0,
             request: Self::request(number, desk),
@@ -216,7 +219,7 @@ impl User {
 
     fn open(&mut self, now: Instant, desk: &mut Desk<'_>) {
         self.state = State::Connecting;
-        self.connecting = now;
+        (self.connecting, self.connected_in) = (now, None);
         self.served = 0;
         let rcvbuf = desk.cell.settings.rcvbuf.map(|size| size as usize);
         let connected = stream::begin_connect_with(self.local, desk.server_of(self.life.number), rcvbuf)
@@ -235,9 +238,7 @@ impl User {
         if let Err(error) = stream::connected(socket) {
             return self.fail(Fault::Connect, desk, || error.to_string());
         }
-        let took = self.connecting.elapsed();
-        desk.tally.connect.record(took);
-        desk.tally.slow_connects += u64::from(took >= SLOW_CONNECT);
+        self.connected_in = Some(self.connecting.elapsed());
         Live::bump(&desk.live.sessions, 1);
         self.ask(desk);
     }
@@ -351,18 +352,24 @@ impl User {
             desk.tally.http_server.clone_from(&head.server);
         }
         self.life.record_gap(std::mem::take(&mut self.gap), desk);
-        let first = *desk.tally.document.get_or_insert(body);
         self.served += 1;
-        desk.tally.wire_bytes += all;
+        let connected_in = self.connected_in.take();
         if !(200..300).contains(&status) {
             let fault = if status == 503 { Fault::TurnedAway } else { Fault::Permanent };
             return self.refuse(fault, keeps_alive, desk, || format!("status {status}"));
         }
+        let first = *desk.tally.document.get_or_insert(body);
         if body != first {
             return self.refuse(Fault::OtherLength, keeps_alive, desk, || {
                 format!("{body} bytes, where the first document had {first}")
             });
         }
+        // What the report holds against the requests that ended well must be of these.
+        if let Some(took) = connected_in {
+            desk.tally.connect.record(took);
+            desk.tally.slow_connects += u64::from(took >= SLOW_CONNECT);
+        }
+        desk.tally.wire_bytes += all;
         desk.tally.kept_alive += u64::from(keeps_alive);
         self.life.record(Instant::now(), body, desk);
         let think = match desk.cell.pace() {

@@ -20,7 +20,7 @@ pub fn render(report: &RaceReport) -> String {
         .filter(|label| *label != report.reference())
         .collect();
     let title = format!("{} against {}", in_a_row(&others), report.reference());
-    let about = format!("{}: {}. {}.", report.plan, report.summary, date(report.began));
+    let about = format!("{}: {}. {}.", report.titled(), report.summary, date(report.began));
     let mut body = section("In short", &list("lead card", &report.conclusions));
     body += &section(
         "Every load at a glance",

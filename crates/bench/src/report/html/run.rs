@@ -11,7 +11,7 @@ use crate::report::{CellReport, Report, summary};
 
 /// The page.
 pub fn render(report: &Report) -> String {
-    let title = format!("{} under {}", report.target, report.plan);
+    let title = format!("{} under {}", report.target, report.titled());
     let about = format!("{}. {}.", report.summary, date(report.began));
     let mut body = section("In short", &list("lead card", summary::sentences(report)));
     body += &section("Every figure", &every_figure(report));
