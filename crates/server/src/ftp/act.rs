@@ -207,6 +207,10 @@ fn entry_itself(
         listing.prefix.pop();
         entry.name = std::mem::take(&mut listing.prefix);
     }
+    if entry.name.is_empty() {
+        // The root has no name, and an empty line would be none.
+        entry.name = b"/".to_vec();
+    }
     Ok(Lister::of(vec![entry], listing))
 }
 

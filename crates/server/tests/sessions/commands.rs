@@ -296,6 +296,22 @@ fn parts_that_are_the_target_by_another_name_or_come_twice_do_no_harm() {
 }
 
 #[test]
+fn the_root_has_a_name_in_a_listing_of_itself() {
+    let storage = MemoryStorage::new();
+    storage.insert("/d/f", "1");
+    let served = serve(Arc::new(storage));
+    let mut client = served.login();
+    for line in ["NLST -d", "NLST -d /"] {
+        assert_eq!(client.fetch(line), b"/\r\n", "{line}");
+    }
+    client.expect("CWD d", 250);
+    for line in ["LIST -d /", "LIST -d .."] {
+        assert!(client.fetch(line).ends_with(b" /\r\n"), "{line}");
+    }
+    assert_eq!(client.fetch("NLST -d f"), b"f\r\n");
+}
+
+#[test]
 fn a_link_to_a_folder_is_no_folder_to_be_removed() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.file("real")).unwrap();
