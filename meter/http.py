@@ -70,8 +70,11 @@ import os, socket, sys
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 while True:
     client, _ = listener.accept()
-    path = client.recv(4096).split()[1].decode()
-    file = os.open(sys.argv[2] + path, os.O_RDONLY)
+    asked = client.recv(4096).split()
+    if len(asked) < 2:  # Somebody who only looked whether it answers.
+        client.close()
+        continue
+    file = os.open(sys.argv[2] + asked[1].decode(), os.O_RDONLY)
     left, at = os.fstat(file).st_size, 0
     client.send(f"HTTP/1.1 200 OK\\r\\nContent-Length: {left}\\r\\nConnection: close\\r\\n\\r\\n".encode(), socket.MSG_MORE)
     try:
