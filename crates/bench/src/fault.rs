@@ -87,6 +87,11 @@ impl From<Flaw> for Fault {
     }
 }
 
+/// Claims that of a fixed rate so much was missed that it was not the rate that was asked for.
+pub fn is_behind(missed: u64, ops: u64) -> bool {
+    missed > (missed + ops) / 100
+}
+
 /// All failures of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failures {

@@ -261,15 +261,16 @@ impl Checker {
     /// What it is that came instead of the bytes at `self.offset`, or up to a word behind it.
     fn flaw(&self, bytes: &[u8]) -> Flaw {
         let at = self.offset;
-        if at >= self.size {
-            return Flaw::TooLong { size: self.size };
-        }
         match self.payload.origin(bytes) {
+            Some((file, from)) if at >= self.size && (file != self.file || from >= at as i64) => {
+                Flaw::TooLong { size: self.size }
+            }
             Some((file, from)) if file == self.file && from < at as i64 => {
                 Flaw::Doubled { at, from: from.max(0) as u64 }
             }
             Some((file, to)) if file == self.file && to > at as i64 => Flaw::Skipped { at, to: to as u64 },
             Some((other, _)) if other != self.file => Flaw::Crossed { at, other },
+            _ if at >= self.size => Flaw::TooLong { size: self.size },
             _ => Flaw::Foreign { at },
         }
     }
@@ -311,6 +312,11 @@ mod tests {
         assert_eq!(verdict(&[&good[..], b"x"].concat(), 4096, 5000), Err(Flaw::TooLong { size: 4096 }));
         let doubled = [&good[..1024], &good[..3072]].concat();
         assert_eq!(verdict(&doubled, 4096, 1000), Err(Flaw::Doubled { at: 1024, from: 0 }));
+        for size in [300, 1024] {
+            let twice = [&good[..size], &good[..size]].concat();
+            let is_doubled = |piece| matches!(verdict(&twice, size as u64, piece), Err(Flaw::Doubled { .. }));
+            assert!(is_doubled(size) && is_doubled(2 * size), "all of it came twice: {size}");
+        }
         let skipped = [&good[..1024], &good[2048..]].concat();
         assert_eq!(verdict(&skipped, 4096, 5000), Err(Flaw::Skipped { at: 1024, to: 2048 }));
         assert_eq!(verdict(&other, 4096, 1000), Err(Flaw::Crossed { at: 0, other: FileId(9) }));

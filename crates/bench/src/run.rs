@@ -18,7 +18,7 @@ use crate::crew::{self, Order};
 use crate::driver::{self, Driver, DriverError, Gate, Post};
 use crate::host::{Audit, GLANCE, Watch, holdings};
 use crate::limits::{ephemeral_ports, users_a_process};
-use crate::plan::{Cell, Dataset, MOST_FILES, Plan};
+use crate::plan::{Cache, Cell, Dataset, MOST_FILES, Plan};
 use crate::report::{CellReport, Ending, Figures, Report};
 use crate::tally::{Live, Tally};
 use crate::target::{Target, is_own_machine};
@@ -108,6 +108,9 @@ pub enum RunError {
         /// How many are possible.
         most: u64,
     },
+    /// What is to be dropped from the page cache.
+    #[error("--cache cold: --server-root DIRECTORY must say where the target's folder is on this machine")]
+    NoRoot,
     /// The server's process.
     #[error("--server-pid {0}: there is no such process")]
     NoProcess(i32),
@@ -189,6 +192,10 @@ impl Progress for Silent {
 /// ([`Ending`]); it is an error only where nothing was measured.
 pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
     let (cells, left_out) = permitted(plan.cells())?;
+    let is_lost = |cell: &Cell| cell.settings.cache == Cache::Cold && cell.settings.server_root.is_none();
+    if cells.iter().any(is_lost) {
+        return Err(RunError::NoRoot);
+    }
     let station = Station::open(plan)?;
     let began = SystemTime::now();
     let (mut measured, mut ended) = (Vec::new(), None);
@@ -372,6 +379,7 @@ fn check(plan: &Plan) -> Result<SocketAddr, RunError> {
     }
     let descriptors = millrace_net::limits::raise_descriptors();
     for cell in plan.cells() {
+        driver::permits(plan.target.scheme, &cell)?;
         check_machine(&cell)?;
         check_ports(&cell)?;
         check_files(&cell)?;

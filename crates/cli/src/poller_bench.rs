@@ -54,6 +54,11 @@ pub(crate) fn run(arguments: &PollerBench) -> Result<ExitCode, Failure> {
     if sockets.is_empty() {
         sockets.extend(USUAL.iter().filter(|&&usual| usual as usize <= most));
     }
+    let largest = sockets.iter().max().copied().unwrap_or_default();
+    if let Some(active) = arguments.active.iter().find(|&&active| active > largest) {
+        let text = format!("--active {active}: of {largest} sockets no more can be ready.");
+        return Err(Failure::Configuration(text));
+    }
     for &active in &arguments.active {
         let sockets = sockets.iter().filter(|&&sockets| sockets >= active);
         let columns = sockets.map(|&sockets| column(sockets, active, arguments.time));

@@ -114,7 +114,7 @@ fn what_this_machine_lacks_is_said_before_the_load() {
         (["--source", "192.0.2.0/24"], "nothing can be sent from 192.0.2.1"),
         (["--users", "900000"], "--source 127.0.0.0/8 takes more addresses"),
         (["--ports", "2121,http"], "--ports: \"http\" is no port"),
-        (["--think", "-1"], "--think: \"-1\" is no "),
+        (["--think", "-1"], "--think: \"-1\" is not between 0 and "),
     ] {
         let (status, _, said) = run(&[&[serving.url.as_str(), "--ops", "noop"], &flags[..]].concat());
         assert_eq!(status, Some(2), "{said}");

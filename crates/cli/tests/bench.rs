@@ -177,6 +177,13 @@ fn what_makes_no_sense_exits_with_2_and_says_what_to_do() {
         (&["bench", "ftp://127.0.0.1:1/", "--replay", "/nowhere/xferlog"], "--replay: /nowhere/xferlog"),
         (&["bench", "ftp://127.0.0.1:1/", "--chaos", "10%:worse"], "slow-login"),
         (&["bench", "ftp://192.0.2.1/"], "--allow 192.0.2.1"),
+        (&["bench", "ftp://127.0.0.1:1/", "--cache", "cold"], "--server-root DIRECTORY"),
+        (&["bench", "ftp://127.0.0.1:1/", "--duration", "0"], "no time at all"),
+        (&["bench", "ftp://127.0.0.1:1/", "--duration", "1000h"], "between 0 and 24h"),
+        (&["bench", "ftp://127.0.0.1:1/", "--keep-alive", "off"], "http:// only"),
+        (&["bench", "ftp://127.0.0.1:1/", "--file", "/f", "--verify"], "cannot be verified"),
+        (&["race", "http://127.0.0.1:1/", "http://127.0.0.1:2/", "--ops", "noop"], "cannot be measured"),
+        (&["poller-bench", "--sockets", "100", "--active", "200"], "--active 200"),
     ] {
         let output = millrace(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

@@ -129,6 +129,16 @@ pub(crate) fn open(target: &Target, address: SocketAddr, patience: Duration) -> 
     }
 }
 
+/// Whether a cell can be measured over a scheme at all.
+pub(crate) fn permits(scheme: Scheme, cell: &Cell) -> Result<(), DriverError> {
+    let is_plain = !cell.grows() && !cell.settings.barrier && cell.settings.chaos.is_none();
+    let permits = match scheme {
+        Scheme::Ftp | Scheme::Ftps | Scheme::Ftpes => cell.op != Op::Get,
+        Scheme::Http => cell.op == Op::Get && is_plain,
+    };
+    if permits { Ok(()) } else { Err(DriverError::NoOperation { op: cell.op, scheme }) }
+}
+
 /// A way to load a server.
 pub(crate) trait Driver: Sync {
     /// Claims that the server is there and lets the account in: half an hour of failures would say the same.

@@ -288,11 +288,12 @@ impl<'a, C: Client> Worker<'a, C> {
     }
 
     fn is_over(&self) -> bool {
-        let more_to_come = self.desk.arrivals.as_ref().is_some_and(|arrivals| arrivals.next().is_some());
+        let more_is_due = self.desk.arrivals.as_ref().is_some_and(|arrivals| arrivals.next().is_some());
+        let is_late = Instant::now() >= self.desk.until;
+        let more_to_come = more_is_due && (!is_late || !self.desk.free.is_empty());
         self.desk.busy == 0
             && !more_to_come
-            && (Instant::now() >= self.desk.until
-                || self.users.iter().all(|user| user.has_done_all(&self.desk)))
+            && (is_late || self.users.iter().all(|user| user.has_done_all(&self.desk)))
     }
 
     /// Keeps the sessions open, and hears when the server ends one.
@@ -453,9 +454,12 @@ impl<'a> Desk<'a> {
         self.arrivals.is_some()
     }
 
-    /// At a fixed rate: this user can begin the next operation.
+    /// At a fixed rate: this user can begin the next operation. When the time is over, only those who were free by then
+    /// begin what is still due: a rate that is not reached ends with its time.
     pub(super) fn offer(&mut self, user: u32) {
-        self.free.push_back(user);
+        if Instant::now() < self.until {
+            self.free.push_back(user);
+        }
     }
 
     /// Has a user settle at a later moment.

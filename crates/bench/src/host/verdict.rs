@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Audit;
+use crate::fault::is_behind;
 use crate::plan::Op;
 
 /// Whose limit the figure shows.
@@ -199,8 +200,9 @@ fn disk_full(audit: &Audit, _: Load) -> Option<String> {
 }
 
 fn server_misses_the_rate(_: &Audit, load: Load) -> Option<String> {
-    (load.missed > 0)
-        .then(|| format!("{} operations were due and found every user still waiting", load.missed))
+    is_behind(load.missed, load.ops).then(|| {
+        format!("the asked rate was not reached: {} operations found every user still waiting", load.missed)
+    })
 }
 
 fn cautions(audit: &Audit, load: Load) -> Vec<String> {
@@ -302,7 +304,7 @@ mod tests {
     fn cautions_follow_the_reason() {
         let mut audit = calm();
         (audit.others, audit.stolen, audit.network.syn_retransmitted) = (0.9, 0.1, 3);
-        let verdict = judge(&audit, Load { missed: 5, ..LOAD });
+        let verdict = judge(&audit, Load { missed: 50, ..LOAD });
         assert_eq!((verdict.bound, verdict.evidence.len()), (Bound::Server, 4));
     }
 }

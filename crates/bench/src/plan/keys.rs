@@ -33,8 +33,6 @@ impl Settings {
 }
 
 const SHORTEST: Duration = Duration::from_millis(10);
-/// No figure takes longer: a load is bounded.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Every setting.
 pub const KEYS: [Key; 51] = [
@@ -78,13 +76,13 @@ pub const KEYS: [Key; 51] = [
         name: "duration",
         value: "TIME",
         help: "how long operations are begun, for each figure",
-        set: |s, t| put(&mut s.duration, value::duration(t).map(|time| time.clamp(SHORTEST, LONGEST))),
+        set: |s, t| put(&mut s.duration, value::some_time(t).map(|time| time.max(SHORTEST))),
     },
     Key {
         name: "warm-up",
         value: "TIME",
         help: "load before that, which is not counted",
-        set: |s, t| put(&mut s.warm_up, value::duration(t).map(|time| time.min(LONGEST))),
+        set: |s, t| put(&mut s.warm_up, value::duration(t)),
     },
     Key {
         name: "repeat",
@@ -107,7 +105,8 @@ pub const KEYS: [Key; 51] = [
     Key {
         name: "file",
         value: "PATH",
-        help: "download, overwrite or list this rather than test files; %d becomes the user's number",
+        help: "download, overwrite or list this (as it is named after login) rather than test files; %d becomes \
+               the user's number",
         set: |s, t| put(&mut s.file, Ok(Some(t.to_owned()))),
     },
     Key {
@@ -165,7 +164,7 @@ pub const KEYS: [Key; 51] = [
         name: "patience",
         value: "TIME",
         help: "how long an operation may take before it is an error",
-        set: |s, t| put(&mut s.patience, value::duration(t).map(|time| time.clamp(SHORTEST, LONGEST))),
+        set: |s, t| put(&mut s.patience, value::duration(t).map(|time| time.max(SHORTEST))),
     },
     Key {
         name: "seed",
@@ -201,7 +200,7 @@ pub const KEYS: [Key; 51] = [
         name: "gap",
         value: "TIME",
         help: "a pause between two figures",
-        set: |s, t| put(&mut s.gap, value::duration(t).map(|time| time.min(LONGEST))),
+        set: |s, t| put(&mut s.gap, value::duration(t)),
     },
     Key {
         name: "connecting",
@@ -243,7 +242,7 @@ pub const KEYS: [Key; 51] = [
         name: "quiet",
         value: "TIME",
         help: "with a death rule: it is over when nobody was born or died for so long",
-        set: |s, t| put(&mut s.quiet, value::duration(t).map(|time| time.clamp(SHORTEST, LONGEST))),
+        set: |s, t| put(&mut s.quiet, value::duration(t).map(|time| time.max(SHORTEST))),
     },
     Key {
         name: "chunk",

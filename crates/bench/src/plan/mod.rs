@@ -7,6 +7,7 @@ mod dataset;
 mod keys;
 mod preset;
 mod published;
+mod sense;
 mod settings;
 mod shortened;
 mod value;
@@ -95,6 +96,7 @@ impl Plan {
     ///
     /// `flags` are pairs of a name in [`KEYS`] and a value; `allow` may be among them, with an address.
     pub fn new(target: &str, preset: Option<&Preset>, flags: &[(&str, &str)]) -> Result<Self, PlanError> {
+        let has_preset = preset.is_some();
         let target = Target::parse(target).map_err(PlanError::Target)?;
         let chosen = flags.iter().any(|(name, _)| CHOOSING.contains(name));
         let preset = match preset {
@@ -122,6 +124,7 @@ impl Plan {
             }
         }
         plan.quick = shortened::shortened(&plan.steps, &full);
+        sense::check(&plan, has_preset, flags)?;
         plan.steps.iter_mut().for_each(Settings::follow_script);
         plan.steps.iter_mut().chain([&mut plan.base]).for_each(Settings::find_memory);
         if plan.target.host.parse::<std::net::Ipv6Addr>().is_ok() {
@@ -188,14 +191,18 @@ impl Cell {
     fn of(step: &Settings) -> Vec<Self> {
         let mut cells = Vec::new();
         for &op in &step.ops {
-            let sizes = choices(op.has_size(), &step.sizes_of(op));
+            let is_any_file = op == Op::Retr && step.downloads_own_file();
+            let sizes = choices(op.has_size() && !is_any_file, &step.sizes_of(op));
+            let name = step.file.as_ref().filter(|_| is_any_file);
+            let label = step.label.as_ref().or(name);
             let modes = choices(op.has_data(), &step.modes);
             for &size in &sizes {
                 for &mode in &modes {
                     for &users in &step.users {
                         for repetition in 0..step.repeat {
                             for chaos in calm_first(&step.chaos) {
-                                let settings = Settings { chaos, ..step.clone() };
+                                let label = label.cloned();
+                                let settings = Settings { chaos, label, ..step.clone() };
                                 cells.push(Self { op, size, users, mode, repetition, settings });
                             }
                         }

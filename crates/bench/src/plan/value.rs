@@ -286,6 +286,9 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// No figure takes longer: a load is bounded.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
 /// A time: `30s`, `500ms`, `2m`, `1h`; a bare number counts seconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split_unit(text);
@@ -297,12 +300,17 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         _ => return Err(format!("{text:?} is no time: write 30s, 500ms, 2m or 1h")),
     };
-    match number.parse::<f64>() {
-        Ok(number) if (0.0..1e6).contains(&(number * seconds)) => {
-            Ok(Duration::from_secs_f64(number * seconds))
-        }
-        _ => Err(format!("{text:?} is no number")),
+    let number: f64 = number.parse().map_err(|_| format!("{text:?} is no number"))?;
+    match number * seconds {
+        time if (0.0..=LONGEST.as_secs_f64()).contains(&time) => Ok(Duration::from_secs_f64(time)),
+        _ => Err(format!("{text:?} is not between 0 and 24h")),
     }
+}
+
+/// A time in which something can happen.
+pub(super) fn some_time(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    if time.is_zero() { Err(format!("{text:?} is no time at all: nothing would be begun")) } else { Ok(time) }
 }
 
 /// A rate per second, more than none.
@@ -420,6 +428,9 @@ mod tests {
         assert_eq!(size("100kB"), Ok(100_000));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(duration("24h"), Ok(LONGEST));
+        assert_eq!(duration("1000h"), Err("\"1000h\" is not between 0 and 24h".to_owned()));
+        assert!(some_time("0").is_err() && some_time("0ms").is_err() && some_time("1ms").is_ok());
         assert_eq!(rate("2k"), Ok(2000.0));
         for bad in ["", "k", "-1", "1x", "1e99", "nan"] {
             assert!(size(bad).is_err() && duration(bad).is_err() && rate(bad).is_err(), "{bad}");

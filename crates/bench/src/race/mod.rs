@@ -23,6 +23,7 @@ use self::entrant::Started;
 pub use self::report::{Contestant, RaceReport, SentinelReport};
 pub use self::scenario::{Scenario, Standing};
 use crate::chore::Chore;
+use crate::driver;
 use crate::peers::{PeerError, Ports};
 use crate::plan::{CHOOSING, Cell, Op, Plan, PlanError, Preset};
 use crate::report::{CellReport, Ending};
@@ -170,6 +171,9 @@ impl Race {
         let repeated = plan.cells().iter().map(|cell| cell.repetition + 1).max().unwrap_or(1);
         race.blocks = settings.blocks.unwrap_or(if repeated > 1 { repeated } else { BLOCKS });
         race.cells = plan.cells().into_iter().filter(|cell| cell.repetition == 0).collect();
+        for cell in &race.cells {
+            driver::permits(plan.target.scheme, cell).map_err(RunError::from)?;
+        }
         race.leave_out_listings();
         Ok(race)
     }
@@ -387,6 +391,14 @@ mod tests {
         assert!(alone.unwrap_err().is_usage());
         let error = race(&[], Settings { against: Some("proftpd"), ..Settings::default() }).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains("#2"), "{error}");
+    }
+
+    #[test]
+    fn what_a_protocol_does_not_have_is_refused_before_anybody_starts() {
+        let entrants = ["http://127.0.0.1:1/", "http://127.0.0.1:2/"].map(|url| Entrant::parse(url).unwrap());
+        let race = Race::new(entrants.to_vec(), None, &[("ops", "noop")], Settings::default());
+        let error = race.unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains("noop cannot be measured"), "{error}");
     }
 
     #[test]

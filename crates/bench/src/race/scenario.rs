@@ -70,7 +70,8 @@ impl Scenario {
 
 /// A load in words.
 fn title(cell: &Cell) -> String {
-    let size = cell.size.map(crate::report::short_size).unwrap_or_default();
+    // A file of one's own has a name, and a size that nobody knows before.
+    let size = cell.size.map(crate::report::short_size).or(cell.settings.label.clone()).unwrap_or_default();
     let what = match cell.op {
         Op::Retr => format!("downloads of {size}"),
         Op::Stor => format!("uploads of {size}"),

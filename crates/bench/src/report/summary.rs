@@ -64,14 +64,14 @@ fn achievement(cell: &CellReport) -> Option<String> {
     }
     let (many, bytes) = (rate(cell.ops_per_s), rate(cell.mb_per_s));
     let slowest = format!("99 of 100 take at most {} ms", ms(cell.latency.p99_ms));
-    let size = measured.size.map_or_else(String::new, short_size);
+    let size = measured.size.map_or_else(String::new, |size| format!(" of {}", short_size(size)));
     let is_large = measured.size.is_some_and(|size| size >= LARGE);
     let how = how(cell);
     Some(match measured.op.as_str() {
-        "retr" if is_large => format!("{whose} {bytes} MB a second down, in files of {size}{how}."),
-        "stor" if is_large => format!("{whose} {bytes} MB a second up, in files of {size}{how}."),
-        "retr" => format!("{whose} {many} files of {size} a second down{how}; {slowest}."),
-        "stor" => format!("{whose} {many} files of {size} a second up{how}; {slowest}."),
+        "retr" if is_large => format!("{whose} {bytes} MB a second down, in files{size}{how}."),
+        "stor" if is_large => format!("{whose} {bytes} MB a second up, in files{size}{how}."),
+        "retr" => format!("{whose} {many} files{size} a second down{how}; {slowest}."),
+        "stor" => format!("{whose} {many} files{size} a second up{how}; {slowest}."),
         "login" => format!("{whose} {many} logins a second{how}; {slowest}."),
         "list" | "nlst" | "mlsd" => {
             format!("{whose} {many} listings a second by {}{how}; {slowest}.", measured.op)

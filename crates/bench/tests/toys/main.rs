@@ -98,7 +98,9 @@ fn whatever_the_selector_every_byte_comes() {
         let paced =
             [("ops", "noop"), ("users", "5"), ("rate", "100"), ("duration", "1s"), ("selector", name)];
         let cell = only(measure(&toy, &paced));
-        assert_eq!((cell.ops, cell.faults.count()), (100, 0), "{name}: {:?}", cell.faults);
+        // On a machine that others fill, the last of them may find the time over.
+        let missed = cell.faults.of(fault::Fault::Missed);
+        assert_eq!((cell.ops + missed, cell.faults.count()), (100, missed), "{name}: {:?}", cell.faults);
         let thrifty = [("ops", "retr"), ("size", "2k"), ("users", "3"), ("count", "1"), ("selector", name)];
         let thrifty = [&thrifty[..], &[("read-rate", "4k"), ("chunk", "1000"), ("duration", "20s")]].concat();
         assert_eq!(only(measure(&toy, &thrifty)).ops, 3, "{name}");
@@ -151,9 +153,22 @@ fn a_stall_moves_the_corrected_percentile_and_not_the_raw_one() {
     let flags = [("ops", "noop"), ("users", "4"), ("rate", "200"), ("duration", "4s")];
     let cell = only(measure(&toy, &flags));
     let raw = cell.raw_latency.unwrap();
-    assert_eq!((cell.ops, raw.count), (800, 800));
+    assert_eq!((cell.ops + cell.faults.of(fault::Fault::Missed), raw.count), (800, cell.ops));
     assert!(cell.latency.p99_ms > 1000.0, "corrected {:?}", cell.latency);
     assert!(raw.p99_ms < 500.0 && raw.max_ms > 1300.0, "raw {raw:?}");
+}
+
+#[test]
+fn a_rate_that_is_not_reached_ends_with_its_time_and_is_said() {
+    let toy = Toy::start(Fault::StarvesSessions(1, Duration::from_millis(30)));
+    let flags = [("ops", "noop"), ("users", "4"), ("rate", "2000"), ("duration", "500ms")];
+    let cell = only(measure(&toy, &flags));
+    let missed = cell.faults.of(fault::Fault::Missed);
+    // Each of four users begins one in 30 ms at most, and none when the time is over.
+    assert!(cell.ops > 0 && cell.ops <= 4 * (500 / 30 + 2), "{}", cell.ops);
+    assert_eq!(cell.ops + missed, 1000, "{:?}", cell.faults);
+    assert!(matches!(cell.verdict.bound, Bound::Server | Bound::Client), "{:?}", cell.verdict);
+    assert!(!cell.verdict.evidence.iter().any(|why| why.contains("higher rate")), "{:?}", cell.verdict);
 }
 
 #[test]

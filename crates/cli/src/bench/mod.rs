@@ -9,7 +9,9 @@ pub(crate) mod progress;
 use std::io::{Write, stderr, stdin, stdout};
 use std::process::ExitCode;
 use std::thread;
+use std::time::{Duration, Instant};
 
+use millrace_bench::fault::{Fault, is_behind};
 use millrace_bench::gate::Outcome;
 use millrace_bench::host::verdict::Bound;
 use millrace_bench::plan::{BUILT_IN, Form, Op, Plan, PlanError, Preset};
@@ -30,6 +32,9 @@ use crate::failure::Failure;
 pub(crate) const FAILED: u8 = 1;
 /// Exit status: the figures tell nothing of the server.
 pub(crate) const INCONCLUSIVE: u8 = 3;
+
+/// Two signals within this time are one.
+const ECHO: Duration = Duration::from_millis(500);
 
 /// By what a run is asked to end.
 static STOP: Stop = Stop::new();
@@ -90,7 +95,11 @@ pub(crate) fn report_on_signals(stop: &'static Stop, leave: fn()) -> Result<(), 
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| Failure::Running(format!("no signals can be received: {error}.")))?;
     thread::spawn(move || {
+        let mut heard = None;
         for signal in signals.forever() {
+            if is_echo(&mut heard, Instant::now()) {
+                continue;
+            }
             if stop.ask() == Asked::Again {
                 leave();
                 std::process::exit(128 + signal);
@@ -98,6 +107,16 @@ pub(crate) fn report_on_signals(stop: &'static Stop, leave: fn()) -> Result<(), 
         }
     });
     Ok(())
+}
+
+/// Claims that a signal came right after one that was heeded: `timeout` sends its signal to the child and to the group,
+/// and means it once.
+fn is_echo(heard: &mut Option<Instant>, now: Instant) -> bool {
+    let is_echo = heard.is_some_and(|heard| now.saturating_duration_since(heard) < ECHO);
+    if !is_echo {
+        *heard = Some(now);
+    }
+    is_echo
 }
 
 /// Who asks for thresholds gets their answer; else a client's limit is what a script must know of. Wrong bytes,
@@ -114,7 +133,7 @@ fn status(report: &Report, asked: Option<Outcome>, allows_failures: &dyn Fn(&Cel
         Some(Outcome::Inconclusive) => INCONCLUSIVE,
         Some(Outcome::Passed) => 0,
         None => {
-            if is_client_bound() {
+            if is_client_bound() || report.cells.iter().any(misses_its_rate) {
                 INCONCLUSIVE
             } else {
                 0
@@ -128,6 +147,11 @@ fn has_failures(cell: &CellReport) -> bool {
     cell.standing.is_none() && cell.faults.of_server() + cell.login_faults.of_server() > 0
 }
 
+/// Claims that a fixed rate was not reached: its latencies are not those of the rate that was asked for.
+fn misses_its_rate(cell: &CellReport) -> bool {
+    is_behind(cell.faults.of(Fault::Missed), cell.ops)
+}
+
 fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitCode, Failure> {
     if !arguments.fail_if.is_empty() || arguments.baseline.is_some() {
         return Err(Failure::Configuration(
@@ -137,6 +161,11 @@ fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitC
     if arguments.markdown || arguments.compat.is_some() {
         return Err(Failure::Configuration(
             "a search has no table for --markdown and --compat; it has --json, --html and --csv.".to_owned(),
+        ));
+    }
+    if plan.steps.iter().any(|step| step.replay.is_some()) {
+        return Err(Failure::Configuration(
+            "a log says how many users it has: --replay has no --search.".to_owned(),
         ));
     }
     let output = Output::open(arguments)?;
@@ -189,4 +218,20 @@ pub(crate) fn sentence(error: &dyn std::fmt::Display) -> String {
 fn advise_run(error: RunError) -> Failure {
     let text = sentence(&error);
     if error.is_usage() { Failure::Configuration(text) } else { Failure::Running(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_signals_at_once_are_one() {
+        let (mut heard, first) = (None, Instant::now());
+        let after = |ms| first + Duration::from_millis(ms);
+        assert!(
+            !is_echo(&mut heard, first) && is_echo(&mut heard, after(2)) && is_echo(&mut heard, after(499))
+        );
+        assert!(!is_echo(&mut heard, after(500)), "somebody who does not want to wait");
+        assert!(is_echo(&mut heard, after(600)) && !is_echo(&mut heard, after(1001)));
+    }
 }

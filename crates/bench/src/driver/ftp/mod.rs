@@ -129,9 +129,6 @@ impl Driver for FtpDriver {
     }
 
     fn prepare(&self, cell: &Cell, chores: Chores<'_>) -> Result<(), DriverError> {
-        if cell.op == Op::Get {
-            return Err(DriverError::NoOperation { op: cell.op, scheme: self.target.scheme });
-        }
         if cell.settings.chaos.is_some() {
             self.prepare_chaos(cell)?;
         }

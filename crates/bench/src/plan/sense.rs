@@ -1,0 +1,111 @@
+//! What cannot be asked for together: a flag that would do nothing, or claim what it does not do, is refused.
+
+use super::{Download, Op, Plan, PlanError, Settings};
+use crate::target::Scheme;
+
+/// All of this a log says itself.
+const SAID_BY_A_LOG: [&str; 14] = [
+    "ops",
+    "size",
+    "users",
+    "rate",
+    "think",
+    "duration",
+    "count",
+    "file",
+    "files",
+    "dataset-vs-ram",
+    "download",
+    "cache",
+    "on-death",
+    "endless",
+];
+/// Only requests have this.
+const OF_HTTP: [&str; 3] = ["http", "keep-alive", "raw-target"];
+
+/// Whether the flags make sense together; `has_preset`: beside a preset that somebody named.
+pub(super) fn check(plan: &Plan, has_preset: bool, flags: &[(&str, &str)]) -> Result<(), PlanError> {
+    let is_over_http = plan.target.scheme == Scheme::Http;
+    let said = |names: &[&str]| flags.iter().map(|flag| flag.0).find(|name| names.contains(name));
+    let wrong =
+        |name: &str, wrong: &str| Err(PlanError::Flag { name: name.to_owned(), wrong: wrong.to_owned() });
+    if let Some(name) = said(&OF_HTTP).filter(|_| !is_over_http) {
+        return wrong(name, "it is for http:// only");
+    }
+    if plan.steps.iter().any(|step| step.verify) && is_over_http {
+        return wrong("verify", "documents over http:// are counted, and cannot be verified");
+    }
+    if plan.steps.iter().any(|step| step.verify && is_of_own_file(step)) {
+        return wrong("verify", "what is in a --file of your own is not known, so it cannot be verified");
+    }
+    if flags.iter().all(|flag| flag.0 != "replay") {
+        return Ok(());
+    }
+    match said(&SAID_BY_A_LOG) {
+        _ if is_over_http => wrong("replay", "a log is replayed over ftp:// only"),
+        _ if has_preset => wrong("replay", "the log says what is done, and a preset does: take one of them"),
+        Some(name) => wrong(name, "with --replay the log says that"),
+        None => Ok(()),
+    }
+}
+
+/// Claims that it downloads what was there before.
+fn is_of_own_file(step: &Settings) -> bool {
+    step.downloads_own_file() && step.ops.contains(&Op::Retr)
+}
+
+impl Settings {
+    /// Claims that its downloads are of a file that is not made for the test, and may be of any size.
+    pub(super) fn downloads_own_file(&self) -> bool {
+        self.file.is_some() && self.download == Download::Made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Cell, Preset};
+
+    const URL: &str = "ftp://127.0.0.1:2121/";
+    const LOG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/xferlog");
+
+    fn wrong(url: &str, preset: Option<&Preset>, flags: &[(&str, &str)]) -> String {
+        Plan::new(url, preset, flags).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_file_of_ones_own_cannot_be_verified_and_has_no_size_but_a_name() {
+        let own = [("ops", "retr,stor"), ("file", "/real.bin"), ("size", "1k,1m")];
+        let both = [&own[..], &[("verify", "on")]].concat();
+        assert!(wrong(URL, None, &both).contains("cannot be verified"));
+        assert_eq!(wrong(URL, None, &[("ops", "stor"), ("file", "/f%d"), ("verify", "on")]), "");
+        assert!(wrong("http://127.0.0.1/", None, &[("verify", "on")]).contains("cannot be verified"));
+        let cells = Plan::new(URL, None, &own).unwrap().cells();
+        let of = |op| cells.iter().filter(move |cell| cell.op == op);
+        let [download] = of(Op::Retr).collect::<Vec<&Cell>>()[..] else { panic!("{cells:?}") };
+        assert_eq!((download.size, download.settings.label.as_deref()), (None, Some("/real.bin")));
+        assert_eq!(of(Op::Stor).filter_map(|cell| cell.size).sum::<u64>(), 1024 + (1 << 20));
+    }
+
+    #[test]
+    fn of_a_replay_the_log_says_all() {
+        let replay = ("replay", LOG);
+        assert_eq!(wrong(URL, None, &[replay, ("speed", "10"), ("mode", "port"), ("verify", "on")]), "");
+        for flag in [("ops", "noop"), ("size", "1k"), ("users", "3"), ("rate", "10"), ("think", "1s")] {
+            assert_eq!(
+                wrong(URL, None, &[replay, flag]),
+                format!("--{}: with --replay the log says that", flag.0)
+            );
+        }
+        let preset = Preset::built_in("waarp-1k").unwrap();
+        assert!(wrong(URL, Some(&preset), &[replay]).contains("take one of them"));
+    }
+
+    #[test]
+    fn what_requests_have_is_not_for_ftp() {
+        for flag in [("keep-alive", "off"), ("http", "1.0"), ("raw-target", "/x")] {
+            assert!(wrong(URL, None, &[flag]).contains("http:// only"), "{flag:?}");
+            assert_eq!(wrong("http://127.0.0.1/", None, &[flag]), "");
+        }
+    }
+}
