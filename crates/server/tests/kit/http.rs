@@ -124,7 +124,8 @@ impl HttpClient {
     }
 
     pub(crate) fn end_writing(&mut self) {
-        self.stream.shutdown(Shutdown::Write).unwrap();
+        // Unless the server has closed it already.
+        let _ = self.stream.shutdown(Shutdown::Write);
     }
 
     #[track_caller]
