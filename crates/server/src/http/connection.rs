@@ -288,7 +288,8 @@ impl Connection {
         );
         if may_wait && waits_for_client {
             self.flags.acknowledged = true;
-            self.flags.broken |= listener::acknowledge(&self.socket.fd).is_err();
+            // Who cannot be told sooner is told with the answer.
+            let _ = listener::acknowledge(&self.socket.fd);
         }
     }
 
