@@ -2,6 +2,9 @@
 //!
 //! It grows with need, up to a limit, and shrinks when idle: jobs that hang on a stuck disk each hold a
 //! thread, and everybody else's jobs get others. A job that panics loses only itself.
+//!
+//! Jobs of the pool are done side by side: whichever thread is first. Those of one [`Line`] are done one after the
+//! other, in the order in which they were put.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -106,6 +109,55 @@ impl BlockingPool {
     }
 }
 
+/// Jobs of one owner: one thread at a time does them, first to last.
+#[derive(Default)]
+pub(crate) struct Line {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    jobs: VecDeque<Job>,
+    /// A thread has been sent for, and leaves when there are none.
+    is_served: bool,
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Line({} jobs)", self.lock().jobs.len())
+    }
+}
+
+impl Line {
+    /// Has a thread of the pool do a job, behind those that were put before.
+    pub(crate) fn put(self: &Arc<Self>, pool: &BlockingPool, job: impl FnOnce() + Send + 'static) {
+        let mut waiting = self.lock();
+        waiting.jobs.push_back(Box::new(job));
+        if !std::mem::replace(&mut waiting.is_served, true) {
+            drop(waiting);
+            let line = Arc::clone(self);
+            pool.run(move || line.work());
+        }
+    }
+
+    fn work(&self) {
+        while let Some(job) = self.next() {
+            let _ = catch_unwind(AssertUnwindSafe(job));
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut waiting = self.lock();
+        let job = waiting.jobs.pop_front();
+        waiting.is_served = job.is_some();
+        job
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -182,5 +234,26 @@ mod tests {
         pool.run(|| panic!("on purpose"));
         pool.run(move || done.send(()).unwrap());
         answer.recv_timeout(Duration::from_secs(10)).unwrap();
+    }
+
+    #[test]
+    fn jobs_of_a_line_are_done_in_their_order_whatever_becomes_of_one() {
+        let pool = BlockingPool::new(8);
+        for round in 0..500 {
+            let line = Arc::new(Line::default());
+            let (done, order) = mpsc::channel();
+            for number in 0..6 {
+                let done = done.clone();
+                line.put(&pool, move || {
+                    assert_ne!((round, number), (0, 2), "on purpose");
+                    done.send(number).unwrap();
+                });
+            }
+            drop(done);
+            let order: Vec<i32> =
+                std::iter::from_fn(|| order.recv_timeout(Duration::from_secs(30)).ok()).collect();
+            let expected: &[i32] = if round == 0 { &[0, 1, 3, 4, 5] } else { &[0, 1, 2, 3, 4, 5] };
+            assert_eq!(order, expected);
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! depends on the answer waits ([`Then`]); while one is told, replies are held back.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use millrace_ftp::reply::{Replies, code};
@@ -13,9 +13,9 @@ use millrace_vfs::{FileError, VirtualPath};
 
 use super::Connection;
 use super::act::{self, Changed};
-use super::question::Promise;
 use crate::auth::Account;
-use crate::hooks::{Event, Moment, Refusal, Ruling};
+use crate::blocking::Line;
+use crate::hooks::{self, Event, Moment, Refusal, Ruling};
 use crate::limits::Reached;
 use crate::log::{self, Direction, Transferred};
 use crate::transfer::Link;
@@ -39,8 +39,8 @@ pub(super) struct Hooked {
     next: VecDeque<(Moment, Option<Then>)>,
     /// What was last asked to be written.
     changing: Option<VirtualPath>,
-    /// Held while they are called: also when the connection is gone, an event waits for the one before it.
-    order: Arc<Mutex<()>>,
+    /// How they are called: also when the connection is gone, an event waits for the one before it.
+    line: Arc<Line>,
 }
 
 /// What goes on with the answer.
@@ -273,10 +273,8 @@ impl Connection {
         // Nobody waits for an answer any more.
         let moments: Vec<Moment> = hooked.next.into_iter().map(|(moment, _)| moment).collect();
         if !moments.is_empty() {
-            let order = hooked.order;
-            core.server.hook_pool.run(move || {
-                let _turn = order.lock().unwrap_or_else(PoisonError::into_inner);
-                moments.iter().for_each(|moment| drop(hooks.call(moment)));
+            hooked.line.put(&core.server.hook_pool, move || {
+                moments.iter().for_each(|moment| drop(hooks::call(&*hooks, moment)));
             });
         }
     }
@@ -368,16 +366,11 @@ impl Connection {
         let Some((moment, then)) = hooked.next.pop_front() else { return };
         hooked.current = Some((serial, then));
         // Where there are none any more, nobody objects.
-        let (hooks, order) = (core.server.hooks(), Arc::clone(&hooked.order));
+        let hooks = core.server.hooks();
         let (key, sender) = (self.key, core.sender.clone());
-        core.server.hook_pool.run(move || {
-            let failed = Ruling::Refuse(Refusal::new("451 Internal error: a hook failed."));
-            let mut reply = Promise { sender, message: Some(Message::Ruled(key, serial, failed)) };
-            let ruling = {
-                let _turn = order.lock().unwrap_or_else(PoisonError::into_inner);
-                hooks.map_or(Ruling::Pass, |hooks| hooks.call(&moment))
-            };
-            reply.message = Some(Message::Ruled(key, serial, ruling));
+        hooked.line.put(&core.server.hook_pool, move || {
+            let ruling = hooks.map_or(Ruling::Pass, |hooks| hooks::call(&*hooks, &moment));
+            sender.send(Message::Ruled(key, serial, ruling));
         });
     }
 

@@ -19,6 +19,7 @@ mod webhook;
 
 use std::fmt::{self, Debug};
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -51,6 +52,12 @@ pub trait Hooks: Send + Sync + Debug {
 
     /// The server has ended: nothing more will come.
     fn close(&self) {}
+}
+
+/// Calls hooks for a session: what waits for one that panics is refused.
+pub(crate) fn call(hooks: &dyn Hooks, moment: &Moment) -> Ruling {
+    catch_unwind(AssertUnwindSafe(|| hooks.call(moment)))
+        .unwrap_or_else(|_| Ruling::Refuse(Refusal::new("451 Internal error: a hook failed.")))
 }
 
 /// What may happen.

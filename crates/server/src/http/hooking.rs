@@ -1,13 +1,12 @@
 //! What a connection of HTTP does about hooks: it asks before a request is carried out, and before a client hears that
 //! its upload is there; it tells of what was done.
 //!
-//! The invariant: what hooks are given goes through one line ([`Line`]), in the order in which it happened, on threads
+//! The invariant: what hooks are given goes through one [`Line`], in the order in which it happened, on threads
 //! of theirs. A request is ruled on once, before anything of it is done, however often its head is looked at. Where
 //! there are no hooks, a request looks at one pointer.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use millrace_http::target::{self, Target};
@@ -19,7 +18,8 @@ use super::connection::{Connection, Work};
 use super::record::Record;
 use super::who::{ANONYMOUS, Who};
 use crate::auth::Account;
-use crate::hooks::{Event, Hooks, Moment, Refusal, Ruling};
+use crate::blocking::Line;
+use crate::hooks::{self, Event, Hooks, Moment, Refusal, Ruling};
 use crate::log::{self, Direction, Subject, Transferred};
 use crate::state::Server;
 use crate::worker::{self, Core};
@@ -32,14 +32,6 @@ pub(super) struct Hooked {
     /// They have ruled on the request that is answered: it is about this path, where they said another.
     ruled: Option<Option<VirtualPath>>,
     line: Arc<Line>,
-}
-
-/// What is to be heard, first to last.
-#[derive(Debug, Default)]
-struct Line {
-    next: Mutex<VecDeque<Batch>>,
-    /// Held while they are called.
-    turn: Mutex<()>,
 }
 
 /// What happened together, and whom to tell what they say of it.
@@ -83,21 +75,16 @@ pub(super) struct Parting {
 impl Drop for Parting {
     fn drop(&mut self) {
         if let Some((line, batch)) = self.said.take() {
-            put(&self.server, line, batch);
+            put(&self.server, &line, batch);
         }
     }
 }
 
-impl Line {
-    /// Calls for the first that is in it. As many are called for as were put in, each once.
-    fn call(&self) {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(batch) = self.next.lock().unwrap_or_else(PoisonError::into_inner).pop_front() else {
-            return;
-        };
+impl Batch {
+    fn call(self) {
         let mut ruled = Ruled { event: Event::Command, ruling: Ruling::Pass };
-        for moment in &batch.moments {
-            match batch.hooks.call(moment) {
+        for moment in &self.moments {
+            match hooks::call(&*self.hooks, moment) {
                 Ruling::Refuse(refusal) if moment.event.asks() => {
                     ruled = Ruled { event: moment.event, ruling: Ruling::Refuse(refusal) };
                     break;
@@ -106,7 +93,7 @@ impl Line {
                 Ruling::Pass | Ruling::Refuse(_) => {}
             }
         }
-        if let Some(answer) = batch.answer {
+        if let Some(answer) = self.answer {
             answer(ruled);
         }
     }
@@ -356,7 +343,7 @@ impl Connection {
             return;
         };
         let line = self.hooked.as_ref().map_or_else(Arc::default, |hooked| Arc::clone(&hooked.line));
-        put(&core.server, line, Batch { hooks, moments: vec![moment], answer: None });
+        put(&core.server, &line, Batch { hooks, moments: vec![moment], answer: None });
     }
 
     fn submit(&mut self, core: &mut Core, hooks: Arc<dyn Hooks>, moments: Vec<Moment>, then: Option<Then>) {
@@ -367,7 +354,7 @@ impl Connection {
         if let Some(then) = then {
             self.work = Work::Ruled(serial, Box::new(then));
         }
-        put(&core.server, line, Batch { hooks, moments, answer: Some(answer) });
+        put(&core.server, &line, Batch { hooks, moments, answer: Some(answer) });
     }
 
     /// A moment of a request that has been answered, or is about to be.
@@ -418,9 +405,8 @@ impl Connection {
     }
 }
 
-fn put(server: &Server, line: Arc<Line>, batch: Batch) {
-    line.next.lock().unwrap_or_else(PoisonError::into_inner).push_back(batch);
-    server.hook_pool.run(move || line.call());
+fn put(server: &Server, line: &Arc<Line>, batch: Batch) {
+    line.put(&server.hook_pool, || batch.call());
 }
 
 /// The path that `Destination` names.

@@ -88,6 +88,23 @@ fn all_that_is_done_by_http_is_asked_or_told_in_its_order() {
 }
 
 #[test]
+fn a_hook_that_panics_refuses_and_the_connection_goes_on() {
+    let scratch = Scratch::new();
+    let (served, _) = serve(&scratch, |moment| match &*moment.verb {
+        "DELETE" if moment.event == Event::Command => panic!("on purpose: a hook that is wrong"),
+        _ => Ruling::Pass,
+    });
+    let mut client = served.connect();
+    let mut ask = |line: &str| {
+        client.send(format!(
+            "{line} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\nContent-Length: 0\r\n\r\n"
+        ));
+        client.response().status
+    };
+    assert_eq!([ask("PUT /a"), ask("DELETE /a"), ask("GET /a")], [201, 503, 200]);
+}
+
+#[test]
 fn a_request_is_refused_or_rewritten_before_it_is_carried_out() {
     let scratch = Scratch::new();
     let (served, _) = serve(&scratch, |moment| match (moment.event, &*moment.verb, &*moment.argument) {
