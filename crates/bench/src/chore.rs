@@ -12,6 +12,8 @@ use crate::run::Progress;
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chore {
+    /// The server is asked whether it is there, and lets the account in.
+    Reaching,
     /// Test files are put on the server.
     Making,
     /// Uploads are compared with what was sent.
@@ -24,6 +26,7 @@ impl Chore {
     /// How far it is, for a person: `removing test files: 3 of 40000`.
     pub fn words(self, done: usize, all: usize) -> String {
         let doing = match self {
+            Self::Reaching => return "waiting for the server".to_owned(),
             Self::Making => "making test files",
             Self::Checking => "checking uploads",
             Self::Removing => "removing test files",
@@ -51,7 +54,7 @@ impl Chores<'_> {
     /// Claims that nobody waits for it any more.
     pub(crate) fn is_left(self, chore: Chore) -> bool {
         match chore {
-            Chore::Making | Chore::Checking => self.0.stop().is_asked(),
+            Chore::Reaching | Chore::Making | Chore::Checking => self.0.stop().is_asked(),
             Chore::Removing => self.0.stop().is_left(),
         }
     }

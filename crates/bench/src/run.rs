@@ -196,7 +196,7 @@ pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
     if cells.iter().any(is_lost) {
         return Err(RunError::NoRoot);
     }
-    let station = Station::open(plan)?;
+    let station = Station::open(plan, progress)?;
     let began = SystemTime::now();
     let (mut measured, mut ended) = (Vec::new(), None);
     for (index, cell) in cells.iter().enumerate() {
@@ -266,10 +266,10 @@ pub(crate) struct Station {
 
 impl Station {
     /// Checks that the plan may and can be run, and that somebody answers there.
-    pub(crate) fn open(plan: &Plan) -> Result<Self, RunError> {
+    pub(crate) fn open(plan: &Plan, progress: &dyn Progress) -> Result<Self, RunError> {
         let address = check(plan)?;
         let driver = driver::open(&plan.target, address, plan.base.patience);
-        driver.reach()?;
+        driver.reach(Chores(progress))?;
         Ok(Self { address, driver, target: plan.target.clone(), helper: plan.helper.clone() })
     }
 

@@ -6,6 +6,7 @@
 mod files;
 mod ftp;
 mod gap;
+mod heed;
 mod http;
 mod life;
 mod selector;
@@ -59,6 +60,11 @@ pub enum DriverError {
         /// A reply.
         what: String,
     },
+    /// It speaks first, and in the clear.
+    #[error(
+        "{0} does not begin with TLS, as ftps:// does: ftpes:// asks for TLS after the greeting, and ftp:// does without"
+    )]
+    NotTls(SocketAddr),
     /// The server refused what the test needs, for example to store its files.
     #[error("the server refused {what}: {reply}")]
     Refused {
@@ -96,7 +102,7 @@ pub enum DriverError {
         "--dataset-vs-ram: the server does not say how much room it has (AVBL); --server-root DIRECTORY names its folder"
     )]
     UnknownRoom,
-    /// Somebody did not want to wait until all test files were removed: so many are left.
+    /// Somebody did not want to wait; so many test files are left.
     #[error("nobody waited for their removal, and {0} are there")]
     Left(usize),
     /// This machine cannot.
@@ -125,7 +131,7 @@ pub(crate) fn open(target: &Target, address: SocketAddr, patience: Duration) -> 
         Scheme::Ftp | Scheme::Ftps | Scheme::Ftpes => {
             Box::new(FtpDriver::new(target.clone(), address, patience))
         }
-        Scheme::Http => Box::new(HttpDriver::new(target.clone(), address)),
+        Scheme::Http => Box::new(HttpDriver::new(target.clone(), address, patience)),
     }
 }
 
@@ -142,7 +148,7 @@ pub(crate) fn permits(scheme: Scheme, cell: &Cell) -> Result<(), DriverError> {
 /// A way to load a server.
 pub(crate) trait Driver: Sync {
     /// Claims that the server is there and lets the account in: half an hour of failures would say the same.
-    fn reach(&self) -> Result<(), DriverError>;
+    fn reach(&self, chores: Chores<'_>) -> Result<(), DriverError>;
 
     /// Puts there what the cell needs.
     fn prepare(&self, cell: &Cell, chores: Chores<'_>) -> Result<(), DriverError>;

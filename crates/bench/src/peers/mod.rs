@@ -106,6 +106,9 @@ pub enum PeerError {
         /// The end of its output.
         said: String,
     },
+    /// Nobody waited for it.
+    #[error("nobody waited for it")]
+    Left,
 }
 
 impl Peer {

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::{HTTP, Installed, PeerError, Setting};
+use crate::chore::Stop;
 use crate::host::descendants;
 
 /// How long a server may take to answer, on a machine that has other things to do.
@@ -89,6 +90,7 @@ impl Running {
         more: &[String],
         place: &Path,
         fill: &dyn Fn(&Path) -> std::io::Result<()>,
+        stop: &Stop,
     ) -> Result<Self, PeerError> {
         let name = installed.peer.name;
         let set_up = |error| PeerError::SetUp { name, error };
@@ -135,7 +137,7 @@ impl Running {
         let path = if installed.peer.scheme == HTTP { DOCUMENT } else { FILES };
         let url = format!("{}://{account}127.0.0.1:{}/{path}", installed.peer.scheme, ports.control);
         let mut running = Self { child, folder, argv: launch.argv, root, url };
-        running.wait_for_answer(installed, ports.control)?;
+        running.wait_for_answer(installed, ports.control, stop)?;
         Ok(running)
     }
 
@@ -156,7 +158,12 @@ impl Running {
         if text.is_empty() { "nothing".to_owned() } else { text }
     }
 
-    fn wait_for_answer(&mut self, installed: &Installed, port: u16) -> Result<(), PeerError> {
+    fn wait_for_answer(
+        &mut self,
+        installed: &Installed,
+        port: u16,
+        stop: &Stop,
+    ) -> Result<(), PeerError> {
         let give_up = Instant::now() + COMING_UP;
         let speaks_first = installed.peer.scheme == "ftp";
         let silent = |after: String, said: String| {
@@ -168,6 +175,9 @@ impl Running {
             }
             if answers(port, speaks_first) {
                 return Ok(());
+            }
+            if stop.is_asked() {
+                return Err(PeerError::Left);
             }
             if Instant::now() > give_up {
                 return silent(format!(" within {} s", COMING_UP.as_secs()), self.said());

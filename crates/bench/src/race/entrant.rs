@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::RaceError;
+use crate::chore::Stop;
 use crate::peers::{HTTP, Installed, Peer, PeerError, Ports, Running};
 use crate::plan::{Cell, Op};
 use crate::target::Target;
@@ -90,12 +91,18 @@ impl Entrant {
     }
 
     /// Starts it, where it does not run.
-    pub(super) fn start(&self, ports: Ports, place: &Path, cells: &[Cell]) -> Result<Started, PeerError> {
+    pub(super) fn start(
+        &self,
+        ports: Ports,
+        place: &Path,
+        cells: &[Cell],
+        stop: &Stop,
+    ) -> Result<Started, PeerError> {
         match &self.server {
             Server::Url(url) => Ok(Started { url: url.clone(), process: None }),
             Server::Known { installed, more } => {
                 let fill = |root: &Path| fill(root, cells);
-                let process = Running::start(installed, ports, more, place, &fill)?;
+                let process = Running::start(installed, ports, more, place, &fill, stop)?;
                 Ok(Started { url: process.url.clone(), process: Some(process) })
             }
         }

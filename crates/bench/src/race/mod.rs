@@ -47,13 +47,22 @@ pub enum RaceError {
     Plan(#[from] PlanError),
     /// A server.
     #[error(transparent)]
-    Peer(#[from] PeerError),
+    Peer(PeerError),
     /// The measurement.
     #[error(transparent)]
     Run(#[from] RunError),
     /// This machine.
     #[error("this machine: {0}")]
     Machine(#[from] std::io::Error),
+}
+
+impl From<PeerError> for RaceError {
+    fn from(error: PeerError) -> Self {
+        match error {
+            PeerError::Left => Self::Run(RunError::Interrupted),
+            error => Self::Peer(error),
+        }
+    }
 }
 
 impl RaceError {
@@ -303,7 +312,7 @@ impl Course<'_> {
         let race = self.race;
         self.go_on()?;
         let ports = Ports::free(at, race.entrants.len())?;
-        let started = race.entrants[at].start(ports, &race.place, &race.cells)?;
+        let started = race.entrants[at].start(ports, &race.place, &race.cells, self.watcher.stop())?;
         let pid = started.process.as_ref().map(|process| process.pid());
         let plan = race.plan(&started.url, pid)?;
         let mut cells = race.cells.clone();
@@ -314,7 +323,7 @@ impl Course<'_> {
                 settings.server_root.get_or_insert_with(|| root.to_string_lossy().into_owned());
             }
         }
-        Ok(Ready { station: Station::open(&plan)?, started, cells })
+        Ok(Ready { station: Station::open(&plan, &Figures(self.watcher))?, started, cells })
     }
 
     /// Fails where somebody has asked to end it.

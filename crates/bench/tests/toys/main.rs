@@ -4,6 +4,7 @@ mod http;
 mod pages;
 mod race;
 mod server;
+mod silent;
 mod slow;
 mod uploads;
 

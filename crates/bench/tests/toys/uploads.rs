@@ -83,13 +83,13 @@ fn all_users_may_write_over_one_file_and_it_is_right() {
 }
 
 /// Asks to end it when so many of a chore are done.
-struct Impatient {
+pub(crate) struct Impatient {
     at: (Chore, usize),
     stop: Stop,
 }
 
 impl Impatient {
-    fn new(chore: Chore, done: usize) -> Self {
+    pub(crate) fn new(chore: Chore, done: usize) -> Self {
         Self { at: (chore, done), stop: Stop::new() }
     }
 }

@@ -69,16 +69,21 @@ fn figures(plan: &Plan, arguments: &Bench) -> Result<ExitCode, Failure> {
         Some(live) => measure(plan, &live),
         None => measure(plan, &Line::new(plan.cells().len())),
     };
-    let report = match report {
-        Err(error @ RunError::Interrupted) => {
-            eprintln!("millrace: {error}.");
-            return Ok(ExitCode::from(INCONCLUSIVE));
-        }
-        report => report.map_err(advise_run)?,
-    };
+    let Some(report) = unless_interrupted(report)? else { return Ok(ExitCode::from(INCONCLUSIVE)) };
     let judgement = gate.judge(&report);
     output.write(&report, &judgement.text)?;
     Ok(ExitCode::from(status(&report, judgement.outcome, &|cell| gate.allows_failures(cell))))
+}
+
+/// `None`, and a line, where somebody did not wait for the first figure.
+fn unless_interrupted<T>(found: Result<T, RunError>) -> Result<Option<T>, Failure> {
+    match found {
+        Err(error @ RunError::Interrupted) => {
+            eprintln!("millrace: {error}.");
+            Ok(None)
+        }
+        found => found.map(Some).map_err(advise_run),
+    }
 }
 
 /// Of a run that was ended at once.
@@ -170,7 +175,8 @@ fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitC
     }
     let output = Output::open(arguments)?;
     let most = arguments.most_users(plan);
-    let found = search(plan, most, Criterion::default(), progress).map_err(advise_run)?;
+    let found = unless_interrupted(search(plan, most, Criterion::default(), progress))?;
+    let Some(found) = found else { return Ok(ExitCode::from(INCONCLUSIVE)) };
     let capacity = Capacity { ceiling: arguments.ceiling(), ..found };
     output.write_capacity(&capacity)?;
     Ok(match capacity.ending {

@@ -2,15 +2,14 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millrace_ftp::client::{ClientSession, Event, Plan, ReplyReader};
-use millrace_net::stream;
 
 use super::pipe::Pipe;
 use super::security::Security;
-use crate::chore::{Chore, Chores};
 use crate::driver::DriverError;
+use crate::driver::heed::Heed;
 use crate::payload::{Checker, FileId, Flaw, Payload};
 use crate::plan::Settings;
 use crate::target::{Scheme, Target};
@@ -18,8 +17,6 @@ use crate::target::{Scheme, Target};
 /// No answer may take longer, however patient the users are.
 const PATIENCE: Duration = Duration::from_secs(60);
 const CHUNK: usize = 256 * 1024;
-/// How often it looks up from a reply that does not come, where somebody may not want to wait.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// A session.
 pub(super) struct Errand<'a> {
@@ -35,8 +32,8 @@ pub(super) struct Errand<'a> {
     chunk: Vec<u8>,
     /// The lines of the last reply that was a success.
     answer: Vec<u8>,
-    /// What it is for, and who may not want to wait for it.
-    heeds: Option<(Chores<'a>, Chore)>,
+    /// Who may not want to wait for it.
+    heed: Heed<'a>,
 }
 
 /// What an [`Event`] says, without the reply it was made from.
@@ -52,11 +49,11 @@ impl<'a> Errand<'a> {
         target: &Target,
         address: SocketAddr,
         patience: Duration,
+        heed: Heed<'a>,
     ) -> Result<Self, DriverError> {
         let patience = patience.min(PATIENCE);
-        let unreachable = |error| DriverError::Unreachable { address, error };
-        let control = TcpStream::connect_timeout(&address, patience).map_err(unreachable)?;
-        control.set_nodelay(true).and_then(|()| be_patient(&control, patience)).map_err(unreachable)?;
+        let control = heed.connect(address, None, patience)?;
+        control.set_nodelay(true).map_err(|error| DriverError::Unreachable { address, error })?;
         let security = Security::of(target, &Settings::default()).map_err(DriverError::Client)?;
         let control = Pipe::plain(control);
         let (session, reader) = (ClientSession::new(address), ReplyReader::default());
@@ -71,7 +68,7 @@ impl<'a> Errand<'a> {
             input: Vec::new(),
             chunk: Vec::new(),
             answer: Vec::new(),
-            heeds: None,
+            heed,
         };
         let is_implicit = errand.security.as_ref().map(|security| security.is_implicit);
         if is_implicit == Some(true) {
@@ -92,23 +89,16 @@ impl<'a> Errand<'a> {
         Ok(errand)
     }
 
-    /// From here on nobody has to wait for an answer who does not want to.
-    pub(super) fn heeding(self, chores: Chores<'a>, chore: Chore) -> Result<Self, DriverError> {
-        let look = self.control.socket().set_read_timeout(Some(LOOK.min(self.patience)));
-        look.map_err(DriverError::Client)?;
-        Ok(Self { heeds: Some((chores, chore)), ..self })
-    }
-
-    fn heed(&self) -> Result<(), DriverError> {
-        let is_left = self.heeds.is_some_and(|(chores, chore)| chores.is_left(chore));
-        if is_left { Err(DriverError::Left(0)) } else { Ok(()) }
-    }
-
     fn encrypt(&mut self) -> Result<(), DriverError> {
-        let channel = self.security.as_ref().map(Security::channel).transpose();
-        let result =
-            channel.and_then(|channel| channel.map_or(Ok(()), |channel| self.control.encrypt(channel)));
-        result.map_err(|error| self.unreachable(error))
+        let Some(security) = &self.security else { return Ok(()) };
+        let channel = security.channel().map_err(|error| self.unreachable(error))?;
+        let encrypted = self.control.encrypt(channel, self.heed, self.patience)?;
+        // A greeting in the clear, `220 ...`: no record of TLS begins with '2'.
+        let is_clear = |error: &io::Error| error.to_string().contains("InvalidContentType");
+        encrypted.map_err(|error| match self.scheme {
+            Scheme::Ftps if is_clear(&error) => DriverError::NotTls(self.address),
+            _ => self.unreachable(error),
+        })
     }
 
     /// Puts a test file there.
@@ -123,7 +113,7 @@ impl<'a> Errand<'a> {
         self.chunk.resize(CHUNK, 0);
         let mut offset = 0;
         while offset < size {
-            self.heed()?;
+            self.heed.check()?;
             let count = (size - offset).min(CHUNK as u64) as usize;
             payload.fill(file, offset, &mut self.chunk[..count]);
             if data.write_all(&self.chunk[..count]).is_err() {
@@ -134,7 +124,8 @@ impl<'a> Errand<'a> {
         let _ = data.finish();
         self.hear(&format!("STOR {path}"))?;
         // What comes yet is tickets, which the next data connections need.
-        let _ = data.read(&mut [0]);
+        let (heed, patience) = (self.heed, self.patience);
+        drop(heed.until(patience, || data.read(&mut [0]).map(Some))?);
         Ok(())
     }
 
@@ -148,11 +139,10 @@ impl<'a> Errand<'a> {
         self.chunk.resize(CHUNK, 0);
         let mut verdict = Ok(());
         loop {
-            self.heed()?;
-            let count = match data.read(&mut self.chunk) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                count => count.map_err(|error| self.unreachable(error))?,
-            };
+            self.heed.check()?;
+            let read = self.heed.until(self.patience, || data.read(&mut self.chunk).map(Some))?;
+            let read = read.and_then(|count| count.ok_or(io::ErrorKind::TimedOut.into()));
+            let count = read.map_err(|error| self.unreachable(error))?;
             if count == 0 {
                 break;
             }
@@ -210,9 +200,7 @@ impl<'a> Errand<'a> {
         rcvbuf: Option<usize>,
     ) -> Result<Pipe, DriverError> {
         let address = self.listen()?;
-        let data = connect(address, rcvbuf, self.patience)
-            .and_then(|data| be_patient(&data, self.patience).map(|()| data))
-            .map_err(|error| DriverError::Unreachable { address, error })?;
+        let data = self.heed.connect(address, rcvbuf, self.patience)?;
         let mut out = Vec::new();
         self.session.transfer(verb, path.as_bytes(), &mut out);
         self.send(&out)?;
@@ -220,7 +208,8 @@ impl<'a> Errand<'a> {
             Heard::Opening => {
                 let mut data = Pipe::plain(data);
                 if let Some(security) = &self.security {
-                    let secured = security.channel().and_then(|channel| data.encrypt(channel));
+                    let channel = security.channel().map_err(|error| self.unreachable(error))?;
+                    let secured = data.encrypt(channel, self.heed, self.patience)?;
                     secured.map_err(|error| self.unreachable(error))?;
                 }
                 Ok(data)
@@ -306,48 +295,21 @@ impl<'a> Errand<'a> {
     }
 
     fn read(&mut self, what: &str) -> Result<(), DriverError> {
-        let (mut piece, begun) = ([0; 4096], Instant::now());
-        let silent = |how| DriverError::Silent { address: self.address, how, what: what.to_owned() };
-        loop {
-            match self.control.read(&mut piece) {
-                Ok(0) => return Err(silent("closed the connection".to_owned())),
-                Ok(count) => {
-                    self.input.extend_from_slice(&piece[..count]);
-                    return Ok(());
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.heed()?;
-                    if self.heeds.is_none() || begun.elapsed() >= self.patience {
-                        return Err(silent(format!("said nothing for {:?}", self.patience)));
-                    }
-                }
-                Err(error) => return Err(self.unreachable(error)),
+        let mut piece = [0; 4096];
+        let silent = |how| Err(DriverError::Silent { address: self.address, how, what: what.to_owned() });
+        let control = &mut self.control;
+        match self.heed.until(self.patience, || control.read(&mut piece).map(Some))? {
+            Ok(Some(0)) => silent("closed the connection".to_owned()),
+            Ok(Some(count)) => {
+                self.input.extend_from_slice(&piece[..count]);
+                Ok(())
             }
+            Ok(None) => silent(format!("said nothing for {:?}", self.patience)),
+            Err(error) => Err(self.unreachable(error)),
         }
     }
 
     fn unreachable(&self, error: io::Error) -> DriverError {
         DriverError::Unreachable { address: self.address, error }
     }
-}
-
-fn be_patient(socket: &TcpStream, patience: Duration) -> io::Result<()> {
-    socket.set_read_timeout(Some(patience)).and_then(|()| socket.set_write_timeout(Some(patience)))
-}
-
-/// As [`TcpStream::connect_timeout`], with a receive buffer that the connection begins with.
-fn connect(to: SocketAddr, rcvbuf: Option<usize>, patience: Duration) -> io::Result<TcpStream> {
-    if rcvbuf.is_none() {
-        return TcpStream::connect_timeout(&to, patience);
-    }
-    let anywhere = SocketAddr::new(if to.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() }, 0);
-    let socket = stream::begin_connect_with(anywhere, to, rcvbuf)?;
-    if !stream::wait_writable(&socket, patience) {
-        return Err(io::ErrorKind::TimedOut.into());
-    }
-    stream::connected(&socket)?;
-    let socket = TcpStream::from(socket);
-    socket.set_nonblocking(false)?;
-    Ok(socket)
 }

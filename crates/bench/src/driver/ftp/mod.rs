@@ -24,6 +24,7 @@ use self::errand::Errand;
 use self::proof::{Proof, Prover, Upload};
 use self::user::User;
 use super::files::Files;
+use super::heed::Heed;
 use super::worker::Worker;
 use super::{Driver, DriverError, Post};
 use crate::chaos::{Deeds, Mischief};
@@ -59,13 +60,9 @@ impl FtpDriver {
         Files::new(&self.target, cell)
     }
 
-    fn errand(&self) -> Result<Errand<'static>, DriverError> {
-        Errand::log_in(&self.target, self.address, self.patience)
-    }
-
     /// An errand that nobody has to wait for who does not want to.
     fn chore<'a>(&self, chores: Chores<'a>, chore: Chore) -> Result<Errand<'a>, DriverError> {
-        Errand::log_in(&self.target, self.address, self.patience)?.heeding(chores, chore)
+        Errand::log_in(&self.target, self.address, self.patience, Heed::to(chores, chore))
     }
 
     /// Puts a file there of every size that a log's downloads have.
@@ -83,10 +80,10 @@ impl FtpDriver {
     }
 
     /// Puts a file there that bad users download, and remembers what they upload.
-    fn prepare_chaos(&self, cell: &Cell) -> Result<(), DriverError> {
+    fn prepare_chaos(&self, cell: &Cell, chores: Chores<'_>) -> Result<(), DriverError> {
         let path = self.target.file(ROGUE_DOWNLOAD);
         if !self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&path) {
-            let mut errand = self.errand()?;
+            let mut errand = self.chore(chores, Chore::Making)?;
             errand.store(&path, &Payload::new(cell.settings.seed), FileId::new(0), rogue::FILE_SIZE)?;
             errand.quit();
         }
@@ -124,13 +121,13 @@ impl FtpDriver {
 }
 
 impl Driver for FtpDriver {
-    fn reach(&self) -> Result<(), DriverError> {
-        self.errand().map(Errand::quit)
+    fn reach(&self, chores: Chores<'_>) -> Result<(), DriverError> {
+        self.chore(chores, Chore::Reaching).map(Errand::quit)
     }
 
     fn prepare(&self, cell: &Cell, chores: Chores<'_>) -> Result<(), DriverError> {
         if cell.settings.chaos.is_some() {
-            self.prepare_chaos(cell)?;
+            self.prepare_chaos(cell, chores)?;
         }
         if let Some(script) = &cell.settings.replay {
             return self.prepare_replay(cell, script, chores);

@@ -2,8 +2,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
 
 use millrace_net::tls::{BUFFER, Channel, Heard};
+
+use crate::driver::DriverError;
+use crate::driver::heed::Heed;
 
 /// A blocking socket, and what encrypts it.
 pub(super) struct Pipe {
@@ -29,13 +33,18 @@ impl Pipe {
     }
 
     /// Encrypts it from here on.
-    pub(super) fn encrypt(&mut self, mut channel: Box<Channel>) -> io::Result<()> {
+    pub(super) fn encrypt(
+        &mut self,
+        mut channel: Box<Channel>,
+        heed: Heed<'_>,
+        patience: Duration,
+    ) -> Result<io::Result<()>, DriverError> {
         let mut buffer = vec![0; BUFFER];
-        if !channel.handshake(&self.socket, &mut buffer)? {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        self.secret = Some(Secret { channel, buffer, plain: Vec::new(), taken: 0 });
-        Ok(())
+        let socket = &self.socket;
+        let over = heed.until(patience, || Ok(channel.handshake(socket, &mut buffer)?.then_some(())))?;
+        Ok(over.and_then(|over| over.ok_or(io::ErrorKind::TimedOut.into())).map(|()| {
+            self.secret = Some(Secret { channel, buffer, plain: Vec::new(), taken: 0 });
+        }))
     }
 
     /// Says that this was all. It is kept until the server has taken it: to close with unread tickets of TLS 1.3

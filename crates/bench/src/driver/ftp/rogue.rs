@@ -12,6 +12,7 @@ use millrace_net::stream;
 use super::errand::Errand;
 use crate::chaos::{Deeds, Mischief};
 use crate::driver::DriverError;
+use crate::driver::heed::Heed;
 use crate::target::Target;
 
 /// How long a rogue waits for any answer.
@@ -61,7 +62,7 @@ fn act(place: Place<'_>, kind: Mischief, deeds: &Deeds) -> Result<(), DriverErro
 }
 
 fn log_in(place: Place<'_>) -> Result<Errand<'static>, DriverError> {
-    Errand::log_in(place.target, place.address, PATIENCE)
+    Errand::log_in(place.target, place.address, PATIENCE, Heed::nobody())
 }
 
 fn slow_login(place: Place<'_>, deeds: &Deeds) -> Result<(), DriverError> {

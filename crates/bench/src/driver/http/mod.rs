@@ -6,62 +6,67 @@
 mod response;
 mod user;
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use self::response::Reader;
 use self::user::{User, request};
+use super::heed::Heed;
 use super::worker::Worker;
 use super::{Driver, DriverError, Post};
 use crate::chaos::{Deeds, Mischief};
-use crate::chore::Chores;
+use crate::chore::{Chore, Chores};
 use crate::plan::{Cell, Settings};
 use crate::tally::Tally;
 use crate::target::Target;
 
+/// The probe waits no longer, however patient the users are.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Loads an HTTP server.
 pub(crate) struct HttpDriver {
     target: Target,
     address: SocketAddr,
+    patience: Duration,
 }
 
 impl HttpDriver {
-    pub(crate) fn new(target: Target, address: SocketAddr) -> Self {
-        Self { target, address }
+    pub(crate) fn new(target: Target, address: SocketAddr, patience: Duration) -> Self {
+        Self { target, address, patience: patience.min(PATIENCE) }
     }
 
-    /// The status of one request, without a load.
-    fn ask(&self) -> std::io::Result<u16> {
-        let mut socket = TcpStream::connect_timeout(&self.address, PATIENCE)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+    /// One request, without a load; what its status says of the document is for the figures: a preset may ask for
+    /// another.
+    fn ask(&self, heed: Heed<'_>) -> Result<io::Result<()>, DriverError> {
+        let mut socket = heed.connect(self.address, None, self.patience)?;
         let path = format!("/{}", self.target.path);
-        socket.write_all(&request(&self.target, &Settings::default(), &path))?;
+        if let Err(error) = socket.write_all(&request(&self.target, &Settings::default(), &path)) {
+            return Ok(Err(error));
+        }
         let (mut reader, mut buffer) = (Reader::default(), [0; 16 * 1024]);
         while !reader.is_over() {
-            let count = match socket.read(&mut buffer) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                count => count?,
-            };
-            if count == 0 && !reader.end() {
-                return Err(ErrorKind::UnexpectedEof.into());
+            let read = heed.until(self.patience, || socket.read(&mut buffer).map(Some))?;
+            let read = read.and_then(|count| count.ok_or(ErrorKind::WouldBlock.into()));
+            let fed = read.and_then(|count| match count {
+                0 if !reader.end() => Err(ErrorKind::UnexpectedEof.into()),
+                count => reader.feed(&buffer[..count]).map(drop).map_err(io::Error::other),
+            });
+            if let Err(error) = fed {
+                return Ok(Err(error));
             }
-            reader.feed(&buffer[..count]).map_err(std::io::Error::other)?;
         }
-        Ok(reader.head().map_or(0, |head| head.status))
+        Ok(Ok(()))
     }
 }
 
 impl Driver for HttpDriver {
-    fn reach(&self) -> Result<(), DriverError> {
-        // What a status says of the document is for the figures: a preset may ask for another.
+    fn reach(&self, chores: Chores<'_>) -> Result<(), DriverError> {
         let address = self.address;
-        self.ask().map(drop).map_err(|error| {
+        self.ask(Heed::to(chores, Chore::Reaching))?.map_err(|error| {
             let how = match error.kind() {
                 ErrorKind::UnexpectedEof => "closed the connection".to_owned(),
-                ErrorKind::WouldBlock => format!("said nothing for {PATIENCE:?}"),
+                ErrorKind::WouldBlock => format!("said nothing for {:?}", self.patience),
                 ErrorKind::Other => format!("answered, but {error}"),
                 _ => return DriverError::Unreachable { address, error },
             };

@@ -1,0 +1,93 @@
+//! Waiting for a server that may be silent: for as long as patience lasts, and not at all for who does not want to.
+//!
+//! Invariant: whoever heeds looks up every [`LOOK`], whatever it waits for.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use millrace_net::stream;
+
+use super::DriverError;
+use crate::chore::{Chore, Chores};
+
+/// How often it looks up from what does not come.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// For what something is waited for, and who may not want to wait for it.
+#[derive(Clone, Copy)]
+pub(super) struct Heed<'a>(Option<(Chores<'a>, Chore)>);
+
+impl<'a> Heed<'a> {
+    /// Ends where nobody waits for the chore any more.
+    pub(super) fn to(chores: Chores<'a>, chore: Chore) -> Self {
+        Self(Some((chores, chore)))
+    }
+
+    /// Waits for as long as it takes.
+    pub(super) fn nobody() -> Self {
+        Self(None)
+    }
+
+    /// Fails where nobody waits any more.
+    pub(super) fn check(self) -> Result<(), DriverError> {
+        match self.0 {
+            Some((chores, Chore::Reaching)) => Ok(chores.note(Chore::Reaching, 0, 1)?),
+            Some((chores, chore)) if chores.is_left(chore) => Err(DriverError::Left(0)),
+            _ => Ok(()),
+        }
+    }
+
+    /// For how long a call may wait, of who has so much patience.
+    pub(super) fn look(self, patience: Duration) -> Duration {
+        if self.0.is_some() { patience.min(LOOK) } else { patience }
+    }
+
+    /// Has every call on a socket come back after one look.
+    pub(super) fn on(self, socket: &TcpStream, patience: Duration) -> io::Result<()> {
+        socket.set_read_timeout(Some(self.look(patience)))?;
+        socket.set_write_timeout(Some(patience))
+    }
+
+    /// Asks again and again for what is not yet there, until `patience` is over; `None` then.
+    pub(super) fn until<T>(
+        self,
+        patience: Duration,
+        mut ask: impl FnMut() -> io::Result<Option<T>>,
+    ) -> Result<io::Result<Option<T>>, DriverError> {
+        let begun = Instant::now();
+        loop {
+            match ask() {
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                answer => return Ok(answer),
+            }
+            self.check()?;
+            if begun.elapsed() >= patience {
+                return Ok(Ok(None));
+            }
+        }
+    }
+
+    /// Connects, with a receive buffer that the connection begins with.
+    pub(super) fn connect(
+        self,
+        to: SocketAddr,
+        rcvbuf: Option<usize>,
+        patience: Duration,
+    ) -> Result<TcpStream, DriverError> {
+        let unreachable = |error| DriverError::Unreachable { address: to, error };
+        let anywhere = SocketAddr::new(if to.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() }, 0);
+        let socket = stream::begin_connect_with(anywhere, to, rcvbuf).map_err(unreachable)?;
+        let look = self.look(patience);
+        let connected = self.until(patience, || match stream::wait_writable(&socket, look) {
+            true => stream::connected(&socket).map(Some),
+            false => Ok(None),
+        })?;
+        connected.and_then(|connected| connected.ok_or(io::ErrorKind::TimedOut.into())).map_err(unreachable)?;
+        let socket = TcpStream::from(socket);
+        socket.set_nonblocking(false).and_then(|()| self.on(&socket, patience)).map_err(unreachable)?;
+        Ok(socket)
+    }
+}
