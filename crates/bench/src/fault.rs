@@ -1,5 +1,7 @@
 //! What goes wrong in an operation: classified, counted, and the first of each kind kept in its own words.
 
+use std::fmt;
+
 use millrace_ftp::reply::code;
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +69,33 @@ impl Fault {
         }
     }
 
+    /// For people: `3 x truncated`.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Connect => "no connection",
+            Self::Login => "login refused",
+            Self::TurnedAway => "turned away",
+            Self::Tls => "no TLS",
+            Self::DataConnection => "no data connection",
+            Self::Temporary => "refused for now",
+            Self::Permanent => "refused",
+            Self::ControlLost => "connection lost",
+            Self::DataLost => "lost, though confirmed",
+            Self::OtherLength => "another length than the first",
+            Self::Truncated => "truncated",
+            Self::TooLong => "too long",
+            Self::Doubled => "doubled",
+            Self::Skipped => "bytes left out",
+            Self::CrossedOver => "bytes of another file",
+            Self::Corrupt => "corrupt",
+            Self::Timeout => "no answer in time",
+            Self::TooSlow => "too slow",
+            Self::Protocol => "an answer that cannot be followed",
+            Self::Client => "this machine could not",
+            Self::Missed => "not begun, as nobody was free",
+        }
+    }
+
     /// Claims that wrong bytes arrived, which no speed excuses.
     pub fn is_wrong_data(self) -> bool {
         use Fault::{Corrupt, CrossedOver, DataLost, Doubled, Skipped, TooLong, Truncated};
@@ -101,6 +130,13 @@ pub struct Failures {
     pub count: u64,
     /// The first of them, each with its user.
     pub first: Vec<String>,
+}
+
+impl fmt::Display for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} x {}", self.count, self.fault.words())?;
+        self.first.first().map_or(Ok(()), |first| write!(f, ": {first}"))
+    }
 }
 
 /// The failures of a worker, or of all.
@@ -188,5 +224,6 @@ mod tests {
         assert_eq!((one.count(), one.of(Fault::Connect), one.of(Fault::Login)), (15, 10, 0));
         let kinds: Vec<_> = one.kinds().map(|kind| (kind.fault, kind.first.len())).collect();
         assert_eq!(kinds, [(Fault::Connect, 3), (Fault::Timeout, 3)]);
+        assert_eq!(one.kinds().next().unwrap().to_string(), "10 x no connection: user 0: refused");
     }
 }

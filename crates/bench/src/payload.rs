@@ -31,6 +31,16 @@ impl FileId {
     pub fn upload(user: u32, serial: u32) -> Self {
         Self::new((user & 0xffff) | (serial & 0xff) << 16)
     }
+
+    /// Whose upload it is, and which of theirs, where it is one: both as far as [`FileId::upload`] keeps them.
+    pub fn uploaded(self) -> (u32, u32) {
+        (self.0 & 0xffff, self.0 >> 16)
+    }
+
+    /// The number of a file that was made to be downloaded.
+    pub fn number(self) -> u32 {
+        self.0
+    }
 }
 
 impl fmt::Display for FileId {
@@ -196,6 +206,18 @@ impl fmt::Display for Flaw {
             Self::Skipped { at, to } => write!(f, "skipped: at byte {at} came byte {to}"),
             Self::Crossed { at, other } => write!(f, "crossed over: at byte {at} came bytes of {other}"),
             Self::Foreign { at } => write!(f, "corrupt: at byte {at} came bytes of no test file"),
+        }
+    }
+}
+
+impl Flaw {
+    /// In words, with the name of the file whose bytes came.
+    pub fn words(&self, name: impl FnOnce(FileId) -> String) -> String {
+        match self {
+            Self::Crossed { at, other } => {
+                format!("crossed over: at byte {at} came bytes of {}", name(*other))
+            }
+            flaw => flaw.to_string(),
         }
     }
 }

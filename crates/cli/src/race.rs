@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use millrace_bench::chore::Chore;
@@ -28,8 +29,8 @@ Examples:
   millrace race millrace millrace                        an A/A race: what does noise do?
   millrace race --list                                   the servers that are known by name
 
-Exit status: 0 when all is well; 1 when bytes were wrong, or a server or this machine failed;
-2 for usage; 3 when the figures vary too much for any comparison to say anything, or the race was
+Exit status: 0 when all is well; 1 when operations of anybody failed, bytes were wrong, or a
+server or this machine failed; 2 for usage; 3 when the figures vary too much for any comparison to say anything, or the race was
 interrupted. Ctrl-C ends a race early and reports what there is; a second one ends it at once.
 
 peers/install gets the servers. docs/benchmarks.md says how to read the intervals.";
@@ -63,11 +64,11 @@ pub(crate) struct Race {
     preset: Option<String>,
 
     /// Run the preset as its document had it, flaws and all, rather than corrected
-    #[arg(long, requires = "preset")]
+    #[arg(long)]
     as_published: bool,
 
     /// Run the preset shortened: it shows that all works, and its figures are worth little
-    #[arg(long, requires = "preset")]
+    #[arg(long)]
     quick: bool,
 
     /// Whom the others are held against [default: the first]
@@ -146,7 +147,7 @@ impl Race {
         let race = self.race()?;
         // The servers of a race are in process groups of their own: a Ctrl-C in the terminal does not reach them.
         report_on_signals(&STOP, end_all)?;
-        let _ = writeln!(stderr(), "This takes about {} minutes.", 1 + race.time().as_secs() * 6 / 5 / 60);
+        let _ = writeln!(stderr(), "This takes about {}.", about(race.time()));
         let report = race.run(&Line::new());
         clear_line();
         match report {
@@ -170,14 +171,24 @@ impl Race {
             seed: self.draw,
             place: self.place.clone(),
             helper: std::env::current_exe().ok(),
+            form,
         };
         race::Race::new(entrants.map_err(advise)?, preset.as_ref(), &flags, settings).map_err(advise)
     }
 }
 
+/// With what starting servers, logging in and making files takes besides, as far as anybody knows that.
+fn about(time: Duration) -> String {
+    match 1 + time.as_secs() * 6 / 5 / 60 {
+        1 => "a minute".to_owned(),
+        minutes => format!("{minutes} minutes"),
+    }
+}
+
+/// As of a run: operations that failed, and bytes that were wrong, outweigh what the comparison says.
 fn status(report: &RaceReport) -> u8 {
     match () {
-        () if report.has_wrong_data() || report.has_gaps() => FAILED,
+        () if report.has_wrong_data() || report.has_gaps() || report.has_failures() => FAILED,
         () if matches!(report.ending, Ending::Failed(_)) => FAILED,
         () if report.ending == Ending::Interrupted => INCONCLUSIVE,
         () if report.is_inconclusive() => INCONCLUSIVE,

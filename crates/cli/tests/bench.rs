@@ -276,6 +276,40 @@ fn a_server_that_is_not_there_is_said_at_once() {
 }
 
 #[test]
+fn ctrl_c_ends_the_wait_for_a_server_that_says_nothing() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ftp://{}/", server.local_addr().unwrap());
+    for search in [&[][..], &["--search", "users"]] {
+        let run = Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(["bench", &url, "--ops", "noop", "--patience", "10m"])
+            .args(search)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It can be interrupted from here on: what receives signals is there before anybody connects.
+        let (_silent, _) = server.accept().unwrap();
+        assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap().success());
+        let output = run.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains("interrupted, before anything was measured"), "{said}");
+    }
+}
+
+#[test]
+fn a_race_in_which_operations_fail_exits_with_1() {
+    let servers = [Serving::start("race-good"), Serving::start_with("race-full", "sessions = 4\n")];
+    let urls = servers.each_ref().map(|server| &server.url[..]);
+    let load = ["--ops", "noop", "--users", "8", "--count", "3", "--warm-up", "0", "--blocks", "2"];
+    let output = millrace(&[&["race"], &urls[..], &load, &["--duration", "300ms"]].concat());
+    let page = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{page}");
+    assert!(page.contains("OPERATIONS FAILED, and the race with them: "), "{page}");
+    assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
+}
+
+#[test]
 fn a_search_asks_for_no_more_than_it_may() {
     let serving = Serving::start("search");
     let arguments = ["--search", "users", "--ops", "noop", "--think", "100ms", "--users", "2"];

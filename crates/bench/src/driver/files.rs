@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::Advice;
 
 use crate::payload::FileId;
-use crate::plan::{Cell, Download, Names};
+use crate::plan::{Cell, Download, Names, Op};
 use crate::target::Target;
 
 /// Pages that another processor has just put into the cache are kept for a moment, whoever does not need them.
@@ -61,6 +61,22 @@ impl<'a> Files<'a> {
         match self.cell.settings.names {
             Names::One => FileId::upload(0, 0),
             Names::Same | Names::Fresh => FileId::upload(user, serial),
+        }
+    }
+
+    /// Whose bytes these are, for a person: a test file, or what a user uploaded.
+    pub(super) fn name(&self, id: FileId) -> String {
+        if self.cell.op == Op::Retr
+            && self.cell.settings.download == Download::Made
+            && id.number() < self.cell.files()
+        {
+            return self.download(id.number());
+        }
+        let (user, serial) = id.uploaded();
+        match self.cell.settings.names {
+            Names::One => self.upload(0, 0),
+            Names::Same => format!("another upload to {}", self.upload(user, serial)),
+            Names::Fresh => format!("another upload of user {user}, {}", self.upload(user, serial)),
         }
     }
 

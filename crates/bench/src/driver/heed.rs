@@ -85,7 +85,9 @@ impl<'a> Heed<'a> {
             true => stream::connected(&socket).map(Some),
             false => Ok(None),
         })?;
-        connected.and_then(|connected| connected.ok_or(io::ErrorKind::TimedOut.into())).map_err(unreachable)?;
+        connected
+            .and_then(|connected| connected.ok_or(io::ErrorKind::TimedOut.into()))
+            .map_err(unreachable)?;
         let socket = TcpStream::from(socket);
         socket.set_nonblocking(false).and_then(|()| self.on(&socket, patience)).map_err(unreachable)?;
         Ok(socket)

@@ -6,14 +6,8 @@ use std::time::Duration;
 /// Counters of the whole machine, which only grow, and two gauges.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Counters {
-    /// Of all processors: doing anything.
-    pub(crate) busy: Duration,
-    /// Of each processor: doing anything.
-    pub(crate) busy_each: Vec<Duration>,
-    /// Of all processors: nothing to do but wait for a disk.
-    pub(crate) disk_wait: Duration,
-    /// Taken by other virtual machines.
-    pub(crate) stolen: Duration,
+    /// In the order of their numbers.
+    pub(crate) processors: Vec<Processor>,
     /// Of the busiest disk: with a request in it.
     pub(crate) disk_busy: Duration,
     pub(crate) segments_sent: u64,
@@ -26,18 +20,70 @@ pub(crate) struct Counters {
     pub(crate) time_wait: u64,
 }
 
+/// What one processor did, or several.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Processor {
+    /// The kernel's number for it.
+    pub(crate) number: usize,
+    /// Doing anything.
+    pub(crate) busy: Duration,
+    /// Nothing to do but wait for a disk.
+    pub(crate) disk_wait: Duration,
+    /// Taken by other virtual machines.
+    pub(crate) stolen: Duration,
+}
+
+impl Processor {
+    fn with(self, other: &Self) -> Self {
+        let number = self.number;
+        let (busy, disk_wait, stolen) =
+            (self.busy + other.busy, self.disk_wait + other.disk_wait, self.stolen + other.stolen);
+        Self { number, busy, disk_wait, stolen }
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            number: self.number,
+            busy: self.busy.saturating_sub(earlier.busy),
+            disk_wait: self.disk_wait.saturating_sub(earlier.disk_wait),
+            stolen: self.stolen.saturating_sub(earlier.stolen),
+        }
+    }
+}
+
+/// The processors that these processes may run on, by number: empty where nobody says.
+pub(crate) fn reach(pids: impl IntoIterator<Item = i32>) -> Vec<usize> {
+    let status = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mut all: Vec<usize> = pids.into_iter().flat_map(|pid| allowed(&status(pid))).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// `Cpus_allowed_list: 0-2,5`.
+fn allowed(status: &str) -> Vec<usize> {
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
+    let spans = list.trim().split(',').filter_map(|span| {
+        let (first, last) = span.split_once('-').unwrap_or((span, span));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    });
+    spans.flatten().collect()
+}
+
 impl Counters {
+    /// How many of these processors there are, and what they did together; of all, where `reach` is empty.
+    pub(crate) fn within(&self, reach: &[usize]) -> (usize, Processor) {
+        let is_within = |one: &&Processor| reach.is_empty() || reach.contains(&one.number);
+        let some = || self.processors.iter().filter(is_within);
+        (some().count().max(1), some().fold(Processor::default(), Processor::with))
+    }
+
     /// Looks.
     pub(crate) fn read() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let processors = processors(&text("/proc/stat"));
-        let [busy, disk_wait, stolen] = processors.first().copied().unwrap_or_default();
         let (tcp, extended) = (text("/proc/net/snmp"), text("/proc/net/netstat"));
         Self {
-            busy,
-            busy_each: processors.iter().skip(1).map(|one| one[0]).collect(),
-            disk_wait,
-            stolen,
+            processors: processors(&text("/proc/stat")),
             disk_busy: busiest_disk(&text("/proc/diskstats")),
             segments_sent: counter(&tcp, "Tcp:", "OutSegs"),
             retransmitted: counter(&tcp, "Tcp:", "RetransSegs"),
@@ -51,12 +97,9 @@ impl Counters {
     /// What has happened since `earlier`; gauges as they are.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
-            busy: self.busy.saturating_sub(earlier.busy),
-            busy_each: (self.busy_each.iter().zip(&earlier.busy_each))
-                .map(|(now, then)| now.saturating_sub(*then))
+            processors: (self.processors.iter().zip(&earlier.processors))
+                .map(|(now, then)| now.since(then))
                 .collect(),
-            disk_wait: self.disk_wait.saturating_sub(earlier.disk_wait),
-            stolen: self.stolen.saturating_sub(earlier.stolen),
             disk_busy: self.disk_busy.saturating_sub(earlier.disk_busy),
             segments_sent: self.segments_sent.saturating_sub(earlier.segments_sent),
             retransmitted: self.retransmitted.saturating_sub(earlier.retransmitted),
@@ -68,17 +111,22 @@ impl Counters {
     }
 }
 
-/// Busy, waiting for a disk, stolen: of all processors, and then of each, as `/proc/stat` has them.
-fn processors(text: &str) -> Vec<[Duration; 3]> {
+/// Each processor, as `/proc/stat` has it: `cpu1 user nice system idle iowait irq softirq steal`.
+fn processors(text: &str) -> Vec<Processor> {
     let tick = Duration::from_secs(1) / rustix::param::clock_ticks_per_second().max(1) as u32;
     let of_line = |line: &str| {
-        let fields = line.split_whitespace().skip(1);
+        let mut fields = line.strip_prefix("cpu")?.split_whitespace();
+        let number = fields.next()?.parse().ok()?;
         let ticks: Vec<u32> = fields.map(|field| field.parse().unwrap_or(0)).collect();
-        // user nice system idle iowait irq softirq steal
         let sum = |fields: &[usize]| tick * fields.iter().filter_map(|&at| ticks.get(at)).sum::<u32>();
-        [sum(&[0, 1, 2, 5, 6]), sum(&[4]), sum(&[7])]
+        Some(Processor { number, busy: sum(&[0, 1, 2, 5, 6]), disk_wait: sum(&[4]), stolen: sum(&[7]) })
     };
-    text.lines().take_while(|line| line.starts_with("cpu")).map(of_line).collect()
+    // The first line is of all together, and its name has no number.
+    text.lines()
+        .take_while(|line| line.starts_with("cpu"))
+        .filter(|line| !line.starts_with("cpu "))
+        .filter_map(of_line)
+        .collect()
 }
 
 /// The tenth number of a line counts milliseconds with a request in the disk.
@@ -108,9 +156,15 @@ mod tests {
 
     #[test]
     fn the_kernels_tables_are_read() {
-        let all = processors("cpu  100 0 50 900 30 5 5 7 0 0\ncpu0 1 1 0 900\ncpu1 99\nintr 7 8\n");
-        let ms = |at: usize| all[at].map(|time: Duration| time.as_millis());
-        assert_eq!((all.len(), ms(0), ms(1), ms(2)), (3, [1600, 300, 70], [20, 0, 0], [990, 0, 0]));
+        let text = "cpu  199 1 50 900 30 5 5 7 0 0\ncpu0 100 0 50 900 30 5 5 7 0 0\ncpu2 99 1\nintr 7 8\n";
+        let counters = Counters { processors: processors(text), ..Counters::default() };
+        let ms = |reach: &[usize]| {
+            let (count, all) = counters.within(reach);
+            (count, [all.busy, all.disk_wait, all.stolen].map(|time| time.as_millis()))
+        };
+        assert_eq!(ms(&[]), (2, [2600, 300, 70]));
+        assert_eq!((ms(&[2]), ms(&[0, 1])), ((1, [1000, 0, 0]), (1, [1600, 300, 70])));
+        assert_eq!(allowed("Name:\tx\nCpus_allowed_list:\t0-2,5\n"), [0, 1, 2, 5]);
         let text = "TcpExt: SyncookiesSent ListenDrops TCPSynRetrans\nTcpExt: 1 22 3\n";
         assert_eq!(counter(text, "TcpExt:", "ListenDrops"), 22);
         assert_eq!(counter(text, "TcpExt:", "Unheard"), 0);
@@ -121,6 +175,7 @@ mod tests {
 
     #[test]
     fn this_machine_does_something() {
-        assert!(Counters::read().busy > Duration::ZERO);
+        assert!(Counters::read().within(&[]).1.busy > Duration::ZERO);
+        assert!(!reach([std::process::id() as i32]).is_empty());
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use self::machine::Counters;
+use self::machine::{Counters, reach};
 use self::process::{Places, ThreadTime, Tree, Usage};
 use crate::chaos::Holdings;
 use crate::histogram::Latencies;
@@ -24,11 +24,11 @@ pub(crate) const GLANCE: Duration = Duration::from_millis(20);
 pub struct Audit {
     /// How long it took.
     pub seconds: f64,
-    /// Processors of this machine.
+    /// Processors of this machine that the server, where it is known, or this client may run on.
     pub cores: usize,
     /// The share of them that did anything, 0 to 1.
     pub machine_busy: f64,
-    /// The same of each.
+    /// The same of each of this machine's.
     #[serde(default)]
     pub cores_busy: Vec<f64>,
     /// Processors that neither the server, where it is known, nor this client used.
@@ -180,8 +180,10 @@ impl Watch {
     pub(crate) fn end(&mut self) -> Audit {
         self.places.look(&self.threads);
         let seconds = self.begun.elapsed().as_secs_f64().max(1e-9);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let happened = Counters::read().since(&self.counters);
+        // What either is kept away from is no part of what they share.
+        let (cores, did) =
+            happened.within(&reach([std::process::id() as i32].into_iter().chain(self.server_pid)));
         let (client, server) = (self.client(seconds), self.server_pid.and_then(|_| self.server()));
         let ours = client.cpu_seconds + server.as_ref().map_or(0.0, |server| server.cpu_seconds);
         let share = |time: Duration| (time.as_secs_f64() / seconds).min(1.0);
@@ -189,13 +191,13 @@ impl Watch {
         Audit {
             seconds,
             cores,
-            machine_busy: of_cores(happened.busy).min(1.0),
-            cores_busy: happened.busy_each.iter().map(|busy| share(*busy)).collect(),
+            machine_busy: of_cores(did.busy).min(1.0),
+            cores_busy: happened.processors.iter().map(|one| share(one.busy)).collect(),
             // The kernel counts in hundredths: of a short time it would say more than there is.
-            others: ((happened.busy.as_secs_f64() - ours) / seconds).clamp(0.0, cores as f64),
-            disk_wait: of_cores(happened.disk_wait).min(1.0),
+            others: ((did.busy.as_secs_f64() - ours) / seconds).clamp(0.0, cores as f64),
+            disk_wait: of_cores(did.disk_wait).min(1.0),
             disk_busy: (happened.disk_busy.as_secs_f64() / seconds).min(1.0),
-            stolen: of_cores(happened.stolen).min(1.0),
+            stolen: of_cores(did.stolen).min(1.0),
             client,
             server,
             network: NetworkAudit {

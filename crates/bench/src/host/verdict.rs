@@ -56,6 +56,8 @@ pub(crate) struct Load {
     /// Operations of a fixed rate that found no free user.
     pub(crate) missed: u64,
     pub(crate) ops: u64,
+    /// Bad users have the server connect to where nobody answers: its SYNs are repeated.
+    pub(crate) has_black_holes: bool,
 }
 
 /// A thread that uses so much of a processor has no room left: the rest is switching.
@@ -141,8 +143,16 @@ fn client_never_idle(audit: &Audit, _: Load) -> Option<String> {
 fn others_take_the_machine(audit: &Audit, _: Load) -> Option<String> {
     let busy = audit.machine_busy * audit.cores as f64;
     (audit.server.is_some() && audit.machine_busy >= FULL_MACHINE && audit.others > busy / 2.0).then(|| {
-        format!("other programs used {:.2} of this machine's {} processors", audit.others, audit.cores)
+        format!(
+            "other programs used {:.2} of the {} that server and client may run on",
+            audit.others,
+            processors(audit.cores)
+        )
     })
+}
+
+fn processors(count: usize) -> String {
+    format!("{count} processor{}", if count == 1 { "" } else { "s" })
 }
 
 fn client_takes_the_machine(audit: &Audit, _: Load) -> Option<String> {
@@ -186,9 +196,11 @@ fn server_turns_connections_away(audit: &Audit, load: Load) -> Option<String> {
         .then(|| format!("listening queues on this machine overflowed {dropped} times"))
 }
 
-fn packets_lost(audit: &Audit, _: Load) -> Option<String> {
+fn packets_lost(audit: &Audit, load: Load) -> Option<String> {
     let network = &audit.network;
-    let share = network.retransmitted as f64 / network.segments_sent.max(1) as f64;
+    let asked_for = if load.has_black_holes { network.syn_retransmitted } else { 0 };
+    let lost = network.retransmitted.saturating_sub(asked_for);
+    let share = lost as f64 / network.segments_sent.max(1) as f64;
     (share >= LOSSY).then(|| format!("{:.1} % of the segments had to be sent again", share * 100.0))
 }
 
@@ -221,7 +233,7 @@ fn cautions(audit: &Audit, load: Load) -> Vec<String> {
             audit.network.time_wait, audit.network.ephemeral_ports
         ));
     }
-    if audit.network.syn_retransmitted > 0 {
+    if audit.network.syn_retransmitted > 0 && !load.has_black_holes {
         let count = audit.network.syn_retransmitted;
         found.push(format!("{count} connection attempts were repeated, each after a second or more"));
     }
@@ -236,7 +248,7 @@ mod tests {
     use super::*;
     use crate::host::{ClientAudit, NetworkAudit, ServerAudit};
 
-    const LOAD: Load = Load { op: Op::Retr, ops: 1000, client_faults: 0, missed: 0 };
+    const LOAD: Load = Load { op: Op::Retr, ops: 1000, client_faults: 0, missed: 0, has_black_holes: false };
 
     /// Ten seconds on two processors, half of each used.
     fn calm() -> Audit {
@@ -306,5 +318,15 @@ mod tests {
         (audit.others, audit.stolen, audit.network.syn_retransmitted) = (0.9, 0.1, 3);
         let verdict = judge(&audit, Load { missed: 50, ..LOAD });
         assert_eq!((verdict.bound, verdict.evidence.len()), (Bound::Server, 4));
+        let verdict = judge(&audit, Load { missed: 50, has_black_holes: true, ..LOAD });
+        assert_eq!(verdict.evidence.len(), 3, "SYNs to a black hole are no news: {verdict:?}");
+    }
+
+    #[test]
+    fn what_is_sent_again_into_a_black_hole_is_not_lost() {
+        let mut audit = calm();
+        (audit.network.retransmitted, audit.network.syn_retransmitted) = (30, 25);
+        assert_eq!(judge(&audit, LOAD).bound, Bound::Network);
+        assert_eq!(judge(&audit, Load { has_black_holes: true, ..LOAD }).bound, Bound::Unsaturated);
     }
 }

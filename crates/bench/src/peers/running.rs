@@ -158,12 +158,7 @@ impl Running {
         if text.is_empty() { "nothing".to_owned() } else { text }
     }
 
-    fn wait_for_answer(
-        &mut self,
-        installed: &Installed,
-        port: u16,
-        stop: &Stop,
-    ) -> Result<(), PeerError> {
+    fn wait_for_answer(&mut self, installed: &Installed, port: u16, stop: &Stop) -> Result<(), PeerError> {
         let give_up = Instant::now() + COMING_UP;
         let speaks_first = installed.peer.scheme == "ftp";
         let silent = |after: String, said: String| {

@@ -60,6 +60,9 @@ pub enum PlanError {
     /// A preset's name.
     #[error("there is no preset {0:?}")]
     NoPreset(String),
+    /// A form of a preset, where there is none, or none that was published.
+    #[error("--{0} is a form of a preset, and none is named")]
+    NoForm(&'static str),
 }
 
 /// What is to be measured.
@@ -89,19 +92,39 @@ pub struct Plan {
 }
 
 /// Flags that say what is measured: without a preset's name they make a plan of their own.
-pub(crate) const CHOOSING: [&str; 4] = ["ops", "size", "file", "replay"];
+const CHOOSING: [&str; 4] = ["ops", "size", "file", "replay"];
+
+/// Claims that the flags make a plan of their own.
+pub(crate) fn is_chosen(flags: &[(&str, &str)]) -> bool {
+    flags.iter().any(|(name, _)| CHOOSING.contains(name))
+}
+
+/// The preset of who names none, in a form; `None` where the flags make a plan of their own, which has no other form.
+pub(crate) fn usual(name: &str, flags: &[(&str, &str)], form: Form) -> Result<Option<Preset>, PlanError> {
+    match is_chosen(flags) {
+        _ if form.as_published => Err(PlanError::NoForm("as-published")),
+        true if form.quick => Err(PlanError::NoForm("quick")),
+        true => Ok(None),
+        false => Preset::built_in_as(name, form).map(Some),
+    }
+}
 
 impl Plan {
+    /// The preset of a run that names none, in a form; `None` where the flags make a plan of their own.
+    pub fn usual(target: &str, flags: &[(&str, &str)], form: Form) -> Result<Option<Preset>, PlanError> {
+        let target = Target::parse(target).map_err(PlanError::Target)?;
+        usual(if target.scheme == Scheme::Http { "http" } else { "default" }, flags, form)
+    }
+
     /// Puts a target, a preset and flags together; flags override every step of the preset.
     ///
     /// `flags` are pairs of a name in [`KEYS`] and a value; `allow` may be among them, with an address.
     pub fn new(target: &str, preset: Option<&Preset>, flags: &[(&str, &str)]) -> Result<Self, PlanError> {
         let has_preset = preset.is_some();
         let target = Target::parse(target).map_err(PlanError::Target)?;
-        let chosen = flags.iter().any(|(name, _)| CHOOSING.contains(name));
         let preset = match preset {
             Some(preset) => preset.clone(),
-            None if chosen => Preset {
+            None if is_chosen(flags) => Preset {
                 name: "custom".to_owned(),
                 summary: "what the flags say".to_owned(),
                 notes: Vec::new(),

@@ -25,7 +25,7 @@ pub use self::scenario::{Scenario, Standing};
 use crate::chore::Chore;
 use crate::driver;
 use crate::peers::{PeerError, Ports};
-use crate::plan::{CHOOSING, Cell, Op, Plan, PlanError, Preset};
+use crate::plan::{Cell, Form, Op, Plan, PlanError, Preset, usual};
 use crate::report::{CellReport, Ending};
 use crate::run::{Progress, RunError, Silent, Snapshot, Station, Stop};
 use crate::stats::Random;
@@ -107,6 +107,8 @@ pub struct Settings<'a> {
     pub place: Option<PathBuf>,
     /// As a [`Plan`]'s: more users than one process has descriptors for need it.
     pub helper: Option<PathBuf>,
+    /// Of the race without a preset.
+    pub form: Form,
 }
 
 /// One figure's place in a race.
@@ -158,11 +160,10 @@ impl Race {
                 RaceError::Usage(format!("--against {name:?} takes no part, only {}", labels.join(", ")))
             })?,
         };
-        let chosen = flags.iter().any(|(name, _)| CHOOSING.contains(name));
         let preset = match preset {
-            None if entrants[0].is_over_http() => Some(Preset::built_in("http")?),
-            None if !chosen => Some(Preset::built_in("race")?),
-            preset => preset.cloned(),
+            Some(preset) => Some(preset.clone()),
+            None if entrants[0].is_over_http() => usual("http", &[], settings.form)?,
+            None => usual("race", flags, settings.form)?,
         };
         let mut race = Self {
             entrants,

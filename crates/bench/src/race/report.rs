@@ -204,6 +204,29 @@ impl RaceReport {
         cells().any(|cell| cell.faults.kinds().any(|kind| kind.fault.is_wrong_data()))
     }
 
+    /// Claims that operations or logins of anybody failed.
+    pub fn has_failures(&self) -> bool {
+        (0..self.contestants.len()).any(|at| self.failed(at) > 0)
+    }
+
+    /// How many operations and logins of one of them failed.
+    fn failed(&self, at: usize) -> u64 {
+        let cells = self.scenarios.iter().flat_map(|scenario| &scenario.standings[at].cells);
+        cells.filter(|cell| cell.has_failures()).map(CellReport::failures).sum()
+    }
+
+    /// A claim that the race has failed, where somebody let operations fail: their rates are of what was left.
+    fn failures(&self) -> Option<String> {
+        let told = (0..self.contestants.len()).filter_map(|at| {
+            let failed = self.failed(at);
+            (failed > 0).then(|| format!("{failed} of {}", self.contestants[at].label))
+        });
+        let told = told.collect::<Vec<_>>().join(", ");
+        (!told.is_empty()).then(|| {
+            format!("OPERATIONS FAILED, and the race with them: {told}. A rate says little where some are left out.")
+        })
+    }
+
     /// Claims that a figure could not be taken at all, though nobody asked to end it.
     pub fn has_gaps(&self) -> bool {
         if self.ending == Ending::Interrupted {
@@ -230,7 +253,7 @@ impl RaceReport {
         let others = others
             .flat_map(|at| [Some(self.conclusion(at, &reference)), self.costs(at, &reference)])
             .flatten();
-        self.conclusions = first.into_iter().chain(others).collect();
+        self.conclusions = first.into_iter().chain(self.failures()).chain(others).collect();
         self.conclusions.push(self.sentinel.words.clone());
         let taken: usize = self
             .scenarios

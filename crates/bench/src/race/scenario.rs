@@ -131,7 +131,6 @@ impl Standing {
             let against = reference.map(|reference| &reference.0[at]);
             Comparison::new(metric, &samples.0[at], against, seed)
         });
-        let faults = |cell: &CellReport| cell.faults.count() + cell.login_faults.count();
         let texts = cells.iter().flat_map(|cell| cell.login_faults.kinds().chain(cell.faults.kinds()));
         let texts = texts.filter_map(|kind| kind.first.first().cloned());
         let missing = figures.iter().filter_map(|figure| figure.outcome.as_ref().err().cloned());
@@ -142,7 +141,7 @@ impl Standing {
             contestant: entrant.label.clone(),
             comparisons: comparisons.collect(),
             ops: cells.iter().map(|cell| cell.ops).sum(),
-            errors: cells.iter().map(faults).sum(),
+            errors: cells.iter().map(CellReport::failures).sum(),
             failures,
             client_bound: cells.iter().filter(|cell| cell.verdict.bound == Bound::Client).count(),
             histogram: histogram.into_iter().collect(),

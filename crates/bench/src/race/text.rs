@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{Comparison, Outcome, RaceReport, Scenario, Standing};
+use crate::report::form;
 use crate::report::text::{cut, ms, rate};
 use crate::stats::Interval;
 
@@ -50,10 +51,13 @@ pub fn render(report: &RaceReport, color: bool) -> String {
     out
 }
 
+/// Columns of a ratio: `12.34 [0.20->100] cannot tell`.
+const RATIO: usize = 29;
+
 fn table(report: &RaceReport, scenario: &Scenario, color: bool) -> String {
     let unit = scenario.standings.iter().find_map(Standing::main).map_or("", |main| &main.unit);
     let mut out = format!(
-        "{:<28}{:>9}  {:<26} {:>8} {:>9}  errors\n",
+        "{:<28}{:>9}  {:<RATIO$} {:>8} {:>9}  errors\n",
         clipped(&scenario.name, 28),
         unit,
         "  x",
@@ -68,7 +72,7 @@ fn table(report: &RaceReport, scenario: &Scenario, color: bool) -> String {
             Some(main) => in_words(main, color),
             None => "not measured".to_owned(),
         };
-        let width = 26 + ratio.len() - visible(&ratio);
+        let width = RATIO + ratio.len() - visible(&ratio);
         let _ = writeln!(
             out,
             "  {:<26}{:>9}  {ratio:<width$} {:>8} {:>9}  {}",
@@ -182,7 +186,7 @@ fn row(scenario: &Scenario, standing: &Standing) -> String {
 
 /// Every comparison as a table for other programs: a line each (RFC 4180).
 pub fn csv(report: &RaceReport) -> String {
-    let head = "load,server,metric,unit,median,against,ratio,low,high,outcome,samples";
+    let head = "load,server,metric,unit,median,against,ratio,low,high,outcome,samples,form";
     let mut out = format!("{head}\r\n");
     for scenario in &report.scenarios {
         for standing in &scenario.standings {
@@ -210,6 +214,7 @@ fn line(report: &RaceReport, scenario: &Scenario, standing: &Standing, compariso
         ratio(|ratio| ratio.high),
         comparison.outcome.map_or("", Outcome::name).to_owned(),
         samples.join(" "),
+        form(&report.quick).to_owned(),
     ];
     let quoted = columns.map(|text| match text.contains([',', '"', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),

@@ -1,12 +1,12 @@
 //! The report as a table for other programs: a line a cell (RFC 4180).
 
-use super::{CellReport, Report};
+use super::{CellReport, Report, form};
 use crate::fairness::Goodput;
 
 /// A column: its name and its value in a cell's line.
 type Column = (&'static str, fn(&CellReport) -> String);
 
-const COLUMNS: [Column; 34] = [
+const COLUMNS: [Column; 35] = [
     ("op", |cell| cell.measured.op.clone()),
     ("size", |cell| optional(cell.measured.size)),
     ("mode", |cell| cell.measured.mode.clone().unwrap_or_default()),
@@ -27,6 +27,7 @@ const COLUMNS: [Column; 34] = [
     ("first_byte_p50_ms", |cell| optional(cell.first_byte.map(|first| first.p50_ms))),
     ("login_p50_ms", |cell| cell.login.p50_ms.to_string()),
     ("errors", |cell| cell.faults.count().to_string()),
+    ("login_errors", |cell| cell.login_faults.count().to_string()),
     ("server_us_per_op", |cell| optional(cell.server_us_per_op)),
     ("client_us_per_op", |cell| cell.client_us_per_op.to_string()),
     ("pss_kib_per_session", |cell| optional(cell.pss_kib_per_session)),
@@ -45,9 +46,10 @@ const COLUMNS: [Column; 34] = [
 
 /// The report.
 pub fn render(report: &Report) -> String {
-    let names = COLUMNS.map(|column| column.0.to_owned());
-    let lines = report.cells.iter().map(|cell| COLUMNS.map(|column| (column.1)(cell)).join(","));
-    [names.join(",")].into_iter().chain(lines).map(|line| line + "\r\n").collect()
+    let names = COLUMNS.map(|column| column.0).join(",") + ",form";
+    let form = form(&report.quick);
+    let lines = report.cells.iter().map(|cell| COLUMNS.map(|column| (column.1)(cell)).join(",") + "," + form);
+    [names].into_iter().chain(lines).map(|line| line + "\r\n").collect()
 }
 
 fn goodput(cell: &CellReport, field: fn(&Goodput) -> String) -> String {

@@ -42,7 +42,7 @@ fn row(cell: &CellReport) -> String {
         ms(latency.p50_ms),
         ms(latency.p99_ms),
         ms(latency.max_ms),
-        cell.faults.count().to_string(),
+        cell.failures().to_string(),
         server,
         cell.verdict.bound.name().to_owned(),
     ];

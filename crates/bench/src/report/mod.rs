@@ -20,7 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::chaos::ChaosReport;
+use crate::chaos::{ChaosReport, Mischief};
 use crate::colony::Standing;
 use crate::fairness::Fairness;
 use crate::fault::{Fault, Faults};
@@ -316,7 +316,23 @@ impl Report {
 impl CellReport {
     /// Claims that something was asked for, and nothing ended well.
     pub fn is_barren(&self) -> bool {
-        self.ops == 0 && self.faults.count() + self.login_faults.count() > 0
+        self.held().unwrap_or(self.ops) == 0 && self.failures() > 0
+    }
+
+    /// Claims that the server let operations or logins fail. Where users die of that, it is what the figure is about.
+    pub fn has_failures(&self) -> bool {
+        self.standing.is_none() && self.faults.of_server() + self.login_faults.of_server() > 0
+    }
+
+    /// How many operations and logins failed.
+    pub fn failures(&self) -> u64 {
+        self.faults.count() + self.login_faults.count()
+    }
+
+    /// Of users who only hold a session: how many of these there were to the end.
+    pub fn held(&self) -> Option<u64> {
+        let users = u64::from(self.measured.users);
+        (self.measured.op == "idle").then(|| users.saturating_sub(self.failures()))
     }
 }
 
@@ -408,6 +424,12 @@ impl CellReport {
         let per_op = |cpu_seconds: f64| if ops == 0 { 0.0 } else { cpu_seconds * 1e6 / ops as f64 };
         let load = Load {
             op: cell.op,
+            has_black_holes: cell.bad_users() > 0
+                && cell
+                    .settings
+                    .chaos
+                    .as_ref()
+                    .is_some_and(|chaos| chaos.kinds.contains(&Mischief::BlackHole)),
             ops,
             client_faults: tally.faults.of(Fault::Client),
             missed: tally.faults.of(Fault::Missed),
@@ -474,8 +496,10 @@ impl CellReport {
             ));
         }
         let tried = self.ops + self.faults.count();
-        if self.faults.count() > 0 {
-            doubts.push(format!("{} of {tried} operations failed", self.faults.count()));
+        match (self.faults.count(), self.measured.op.as_str()) {
+            (0, _) => {}
+            (lost, "idle") => doubts.push(format!("{lost} sessions were lost")),
+            (failed, _) => doubts.push(format!("{failed} of {tried} operations failed")),
         }
         if let Some(little) = self.little
             && self.faults.count() == 0
@@ -564,6 +588,11 @@ fn pss_per_session(cell: &Cell, audit: &Audit) -> Option<f64> {
 /// A preset's name; of its quick form, that it was no more.
 pub(crate) fn titled(plan: &str, quick: &[String]) -> String {
     if quick.is_empty() { plan.to_owned() } else { format!("{plan}, QUICK FORM") }
+}
+
+/// For other programs: `quick`, or `full`.
+pub(crate) fn form(quick: &[String]) -> &'static str {
+    if quick.is_empty() { "full" } else { "quick" }
 }
 
 /// What the quick form was, in a sentence: nothing of the full one.

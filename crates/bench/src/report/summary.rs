@@ -102,13 +102,17 @@ fn how(cell: &CellReport) -> String {
 
 fn failures(report: &Report) -> String {
     let ops: u64 = report.cells.iter().map(|cell| cell.ops).sum();
-    let faults: u64 = report.cells.iter().map(|cell| cell.faults.count() + cell.login_faults.count()).sum();
+    let faults: u64 = report.cells.iter().map(CellReport::failures).sum();
+    let held: u64 = report.cells.iter().filter_map(CellReport::held).sum();
     match faults {
         0 if ops == 0 => "Nothing failed.".to_owned(),
         0 => format!("All {ops} operations ended well."),
         _ if report.has_wrong_data() => format!(
             "WRONG DATA was delivered: the notes on the figures say how. {faults} failures beside {ops} good operations."
         ),
+        _ if ops == 0 && held > 0 => {
+            format!("{faults} logins or sessions failed, beside {held} sessions that were held.")
+        }
         _ => format!("{faults} operations or logins failed, beside {ops} that ended well."),
     }
 }

@@ -131,7 +131,7 @@ impl Number {
         let mut faults = 0;
         let samples: Vec<f64> = cells
             .map(|cell| {
-                faults += cell.faults.count() + cell.login_faults.count();
+                faults += cell.failures();
                 value.of(cell)
             })
             .filter(|sample| !sample.is_nan())

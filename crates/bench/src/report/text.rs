@@ -128,7 +128,7 @@ pub(crate) fn row(cell: &CellReport, color: bool) -> String {
             .map(|kib| format!("{kib:.2} KiB of the server a session"))
             .or_else(|| cell.hides_its_memory().then(|| format!("memory {UNSEEN}")))
             .unwrap_or_default();
-        return format!("{head}   {memory:<55} {:>3}", cell.faults.count());
+        return format!("{head}   {memory:<55} {:>3}", cell.failures());
     }
     format!(
         "{head} {:>9} {:>7} {:>6} {:>6} {:>6} {:>5} {:>11} {:>5.2} {verdict}",
@@ -137,7 +137,7 @@ pub(crate) fn row(cell: &CellReport, color: bool) -> String {
         ms(p50_ms),
         ms(p99_ms),
         ms(max_ms),
-        cell.faults.count(),
+        cell.failures(),
         format!("{server}+{}", microseconds(cell.client_us_per_op)),
         cell.fairness.min_over_median,
     )
@@ -174,12 +174,7 @@ fn notes(cell: &CellReport) -> String {
     lines.extend(cell.chaos.as_ref().map(|chaos| chaos_line(cell, chaos)));
     lines.extend(cell.warnings.iter().map(|warning| format!("! {warning}")));
     for kind in cell.faults.kinds() {
-        lines.push(format!(
-            "! {} x {:?}: {}",
-            kind.count,
-            kind.fault,
-            kind.first.first().map_or("", |text| text)
-        ));
+        lines.push(format!("! {kind}"));
     }
     // Who has smaller files in a log got fewer bytes.
     if cell.fairness.starved > 0 && cell.replay.is_none() {
@@ -287,8 +282,8 @@ fn chaos_line(cell: &CellReport, chaos: &ChaosReport) -> String {
     line
 }
 
-/// `1 user`, `2 users`.
-pub(crate) fn users(count: u32) -> String {
+/// Users as one counts them: `1 user`, `2 users`.
+pub fn users(count: u32) -> String {
     if count == 1 { "1 user".to_owned() } else { format!("{count} users") }
 }
 

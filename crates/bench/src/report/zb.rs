@@ -6,7 +6,8 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CellReport, Report};
+use super::text::cut;
+use super::{CellReport, Report, quick_sentence};
 use crate::histogram::Percentiles;
 use crate::host::Audit;
 use crate::plan::{Cell, Op};
@@ -60,6 +61,12 @@ pub enum Spelling {
     Modern,
     /// As the build of the thread of 2000 printed it, and nothing else.
     Then,
+}
+
+/// What zb would print, and before it one thing that zb never had to say: that this is not its load.
+pub fn compat(report: &Report) -> String {
+    let quick = quick_sentence(&report.quick).map(|said| cut(&said) + "\n");
+    quick.unwrap_or_default() + &render(report, Spelling::Then)
 }
 
 /// The block of every figure that was taken over HTTP.

@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use millrace_bench::fault;
 use millrace_bench::plan::{Form, Plan, Preset};
 use millrace_bench::poller::SELECTORS;
-use millrace_bench::report::zb::{self, Spelling};
-use millrace_bench::report::{CellReport, Report};
+use millrace_bench::report::{CellReport, Report, csv, zb};
 use millrace_bench::run::{Silent, run};
 
 use crate::is_permitted;
@@ -146,7 +145,14 @@ fn preset(name: &str) -> Report {
 
 #[test]
 fn zeusbench_prints_its_block_letter_by_letter() {
-    let text = zb::render(&preset("zb-tux"), Spelling::Then);
+    let report = preset("zb-tux");
+    let text = zb::compat(&report);
+    assert!(text.starts_with("This was the quick form"), "{text}");
+    let csv = csv::render(&report);
+    assert!(csv.lines().next().unwrap().ends_with(",form"), "{csv}");
+    assert!(csv.lines().skip(1).all(|line| line.ends_with(",quick")), "{csv}");
+    let full = zb::compat(&Report { quick: Vec::new(), ..report });
+    assert!(text.ends_with(&full) && full.trim_start().starts_with("Server: "), "{full}");
     for line in [
         "Doucment Length:        1666 bytes",
         "Concurency Level:       20",

@@ -146,6 +146,9 @@ fn an_upload_that_was_confirmed_and_lost_is_found() {
     let cell = only(measure(&toy, &flags));
     assert!(cell.ops > 8);
     assert_eq!(cell.faults.of(fault::Fault::CrossedOver), 4, "{:?}", cell.faults);
+    let said = cell.faults.kinds().next().unwrap().to_string();
+    assert!(said.starts_with("4 x bytes of another file: "), "{said}");
+    assert!(said.contains("came bytes of another upload to millrace-bench-upload-"), "{said}");
 }
 
 #[test]
@@ -221,6 +224,30 @@ fn a_search_of_users_that_do_nothing_says_so_and_whose_limit_ended_it() {
     let said = unfolded(text::capacity(&capacity));
     assert!(said.contains("4 users or more: this client has no more; they only logged in"), "{said}");
     assert!(html::search(&capacity).contains("4 users or more: this client has no more"));
+}
+
+#[test]
+fn sessions_that_were_not_let_in_are_failures_and_the_others_are_held() {
+    let toy = Toy::start(Fault::HoldsAtMost(5));
+    let flags = [("ops", "idle"), ("users", "9"), ("duration", "20ms"), ("connecting", "1")];
+    let report = measure(&toy, &flags);
+    let said = text::render(&report, false);
+    let cell = &report.cells[0];
+    let turned_away = cell.failures();
+    // The session that looked whether the server is there may not yet have gone.
+    assert!(
+        (4..=5).contains(&turned_away) && cell.held() == Some(9 - turned_away),
+        "{:?}",
+        cell.login_faults
+    );
+    assert!(!cell.is_barren() && cell.has_failures());
+    let beside = format!(
+        "{turned_away} logins or sessions failed, beside {} sessions that were held.",
+        9 - turned_away
+    );
+    assert!(said.contains(&beside), "{said}");
+    let row = said.lines().find(|line| line.starts_with("idle ")).unwrap();
+    assert!(row.trim_end().ends_with(&format!(" {turned_away}")), "{row}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Races between toys of which it is known whether they differ.
 
-use millrace_bench::race::{Entrant, Outcome, Race, RaceReport, Settings};
+use millrace_bench::plan::Form;
+use millrace_bench::race::{Entrant, Outcome, Race, RaceReport, Settings, text};
 use millrace_bench::report::Ending;
 use millrace_bench::run::{Silent, Stop};
 
@@ -24,6 +25,40 @@ fn a_server_that_is_slower_is_found_out() {
     assert_eq!(main.samples.len(), 5);
     assert!(report.conclusions[0].contains("is worse than"), "{:?}", report.conclusions);
     assert!(!report.has_gaps() && !report.is_inconclusive());
+}
+
+#[test]
+fn a_race_in_which_operations_fail_has_failed() {
+    let toy = Toy::start(Fault::Nothing);
+    let other = Toy::start_beside(Fault::DropsTheEnd(3));
+    let flags = [("ops", "retr"), ("users", "2"), ("count", "6"), ("duration", "20s"), ("warm-up", "0")];
+    let report = race(&[&toy.url(), &other.url()], 1, 2, &flags);
+    assert!(report.has_failures() && !report.has_gaps());
+    let said = &report.conclusions[0];
+    assert!(
+        said.starts_with("OPERATIONS FAILED")
+            && said.contains(&format!(" of {}", other.url().replace(":toy@", "@"))),
+        "{said}"
+    );
+    assert!(!said.contains(&toy.url().replace(":toy@", "@")), "{said}");
+    assert!(millrace_bench::report::html::race(&report).contains("OPERATIONS FAILED"));
+    assert!(!race(&[&toy.url(), &toy.url()], 1, 2, &flags).has_failures());
+}
+
+#[test]
+fn a_quick_race_needs_no_preset_and_says_that_it_was() {
+    let toy = Toy::start(Fault::Nothing);
+    let url = toy.url();
+    let entrants = || [&url, &url].map(|url| Entrant::parse(url).unwrap()).to_vec();
+    let form = Form { quick: true, ..Form::default() };
+    let settings = || Settings { blocks: Some(2), form, ..Settings::default() };
+    let report = Race::new(entrants(), None, &[], settings()).unwrap().run(&Silent).unwrap();
+    assert_eq!(report.titled(), "race, QUICK FORM");
+    let csv = text::csv(&report);
+    assert!(csv.lines().next().unwrap().ends_with(",form"), "{csv}");
+    assert!(csv.lines().skip(1).all(|line| line.ends_with(",quick")), "{csv}");
+    let error = Race::new(entrants(), None, &QUICK, settings()).unwrap_err();
+    assert!(error.is_usage() && error.to_string().starts_with("--quick is a form of a preset"), "{error}");
 }
 
 #[test]

@@ -48,11 +48,11 @@ pub(crate) struct Bench {
     pub(crate) preset: Option<String>,
 
     /// Shorten the preset, to see that all works: well under a minute, and its figures are worth little
-    #[arg(long, requires = "preset")]
+    #[arg(long)]
     pub(crate) quick: bool,
 
     /// Run the preset as its document was published, flaws and all, rather than corrected
-    #[arg(long, requires = "preset")]
+    #[arg(long)]
     pub(crate) as_published: bool,
 
     /// Say each preset in a line

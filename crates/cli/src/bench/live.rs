@@ -170,7 +170,7 @@ impl View {
     }
 
     fn note_done(&mut self, cell: &CellReport) {
-        let (measured, errors) = (&cell.measured, cell.faults.count() + cell.login_faults.count());
+        let (measured, errors) = (&cell.measured, cell.failures());
         let text = format!(
             "{:<18} {:>6} users {:>8.0} ops/s  p99 {:>8.2} ms  {errors:>4} errors  {}",
             format!("{} {}", measured.op, measured.size.map_or_else(String::new, |size| size.to_string())),

@@ -42,8 +42,13 @@ static STOP: Stop = Stop::new();
 pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     let Some(target) = &arguments.target else { return list() };
     let form = Form { as_published: arguments.as_published, quick: arguments.quick };
-    let preset = arguments.preset.as_deref().map(|name| preset(name, form)).transpose()?;
-    let mut plan = Plan::new(target, preset.as_ref(), &arguments.settings()).map_err(advise_plan)?;
+    let settings = arguments.settings();
+    let preset = match &arguments.preset {
+        Some(name) => Some(preset(name, form)?),
+        None if form == Form::default() => None,
+        None => Plan::usual(target, &settings, form).map_err(advise_plan)?,
+    };
+    let mut plan = Plan::new(target, preset.as_ref(), &settings).map_err(advise_plan)?;
     plan.helper = std::env::current_exe().ok();
     report_on_signals(&STOP, say_what_is_left)?;
     match arguments.search {
@@ -131,7 +136,7 @@ fn status(report: &Report, asked: Option<Outcome>, allows_failures: &dyn Fn(&Cel
     let is_dead = report.cells.iter().any(|cell| cell.is_barren() && cell.verdict.bound != Bound::Client);
     match asked {
         _ if is_dead || report.has_wrong_data() => FAILED,
-        _ if report.cells.iter().any(|cell| has_failures(cell) && !allows_failures(cell)) => FAILED,
+        _ if report.cells.iter().any(|cell| cell.has_failures() && !allows_failures(cell)) => FAILED,
         _ if matches!(report.ending, Ending::Failed(_)) => FAILED,
         Some(Outcome::Failed) => FAILED,
         _ if report.ending == Ending::Interrupted => INCONCLUSIVE,
@@ -145,11 +150,6 @@ fn status(report: &Report, asked: Option<Outcome>, allows_failures: &dyn Fn(&Cel
             }
         }
     }
-}
-
-/// Claims that operations or logins failed. Where users die of that, it is what the figure is about.
-fn has_failures(cell: &CellReport) -> bool {
-    cell.standing.is_none() && cell.faults.of_server() + cell.login_faults.of_server() > 0
 }
 
 /// Claims that a fixed rate was not reached: its latencies are not those of the rate that was asked for.
@@ -208,7 +208,9 @@ pub(crate) fn preset(name: &str, form: Form) -> Result<Preset, Failure> {
 
 pub(crate) fn advise_plan(error: PlanError) -> Failure {
     let hint = match error {
-        PlanError::NoPreset(_) => "; millrace bench --list names them, and one of your own ends in .toml",
+        PlanError::NoPreset(_) | PlanError::NoForm(_) => {
+            "; millrace bench --list names them, and one of your own ends in .toml"
+        }
         _ => "",
     };
     Failure::Configuration(format!("{error}{hint}."))

@@ -8,8 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 
-use millrace_bench::report::zb::{self, Spelling};
-use millrace_bench::report::{Report, csv, html, markdown, text};
+use millrace_bench::report::{Report, csv, html, markdown, text, zb};
 use millrace_bench::search::Capacity;
 
 use super::Bench;
@@ -54,7 +53,7 @@ impl Output {
             eprint!("{judgement}");
         } else {
             let text = match self.markdown {
-                _ if self.is_zb => zb::render(report, Spelling::Then),
+                _ if self.is_zb => zb::compat(report),
                 true => markdown::render(report),
                 false => text::render(report, has_color(&stdout())),
             };

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use millrace_bench::chore::Chore;
 use millrace_bench::report::CellReport;
+use millrace_bench::report::text::users;
 use millrace_bench::run::{Progress, Snapshot, Stop};
 
 /// A line that is written over, where a person looks at it; else a line a figure.
@@ -52,12 +53,13 @@ impl Progress for Line {
             let _ = write!(stderr(), "\r\x1b[K");
         } else {
             let measured = &cell.measured;
-            let (ops, errors) = (cell.ops, cell.faults.count());
+            let (ops, errors) = (cell.held().unwrap_or(cell.ops), cell.failures());
+            let what = if cell.held().is_some() { "sessions held" } else { "operations" };
             let _ = writeln!(
                 stderr(),
-                "{}, {} users: {ops} operations, {errors} errors",
+                "{}, {}: {ops} {what}, {errors} errors",
                 measured.op,
-                measured.users
+                users(measured.users)
             );
         }
     }

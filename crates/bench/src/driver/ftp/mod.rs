@@ -252,6 +252,7 @@ impl FtpDriver {
         tally: &mut Tally,
         chores: Chores<'_>,
     ) -> Result<(), DriverError> {
+        let files = self.files(cell);
         let mut errand = self.chore(chores, Chore::Checking)?;
         let mut prover = Prover::new(&mut errand, Payload::new(cell.settings.seed))?;
         let report =
@@ -263,6 +264,12 @@ impl FtpDriver {
             match prover.look(&mut errand, upload)? {
                 Proof::ByHash => report.by_hash += 1,
                 Proof::ReadBack => report.by_reading += 1,
+                Proof::Flawed(flaw) => {
+                    report.wrong += 1;
+                    let words =
+                        || format!("read back, {} is {}", upload.path, flaw.words(|id| files.name(id)));
+                    tally.faults.record(flaw.into(), *user, words);
+                }
                 Proof::Wrong(fault, why) => {
                     report.wrong += 1;
                     tally.faults.record(fault, *user, || format!("read back, {} {why}", upload.path));

@@ -8,7 +8,7 @@ use millrace_ftp::digest::{Algorithm, Hasher};
 use super::errand::Errand;
 use crate::driver::DriverError;
 use crate::fault::Fault;
-use crate::payload::{FileId, Payload, READING_BACK};
+use crate::payload::{FileId, Flaw, Payload, READING_BACK};
 
 /// What is asked of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,9 @@ pub(super) enum Proof {
     ByHash,
     /// It was read back, and is what was sent.
     ReadBack,
-    /// It is something else: a sentence without the name.
+    /// It is something else.
+    Flawed(Flaw),
+    /// Something else is wrong with it: a sentence without the name.
     Wrong(Fault, String),
 }
 
@@ -121,7 +123,7 @@ impl Prover {
                 Proof::Wrong(Fault::DataLost, format!("was confirmed, and cannot be read back: {reply}"))
             }
             Err(error) => return Err(error),
-            Ok(Err(flaw)) => Proof::Wrong(Fault::from(flaw), format!("is {flaw}")),
+            Ok(Err(flaw)) => Proof::Flawed(flaw),
             Ok(Ok(())) if hash.is_some() => {
                 let why = format!("is right, and the server's hash of it is not: {claims} for {expected}");
                 Proof::Wrong(Fault::Protocol, why)

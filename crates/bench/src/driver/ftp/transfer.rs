@@ -577,7 +577,8 @@ impl Transfer {
             return Next::Fail(Fault::DataLost, text);
         }
         if let Some(flaw) = self.find_flaw() {
-            return Next::Fail(flaw.into(), format!("{} is {flaw}", self.path));
+            let words = flaw.words(|id| desk.files.name(id));
+            return Next::Fail(flaw.into(), format!("{} is {words}", self.path));
         }
         if let slow @ Next::Fail(..) = self.judge_speed(true) {
             return slow;

@@ -36,9 +36,7 @@ pub fn render(report: &Report) -> String {
 
 fn doubts(report: &Report) -> Vec<String> {
     let of_cell = |cell: &CellReport| {
-        let failures = cell.faults.kinds().map(|kind| {
-            format!("{} x {:?}: {}", kind.count, kind.fault, kind.first.first().map_or("", |text| text))
-        });
+        let failures = cell.faults.kinds().map(ToString::to_string);
         let all: Vec<String> = cell.warnings.iter().cloned().chain(failures).collect();
         let (name, users) = (titled(cell), users(cell.measured.users));
         all.into_iter().map(move |doubt| format!("{name}, {users}: {doubt}")).collect::<Vec<_>>()
@@ -83,7 +81,11 @@ fn every_figure(report: &Report) -> String {
         row.extend(
             [latency.p50_ms, latency.p90_ms, latency.p99_ms, latency.p999_ms, latency.max_ms].map(of_ms),
         );
-        row.push(of_count(cell.faults.count()));
+        let logins = match cell.login_faults.count() {
+            0 => String::new(),
+            logins => format!(" + {} at login", of_count(logins)),
+        };
+        row.push(of_count(cell.faults.count()) + &logins);
         row.push(optional(cell.server_us_per_op));
         row.push(of_rate(cell.client_us_per_op));
         row.push(optional(cell.pss_kib_per_session));
