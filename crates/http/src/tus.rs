@@ -9,7 +9,7 @@ pub const VERSION: &str = "1.0.0";
 
 /// What is understood beyond the core.
 pub const EXTENSIONS: &str =
-    "creation,creation-with-upload,creation-defer-length,expiration,termination,checksum";
+    "creation,creation-with-upload,creation-defer-length,expiration,termination,checksum,concatenation";
 
 /// The hashes of `Upload-Checksum`.
 pub const ALGORITHMS: &str = "sha1,sha256,sha512,md5,crc32,blake3";
@@ -17,7 +17,8 @@ pub const ALGORITHMS: &str = "sha1,sha256,sha512,md5,crc32,blake3";
 /// The lines that tell clients of all this in the answer to `OPTIONS`.
 pub const LINES: &str = concat!(
     "Tus-Resumable: 1.0.0\r\nTus-Version: 1.0.0\r\n",
-    "Tus-Extension: creation,creation-with-upload,creation-defer-length,expiration,termination,checksum\r\n",
+    "Tus-Extension: ",
+    "creation,creation-with-upload,creation-defer-length,expiration,termination,checksum,concatenation\r\n",
     "Tus-Checksum-Algorithm: sha1,sha256,sha512,md5,crc32,blake3\r\n",
 );
 
@@ -30,12 +31,30 @@ const MAX_METADATA: usize = 1024;
 /// A request for a new upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Creation<'a> {
-    /// Bytes of the whole file; `None` where the client says it later.
+    /// Bytes of the whole file; `None` where the client says it later, or it is those of its parts.
     pub length: Option<u64>,
+    /// What it is to be.
+    pub becomes: Becomes<'a>,
     /// The name that the file is to have, where the client says one.
     pub name: Option<Vec<u8>>,
     /// What the client says of it, for the client.
     pub metadata: &'a [u8],
+}
+
+/// What a new upload is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Becomes<'a> {
+    /// A file.
+    File,
+    /// A part of one (`Upload-Concat: partial`).
+    Part,
+    /// The file whose parts have come, by their paths; and what the client said.
+    Whole {
+        /// In this order.
+        parts: Vec<&'a [u8]>,
+        /// The value of `Upload-Concat`.
+        said: &'a [u8],
+    },
 }
 
 /// What a piece has to hash to: the name of the algorithm, and the hash.
@@ -101,10 +120,12 @@ pub fn has_piece(head: &Head<'_, '_>) -> bool {
 
 /// What a request for a new upload says.
 pub fn creation<'a>(head: &Head<'a, '_>) -> Result<Creation<'a>, Refusal> {
-    if field(head, "upload-concat")?.is_some() {
-        return bad("This extension of tus is not known here: send one upload a file.");
-    }
+    let becomes = becomes(head)?;
     let length = match (number(head, "upload-length")?, field(head, "upload-defer-length")?) {
+        (None, None) if matches!(becomes, Becomes::Whole { .. }) => None,
+        _ if matches!(becomes, Becomes::Whole { .. }) => {
+            return bad("The length of a final upload is that of its parts, and not said.");
+        }
         (Some(length), None) => Some(length),
         (None, Some(b"1")) => None,
         (None, None) => return bad("There is no Upload-Length."),
@@ -117,7 +138,31 @@ pub fn creation<'a>(head: &Head<'a, '_>) -> Result<Creation<'a>, Refusal> {
             reason: "The Upload-Metadata is longer than 1 KiB.",
         });
     }
-    Ok(Creation { length, name: name(metadata)?, metadata })
+    Ok(Creation { length, becomes, name: name(metadata)?, metadata })
+}
+
+/// `Upload-Concat: partial`, or `final;/files/a https://example.org/files/b`.
+fn becomes<'a>(head: &Head<'a, '_>) -> Result<Becomes<'a>, Refusal> {
+    const MALFORMED: &str = "The Upload-Concat is malformed.";
+    let Some(said) = field(head, "upload-concat")? else { return Ok(Becomes::File) };
+    if said == b"partial" {
+        return Ok(Becomes::Part);
+    }
+    let Some(urls) = said.strip_prefix(b"final;") else { return bad(MALFORMED) };
+    let urls = urls.split(|&byte| byte == b' ').filter(|url| !url.is_empty());
+    match urls.map(path_of).collect::<Option<Vec<_>>>() {
+        Some(parts) if !parts.is_empty() => Ok(Becomes::Whole { parts, said }),
+        _ => bad(MALFORMED),
+    }
+}
+
+/// The path in a URL, which may be no more than that.
+fn path_of(url: &[u8]) -> Option<&[u8]> {
+    let path = match memchr::memmem::find(url, b"://") {
+        Some(at) => url.get(at + 3..)?,
+        None => return url.starts_with(b"/").then_some(url),
+    };
+    memchr::memchr(b'/', path).map(|slash| &path[slash..])
 }
 
 /// `filename d29ybGQ=,filetype dGV4dA==,flag`; some clients call it `name`.
@@ -195,11 +240,48 @@ mod tests {
             ("Upload-Defer-Length: 1\r\n", Ok((None, None))),
             ("Upload-Defer-Length: 0\r\n", Err(400)),
             ("Upload-Defer-Length: 1\r\nUpload-Length: 5\r\n", Err(400)),
-            ("Upload-Concat: partial\r\nUpload-Length: 5\r\n", Err(400)),
+            ("Upload-Concat: partial\r\nUpload-Length: 5\r\n", Ok((Some(5), None))),
+            ("Upload-Concat: partial\r\n", Err(400)),
+            ("Upload-Concat: final;/a\r\nUpload-Length: 5\r\n", Err(400)),
+            ("Upload-Concat: final;/a\r\nUpload-Defer-Length: 1\r\n", Err(400)),
             ("", Err(400)),
         ] {
             assert_eq!(said(fields), expected, "{fields}");
         }
+    }
+
+    #[test]
+    fn a_creation_says_what_the_upload_becomes() {
+        let said = |concat: &str| {
+            let length = if concat.starts_with("final") { "" } else { "Upload-Length: 5\r\n" };
+            with_head(&format!("{length}Upload-Concat: {concat}\r\n"), |head| match creation(head)?.becomes {
+                Becomes::Whole { parts, said } => {
+                    assert_eq!(said, concat.as_bytes());
+                    Ok(Some(parts.into_iter().map(<[u8]>::to_vec).collect::<Vec<_>>()))
+                }
+                Becomes::Part => Ok(None),
+                Becomes::File => panic!("it is said"),
+            })
+            .map_err(|refusal: Refusal| refusal.status.0)
+        };
+        let paths = |paths: &[&str]| Ok(Some(paths.iter().map(|path| path.as_bytes().to_vec()).collect()));
+        for (concat, expected) in [
+            ("partial", Ok(None)),
+            ("final;/a/b /c", paths(&["/a/b", "/c"])),
+            ("final; https://h:1/a  /c", paths(&["/a", "/c"])),
+            ("final;", Err(400)),
+            ("final", Err(400)),
+            ("final;a", Err(400)),
+            ("final;http://h", Err(400)),
+            ("final;/a http://", Err(400)),
+            ("Partial", Err(400)),
+            ("partial;/a", Err(400)),
+        ] {
+            assert_eq!(said(concat), expected, "{concat}");
+        }
+        with_head("Upload-Length: 5\r\n", |head| {
+            assert_eq!(creation(head).unwrap().becomes, Becomes::File);
+        });
     }
 
     #[test]

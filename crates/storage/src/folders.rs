@@ -299,6 +299,24 @@ impl Storage for Folders {
         let (storage, inner) = self.route_within(path, Wait::Allowed)?;
         storage.remove_partial(&inner, key)
     }
+
+    fn join_partials(
+        &self,
+        path: &VirtualPath,
+        parts: &[(VirtualPath, PartialKey)],
+        write: WriteMode,
+    ) -> Result<Partial, FileError> {
+        let (storage, inner) = self.route_within(path, Wait::Allowed)?;
+        let mut parts_of_it = Vec::with_capacity(parts.len());
+        for (part, key) in parts {
+            let (its, part) = self.route_within(part, Wait::Allowed)?;
+            if !std::ptr::addr_eq(its, storage) {
+                return Err(FileError::CrossDevice);
+            }
+            parts_of_it.push((part, *key));
+        }
+        storage.join_partials(&inner, &parts_of_it, write)
+    }
 }
 
 /// A directory of the base (or none) with folders in it.

@@ -4,9 +4,9 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{path, upload};
-use millrace_storage::{Folders, MemoryStorage, ReadOnly};
-use millrace_vfs::{DirEntry, FileError, Storage, Wait, WriteMode, conformance};
+use common::{Scratch, path, upload};
+use millrace_storage::{Folders, LocalOptions, LocalStorage, MemoryStorage, ReadOnly};
+use millrace_vfs::{DirEntry, FileError, PartialKey, PartialMode, Storage, Wait, WriteMode, conformance};
 
 /// A base with `/f` and a covered `/media/covered`; folders at `/media` and `/in/bank`.
 fn mounted() -> (Folders, MemoryStorage, MemoryStorage) {
@@ -137,4 +137,25 @@ fn a_folder_that_is_away_hides_what_it_covers_and_answers_with_an_error() {
             "{result:?}"
         );
     }
+}
+
+#[test]
+fn parts_of_an_upload_are_joined_within_a_folder_and_not_across() {
+    let (base, media) = (Scratch::new(), Scratch::new());
+    let open =
+        |folder: &Scratch| Arc::new(LocalStorage::open(folder.path(), LocalOptions::default()).unwrap());
+    let folders = Folders::new(open(&base)).mount(path("/media"), open(&media));
+    let part = |at: &str, key: u8| {
+        let (at, key) = (path(at), PartialKey::new([key; 16]));
+        let mut part = folders.open_partial(&at, &key, WriteMode::CreateNew, PartialMode::New).unwrap();
+        part.upload.write_all(at.name()).unwrap();
+        part.upload.abort();
+        (at, key)
+    };
+    let parts = [part("/media/one", 1), part("/media/two", 2), part("/three", 3)];
+    let join = |to: &str, parts: &[_]| folders.join_partials(&path(to), parts, WriteMode::Replace);
+    assert!(matches!(join("/media/f", &parts), Err(FileError::CrossDevice)));
+    assert!(matches!(join("/f", &parts[..2]), Err(FileError::CrossDevice)));
+    join("/media/f", &parts[..2]).unwrap().upload.commit().unwrap();
+    assert_eq!(std::fs::read(media.path().join("f")).unwrap(), b"onetwo");
 }

@@ -128,6 +128,18 @@ pub trait Storage: Send + Sync + Debug {
         Err(FileError::NotFound)
     }
 
+    /// Opens partial uploads, at the paths that they were begun for, as one to `path`: the bytes of all in this order.
+    /// `commit` makes it the file, and nothing is left of them; however else it ends, they are as they were.
+    fn join_partials(
+        &self,
+        path: &VirtualPath,
+        parts: &[(VirtualPath, PartialKey)],
+        write: WriteMode,
+    ) -> Result<Partial, FileError> {
+        let _ = (path, parts, write);
+        Err(FileError::Unsupported)
+    }
+
     /// What partial uploads hold that nobody has open.
     fn resting(&self) -> Result<Resting, FileError> {
         Ok(Resting::default())

@@ -5,7 +5,7 @@ use crate::tool::{find, skip_anyway, tool};
 use crate::tree::{ODD_NAMES, Times, assert_same, make};
 
 /// The version that these tests were written with.
-const PACKAGE: &str = "basic-ftp@5.0.5";
+pub(crate) const PACKAGE: &str = "basic-ftp@5.0.5";
 
 /// Up with a tree, down with it again, and what else a script does.
 const SCRIPT: &str = r#"
@@ -31,8 +31,8 @@ await assert.rejects(client.size("some/g"), /550/)
 client.close()
 "#;
 
-/// Fetches the package into the server's local directory; answers whether it is there.
-pub(crate) fn install(server: &Server) -> bool {
+/// Fetches a package into the server's local directory; answers whether it is there.
+pub(crate) fn install(server: &Server, package: &str) -> bool {
     let Some(npm) = find("npm") else { return false };
     let cache = std::env::temp_dir().join("millrace-npm-cache");
     let install = [
@@ -42,7 +42,7 @@ pub(crate) fn install(server: &Server) -> bool {
         "--prefer-offline",
         "--cache",
         cache.to_str().unwrap(),
-        PACKAGE,
+        package,
     ];
     let npm =
         ["npm_config_registry", "NPM_CONFIG_REGISTRY", "HTTPS_PROXY", "https_proxy", "NODE_EXTRA_CA_CERTS"]
@@ -56,7 +56,7 @@ pub(crate) fn install(server: &Server) -> bool {
 fn basic_ftp_moves_a_tree_both_ways() {
     let Some(node) = tool("node") else { return };
     let server = Server::start();
-    if !install(&server) {
+    if !install(&server, PACKAGE) {
         return skip_anyway("npm is not installed, or cannot fetch basic-ftp");
     }
     let tree = server.local().join("tree");

@@ -264,6 +264,17 @@ impl Storage for Guarded {
         self.inner.remove_partial(path, key)
     }
 
+    fn join_partials(
+        &self,
+        path: &VirtualPath,
+        parts: &[(VirtualPath, PartialKey)],
+        write: WriteMode,
+    ) -> Result<Partial, FileError> {
+        let write = self.mode(path, write, Wait::Allowed)?;
+        parts.iter().try_for_each(|(part, _)| self.demand(part, Permission::Write).map(drop))?;
+        self.inner.join_partials(path, parts, write)
+    }
+
     fn resting(&self) -> Result<Resting, FileError> {
         self.inner.resting()
     }

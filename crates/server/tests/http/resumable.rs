@@ -1,5 +1,7 @@
 //! Uploads that go on where they were cut (tus 1.0).
 
+mod joining;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -333,7 +335,7 @@ fn rights_names_and_conditions_are_those_of_any_upload() {
         ("what has to be new", 412, create("/f", "If-None-Match: *\r\n")),
         ("another version of it", 412, create("/f", "If-Match: \"x\"\r\n")),
         ("a length that is none", 400, create("/f", "Upload-Length: 5\r\n")),
-        ("an extension that is not known", 400, create("/f", "Upload-Concat: partial\r\n")),
+        ("parts that have a length of their own", 400, create("/f", "Upload-Concat: final;/a\r\n")),
         (
             "too much to be in an address",
             431,

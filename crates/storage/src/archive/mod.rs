@@ -160,6 +160,15 @@ impl Storage for Archives {
         self.inner.remove_partial(path, key)
     }
 
+    fn join_partials(
+        &self,
+        path: &VirtualPath,
+        parts: &[(VirtualPath, PartialKey)],
+        write: WriteMode,
+    ) -> Result<Partial, FileError> {
+        self.inner.join_partials(path, parts, write)
+    }
+
     fn resting(&self) -> Result<Resting, FileError> {
         self.inner.resting()
     }

@@ -22,16 +22,26 @@ pub(super) fn copy(
     mut upload: Staged,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<u64, FileError> {
+    append(source, &mut upload, progress)?;
+    Box::new(upload).commit().map(|committed| committed.size)
+}
+
+/// Copies all of `source` to where the next bytes of `upload` go; answers the number of bytes.
+pub(super) fn append(
+    source: &File,
+    upload: &mut dyn Upload,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<u64, FileError> {
     let mut copied = 0;
     let mut in_kernel = true;
     loop {
         let step = if in_kernel {
-            copy_in_kernel(source, &mut upload)
+            copy_in_kernel(source, upload, copied)
         } else {
-            copy_through(source, &mut upload, copied)
+            copy_through(source, upload, copied)
         };
         match step {
-            Ok(Some(0)) => break,
+            Ok(Some(0)) => return Ok(copied),
             Ok(Some(count)) => copied += count,
             Ok(None) => in_kernel = false,
             Err(error) => return Err(error),
@@ -40,30 +50,29 @@ pub(super) fn copy(
             return Err(FileError::Cancelled);
         }
     }
-    Box::new(upload).commit().map(|committed| committed.size)
 }
 
 /// One step in the kernel; `None` where it cannot.
-fn copy_in_kernel(source: &File, upload: &mut Staged) -> Result<Option<u64>, FileError> {
+fn copy_in_kernel(source: &File, upload: &mut dyn Upload, copied: u64) -> Result<Option<u64>, FileError> {
     let Some((target, position)) = upload.file()? else { return Ok(None) };
-    let (mut from, mut to) = (position, position);
+    let (mut from, mut to) = (copied, position);
     match rustix::fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), STEP) {
         // Some file systems (proc and its kind) answer 0 at once for what a read would fill.
-        Ok(0) if position == 0 => Ok(None),
+        Ok(0) if copied == 0 => Ok(None),
         Ok(count) => {
             upload.advance(count as u64);
             Ok(Some(count as u64))
         }
-        Err(Errno::INTR) => copy_in_kernel(source, upload),
+        Err(Errno::INTR) => copy_in_kernel(source, upload, copied),
         Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => Ok(None),
         Err(errno) => Err(transfer_error(errno)),
     }
 }
 
 /// One step through memory of ours.
-fn copy_through(source: &File, upload: &mut Staged, position: u64) -> Result<Option<u64>, FileError> {
+fn copy_through(source: &File, upload: &mut dyn Upload, copied: u64) -> Result<Option<u64>, FileError> {
     let mut buffer = vec![0; BUFFER];
-    let count = rustix::io::retry_on_intr(|| rustix::io::pread(source, &mut buffer[..], position))
+    let count = rustix::io::retry_on_intr(|| rustix::io::pread(source, &mut buffer[..], copied))
         .map_err(transfer_error)?;
     upload.write_all(&buffer[..count])?;
     Ok(Some(count as u64))

@@ -243,6 +243,18 @@ impl LocalStorage {
         }
     }
 
+    /// Where a partial upload goes when it is whole.
+    fn partial_target(&self, path: &VirtualPath, write: WriteMode) -> Result<target::Destination, FileError> {
+        self.writable()?;
+        if path.is_root() {
+            return Err(FileError::IsDirectory);
+        }
+        if staging::is_reserved(path.name()) {
+            return Err(FileError::InvalidName);
+        }
+        target::find(&self.tree, path, write == WriteMode::CreateNew, Wait::Allowed)
+    }
+
     fn open_in_place(
         &self,
         path: &VirtualPath,
@@ -453,15 +465,7 @@ impl Storage for LocalStorage {
         write: WriteMode,
         mode: PartialMode,
     ) -> Result<Partial, FileError> {
-        self.writable()?;
-        if path.is_root() {
-            return Err(FileError::IsDirectory);
-        }
-        if staging::is_reserved(path.name()) {
-            return Err(FileError::InvalidName);
-        }
-        let target = target::find(&self.tree, path, write == WriteMode::CreateNew, Wait::Allowed)?;
-        self.partials().open(target, key, mode)
+        self.partials().open(self.partial_target(path, write)?, key, mode)
     }
 
     fn find_partial(&self, _: &VirtualPath, key: &PartialKey) -> Result<PartialState, FileError> {
@@ -471,6 +475,16 @@ impl Storage for LocalStorage {
     fn remove_partial(&self, _: &VirtualPath, key: &PartialKey) -> Result<(), FileError> {
         self.writable()?;
         self.partials().remove(key)
+    }
+
+    fn join_partials(
+        &self,
+        path: &VirtualPath,
+        parts: &[(VirtualPath, PartialKey)],
+        write: WriteMode,
+    ) -> Result<Partial, FileError> {
+        let keys: Vec<_> = parts.iter().map(|(_, key)| *key).collect();
+        self.partials().join(self.partial_target(path, write)?, &keys)
     }
 
     fn resting(&self) -> Result<Resting, FileError> {

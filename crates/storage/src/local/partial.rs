@@ -7,6 +7,8 @@
 //! staging directory; where it cannot be named there (another mount, a root that is not ours to write to) there are
 //! no partial uploads. Whoever has one open holds its lock (`flock`), and who comes meanwhile is told so.
 
+mod joined;
+
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +26,7 @@ use super::staged::{Settings, StagingFile, link, open_unnamed};
 use super::staging::{StagingArea, is_kept_file, kept_name, mark_name};
 use super::target::Destination;
 use super::upload::{synchronise_file, truncate, write_all_at};
+use joined::Joined;
 
 /// How often the staging directory is looked through for what is too old.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -109,22 +112,35 @@ impl Place {
             }
             PartialMode::Resume | PartialMode::Checked => self.take(key)?,
         };
-        let state = state(&file)?;
-        let is_checked = mode == PartialMode::Checked;
+        let (kept, modified) = self.keep(file, directory, destination, *key, mode == PartialMode::Checked)?;
+        Ok(Partial { size: kept.position, modified, upload: Box::new(kept) })
+    }
+
+    /// One whose file was opened; and when that was last changed.
+    fn keep(
+        &self,
+        file: File,
+        directory: Arc<OwnedFd>,
+        destination: Destination,
+        key: PartialKey,
+        is_checked: bool,
+    ) -> Result<(Kept, Timestamp), FileError> {
+        let PartialState { size, modified } = state(&file)?;
         let kept = Kept {
             file: Some(file),
             directory,
             place: self.clone(),
             destination,
-            key: *key,
-            begun: state.size,
-            position: state.size,
+            key,
+            begun: size,
+            position: size,
             is_checked,
+            joined: Joined::default(),
         };
         if is_checked {
             kept.set_mark()?;
         }
-        Ok(Partial { size: state.size, modified: state.modified, upload: Box::new(kept) })
+        Ok((kept, modified))
     }
 
     fn make(
@@ -221,6 +237,8 @@ struct Kept {
     begun: u64,
     position: u64,
     is_checked: bool,
+    /// Those that it has swallowed.
+    joined: Joined,
 }
 
 impl Kept {
@@ -239,6 +257,7 @@ impl Kept {
     /// Lets go of it; what came is kept or not.
     fn leave(&mut self, keeps: bool) {
         let Some(file) = self.file.take() else { return };
+        let keeps = keeps && self.joined.is_empty();
         if !keeps && truncate(&file, self.begun).is_ok() {
             self.position = self.begun;
         }
@@ -252,6 +271,7 @@ impl Kept {
         if let Some(resting) = &mut state.resting {
             *resting = Resting { bytes: resting.bytes + self.position, files: resting.files + 1 };
         }
+        self.joined.let_go(state.resting.as_mut());
         release(&file);
     }
 }
@@ -284,6 +304,7 @@ impl Upload for Kept {
         if self.is_checked {
             clear_mark(&self.directory, &self.key);
         }
+        self.joined.remove(&self.directory);
         done?;
         self.place.area.tidy();
         Ok(Committed { size: self.position })
@@ -381,128 +402,4 @@ fn count(area: &StagingArea) -> Result<Resting, FileError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-
-    use millrace_vfs::{Storage, VirtualPath, WriteMode};
-
-    use super::*;
-    use crate::{LocalOptions, LocalStorage};
-
-    struct Tree(PathBuf);
-
-    impl Tree {
-        fn new(name: &str) -> Self {
-            let root = std::env::temp_dir().join(format!("millrace-partial-{}-{name}", std::process::id()));
-            std::fs::create_dir_all(&root).unwrap();
-            Self(root)
-        }
-
-        fn open(&self, partial_age: Duration) -> LocalStorage {
-            LocalStorage::open(&self.0, LocalOptions { partial_age, ..LocalOptions::default() }).unwrap()
-        }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
-    const DAY: Duration = Duration::from_secs(24 * 3600);
-    const KEY: PartialKey = PartialKey::new([7; 16]);
-
-    fn open(storage: &LocalStorage, mode: PartialMode) -> Result<Partial, FileError> {
-        storage.open_partial(&VirtualPath::parse(b"/d/f").unwrap(), &KEY, WriteMode::Replace, mode)
-    }
-
-    fn find(storage: &LocalStorage) -> Result<u64, String> {
-        let state = storage.find_partial(&VirtualPath::parse(b"/d/f").unwrap(), &KEY);
-        state.map(|state| state.size).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn an_upload_goes_on_in_another_process_and_is_seen_when_it_is_whole() {
-        let tree = Tree::new("resumed");
-        std::fs::create_dir(tree.0.join("d")).unwrap();
-        std::fs::write(tree.0.join("d/f"), b"old").unwrap();
-        let mut first = open(&tree.open(DAY), PartialMode::New).unwrap();
-        assert!(matches!(open(&tree.open(DAY), PartialMode::Resume), Err(FileError::Busy)));
-        first.upload.write_all(b"one, ").unwrap();
-        drop(first);
-
-        let storage = tree.open(DAY);
-        let mut names = Vec::new();
-        storage.open_directory(&VirtualPath::root()).unwrap().next_batch(&mut names, 10).unwrap();
-        assert_eq!(names.iter().map(|entry| &entry.name[..]).collect::<Vec<_>>(), [b"d"]);
-        assert_eq!(storage.resting().unwrap(), Resting { bytes: 5, files: 1 });
-        let mut second = open(&storage, PartialMode::Resume).unwrap();
-        assert_eq!((second.size, storage.resting().unwrap()), (5, Resting::default()));
-        second.upload.write_all(b"two").unwrap();
-        assert_eq!(std::fs::read(tree.0.join("d/f")).unwrap(), b"old");
-        second.upload.commit().unwrap();
-        assert_eq!(std::fs::read(tree.0.join("d/f")).unwrap(), b"one, two");
-        assert_eq!(find(&storage), Err(FileError::NotFound.to_string()));
-        drop(storage);
-        assert!(!tree.0.join(".millrace-staging").exists(), "nothing is left");
-    }
-
-    #[test]
-    fn an_upload_whose_name_was_taken_leaves_nothing_behind() {
-        let tree = Tree::new("taken");
-        std::fs::create_dir(tree.0.join("d")).unwrap();
-        let storage = tree.open(DAY);
-        open(&storage, PartialMode::New).unwrap().upload.abort();
-        let path = VirtualPath::parse(b"/d/f").unwrap();
-        let partial = storage.open_partial(&path, &KEY, WriteMode::CreateNew, PartialMode::Checked).unwrap();
-        std::fs::write(tree.0.join("d/f"), b"somebody else's").unwrap();
-        assert!(matches!(partial.upload.commit(), Err(FileError::AlreadyExists)));
-        assert_eq!(find(&storage), Err(FileError::NotFound.to_string()));
-        let left: Vec<_> =
-            std::fs::read_dir(tree.0.join(".millrace-staging")).into_iter().flatten().collect();
-        assert!(left.is_empty(), "{left:?}");
-        assert_eq!(std::fs::read(tree.0.join("d/f")).unwrap(), b"somebody else's");
-    }
-
-    #[test]
-    fn what_was_not_checked_is_not_there_not_even_behind_a_kill() {
-        let tree = Tree::new("checked");
-        std::fs::create_dir(tree.0.join("d")).unwrap();
-        let storage = tree.open(DAY);
-        let write = |mode, bytes: &[u8]| {
-            let mut partial = open(&storage, mode).unwrap();
-            partial.upload.write_all(bytes).unwrap();
-            partial.upload
-        };
-        write(PartialMode::New, b"sure").abort();
-        drop(write(PartialMode::Checked, b" wrong"));
-        assert_eq!(find(&storage), Ok(4));
-        write(PartialMode::Checked, b" wrong").undo();
-        assert_eq!(find(&storage), Ok(4));
-        write(PartialMode::Checked, b" right").abort();
-        assert_eq!(find(&storage), Ok(10));
-        // As a kill leaves it: bytes, and the mark from before they came.
-        let staging = tree.0.join(".millrace-staging");
-        write(PartialMode::Resume, b" unchecked").abort();
-        std::fs::write(staging.join(mark_name(&KEY)), 10_u64.to_be_bytes()).unwrap();
-        assert_eq!(find(&storage), Ok(10));
-        assert_eq!(open(&storage, PartialMode::Resume).unwrap().size, 10);
-        storage.remove_partial(&VirtualPath::parse(b"/d/f").unwrap(), &KEY).unwrap();
-        assert_eq!(find(&storage), Err(FileError::NotFound.to_string()));
-        assert_eq!(storage.resting().unwrap(), Resting::default());
-        assert_eq!(std::fs::read_dir(staging).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn what_nobody_goes_on_with_is_swept_but_not_what_is_open() {
-        let tree = Tree::new("swept");
-        std::fs::create_dir(tree.0.join("d")).unwrap();
-        let storage = tree.open(Duration::ZERO);
-        let partial = open(&storage, PartialMode::New).unwrap();
-        storage.sweep();
-        assert_eq!(find(&storage), Ok(0));
-        drop(partial);
-        storage.sweep();
-        assert_eq!(find(&storage), Err(FileError::NotFound.to_string()));
-    }
-}
+mod tests;

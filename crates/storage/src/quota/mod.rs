@@ -263,6 +263,25 @@ impl Storage for Quota {
         self.0.inner.remove_partial(path, key)
     }
 
+    fn join_partials(
+        &self,
+        path: &VirtualPath,
+        parts: &[(VirtualPath, PartialKey)],
+        write: WriteMode,
+    ) -> Result<Partial, FileError> {
+        let mut charge = self.0.begin(Wait::Allowed)?;
+        let before = self.0.size(path, Wait::Allowed)?;
+        // Paid for once they are open: until then they count as what waits.
+        let Partial { size, modified, upload } = self.0.inner.join_partials(path, parts, write)?;
+        let longer = size.saturating_sub(before.unwrap_or(0));
+        if let Err(error) = self.0.pay(&mut charge, longer, u64::from(before.is_none())) {
+            upload.undo();
+            return Err(error);
+        }
+        let upload = Metered::resumed(upload, Arc::clone(&self.0), charge, path.clone(), before, size);
+        Ok(Partial { size, modified, upload: Box::new(upload) })
+    }
+
     fn resting(&self) -> Result<Resting, FileError> {
         self.0.inner.resting()
     }

@@ -338,3 +338,32 @@ fn uploads_that_wait_for_more_count_whoever_has_them_open() {
     again.upload.commit().unwrap();
     check(&quota, 100, 2);
 }
+
+#[test]
+fn uploads_that_are_joined_are_paid_for_once() {
+    let folder = Folder::new();
+    let quota = quota_of(folder.local(Uploads::Staged), 100, 3);
+    let parts: Vec<_> =
+        (1..=2_u8).map(|key| (path(&format!("part{key}")), PartialKey::new([key; 16]))).collect();
+    for (path, key) in &parts {
+        let mut part = quota.open_partial(path, key, WriteMode::CreateNew, PartialMode::New).unwrap().upload;
+        part.write_all(&[7; 45]).unwrap();
+        part.abort();
+    }
+    is_over(store(&quota, "big", WriteMode::Replace, 11), Counted::Bytes);
+    drop(quota.join_partials(&path("whole"), &parts, WriteMode::Replace).unwrap());
+    assert_eq!((quota.0.tally.used(), quota.resting().unwrap().bytes), ((0, 0), 90));
+    quota.join_partials(&path("whole"), &parts, WriteMode::Replace).unwrap().upload.commit().unwrap();
+    check(&quota, 90, 1);
+    // And not at all where there is less than they hold by now.
+    let mut late =
+        quota.open_partial(&parts[0].0, &parts[0].1, WriteMode::CreateNew, PartialMode::New).unwrap();
+    late.upload.write_all(&[7; 10]).unwrap();
+    late.upload.abort();
+    let smaller = quota_of(folder.local(Uploads::Staged), 95, 3);
+    assert!(matches!(
+        smaller.join_partials(&path("late"), &parts[..1], WriteMode::Replace),
+        Err(FileError::OverQuota(_))
+    ));
+    assert_eq!(smaller.find_partial(&parts[0].0, &parts[0].1).unwrap().size, 10);
+}

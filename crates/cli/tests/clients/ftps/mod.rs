@@ -205,7 +205,7 @@ fn basic_ftp_resumes_for_a_hundred_transfers() {
     let Some(node) = tool("node") else { return };
     for policy in [REQUIRE, PREFER] {
         let server = Server::secure(policy);
-        if !crate::basic_ftp::install(&server) {
+        if !crate::basic_ftp::install(&server, crate::basic_ftp::PACKAGE) {
             return skip_anyway("npm cannot fetch basic-ftp");
         }
         script(&server, "session.mjs", include_str!("session.mjs"));

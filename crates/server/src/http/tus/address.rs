@@ -28,13 +28,26 @@ const SEAL: usize = 16;
 /// What a server seals addresses with.
 pub(super) type Secret = [u8; 32];
 
+/// What an upload becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A file.
+    File,
+    /// A part of one.
+    Part,
+    /// A file of parts that came before.
+    Joined,
+}
+
 /// An upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) key: PartialKey,
     /// Whose it is.
     pub(super) user: Option<Vec<u8>>,
-    /// The file that it becomes.
+    /// What it becomes.
+    pub(super) kind: Kind,
+    /// The file that it becomes, or where its part lies in the meantime.
     pub(super) path: VirtualPath,
     /// Bytes of the whole file; `None` where that was to be said later.
     pub(super) length: Option<u64>,
@@ -53,7 +66,12 @@ impl Address {
     /// The path that clients are told; `None` where it would be too long.
     pub(super) fn seal(&self, secret: &Secret) -> Option<String> {
         let is_deferred = self.length.is_none();
-        let mut bytes = vec![u8::from(self.is_exclusive) | u8::from(is_deferred) << 1];
+        let kind = match self.kind {
+            Kind::File => 0,
+            Kind::Part => 4,
+            Kind::Joined => 8,
+        };
+        let mut bytes = vec![u8::from(self.is_exclusive) | u8::from(is_deferred) << 1 | kind];
         bytes.extend_from_slice(self.key.as_bytes());
         bytes.extend_from_slice(&self.length.unwrap_or(0).to_be_bytes());
         // Nobody is not the same as a user without a name.
@@ -93,6 +111,11 @@ impl Address {
         Some(Self {
             key: PartialKey::new(*key),
             user: (has_user == 1).then(|| user.to_vec()),
+            kind: match flags & 12 {
+                4 => Kind::Part,
+                8 => Kind::Joined,
+                _ => Kind::File,
+            },
             path: VirtualPath::parse(path).ok()?,
             length: (flags & 2 == 0).then(|| u64::from_be_bytes(*length)),
             is_exclusive: flags & 1 != 0,
@@ -142,6 +165,7 @@ mod tests {
         Address {
             key: PartialKey::new([3; 16]),
             user: Some(b"alice".to_vec()),
+            kind: Kind::File,
             path: VirtualPath::parse(b"/d/\xff f").unwrap(),
             length: Some(1 << 40),
             is_exclusive: true,
@@ -160,9 +184,11 @@ mod tests {
         let nobody = Address { user: None, ..whole };
         let sealed = VirtualPath::parse(nobody.seal(&secret).unwrap().as_bytes()).unwrap();
         assert_eq!(Address::open(&sealed, &secret), Some(nobody.clone()));
-        let later = Address { length: None, ..nobody };
-        let sealed = VirtualPath::parse(later.seal(&secret).unwrap().as_bytes()).unwrap();
-        assert_eq!(Address::open(&sealed, &secret), Some(later));
+        for kind in [Kind::File, Kind::Part, Kind::Joined] {
+            let later = Address { length: None, kind, ..nobody.clone() };
+            let sealed = VirtualPath::parse(later.seal(&secret).unwrap().as_bytes()).unwrap();
+            assert_eq!(Address::open(&sealed, &secret), Some(later));
+        }
         for at in 20..text.len() - 1 {
             let mut other = text.clone().into_bytes();
             other[at] = if other[at] == b'A' { b'B' } else { b'A' };

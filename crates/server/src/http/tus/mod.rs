@@ -5,6 +5,7 @@
 //!   HEAD   /.millrace-...  -> Upload-Offset: what came so far
 //!   PATCH  /.millrace-...  -> more of it; with the last byte it becomes the file
 //!   DELETE /.millrace-...  -> it is given up
+//!   POST /folder/ with the addresses of uploads that came: they become one file (`joining.rs`)
 //! ```
 //!
 //! The bytes go into a staged file that the storage keeps ([`Storage::open_partial`]); what else is known of an upload
@@ -12,16 +13,17 @@
 //! be remembered, and a restart loses nothing.
 
 mod address;
+mod joining;
 mod lengths;
 mod piece;
+mod shared;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use millrace_ftp::session::{Permission, Permissions};
 use millrace_http::conditional::{self, Validators, Verdict};
 use millrace_http::target::Target;
+use millrace_http::tus::Becomes;
 use millrace_http::{Field, Framing, Head, Method, Refusal, Slots, Status, date, request, tus};
 use millrace_vfs::{
     FileError, Partial, PartialKey, PartialMode, PartialState, Storage, Timestamp, Upload, VirtualPath, Wait,
@@ -35,108 +37,17 @@ use super::receive::{Purpose, Received};
 use super::who::Who;
 use super::writing::Refused;
 use crate::auth::password;
-use crate::config;
 use crate::limits::{Direction, LimitKey, Reached};
 use crate::state::Server;
 use crate::worker::Core;
-use address::{Address, Secret};
-use lengths::{Lengths, Untaken};
+use address::{Address, Kind, Secret};
+use lengths::Untaken;
 use piece::too_long;
 pub(crate) use piece::{Check, Piece};
+pub(crate) use shared::Tus;
 
 /// Uploads of a tree that wait for more at a time.
 const MOST: u64 = 1000;
-
-/// For how long it is known that an upload has become its file, and of how many.
-const REMEMBERED: Duration = Duration::from_secs(3600);
-const MOST_REMEMBERED: usize = 10_000;
-
-/// What all uploads of a server share.
-#[derive(Debug)]
-pub(crate) struct Tus {
-    settings: config::Resumable,
-    secret: OnceLock<Secret>,
-    /// Those that have become files: a client whose connection was cut before it heard so asks again.
-    done: Mutex<HashMap<PartialKey, (u64, Instant)>>,
-    /// What their addresses do not say.
-    lengths: OnceLock<Mutex<Lengths>>,
-}
-
-impl Tus {
-    pub(crate) fn new(settings: config::Resumable) -> Self {
-        Self { settings, secret: OnceLock::new(), done: Mutex::default(), lengths: OnceLock::new() }
-    }
-
-    /// Claims that it is spoken at all.
-    pub(super) fn is_spoken(&self) -> bool {
-        self.settings.is_on
-    }
-
-    /// What addresses are sealed with. May wait.
-    fn secret(&self, warn: impl FnOnce(&str)) -> &Secret {
-        self.secret.get_or_init(|| {
-            let kept = self.settings.secret.as_ref().map(|path| (path, address::secret(path)));
-            match kept {
-                Some((_, Ok(secret))) => secret,
-                Some((path, Err(error))) => {
-                    let path = path.display();
-                    warn(&format!("uploads cannot go on behind a restart: {path} cannot be used: {error}"));
-                    password::random()
-                }
-                None => password::random(),
-            }
-        })
-    }
-
-    /// Does something with what addresses do not say. May wait.
-    fn with_lengths<T>(&self, server: &Server, now: i64, work: impl FnOnce(&mut Lengths) -> T) -> T {
-        let lengths = self.lengths.get_or_init(|| {
-            let path = self.settings.secret.as_ref().map(|secret| secret.with_extension("lengths"));
-            let (lengths, error) = Lengths::open(path.as_ref(), self.long_ago(now));
-            if let (Some(path), Some(error)) = (path, error) {
-                let path = path.display();
-                server.log.warn(&format!("lengths of uploads are not kept: {path} cannot be used: {error}"));
-            }
-            Mutex::new(lengths)
-        });
-        work(&mut lengths.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// For how long an upload waits for more, in seconds.
-    fn age(&self) -> i64 {
-        i64::try_from(self.settings.age.as_secs()).unwrap_or(i64::MAX)
-    }
-
-    /// What was not asked for since then is of no upload any more.
-    fn long_ago(&self, now: i64) -> i64 {
-        now.saturating_sub(self.age().saturating_mul(2))
-    }
-
-    /// An upload is no more.
-    fn forget_length(&self, key: &PartialKey) {
-        if let Some(lengths) = self.lengths.get() {
-            lengths.lock().unwrap_or_else(PoisonError::into_inner).forget(key);
-        }
-    }
-
-    /// An upload has become its file.
-    fn finished(&self, key: PartialKey, length: u64) {
-        self.forget_length(&key);
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        if done.len() >= MOST_REMEMBERED {
-            done.retain(|_, (_, since)| since.elapsed() < REMEMBERED);
-        }
-        if done.len() < MOST_REMEMBERED {
-            done.insert(key, (length, Instant::now()));
-        }
-    }
-
-    /// How long the file is that an upload has become.
-    fn finished_length(&self, key: &PartialKey) -> Option<u64> {
-        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        done.get(key).map(|(length, _)| *length)
-    }
-}
 
 /// What a request is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -259,6 +170,10 @@ fn gone<T>() -> Result<T, Refused> {
     refuse(Status::GONE, "There is no such upload, or not any more.")
 }
 
+fn locked<T>() -> Result<T, Refused> {
+    refuse(Status::LOCKED, "Another request brings a piece of it just now.")
+}
+
 fn answer_fields() -> Vec<(&'static str, String)> {
     vec![("Tus-Resumable", tus::VERSION.to_owned()), ("Cache-Control", "no-store".to_owned())]
 }
@@ -304,19 +219,26 @@ impl Asking {
     }
 
     fn create(&self, head: &Head<'_, '_>) -> Result<Answer, Refused> {
-        let tus::Creation { length, name, metadata } = tus::creation(head)?;
+        let tus::Creation { length, becomes, name, metadata } = tus::creation(head)?;
+        let kind = match becomes {
+            Becomes::Whole { parts, said } => return self.join(head, &parts, said, name, metadata),
+            Becomes::Part => Kind::Part,
+            Becomes::File => Kind::File,
+        };
         let has_piece = head.framing != Framing::None;
         if has_piece && !tus::has_piece(head) {
             let reason = "The Content-Type of a piece is application/offset+octet-stream.";
             return refuse(Status::UNSUPPORTED_MEDIA_TYPE, reason);
         }
         let check = Check::of(tus::checksum(head)?)?;
-        let path = self.target(name)?;
+        let key = PartialKey::new(password::random());
+        let path = self.target(name.or_else(|| (kind == Kind::Part).then(|| key.to_string().into())))?;
         let old = self.old_size(head, &path)?;
         self.has_room(&path, length.unwrap_or(0).saturating_sub(old.unwrap_or(0)))?;
         let address = Address {
-            key: PartialKey::new(password::random()),
+            key,
             user: self.user.clone(),
+            kind,
             path,
             length,
             is_exclusive: head.get(Field::IfNoneMatch).is_some(),
@@ -330,7 +252,7 @@ impl Asking {
         let mut fields = answer_fields();
         fields.push(("Location", location));
         fields.push(("Upload-Expires", self.expires(partial.modified)));
-        if length == Some(0) {
+        if length == Some(0) && kind == Kind::File {
             self.commit(&address, partial, 0)?;
         } else if has_piece {
             // With what it is to be checked against nothing of it is sure yet.
@@ -377,12 +299,7 @@ impl Asking {
     }
 
     fn has_room(&self, path: &VirtualPath, bytes: u64) -> Result<(), Refused> {
-        if let Ok(space) = self.storage.space(&path.parent())
-            && space.available < bytes
-        {
-            let reached = Reached::new(LimitKey::Space, space.available);
-            return Err(Refused::because(Status::INSUFFICIENT_STORAGE, "There is no room for it.", reached));
-        }
+        self.has_space(path, bytes)?;
         match self.storage.resting()?.files {
             MOST.. => {
                 let reason = "Too many uploads wait here to be gone on with.";
@@ -393,11 +310,28 @@ impl Asking {
         }
     }
 
+    fn has_space(&self, path: &VirtualPath, bytes: u64) -> Result<(), Refused> {
+        match self.storage.space(&path.parent()) {
+            Ok(space) if space.available < bytes => {
+                let reached = Reached::new(LimitKey::Space, space.available);
+                Err(Refused::because(Status::INSUFFICIENT_STORAGE, "There is no room for it.", reached))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How the file is written that it becomes.
+    fn write_mode(&self, is_exclusive: bool) -> WriteMode {
+        match self.permissions.allows(Permission::Overwrite) && !is_exclusive {
+            true => WriteMode::Replace,
+            false => WriteMode::CreateNew,
+        }
+    }
+
     fn open(&self, address: &Address, mode: PartialMode) -> Result<Partial, Refused> {
-        let may_replace = self.permissions.allows(Permission::Overwrite) && !address.is_exclusive;
-        let write = if may_replace { WriteMode::Replace } else { WriteMode::CreateNew };
+        let write = self.write_mode(address.is_exclusive);
         match self.storage.open_partial(&address.path, &address.key, write, mode) {
-            Err(FileError::Busy) => refuse(Status::LOCKED, "Another request brings a piece of it just now."),
+            Err(FileError::Busy) => locked(),
             Err(FileError::NotFound) if mode == PartialMode::New => {
                 refuse(Status::CONFLICT, "There is no such directory to put it in.")
             }
@@ -408,7 +342,7 @@ impl Asking {
 
     fn commit(&self, address: &Address, partial: Partial, length: u64) -> Result<(), Refused> {
         partial.upload.commit()?;
-        self.server.tus.finished(address.key, length);
+        self.server.tus.finished(address.key, length, None);
         Ok(())
     }
 
@@ -428,14 +362,15 @@ impl Asking {
         address.length = address.length.or_else(|| self.length(&address.key));
         match tus::method(head) {
             Method::Head => self.tell(&address),
+            Method::Patch if address.kind == Kind::Joined => {
+                refuse(Status::FORBIDDEN, "This upload is of parts that came before; nothing is added to it.")
+            }
             Method::Patch => self.patch(head, address),
             Method::Delete => {
                 if let Err(error) = self.storage.remove_partial(&address.path, &address.key) {
                     return match error {
                         FileError::NotFound => gone(),
-                        FileError::Busy => {
-                            refuse(Status::LOCKED, "Another request brings a piece of it just now.")
-                        }
+                        FileError::Busy => locked(),
                         error => Err(error.into()),
                     };
                 }
@@ -490,7 +425,7 @@ impl Asking {
                     return gone();
                 }
                 match address.length {
-                    Some(length) if state.size >= length => {
+                    Some(length) if state.size >= length && address.kind == Kind::File => {
                         // All of it came, and the server was ended before it could say so.
                         self.commit(address, self.open(address, PartialMode::Resume)?, length)?;
                         Ok(None)
@@ -509,6 +444,11 @@ impl Asking {
             Some(length) => ("Upload-Length", length.to_string()),
             None => ("Upload-Defer-Length", "1".to_owned()),
         });
+        if address.kind == Kind::Part {
+            fields.push(("Upload-Concat", "partial".to_owned()));
+        } else if let Some(parts) = self.server.tus.done(&address.key).and_then(|done| done.parts) {
+            fields.push(("Upload-Concat", String::from_utf8_lossy(&parts).into_owned()));
+        }
         if !address.metadata.is_empty() {
             fields.push(("Upload-Metadata", String::from_utf8_lossy(&address.metadata).into_owned()));
         }
@@ -560,6 +500,7 @@ impl Asking {
             key: address.key,
             offset: partial.size,
             length: address.length,
+            is_part: address.kind == Kind::Part,
             status,
             fields,
         };

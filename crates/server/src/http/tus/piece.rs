@@ -16,6 +16,8 @@ pub(crate) struct Piece {
     /// Where it begins, and how long the whole is, where that is known.
     pub(super) offset: u64,
     pub(super) length: Option<u64>,
+    /// The whole is a part of a file.
+    pub(super) is_part: bool,
     /// What is answered when it has come, but for the offset.
     pub(super) status: Status,
     pub(super) fields: Vec<(&'static str, String)>,
@@ -49,12 +51,12 @@ impl Check {
 }
 
 impl Piece {
-    /// Claims that so many bytes are the last of the file, or that they are too many.
+    /// Claims that with so many bytes it becomes the file, or that they are too many.
     pub(in crate::http) fn ends_with(&self, bytes: u64) -> Result<bool, Refusal> {
         let Some(length) = self.length else { return Ok(false) };
         match (self.offset + bytes).cmp(&length) {
             std::cmp::Ordering::Less => Ok(false),
-            std::cmp::Ordering::Equal => Ok(true),
+            std::cmp::Ordering::Equal => Ok(!self.is_part),
             std::cmp::Ordering::Greater => Err(too_long()),
         }
     }
@@ -64,17 +66,17 @@ impl Piece {
         let (server, key, length) = (Arc::clone(&self.server), self.key, self.length);
         move || {
             if let Some(length) = length {
-                server.tus.finished(key, length);
+                server.tus.finished(key, length, None);
             }
         }
     }
 
     /// What is answered now that so many bytes of it are there.
     pub(in crate::http) fn answer(self, bytes: u64) -> (Status, Vec<(&'static str, String)>) {
-        let Self { status, mut fields, offset, length, .. } = self;
+        let Self { status, mut fields, offset, length, is_part, .. } = self;
         let offset = offset + bytes;
         fields.push(("Upload-Offset", offset.to_string()));
-        if Some(offset) == length {
+        if Some(offset) == length && !is_part {
             fields.retain(|(name, _)| *name != "Upload-Expires");
         }
         (status, fields)

@@ -1,0 +1,128 @@
+//! What all uploads of a server share: the secret of their addresses, lengths that came late, and which have become
+//! files.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use millrace_vfs::PartialKey;
+
+use super::address::{self, Secret};
+use super::lengths::Lengths;
+use crate::auth::password;
+use crate::config;
+use crate::state::Server;
+
+/// For how long it is known that an upload has become its file, and of how many.
+const REMEMBERED: Duration = Duration::from_secs(3600);
+const MOST_REMEMBERED: usize = 10_000;
+
+/// Behind so many it is not known any more which parts they were joined from, which is up to 32 KiB each.
+const MOST_JOINED: usize = 1000;
+
+/// What all uploads of a server share.
+#[derive(Debug)]
+pub(crate) struct Tus {
+    pub(super) settings: config::Resumable,
+    secret: OnceLock<Secret>,
+    /// Those that have become files: a client whose connection was cut before it heard so asks again.
+    done: Mutex<HashMap<PartialKey, Done>>,
+    /// What their addresses do not say.
+    lengths: OnceLock<Mutex<Lengths>>,
+}
+
+/// An upload that has become its file.
+#[derive(Debug, Clone)]
+pub(super) struct Done {
+    pub(super) length: u64,
+    since: Instant,
+    /// Of one that was joined: what the client said of its parts.
+    pub(super) parts: Option<Box<[u8]>>,
+}
+
+impl Tus {
+    pub(crate) fn new(settings: config::Resumable) -> Self {
+        Self { settings, secret: OnceLock::new(), done: Mutex::default(), lengths: OnceLock::new() }
+    }
+
+    /// Claims that it is spoken at all.
+    pub(in crate::http) fn is_spoken(&self) -> bool {
+        self.settings.is_on
+    }
+
+    /// What addresses are sealed with. May wait.
+    pub(super) fn secret(&self, warn: impl FnOnce(&str)) -> &Secret {
+        self.secret.get_or_init(|| {
+            let kept = self.settings.secret.as_ref().map(|path| (path, address::secret(path)));
+            match kept {
+                Some((_, Ok(secret))) => secret,
+                Some((path, Err(error))) => {
+                    let path = path.display();
+                    warn(&format!("uploads cannot go on behind a restart: {path} cannot be used: {error}"));
+                    password::random()
+                }
+                None => password::random(),
+            }
+        })
+    }
+
+    /// Does something with what addresses do not say. May wait.
+    pub(super) fn with_lengths<T>(
+        &self,
+        server: &Server,
+        now: i64,
+        work: impl FnOnce(&mut Lengths) -> T,
+    ) -> T {
+        let lengths = self.lengths.get_or_init(|| {
+            let path = self.settings.secret.as_ref().map(|secret| secret.with_extension("lengths"));
+            let (lengths, error) = Lengths::open(path.as_ref(), self.long_ago(now));
+            if let (Some(path), Some(error)) = (path, error) {
+                let path = path.display();
+                server.log.warn(&format!("lengths of uploads are not kept: {path} cannot be used: {error}"));
+            }
+            Mutex::new(lengths)
+        });
+        work(&mut lengths.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// For how long an upload waits for more, in seconds.
+    pub(super) fn age(&self) -> i64 {
+        i64::try_from(self.settings.age.as_secs()).unwrap_or(i64::MAX)
+    }
+
+    /// What was not asked for since then is of no upload any more.
+    pub(super) fn long_ago(&self, now: i64) -> i64 {
+        now.saturating_sub(self.age().saturating_mul(2))
+    }
+
+    /// An upload is no more.
+    pub(super) fn forget_length(&self, key: &PartialKey) {
+        if let Some(lengths) = self.lengths.get() {
+            lengths.lock().unwrap_or_else(PoisonError::into_inner).forget(key);
+        }
+    }
+
+    /// An upload has become its file.
+    pub(super) fn finished(&self, key: PartialKey, length: u64, parts: Option<&[u8]>) {
+        self.forget_length(&key);
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        if done.len() >= MOST_REMEMBERED {
+            done.retain(|_, done| done.since.elapsed() < REMEMBERED);
+        }
+        let parts = parts.filter(|_| done.len() < MOST_JOINED).map(Into::into);
+        if done.len() < MOST_REMEMBERED {
+            done.insert(key, Done { length, since: Instant::now(), parts });
+        }
+    }
+
+    /// What is known of an upload that has become its file.
+    pub(super) fn done(&self, key: &PartialKey) -> Option<Done> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// How long the file is that an upload has become.
+    pub(super) fn finished_length(&self, key: &PartialKey) -> Option<u64> {
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        done.get(key).map(|done| done.length)
+    }
+}
