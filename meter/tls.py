@@ -26,11 +26,12 @@ from pathlib import Path
 from typing import Any, Iterator
 
 from processors import claimed
-from run import CACHE, HERE, MIB, Race, machine, versions, wait_for_idle_cpu
+from run import CACHE, HERE, MIB, Race, machine, touch_free_memory, versions, wait_for_idle_cpu
 from servers import SERVERS, Running, Server, Setting, descendants, free_port, running
 
 Figures = dict[str, Any]
 ENTRIES = 100_000
+MEMORY_FOR_NEW_FILES = 6 << 30
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -157,6 +158,8 @@ def bulk(bench: Bench, direction: str) -> Figures:
 
 
 def transfer(bench: Bench, name: str, direction: str, size: int) -> Figures:
+    if direction == "upload":
+        touch_free_memory(MEMORY_FOR_NEW_FILES)
     load = [str(bench.options.bare), "load"]
     what = [direction, str(bench.options.seconds), str(size)]
     if name == "bare":

@@ -6,20 +6,29 @@
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
 /// Reads from the page cache alone; [`io::ErrorKind::WouldBlock`] where the bytes are not in it, also
 /// where the file system cannot tell (vfat and others never can, whatever was read before).
 pub fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    match preadv2(file, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) {
+    scatter_cached(file, &mut [IoSliceMut::new(buffer)], offset)
+}
+
+/// The same, into several buffers.
+pub fn scatter_cached(file: &File, buffers: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+    match preadv2(file, buffers, offset, ReadWriteFlags::NOWAIT) {
         Ok(count) => Ok(count),
-        Err(Errno::OPNOTSUPP) if is_in_memory(file) => file.read_at(buffer, offset),
+        Err(Errno::OPNOTSUPP) if is_in_memory(file) => scatter(file, buffers, offset),
         Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => Err(io::ErrorKind::WouldBlock.into()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Reads into several buffers, and may wait for the disk.
+pub fn scatter(file: &File, buffers: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+    Ok(preadv(file, buffers, offset)?)
 }
 
 /// Claims that a file lies on tmpfs or ramfs, which do not know `RWF_NOWAIT` and have nothing to wait for (but
@@ -109,6 +118,7 @@ pub enum Side {
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
+    use std::os::unix::fs::FileExt;
 
     use super::*;
 

@@ -267,6 +267,8 @@ impl Host {
             let is_limited = self.binding.is_limited_to_tls12();
             let mut config = self.bound(if is_limited { &self.base.tls12 } else { &self.base.config });
             config.send_tls13_tickets = 0;
+            // For [`Tls::settle`].
+            config.enable_secret_extraction = true;
             config.alpn_protocols = vec![ALPN_FTP_DATA.to_vec(), ALPN_FTP.to_vec()];
             Arc::new(config)
         });

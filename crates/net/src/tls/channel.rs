@@ -44,10 +44,25 @@ pub enum Heard {
     Cut,
 }
 
+/// Why [`Channel::write_from`] has written nothing.
+#[derive(Debug)]
+pub enum Unwritten {
+    /// What was to be sent could not be read.
+    Source(io::Error),
+    /// The socket takes nothing: for now, where it is [`io::ErrorKind::WouldBlock`].
+    Socket(io::Error),
+}
+
 impl Channel {
     /// A channel whose handshake is about to begin.
     pub fn new(tls: Tls) -> Self {
         Self { tls, out: Wire::default(), early: Vec::new(), closed: false }
+    }
+
+    /// Goes over to records that are opened and sealed where they lie: see [`Tls::settle`].
+    pub fn settle(self) -> io::Result<Self> {
+        let Self { tls, out, early, closed } = self;
+        Ok(Self { tls: tls.settle().map_err(invalid)?, out, early, closed })
     }
 
     /// The connection's state.
@@ -139,6 +154,22 @@ impl Channel {
         match self.flush(&socket) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(plain.len()),
+        }
+    }
+
+    /// The same with up to `most` plain bytes that `read` puts into the records themselves: where it fails, or there is
+    /// nothing to read, that is the answer.
+    pub fn write_from(
+        &mut self,
+        socket: impl AsFd,
+        most: usize,
+        read: &mut dyn FnMut(&mut [io::IoSliceMut<'_>]) -> io::Result<usize>,
+    ) -> Result<usize, Unwritten> {
+        self.flush(&socket).map_err(Unwritten::Socket)?;
+        let count = self.tls.seal_from(most, read, &mut self.out).map_err(Unwritten::Source)?;
+        match self.flush(&socket) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(Unwritten::Socket(error)),
+            _ => Ok(count),
         }
     }
 

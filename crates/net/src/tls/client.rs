@@ -103,7 +103,7 @@ impl Connector {
 
 /// Trusts everybody; only that the other side has the key of its certificate is checked.
 #[derive(Debug)]
-struct Unchecked(Arc<CryptoProvider>);
+pub(super) struct Unchecked(pub(super) Arc<CryptoProvider>);
 
 impl ServerCertVerifier for Unchecked {
     fn verify_server_cert(

@@ -2,12 +2,14 @@
 //!
 //! rustls decrypts within the caller's buffer and encrypts into it, so a connection holds no buffer of its
 //! own between calls: only the beginning of a record whose rest has not come yet. rustls makes one
-//! short-lived vector for a record in each direction; there is no way around that in its interface.
+//! short-lived vector for a record in each direction, so a connection that is there for bulk goes over to
+//! [`Records`] when its handshake is over ([`Tls::settle`]).
 //!
 //! The invariant: what `take` was given came before the end that [`Tls::has_ended`] claims, so a stream
 //! that stops without that claim was cut.
 
 use std::fmt;
+use std::io::{self, IoSliceMut};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -19,6 +21,7 @@ use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
 use super::challenge::Challenges;
 use super::hello::Hello;
+use super::records::{Opened, Read, Records};
 use super::replenish::{self, Renewal};
 use super::tickets::Binding;
 use super::wire::Wire;
@@ -53,6 +56,8 @@ pub struct Tls {
 enum Side {
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
+    /// The server's, which has settled.
+    Settled(Box<Records>),
 }
 
 impl fmt::Debug for Tls {
@@ -125,6 +130,17 @@ impl Tls {
         Self { side, incoming, hello: None, peeked, ended, renewal: None, tls12, challenges }
     }
 
+    /// Leaves it to [`Records`], which copy less, to open and to seal from here on; for the server's side of a data
+    /// connection, whose handshake is over and sent. What the handshake was like is to be asked for before.
+    pub fn settle(self) -> Result<Self, Fault> {
+        let Self { side, incoming, ended, .. } = self;
+        let side = match side {
+            Side::Server(server) => Side::Settled(Box::new(Records::new(*server)?)),
+            side => side,
+        };
+        Ok(Self { incoming, peeked: true, ended, ..Self::new(side) })
+    }
+
     /// Copies what waits for its rest to the front of `buffer`, behind which the socket is to be read.
     /// The whole is then given to [`Tls::receive`].
     ///
@@ -143,6 +159,16 @@ impl Tls {
         out: &mut Wire,
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Fault> {
+        if let Side::Settled(records) = &mut self.side {
+            let mut opened = Opened::default();
+            let result = if self.ended { Ok(()) } else { records.open(wire, &mut opened, out) };
+            if opened.plain > 0 {
+                take(&wire[..opened.plain]);
+            }
+            self.ended |= opened.ended;
+            self.keep(&wire[opened.used..]);
+            return result.map_err(Fault);
+        }
         if !self.peeked && !wire.is_empty() {
             if matches!(self.side, Side::Server(_)) && Hello::is_partial(wire) {
                 self.incoming = wire.to_vec();
@@ -168,11 +194,7 @@ impl Tls {
         if keeps_tickets && let (Some(renewal), Some(messages)) = (&mut self.renewal, replenish::sealed()) {
             renewal.keep(&messages);
         }
-        self.incoming.clear();
-        self.incoming.extend_from_slice(&wire[used.min(wire.len())..]);
-        if self.incoming.is_empty() {
-            self.incoming = Vec::new();
-        }
+        self.keep(&wire[used.min(wire.len())..]);
         match result {
             Ok(()) if self.incoming.len() > KEPT => {
                 Err(Fault(rustls::Error::General("a handshake message is too long".to_owned())))
@@ -185,6 +207,15 @@ impl Tls {
                 let _ = self.step(&mut rest, &mut 0, out, &mut |_| {});
                 Err(Fault(error))
             }
+        }
+    }
+
+    /// Keeps what waits for its rest.
+    fn keep(&mut self, rest: &[u8]) {
+        self.incoming.clear();
+        self.incoming.extend_from_slice(rest);
+        if rest.is_empty() {
+            self.incoming = Vec::new();
         }
     }
 
@@ -222,6 +253,7 @@ impl Tls {
         match &mut self.side {
             Side::Server(server) => step(server.process_tls_records(wire), used, &mut self.ended, out, take),
             Side::Client(client) => step(client.process_tls_records(wire), used, &mut self.ended, out, take),
+            Side::Settled(_) => Ok(ControlFlow::Break(())),
         }
     }
 
@@ -229,6 +261,9 @@ impl Tls {
     pub fn seal(&mut self, plain: &[u8], out: &mut Wire) -> Result<(), Fault> {
         if plain.is_empty() {
             return Ok(());
+        }
+        if let Side::Settled(records) = &mut self.side {
+            return records.seal(plain, out).map_err(Fault);
         }
         self.with_writer(out, &mut |writer, out| {
             let mut room = plain.len() + plain.len().div_ceil(RECORD) * OVERHEAD;
@@ -247,8 +282,23 @@ impl Tls {
         })
     }
 
+    /// Has `read` put up to `most` plain bytes into buffers, and makes records of them; answers how many there were. Where
+    /// they are read into the records themselves, no more than those of a batch.
+    pub fn seal_from(&mut self, most: usize, read: &mut Read<'_>, out: &mut Wire) -> io::Result<usize> {
+        if let Side::Settled(records) = &mut self.side {
+            return records.seal_from(most, read, out);
+        }
+        let mut plain = vec![0; most.min(RECORD)];
+        let count = read(&mut [IoSliceMut::new(&mut plain)])?;
+        let sealed = self.seal(&plain[..count], out);
+        sealed.map(|()| count).map_err(|fault| io::Error::new(io::ErrorKind::InvalidData, fault))
+    }
+
     /// Says that nothing more will be sent: the end that the other side can trust.
     pub fn close(&mut self, out: &mut Wire) -> Result<(), Fault> {
+        if let Side::Settled(records) = &mut self.side {
+            return records.close(out).map_err(Fault);
+        }
         self.with_writer(out, &mut |writer, out| match writer.close(out.room(OVERHEAD * 2)) {
             Ok(count) => {
                 out.fill(count);
@@ -268,6 +318,9 @@ impl Tls {
 
     /// Sends with new keys from here on (TLS 1.3), and asks the other side to do so as well.
     pub fn update_keys(&mut self, out: &mut Wire) -> Result<(), Fault> {
+        if let Side::Settled(records) = &mut self.side {
+            return records.change_keys(true, out).map_err(Fault);
+        }
         self.with_writer(out, &mut |writer, _| writer.update_keys())?;
         let mut incoming = std::mem::take(&mut self.incoming);
         self.receive(&mut incoming, out, &mut |_| {})
@@ -281,6 +334,7 @@ impl Tls {
             let turn = match &mut self.side {
                 Side::Server(server) => write(server.process_tls_records(rest), &mut used, out, work),
                 Side::Client(client) => write(client.process_tls_records(rest), &mut used, out, work),
+                Side::Settled(_) => Ok(ControlFlow::Break(())),
             };
             match turn {
                 Ok(ControlFlow::Continue(())) => {}
@@ -293,16 +347,25 @@ impl Tls {
         result
     }
 
-    fn common(&self) -> &CommonState {
+    #[cfg(test)]
+    pub(super) fn records(&mut self) -> Option<&mut Records> {
+        match &mut self.side {
+            Side::Settled(records) => Some(records),
+            _ => None,
+        }
+    }
+
+    fn common(&self) -> Option<&CommonState> {
         match &self.side {
-            Side::Server(server) => server,
-            Side::Client(client) => client,
+            Side::Server(server) => Some(server),
+            Side::Client(client) => Some(client),
+            Side::Settled(_) => None,
         }
     }
 
     /// Claims that the handshake goes on.
     pub fn is_handshaking(&self) -> bool {
-        self.common().is_handshaking()
+        self.common().is_some_and(CommonState::is_handshaking)
     }
 
     /// Claims that the other side has said, by its close_notify, that nothing more will come.
@@ -317,7 +380,7 @@ impl Tls {
 
     /// Claims that the handshake was a short one: the keys are those of an earlier session.
     pub fn is_resumed(&self) -> bool {
-        self.common().handshake_kind() == Some(HandshakeKind::Resumed)
+        self.common().and_then(CommonState::handshake_kind) == Some(HandshakeKind::Resumed)
     }
 
     /// Claims that nothing has come from the other side.
@@ -337,7 +400,11 @@ impl Tls {
 
     /// The version in use: `TLS 1.2` or `TLS 1.3`.
     pub fn version(&self) -> Option<&'static str> {
-        match self.common().protocol_version()? {
+        let version = match &self.side {
+            Side::Settled(records) => records.version(),
+            _ => self.common()?.protocol_version()?,
+        };
+        match version {
             ProtocolVersion::TLSv1_2 => Some("TLS 1.2"),
             ProtocolVersion::TLSv1_3 => Some("TLS 1.3"),
             _ => None,
@@ -346,17 +413,17 @@ impl Tls {
 
     /// The protocol that both sides have agreed on (ALPN), once the handshake is over.
     pub fn protocol(&self) -> Option<&[u8]> {
-        self.common().alpn_protocol()
+        self.common()?.alpn_protocol()
     }
 
     /// The cipher suite in use, by its registered name.
     pub fn cipher(&self) -> Option<&'static str> {
-        self.common().negotiated_cipher_suite().and_then(|suite| suite.suite().as_str())
+        self.common()?.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str())
     }
 
     /// The certificate that the other side showed, and that was found to be good.
     pub fn peer_certificate(&self) -> Option<&CertificateDer<'static>> {
-        self.common().peer_certificates().and_then(<[_]>::first)
+        self.common()?.peer_certificates().and_then(<[_]>::first)
     }
 }
 

@@ -19,6 +19,7 @@ mod der;
 mod hello;
 mod identity;
 mod names;
+mod records;
 mod replenish;
 mod self_signed;
 mod standing;
@@ -30,7 +31,7 @@ mod tests;
 
 pub use acceptor::{Acceptor, Authorities, Clients, Host, KeyPair, Plan};
 pub use challenge::ACME_TLS;
-pub use channel::{BUFFER, Channel, Heard, kernel_offload};
+pub use channel::{BUFFER, Channel, Heard, Unwritten, kernel_offload};
 pub use client::{Connector, Trust, Versions};
 pub use connection::{Fault, Tls};
 pub use hello::Hello;

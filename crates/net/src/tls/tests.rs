@@ -9,10 +9,10 @@ use super::*;
 use crate::stream;
 
 /// A folder with a self-signed certificate, which goes with the test.
-struct Folder(PathBuf);
+pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Self(std::env::temp_dir().join(format!("millrace-tls-{}-{number}", std::process::id())))
@@ -23,7 +23,7 @@ impl Folder {
         self_signed(&self.0.join(folder), &names).unwrap()
     }
 
-    fn acceptor(&self) -> Acceptor {
+    pub(super) fn acceptor(&self) -> Acceptor {
         let identities = vec![self.pair("own", &["localhost", "127.0.0.1"])];
         Acceptor::new(&Plan { identities, clients: Clients::Anybody }).unwrap()
     }
@@ -123,7 +123,7 @@ fn hear(end: &mut End, buffer: &mut [u8]) -> io::Result<(Heard, Vec<u8>)> {
     }
 }
 
-fn noise(length: usize) -> Vec<u8> {
+pub(super) fn noise(length: usize) -> Vec<u8> {
     (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 

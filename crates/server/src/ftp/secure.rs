@@ -344,8 +344,11 @@ impl Connection {
         Some(match done {
             Ok(true) => {
                 let is_resumed = channel.tls().is_resumed();
-                channel.tls_mut().forget_hello();
-                self.judge_resumption(core, is_resumed).map(|()| true)
+                let settled = socket.tls.take().map(|channel| channel.settle().map(Box::new)).transpose();
+                settled.map_err(TransferError::Broken).and_then(|channel| {
+                    socket.tls = channel;
+                    self.judge_resumption(core, is_resumed).map(|()| true)
+                })
             }
             Ok(false) => Ok(false),
             Err(error) => {

@@ -156,11 +156,11 @@ impl Socket {
         }
     }
 
-    /// Reads through TLS, and adds what it came to to `plain`.
-    fn receive(&mut self, buffer: &mut [u8], plain: &mut Vec<u8>) -> io::Result<Heard> {
+    /// Reads through TLS, and gives what it came to to `take`.
+    fn receive(&mut self, buffer: &mut [u8], take: &mut dyn FnMut(&[u8])) -> io::Result<Heard> {
         match &mut self.tls {
             None => Err(io::ErrorKind::Unsupported.into()),
-            Some(channel) => channel.read(&self.fd, buffer, &mut |bytes| plain.extend_from_slice(bytes)),
+            Some(channel) => channel.read(&self.fd, buffer, take),
         }
     }
 

@@ -192,7 +192,7 @@ impl Receiver {
             // No more than the limits allow, but for what is left of a record.
             let room = scratch.len().min(LEFT.saturating_add(*share));
             let mut opened = std::mem::take(&mut self.records().opened);
-            let heard = socket.receive(&mut scratch[..room], &mut opened);
+            let heard = socket.receive(&mut scratch[..room], &mut |bytes| opened.extend_from_slice(bytes));
             let more = match heard {
                 Ok(heard) => self.hear(heard),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
@@ -288,7 +288,9 @@ impl Receiver {
             return Some(Err(error));
         }
         commits.then(|| {
-            let grace = started.elapsed() / GRACE_PART;
+            // Who said close_notify did not die.
+            let may_have_died = self.records.as_ref().is_none_or(|records| records.was_cut);
+            let grace = if may_have_died { started.elapsed() / GRACE_PART } else { Duration::ZERO };
             if grace >= *GRACE.start() && self.upload.as_ref().is_some_and(|upload| upload.is_staged()) {
                 std::thread::sleep(grace.min(*GRACE.end()));
             }
@@ -352,19 +354,22 @@ impl Receiver {
         let mut wire = std::mem::take(&mut self.records().wire);
         wire.resize(tls::BUFFER, 0);
         let mut moved = 0;
-        let mut opened = std::mem::take(&mut self.records().opened);
         while moved < STRETCH && *most > 0 && !self.ended && !shared.is_cancelled() {
+            let Some(upload) = &mut self.upload else { break };
             let room = wire.len().min(LEFT.saturating_add(usize::try_from(*most).unwrap_or(usize::MAX)));
-            match socket.receive(&mut wire[..room], &mut opened) {
-                Ok(heard) => {
-                    self.hear(heard)?;
-                    let Some(upload) = &mut self.upload else { break };
-                    upload.write_all(&opened).map_err(TransferError::File)?;
-                    shared.add(opened.len() as u64);
-                    moved += opened.len() as u64;
-                    *most = most.saturating_sub(opened.len() as u64);
-                    opened.clear();
+            let (mut count, mut written) = (0, Ok(()));
+            let heard = socket.receive(&mut wire[..room], &mut |bytes| {
+                if written.is_ok() {
+                    written = upload.write_all(bytes);
+                    count += bytes.len() as u64;
                 }
+            });
+            written.map_err(TransferError::File)?;
+            shared.add(count);
+            moved += count;
+            *most = most.saturating_sub(count);
+            match heard {
+                Ok(heard) => _ = self.hear(heard)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if !stream::wait_readable(&socket.fd, LINGER) {
                         break;
@@ -373,7 +378,7 @@ impl Receiver {
                 Err(error) => return Err(TransferError::Broken(error)),
             }
         }
-        (self.records().opened, self.records().wire) = (opened, wire);
+        self.records().wire = wire;
         Ok(())
     }
 

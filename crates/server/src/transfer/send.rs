@@ -6,11 +6,13 @@
 //! through a buffer that the pool fills.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
 use millrace_ftp::codec::{Coding, Encoder};
 use millrace_ftp::listing::Lister;
 use millrace_ftp::session::{ByteRange, TransferError};
+use millrace_net::tls::{Channel, Unwritten};
 use millrace_net::{copy, stream};
 use millrace_vfs::{FileError, FileRange, ReadHandle, ReadStream, Readiness};
 
@@ -124,9 +126,9 @@ impl Sender {
             (Source::File(range), None) => range.readiness == Readiness::Cached,
             _ => false,
         };
-        let turn = match (is_file, &socket.tls) {
+        let turn = match (is_file, &mut socket.tls) {
             (true, None) => self.turn_by_kernel(socket, shared, scratch, share),
-            (true, Some(_)) => self.turn_by_records(socket, shared, scratch, share),
+            (true, Some(channel)) => self.turn_by_records(&socket.fd, channel, shared, share),
             (false, _) => self.turn_by_buffer(socket, shared, share),
         };
         match turn {
@@ -135,12 +137,12 @@ impl Sender {
         }
     }
 
-    /// A file that is encrypted on its way: read where it lies in the page cache, several records at a time.
+    /// A file that is encrypted on its way: read from the page cache into the records, several at a time.
     fn turn_by_records(
         &mut self,
-        socket: &mut Socket,
+        fd: &OwnedFd,
+        channel: &mut Channel,
         shared: &Shared,
-        scratch: &mut [u8],
         share: &mut usize,
     ) -> Turn {
         let Source::File(FileRange { file, .. }) = &self.source else { return Turn::Wait };
@@ -149,26 +151,24 @@ impl Sender {
             if *share == 0 {
                 return Turn::Yield;
             }
-            let most = scratch.len().min(FILL).min(*share);
-            let most = (end - self.offset).min(most as u64) as usize;
-            let read = match self.offset + most as u64 <= self.warmed {
-                true => file.read_at(&mut scratch[..most], self.offset),
-                false => copy::read_cached(file, &mut scratch[..most], self.offset),
-            };
-            let bytes = match read {
+            let most = (end - self.offset).min(FILL.min(*share) as u64) as usize;
+            let read =
+                if self.offset + most as u64 <= self.warmed { copy::scatter } else { copy::scatter_cached };
+            match channel.write_from(fd, most, &mut |parts| read(file, parts, self.offset)) {
                 Ok(0) => return Turn::Done(Err(TransferError::File(shrunk()))),
-                Ok(count) => &scratch[..count],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Job(JobKind::Fill),
-                Err(error) => return Turn::Done(Err(TransferError::File(error.into()))),
-            };
-            match socket.write(bytes) {
                 Ok(count) => {
                     self.offset += count as u64;
                     *share -= count;
                     shared.add(count as u64);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
-                Err(error) => return Turn::Done(Err(TransferError::Broken(error))),
+                Err(Unwritten::Socket(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Turn::Wait;
+                }
+                Err(Unwritten::Socket(error)) => return Turn::Done(Err(TransferError::Broken(error))),
+                Err(Unwritten::Source(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Turn::Job(JobKind::Fill);
+                }
+                Err(Unwritten::Source(error)) => return Turn::Done(Err(TransferError::File(error.into()))),
             }
         }
         Turn::Done(Ok(()))
