@@ -263,7 +263,7 @@ impl Tls {
 pub enum Resumption {
     /// One that does not gets 522.
     Require,
-    /// The log says which did not; one that shows another control connection's ticket gets 522.
+    /// The log says which did not, and which showed another control connection's ticket.
     Prefer,
     /// Nobody looks.
     Off,

@@ -3,7 +3,10 @@
 //! Certificates and policies can be replaced while sessions run. What is replaced is replaced whole: where one
 //! file cannot be used, all stays as it was.
 
+use std::collections::HashSet;
 use std::fs;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
@@ -22,6 +25,37 @@ pub(crate) struct Security {
     policy: RwLock<Arc<Tls>>,
     /// Locked by whoever looks whether the files have changed.
     seen: Mutex<Seen>,
+    pub(crate) mixers: Mixers,
+}
+
+/// Addresses of clients that show one session's tickets in another (rclone and curl do, with several sessions at once).
+/// There a ticket does not tell whose a data connection is.
+#[derive(Debug, Default)]
+pub(crate) struct Mixers {
+    /// Claims that there is none, without a lock.
+    some: AtomicBool,
+    /// Locked for a look, while there are some.
+    seen: Mutex<HashSet<IpAddr>>,
+}
+
+impl Mixers {
+    /// So many are told apart; when there are more, everybody is taken for one.
+    const MOST: usize = 1024;
+
+    pub(crate) fn note(&self, address: IpAddr) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() <= Self::MOST {
+            seen.insert(address);
+        }
+        self.some.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        self.some.load(Ordering::Relaxed) && {
+            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.len() > Self::MOST || seen.contains(&address)
+        }
+    }
 }
 
 /// What the files were like when they were looked at.
@@ -44,6 +78,7 @@ impl Security {
             connector: Connector::new(Trust::Anybody, Versions::All, None)?.without_resumption(),
             policy: RwLock::new(Arc::new(policy.clone())),
             seen: Mutex::new(Seen { judged: stamps.clone(), last: stamps }),
+            mixers: Mixers::default(),
         })
     }
 
@@ -100,7 +135,7 @@ fn stamps(plan: &Plan) -> Vec<Stamp> {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::AtomicU32;
     use std::time::Duration;
 
     use millrace_net::tls::{KeyPair, self_signed};
@@ -167,5 +202,15 @@ mod tests {
         folder.make(2);
         assert!(security.follow().is_none());
         assert!(security.follow().unwrap().is_ok());
+    }
+
+    #[test]
+    fn mixers_are_told_apart_up_to_a_bound_and_beyond_it_everybody_is_one() {
+        let (mixers, address) = (Mixers::default(), |number: u32| IpAddr::from(number.to_be_bytes()));
+        assert!(!mixers.has(address(1)));
+        mixers.note(address(1));
+        assert!(mixers.has(address(1)) && !mixers.has(address(2)));
+        (3..3 + Mixers::MOST as u32).for_each(|number| mixers.note(address(number)));
+        assert!(mixers.has(address(2)));
     }
 }

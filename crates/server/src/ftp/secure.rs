@@ -303,7 +303,11 @@ impl Connection {
     pub(super) fn protect(&self, core: &Core, socket: &mut Socket, protection: Protection) -> io::Result<()> {
         let tls = match (protection, &self.secure, &core.server.tls) {
             (Protection::Clear, ..) => return Ok(()),
-            (Protection::AsServer, Some(secure), _) => secure.host.data(),
+            (Protection::AsServer, Some(secure), _) => {
+                // What the control connection has shown, or one before whose handshake failed, is not this one's.
+                secure.host.take_foreign();
+                secure.host.data()
+            }
             (Protection::AsClient, _, Some(security)) => {
                 security.connector.connect(&self.session.peer().ip().to_string())
             }
@@ -323,6 +327,9 @@ impl Connection {
     /// before, or would be refused if they did not.
     pub(super) fn badge(&self, core: &Core) -> Option<Badge> {
         let secure = self.secure.as_ref()?;
+        if core.server.tls.as_ref().is_none_or(|tls| tls.mixers.has(self.session.peer().ip())) {
+            return None;
+        }
         let is_sure = || secure.resumes || self.resumption(core) == Resumption::Require;
         (self.session.protection() == Protection::AsServer && is_sure()).then(|| secure.host.badge())
     }
@@ -367,21 +374,25 @@ impl Connection {
         let is_foreign = secure.host.take_foreign();
         secure.owes_ticket |= is_resumed;
         secure.resumes |= is_resumed;
+        if let (true, Some(tls)) = (is_foreign, &core.server.tls) {
+            tls.mixers.note(self.session.peer().ip());
+        }
         if policy == Resumption::Off || is_resumed || self.session.protection() == Protection::AsClient {
             return Ok(());
         }
-        if is_foreign {
-            let why = "it resumed the TLS session of another control connection";
-            self.log(core, log::Event::TlsFailed { on: "data", reason: why });
-            return Err(TransferError::NotSecured(why.to_owned()));
-        }
         if policy == Resumption::Require {
-            let why = "it has to resume the TLS session of its control connection";
+            let why = match is_foreign {
+                true => {
+                    "it showed the TLS session of another control connection, and has to resume that of its own"
+                }
+                false => "it has to resume the TLS session of its control connection",
+            };
             self.log(core, log::Event::TlsFailed { on: "data", reason: why });
             return Err(TransferError::NotSecured(why.to_owned()));
         }
+        // Nothing of the other session was used: the handshake was a full one, as if no ticket had been shown.
         if !std::mem::replace(&mut secure.told, true) {
-            self.log(core, log::Event::NotResumed);
+            self.log(core, log::Event::NotResumed { is_foreign });
         }
         Ok(())
     }

@@ -66,8 +66,8 @@ pub(crate) enum Event<'a> {
     Secured { version: &'a str, cipher: &'a str, client: Option<&'a str> },
     /// TLS did not come about on a connection, or not as it has to.
     TlsFailed { on: &'a str, reason: &'a str },
-    /// A data connection did not resume its control connection's TLS session, as it should.
-    NotResumed,
+    /// A data connection did not resume its control connection's TLS session, as it should; perhaps it showed another's.
+    NotResumed { is_foreign: bool },
     /// A request of HTTP was answered.
     Requested(&'a Request<'a>),
     /// A program that HTTP runs wrote this line as an error.
@@ -402,7 +402,10 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
         Event::TlsFailed { on, reason } => {
             ("tls-failed", vec![("on", Text((*on).to_owned())), ("reason", Text((*reason).to_owned()))])
         }
-        Event::NotResumed => ("tls-session-not-resumed", vec![]),
+        Event::NotResumed { is_foreign } => {
+            let shown = is_foreign.then(|| ("shown", Text("another session's ticket".to_owned())));
+            ("tls-session-not-resumed", shown.into_iter().collect())
+        }
         Event::Requested(request) => {
             let mut fields = vec![
                 ("method", Text(request.method.to_owned())),

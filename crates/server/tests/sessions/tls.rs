@@ -113,23 +113,44 @@ fn a_hundred_transfers_resume_on_one_control_connection() {
 }
 
 #[test]
-fn a_data_connection_with_another_sessions_ticket_is_refused_and_closed() {
-    for policy in [Resumption::Require, Resumption::Prefer] {
+fn another_sessions_ticket_resumes_nothing_and_is_refused_where_resumption_is_required() {
+    for (policy, code) in [(Resumption::Require, 522), (Resumption::Prefer, 226), (Resumption::Off, 226)] {
         let site = Site::with(|tls| tls.resumption = policy);
         site.files.write("f", b"secret");
         for versions in [Versions::Tls12, Versions::Tls13] {
             let (mut victim, mut thief) = (site.explicit(versions), site.explicit(versions));
             let socket = victim.passive();
             victim.expect("RETR f", 150);
-            if let Ok(mut data) = Secured::over(socket, &thief.connector) {
-                let end = data.read_to_end();
-                assert!(!matches!(end, Ok((Heard::End, _))), "{end:?}");
-                assert!(end.map_or(true, |(_, content)| content.is_empty()));
-            }
-            victim.expect_reply(522);
+            let data = Secured::over(socket, &thief.connector);
+            let end = data.and_then(|mut data| {
+                assert!(!data.channel.tls().is_resumed());
+                data.read_to_end()
+            });
+            let is_served = matches!(&end, Ok((Heard::End, content)) if content == b"secret");
+            assert_eq!(is_served, code == 226, "{end:?}");
+            victim.expect_reply(code);
             assert_eq!(victim.fetch("RETR f"), b"secret", "the session goes on");
             thief.expect("NOOP", 200);
         }
+    }
+}
+
+#[test]
+fn what_a_control_connection_showed_is_not_its_data_connections_doing() {
+    let site = Site::with(|tls| tls.resumption = Resumption::Require);
+    site.files.write("f", b"content");
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let connector = connector(versions);
+        // Its tickets come with the replies.
+        drop(TlsClient::explicit(site.served.address, connector.clone()).ready());
+        // Another session, whose control connection shows the first one's ticket.
+        let mut client = TlsClient::explicit(site.served.address, connector).ready();
+        let socket = client.passive();
+        client.expect("RETR f", 150);
+        if let Ok(mut data) = Secured::over(socket, &crate::kit::connector(versions)) {
+            let _ = data.read_to_end();
+        }
+        assert!(client.reply().text.contains("it has to resume"), "nothing foreign was shown on it");
     }
 }
 

@@ -159,6 +159,45 @@ fn lftp_resumes_for_a_hundred_transfers() {
     }
 }
 
+/// As it is run: with several sessions at once, which show one another's tickets.
+#[test]
+fn rclone_with_parallel_sessions_loses_nothing_as_the_server_is_by_default() {
+    let Some(rclone) = tool("rclone") else { return };
+    let Some(hidden) = find("rclone") else { return };
+    let server = Server::secure(PREFER);
+    let tree = server.local().join("tree");
+    std::fs::create_dir_all(&tree).unwrap();
+    let files = 60;
+    for number in 1..=files {
+        std::fs::write(tree.join(format!("u{number}")), noise(number, 3000)).unwrap();
+    }
+    let password = hidden.run(&server, &["obscure", PASSWORD]);
+    for (door, flag) in DOORS.into_iter().zip(["--ftp-explicit-tls", "--ftp-tls"]) {
+        let port = server.port_of(door);
+        let common = ["--ftp-host", "127.0.0.1", "--ftp-port", &port, "--ftp-user", USER, "--ftp-pass"];
+        // No second try: what is refused once is a failure.
+        let more = [
+            password.trim(),
+            flag,
+            "--ftp-no-check-certificate",
+            "--retries",
+            "1",
+            "--low-level-retries",
+            "1",
+        ];
+        let common = [&common[..], &more].concat();
+        rclone.run(&server, &[&["copy", "tree", ":ftp:up"], &common[..]].concat());
+        rclone.run(&server, &[&["copy", ":ftp:up", "back"], &common[..]].concat());
+        for number in 1..=files {
+            let back = std::fs::read(server.local().join(format!("back/u{number}"))).unwrap();
+            assert!(back == noise(number, 3000), "{door}");
+        }
+        rclone.run(&server, &[&["purge", ":ftp:up"], &common[..]].concat());
+        std::fs::remove_dir_all(server.local().join("back")).unwrap();
+    }
+    assert!(server.log().contains("shown="), "that is what this is about: {}", server.log());
+}
+
 #[test]
 fn rclone_resumes_for_a_hundred_transfers() {
     let Some(rclone) = tool("rclone") else { return };
