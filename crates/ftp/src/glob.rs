@@ -60,6 +60,11 @@ impl Glob {
         text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
     }
 
+    /// Claims that one name, and no other, matches.
+    pub fn is_literal(&self) -> bool {
+        self.tokens.iter().all(|token| matches!(token, Token::Literal(_)))
+    }
+
     /// Claims that the pattern begins with a dot, and so may match hidden names.
     pub fn names_hidden(&self) -> bool {
         self.tokens.first() == Some(&Token::Literal(u32::from(b'.')))

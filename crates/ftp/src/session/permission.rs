@@ -84,6 +84,11 @@ impl Permissions {
         Self(self.0 & other.0)
     }
 
+    /// Claims that nothing is in the set.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// Claims that `permission` is in the set.
     pub const fn allows(self, permission: Permission) -> bool {
         self.0 & permission as u16 != 0

@@ -79,6 +79,12 @@ impl Rules {
         self.trees.iter().any(|tree| tree.lies_beneath(path))
     }
 
+    /// Claims that a tree with permissions of its own begins at this path, and is named there by its own name.
+    pub fn names(&self, path: &VirtualPath) -> bool {
+        let is_there = |tree: &Tree| tree.covers(path) && tree.pattern.len() == path.components().count();
+        self.trees.iter().any(|tree| is_there(tree) && tree.pattern.last().is_some_and(Glob::is_literal))
+    }
+
     /// Claims that something may be done beneath this path: then it can be passed through, whatever may be done
     /// with the directory itself.
     pub fn leads_on(&self, path: &VirtualPath) -> bool {
@@ -183,6 +189,16 @@ mod tests {
             assert_eq!(rules.shows(&path(text), true), shows, "{text}");
         }
         assert!(rules.differs_beneath(&path("/a/b/c")) && !rules.differs_beneath(&path("/a/b/c/d")));
+    }
+
+    #[test]
+    fn a_tree_is_named_where_it_begins_and_by_its_name() {
+        let rules = Rules::new(RW).tree(b"/a/*/c", RO).tree(b"/b/*", RO);
+        for (text, named) in
+            [("/a/x/c", true), ("/a/x", false), ("/a/x/c/d", false), ("/b/x", false), ("/", false)]
+        {
+            assert_eq!(rules.names(&path(text)), named, "{text}");
+        }
     }
 
     #[test]

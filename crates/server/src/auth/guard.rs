@@ -25,8 +25,10 @@ pub(super) struct Guarded {
 
 /// The storage as an account with these rules may use it.
 pub(super) fn guard(storage: Arc<dyn Storage>, rules: &Arc<Rules>) -> Arc<dyn Storage> {
-    match rules.is_plain() {
-        // The protocol's own gate has looked at the permissions already, so nothing is left to ask here.
+    let (all, permissions) = (Permissions::READ_WRITE, rules.anywhere());
+    // Of who may change everything, or nothing, the protocol's own gate has asked all there is to ask. Else much
+    // depends on the file: without `overwrite`, a restart may go on and may not begin before the end.
+    match rules.is_plain() && (permissions.contains(all) || CHANGES.intersection(permissions).is_empty()) {
         true => storage,
         false => Arc::new(Guarded { inner: storage, rules: Arc::clone(rules) }),
     }
@@ -39,6 +41,9 @@ pub(super) fn hold(storage: Arc<dyn Storage>, rules: Rules) -> Arc<dyn Storage> 
         false => Arc::new(Guarded { inner: storage, rules: Arc::new(rules) }),
     }
 }
+
+/// Permissions to change something.
+const CHANGES: Permissions = Permissions::READ_WRITE.without(Permission::List).without(Permission::Read);
 
 impl Guarded {
     /// The permissions at a path whose names are not denied.
@@ -174,6 +179,9 @@ impl Storage for Guarded {
             return Err(FileError::PermissionDenied);
         }
         let inner = self.inner.open_directory(path)?;
+        if self.rules.is_plain() {
+            return Ok(inner);
+        }
         Ok(Box::new(Filtered { inner, path: path.clone(), rules: Arc::clone(&self.rules) }))
     }
 
@@ -195,14 +203,21 @@ impl Storage for Guarded {
 
     fn rename(&self, from: &VirtualPath, to: &VirtualPath) -> Result<(), FileError> {
         self.demand(from, Permission::Rename)?;
-        // In another tree a file is a new one, and gone from the old.
+        // In another tree a file is a new one, which can be read there, and gone from the old.
         let here = self.rules.at(from) == self.rules.at(to);
         let permissions = self.demand_new(to, if here { Permission::Rename } else { Permission::Write })?;
         if !here {
             self.demand(from, Permission::Delete)?;
+            self.demand(from, Permission::Read)?;
         }
         match self.inner.entry(from)?.metadata.is_directory() {
-            true => self.demand_whole(from).and_then(|()| self.demand_whole(to))?,
+            true => {
+                // A rule is about its place: what it says would no longer hold for what was there.
+                if self.rules.names(from) {
+                    return Err(FileError::PermissionDenied);
+                }
+                self.demand_whole(from).and_then(|()| self.demand_whole(to))?;
+            }
             false => {
                 self.file_name(from, FileError::NotFound)?;
                 self.file_name(to, FileError::InvalidName)?;
@@ -346,10 +361,10 @@ mod tests {
         upload.commit().map(drop)
     }
 
-    /// `/pub/f`, `/in/f`, `/secret/f`, `/.hidden/f`, `/pub/x.exe`
+    /// `/pub/f`, `/in/f`, `/secret/f`, `/.hidden/f`, `/blind/f`, `/pub/x.exe`
     fn tree() -> Arc<dyn Storage> {
         let tree = Arc::new(MemoryStorage::new());
-        for directory in ["/pub", "/in", "/secret", "/.hidden"] {
+        for directory in ["/pub", "/in", "/secret", "/.hidden", "/blind"] {
             tree.make_directory(&path(directory)).unwrap();
             write(&*tree, &format!("{directory}/f"), WriteMode::Replace).unwrap();
         }
@@ -363,6 +378,7 @@ mod tests {
             .tree(b"/in", drop_box)
             .tree(b"/secret", Permissions::NONE)
             .tree(b"/pub/own", Permissions::READ_WRITE)
+            .tree(b"/blind", Permissions::READ_WRITE.without(Permission::Read))
             .deny_name(b".*")
             .deny_name(b"*.exe");
         guard(tree(), &Arc::new(rules))
@@ -423,6 +439,10 @@ mod tests {
             ("rename of one's own", rename("/pub/own/f", "/pub/own/g"), fine),
             ("move out of a read-only place", rename("/pub/f", "/pub/own/h"), denied),
             ("move a directory over a tree of rules", rename("/pub/own", "/secret/own"), denied),
+            ("move out of where one may not read", rename("/blind/f", "/pub/own/h"), denied),
+            ("rename where one may not read", rename("/blind/f", "/blind/g"), fine),
+            ("rename the place of a rule", rename("/pub/own", "/blind/own"), denied),
+            ("rename it to where the same holds", rename("/blind", "/pub/own/blind"), denied),
             ("link", fault(files.make_symlink(b"/secret/f", &path("/pub/own/l"))), denied),
             ("delete of one's own", fault(files.remove_file(&path("/pub/own/g"))), fine),
             ("remove a directory above rules", fault(files.remove_directory(&path("/pub"))), denied),
@@ -435,14 +455,14 @@ mod tests {
     fn listings_leave_out_what_cannot_be_known_of() {
         let files = &*guarded();
         assert_eq!(names(files, "/pub"), ["f"]);
-        assert_eq!(names(files, "/"), ["in", "pub"]);
+        assert_eq!(names(files, "/"), ["blind", "in", "pub"]);
     }
 
     #[test]
     fn allowed_names_are_for_files_only() {
         let rules = Rules::new(Permissions::READ_WRITE).allow_name(b"*.csv");
         let files = &*guard(tree(), &Arc::new(rules));
-        assert_eq!(names(files, "/"), [".hidden", "in", "pub", "secret"]);
+        assert_eq!(names(files, "/"), [".hidden", "blind", "in", "pub", "secret"]);
         assert_eq!(names(files, "/pub"), [""; 0]);
         assert_eq!(fault(write(files, "/a.txt", WriteMode::Replace)), "name not allowed");
         assert_eq!(fault(write(files, "/a.csv", WriteMode::Replace)), "fine");
@@ -453,11 +473,26 @@ mod tests {
     #[test]
     fn without_overwrite_nothing_that_is_there_is_changed() {
         let permissions = Permissions::READ_WRITE.without(Permission::Overwrite);
-        let rules = Rules::new(permissions).deny_name(b"nothing");
-        let files = &*guard(tree(), &Arc::new(rules));
-        assert_eq!(fault(write(files, "/pub/f", WriteMode::At(3))), "permission denied");
-        assert_eq!(fault(write(files, "/pub/f", WriteMode::At(7))), "fine");
-        assert_eq!(fault(files.rename(&path("/in/f"), &path("/pub/f"))), "already exists");
-        assert_eq!(fault(files.copy(&path("/in/f"), &path("/pub/f"), &mut |_| true)), "already exists");
+        for rules in [Rules::new(permissions), Rules::new(permissions).deny_name(b"nothing")] {
+            let files = &*guard(tree(), &Arc::new(rules));
+            assert_eq!(fault(write(files, "/pub/f", WriteMode::At(3))), "permission denied");
+            assert_eq!(fault(write(files, "/pub/f", WriteMode::At(7))), "fine");
+            assert_eq!(fault(files.rename(&path("/in/f"), &path("/pub/f"))), "already exists");
+            assert_eq!(fault(files.copy(&path("/in/f"), &path("/pub/f"), &mut |_| true)), "already exists");
+        }
+    }
+
+    #[test]
+    fn permissions_that_are_the_same_everywhere_are_held_to_as_well() {
+        let without =
+            |permission| guard(tree(), &Arc::new(Rules::new(Permissions::READ_WRITE.without(permission))));
+        let denied = "permission denied";
+        let files = without(Permission::Write);
+        assert_eq!(fault(write(&*files, "/pub/new", WriteMode::Append)), "no such file or directory");
+        assert_eq!(fault(write(&*files, "/pub/f", WriteMode::Append)), "fine");
+        let files = without(Permission::Read);
+        assert_eq!(fault(files.copy(&path("/pub/f"), &path("/pub/g"), &mut |_| true)), denied);
+        let files = without(Permission::Attributes);
+        assert_eq!(fault(files.change(&path("/pub/f"), Change::default())), denied);
     }
 }

@@ -196,7 +196,7 @@ pub struct Account {
     /// The files.
     pub storage: Arc<dyn Storage>,
     /// The same without what bounds the user, for hooks: who may only upload has files that can be looked at.
-    /// `None` where `storage` has no such bounds.
+    /// `None` where that is `storage`.
     pub unruled: Option<Arc<dyn Storage>>,
     /// What may be done with them, in one place or another.
     pub permissions: Permissions,
@@ -228,11 +228,17 @@ pub struct DataSecurity {
 impl Account {
     /// These files, with these permissions everywhere, and no other bounds.
     pub fn new(storage: Arc<dyn Storage>, permissions: Permissions) -> Self {
+        Self::ruled(storage, Rules::new(permissions))
+    }
+
+    /// These files, with permissions that differ by place and name.
+    pub fn ruled(storage: Arc<dyn Storage>, rules: Rules) -> Self {
+        let rules = Arc::new(rules);
         Self {
-            storage,
-            unruled: None,
-            permissions,
-            rules: None,
+            storage: guard::guard(Arc::clone(&storage), &rules),
+            unruled: Some(storage),
+            permissions: rules.anywhere(),
+            rules: (!rules.is_uniform()).then_some(rules),
             home: VirtualPath::root(),
             limits: None,
             data: DataSecurity::default(),
@@ -240,15 +246,6 @@ impl Account {
             follows_clock: false,
             effective: None,
         }
-    }
-
-    /// These files, with permissions that differ by place and name.
-    pub fn ruled(storage: Arc<dyn Storage>, rules: Rules) -> Self {
-        let rules = Arc::new(rules);
-        let unruled = Some(Arc::clone(&storage));
-        let guarded = guard::guard(storage, &rules);
-        let permissions = rules.anywhere();
-        Self { unruled, rules: (!rules.is_uniform()).then_some(rules), ..Self::new(guarded, permissions) }
     }
 
     /// The files as hooks have them.

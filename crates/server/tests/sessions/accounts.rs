@@ -98,6 +98,68 @@ fn permissions_hold_at_their_place_whatever_command_asks() {
 }
 
 #[test]
+fn what_may_not_be_read_is_not_made_readable_by_a_new_name() {
+    let (served, _, _scratch) = server(
+        r#"{"access": "rw", "tree": [{"path": "/in", "access": ["list", "rename", "delete"]},
+            {"path": "/home", "access": ["write", "rename", "delete"]}]}"#,
+    );
+    let mut client = login(&served);
+    client.expect("RNFR in/file", 350);
+    client.expect("RNTO pub/stolen", 550);
+    client.expect("RNFR in/file", 350);
+    client.expect("RNTO in/renamed", 250);
+    for place in ["in", "home"] {
+        client.expect(format!("RNFR {place}"), 350);
+        client.expect("RNTO pub/place", 550);
+    }
+}
+
+#[test]
+fn without_overwrite_an_upload_goes_on_at_the_end_or_not_at_all() {
+    let permissions = r#""access": ["list", "read", "write", "append"]"#;
+    for profile in [format!("{{{permissions}}}"), format!(r#"{{{permissions}, "deny-names": ["x"]}}"#)] {
+        let (served, _, scratch) = server(&profile);
+        let mut client = login(&served);
+        client.expect("TYPE I", 200);
+        let mut store_from = |at: u64| {
+            client.passive();
+            client.expect(format!("REST {at}"), 350);
+            client.command("STOR pub/file").code
+        };
+        assert_eq!([store_from(0), store_from(1), store_from(99_999)], [550, 550, 550], "{profile}");
+        client.expect("REST 100000", 350);
+        client.store("STOR pub/file", b"more");
+        let content = scratch.read("pub/file").unwrap();
+        assert!(content[..100_000] == vec![7; 100_000] && content[100_000..] == *b"more");
+    }
+}
+
+#[test]
+fn appending_makes_no_new_file_for_who_may_not_write() {
+    let (served, _, scratch) = server(r#"{"access": ["list", "read", "append"]}"#);
+    let mut client = login(&served);
+    client.expect("TYPE I", 200);
+    assert_eq!(client.try_store("APPE pub/new", b"x").code, 550);
+    assert_eq!(scratch.read("pub/new"), None);
+    client.store("APPE pub/file", b"x");
+}
+
+#[test]
+fn names_of_their_own_are_found_in_a_place_that_shows_nothing() {
+    for profile in [
+        r#"{"access": "ro", "tree": [{"path": "/in", "access": ["write", "mkdir"]}]}"#,
+        r#"{"access": ["write"]}"#,
+    ] {
+        let (served, _, scratch) = server(profile);
+        let mut client = login(&served);
+        for name in ["file.1", "file.2"] {
+            client.store("STOU in/file", b"x");
+            assert_eq!(scratch.read(&format!("in/{name}")).as_deref(), Some(&b"x"[..]), "{profile}");
+        }
+    }
+}
+
+#[test]
 fn a_change_counts_for_the_session_that_runs() {
     let (served, source, scratch) = server(r#"{"access": "ro"}"#);
     let mut client = login(&served);
