@@ -325,6 +325,12 @@ impl Connection {
         }
     }
 
+    /// Something was changed, if not all of it: hooks hear of that, and are not waited for.
+    pub(super) fn note_change(&self, core: &mut Core, event: Event, record: &Record) {
+        let moment = self.moment_of(core, event, record, 0, None);
+        self.tell(core, moment);
+    }
+
     /// Something was refused or cut because a quota is used up.
     pub(super) fn note_quota(&self, core: &Core, reason: String) {
         let moment = self.moment(core, Event::Quota, None);

@@ -54,6 +54,7 @@ mod record;
 mod secure;
 mod sending;
 mod side;
+mod trees;
 mod tus;
 mod who;
 mod writing;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millrace_ftp::session::{Permission, Permissions};
 use millrace_http::conditional::{self, Validators, Verdict};
+use millrace_http::dav::multistatus;
 use millrace_http::target::{self, Target};
 use millrace_http::{Field, Framing, Head, Method, Refusal, Slots, Status, range, request};
 use millrace_vfs::{
@@ -15,23 +16,20 @@ use super::connection::Connection;
 use super::dav::{Claim, Touch};
 use super::find::Found;
 use super::record::Record;
+use super::trees::{self, Aside, Failures, is_tree};
 use super::who::Who;
 use crate::hooks::Event;
 use crate::limits::{Direction, Reached};
 use crate::state::Server;
 use crate::worker::Core;
 
-/// Entries of a directory that are read at a time.
-const BATCH: usize = 256;
-
-/// How deep a tree is removed or copied.
-const DEPTH: usize = 128;
-
 /// What a change came to.
 #[derive(Debug)]
 pub(crate) enum Changed {
     /// It is done, and what that is for hooks.
     Done(Status, Option<Event>),
+    /// It is done but for these members, and what that is for hooks.
+    Partly(Failures, Option<Event>),
     /// It is not done, and why.
     Refused(Refused),
     /// A file may come; whether there is one already.
@@ -91,6 +89,15 @@ impl Connection {
             Some(Ok(Found::Changed(Changed::Done(status, event)))) => {
                 let record = Record { status, ..self.record(core, head) };
                 self.conclude(core, record, None, event.map(|event| (event, 0)));
+            }
+            Some(Ok(Found::Changed(Changed::Partly(failures, event)))) => {
+                if let Some(event) = event {
+                    let record = self.record(core, head);
+                    self.note_change(core, event, &record);
+                }
+                let body = failures.to_xml();
+                let media_type = multistatus::MEDIA_TYPE;
+                self.answer_bytes(core, head, Status::MULTI_STATUS, media_type, &[], body.as_bytes());
             }
             Some(Ok(Found::Changed(Changed::Refused(Refused { refusal, reached })))) => {
                 self.tell_limit(core, reached.as_deref());
@@ -259,11 +266,16 @@ impl Change {
             None => WriteMode::Replace,
             Some(field) => WriteMode::At(resumed(head, field, size)?),
         };
-        self.permit(match (&existing, mode) {
-            (None, _) => Permission::Write,
-            (Some(_), WriteMode::At(_)) => Permission::Append,
-            (Some(_), _) => Permission::Overwrite,
-        })?;
+        match (&existing, mode) {
+            (None, _) => self.permit(Permission::Write)?,
+            // Who may only append writes over nothing.
+            (Some(_), WriteMode::At(first)) if first < size => {
+                self.permit(Permission::Append)?;
+                self.permit(Permission::Overwrite)?;
+            }
+            (Some(_), WriteMode::At(_)) => self.permit(Permission::Append)?,
+            (Some(_), _) => self.permit(Permission::Overwrite)?,
+        }
         let mode = match (mode, &existing) {
             // Nothing is there to go on with.
             (WriteMode::At(0), None) => WriteMode::Replace,
@@ -285,10 +297,13 @@ impl Change {
         let claim = self.claim();
         claim.permit(head, &[(&self.path, Touch::Name)])?;
         let place = claim.place(&self.path);
-        remove(&*self.storage, &self.path, &entry, 0).map_err(failed)?;
+        let mut failures = Failures::default();
+        trees::remove(&*self.storage, &self.path, &entry, &mut failures).map_err(failed)?;
+        if !failures.is_empty() {
+            return Ok(Changed::Partly(failures, None));
+        }
         claim.gone(place);
-        let is_tree = entry.metadata.is_directory() && entry.link.is_none();
-        let event = if is_tree { Event::RemoveDirectory } else { Event::Delete };
+        let event = if is_tree(&entry) { Event::RemoveDirectory } else { Event::Delete };
         Ok(Changed::Done(Status::NO_CONTENT, Some(event)))
     }
 
@@ -324,32 +339,67 @@ impl Change {
             Method::Move => claim.permit(head, &[(&self.path, Touch::Name), (&to, Touch::Name)])?,
             _ => claim.permit(head, &[(&to, Touch::Name)])?,
         }
-        let is_tree = |entry: &DirEntry| entry.metadata.is_directory() && entry.link.is_none();
         // A file takes the place of a file in one step; what a directory has a part in, does not.
-        if let Some(old) = &there
-            && (is_tree(old) || is_tree(&entry))
-        {
-            self.permit(Permission::Delete)?;
-            remove(&*self.storage, &to, old, 0).map_err(failed)?;
-        }
-        let storage = &*self.storage;
+        let aside = match &there {
+            Some(old) if is_tree(old) || is_tree(&entry) => {
+                self.permit(Permission::Delete)?;
+                self.permit(Permission::Rename)?;
+                Some(Aside::put(&*self.storage, &to, old).map_err(failed)?)
+            }
+            _ => None,
+        };
         let (old, new) = (claim.place(&self.path), claim.place(&to));
+        let failures = match (self.make_there(head, &entry, &to, aside.is_some()), aside) {
+            (Ok(failures), None) => failures,
+            (Ok(mut failures), Some(aside)) => {
+                aside.remove(&mut failures);
+                failures
+            }
+            (Err(refused), None) => return Err(refused),
+            (Err(refused), Some(aside)) => return Err(aside.put_back().err().map_or(refused, lost)),
+        };
+        claim.copied(old.as_ref(), new.as_ref());
+        let event = (head.method == Method::Move).then_some(Event::Rename);
+        if event.is_some() {
+            claim.gone(old);
+        }
+        Ok(match (failures.is_empty(), there) {
+            (false, _) => Changed::Partly(failures, event),
+            (true, Some(_)) => Changed::Done(Status::NO_CONTENT, event),
+            (true, None) => Changed::Done(Status::CREATED, event),
+        })
+    }
+
+    /// The step of `MOVE` and `COPY` behind which the new name is there: all of it, where it `replaces` something.
+    fn make_there(
+        &self,
+        head: &Head<'_, '_>,
+        entry: &DirEntry,
+        to: &VirtualPath,
+        replaces: bool,
+    ) -> Result<Failures, Refused> {
+        let (storage, mut failures) = (&*self.storage, Failures::default());
         match head.method {
-            Method::Move => storage.rename(&self.path, &to).map_err(failed)?,
-            _ if !is_tree(&entry) => _ = storage.copy(&self.path, &to, &mut |_| true).map_err(failed)?,
+            Method::Move => storage.rename(&self.path, to),
+            _ if !is_tree(entry) => storage.copy(&self.path, to, &mut |_| true).map(|_| ()),
             _ => {
                 self.permit(Permission::MakeDirectory)?;
                 let alone = head.get(Field::Depth) == Some(b"0");
-                copy_tree(storage, &self.path, &to, if alone { DEPTH } else { 0 }).map_err(failed)?;
+                match replaces {
+                    true => trees::copy_whole(storage, &self.path, to, alone),
+                    false => trees::copy(storage, &self.path, to, alone, &mut failures),
+                }
             }
         }
-        claim.copied(old.as_ref(), new.as_ref());
-        if head.method == Method::Move {
-            claim.gone(old);
-        }
-        let status = if there.is_some() { Status::NO_CONTENT } else { Status::CREATED };
-        Ok(Changed::Done(status, (head.method == Method::Move).then_some(Event::Rename)))
+        .map_err(failed)?;
+        Ok(failures)
     }
+}
+
+/// What was there could not be put back.
+fn lost(_: FileError) -> Refused {
+    let reason = "It failed, and what was there could not be put back: it has another name now, beside it.";
+    Refusal { status: Status::INTERNAL_SERVER_ERROR, reason }.into()
 }
 
 /// Where a file of `size` bytes is gone on with: `Content-Range: bytes 5-9/10` with a body of five.
@@ -379,66 +429,4 @@ fn destination(head: &Head<'_, '_>) -> Result<VirtualPath, Refused> {
         true => refuse(Status::BAD_GATEWAY, "The Destination is another server."),
         false => Ok(target.path),
     }
-}
-
-/// Removes what has a name, and all that is in it.
-fn remove(
-    storage: &dyn Storage,
-    path: &VirtualPath,
-    entry: &DirEntry,
-    depth: usize,
-) -> Result<(), FileError> {
-    if !entry.metadata.is_directory() || entry.link.is_some() {
-        return storage.remove_file(path);
-    }
-    for_each_entry(storage, path, depth, |child, entry| remove(storage, child, entry, depth + 1))?;
-    storage.remove_directory(path)
-}
-
-/// Copies a directory, and from `depth` on all that is in it.
-fn copy_tree(
-    storage: &dyn Storage,
-    from: &VirtualPath,
-    to: &VirtualPath,
-    depth: usize,
-) -> Result<(), FileError> {
-    storage.make_directory(to)?;
-    if depth >= DEPTH {
-        return Ok(());
-    }
-    for_each_entry(storage, from, depth, |child, entry| {
-        let target = to.join(&entry.name).map_err(|_| FileError::NameTooLong)?;
-        match entry.metadata.is_directory() {
-            // A link to a directory may lead back up.
-            true if entry.link.is_some() => Ok(()),
-            true => copy_tree(storage, child, &target, depth + 1),
-            false => storage.copy(child, &target, &mut |_| true).map(|_| ()),
-        }
-    })
-}
-
-fn for_each_entry(
-    storage: &dyn Storage,
-    path: &VirtualPath,
-    depth: usize,
-    mut visit: impl FnMut(&VirtualPath, &DirEntry) -> Result<(), FileError>,
-) -> Result<(), FileError> {
-    if depth >= DEPTH {
-        return Err(FileError::Loop);
-    }
-    // Read first: what is removed while a directory is read may hide what follows.
-    let (mut directory, mut entries) = (storage.open_directory(path)?, Vec::new());
-    loop {
-        let before = entries.len();
-        directory.next_batch(&mut entries, BATCH)?;
-        if entries.len() == before {
-            break;
-        }
-    }
-    drop(directory);
-    for entry in entries {
-        let child = path.join(&entry.name).map_err(|_| FileError::NameTooLong)?;
-        visit(&child, &entry)?;
-    }
-    Ok(())
 }

@@ -3,8 +3,9 @@
 use std::net::Shutdown;
 use std::sync::Arc;
 
-use millrace_server::{Accounts, Config, Permissions};
-use millrace_storage::MemoryStorage;
+use millrace_server::{Accounts, Config, Permission, Permissions};
+use millrace_storage::{Folders, MemoryStorage};
+use millrace_vfs::{Storage, VirtualPath};
 
 use crate::kit::{HttpClient, Response, Scratch, ServedHttp, eventually, http_config, pattern};
 use crate::kit::{serve_http, serve_http_with};
@@ -189,4 +190,98 @@ fn any_storage_is_written_to() {
     assert_eq!(ask(&served, "PUT /a", "", &pattern(100_000)).status, 201);
     assert_eq!(ask(&served, "COPY /a", "Destination: /b\r\n", b"").status, 201);
     assert!(served.get("/b", "").body == pattern(100_000));
+}
+
+/// Whatever keeps the new one from its place, the old one is not lost; RFC 4918 sections 9.8.5, 9.9.4.
+#[test]
+fn a_refused_copy_or_move_leaves_its_destination() {
+    use std::os::unix::fs::symlink;
+
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.file("old")).unwrap();
+    std::fs::create_dir(scratch.file("tree")).unwrap();
+    scratch.write("old/precious", b"p");
+    scratch.write("tree/a", b"a");
+    scratch.write("file", b"f");
+    symlink("/etc/hostname", scratch.file("out")).unwrap();
+    symlink("tree", scratch.file("link")).unwrap();
+    symlink("/nowhere", scratch.file("tree/dangling")).unwrap();
+    let other = MemoryStorage::new();
+    other.make_directory(&VirtualPath::parse(b"/dir").unwrap()).unwrap();
+    let at = VirtualPath::parse(b"/other").unwrap();
+    let storage = Arc::new(Folders::new(scratch.storage()).mount(at, Arc::new(other)));
+    let served = serve_http(storage);
+    let before = scratch.names();
+    for (line, status) in [
+        ("COPY /out", 403),
+        ("COPY /link", 409),
+        ("COPY /tree", 403),
+        ("MOVE /other/dir", 403),
+        ("COPY /nothing", 404),
+    ] {
+        let refused = ask(&served, line, "Destination: /old\r\n", b"");
+        assert_eq!((refused.status, scratch.names()), (status, before.clone()), "{line}: {}", refused.text());
+    }
+    assert_eq!(scratch.read("old/precious").unwrap(), b"p");
+    // A folder in the place of a file, and the other way round.
+    assert_eq!(ask(&served, "MOVE /other/dir", "Destination: /file\r\n", b"").status, 403);
+    assert_eq!(scratch.read("file").unwrap(), b"f");
+    std::fs::remove_file(scratch.file("tree/dangling")).unwrap();
+    assert_eq!(ask(&served, "COPY /tree", "Destination: /old\r\n", b"").status, 204);
+    assert_eq!(scratch.names(), ["file", "link", "old", "old/a", "out", "tree", "tree/a"]);
+}
+
+#[test]
+fn a_folder_is_copied_but_for_what_cannot_be_and_that_is_named() {
+    let scratch = Scratch::new();
+    std::fs::create_dir_all(scratch.file("d/sub")).unwrap();
+    for name in ["d/a", "d/z", "d/sub/b"] {
+        scratch.write(name, b"x");
+    }
+    for name in ["d/m", "d/sub/m & n"] {
+        std::os::unix::fs::symlink("/nowhere", scratch.file(name)).unwrap();
+    }
+    let served = serve_http(scratch.storage());
+    let partly = ask(&served, "COPY /d", "Destination: /e\r\n", b"");
+    assert_eq!(partly.status, 207);
+    let text = partly.text();
+    assert_eq!(text.matches("<D:response>").count(), 2, "{text}");
+    for name in ["/d/m", "/d/sub/m%20%26%20n"] {
+        let named = format!("<D:href>{name}</D:href><D:status>HTTP/1.1 403 Forbidden</D:status>");
+        assert!(text.contains(&named), "{name} in {text}");
+    }
+    for name in ["e/a", "e/z", "e/sub/b"] {
+        assert_eq!(scratch.read(name).unwrap(), b"x", "{name}");
+    }
+}
+
+/// Names of 4 KiB bound how deep a tree is, nothing else.
+#[test]
+fn deep_folders_are_copied_and_removed_whole() {
+    let scratch = Scratch::new();
+    let deep = format!("d{}", "/x".repeat(300));
+    std::fs::create_dir_all(scratch.file(&deep)).unwrap();
+    scratch.write(&format!("{deep}/leaf"), b"leaf");
+    let served = serve_http(scratch.storage());
+    assert_eq!(ask(&served, "COPY /d", "Destination: /e\r\n", b"").status, 201);
+    assert_eq!(scratch.read(&format!("e{}/leaf", "/x".repeat(300))).unwrap(), b"leaf");
+    assert_eq!(ask(&served, "DELETE /d", "", b"").status, 204);
+    assert_eq!(ask(&served, "DELETE /e", "", b"").status, 204);
+    assert_eq!(scratch.names(), [""; 0]);
+}
+
+#[test]
+fn who_may_only_append_writes_over_nothing() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"01234");
+    let permissions = Permissions::READ_WRITE.without(Permission::Overwrite);
+    let accounts = Accounts::new().user("u", "p", permissions, scratch.storage());
+    let served = serve_http_with(Config { accounts: Arc::new(accounts), ..http_config(scratch.storage()) });
+    let put = |range: &str, body: &[u8]| {
+        ask(&served, "PUT /a", &format!("Content-Range: bytes {range}\r\n"), body).status
+    };
+    assert_eq!((put("0-4/5", b"xxxxx"), put("4-5/6", b"xx")), (403, 403));
+    assert_eq!(scratch.read("a").unwrap(), b"01234");
+    assert_eq!(put("5-6/7", b"56"), 204);
+    assert_eq!(scratch.read("a").unwrap(), b"0123456");
 }

@@ -1,0 +1,262 @@
+//! Folders as a whole: removed, copied, and put in the place of others.
+//!
+//! Two invariants. What cannot be done to one member keeps no other from its turn, and is told by its path (RFC 4918
+//! sections 9.6.1 and 9.8.5). And what something else is to replace stays, beside its name, until that is there whole.
+
+use millrace_http::Status;
+use millrace_http::dav::multistatus;
+use millrace_vfs::{DirEntry, FileError, Storage, VirtualPath};
+
+use super::writing::status_of;
+use crate::auth::password;
+
+/// Entries of a directory that are read at a time.
+const BATCH: usize = 256;
+
+/// Members that an answer names; that there are others is said by the first already.
+const NAMED: usize = 1000;
+
+/// Claims that an entry is a folder itself, and not a link to one.
+pub(super) fn is_tree(entry: &DirEntry) -> bool {
+    entry.metadata.is_directory() && entry.link.is_none()
+}
+
+/// Members of a folder that something could not be done to.
+#[derive(Debug, Default)]
+pub(crate) struct Failures(Vec<Failure>);
+
+#[derive(Debug)]
+struct Failure {
+    path: Vec<u8>,
+    is_directory: bool,
+    error: FileError,
+}
+
+impl Failures {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first of them as an error, if there is any.
+    pub(super) fn into_result(self) -> Result<(), FileError> {
+        self.0.into_iter().next().map_or(Ok(()), |failure| Err(failure.error))
+    }
+
+    fn add(&mut self, path: impl Into<Vec<u8>>, is_directory: bool, error: FileError) {
+        if self.0.len() < NAMED {
+            self.0.push(Failure { path: path.into(), is_directory, error });
+        }
+    }
+
+    /// As the body of a `207 Multi-Status`.
+    pub(super) fn to_xml(&self) -> String {
+        let mut out = multistatus::BEGIN.to_owned();
+        for Failure { path, is_directory, error } in &self.0 {
+            let status = match error {
+                FileError::NotFound | FileError::NotDirectory => Status::NOT_FOUND,
+                error => status_of(error).0,
+            };
+            multistatus::failure(&multistatus::href(path, *is_directory), status, &mut out);
+        }
+        out.push_str(multistatus::END);
+        out
+    }
+}
+
+/// A way through a tree, without recursion: how deep it is, only the length of a path bounds.
+struct Walk<'a> {
+    storage: &'a dyn Storage,
+    failures: &'a mut Failures,
+    /// The folders that were entered, and what of each is still to come.
+    levels: Vec<Level>,
+}
+
+struct Level {
+    path: VirtualPath,
+    entries: std::vec::IntoIter<DirEntry>,
+    /// Nothing in it failed.
+    is_whole: bool,
+}
+
+enum Step {
+    Member(VirtualPath, Box<DirEntry>),
+    /// There is nothing more in this folder; whether nothing in it failed.
+    Left(VirtualPath, bool),
+}
+
+impl<'a> Walk<'a> {
+    fn of(
+        storage: &'a dyn Storage,
+        path: &VirtualPath,
+        failures: &'a mut Failures,
+    ) -> Result<Self, FileError> {
+        let mut walk = Self { storage, failures, levels: Vec::new() };
+        walk.enter(path).map(|()| walk)
+    }
+
+    /// Has the members of a folder come next.
+    fn enter(&mut self, path: &VirtualPath) -> Result<(), FileError> {
+        // Read first: what is removed while a directory is read may hide what follows.
+        let (mut directory, mut entries) = (self.storage.open_directory(path)?, Vec::new());
+        loop {
+            let before = entries.len();
+            directory.next_batch(&mut entries, BATCH)?;
+            if entries.len() == before {
+                break;
+            }
+        }
+        self.levels.push(Level { path: path.clone(), entries: entries.into_iter(), is_whole: true });
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<Step> {
+        loop {
+            let level = self.levels.last_mut()?;
+            let Some(entry) = level.entries.next() else {
+                return self.levels.pop().map(|level| Step::Left(level.path, level.is_whole));
+            };
+            match level.path.join(&entry.name) {
+                Ok(path) => return Some(Step::Member(path, Box::new(entry))),
+                Err(_) => {
+                    let path = [level.path.as_bytes(), b"/", &entry.name].concat();
+                    self.fail(path, is_tree(&entry), FileError::NameTooLong);
+                }
+            }
+        }
+    }
+
+    /// Something could not be done to a member of the folder that was entered last.
+    fn fail(&mut self, path: impl Into<Vec<u8>>, is_directory: bool, error: FileError) {
+        self.failures.add(path, is_directory, error);
+        self.levels.iter_mut().for_each(|level| level.is_whole = false);
+    }
+}
+
+/// Removes what has a name, and all that is in it. An error is of the name itself.
+pub(super) fn remove(
+    storage: &dyn Storage,
+    path: &VirtualPath,
+    entry: &DirEntry,
+    failures: &mut Failures,
+) -> Result<(), FileError> {
+    if !is_tree(entry) {
+        return storage.remove_file(path);
+    }
+    let mut walk = Walk::of(storage, path, failures)?;
+    while let Some(step) = walk.next() {
+        match step {
+            Step::Member(member, entry) => {
+                let done = match is_tree(&entry) {
+                    true => walk.enter(&member),
+                    false => storage.remove_file(&member),
+                };
+                if let Err(error) = done {
+                    walk.fail(member.as_bytes(), is_tree(&entry), error);
+                }
+            }
+            // What holds something that stays, stays.
+            Step::Left(_, false) => {}
+            Step::Left(left, true) => match storage.remove_directory(&left) {
+                Err(error) if left == *path => return Err(error),
+                Err(error) => walk.fail(left.as_bytes(), true, error),
+                Ok(()) => {}
+            },
+        }
+    }
+    Ok(())
+}
+
+/// Copies a folder to a name that is free, and all that is in it unless it is to come `alone`. An error is of the
+/// folder itself, and leaves nothing.
+pub(super) fn copy(
+    storage: &dyn Storage,
+    from: &VirtualPath,
+    to: &VirtualPath,
+    alone: bool,
+    failures: &mut Failures,
+) -> Result<(), FileError> {
+    if alone {
+        return storage.make_directory(to);
+    }
+    let mut walk = Walk::of(storage, from, failures)?;
+    storage.make_directory(to)?;
+    while let Some(step) = walk.next() {
+        let Step::Member(member, entry) = step else { continue };
+        if entry.link.is_some() && entry.metadata.is_directory() {
+            // It may lead back up.
+            continue;
+        }
+        // The source is no root: the destination would lie in it.
+        let rest = &member.as_bytes()[from.as_bytes().len() + 1..];
+        let target = to.resolve(rest).map_err(|_| FileError::NameTooLong);
+        let done = target.and_then(|target| match is_tree(&entry) {
+            true => storage.make_directory(&target).and_then(|()| walk.enter(&member)),
+            false => storage.copy(&member, &target, &mut |_| true).map(|_| ()),
+        });
+        if let Err(error) = done {
+            walk.fail(member.as_bytes(), is_tree(&entry), error);
+        }
+    }
+    Ok(())
+}
+
+/// As [`copy`], of all or nothing.
+pub(super) fn copy_whole(
+    storage: &dyn Storage,
+    from: &VirtualPath,
+    to: &VirtualPath,
+    alone: bool,
+) -> Result<(), FileError> {
+    let mut failures = Failures::default();
+    copy(storage, from, to, alone, &mut failures)?;
+    let copied = failures.into_result();
+    if copied.is_err() {
+        let entry = storage.entry(to)?;
+        remove(storage, to, &entry, &mut Failures::default())?;
+    }
+    copied
+}
+
+/// What has a name that something else is to have: it waits beside it under another.
+#[derive(Debug)]
+pub(super) struct Aside<'a> {
+    storage: &'a dyn Storage,
+    path: &'a VirtualPath,
+    entry: &'a DirEntry,
+    waits: VirtualPath,
+}
+
+impl<'a> Aside<'a> {
+    pub(super) fn put(
+        storage: &'a dyn Storage,
+        path: &'a VirtualPath,
+        entry: &'a DirEntry,
+    ) -> Result<Self, FileError> {
+        // A file may have to end as it does, where an account may have such only.
+        let end = match path.name().iter().rposition(|&byte| byte == b'.') {
+            Some(dot) if !is_tree(entry) => &path.name()[dot..],
+            _ => b"",
+        };
+        let name = format!("replaced-{:016x}", u64::from_ne_bytes(password::random()));
+        let waits =
+            path.parent().join(&[name.as_bytes(), end].concat()).map_err(|_| FileError::NameTooLong)?;
+        storage.rename(path, &waits)?;
+        Ok(Self { storage, path, entry, waits })
+    }
+
+    /// Nothing came of it: what was there is there again. An error where somebody has taken its name.
+    pub(super) fn put_back(self) -> Result<(), FileError> {
+        match self.storage.entry(self.path) {
+            Ok(_) => Err(FileError::AlreadyExists),
+            Err(FileError::NotFound) => self.storage.rename(&self.waits, self.path),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The other has its name.
+    pub(super) fn remove(self, failures: &mut Failures) {
+        if let Err(error) = remove(self.storage, &self.waits, self.entry, failures) {
+            failures.add(self.waits.as_bytes(), is_tree(self.entry), error);
+        }
+    }
+}
