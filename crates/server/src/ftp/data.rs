@@ -158,6 +158,10 @@ impl Connection {
                 Link::Open(_) => {
                     match running.turn(core.now.instant, &mut core.scratch, &core.server.limits, &self.member)
                     {
+                        Turn::Done(Ok(())) => match running.part(&mut core.scratch, core.now.instant) {
+                            Some(result) => return self.conclude(core, result),
+                            None => return self.watch(core, Interest::READABLE | Interest::WRITABLE),
+                        },
                         Turn::Done(result) => return self.conclude(core, result),
                         Turn::Pause => return None,
                         Turn::Wait => return self.watch(core, Interest::READABLE | Interest::WRITABLE),
@@ -175,6 +179,10 @@ impl Connection {
                             return None;
                         }
                     }
+                }
+                Link::Parting(_) => {
+                    let result = running.part(&mut core.scratch, core.now.instant)?;
+                    return self.conclude(core, result);
                 }
                 Link::Control => return self.advance_on_control(core),
                 Link::Lent => return None,
@@ -247,10 +255,10 @@ impl Connection {
     fn watch(&mut self, core: &mut Core, interest: Interest) -> Option<Outcome> {
         // The client may be waiting for the 150 before it sends anything.
         self.send(core);
-        let (Link::Open(socket) | Link::Securing(socket) | Link::Connecting(socket)) =
-            &mut self.running.as_deref_mut()?.link
-        else {
-            return None;
+        let socket = match &mut self.running.as_deref_mut()?.link {
+            Link::Open(socket) | Link::Securing(socket) | Link::Connecting(socket) => socket,
+            Link::Parting(parting) => &mut parting.socket,
+            _ => return None,
         };
         if socket.registered {
             return None;
@@ -439,6 +447,7 @@ impl Connection {
                 Some(running.started + config.connect_timeout)
             }
             (None, Link::Open(_)) if running.pace.paused.is_some() => running.pace.paused,
+            (None, Link::Parting(parting)) => Some(parting.until),
             (None, Link::Open(_) | Link::Control) => Some(running.moved + config.stall_timeout),
             (None, Link::Lent) => None,
         }
@@ -457,6 +466,10 @@ impl Connection {
             self.log(core, log::Event::Limited { reached: &reached, reason: None });
         }
         let Some(running) = self.running.as_deref_mut() else { return };
+        if let (None, Link::Parting(parting)) = (&running.ending, &running.link) {
+            let result = parting.give_up();
+            return self.end_transfer(core, result);
+        }
         let error = match (running.ending.take(), &running.link) {
             (Some((error, _)), _) => error,
             (None, Link::Accepting(_)) => {

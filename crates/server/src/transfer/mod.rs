@@ -14,6 +14,7 @@
 //! that they need, and come back. [`send`] and [`receive`] have the two directions; this is the only
 //! place that knows whether bytes move by `sendfile`, `splice` or through a buffer.
 
+mod parting;
 mod receive;
 mod send;
 
@@ -28,6 +29,7 @@ use millrace_net::stream;
 use millrace_net::tls::{Channel, Heard};
 use millrace_vfs::VirtualPath;
 
+pub(crate) use parting::Parting;
 pub(crate) use receive::Receiver;
 pub(crate) use send::{FILL, Sender};
 
@@ -107,6 +109,8 @@ pub(crate) enum Link {
     Securing(Socket),
     /// Bytes can move.
     Open(Socket),
+    /// All have moved, and the client, which has sent some of its own, is to end first.
+    Parting(Box<Parting>),
     /// The control connection takes the bytes.
     Control,
     /// A job has the socket.

@@ -149,3 +149,44 @@ fn whoever_quits_makes_room_at_once() {
         clients.push(client);
     }
 }
+
+#[test]
+fn a_client_that_sends_on_a_download_gets_all_of_it() {
+    let scratch = Scratch::new();
+    let content = pattern(3 << 20);
+    scratch.write("f", &content);
+    let served = serve(scratch.storage());
+    for junk in [&b"x"[..], &[b'x'; 40_000]] {
+        let mut client = served.login();
+        let mut data = client.passive();
+        data.write_all(junk).unwrap();
+        client.expect("RETR f", 150);
+        let mut got = vec![0; content.len()];
+        data.read_exact(&mut got).expect("the connection is not reset before its end");
+        assert_eq!(data.read(&mut [0]).unwrap(), 0);
+        assert!(got == content);
+        // What comes now is read away as well.
+        data.write_all(b"more").unwrap();
+        drop(data);
+        client.expect_reply(226);
+        assert_eq!(client.fetch("RETR f").len(), content.len(), "the session goes on");
+    }
+}
+
+#[test]
+fn a_client_that_never_stops_sending_on_a_download_is_told_426() {
+    let scratch = Scratch::new();
+    scratch.write("f", &pattern(1 << 20));
+    let served = serve(scratch.storage());
+    let mut client = served.login();
+    let mut data = client.passive();
+    data.write_all(b"x").unwrap();
+    client.expect("RETR f", 150);
+    let mut reader = data.try_clone().unwrap();
+    let reader = std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+    // Until it is cut.
+    let junk = [b'x'; 65536];
+    while data.write_all(&junk).is_ok() {}
+    client.expect_reply(426);
+    let _ = reader.join().unwrap();
+}

@@ -1,0 +1,117 @@
+//! The end of a download whose client sends on its data connection, where nothing of its is expected.
+//!
+//! A socket that is closed with something unread is reset (RFC 2525 section 2.17), and a reset takes what the client
+//! has not fetched yet with it: it would lose the tail of a file of which it was told 226. So our end is said, what
+//! comes is read, and the client's own end waited for, all within bounds.
+//!
+//! A small file that is sent in one go is not looked after: there it would be one more call for every one of them.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use millrace_ftp::session::TransferError;
+use millrace_net::stream;
+
+use super::{Direction, Link, Running, Socket};
+
+/// What is read of a client, at most, until it is cut.
+const MOST: usize = 1 << 20;
+
+/// How long its end is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Up to here a download that never had to wait is closed without a look.
+const SMALL: u64 = super::send::SMALL;
+
+/// A data connection on which everything was sent, and our end was said.
+#[derive(Debug)]
+pub(crate) struct Parting {
+    pub(crate) socket: Socket,
+    pub(crate) until: Instant,
+    /// How much more is read of it.
+    left: usize,
+    /// It sends still: what it gets when this ends in a reset, nobody can say.
+    goes_on: bool,
+}
+
+/// What reading came to.
+enum Heard {
+    /// There is nothing, now.
+    Nothing,
+    /// So much, and nothing more now.
+    Bytes(usize),
+    /// It will send no more.
+    End,
+}
+
+impl Running {
+    /// Everything was sent. Answers how the transfer has ended, unless the client's end is to be waited for.
+    pub(crate) fn part(&mut self, scratch: &mut [u8], now: Instant) -> Option<Result<(), TransferError>> {
+        if self.direction == Direction::Upload {
+            return Some(Ok(()));
+        }
+        match &mut self.link {
+            Link::Open(socket) if socket.tls.is_none() => {
+                let is_small = self.total.is_some_and(|total| total <= SMALL);
+                if is_small && !socket.registered {
+                    return Some(Ok(()));
+                }
+                let junk = match read_away(socket, scratch, MOST) {
+                    Ok(Heard::Nothing | Heard::End) => return Some(Ok(())),
+                    Ok(Heard::Bytes(count)) => count,
+                    Err(error) => return Some(Err(error)),
+                };
+                if let Err(error) = stream::end_writing(&socket.fd) {
+                    return Some(Err(TransferError::Broken(error)));
+                }
+                let Link::Open(socket) = std::mem::replace(&mut self.link, Link::Lent) else { return None };
+                let until = now + PATIENCE;
+                let parting = Parting { socket, until, left: MOST - junk, goes_on: false };
+                self.link = Link::Parting(Box::new(parting));
+                None
+            }
+            Link::Parting(parting) => match read_away(&parting.socket, scratch, parting.left) {
+                Ok(Heard::Nothing) => None,
+                Ok(Heard::Bytes(count)) => {
+                    parting.left -= count;
+                    parting.goes_on = true;
+                    None
+                }
+                Ok(Heard::End) => Some(Ok(())),
+                Err(error) => Some(Err(error)),
+            },
+            _ => Some(Ok(())),
+        }
+    }
+}
+
+impl Parting {
+    /// The client's end did not come in time. One that has gone silent may still be reading: it gets the rest as
+    /// always, from the kernel.
+    pub(crate) fn give_up(&self) -> Result<(), TransferError> {
+        if self.goes_on { Err(flooded()) } else { Ok(()) }
+    }
+}
+
+/// Reads what has come.
+fn read_away(socket: &Socket, scratch: &mut [u8], most: usize) -> Result<Heard, TransferError> {
+    let mut read = 0;
+    loop {
+        match stream::read(&socket.fd, scratch) {
+            Ok(0) => return Ok(Heard::End),
+            Ok(count) => read += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && read == 0 => {
+                return Ok(Heard::Nothing);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Heard::Bytes(read)),
+            Err(error) => return Err(TransferError::Broken(error)),
+        }
+        if read > most {
+            return Err(flooded());
+        }
+    }
+}
+
+fn flooded() -> TransferError {
+    TransferError::Malformed("the client goes on sending on the data connection of a download".to_owned())
+}
