@@ -4,7 +4,7 @@
 use super::site::{self, words};
 use super::{Argument, Command, Feat, ROW};
 use crate::reply::{Reply, code};
-use crate::session::{Answer, DENIED, Permission, Permissions, Request, Session, Step};
+use crate::session::{Answer, DENIED, LeftOut, Permission, Permissions, Request, Session, Step};
 
 const DRAFT: &str = "draft-peterson-streamlined-ftp-command-extensions";
 
@@ -27,6 +27,7 @@ pub(super) const DSIZ: Command = Command {
     path: true,
     help: "DSIZ [<directory>]",
     source: DRAFT,
+    note: "a folder that cannot be read is left out, which a first line says",
     run: dsiz,
     ..ROW
 };
@@ -71,7 +72,15 @@ fn avbl(session: &mut Session, argument: &[u8]) -> Step {
 
 fn dsiz(session: &mut Session, argument: &[u8]) -> Step {
     session.ask_at(argument, Request::TreeSize, |_, answer| match answer {
-        Answer::Count(bytes) => Reply::owned(code::FILE_STATUS, bytes.to_string()).into(),
+        Answer::Sum(bytes, LeftOut { unreadable: 0, .. }) => {
+            Reply::owned(code::FILE_STATUS, bytes.to_string()).into()
+        }
+        // The number stands on the last line, as it does alone.
+        Answer::Sum(bytes, LeftOut { unreadable, .. }) => {
+            let first =
+                format!("{unreadable} folder(s) could not be read, or not whole; the others:").into_bytes();
+            Reply::owned(code::FILE_STATUS, bytes.to_string()).behind([first]).into()
+        }
         _ => Step::mismatch(),
     })
 }

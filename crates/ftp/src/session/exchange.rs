@@ -195,10 +195,10 @@ pub enum Request {
     Combine(VirtualPath, Vec<VirtualPath>, Option<u32>),
     /// Hash a range of a file. Answer: [`Answer::Digest`].
     Digest(VirtualPath, Algorithm, ByteRange),
-    /// The sum of the sizes beneath a path (`DSIZ`). Answer: [`Answer::Count`] of bytes.
+    /// The sum of the sizes beneath a path (`DSIZ`). Answer: [`Answer::Sum`] of bytes.
     TreeSize(VirtualPath),
     /// Entries changed after a moment, as lines of text (`SITE NEWER`, `SITE MINFO`). Answer:
-    /// [`Answer::Lines`].
+    /// [`Answer::Found`].
     Newer(VirtualPath, Timestamp),
     /// Free room. Answer: [`Answer::Space`].
     Space(VirtualPath),
@@ -267,6 +267,10 @@ pub enum Answer {
     Listing(Box<Lister>),
     /// A number: bytes or entries, as the request says.
     Count(u64),
+    /// A sum over a tree.
+    Sum(u64, LeftOut),
+    /// Lines of text about a tree.
+    Found(Vec<Vec<u8>>, LeftOut),
     /// A hash in lower-case hexadecimal, and how many bytes were hashed.
     Digest(String, u64),
     /// Lines of text.
@@ -275,6 +279,15 @@ pub enum Answer {
     Space(Space),
     /// To [`Request::Progress`].
     Progress(Progress),
+}
+
+/// What an answer about a tree does not tell of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LeftOut {
+    /// So many directories could not be read.
+    pub unreadable: u64,
+    /// There was more than an answer may hold.
+    pub overflow: bool,
 }
 
 /// Part of a file, in bytes.

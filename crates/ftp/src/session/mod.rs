@@ -43,8 +43,8 @@ use crate::reply::{Reply, code};
 pub(crate) use data::DataPlan;
 use ending::Closing;
 pub use exchange::{
-    Act, Answer, Bound, ByteRange, Content, Credentials, Grant, Input, ListRequest, Now, Outcome, Progress,
-    Protection, Request, Step, Transfer, TransferError, Verdict, Via,
+    Act, Answer, Bound, ByteRange, Content, Credentials, Grant, Input, LeftOut, ListRequest, Now, Outcome,
+    Progress, Protection, Request, Step, Transfer, TransferError, Verdict, Via,
 };
 pub use gate::Named;
 pub(crate) use gate::{DENIED, split, wrong_syntax};

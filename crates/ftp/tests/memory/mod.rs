@@ -512,17 +512,14 @@ impl Tree {
             Request::TreeSize(top) => {
                 let map = self.0.lock().unwrap();
                 let files = map.iter().filter(|(path, _)| path.starts_with(&top));
-                Answer::Count(
-                    files
-                        .filter_map(|(_, node)| node.content.as_ref())
-                        .map(|content| content.len() as u64)
-                        .sum(),
-                )
+                let contents = files.filter_map(|(_, node)| node.content.as_ref());
+                Answer::Sum(contents.map(|content| content.len() as u64).sum(), LeftOut::default())
             }
             Request::Newer(top, since) => {
                 let map = self.0.lock().unwrap();
                 let newer = map.iter().filter(|(path, node)| path.starts_with(&top) && node.modified > since);
-                Answer::Lines(newer.map(|(path, _)| [b" ", path.as_bytes()].concat()).collect())
+                let lines = newer.map(|(path, _)| [b" ", path.as_bytes()].concat()).collect();
+                Answer::Found(lines, LeftOut::default())
             }
             Request::Notes(_) => Answer::Lines(Vec::new()),
             Request::Space(_) => Answer::Space(Space { available: 1000, total: 5000, held: None }),

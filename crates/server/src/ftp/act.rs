@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use millrace_ftp::digest::{Algorithm, Hasher};
 use millrace_ftp::listing::{Format, Lister};
-use millrace_ftp::session::{Answer, ByteRange, ListRequest, Request};
+use millrace_ftp::session::{Answer, ByteRange, LeftOut, ListRequest, Request};
 use millrace_vfs::{
     DirEntry, FileError, ReadHandle, Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode,
 };
@@ -116,8 +116,12 @@ pub(crate) fn answer(
         Request::Digest(path, algorithm, range) => {
             digest(files, &path, algorithm, range, shared).map(|(hash, bytes)| Answer::Digest(hash, bytes))
         }
-        Request::TreeSize(path) => tree_size(files, &path, shared).map(Answer::Count),
-        Request::Newer(path, since) => newer(files, &path, since, shared).map(Answer::Lines),
+        Request::TreeSize(path) => {
+            tree_size(files, &path, shared).map(|(bytes, left_out)| Answer::Sum(bytes, left_out))
+        }
+        Request::Newer(path, since) => {
+            newer(files, &path, since, shared).map(|(lines, left_out)| Answer::Found(lines, left_out))
+        }
         Request::Notes(path) => notes::read(files, &path).map(Answer::Lines),
         Request::Space(path) => files.space(&path).map(Answer::Space),
         // The driver answers these itself.
@@ -354,14 +358,17 @@ fn read_through(
     Ok(offset - range.start)
 }
 
-/// Visits every entry beneath a directory, directories after what is in them; links are not followed.
+/// Visits every entry beneath a directory, directories after what is in them; links are not followed. Where a
+/// directory below the first cannot be read, it goes on without it if `passes_over` says so. Answers how many entries
+/// there were, and how many such directories.
 fn walk(
     storage: &dyn Storage,
     top: &VirtualPath,
     shared: &Shared,
+    passes_over: bool,
     visit: &mut dyn FnMut(&VirtualPath, &DirEntry) -> Result<(), FileError>,
-) -> Result<u64, FileError> {
-    let mut visited = 0;
+) -> Result<(u64, u64), FileError> {
+    let (mut visited, mut unreadable) = (0, 0);
     // A directory is on the stack until its entries are; then it is visited itself.
     let mut stack = vec![(top.clone(), None)];
     while let Some((path, entry)) = stack.pop() {
@@ -369,22 +376,16 @@ fn walk(
             visit(&path, &entry)?;
             continue;
         }
-        let mut directory = storage.open_directory(&path)?;
         let mut entries = Vec::new();
-        loop {
-            let before = entries.len();
-            directory.next_batch(&mut entries, 1000)?;
-            visited += (entries.len() - before) as u64;
-            if shared.is_cancelled() {
-                return Err(FileError::Cancelled);
+        match read_all(storage, &path, shared, WALK - visited, &mut entries) {
+            // One that has been removed meanwhile has nothing in it.
+            Err(FileError::NotFound) if passes_over && path != *top => {}
+            Err(FileError::PermissionDenied | FileError::Io(_)) if passes_over && path != *top => {
+                unreadable += 1
             }
-            if visited > WALK as u64 {
-                return Err(FileError::Exhausted);
-            }
-            if entries.len() == before {
-                break;
-            }
+            read => read?,
         }
+        visited += entries.len();
         for entry in entries {
             let child = path.join(&entry.name).map_err(|_| FileError::NameTooLong)?;
             let descends = entry.metadata.is_directory() && entry.link.is_none();
@@ -394,7 +395,31 @@ fn walk(
             }
         }
     }
-    Ok(visited)
+    Ok((visited as u64, unreadable))
+}
+
+/// Reads a directory, up to so many entries.
+fn read_all(
+    storage: &dyn Storage,
+    path: &VirtualPath,
+    shared: &Shared,
+    most: usize,
+    entries: &mut Vec<DirEntry>,
+) -> Result<(), FileError> {
+    let mut directory = storage.open_directory(path)?;
+    loop {
+        let before = entries.len();
+        directory.next_batch(entries, 1000)?;
+        if shared.is_cancelled() {
+            return Err(FileError::Cancelled);
+        }
+        if entries.len() > most {
+            return Err(FileError::Exhausted);
+        }
+        if entries.len() == before {
+            return Ok(());
+        }
+    }
 }
 
 /// Removes a directory and all beneath it. A link to one is none: what it leads to is not beneath it.
@@ -405,32 +430,36 @@ fn remove_tree(storage: &dyn Storage, top: VirtualPath, shared: &Shared) -> Resu
         Ok(_) => {}
     }
     let mut at = None;
-    let removed = walk(storage, &top, shared, &mut |path, entry| {
+    let removed = walk(storage, &top, shared, false, &mut |path, entry| {
         let removed = match entry.metadata.is_directory() && entry.link.is_none() {
             true => storage.remove_directory(path),
             false => storage.remove_file(path),
         };
         removed.inspect_err(|_| at = Some(path.clone()))
     });
-    match removed.and_then(|visited| storage.remove_directory(&top).map(|()| visited + 1)) {
+    match removed.and_then(|(visited, _)| storage.remove_directory(&top).map(|()| visited + 1)) {
         Ok(count) => Ok(count),
         Err(error) => Err((at.unwrap_or(top), error)),
     }
 }
 
-fn tree_size(storage: &dyn Storage, path: &VirtualPath, shared: &Shared) -> Result<u64, FileError> {
+fn tree_size(
+    storage: &dyn Storage,
+    path: &VirtualPath,
+    shared: &Shared,
+) -> Result<(u64, LeftOut), FileError> {
     let metadata = storage.metadata(path, Wait::Allowed)?;
     if !metadata.is_directory() {
-        return Ok(metadata.size);
+        return Ok((metadata.size, LeftOut::default()));
     }
     let mut bytes = 0;
-    walk(storage, path, shared, &mut |_, entry| {
+    let (_, unreadable) = walk(storage, path, shared, true, &mut |_, entry| {
         if entry.metadata.is_file() {
             bytes += entry.metadata.size;
         }
         Ok(())
     })?;
-    Ok(bytes)
+    Ok((bytes, LeftOut { unreadable, overflow: false }))
 }
 
 fn newer(
@@ -438,15 +467,18 @@ fn newer(
     path: &VirtualPath,
     since: Timestamp,
     shared: &Shared,
-) -> Result<Vec<Vec<u8>>, FileError> {
+) -> Result<(Vec<Vec<u8>>, LeftOut), FileError> {
     /// Lines of a reply: the control connection holds them all.
     const MOST: usize = 10_000;
-    let mut lines = Vec::new();
-    walk(storage, path, shared, &mut |path, entry| {
-        if entry.metadata.modified > since && entry.metadata.is_file() && lines.len() < MOST {
-            lines.push([b" ", path.as_bytes()].concat());
+    let (mut lines, mut overflow) = (Vec::new(), false);
+    let (_, unreadable) = walk(storage, path, shared, true, &mut |path, entry| {
+        if entry.metadata.modified > since && entry.metadata.is_file() {
+            overflow = lines.len() == MOST;
+            if !overflow {
+                lines.push([b" ", path.as_bytes()].concat());
+            }
         }
         Ok(())
     })?;
-    Ok(lines)
+    Ok((lines, LeftOut { unreadable, overflow }))
 }

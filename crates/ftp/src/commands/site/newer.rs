@@ -11,7 +11,7 @@ pub(super) const NEWER: Command = Command {
     needs: Permissions::only(Permission::List),
     help: "SITE NEWER <YYYYMMDDHHMMSS> [<directory>]",
     source: "wu-ftpd",
-    note: "of a whole tree, links not followed",
+    note: "of a whole tree, links not followed; says which part of it could not be read",
     run: newer,
     ..ROW
 };
@@ -33,7 +33,16 @@ fn newer(session: &mut Session, argument: &[u8]) -> Step {
         path,
         |path| Request::Newer(path, since),
         |_, answer| match answer {
-            Answer::Lines(lines) => {
+            Answer::Found(mut lines, left_out) => {
+                // A path begins with a slash: these are none.
+                if left_out.unreadable > 0 {
+                    let text =
+                        format!(" ({} folder(s) could not be read, or not whole)", left_out.unreadable);
+                    lines.push(text.into_bytes());
+                }
+                if left_out.overflow {
+                    lines.push(b" (more have changed than are shown here)".to_vec());
+                }
                 Reply::lines(code::FILE_STATUS, "Files that changed since:", lines, "End").into()
             }
             _ => Step::mismatch(),
