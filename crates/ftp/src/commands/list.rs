@@ -6,8 +6,8 @@ use millrace_vfs::VirtualPath;
 
 use super::{Argument, Command, Feat, ROW, When, parameters, retr};
 use crate::codec::{Coding, Structure, Type};
-use crate::glob::Glob;
 use crate::listing::facts::{Item, Place, Writer};
+use crate::listing::search;
 use crate::listing::{Facts, Format, Links, ListOptions, Listing, NumericOwners};
 use crate::reply::{Reply, code};
 use crate::session::{
@@ -21,7 +21,7 @@ pub(super) const LIST: Command = Command {
     needs: Permissions::only(Permission::List),
     transfers: true,
     help: "LIST [-aARrtS1d] [<directory, file or pattern>]",
-    note: "control characters in names are escaped, as `\\012`; a pattern that is also a name is the name",
+    note: "control characters in names are escaped, as `\\012`; folders may be patterns, too (`d*/x*`); a pattern that is also a name is the name",
     run: |session, argument| begin(session, argument, Format::Unix),
     ..ROW
 };
@@ -101,16 +101,14 @@ fn request(
         format => format,
     };
     let listing = Listing { options, line_end, ..Listing::new(format, session.now.wall) };
-    // A pattern in the last component only: `dir/*.txt`.
-    let name_at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     let literal = literal(session, path, listing.clone());
-    let request = match Glob::is_pattern(&path[name_at..]) {
-        false => literal?,
-        true => {
-            let (prefix, pattern) = (path[..name_at].to_vec(), Some(Glob::new(&path[name_at..])));
-            let path = session.path(&path[..name_at])?;
+    let request = match search::split(path) {
+        None => literal?,
+        Some((folder, search)) => {
+            let prefix = folder.to_vec();
+            let path = session.path(folder)?;
             let rights = session.permissions_at(&path).rights();
-            let listing = Listing { prefix, pattern, rights, ..listing };
+            let listing = Listing { prefix, search, rights, ..listing };
             // A pattern may be longer than any name.
             let literal = literal.ok().map(Box::new);
             ListRequest { path, listing, files: true, literal }

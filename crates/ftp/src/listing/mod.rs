@@ -14,6 +14,7 @@
 pub mod facts;
 mod names;
 pub mod options;
+pub mod search;
 pub mod sort;
 pub mod unix;
 
@@ -21,7 +22,7 @@ use std::{fmt, sync::Arc};
 
 use millrace_vfs::{DirEntry, Directory, FileError, Storage, Timestamp, VirtualPath};
 
-use self::{facts::Place, names::NameQueue};
+use self::{facts::Place, names::NameQueue, search::Level};
 pub use self::{
     facts::{Facts, Links, Rights},
     options::{ListOptions, Sort},
@@ -97,8 +98,8 @@ pub struct Listing {
     pub format: Format,
     /// What the client asked for. `long` and `directory` are for whoever chooses the format and the source.
     pub options: ListOptions,
-    /// Only names that match.
-    pub pattern: Option<Glob>,
+    /// Only what matches, level by level; everything where there is no level.
+    pub search: Vec<Level>,
     /// Goes before each name of an `NLST`, and before the headings of `-R`: the path as the client wrote
     /// it, with a slash at its end, or nothing. RFC 1123 section 4.1.2.7: names that can be used as they are.
     pub prefix: Vec<u8>,
@@ -130,7 +131,7 @@ impl Listing {
         Self {
             format,
             options: ListOptions::default(),
-            pattern: None,
+            search: Vec::new(),
             prefix: Vec::new(),
             now,
             rights: Rights::default(),
@@ -151,8 +152,26 @@ impl Listing {
         }
     }
 
+    /// Claims that only what matches a pattern is listed.
+    pub fn is_search(&self) -> bool {
+        !self.search.is_empty()
+    }
+
     fn is_bounded(&self) -> bool {
-        self.pattern.is_some() || self.options.recursive
+        self.is_search() || self.options.recursive
+    }
+
+    /// The pattern for the names in a directory so deep beneath the first.
+    fn pattern_at(&self, depth: usize) -> Option<&Glob> {
+        match self.search.get(depth) {
+            Some(Level::Pattern(pattern)) => Some(pattern),
+            _ => None,
+        }
+    }
+
+    /// Claims that directories so deep are only on the way to what is looked for.
+    fn passes_through(&self, depth: usize) -> bool {
+        depth + 1 < self.search.len()
     }
 }
 
@@ -169,7 +188,7 @@ impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Budget => f.write_str("a pattern or -R may visit so many entries and no more"),
-            Self::Depth => f.write_str("-R goes so deep and no deeper"),
+            Self::Depth => f.write_str("a pattern or -R goes so deep and no deeper"),
         }
     }
 }
@@ -247,10 +266,10 @@ impl Lister {
         }
     }
 
-    /// Where `-R` was asked for, goes into the directories below `path`, the directory that is listed. Links
-    /// are not followed.
+    /// Where `-R` was asked for, goes into the directories below `path`, the directory that is listed; links
+    /// are not followed. Where a pattern has folders in it, goes into those that match, as a shell does also by links.
     pub fn in_tree(mut self, storage: Arc<dyn Storage>, path: VirtualPath) -> Self {
-        if self.listing.options.recursive {
+        if self.listing.options.recursive || self.listing.search.len() > 1 {
             self.tree = Some(Tree { storage, path, depth: 0, found: Vec::new(), waiting: Vec::new() });
         }
         self
@@ -337,23 +356,29 @@ impl Lister {
             sort::sort(&mut self.queue, self.listing.order(), self.listing.options.reverse);
         }
         if let Some(tree) = &mut self.tree {
-            let directories = self.queue.iter().filter(|entry| entry.metadata.is_directory());
-            tree.found
-                .extend(directories.filter(|entry| entry.link.is_none()).map(|entry| entry.name.clone()));
+            let passes_through = self.listing.passes_through(tree.depth);
+            let goes_into = |entry: &&DirEntry| {
+                let is_followed = passes_through || (self.listing.options.recursive && entry.link.is_none());
+                is_followed && entry.metadata.is_directory()
+            };
+            tree.found.extend(self.queue.iter().filter(goes_into).map(|entry| entry.name.clone()));
+            if passes_through {
+                self.queue.clear();
+            }
         }
         Ok(more)
     }
 
     /// Queues about a batch of entries; answers false at the end.
     fn read_batch(&mut self, directory: &mut dyn Directory) -> Result<bool, FileError> {
-        let Some(most) = self.allowance() else { return Ok(false) };
-        let before = self.queue.len();
+        let (before, most) = (self.queue.len(), self.allowance());
         directory.next_batch(&mut self.queue, most)?;
         let visited = self.queue.len() - before;
-        self.left -= self.left.min(visited as u64);
-        if let Some(pattern) = &self.listing.pattern
-            && self.tree.as_ref().is_none_or(|tree| tree.depth == 0)
-        {
+        if !self.affords(visited) {
+            self.queue.truncate(before);
+            return Ok(false);
+        }
+        if let Some(pattern) = self.listing.pattern_at(self.depth()) {
             let options = self.listing.options;
             let mut at = 0;
             self.queue.retain(|entry| {
@@ -373,20 +398,16 @@ impl Lister {
         let is_sorted = is_first && self.listing.order() == Sort::Name;
         let mut more = true;
         while more {
-            let Some(most) = self.allowance() else {
-                more = false;
-                break;
-            };
+            let (most, is_spent) = (self.allowance(), self.left == 0);
             let (names, options) = (&mut self.names, self.listing.options);
-            let pattern = self.listing.pattern.as_ref();
+            let pattern = self.listing.pattern_at(0);
             let mut take = |name: &[u8]| {
-                if pattern.is_none_or(|pattern| is_wanted(name, pattern, options)) {
+                if !is_spent && pattern.is_none_or(|pattern| is_wanted(name, pattern, options)) {
                     names.push(name);
                 }
             };
             let visited = directory.next_names(&mut take, most)?;
-            self.left -= self.left.min(visited as u64);
-            more = visited > 0;
+            more = self.affords(visited) && visited > 0;
             if !is_sorted || self.names.len() > self.listing.sort_bound {
                 break;
             }
@@ -400,23 +421,25 @@ impl Lister {
         Ok(more)
     }
 
-    /// How many entries may be read next; `None`, with the reason kept, when there is no budget left.
-    fn allowance(&mut self) -> Option<usize> {
-        if self.left == 0 {
+    /// How many entries are read next: where none is left, one, which tells whether there are more.
+    fn allowance(&self) -> usize {
+        BATCH.min(usize::try_from(self.left).unwrap_or(BATCH)).max(1)
+    }
+
+    /// Takes so many entries off the budget; answers whether they were within it, and keeps the reason where not.
+    fn affords(&mut self, visited: usize) -> bool {
+        if self.left == 0 && visited > 0 {
             self.cut = Some(Cut::Budget);
-            return None;
         }
-        Some(BATCH.min(usize::try_from(self.left).unwrap_or(BATCH)))
+        self.left = self.left.saturating_sub(visited as u64);
+        self.cut != Some(Cut::Budget)
     }
 
     /// Goes on with a directory below; answers false where there is none. One that cannot be opened is
     /// passed over: it may have been removed, or be forbidden.
     fn next_directory(&mut self) -> Result<bool, FileError> {
         let Some(tree) = &mut self.tree else { return Ok(false) };
-        if self.left == 0 {
-            if !tree.found.is_empty() || !tree.waiting.is_empty() {
-                self.cut = Some(Cut::Budget);
-            }
+        if self.cut == Some(Cut::Budget) {
             return Ok(false);
         }
         let found = std::mem::take(&mut tree.found);
@@ -432,6 +455,11 @@ impl Lister {
         }
         let Some((path, shown, depth)) = tree.waiting.pop() else { return Ok(false) };
         (tree.path, tree.depth, self.shown) = (path, depth, shown);
+        if let Some(Level::Name(name)) = self.listing.search.get(depth) {
+            let name = name.clone();
+            self.look_up(name)?;
+            return Ok(true);
+        }
         self.directory = match tree.storage.open_directory(&tree.path) {
             Ok(directory) => Some(directory),
             Err(FileError::Cancelled) => return Err(FileError::Cancelled),
@@ -441,9 +469,41 @@ impl Lister {
         Ok(true)
     }
 
+    /// A level that is a plain name: it is there, or it is not.
+    fn look_up(&mut self, name: Vec<u8>) -> Result<(), FileError> {
+        let Some(tree) = &mut self.tree else { return Ok(()) };
+        if self.listing.passes_through(tree.depth) {
+            tree.found.push(name);
+            return Ok(());
+        }
+        let Ok(path) = tree.path.join(&name) else { return Ok(()) };
+        let entry = match tree.storage.entry(&path) {
+            Ok(entry) => entry,
+            Err(FileError::Cancelled) => return Err(FileError::Cancelled),
+            Err(_) => return Ok(()),
+        };
+        if self.affords(1) {
+            (self.queue, self.next) = (vec![entry], 0);
+        }
+        Ok(())
+    }
+
+    /// Claims that these are matches in several folders, which are told apart by their paths, as `ls` does.
+    fn shows_paths(&self) -> bool {
+        self.listing.search.len() > 1 && self.depth() < self.listing.search.len()
+    }
+
+    /// How deep beneath the first directory this one is.
+    fn depth(&self) -> usize {
+        self.tree.as_ref().map_or(0, |tree| tree.depth)
+    }
+
     /// `./pub:`, as `ls -R` has it, where a client asked for `-R`.
     fn write_heading(&self, out: &mut Vec<u8>) {
         let (Some(tree), Line::Unix(_)) = (&self.tree, &self.line) else { return };
+        if !self.listing.options.recursive || self.shows_paths() {
+            return;
+        }
         if tree.depth > 0 {
             out.extend_from_slice(self.listing.line_end);
         }
@@ -460,7 +520,7 @@ impl Lister {
 
     /// `.` and `..`, where asked for. What is above is not ours to look at: `..` shows what `.` has.
     fn queue_itself(&mut self, directory: &dyn Directory) {
-        if !self.listing.options.all || self.listing.pattern.is_some() || matches!(self.line, Line::Names) {
+        if !self.listing.options.all || self.listing.is_search() || matches!(self.line, Line::Names) {
             return;
         }
         if let Ok(metadata) = directory.metadata() {
@@ -472,10 +532,16 @@ impl Lister {
 
     /// Writes what is queued, up to `goal` bytes in `out`.
     fn write_queue(&mut self, goal: usize, out: &mut Vec<u8>) {
+        let shows_paths = self.shows_paths();
         while let Some(entry) = self.queue.get(self.next).filter(|_| out.len() < goal) {
             self.next += 1;
             match &mut self.line {
                 Line::Names => write_name(&self.shown, &entry.name, self.listing.line_end, out),
+                Line::Unix(writer) if shows_paths => {
+                    let name = [&self.shown[..], &entry.name].concat();
+                    writer.write(&name, entry.own_metadata(), entry.link_text(), out);
+                    out.extend_from_slice(self.listing.line_end);
+                }
                 Line::Unix(writer) => {
                     writer.write(&entry.name, entry.own_metadata(), entry.link_text(), out);
                     out.extend_from_slice(self.listing.line_end);
@@ -497,7 +563,7 @@ fn is_wanted(name: &[u8], pattern: &Glob, options: ListOptions) -> bool {
 }
 
 fn write_name(shown: &[u8], name: &[u8], line_end: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(shown);
+    escape_name(shown, out);
     escape_name(name, out);
     out.extend_from_slice(line_end);
 }
@@ -579,8 +645,11 @@ mod tests {
         fn metadata(&self, _: &VirtualPath, _: Wait) -> Result<Metadata, FileError> {
             Err(FileError::Unsupported)
         }
-        fn entry(&self, _: &VirtualPath) -> Result<DirEntry, FileError> {
-            Err(FileError::Unsupported)
+        fn entry(&self, path: &VirtualPath) -> Result<DirEntry, FileError> {
+            let parent = path.parent();
+            let entries = self.0.get(std::str::from_utf8(parent.as_bytes()).unwrap());
+            let entry = entries.into_iter().flatten().find(|entry| entry.name == path.name());
+            entry.cloned().ok_or(FileError::NotFound)
         }
         fn make_directory_with(&self, _: &VirtualPath, _: Option<u32>) -> Result<(), FileError> {
             Err(FileError::Unsupported)
@@ -699,8 +768,10 @@ mod tests {
     #[test]
     fn a_pattern_picks_names_and_hidden_ones_only_where_asked_for() {
         let pick = |pattern: &str, argument: &str| {
-            let listing =
-                Listing { pattern: Some(Glob::new(pattern.as_bytes())), ..listing(Format::Names, argument) };
+            let listing = Listing {
+                search: vec![Level::Pattern(Glob::new(pattern.as_bytes()))],
+                ..listing(Format::Names, argument)
+            };
             names(listing, files(&[".a.txt", "b.txt", "c.rs"]))
         };
         assert_eq!(pick("*.txt", ""), ["b.txt"]);
@@ -714,12 +785,27 @@ mod tests {
     fn a_pattern_visits_no_more_than_its_budget() {
         for format in [Format::Names, Format::Unix] {
             let many = files(&["b"; 1000]);
-            let listing = Listing { pattern: Some(Glob::new(b"a*")), budget: 600, ..listing(format, "") };
+            let listing = Listing { search: vec![Level::new(b"a*")], budget: 600, ..listing(format, "") };
             let mut lister = Lister::new(Fixed::boxed(many), listing);
             let mut out = Vec::new();
             while lister.fill(&mut out, 1).unwrap() {}
             assert!(out.is_empty());
             assert_eq!(lister.cut(), Some(Cut::Budget));
+        }
+    }
+
+    #[test]
+    fn a_search_that_just_uses_its_budget_up_is_whole() {
+        for (format, text) in [(Format::Names, ""), (Format::Unix, ""), (Format::Names, "-t")] {
+            for (budget, expected) in [(600, None), (599, Some(Cut::Budget))] {
+                let search = vec![Level::new(b"a*")];
+                let listing = Listing { search, budget, ..listing(format, text) };
+                let mut lister = Lister::new(Fixed::boxed(files(&["a"; 600])), listing);
+                let mut out = Vec::new();
+                while lister.fill(&mut out, 1).unwrap() {}
+                assert_eq!(out.split(|&byte| byte == b'\n').count() as u64, budget + 1);
+                assert_eq!(lister.cut(), expected);
+            }
         }
     }
 
@@ -778,6 +864,36 @@ mod tests {
         );
     }
 
+    /// What a search in the forest lists: the last word of each line.
+    fn search(format: Format, options: &str, pattern: &str) -> String {
+        let (_, search) = search::split(pattern.as_bytes()).unwrap();
+        let text = all(recursive(Listing { search, ..listing(format, options) }));
+        let words = text.lines().map(|line| line.rsplit(' ').next().unwrap());
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_pattern_with_folders_in_it_is_looked_for_level_by_level() {
+        for (pattern, expected) in [
+            ("*/x", "sub/x"),
+            ("s*/*", "sub/deep sub/x"),
+            ("*/deep/*", "sub/deep/y"),
+            ("[s]ub/deep/y", "sub/deep/y"),
+            ("*/*/*", "sub/deep/y"),
+            ("s*/", "sub/deep sub/x"),
+            ("z*/*", ""),
+            ("*/nothing", ""),
+            ("*/nothing/*", ""),
+            ("*/*/*/*", ""),
+        ] {
+            assert_eq!(search(Format::Names, "", pattern), expected, "{pattern}");
+            assert_eq!(search(Format::Unix, "", pattern), expected, "{pattern}");
+        }
+        assert_eq!(search(Format::Names, "-r", "s*/*"), "sub/x sub/deep");
+        assert_eq!(search(Format::Names, "-R", "s*/*"), "sub/deep sub/x sub/deep/y");
+        assert_eq!(search(Format::Unix, "-R", "s*/*"), "sub/deep sub/x  ./sub/deep: y");
+    }
+
     #[test]
     fn recursion_ends_at_its_depth_and_its_budget() {
         let cut = |listing| {
@@ -791,6 +907,11 @@ mod tests {
         assert!(reason == Some(Cut::Depth) && text.contains("sub/x") && !text.contains("sub/deep/y"));
         let (reason, text) = cut(Listing { budget: 6, ..listing(Format::Names, "-R") });
         assert!(reason == Some(Cut::Budget) && !text.contains("sub/deep/y"));
+        for format in [Format::Names, Format::Unix] {
+            assert_eq!(cut(Listing { budget: 7, ..listing(format, "-R") }).0, Some(Cut::Budget));
+            let (reason, text) = cut(Listing { budget: 8, ..listing(format, "-R") });
+            assert!(reason.is_none() && text.contains("y\r\n"), "eight entries are all there are");
+        }
     }
 
     #[test]

@@ -160,7 +160,7 @@ fn list(storage: &Arc<dyn Storage>, request: ListRequest, limits: ListLimits) ->
     };
     let ListRequest { path, mut listing, files, .. } = request;
     listing.sort_bound = limits.sort_entries;
-    if files && listing.options.directory && listing.pattern.is_none() {
+    if files && listing.options.directory && !listing.is_search() {
         return entry_itself(&**storage, &path, listing);
     }
     match storage.open_directory(&path) {
@@ -173,7 +173,7 @@ fn list(storage: &Arc<dyn Storage>, request: ListRequest, limits: ListLimits) ->
             lister.begin(FILL)?;
             Ok(lister)
         }
-        Err(FileError::NotDirectory) if files && listing.pattern.is_none() => {
+        Err(FileError::NotDirectory) if files && !listing.is_search() => {
             entry_itself(&**storage, &path, listing)
         }
         Err(error) => Err(error),

@@ -26,5 +26,6 @@ mod timeouts;
 mod tls;
 mod tls_clients;
 mod tls_early;
+mod trees;
 mod uploads;
 mod waarp;
