@@ -155,8 +155,8 @@ fn what_is_refused_is_told_and_every_line_of_the_json_log_is_json() {
             "declined PWD",
             "declined PORT 127,0,0,2,4,1",
             "declined EPRT |1|127.0.0.1|22|",
-            "declined MKD",
-            "declined CWD",
+            "declined MKD g",
+            "declined CWD nowhere",
             "declined SIZE nowhere",
             "declined (a line that is too long)"
         ]

@@ -364,16 +364,27 @@ impl Connection {
 
     /// Gives the session an input and does what it wants, for as long as that yields the next input.
     pub(super) fn feed(&mut self, core: &mut Core, input: Input<'_>) {
-        let mut next = self.step(core, input);
+        let about = About::of(&input);
+        self.feed_about(core, input, about);
+    }
+
+    /// The same where it is known which line an answer is about.
+    pub(super) fn feed_about(&mut self, core: &mut Core, input: Input<'_>, about: About<'_>) {
+        let mut next = self.step(core, input, about);
         while let Some(input) = next {
-            next = self.step(core, input);
+            let about = about.then(&input);
+            next = self.step(core, input, about);
+        }
+        if let (Some(question), About::Line(line)) = (&mut self.question, about)
+            && question.line.is_empty()
+        {
+            question.line = refusals::shown(line).into();
         }
     }
 
-    fn step(&mut self, core: &mut Core, input: Input<'_>) -> Option<Input<'static>> {
+    fn step(&mut self, core: &mut Core, input: Input<'_>, about: About<'_>) -> Option<Input<'static>> {
         self.note_limit(core, &input);
-        self.tell_failure(core, &input);
-        let about = About::of(&input);
+        self.tell_failure(core, about, &input);
         let step = self.session.handle(core.now, input);
         step.replies.write(&mut core.out);
         self.tell_refusals(core, about, &step.replies);

@@ -14,6 +14,7 @@ use millrace_vfs::FileError;
 
 use super::Connection;
 use super::act::{self, Changed, ListLimits};
+use super::refusals::About;
 use crate::limits::Direction;
 use crate::log;
 use crate::slab::Key;
@@ -39,6 +40,8 @@ pub(super) struct Question {
     give_up: Option<Instant>,
     /// Who wants to log in; empty for other questions.
     pub(super) user: Vec<u8>,
+    /// The command that asks it, as the log shows it.
+    pub(super) line: Box<[u8]>,
     /// What the log and the hooks are to be told where it is done.
     change: Option<Changed>,
 }
@@ -111,6 +114,7 @@ impl Connection {
             asked,
             give_up: None,
             user: Vec::new(),
+            line: Box::default(),
             change: None,
         }));
         (self.key, core.sender.clone(), serial, shared)
@@ -128,7 +132,7 @@ impl Connection {
                     }
                     self.note_answer(core, changed, &answer);
                 }
-                self.feed(core, Input::Answer(answer));
+                self.feed_answer(core, &question, answer);
             }
             None => core.discard(answer),
         }
@@ -175,9 +179,18 @@ impl Connection {
     pub(super) fn question_overdue(&mut self, core: &mut Core) {
         if self.state.hung_up {
             self.state.broken = true;
-        } else if self.question.take().is_some() {
-            self.feed(core, Input::Answer(Answer::Failed(FileError::Cancelled)));
+        } else if let Some(question) = self.question.take() {
+            self.feed_answer(core, &question, Answer::Failed(FileError::Cancelled));
         }
+    }
+
+    fn feed_answer(&mut self, core: &mut Core, question: &Question, answer: Answer) {
+        let input = Input::Answer(answer);
+        let about = match (About::of(&input), &*question.line) {
+            (About::Answer, line @ [_, ..]) => About::Line(line),
+            (about, _) => about,
+        };
+        self.feed_about(core, input, about);
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) enum About<'a> {
     Line(&'a [u8]),
     /// A line that was too long to be kept.
     TooLong,
-    /// The command that had to wait for its answer.
+    /// The command that had to wait for its answer, where only its verb is known.
     Answer,
     /// What is logged elsewhere.
     Other,
@@ -40,16 +40,36 @@ impl<'a> About<'a> {
             _ => Self::Other,
         }
     }
+
+    /// What the replies to `next` will be about, to which this has led.
+    pub(super) fn then(self, next: &Input<'_>) -> Self {
+        match (self, About::of(next)) {
+            (Self::Line(line), About::Answer) => Self::Line(line),
+            (_, About::Answer) => Self::Answer,
+            _ => Self::Other,
+        }
+    }
+
+    /// What it is, as others may read it.
+    fn shown(self, verb: &'static str) -> Option<&'a [u8]> {
+        Some(match self {
+            Self::Line(line) => shown(line),
+            Self::TooLong => b"(a line that is too long)",
+            Self::Answer => verb.as_bytes(),
+            Self::Other => return None,
+        })
+    }
 }
 
 impl Connection {
     /// Tells in the system's own words what went wrong with a file: the client is told only that it did.
-    pub(super) fn tell_failure(&self, core: &mut Core, input: &Input<'_>) {
+    pub(super) fn tell_failure(&self, core: &mut Core, about: About<'_>, input: &Input<'_>) {
         if let Input::Answer(
             Answer::Failed(FileError::Io(error)) | Answer::FailedAt(_, FileError::Io(error)),
         ) = input
         {
-            let text = format!("{} failed: {error}", String::from_utf8_lossy(self.session.verb().as_bytes()));
+            let command = String::from_utf8_lossy(about.shown(self.session.verb()).unwrap_or_default());
+            let text = format!("{command} failed: {error}");
             self.log(core, log::Event::Warning { text: &text });
         }
     }
@@ -58,12 +78,7 @@ impl Connection {
     pub(super) fn tell_refusals(&self, core: &mut Core, about: About<'_>, replies: &Replies) {
         let says_no = |reply: &&Reply| reply.code() >= 400 && reply.code() != code::SERVICE_CLOSING;
         for reply in replies.iter().filter(says_no) {
-            let command = match about {
-                About::Line(line) => shown(line),
-                About::TooLong => b"(a line that is too long)",
-                About::Answer => self.session.verb().as_bytes(),
-                About::Other => return,
-            };
+            let Some(command) = about.shown(self.session.verb()) else { return };
             self.log(core, log::Event::Declined { command, code: reply.code(), text: reply.text() });
         }
     }
@@ -79,7 +94,7 @@ pub(super) fn parting(replies: &Replies) -> Option<Box<str>> {
 }
 
 /// A line as it may be read by others: without a password, and not for ever.
-fn shown(line: &[u8]) -> &[u8] {
+pub(super) fn shown(line: &[u8]) -> &[u8] {
     let verb = line.split(|&byte| byte == b' ').next().unwrap_or_default();
     if SECRET.iter().any(|secret| verb.eq_ignore_ascii_case(secret.as_bytes())) {
         return verb;
