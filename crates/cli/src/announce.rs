@@ -26,22 +26,33 @@ impl Bound<'_> {
         let doors = [self.ftp, self.ftps, self.http, self.https];
         doors.into_iter().flatten().any(|address| !address.ip().is_loopback())
     }
+
+    /// Claims that clients by IPv4 come to an address of IPv6, too: to any address there is, at a port that nothing
+    /// of IPv4 has.
+    fn serves_ipv4(self, address: SocketAddr) -> bool {
+        let doors = [self.ftp, self.ftps, self.http, self.https];
+        let is_taken = |other: &SocketAddr| other.is_ipv4() && other.port() == address.port();
+        address.is_ipv6() && address.ip().is_unspecified() && !doors.into_iter().flatten().any(is_taken)
+    }
 }
 
 /// The announcement, for standard output; `fingerprints` are those of the certificates.
 pub(crate) fn announcement(site: &Site, bound: Bound<'_>, fingerprints: &[String]) -> String {
     let doors = bound.ftp.iter().map(|address| ("ftp", address));
     let doors = doors.chain(bound.ftps.iter().map(|address| ("ftps", address)));
-    let ftp = doors.flat_map(|(scheme, address)| {
-        let host = host(site.config.public_ip, *address);
+    let hosts = |address: &SocketAddr| hosts(site.config.public_ip, *address, bound.serves_ipv4(*address));
+    let doors =
+        doors.flat_map(|(scheme, address)| hosts(address).into_iter().map(move |host| (scheme, host)));
+    let ftp = doors.flat_map(|(scheme, host)| {
         let listed =
             site.logins.iter().take(LOGINS_SHOWN).map(move |login| (url(scheme, login, host), may(login)));
         listed.chain(site.sources.iter().map(move |source| (format!("{scheme}://{host}/"), users(source))))
     });
     let http = bound.http.iter().map(|address| ("http", address));
-    let http = http.chain(bound.https.iter().map(|address| ("https", address))).map(|(scheme, address)| {
-        let host = host(site.config.public_ip, *address);
-        (format!("{scheme}://{host}/"), "the same, for browsers".to_owned())
+    let http = http.chain(bound.https.iter().map(|address| ("https", address)));
+    let http = http.flat_map(|(scheme, address)| {
+        let url = move |host| (format!("{scheme}://{host}/"), "the same, for browsers".to_owned());
+        hosts(address).into_iter().map(url)
     });
     let lines: Vec<(String, String)> = ftp.chain(http).collect();
     let width = lines.iter().map(|(url, _)| url.chars().count()).max().unwrap_or(0);
@@ -137,6 +148,13 @@ fn percent_encoded(name: &str) -> String {
     encoded
 }
 
+/// The addresses to paste: of IPv4 and IPv6, where both come to this one.
+fn hosts(public: Option<Ipv4Addr>, bound: SocketAddr, serves_ipv4: bool) -> Vec<SocketAddr> {
+    let any_v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, bound.port()));
+    let v4 = serves_ipv4.then(|| host(public, any_v4));
+    v4.into_iter().chain([host(public, bound)]).collect()
+}
+
 /// An address to paste: the public one, or for `0.0.0.0` the one that this computer has on its network.
 fn host(public: Option<Ipv4Addr>, bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
@@ -184,5 +202,22 @@ mod tests {
         assert_eq!(host(public, "0.0.0.0:21".parse().unwrap()).to_string(), "203.0.113.7:21");
         assert_eq!(host(public, "127.0.0.1:21".parse().unwrap()).to_string(), "127.0.0.1:21");
         assert!(!host(None, "[::]:21".parse().unwrap()).ip().is_unspecified());
+    }
+
+    #[test]
+    fn any_address_of_ipv6_is_one_of_ipv4_too_unless_that_has_the_port() {
+        let public = Some(Ipv4Addr::new(203, 0, 113, 7));
+        let any: SocketAddr = "[::]:21".parse().unwrap();
+        let both = hosts(public, any, true);
+        assert_eq!(both[0].to_string(), "203.0.113.7:21");
+        assert!(both.len() == 2 && both[1].is_ipv6() && !both[1].ip().is_unspecified());
+        let bound = |ftp: &[&str], http: &[&str]| {
+            let parse = |list: &[&str]| list.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
+            let (ftp, http) = (parse(ftp), parse(http));
+            Bound { ftp: &ftp, http: &http, ftps: &[], https: &[] }.serves_ipv4(any)
+        };
+        assert!(bound(&["[::]:21"], &["0.0.0.0:80"]));
+        assert!(!bound(&["[::]:21", "0.0.0.0:21"], &[]));
+        assert!(!bound(&["[::]:21"], &["127.0.0.1:21"]));
     }
 }
