@@ -28,12 +28,10 @@ impl Language {
         }
     }
 
-    /// The reply with its text translated, where there is a translation.
+    /// The reply with what is fixed in its text translated, where there is a translation.
     pub(crate) fn translate(self, reply: Reply) -> Reply {
-        let translation = reply.fixed_text().and_then(german);
-        match translation {
-            Some(text) => reply.with_text(text),
-            None => reply,
+        match self {
+            Self::German => reply.translated(german),
         }
     }
 }
@@ -54,6 +52,71 @@ const GERMAN: &[(&str, &str)] = &[
         "Zu lange hat sich nichts bewegt: Übertragung abgebrochen.",
     ),
     ("Transfer aborted.", "Übertragung abgebrochen."),
+    ("Cannot open the data connection", "Die Datenverbindung kommt nicht zustande"),
+    ("The data connection is not secure", "Die Datenverbindung ist nicht sicher"),
+    ("The data connection broke", "Die Datenverbindung ist abgerissen"),
+    ("Transfer aborted", "Übertragung abgebrochen"),
+    ("The listing is not whole", "Das Verzeichnis ist nicht vollständig"),
+    ("Transfer failed", "Übertragung fehlgeschlagen"),
+    ("no such file or directory", "keine solche Datei, kein solches Verzeichnis"),
+    ("permission denied", "nicht erlaubt"),
+    ("is a directory", "ist ein Verzeichnis"),
+    ("not a directory", "ist kein Verzeichnis"),
+    ("not a regular file", "ist keine gewöhnliche Datei"),
+    ("already exists", "gibt es schon"),
+    ("directory not empty", "das Verzeichnis ist nicht leer"),
+    ("name not allowed", "dieser Name ist nicht erlaubt"),
+    ("file name too long", "der Name ist zu lang"),
+    ("too many levels of symbolic links", "zu viele Links hintereinander"),
+    ("read-only", "nur lesbar"),
+    ("no space left on device", "kein Platz mehr auf dem Datenträger"),
+    ("quota exceeded", "das Kontingent des Datenträgers ist erschöpft"),
+    ("file too large", "die Datei ist zu groß"),
+    ("offset is beyond the end of the file", "der Versatz liegt hinter dem Ende der Datei"),
+    ("server is out of resources", "dem Server fehlen gerade die Mittel"),
+    ("crosses devices", "führt auf einen anderen Datenträger"),
+    ("not supported", "wird nicht unterstützt"),
+    ("in use", "in Benutzung"),
+    ("cancelled", "abgebrochen"),
+    ("would wait for the device", "müsste auf den Datenträger warten"),
+    (
+        "where this is kept cannot be reached now; try again later",
+        "wo dies liegt, ist gerade nicht zu erreichen; bitte später noch einmal",
+    ),
+    ("input/output error on the server", "Ein-/Ausgabefehler auf dem Server"),
+    ("the quota of bytes of this account is used up", "das Kontingent dieses Kontos an Bytes ist erschöpft"),
+    ("the quota of bytes of this folder is used up", "das Kontingent dieses Ordners an Bytes ist erschöpft"),
+    (
+        "the quota of files of this account is used up",
+        "das Kontingent dieses Kontos an Dateien ist erschöpft",
+    ),
+    (
+        "the quota of files of this folder is used up",
+        "das Kontingent dieses Ordners an Dateien ist erschöpft",
+    ),
+    ("this account may upload no more for now", "dieses Konto darf vorerst nichts mehr hochladen"),
+    ("this folder may upload no more for now", "dieser Ordner darf vorerst nichts mehr hochladen"),
+    ("this account may download no more for now", "dieses Konto darf vorerst nichts mehr herunterladen"),
+    ("this folder may download no more for now", "dieser Ordner darf vorerst nichts mehr herunterladen"),
+    ("this account may transfer no more for now", "dieses Konto darf vorerst nichts mehr übertragen"),
+    ("this folder may transfer no more for now", "dieser Ordner darf vorerst nichts mehr übertragen"),
+    (
+        "this account has to upload before it may download more",
+        "dieses Konto muss erst hochladen, bevor es mehr herunterladen darf",
+    ),
+    (
+        "this folder has to upload before it may download more",
+        "dieser Ordner muss erst hochladen, bevor er mehr herunterladen darf",
+    ),
+    ("Not a usable path: it contains a NUL byte.", "Kein brauchbarer Pfad: Er enthält ein NUL-Byte."),
+    (
+        "Not a usable path: a name in it is longer than 255 bytes.",
+        "Kein brauchbarer Pfad: Ein Name darin ist länger als 255 Bytes.",
+    ),
+    (
+        "Not a usable path: it is longer than 4095 bytes.",
+        "Kein brauchbarer Pfad: Er ist länger als 4095 Bytes.",
+    ),
     ("The server is shutting down.", "Der Server wird heruntergefahren."),
     ("Expected no number, one, or two.", "Erwartet wird keine Zahl, eine oder zwei."),
     ("Limit bandwidth accepted.", "Begrenzung der Bandbreite angenommen."),
@@ -272,6 +335,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::session::failure::{tests::errors, told};
 
     /// Texts that programs read, or that are the same in every language.
     const KEPT: &[&str] = &[
@@ -330,9 +394,22 @@ mod tests {
             .collect()
     }
 
+    /// What is fixed in texts that are made, and what is told of files.
+    fn fixed_parts() -> Vec<String> {
+        let mut files = Vec::new();
+        for directory in ["src/commands", "src/session"] {
+            sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(directory), &mut files);
+        }
+        let behind = files.iter().flat_map(|file| file.split("Fixed(\"").skip(1));
+        let literals = behind.map(|text| text.split('"').next().unwrap_or_default().to_owned());
+        let of_files = errors().into_iter().map(|error| told(&error).to_owned());
+        literals.chain(of_files).collect()
+    }
+
     #[test]
     fn every_fixed_text_has_a_translation() {
-        let texts = fixed_texts();
+        let mut texts = fixed_texts();
+        texts.extend(fixed_parts());
         assert!(texts.len() > 100, "the search finds the texts");
         for text in &texts {
             let is_kept = KEPT.contains(&&text[..]) || text.starts_with("Syntax: ");

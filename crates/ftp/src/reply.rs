@@ -67,20 +67,46 @@ pub struct Reply {
     code: u16,
     /// The text of the last line, which in a reply of one line is the only one.
     text: Cow<'static, [u8]>,
+    /// What of a text that was made is always the same, and where it stands.
+    fixed: Vec<(usize, &'static str)>,
     /// The lines before the last, in a reply of several: the first stands behind the code and a hyphen,
     /// the others are written as they are.
     before: Vec<Vec<u8>>,
 }
 
+/// A part of a text that is made for one reply.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Part<'a> {
+    /// Words that are always the same.
+    Fixed(&'static str),
+    /// What this reply alone says: a path, a number.
+    Own(&'a [u8]),
+}
+
 impl Reply {
     /// A reply of one line with a fixed text.
     pub const fn new(code: u16, text: &'static str) -> Self {
-        Self { code, text: Cow::Borrowed(text.as_bytes()), before: Vec::new() }
+        Self { code, text: Cow::Borrowed(text.as_bytes()), fixed: Vec::new(), before: Vec::new() }
     }
 
     /// A reply of one line with a text made now.
     pub fn owned(code: u16, text: impl Into<Vec<u8>>) -> Self {
-        Self { code, text: Cow::Owned(text.into()), before: Vec::new() }
+        Self { code, text: Cow::Owned(text.into()), fixed: Vec::new(), before: Vec::new() }
+    }
+
+    /// A reply of one line, some of which is always the same and has translations.
+    pub(crate) fn of(code: u16, parts: &[Part<'_>]) -> Self {
+        let (mut text, mut fixed) = (Vec::new(), Vec::new());
+        for part in parts {
+            match *part {
+                Part::Fixed(words) => {
+                    fixed.push((text.len(), words));
+                    text.extend_from_slice(words.as_bytes());
+                }
+                Part::Own(bytes) => text.extend_from_slice(bytes),
+            }
+        }
+        Self { fixed, ..Self::owned(code, text) }
     }
 
     /// A reply of several lines: `first`, then `lines` as they are, then `last`.
@@ -119,18 +145,23 @@ impl Reply {
         &self.text
     }
 
-    /// The fixed text that this reply was made with, if it was: what a translation is looked up by.
-    pub(crate) fn fixed_text(&self) -> Option<&'static str> {
-        match &self.text {
-            Cow::Borrowed(text) => std::str::from_utf8(text).ok(),
-            Cow::Owned(_) => None,
+    /// The same reply with what is fixed in its last line in other words, where there are such.
+    pub(crate) fn translated(mut self, words: impl Fn(&str) -> Option<&'static str>) -> Self {
+        if let Cow::Borrowed(text) = self.text {
+            let text = std::str::from_utf8(text).ok().and_then(words);
+            return Self { text: text.map_or(self.text, |text| Cow::Borrowed(text.as_bytes())), ..self };
         }
-    }
-
-    /// The same reply with another last line.
-    pub(crate) fn with_text(mut self, text: &'static str) -> Self {
-        self.text = Cow::Borrowed(text.as_bytes());
-        self
+        if self.fixed.is_empty() {
+            return self;
+        }
+        let (mut text, mut copied) = (Vec::new(), 0);
+        for (at, fixed) in self.fixed.drain(..) {
+            text.extend_from_slice(&self.text[copied..at]);
+            text.extend_from_slice(words(fixed).unwrap_or(fixed).as_bytes());
+            copied = at + fixed.len();
+        }
+        text.extend_from_slice(&self.text[copied..]);
+        Self { text: Cow::Owned(text), ..self }
     }
 
     /// Claims that it only announces what follows (1xx): not the end of the command.
@@ -245,6 +276,16 @@ mod tests {
     fn several_lines_end_with_the_code_and_a_space() {
         let reply = Reply::lines(211, "Features:", [b" SIZE".to_vec(), b"211 forged".to_vec()], "End");
         assert_eq!(written(&reply), b"211-Features:\r\n SIZE\r\n 211 forged\r\n211 End\r\n");
+    }
+
+    #[test]
+    fn what_is_fixed_in_a_made_text_is_translated_and_nothing_else() {
+        let reply = Reply::of(550, &[Part::Own(b"no: "), Part::Fixed("no"), Part::Fixed(".")]);
+        assert_eq!(written(&reply), b"550 no: no.\r\n");
+        let german = |text: &str| (text == "no").then_some("nein");
+        assert_eq!(written(&reply.translated(german)), b"550 no: nein.\r\n");
+        assert_eq!(written(&Reply::owned(550, "no").translated(german)), b"550 no\r\n");
+        assert_eq!(written(&Reply::new(550, "no").translated(german)), b"550 nein\r\n");
     }
 
     #[test]

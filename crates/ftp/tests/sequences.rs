@@ -737,6 +737,8 @@ fn replies_are_in_the_language_that_was_asked_for() {
     assert!(driver.say("FEAT").contains(" LANG EN;DE*\r\n"));
     assert_eq!(driver.code("LANG fr"), 504);
     assert_eq!(driver.say("CWD /"), "250 Verzeichnis gewechselt.\r\n");
+    let refused = "550 /is a directory: keine solche Datei, kein solches Verzeichnis.\r\n";
+    assert_eq!(driver.say("MDTM is a directory"), refused, "a name is not translated");
     assert_eq!(driver.say("LANG"), "200 Replies are in English now.\r\n");
 }
 

@@ -22,7 +22,7 @@ pub(super) const LANG: Command = Command {
     feat: Feat::Made(|session| format!("LANG {}", Language::feature(session.language()))),
     help: "LANG [<language>]",
     source: "RFC 2640",
-    note: "English and German",
+    note: "English and German; reasons that the system gives, and names of settings, are English",
     run: lang,
     ..ROW
 };

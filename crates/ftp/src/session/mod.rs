@@ -21,6 +21,7 @@
 mod data;
 mod ending;
 mod exchange;
+pub(crate) mod failure;
 mod gate;
 mod notes;
 mod permission;
@@ -38,7 +39,7 @@ use crate::codec::Coding;
 use crate::escape;
 use crate::language::Language;
 use crate::listing::Facts;
-use crate::reply::{Reply, code};
+use crate::reply::{Part, Reply, code};
 
 pub(crate) use data::DataPlan;
 use ending::Closing;
@@ -454,21 +455,21 @@ impl Session {
 
     /// The honest reply to a failed file operation, naming the path that it was about.
     pub(crate) fn refusal(&mut self, error: &FileError) -> Reply {
-        let about = match self.subject.take() {
-            Some(path) => [path.as_bytes(), b": "].concat(),
-            None => Vec::new(),
-        };
-        data::file_failure(about, error)
+        let subject = self.subject.take();
+        let about = subject.as_ref().map_or(&b""[..], VirtualPath::as_bytes);
+        failure::file_failure(Part::Own(about), error)
     }
 
     /// A client's argument as a path, or the reply where it is none.
     pub(crate) fn path(&self, argument: &[u8]) -> Result<VirtualPath, Reply> {
-        self.directory.resolve(argument).map_err(|error| {
-            let code = match error {
-                PathError::Nul => code::BAD_ARGUMENT,
-                PathError::NameTooLong | PathError::TooLong => code::BAD_NAME,
-            };
-            Reply::owned(code, format!("Not a usable path: {error}."))
+        self.directory.resolve(argument).map_err(|error| match error {
+            PathError::Nul => Reply::new(code::BAD_ARGUMENT, "Not a usable path: it contains a NUL byte."),
+            PathError::NameTooLong => {
+                Reply::new(code::BAD_NAME, "Not a usable path: a name in it is longer than 255 bytes.")
+            }
+            PathError::TooLong => {
+                Reply::new(code::BAD_NAME, "Not a usable path: it is longer than 4095 bytes.")
+            }
         })
     }
 
@@ -521,7 +522,7 @@ impl Session {
         };
         let step = match outcome.result {
             Ok(()) => success(self),
-            Err(error) => data::failure_reply(error).into(),
+            Err(error) => failure::transfer_failure(error).into(),
         };
         if self.is_busy() { step } else { self.finish(step) }
     }
