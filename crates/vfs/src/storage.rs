@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use crate::{
-    Change, Directory, FileError, Held, Metadata, Partial, PartialKey, PartialMode, PartialState, ReadHandle,
-    Resting, Upload, VirtualPath, WriteMode,
+    Change, Directory, FileError, Held, Metadata, OverQuota, Partial, PartialKey, PartialMode, PartialState,
+    ReadHandle, Resting, Upload, VirtualPath, WriteMode,
 };
 
 /// Whether the caller can afford to wait for a device.
@@ -17,7 +17,7 @@ pub enum Wait {
 }
 
 /// Free and total room, in bytes, for whoever may write at a path (`AVBL`, `ALLO`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Space {
     /// What may still be written.
     pub available: u64,
@@ -25,6 +25,8 @@ pub struct Space {
     pub total: u64,
     /// What a quota of the server's own counts there, where one holds.
     pub held: Option<Held>,
+    /// The quota of the server's own that leaves no more than is available; `None` where the device does.
+    pub quota: Option<OverQuota>,
 }
 
 /// A tree of files. One value serves every session at once.

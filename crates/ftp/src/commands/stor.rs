@@ -3,7 +3,7 @@
 //! A plain `STOR` replaces the file as the storage does it (whole, by default). `REST n` before it, and
 //! `APPE`, write into the file that is there; the announcement says so.
 
-use millrace_vfs::{Upload, VirtualPath, WriteMode};
+use millrace_vfs::{Space, Upload, VirtualPath, WriteMode};
 
 use super::rest::{self, parse_offset};
 use super::{Argument, Command, ROW, retr, site};
@@ -175,7 +175,10 @@ fn allo(session: &mut Session, argument: &[u8]) -> Step {
     else {
         return Reply::new(code::BAD_ARGUMENT, "ALLO takes numbers of bytes.").into();
     };
-    session.ask_whether(Request::Space(session.directory.clone()), move |_, answer| match answer {
+    session.ask_whether(Request::Space(session.directory.clone()), move |session, answer| match answer {
+        Answer::Space(Space { available, quota: Some(over), .. }) if available < bytes => {
+            Step::from(session.refusal(&over.clone().into())).because(Bound::Quota(over))
+        }
         Answer::Space(space) if space.available < bytes => {
             let text = format!("Only {} bytes are free.", space.available);
             Step::from(Reply::owned(code::NO_SPACE, text)).because(Bound::Space(space.available))

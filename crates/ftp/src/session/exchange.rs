@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_vfs::{
-    Change, DirEntry, FileError, Metadata, ReadHandle, Space, Timestamp, Upload, VirtualPath, WriteMode,
+    Change, DirEntry, FileError, Metadata, OverQuota, ReadHandle, Space, Timestamp, Upload, VirtualPath,
+    WriteMode,
 };
 
 use crate::codec::Coding;
@@ -69,7 +70,7 @@ pub struct Step {
 }
 
 /// A bound of the session's own that refuses something, and what it is set to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bound {
     /// The login took longer: 421.
     Login(Duration),
@@ -81,6 +82,8 @@ pub enum Bound {
     UnknownCommands(u8),
     /// No more bytes are free than this, and more were asked for: 452.
     Space(u64),
+    /// More bytes were asked for than this quota leaves: 552.
+    Quota(OverQuota),
 }
 
 impl Step {

@@ -223,6 +223,7 @@ impl From<Bound> for Reached {
             Bound::Attempts(most) => Self::new(LimitKey::LoginAttempts, u64::from(most)),
             Bound::UnknownCommands(most) => Self::new(LimitKey::UnknownCommands, u64::from(most)),
             Bound::Space(free) => Self::new(LimitKey::Space, free),
+            Bound::Quota(over) => (&over).into(),
         }
     }
 }

@@ -251,3 +251,22 @@ fn many_transfers_at_once_are_not_over_the_quota_of_the_day_together() {
     client.passive();
     client.expect("RETR f", 552);
 }
+
+#[test]
+fn allo_says_of_a_quota_what_stor_says() {
+    let scratch = Scratch::new();
+    let served = serve_with(config(held_to(scratch.storage(), 1000, 5)));
+    let mut client = served.login();
+    client.expect("ALLO 1000", 200);
+    let announced = client.expect("ALLO 1001", 552);
+    let refused = client.try_store("STOR a", &[b'x'; 1001]);
+    assert_eq!(refused.code, 552);
+    let why = "the quota of bytes of this account is used up";
+    assert!(announced.text.contains(why) && refused.text.contains(why), "{announced:?} {refused:?}");
+    client.store("STOR a", &[b'x'; 900]);
+    client.expect("ALLO 100", 200);
+    client.expect("ALLO 101 R 80", 552);
+    // What no quota forbids and no device holds.
+    let served = serve_with(config(Scratch::new().storage()));
+    served.login().expect("ALLO 9000000000000000000", 452);
+}

@@ -455,7 +455,8 @@ impl Storage for LocalStorage {
         let fd = self.tree.open_at(path, OFlags::PATH, Mode::empty(), Wait::Allowed)?;
         let stat = rustix::fs::fstatvfs(&fd).map_err(file_error)?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
-        Ok(Space { available: bytes(stat.f_bavail), total: bytes(stat.f_blocks), held: None })
+        let (available, total) = (bytes(stat.f_bavail), bytes(stat.f_blocks));
+        Ok(Space { available, total, held: None, quota: None })
     }
 
     fn open_partial(

@@ -459,7 +459,8 @@ impl Room {
     /// What is free.
     pub(super) fn space(&self) -> Space {
         let used = self.used.load(Ordering::Relaxed);
-        Space { available: self.limit.saturating_sub(used), total: self.limit, held: None }
+        let available = self.limit.saturating_sub(used);
+        Space { available, total: self.limit, held: None, quota: None }
     }
 }
 

@@ -222,9 +222,12 @@ impl Storage for Quota {
             (self.0.tally.used(), self.0.allowance);
         let most = most_bytes.unwrap_or(u64::MAX);
         let resting = self.0.inner.resting()?.bytes;
+        let left = most.saturating_sub(bytes).saturating_sub(resting);
+        let own = OverQuota { scope: self.0.scope.clone(), counted: Counted::Bytes, most };
         Ok(Space {
-            available: inner.available.min(most.saturating_sub(bytes).saturating_sub(resting)),
+            available: inner.available.min(left),
             total: inner.total.min(most),
+            quota: if left <= inner.available { Some(own) } else { inner.quota },
             held: Some(Held { bytes, most_bytes, files, most_files }),
         })
     }

@@ -136,6 +136,7 @@ impl Pool {
             available: status.f_bavail.saturating_mul(status.f_frsize),
             total: status.f_blocks.saturating_mul(status.f_frsize),
             held: None,
+            quota: None,
         })
     }
 }
