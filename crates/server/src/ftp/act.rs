@@ -267,7 +267,13 @@ fn combine(
     }
     let open = |part| storage.open_read(part, Wait::Allowed).map_err(at(part));
     let handles = parts.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let mode = if is_new { WriteMode::CreateNew } else { WriteMode::Append };
+    let dangles = is_new && storage.entry(&target).is_ok();
+    let mode = match (is_new, dangles) {
+        (true, false) => WriteMode::CreateNew,
+        // A link that leads to nothing yet: it is followed, as by an upload.
+        (true, true) => WriteMode::Replace,
+        (false, _) => WriteMode::Append,
+    };
     let mut upload = storage.open_write_with(&target, mode, bits, Wait::Allowed).map_err(at(&target))?;
     let is_left = is_new && !upload.is_staged();
     let sources = parts.iter().zip(handles);
@@ -279,13 +285,21 @@ fn combine(
         }
     };
     if combined.is_err() && is_left {
-        let _ = storage.remove_file(&target);
+        let left = if dangles { led_to(storage, &target) } else { Some(target) };
+        let _ = left.map(|path| storage.remove_file(&path));
     }
     let size = combined?.size;
     for part in &parts {
         storage.remove_file(part).map_err(at(part))?;
     }
     Ok(size)
+}
+
+/// The file that a link leads to, where its text alone says which it is.
+fn led_to(storage: &dyn Storage, link: &VirtualPath) -> Option<VirtualPath> {
+    let identity = |path| storage.metadata(path, Wait::Allowed).ok().map(|metadata| metadata.identity);
+    let path = link.parent().resolve(&storage.entry(link).ok()?.link?.text).ok()?;
+    (identity(&path)? == identity(link)?).then_some(path)
 }
 
 fn append_all<'a>(

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use millrace_vfs::Storage;
+use millrace_storage::{Allowance, Quota, Tally};
+use millrace_vfs::{QuotaScope, Storage};
 
 use crate::kit::{Client, Scratch, serve};
 
@@ -77,4 +78,48 @@ fn links_are_one_story_in_every_listing() {
     client.expect("SITE SYMLINK f lf", 200);
     client.expect("SITE SYMLINK d lf", 550);
     client.expect("SITE SYMLINK f f", 550);
+}
+
+#[test]
+fn files_are_combined_behind_a_link_that_leads_to_nothing_yet() {
+    let (staged, in_place) = (Scratch::new(), Scratch::new());
+    for (scratch, storage) in [(&staged, staged.storage()), (&in_place, in_place.in_place())] {
+        let storage: Arc<dyn Storage> = storage;
+        let tally = Arc::new(Tally::new("test", Arc::clone(&storage)));
+        let allowance = Allowance { bytes: Some(22), files: None };
+        let served = serve(Arc::new(Quota::new(storage, tally, allowance, QuotaScope::Account)));
+        let mut client = served.login();
+        std::os::unix::fs::symlink("target", scratch.file("link")).unwrap();
+        client.store("STOR a", b"aaaaaa");
+        client.store("STOR b", b"bbbbbb");
+        client.expect("COMB link a b", 552);
+        assert_eq!(scratch.names(), ["a", "b", "link"], "nothing is left where it fails");
+        client.store("STOR b", b"bb");
+        client.expect("COMB link a b", 250);
+        assert_eq!(scratch.read("target").unwrap(), b"aaaaaabb");
+        assert_eq!(scratch.names(), ["link", "target"]);
+        assert!(scratch.file("link").is_symlink());
+    }
+}
+
+#[test]
+fn a_link_into_the_staging_directory_shows_nothing_that_is_staged() {
+    let scratch = Scratch::new();
+    let served = serve(scratch.storage());
+    std::fs::create_dir_all(scratch.file(".millrace-staging")).unwrap();
+    let staged = ".millrace-1-2-3.part";
+    scratch.write(&format!(".millrace-staging/{staged}"), b"half");
+    std::os::unix::fs::symlink(".millrace-staging", scratch.file("peek")).unwrap();
+    let mut client = served.login();
+    for line in ["LIST peek", "NLST -a peek", "MLSD peek", "NLST p*/.*"] {
+        assert!(!String::from_utf8_lossy(&client.fetch(line)).contains("millrace-1"), "{line}");
+    }
+    for path in [format!("peek/{staged}"), format!(".millrace-staging/{staged}")] {
+        for verb in ["RETR", "SIZE", "DELE", "RNFR", "MDTM"] {
+            assert_eq!(client.try_fetch(format!("{verb} {path}")).1.code, 550, "{verb} {path}");
+        }
+        assert_eq!(client.try_store(format!("STOR {path}"), b"x").code / 100, 5);
+    }
+    client.expect("SITE SYMLINK peek/../.millrace-staging mine", 553);
+    assert_eq!(scratch.read(&format!(".millrace-staging/{staged}")).unwrap(), b"half");
 }
