@@ -146,7 +146,7 @@ fn files_of_postgresql_move_both_ways_and_are_there_again_when_it_is() {
     let told = String::from_utf8_lossy(&away.stderr);
     assert!(!away.status.success() && told.contains("cannot be reached now"), "{told}");
     assert_eq!(curl(&tool, &server, &[&server.url("beside")]), "of the disk");
-    server.log_with("CWD failed: ", 1);
+    server.log_with("CWD rows failed: ", 1);
     database.start();
     let end = Instant::now() + PATIENCE;
     while !tool.attempt(&server, &["--silent", "-o", "down", &url], "").status.success() {
