@@ -16,7 +16,8 @@ use crate::run::{Progress, RunError, run};
 const CONFIRMATIONS: u32 = 3;
 /// The gap between what goes well and what does not, as a share, that ends the search.
 const PRECISION: f64 = 0.01;
-/// By how much an answer is lowered that did not stand up.
+/// By how much an answer is lowered that did not stand up; from the third on by twice as much each time, or on a machine
+/// that is never still the search would not end.
 const LOWER: f64 = 0.97;
 /// How many times as long as another load the soak is.
 const SOAK: u32 = 5;
@@ -159,15 +160,17 @@ pub fn search(
             ending = report.ending;
             break;
         }
-        let objection = report.cells.iter().find_map(|cell| criterion.objection(cell, alone));
+        let planned = (length * times).as_secs_f64();
+        let objection = report.cells.iter().find_map(|cell| criterion.objection(cell, planned, alone));
         let ops_per_s = report.cells.iter().map(|cell| cell.ops_per_s).sum();
         if users == 1 {
-            alone = Some(ops_per_s);
+            alone = Some(report.cells.iter().map(|cell| pace(cell, planned)).sum());
         }
         course.note(users, purpose, objection.is_none());
         trials.push(Trial { purpose, users, objection, ops_per_s });
     }
-    let Course { good, bad, is_shaky, recovers, .. } = course;
+    let Course { good, bad, lowered, recovers, .. } = course;
+    let is_shaky = lowered > 0;
     let (is_open, machine) = (bad > most, Machine::this());
     let target = plan.target.to_string();
     let (users, ceiling) = (good, None);
@@ -176,7 +179,7 @@ pub fn search(
 
 impl Criterion {
     /// Why a load did not go well.
-    fn objection(&self, cell: &CellReport, alone: Option<f64>) -> Option<String> {
+    fn objection(&self, cell: &CellReport, planned: f64, alone: Option<f64>) -> Option<String> {
         let users = cell.measured.users;
         let faults = cell.faults.count() + cell.login_faults.count();
         if faults > 0 {
@@ -184,13 +187,18 @@ impl Criterion {
             let words = first.and_then(|kind| kind.first.first()).map_or("", |text| text);
             return Some(format!("{faults} failures; {words}"));
         }
-        let pace = cell.ops_per_s / f64::from(users);
+        let pace = pace(cell, planned);
         if let Some(alone) = alone.filter(|alone| pace < self.pace * alone) {
             return Some(format!("{:.0} % of the pace of one user alone", pace / alone * 100.0));
         }
         let starved = cell.fairness.starved;
         (starved as f64 > self.starved * f64::from(users)).then(|| format!("{starved} users starve"))
     }
+}
+
+/// Operations a second of a user. Who thinks ends the last one before the time is over: of one user alone that would count.
+fn pace(cell: &CellReport, planned: f64) -> f64 {
+    cell.ops as f64 / cell.seconds.max(planned) / f64::from(cell.measured.users)
 }
 
 /// Which numbers of users to try: pure, so that it is tested without a server.
@@ -204,7 +212,8 @@ struct Course {
     confirmed: u32,
     is_soaked: bool,
     is_overloaded: bool,
-    is_shaky: bool,
+    /// How often an answer had to be lowered.
+    lowered: u32,
     recovers: Option<bool>,
 }
 
@@ -217,7 +226,7 @@ impl Course {
             confirmed: 0,
             is_soaked: false,
             is_overloaded: false,
-            is_shaky: false,
+            lowered: 0,
             recovers: None,
         }
     }
@@ -261,9 +270,10 @@ impl Course {
             (Purpose::Overload, _) => self.is_overloaded = true,
             (Purpose::Recover, _) => self.recovers = Some(went_well),
             (Purpose::Confirm | Purpose::Soak, false) => {
-                (self.is_shaky, self.confirmed) = (true, 0);
+                (self.lowered, self.confirmed) = (self.lowered + 1, 0);
                 self.bad = self.good;
-                self.good = ((f64::from(users) * LOWER) as u32).min(users - 1);
+                let steps = 1 << self.lowered.saturating_sub(2).min(10);
+                self.good = ((f64::from(users) * LOWER.powi(steps)) as u32).min(users - 1);
                 // What is lowered is confirmed, not approached again.
                 self.bad = self.bad.min(self.good + 1);
             }
@@ -291,7 +301,7 @@ mod tests {
         for limit in [1, 2, 7, 100, 137, 999, 9999] {
             let (course, asked) = follow(20_000, |users, _| users <= limit);
             assert!(course.good <= limit && f64::from(course.good) >= f64::from(limit) * 0.98, "{course:?}");
-            assert!(asked < 40 && !course.is_shaky, "{asked} trials");
+            assert!(asked < 40 && course.lowered == 0, "{asked} trials");
             assert_eq!((course.is_soaked, course.recovers), (true, Some(true)));
         }
     }
@@ -313,6 +323,17 @@ mod tests {
             users <= if has_fallen { 300 } else { 500 }
         });
         assert_eq!((course.recovers, course.is_soaked), (Some(false), true), "{course:?}");
+    }
+
+    #[test]
+    fn a_machine_that_is_never_still_ends_the_search_all_the_same() {
+        for most in [400, 20_000, 1_000_000] {
+            // Whatever went well once does not the next time, down to a few users.
+            let mut last = 0;
+            let (course, asked) =
+                follow(most, |users, _| std::mem::replace(&mut last, users) != users || users <= 16);
+            assert!(asked < 90 && course.lowered > 3, "{asked}: {course:?}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 const MOST: usize = 400;
 
 /// How far a figure had come.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The names are the documentation.
 pub struct Moment {
     pub seconds: f64,

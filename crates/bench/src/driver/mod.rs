@@ -83,6 +83,17 @@ pub enum DriverError {
         /// What cannot be followed.
         error: millrace_ftp::client::ClientError,
     },
+    /// A file was sent where a program was to be run.
+    #[error(
+        "{target} is answered out of a file (the answer has {field}), and the load is for a program that runs for each \
+         request: name one, such as http://127.0.0.1:8080/cgi-bin/program"
+    )]
+    NoProgram {
+        /// What was asked for.
+        target: String,
+        /// The field that only files' answers have.
+        field: &'static str,
+    },
     /// The files cannot be dropped from the server's page cache.
     #[error("the cache cannot be made cold: {0}")]
     Cache(String),
@@ -113,7 +124,10 @@ pub enum DriverError {
 impl DriverError {
     /// Claims that what was asked for cannot be.
     pub(crate) fn is_usage(&self) -> bool {
-        matches!(self, Self::NoOperation { .. } | Self::NoRoom { .. } | Self::UnknownRoom)
+        matches!(
+            self,
+            Self::NoOperation { .. } | Self::NoRoom { .. } | Self::UnknownRoom | Self::NoProgram { .. }
+        )
     }
 }
 

@@ -64,6 +64,12 @@ pub struct ClientAudit {
     pub cores: Vec<f64>,
     /// The share of a processor that its busiest thread used, 0 to 1.
     pub busiest_thread: f64,
+    /// The processors that all of them used in a quiet second (nine of ten used more), and in the busiest.
+    #[serde(default)]
+    pub quiet_second: f64,
+    /// See there.
+    #[serde(default)]
+    pub busiest_second: f64,
     /// The share of the time in which its keenest thread ran, or waited for a processor: 1 is never idle.
     pub keenest_thread: f64,
     /// By how much a thread that slept for 20 ms woke up too late, at the 99th percentile, in milliseconds.
@@ -124,7 +130,13 @@ pub(crate) struct Watch {
     lag: Latencies,
     glances: u32,
     rss_kib_peak: u64,
+    /// The processors that this client used in each second, and what it had used when the last one began.
+    seconds: Vec<f64>,
+    second: (Instant, Duration),
 }
+
+/// Over how long the client's CPU is looked at where it changes.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Every so many glances the server's memory is looked at.
 const MEMORY_GLANCES: u32 = 10;
@@ -145,6 +157,8 @@ impl Watch {
             lag: Latencies::default(),
             glances: 0,
             rss_kib_peak: 0,
+            seconds: Vec::new(),
+            second: (Instant::now(), Duration::ZERO),
         }
     }
 
@@ -161,6 +175,7 @@ impl Watch {
         self.places = Places::begin(&self.thread_times);
         self.usage = self.usage(false);
         self.begun = Instant::now();
+        self.second = (self.begun, self.thread_times.iter().map(|time| time.ran).sum());
     }
 
     /// Sleeps for a moment, and notes by how much too long.
@@ -169,6 +184,11 @@ impl Watch {
         std::thread::sleep(GLANCE);
         self.lag.record(asleep.elapsed().saturating_sub(GLANCE));
         self.places.look(&self.threads);
+        if self.second.0.elapsed() >= SECOND {
+            let (begun, before) = std::mem::replace(&mut self.second, (Instant::now(), self.places.all()));
+            let used = self.second.1.saturating_sub(before).as_secs_f64();
+            self.seconds.push(used / (self.second.0 - begun).as_secs_f64());
+        }
         if self.glances.is_multiple_of(MEMORY_GLANCES) {
             let rss_kib = self.server_pid.and_then(Tree::of).map_or(0, |tree| tree.rss_kib());
             self.rss_kib_peak = self.rss_kib_peak.max(rss_kib);
@@ -218,10 +238,18 @@ impl Watch {
         let ran = || spans().map(|(now, then)| now.ran.saturating_sub(then.ran).as_secs_f64());
         let wanted = spans()
             .map(|(now, then)| (now.ran + now.waited).saturating_sub(then.ran + then.waited).as_secs_f64());
+        let cpu_seconds = ran().sum::<f64>();
+        let mut each = self.seconds.clone();
+        each.sort_by(f64::total_cmp);
+        // Of less than a second there is only the whole.
+        let second = |share: usize| each.get((each.len() * share / 100).min(each.len().max(1) - 1)).copied();
+        let second = |share| second(share).unwrap_or(cpu_seconds / seconds);
         ClientAudit {
             pss_kib_before: self.memory_before[1],
             pss_kib_logged_in: self.memory_logged_in[1],
-            cpu_seconds: ran().sum(),
+            cpu_seconds,
+            quiet_second: second(10),
+            busiest_second: second(100),
             threads: ran().map(|ran| ran / seconds).collect(),
             cores: self.places.ran.iter().map(|ran| ran.as_secs_f64() / seconds).collect(),
             busiest_thread: ran().fold(0.0, f64::max) / seconds,

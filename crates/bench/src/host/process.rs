@@ -169,6 +169,11 @@ impl Places {
         Self { ran: vec![Duration::ZERO; cores], before: times.iter().map(|time| time.ran).collect() }
     }
 
+    /// What the threads had used at the last look.
+    pub(crate) fn all(&self) -> Duration {
+        self.before.iter().sum()
+    }
+
     /// Looks at the same threads again.
     pub(crate) fn look(&mut self, threads: &[u64]) {
         for (&thread, before) in threads.iter().zip(&mut self.before) {

@@ -35,7 +35,7 @@ impl Settings {
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// Every setting.
-pub const KEYS: [Key; 51] = [
+pub const KEYS: [Key; 52] = [
     Key {
         name: "ops",
         value: "OP,...",
@@ -346,6 +346,12 @@ pub const KEYS: [Key; 51] = [
         help: "over HTTP: ask for exactly this, rather than for the target's path",
         set: |s, t| put(&mut s.raw_target, Ok(Some(t.to_owned()))),
     },
+    Key {
+        name: "cgi",
+        value: "",
+        help: "over HTTP: the target runs a program for each request, and an answer out of a file is refused",
+        set: |s, t| put(&mut s.cgi, value::switch(t)),
+    },
 ];
 
 /// `off`, or a value.
@@ -416,6 +422,7 @@ mod tests {
             ("http", "1.0"),
             ("keep-alive", "off"),
             ("raw-target", "x?/index.html"),
+            ("cgi", "on"),
         ];
         let mut settings = Settings::default();
         for (name, value) in examples {

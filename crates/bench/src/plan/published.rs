@@ -53,6 +53,18 @@ pub enum Value {
     /// Where a death rule holds.
     #[serde(rename = "users left")]
     UsersLeft,
+    /// Of one processor, what this client used: in a second that nine of ten outdid, and in the busiest.
+    #[serde(rename = "client CPU % from")]
+    ClientCpuFrom,
+    /// See there.
+    #[serde(rename = "client CPU % to")]
+    ClientCpuTo,
+    /// From the first user's beginning to the last one's, where each has one operation.
+    #[serde(rename = "skew ms")]
+    Skew,
+    /// The users' own speeds added up, over that of all together.
+    #[serde(rename = "sync")]
+    Sync,
     /// Nothing but its memory.
     #[serde(rename = "none")]
     Nothing,

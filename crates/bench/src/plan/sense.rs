@@ -21,7 +21,7 @@ const SAID_BY_A_LOG: [&str; 14] = [
     "endless",
 ];
 /// Only requests have this.
-const OF_HTTP: [&str; 3] = ["http", "keep-alive", "raw-target"];
+const OF_HTTP: [&str; 4] = ["http", "keep-alive", "raw-target", "cgi"];
 
 /// Whether the flags make sense together; `has_preset`: beside a preset that somebody named.
 pub(super) fn check(plan: &Plan, has_preset: bool, flags: &[(&str, &str)]) -> Result<(), PlanError> {

@@ -58,6 +58,7 @@ pub struct Settings {
     pub http: HttpVersion,
     pub keep_alive: bool,
     pub raw_target: Option<String>,
+    pub cgi: bool,
     pub chaos: Option<Chaos>,
     #[serde(skip)]
     pub replay: Option<Arc<Script>>,
@@ -146,6 +147,7 @@ impl Default for Settings {
             http: HttpVersion::Http11,
             keep_alive: true,
             raw_target: None,
+            cgi: false,
             chaos: None,
             replay: None,
             speed: 1.0,

@@ -196,6 +196,12 @@ pub enum Cache {
 pub(super) const CACHES: [(&str, Cache); 4] =
     [("any", Cache::Any), ("created", Cache::Created), ("warm", Cache::Warm), ("cold", Cache::Cold)];
 
+impl fmt::Display for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(name_of(&CACHES, self))
+    }
+}
+
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(name_of(&OPS, self))

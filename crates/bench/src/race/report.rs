@@ -288,14 +288,18 @@ impl RaceReport {
         if told.len() == 1
             && let Some((kind, _)) = told.first_key_value()
         {
+            let [of_any, of_all] = match &self.scenarios[..] {
+                [only] => [format!("at {}", only.title), format!("at {}", only.title)],
+                _ => [format!("in any of the {all} loads"), format!("in all {all} loads")],
+            };
             return match *kind {
-                "same" => format!("{label} and {reference} do not differ in any of the {all} loads."),
+                "same" => format!("{label} and {reference} do not differ {of_any}."),
                 "cannot tell" => format!(
-                    "No difference between {label} and {reference} was seen in any of the {all} loads; the \
-                     figures vary too much to rule one out."
+                    "No difference between {label} and {reference} was seen {of_any}; the figures vary too much \
+                     to rule one out."
                 ),
                 "not measured" => format!("{label} could not be measured."),
-                kind => format!("{label} is {kind} than {reference} in all {all} loads."),
+                kind => format!("{label} is {kind} than {reference} {of_all}."),
             };
         }
         let mut parts = Vec::new();

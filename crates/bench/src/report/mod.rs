@@ -29,7 +29,7 @@ use crate::host::Audit;
 use crate::host::verdict::{Load, Verdict, judge};
 use crate::limits::{Limit, limits};
 use crate::payload::UploadCheck;
-use crate::plan::{Cell, Dataset, Op, Plan};
+use crate::plan::{Cache, Cell, Dataset, Op, Plan};
 use crate::poller::Selector;
 use crate::replay::Fidelity;
 use crate::schedule::Pace;
@@ -124,6 +124,8 @@ pub struct Measured {
     pub selector: Option<Selector>,
     pub verified: bool,
     pub seed: u64,
+    /// Where something was done about it.
+    pub cache: Option<String>,
 }
 
 /// One figure with everything that belongs to it.
@@ -406,6 +408,9 @@ impl Measured {
             repetition: cell.repetition,
             threads: cell.settings.threads,
             verified: cell.settings.verify,
+            cache: Some(cell.settings.cache)
+                .filter(|&cache| cache != Cache::Any)
+                .map(|cache| cache.to_string()),
             selector: Some(cell.settings.selector).filter(|&selector| selector != Selector::Epoll),
             seed: cell.settings.seed,
         }

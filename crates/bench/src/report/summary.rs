@@ -8,6 +8,8 @@ use crate::host::verdict::Bound;
 
 /// From here on a transfer is told by its bytes rather than by its number.
 const LARGE: u64 = 1 << 20;
+/// Of fewer operations nobody is the hundredth.
+const FEW: u64 = 100;
 /// More loads than these are told by the tables: nobody reads so many sentences.
 const MOST_LOADS: usize = 8;
 
@@ -63,7 +65,10 @@ fn achievement(cell: &CellReport) -> Option<String> {
         return Some(format!("{} by {}: nothing ended well.", measured.name(), users(measured.users)));
     }
     let (many, bytes) = (rate(cell.ops_per_s), rate(cell.mb_per_s));
-    let slowest = format!("99 of 100 take at most {} ms", ms(cell.latency.p99_ms));
+    let slowest = match cell.ops {
+        ..FEW => format!("the slowest takes {} ms", ms(cell.latency.max_ms)),
+        _ => format!("99 of 100 take at most {} ms", ms(cell.latency.p99_ms)),
+    };
     let size = measured.size.map_or_else(String::new, |size| format!(" of {}", short_size(size)));
     let is_large = measured.size.is_some_and(|size| size >= LARGE);
     let how = how(cell);

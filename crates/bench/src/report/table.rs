@@ -45,6 +45,13 @@ pub struct Number {
     pub faults: u64,
 }
 
+/// What the page cache held, where it was seen to.
+fn cache_of(cells: &[CellReport]) -> String {
+    let mut caches: Vec<&str> = cells.iter().filter_map(|cell| cell.measured.cache.as_deref()).collect();
+    caches.dedup();
+    if caches.is_empty() { String::new() } else { format!("; cache {}", caches.join(", ")) }
+}
+
 /// Before the title of a table that is of another load than the document's.
 const QUICK: &str = "QUICK FORM, not the document's load: ";
 
@@ -67,7 +74,7 @@ impl Table {
             Row { name: format!("{}{ran}", row.name), numbers: numbers.collect() }
         });
         Self {
-            title: format!("{}{}", if is_quick { QUICK } else { "" }, published.named()),
+            title: format!("{}{}{}", if is_quick { QUICK } else { "" }, published.named(), cache_of(cells)),
             columns: published.column.iter().map(|column| column.name.clone()).collect(),
             is_beside: published.column.iter().any(|column| column.theirs),
             rows: rows.collect(),
@@ -76,43 +83,53 @@ impl Table {
 
     /// For a terminal: ours above the document's.
     pub fn render(&self) -> String {
+        let lines: Vec<_> = self.rows.iter().flat_map(|row| self.lines(row)).collect();
         let width = |text: &str| text.chars().count();
         let head = self.rows.iter().map(|row| width(&row.name)).max().unwrap_or(0) + 2;
-        let names = self.columns.iter().map(|name| width(name)).max().unwrap_or(0);
-        // An interval has room where the names of rows and columns leave it.
-        let is_wide = head + 8 + self.columns.len() * 13 > 100;
-        let least = if self.is_beside || is_wide { 8 } else { 12 };
-        let widest = names.max(least);
-        // Their names differ much in length where they are servers.
-        let columns: Vec<_> = self
-            .columns
-            .iter()
-            .map(|name| 1 + if self.is_beside { width(name).max(least) } else { widest })
-            .collect();
-        let line = |name: &str, whose: &str, numbers: &mut dyn Iterator<Item = String>| {
-            let numbers: String =
-                numbers.zip(&columns).map(|(text, &column)| format!("{text:>column$}")).collect();
+        // A column is as wide as what stands in it.
+        let of_column = |at: usize| {
+            let cells = lines.iter().filter_map(move |line| line.numbers.get(at));
+            let widest = cells.map(|text| width(text)).max().unwrap_or(0);
+            2 + widest.max(width(&self.columns[at])).max(NARROWEST)
+        };
+        let columns: Vec<usize> = (0..self.columns.len()).map(of_column).collect();
+        let line = |name: &str, whose: &str, numbers: &[String]| {
+            let cells = numbers.iter().zip(&columns);
+            let numbers: String = cells.map(|(text, &column)| format!("{text:>column$}")).collect();
+            let whose = if self.is_beside { String::new() } else { format!("{whose:8}") };
             format!("{name:head$}{whose}{numbers}\n")
         };
-        let (nobody, now, document) =
-            if self.is_beside { ("", "", "") } else { ("        ", "now     ", "document") };
-        let mut out = format!("{}\n", cut(&self.title));
-        out += &line("", nobody, &mut self.columns.iter().cloned());
-        for row in &self.rows {
-            let theirs = |number: &Number| number.published.map_or_else(|| "-".to_owned(), rate);
-            let either = |number: &Number| number.published.map_or_else(|| number.words(), rate);
-            let has_theirs = row.numbers.iter().any(|number| number.published.is_some());
-            if self.is_beside {
-                out += &line(&row.name, nobody, &mut row.numbers.iter().map(either));
-                continue;
-            }
-            out += &line(&row.name, now, &mut row.numbers.iter().map(Number::words));
-            if has_theirs {
-                out += &line("", document, &mut row.numbers.iter().map(theirs));
-            }
-        }
+        let mut out = format!("{}\n", cut(&self.title)) + &line("", "", &self.columns);
+        lines.iter().for_each(|one| out += &line(one.name, one.whose, &one.numbers));
         out
     }
+
+    /// A row as a terminal shows it: one line, or ours and the document's.
+    fn lines<'a>(&self, row: &'a Row) -> Vec<Shown<'a>> {
+        let theirs = |number: &Number| number.published.map_or_else(|| "-".to_owned(), rate);
+        let either = |number: &Number| number.published.map_or_else(|| number.words(), rate);
+        let shown = |name: &'a str, whose, words: &dyn Fn(&Number) -> String| Shown {
+            name,
+            whose,
+            numbers: row.numbers.iter().map(words).collect(),
+        };
+        if self.is_beside {
+            return vec![shown(&row.name, "", &either)];
+        }
+        let has_theirs = row.numbers.iter().any(|number| number.published.is_some());
+        let document = has_theirs.then(|| shown("", "document", &theirs));
+        [shown(&row.name, "now", &Number::words)].into_iter().chain(document).collect()
+    }
+}
+
+/// Columns are no narrower: numbers of several rows would run into one another.
+const NARROWEST: usize = 6;
+
+/// A line of a table.
+struct Shown<'a> {
+    name: &'a str,
+    whose: &'static str,
+    numbers: Vec<String>,
 }
 
 impl Published {
@@ -182,6 +199,10 @@ impl Value {
             Self::Seconds => cell.seconds,
             Self::LoginSeconds => cell.login_seconds,
             Self::UsersLeft => cell.standing.as_ref().map_or(f64::NAN, |standing| f64::from(standing.left)),
+            Self::ClientCpuFrom => cell.audit.client.quiet_second * 100.0,
+            Self::ClientCpuTo => cell.audit.client.busiest_second * 100.0,
+            Self::Skew => cell.step.map_or(f64::NAN, |step| step.skew_ms),
+            Self::Sync => cell.step.map_or(f64::NAN, |step| step.sync),
             Self::Nothing => f64::NAN,
             Self::Rss => memory(cell, |server| server.rss_kib),
             Self::Pss => memory(cell, |server| server.pss_kib_after),
@@ -200,6 +221,9 @@ impl Value {
             Self::KibPerSecondInStep => "KiB a second from the first beginning to the last end",
             Self::Seconds | Self::LoginSeconds => "seconds",
             Self::UsersLeft => "users left",
+            Self::ClientCpuFrom | Self::ClientCpuTo => "% of a processor",
+            Self::Skew => "ms",
+            Self::Sync => "of 1",
             Self::Nothing => "",
             Self::Rss | Self::Pss | Self::Uss | Self::PeakRss => "MiB of memory",
         }

@@ -24,6 +24,8 @@ enum Flaw {
     Refuses(u64),
     /// Every so many documents end early.
     Truncates(u64),
+    /// Every document is a file's.
+    OfFile,
     /// Every kept connection is closed after so many responses, without a word.
     Closes(u64),
 }
@@ -60,9 +62,11 @@ fn serve(mut socket: TcpStream, flaw: Flaw, served: &AtomicU64) {
             if matches!(flaw, Flaw::Truncates(every) if is_spoilt(every)) { length / 2 } else { length };
         let is_refused = matches!(flaw, Flaw::Refuses(every) if is_spoilt(every));
         let (status, length, sent) = if is_refused { ("401 No", 187, 187) } else { ("200 OK", length, sent) };
+        let dated =
+            if flaw == Flaw::OfFile { "Last-Modified: Sun, 09 Sep 2001 01:46:40 GMT\r\n" } else { "" };
         let connection = if keeps { "Keep-Alive" } else { "close" };
         let head = format!(
-            "HTTP/1.0 {status}\r\nServer: Toy\r\nContent-Length: {length}\r\nConnection: {connection}\r\n\r\n"
+            "HTTP/1.0 {status}\r\nServer: Toy\r\n{dated}Content-Length: {length}\r\nConnection: {connection}\r\n\r\n"
         );
         let _ = socket.write_all(&[head.into_bytes(), vec![b'x'; sent]].concat());
         here += 1;
@@ -163,6 +167,16 @@ fn zeusbench_prints_its_block_letter_by_letter() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line:?} is not in:\n{text}");
     }
+}
+
+#[test]
+fn a_file_is_no_answer_of_a_program() {
+    let preset = Preset::built_in_as("zb-tux-cgi", Form { quick: true, ..Form::default() }).unwrap();
+    let error = run(&Plan::new(&start(Flaw::OfFile), Some(&preset), &[]).unwrap(), &Silent).unwrap_err();
+    assert!(error.is_usage(), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("is answered out of a file (the answer has last-modified)"), "{said}");
+    assert_eq!(measure(Flaw::OfFile, &[("total", "20")]).ops, 20, "elsewhere files are what is asked for");
 }
 
 #[test]

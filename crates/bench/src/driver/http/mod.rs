@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use self::response::Reader;
+use self::response::{Head, Reader};
 use self::user::{User, request};
 use super::heed::Heed;
 use super::worker::Worker;
@@ -36,12 +36,11 @@ impl HttpDriver {
         Self { target, address, patience: patience.min(PATIENCE) }
     }
 
-    /// One request, without a load; what its status says of the document is for the figures: a preset may ask for
-    /// another.
-    fn ask(&self, heed: Heed<'_>) -> Result<io::Result<()>, DriverError> {
+    /// The head of the answer to one request, without a load. It has one: that is where a response ends.
+    fn ask(&self, settings: &Settings, heed: Heed<'_>) -> Result<io::Result<Option<Head>>, DriverError> {
         let mut socket = heed.connect(self.address, None, self.patience)?;
         let path = format!("/{}", self.target.path);
-        if let Err(error) = socket.write_all(&request(&self.target, &Settings::default(), &path)) {
+        if let Err(error) = socket.write_all(&request(&self.target, settings, &path)) {
             return Ok(Err(error));
         }
         let (mut reader, mut buffer) = (Reader::default(), [0; 16 * 1024]);
@@ -56,14 +55,13 @@ impl HttpDriver {
                 return Ok(Err(error));
             }
         }
-        Ok(Ok(()))
+        Ok(Ok(reader.head().cloned()))
     }
-}
 
-impl Driver for HttpDriver {
-    fn reach(&self, chores: Chores<'_>) -> Result<(), DriverError> {
+    /// The same, in words where there is none.
+    fn probe(&self, settings: &Settings, heed: Heed<'_>) -> Result<Option<Head>, DriverError> {
         let address = self.address;
-        self.ask(Heed::to(chores, Chore::Reaching))?.map_err(|error| {
+        self.ask(settings, heed)?.map_err(|error| {
             let how = match error.kind() {
                 ErrorKind::UnexpectedEof => "closed the connection".to_owned(),
                 ErrorKind::WouldBlock => format!("said nothing for {:?}", self.patience),
@@ -73,9 +71,23 @@ impl Driver for HttpDriver {
             DriverError::Silent { address, how, what: "a response of HTTP".to_owned() }
         })
     }
+}
 
-    fn prepare(&self, _: &Cell, _: Chores<'_>) -> Result<(), DriverError> {
-        Ok(())
+impl Driver for HttpDriver {
+    fn reach(&self, chores: Chores<'_>) -> Result<(), DriverError> {
+        // What a status says of the document is for the figures: a preset may ask for another.
+        self.probe(&Settings::default(), Heed::to(chores, Chore::Reaching)).map(drop)
+    }
+
+    fn prepare(&self, cell: &Cell, chores: Chores<'_>) -> Result<(), DriverError> {
+        if !cell.settings.cgi {
+            return Ok(());
+        }
+        let head = self.probe(&cell.settings, Heed::to(chores, Chore::Reaching))?;
+        match head.filter(|head| head.status == 200).and_then(|head| head.of_file) {
+            Some(field) => Err(DriverError::NoProgram { target: self.target.to_string(), field }),
+            None => Ok(()),
+        }
     }
 
     fn work(&self, post: &Post<'_>) -> Result<Tally, DriverError> {

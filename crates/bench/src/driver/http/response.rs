@@ -29,7 +29,12 @@ pub(super) struct Head {
     pub(super) keeps_alive: bool,
     pub(super) length: Option<u64>,
     pub(super) server: Option<String>,
+    /// A field that answers out of files have, and those of programs have not.
+    pub(super) of_file: Option<&'static str>,
 }
+
+/// What a server says of a file that it sends: a program's answer is not dated, and is not asked for in parts.
+const OF_FILES: [&str; 3] = ["last-modified", "etag", "accept-ranges"];
 
 /// Where in a response the stream is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,7 +187,7 @@ impl Reader {
         if (100..200).contains(&status) {
             return Ok(()); // the real one follows
         }
-        let mut head = Head { status, keeps_alive: version == 1, length: None, server: None };
+        let mut head = Head { status, keeps_alive: version == 1, length: None, server: None, of_file: None };
         let mut is_chunked = false;
         for (name, value) in lines.filter_map(|line| line.split_once(':')) {
             let value = value.trim();
@@ -192,7 +197,7 @@ impl Reader {
                 "connection" if value.eq_ignore_ascii_case("close") => head.keeps_alive = false,
                 "connection" if value.eq_ignore_ascii_case("keep-alive") => head.keeps_alive = true,
                 "server" => head.server = Some(value.to_owned()),
-                _ => {}
+                name => head.of_file = head.of_file.or(OF_FILES.into_iter().find(|&one| one == name)),
             }
         }
         self.place = match head.length {

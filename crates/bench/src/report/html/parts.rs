@@ -33,10 +33,16 @@ pub(super) fn grid(figures: &str) -> String {
     if figures.is_empty() { String::new() } else { format!("<div class=\"grid\">\n{figures}</div>\n") }
 }
 
+/// More columns than these do not fit a telephone, which is said there.
+const WIDE: usize = 5;
+
 /// A table whose first column names the rows. Cells are markup.
 pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let columns = head.len();
     let head = head.iter().fold(String::new(), |out, name| out + &format!("<th>{}</th>", escaped(name)));
-    let mut out = format!("<div class=\"card scroll\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n");
+    let wide = if columns > WIDE { " wide" } else { "" };
+    let mut out =
+        format!("<div class=\"card scroll{wide}\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n");
     for row in rows {
         let (name, cells) = row.split_first().map_or(("", row.as_slice()), |(name, rest)| (name, rest));
         let cells = cells.iter().fold(String::new(), |out, cell| out + &format!("<td>{cell}</td>"));

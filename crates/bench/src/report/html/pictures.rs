@@ -4,10 +4,13 @@ use super::parts::{LATENCY, SHARE, curve, figure};
 use super::plot::{Axis, Scale, Series, lines};
 use crate::report::CellReport;
 use crate::report::load::{Load, knee};
+use crate::report::text::users;
 use crate::timeline::Moment;
 
 const USERS: Axis = Axis { label: "users", scale: Scale::Log };
 const SECONDS: Axis = Axis { label: "seconds", scale: Scale::Linear };
+/// Over time what varies counts, not by what factor.
+const MEAN: Axis = Axis { label: "ms", scale: Scale::Linear };
 const PER_SECOND: Axis = Axis { label: "operations a second", scale: Scale::Linear };
 
 const OF_USERS: Axis = Axis { label: "% of the users, who got at most", scale: Scale::Linear };
@@ -28,7 +31,7 @@ pub(super) fn figures(load: &Load<'_>) -> String {
         + &figure("Latency: of the fast and of the slow", &lines(SHARE, LATENCY, &curves))
         + &figure("What users got, from the least served on", &lines(OF_USERS, goodput_axis(load), &shares))
         + &figure("Throughput over time", &lines(SECONDS, PER_SECOND, &rates))
-        + &figure("Mean latency over time", &lines(SECONDS, LATENCY, &waits))
+        + &figure("Mean latency over time", &lines(SECONDS, MEAN, &waits))
 }
 
 /// A line a figure.
@@ -39,7 +42,7 @@ fn each(load: &Load<'_>, line: impl Fn(&CellReport, &str, usize) -> Series) -> V
             0 => String::new(),
             repetition => format!(" (again, {})", repetition + 1),
         };
-        line(cell, &format!("{} users{repetition}", measured.users), color)
+        line(cell, &format!("{}{repetition}", users(measured.users)), color)
     });
     many.filter(|series| !series.points.is_empty()).collect()
 }
@@ -98,8 +101,14 @@ fn over_time(
     Series { name: name.to_owned(), color, points: points(&cell.timeline), knee: None }
 }
 
+/// Each moment behind the one before; behind the beginning, at which nothing had been done.
+fn pairs(timeline: &[Moment]) -> impl Iterator<Item = [Moment; 2]> {
+    let before = [Moment::default()].into_iter().chain(timeline.iter().copied());
+    before.zip(timeline).map(|(before, now)| [before, *now])
+}
+
 fn rates(timeline: &[Moment]) -> Vec<(f64, f64)> {
-    let pairs = timeline.windows(2).filter(|pair| pair[1].seconds > pair[0].seconds);
+    let pairs = pairs(timeline).filter(|pair| pair[1].seconds > pair[0].seconds);
     pairs
         .map(|pair| {
             let ended = pair[1].ops.saturating_sub(pair[0].ops);
@@ -110,7 +119,7 @@ fn rates(timeline: &[Moment]) -> Vec<(f64, f64)> {
 
 /// The mean of the operations that ended between two moments, in milliseconds.
 fn latencies(timeline: &[Moment]) -> Vec<(f64, f64)> {
-    let pairs = timeline.windows(2).filter(|pair| pair[1].ops > pair[0].ops);
+    let pairs = pairs(timeline).filter(|pair| pair[1].ops > pair[0].ops);
     pairs
         .map(|pair| {
             let waited_us = pair[1].waited_us.saturating_sub(pair[0].waited_us);
@@ -127,7 +136,7 @@ mod tests {
     fn rates_over_time_are_those_between_two_moments() {
         let moment = |seconds, ops, waited_us| Moment { seconds, ops, bytes: 0, faults: 0, waited_us };
         let timeline = [moment(1.0, 10, 5_000), moment(1.5, 60, 105_000), moment(2.0, 60, 105_000)];
-        assert_eq!(rates(&timeline), [(1.5, 100.0), (2.0, 0.0)]);
-        assert_eq!(latencies(&timeline), [(1.5, 2.0)]);
+        assert_eq!(rates(&timeline), [(1.0, 10.0), (1.5, 100.0), (2.0, 0.0)]);
+        assert_eq!(latencies(&timeline), [(1.0, 0.5), (1.5, 2.0)]);
     }
 }

@@ -8,10 +8,15 @@ use super::words::{escaped, short};
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 270.0;
-const LEFT: f64 = 52.0;
+const LEFT: f64 = 58.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 42.0;
+
+/// Of a letter, where the page is narrow and the style sheet writes larger to make up for that.
+const LETTER: f64 = 8.2;
+/// Between two words.
+const SPACE: f64 = 9.0;
 
 /// An axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,8 +49,27 @@ pub(super) struct Series {
     pub(super) knee: Option<usize>,
 }
 
-/// Lines over two axes, and the key to them; nothing where there is no point.
+/// Lines over two axes, and the key to them; nothing where there is no point, and words where one is all.
 pub(super) fn lines(x: Axis<'_>, y: Axis<'_>, series: &[Series]) -> String {
+    let series: Vec<&Series> = series.iter().filter(|line| !line.points.is_empty()).collect();
+    if series.iter().all(|line| line.points.len() == 1) {
+        return in_words(y, &series);
+    }
+    plot(x, y, &series) + &key(&series)
+}
+
+/// A lone dot says less than its number.
+fn in_words(y: Axis<'_>, series: &[&Series]) -> String {
+    let said = series.iter().flat_map(|line| line.points.first().map(|point| (line, point.1)));
+    let said = said.map(|(line, value)| format!("{}: {} {}", line.name, short(value), y.label));
+    let said = said.collect::<Vec<_>>().join("; ");
+    match said.is_empty() {
+        true => said,
+        false => format!("<p class=\"soft\">One point makes no curve. {}.</p>", escaped(&said)),
+    }
+}
+
+fn plot(x: Axis<'_>, y: Axis<'_>, series: &[&Series]) -> String {
     let across = series.iter().flat_map(|line| line.points.iter().map(|point| point.0));
     let up = series.iter().flat_map(|line| line.points.iter().map(|point| point.1));
     let (Some(columns), Some(rows)) = (Span::of(across, x.scale), Span::of(up, y.scale)) else {
@@ -66,14 +90,14 @@ pub(super) fn lines(x: Axis<'_>, y: Axis<'_>, series: &[Series]) -> String {
             rows.words(tick)
         );
     }
-    for tick in columns.ticks() {
-        let at = at_x(tick);
+    for Tick { at, middle, words } in
+        apart(columns.ticks().into_iter().map(|tick| (at_x(tick), columns.words(tick))))
+    {
         let (bottom, below) = (HEIGHT - BOTTOM, HEIGHT - BOTTOM + 17.0);
         let _ = write!(
             out,
-            r#"<line class="axis" x1="{at:.1}" x2="{at:.1}" y1="{bottom:.1}" y2="{:.1}"/><text x="{at:.1}" y="{below:.1}" text-anchor="middle">{}</text>"#,
+            r#"<line class="axis" x1="{at:.1}" x2="{at:.1}" y1="{bottom:.1}" y2="{:.1}"/><text x="{middle:.1}" y="{below:.1}" text-anchor="middle">{words}</text>"#,
             bottom + 4.0,
-            columns.words(tick)
         );
     }
     let middle = (LEFT + WIDTH - RIGHT) / 2.0;
@@ -106,11 +130,31 @@ pub(super) fn lines(x: Axis<'_>, y: Axis<'_>, series: &[Series]) -> String {
         }
         out.push_str("</g>");
     }
-    out.push_str("</svg>");
-    out + &key(series)
+    out + "</svg>"
 }
 
-fn key(series: &[Series]) -> String {
+/// A tick below a plot, and the middle of its words: within the picture.
+struct Tick {
+    at: f64,
+    middle: f64,
+    words: String,
+}
+
+/// Of ticks from left to right, those whose words do not run into one another: the rightmost first.
+fn apart(ticks: impl DoubleEndedIterator<Item = (f64, String)>) -> Vec<Tick> {
+    let (mut kept, mut free) = (Vec::new(), WIDTH + SPACE);
+    for (at, words) in ticks.rev() {
+        let half = words.chars().count() as f64 * LETTER / 2.0;
+        let middle = at.min(WIDTH - half);
+        if middle + half + SPACE <= free {
+            free = middle - half;
+            kept.push(Tick { at, middle, words });
+        }
+    }
+    kept
+}
+
+fn key(series: &[&Series]) -> String {
     let entries = series
         .iter()
         .map(|line| format!(r#"<span class="c{}"><i></i>{}</span>"#, line.color % 8, escaped(&line.name)));
@@ -194,9 +238,9 @@ impl Span {
     }
 }
 
-/// A round number of which there are some four in a span.
+/// A round number of which there are two to five in a span.
 fn round_step(span: f64) -> f64 {
-    let rough = span / 4.0;
+    let rough = span / 5.0;
     let power = 10f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power).into_iter().find(|step| *step >= rough);
     step.unwrap_or(rough)
@@ -225,8 +269,9 @@ mod tests {
     #[test]
     fn ticks_are_round_and_few() {
         let linear = |low, high| linear_ticks(low, high, round_step(high - low));
-        assert_eq!(linear(0.0, 9.0), [0.0, 5.0]);
-        assert_eq!(linear(0.0, 100.0), [0.0, 50.0, 100.0]);
+        assert_eq!(linear(0.0, 9.0), [0.0, 2.0, 4.0, 6.0, 8.0]);
+        assert_eq!(linear(0.0, 100.0), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        assert_eq!(linear(0.0, 26.0), [0.0, 10.0, 20.0]);
         let blocks = Span::of([1.0, 3.0].into_iter(), Scale::Ordinal).unwrap();
         assert_eq!(blocks.ticks(), [1.0, 2.0, 3.0]);
         assert_eq!(log_ticks(1.0, 1e4), [1.0, 10.0, 100.0, 1000.0, 1e4]);
@@ -251,10 +296,50 @@ mod tests {
     }
 
     #[test]
+    fn words_below_a_plot_stay_apart_and_inside() {
+        let shares = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999];
+        for high in [0.5, 0.95, 0.9995, 0.99999, 0.9999999] {
+            let span = Span::of([high].into_iter(), Scale::Nines).unwrap();
+            let at_x = |value: f64| LEFT + span.place(value) * (WIDTH - LEFT - RIGHT);
+            let kept = apart(
+                shares
+                    .into_iter()
+                    .filter(|tick| *tick <= span.high)
+                    .map(|tick| (at_x(tick), span.words(tick))),
+            );
+            let half = |tick: &Tick| tick.words.chars().count() as f64 * LETTER / 2.0;
+            assert!(kept.len() > 1 && kept.iter().all(|tick| tick.middle + half(tick) <= WIDTH), "{high}");
+            // From right to left.
+            let far = |pair: &[Tick]| pair[1].middle + half(&pair[1]) < pair[0].middle - half(&pair[0]);
+            assert!(kept.windows(2).all(far), "{high}");
+        }
+    }
+
+    #[test]
+    fn a_single_point_is_said_and_what_has_none_is_not_in_the_key() {
+        let axis = |label| Axis { label, scale: Scale::Linear };
+        let series = |name: &str, points: &[(f64, f64)]| Series {
+            name: name.to_owned(),
+            color: 0,
+            points: points.to_vec(),
+            knee: None,
+        };
+        let one = lines(axis("seconds"), axis("ms"), &[series("1 user", &[(0.2, 4.5)]), series("none", &[])]);
+        assert!(one.contains("1 user: 4.5 ms") && !one.contains("<svg") && !one.contains("none"), "{one}");
+        let both = [series("server", &[]), series("client", &[(1.0, 1.0), (2.0, 1.0)])];
+        let two = lines(axis("users"), axis("us"), &both);
+        assert!(two.contains("</i>client</span>") && !two.contains("server"), "{two}");
+    }
+
+    #[test]
     fn names_cannot_leave_the_picture() {
         let axis = Axis { label: "x", scale: Scale::Linear };
-        let series =
-            Series { name: "<script>".to_owned(), color: 0, points: vec![(1.0, 1.0)], knee: Some(0) };
+        let series = Series {
+            name: "<script>".to_owned(),
+            color: 0,
+            points: vec![(1.0, 1.0), (2.0, 1.0)],
+            knee: Some(0),
+        };
         let plot = lines(axis, axis, &[series]);
         assert!(!plot.contains("<script>") && plot.contains("class=\"knee\""));
     }

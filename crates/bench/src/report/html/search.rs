@@ -46,7 +46,10 @@ fn trials(trials: &[Trial]) -> String {
             },
             of_count(u64::from(trial.users)),
             of_rate(trial.ops_per_s),
-            escaped(trial.objection.as_deref().unwrap_or("it went well")),
+            format!(
+                "<span class=\"said\">{}</span>",
+                escaped(trial.objection.as_deref().unwrap_or("it went well"))
+            ),
         ]
     });
     table(&["purpose", "users", "ops/s", "what came of it"], &rows.collect::<Vec<_>>())
