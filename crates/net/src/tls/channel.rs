@@ -40,8 +40,11 @@ pub enum Heard {
     },
     /// The other side said that this was all.
     End,
-    /// The connection ended without a word: what came may be a part.
-    Cut,
+    /// The connection ended without a word: what came may be a part, and is one if a record was begun.
+    Cut {
+        /// Whether the beginning of a record is lost with it.
+        within_record: bool,
+    },
 }
 
 /// Why [`Channel::write_from`] has written nothing.
@@ -129,7 +132,7 @@ impl Channel {
         let begun = self.tls.begin(buffer);
         let count = stream::read(&socket, &mut buffer[begun..])?;
         if count == 0 {
-            return Ok(Heard::Cut);
+            return Ok(Heard::Cut { within_record: begun > 0 });
         }
         let filled = begun + count;
         let more = filled == buffer.len();

@@ -52,7 +52,7 @@ fn say(socket: &TcpStream, acceptor: &Acceptor, text: impl FnOnce(&str) -> Strin
     while !is_whole(&asked) {
         match channel.read(socket, &mut buffer, &mut |bytes| asked.extend_from_slice(bytes))? {
             Heard::Bytes { .. } => {}
-            Heard::End | Heard::Cut => return Ok(()),
+            Heard::End | Heard::Cut { .. } => return Ok(()),
         }
     }
     let text = text(String::from_utf8_lossy(&asked).lines().next().unwrap_or_default());

@@ -139,7 +139,7 @@ impl Connection {
             // See `receive` for an end that came with these bytes.
             Ok(Heard::Bytes { more }) => self.flags.readable = more || self.flags.hung_up,
             // Lengths and chunks say themselves whether something is whole: an end need not be told.
-            Ok(Heard::End | Heard::Cut) => {
+            Ok(Heard::End | Heard::Cut { .. }) => {
                 (self.flags.ended, self.flags.hung_up, self.flags.readable) = (true, true, false);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.flags.readable = false,

@@ -221,11 +221,15 @@ impl Receiver {
         match heard {
             Heard::Bytes { more } => return Ok(more),
             Heard::End => self.ended = true,
-            Heard::Cut if self.records().may_be_cut => {
+            Heard::Cut { within_record: true } => {
+                let why = "the connection ended in the middle of a TLS record: the file is incomplete";
+                return Err(TransferError::Malformed(why.to_owned()));
+            }
+            Heard::Cut { .. } if self.records().may_be_cut => {
                 self.ended = true;
                 self.records().was_cut = true;
             }
-            Heard::Cut => {
+            Heard::Cut { .. } => {
                 let why = "the client ended TLS without close_notify, so the file may be incomplete";
                 return Err(TransferError::Malformed(why.to_owned()));
             }

@@ -67,8 +67,8 @@ impl Read for Pipe {
             *taken = 0;
             match channel.read(&self.socket, buffer, &mut |piece| plain.extend_from_slice(piece))? {
                 Heard::Bytes { .. } => {}
-                Heard::End | Heard::Cut if plain.is_empty() => return Ok(0),
-                Heard::End | Heard::Cut => {}
+                Heard::End | Heard::Cut { .. } if plain.is_empty() => return Ok(0),
+                Heard::End | Heard::Cut { .. } => {}
             }
         }
         let count = room.len().min(plain.len() - *taken);
