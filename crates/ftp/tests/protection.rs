@@ -159,6 +159,21 @@ fn ccc_needs_leave_and_keeps_the_level_of_data() {
 }
 
 #[test]
+fn behind_ccc_nothing_is_said_in_clear_that_has_to_be_encrypted() {
+    let policy = TlsPolicy { login: true, data: true, clear_command_channel: true };
+    let mut driver = with(policy);
+    driver.say("AUTH TLS-P");
+    log_in(&mut driver);
+    assert_eq!(driver.code("MLST /"), 250);
+    assert_eq!(driver.code("CCC"), 200);
+    assert_eq!([driver.code("STAT /"), driver.code("MLST /")], [521, 521], "a listing in clear");
+    assert_eq!(driver.code("STAT"), 211);
+    assert_eq!(driver.code("USER ann"), 530);
+    assert_eq!(driver.code("REIN"), 220);
+    assert_eq!(driver.code("USER ann"), 530);
+}
+
+#[test]
 fn implicit_tls_greets_behind_the_handshake() {
     let mut driver = with(TlsPolicy { login: true, data: true, ..TlsPolicy::default() });
     driver.session.begin_with_tls();

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::acme::{Challenge, ChallengeError, Clock, LETS_ENCRYPT, Settings as Acme};
+use millrace_ftp::session::TlsPolicy;
 pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, self_signed};
 use millrace_vfs::VirtualPath;
 
@@ -298,6 +299,15 @@ impl fmt::Display for Resumption {
 pub struct ResumptionError(String);
 
 impl Tls {
+    /// What FTP sessions have to know of it.
+    pub(crate) fn of_sessions(&self) -> TlsPolicy {
+        TlsPolicy {
+            login: self.login_required,
+            data: self.data_required,
+            clear_command_channel: self.clear_command_channel,
+        }
+    }
+
     /// Claims that clients may show certificates.
     pub fn asks_for_certificates(&self) -> bool {
         self.plan.clients != Clients::Anybody

@@ -9,7 +9,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use millrace_ftp::Settings;
-use millrace_ftp::session::TlsPolicy;
 use millrace_net::inbox::Sender;
 use millrace_net::tls::LoadError;
 use millrace_net::{limits, listener};
@@ -21,7 +20,7 @@ use crate::auth::Protocol;
 use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::client::Client;
-use crate::config::Config;
+use crate::config::{Config, Tls};
 use crate::ftp::Promises;
 use crate::housekeeping::{Housekeeping, keep_dav, keep_quotas, wall_seconds};
 use crate::http::{Dav, Kept, Side, Tus};
@@ -262,11 +261,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         public_ip: config.public_ip,
         foreign_data: config.foreign_data,
         anonymous: config.anonymous,
-        tls: config.tls.as_ref().map(|tls| TlsPolicy {
-            login: tls.login_required,
-            data: tls.data_required,
-            clear_command_channel: tls.clear_command_channel,
-        }),
+        tls: config.tls.as_ref().map(Tls::of_sessions),
         notes: config.messages,
         umask: umask(),
         ..Settings::default()
@@ -285,7 +280,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         log.warn(&text);
     }
     Ok(State {
-        settings: Arc::new(settings),
+        settings: RwLock::new(Arc::new(settings)),
         tls,
         acme: Acme::default(),
         promises: Promises::default(),
@@ -418,8 +413,13 @@ impl Running {
             let folder = acme.folder.clone();
             acme.prepare().map_err(|source| ReloadError::Acme { folder, source })?;
         }
+        if self.state.tls.is_none() && config.tls.is_some() {
+            self.log.warn("TLS begins with the next start: there was no certificate at this one");
+        }
         if let (Some(tls), Some(policy)) = (&self.state.tls, &config.tls) {
             tls.replace(policy)?;
+            let mut settings = self.state.settings.write().unwrap_or_else(PoisonError::into_inner);
+            *settings = Arc::new(Settings { tls: Some(policy.of_sessions()), ..Settings::clone(&settings) });
             acme::configure(&self.state, config.acme.as_ref());
         }
         *self.state.hooks.write().unwrap_or_else(PoisonError::into_inner) = config.hooks;

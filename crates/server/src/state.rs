@@ -37,8 +37,8 @@ pub(crate) struct Server {
     pub(crate) web: RwLock<Arc<InForce>>,
     /// The ways to the workers, once they run.
     pub(crate) workers: OnceLock<Vec<Sender<Message>>>,
-    /// What sessions are told of the configuration.
-    pub(crate) settings: Arc<Settings>,
+    /// What sessions are told of the configuration; of it a reload changes what has to be encrypted.
+    pub(crate) settings: RwLock<Arc<Settings>>,
     /// `None` where there is no certificate.
     pub(crate) tls: Option<Security>,
     /// What is done about a certificate that the server fetches itself.
@@ -88,6 +88,11 @@ impl Server {
     /// Who may log in now.
     pub(crate) fn accounts(&self) -> Arc<dyn Authenticator> {
         Arc::clone(&self.accounts.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What sessions are told of the configuration now.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Who has a word in what sessions do now.

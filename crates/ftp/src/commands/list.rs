@@ -183,9 +183,14 @@ fn stat(session: &mut Session, argument: &[u8]) -> Step {
 static STAT_PATH: Command = Command {
     when: When::LoggedIn,
     needs: Permissions::only(Permission::List),
-    run: |session, argument| match request(session, argument, Format::Unix, b"\r\n") {
-        Ok(request) => session.ask(Request::List(Box::new(request)), stat_opened),
-        Err(reply) => reply.into(),
+    run: |session, argument| {
+        if let Some(reply) = session.listing_refusal() {
+            return reply.into();
+        }
+        match request(session, argument, Format::Unix, b"\r\n") {
+            Ok(request) => session.ask(Request::List(Box::new(request)), stat_opened),
+            Err(reply) => reply.into(),
+        }
     },
     ..STAT
 };
@@ -226,6 +231,9 @@ pub(super) fn status_lines(session: &Session) -> Vec<Vec<u8>> {
 }
 
 fn mlst(session: &mut Session, argument: &[u8]) -> Step {
+    if let Some(reply) = session.listing_refusal() {
+        return reply.into();
+    }
     session.ask_at(argument, Request::Look, |session, answer| {
         let (Answer::Entry(entry), Some(path)) = (answer, session.subject.take()) else {
             return Step::mismatch();

@@ -1,6 +1,8 @@
 //! What is encrypted, and what has to be.
 
-use super::{Access, Act, DataPlan, Phase, Protection, Session, Step};
+use std::sync::Arc;
+
+use super::{Access, Act, DataPlan, Phase, Protection, Session, Settings, Step};
 use crate::codec::Coding;
 use crate::listing::Facts;
 use crate::reply::{Reply, code};
@@ -67,6 +69,11 @@ impl Session {
         }
     }
 
+    /// Other settings hold from here on.
+    pub fn adopt(&mut self, settings: Arc<Settings>) {
+        self.settings = settings;
+    }
+
     /// The client has shown a certificate, and it was found to be good: it may make the password needless. Said
     /// before [`Secured`](super::Input::Secured).
     pub fn show_certificate(&mut self) {
@@ -114,10 +121,18 @@ impl Session {
         ))
     }
 
+    /// The reply to a listing that would be in clear on the control connection, where it must not be.
+    pub(crate) fn listing_refusal(&self) -> Option<Reply> {
+        (self.requires_encrypted_data() && !self.security.is_encrypted).then_some(Reply::new(
+            code::DATA_NEEDS_PROTECTION,
+            "Listings have to be encrypted here: AUTH TLS, or LIST with PROT P.",
+        ))
+    }
+
     /// The reply to a name that would be said in clear where it must not be.
     pub(crate) fn login_refusal(&self) -> Option<Reply> {
         let required = self.settings.tls.as_ref().is_some_and(|tls| tls.login);
-        (required && !self.security.was_encrypted)
+        (required && !self.security.is_encrypted)
             .then_some(Reply::new(code::NOT_LOGGED_IN, "Encryption is required here: give AUTH TLS first."))
     }
 }

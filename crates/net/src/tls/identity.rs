@@ -141,7 +141,12 @@ pub(super) fn roots(path: &Path) -> Result<RootCertStore, LoadError> {
 /// Lists of certificates that were taken back.
 pub(super) fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, LoadError> {
     let wrong = |error| LoadError::pem(path, &error, "revocation list");
-    CertificateRevocationListDer::pem_file_iter(path).map_err(wrong)?.collect::<Result<_, _>>().map_err(wrong)
+    let lists: Vec<_> = CertificateRevocationListDer::pem_file_iter(path)
+        .map_err(wrong)?
+        .collect::<Result<_, _>>()
+        .map_err(wrong)?;
+    // A file that was cut short takes nobody back.
+    if lists.is_empty() { Err(wrong(pem::Error::NoItemsFound)) } else { Ok(lists) }
 }
 
 /// The SHA-256 of a certificate, as browsers and FTP clients show it.

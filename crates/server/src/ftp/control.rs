@@ -10,7 +10,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -128,7 +127,7 @@ impl Connection {
     ) -> Self {
         // To its client the server is where the client connected to.
         let facing = way.as_ref().and_then(|way| way.0.facing).unwrap_or(local);
-        let session = Session::new(Arc::clone(&core.server.settings), peer, facing, core.now);
+        let session = Session::new(core.server.settings(), peer, facing, core.now);
         let broken = core.watch_control(key, &socket).is_err();
         Self {
             key,

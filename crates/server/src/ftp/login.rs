@@ -176,6 +176,7 @@ impl Connection {
     /// Accounts were changed, or time has passed: has the user's account looked at again, where it is one of
     /// those. Commands go on meanwhile.
     pub(crate) fn review(&mut self, core: &mut Core, concerned: impl Fn(&[u8], &Account) -> bool) {
+        self.session.adopt(core.server.settings());
         let (Some(user), Some(account)) = (self.session.user(), &self.account) else { return };
         if self.state.closing.is_some() || !concerned(user, account) {
             return;

@@ -146,8 +146,9 @@ impl Connection {
 
     /// The name that the client came by: that of `HOST`, else of SNI.
     pub(super) fn asked_host(&self) -> String {
-        let by_sni = || self.secure.as_ref().and_then(|secure| secure.server_name.as_deref());
-        self.host.as_deref().or_else(by_sni).map(|name| plain_host(name.as_bytes())).unwrap_or_default()
+        // `HOST` may have been said in clear, by anybody; behind the handshake it can say nothing else.
+        let by_sni = self.secure.as_ref().and_then(|secure| secure.server_name.as_deref());
+        by_sni.or(self.host.as_deref()).map(|name| plain_host(name.as_bytes())).unwrap_or_default()
     }
 
     /// Claims that a name may be served: one for which there is a certificate or a tree, and the one given by SNI if

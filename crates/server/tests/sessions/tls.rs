@@ -12,8 +12,8 @@ use millrace_storage::MemoryStorage;
 use millrace_vfs::Storage;
 
 use super::kit::{
-    Client, Random, Scratch, Secured, Served, TlsClient, config, connector, pair, pattern, policy, replace,
-    serve_with,
+    Client, Random, Scratch, Secured, Served, TlsClient, config, connector, eventually, pair, pattern,
+    policy, replace, serve_with,
 };
 
 /// A server with both kinds of FTPS, and the folders that it needs.
@@ -262,6 +262,58 @@ fn policies_refuse_what_is_in_clear() {
 }
 
 #[test]
+fn what_has_to_be_encrypted_is_read_again_and_holds_for_sessions_that_run() {
+    let site = Site::with(|tls| tls.clear_command_channel = true);
+    let mut running = site.served.login();
+    let mut encrypted = site.explicit(Versions::All);
+    encrypted.expect("PROT C", 200);
+    let reload = |required: bool| {
+        let tls = Tls { login_required: required, data_required: required, ..policy(&site.certificates) };
+        site.running().reload(Config { tls: Some(tls), ..config(site.files.storage()) }).unwrap();
+    };
+    reload(true);
+    site.served.connect().expect("USER u", 530);
+    eventually("it is held to it", || {
+        running.send("STAT /\r\n");
+        running.reply().code == 521
+    });
+    encrypted.expect("CCC", 534);
+    encrypted.expect("PASV", 227);
+    encrypted.expect("LIST", 521);
+    reload(false);
+    site.served.connect().expect("USER u", 331);
+}
+
+#[test]
+fn a_name_that_is_said_in_clear_does_not_stand_against_the_handshakes() {
+    let site = Site::of(|config| {
+        config.accounts = Arc::new(ByHost);
+    });
+    let mut plain = site.served.connect();
+    // Anybody may have said it: there is a certificate for it, and a folder of its own.
+    plain.expect("HOST 127.0.0.1", 220);
+    plain.expect("AUTH TLS", 234);
+    let mut client = TlsClient::over(plain.into_stream(), connector(Versions::All)).unwrap();
+    client.expect("USER u", 331);
+    client.expect("PASS p", 230);
+}
+
+/// Lets in who came to `localhost`.
+#[derive(Debug)]
+struct ByHost;
+
+impl Authenticator for ByHost {
+    fn authenticate(&self, attempt: &Attempt<'_>) -> Decision {
+        match attempt.host {
+            "localhost" => {
+                Decision::Granted(Account::new(Arc::new(MemoryStorage::new()), Permissions::READ_WRITE))
+            }
+            _ => Decision::Denied,
+        }
+    }
+}
+
+#[test]
 fn data_in_clear_under_an_encrypted_control_connection() {
     let site = Site::new();
     site.files.write("f", b"content");
@@ -394,6 +446,20 @@ fn a_client_that_never_says_goodbye_can_be_excused_by_name() {
     client.expect("CLNT OldClient/1.5", 200);
     assert_eq!(store(&mut client), 226);
     assert_eq!(site.files.read("f").unwrap(), b"content");
+    // But half a record is half a file.
+    for cut in [10, 100, 9_000] {
+        let address = super::kit::parse_passive(&client.expect("PASV", 227));
+        let handshake = 1_500;
+        let relay = Relay::new(address, handshake + cut);
+        client.expect("STOR g", 150);
+        if let Ok(mut data) = Secured::over(TcpStream::connect(relay.address).unwrap(), &client.connector) {
+            let _ = data.write_all(&pattern(16_000));
+            let _ = data.socket.shutdown(Shutdown::Write);
+        }
+        assert!(!relay.end());
+        assert!([426, 522].contains(&client.reply().code));
+        assert_eq!(site.files.read("g"), None, "{cut}");
+    }
 }
 
 #[test]

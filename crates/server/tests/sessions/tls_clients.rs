@@ -231,18 +231,35 @@ fn who_has_none_or_one_that_was_taken_back_is_refused_where_they_are_required() 
         site.certificate(666, |params| params.distinguished_name.push(DnType::CommonName, "alone"));
     let other = Site::new(Clients::Require);
     for connector in [nobody(), taken_back, other.named("alone")] {
-        let socket = {
-            let mut plain = Client::connect(site.served.address);
-            plain.expect_reply(220);
-            plain.expect("AUTH TLS", 234);
-            plain.into_stream()
-        };
-        // Under TLS 1.3 a client learns of it only when it reads.
-        if let Ok(mut client) = TlsClient::over(socket, connector) {
-            let _ = client.control.write_all(b"USER alone\r\n");
-            let heard = client.control.read(&mut Vec::new());
-            assert!(!matches!(heard, Ok(Heard::Bytes { .. })), "{heard:?}");
-        }
+        expect_refused(&site, connector);
+    }
+}
+
+fn expect_refused(site: &Site, connector: Connector) {
+    let socket = {
+        let mut plain = Client::connect(site.served.address);
+        plain.expect_reply(220);
+        plain.expect("AUTH TLS", 234);
+        plain.into_stream()
+    };
+    // Under TLS 1.3 a client learns of it only when it reads.
+    if let Ok(mut client) = TlsClient::over(socket, connector) {
+        let _ = client.control.write_all(b"USER alone\r\n");
+        let heard = client.control.read(&mut Vec::new());
+        assert!(!matches!(heard, Ok(Heard::Bytes { .. })), "{heard:?}");
+    }
+}
+
+#[test]
+fn a_list_of_what_was_taken_back_that_is_cut_short_changes_nothing() {
+    let site = Site::new(Clients::Require);
+    let taken_back =
+        site.certificate(666, |params| params.distinguished_name.push(DnType::CommonName, "alone"));
+    for text in ["", "-----BEGIN X509 CRL-----\n"] {
+        fs::write(site.folder.file("crl.pem"), text).unwrap();
+        let error = site.served.running.reload_certificates().unwrap_err().to_string();
+        assert!(error.contains("crl.pem"), "{error}");
+        expect_refused(&site, taken_back.clone());
     }
 }
 
