@@ -33,6 +33,9 @@ const KEPT: usize = 64 * 1024 + 256;
 const RECORD: usize = 16 * 1024;
 const OVERHEAD: usize = 64;
 
+/// More messages than a handshake that fails has to say.
+const FAREWELLS: usize = 16;
+
 /// The record of a fatal alert, 86 (RFC 7507 section 3).
 const INAPPROPRIATE_FALLBACK: [u8; 7] = [21, 3, 3, 0, 2, 2, 86];
 
@@ -201,10 +204,17 @@ impl Tls {
             }
             Ok(()) => Ok(()),
             Err(error) => {
-                // The alert that tells the other side so. (With what is left: rustls remembers how far it had
-                // looked into it.)
-                let mut rest = std::mem::take(&mut self.incoming);
-                let _ = self.step(&mut rest, &mut 0, out, &mut |_| {});
+                // What was said before, and the alert that tells the other side so. (With what is left: rustls
+                // remembers how far it had looked into it.)
+                let (mut rest, mut at) = (std::mem::take(&mut self.incoming), 0);
+                for _ in 0..FAREWELLS {
+                    let (from, before) = (at.min(rest.len()), out.pending().len());
+                    let step = self.step(&mut rest[from..], &mut at, out, &mut |_| {});
+                    // Behind the alert there is nothing to say, and rustls is not to be asked.
+                    if step.is_err() || ends_it(&out.pending()[before..]) {
+                        break;
+                    }
+                }
                 Err(Fault(error))
             }
         }
@@ -449,6 +459,12 @@ impl<D> Writer for Traffic<'_, D> {
     fn update_keys(&mut self) -> Result<(), rustls::Error> {
         self.0.take().map_or(Ok(()), |writer| writer.refresh_traffic_keys())
     }
+}
+
+/// Claims that this is nothing, or the record of an alert: in clear, or sealed under TLS 1.3, where it is two bytes,
+/// their type and the tag.
+fn ends_it(record: &[u8]) -> bool {
+    matches!(record, [] | [21, ..] | [23, _, _, 0, 19, ..])
 }
 
 type Work<'a> = dyn FnMut(&mut dyn Writer, &mut Wire) -> Result<(), rustls::Error> + 'a;

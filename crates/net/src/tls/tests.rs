@@ -251,6 +251,26 @@ fn another_protocol_is_refused() {
 }
 
 #[test]
+fn who_is_refused_is_told_why_by_an_alert() {
+    let folder = Folder::new();
+    let acceptor = folder.acceptor();
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let client = connector(versions).with_protocols(&[b"http/1.1"]).connect("localhost").unwrap();
+        let mut pair = Pair::new(client, acceptor.host().control(None).unwrap());
+        let told = loop {
+            // The server's side fails, and what it had to say is on its way.
+            let _ = pair.server.1.handshake(&pair.server.0, &mut pair.buffer);
+            match pair.client.1.handshake(&pair.client.0, &mut pair.buffer) {
+                Ok(true) => panic!("they agreed"),
+                Ok(false) => {}
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(told.contains("NoApplicationProtocol"), "{versions:?}: {told}");
+    }
+}
+
+#[test]
 fn what_is_no_tls_ends_the_handshake() {
     let folder = Folder::new();
     let acceptor = folder.acceptor();
