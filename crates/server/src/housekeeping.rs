@@ -10,7 +10,6 @@ use millrace_net::inbox::Sender;
 use crate::auth::Changed;
 use crate::client::Client;
 use crate::state::Server;
-use crate::tls::Security;
 use crate::worker::{Errand, Message};
 
 /// How late a schedule may be noticed, also where somebody has set the clock.
@@ -93,9 +92,13 @@ pub(crate) fn keep_dav(server: &Server) {
 
 /// Certificates that somebody has renewed are taken over without being told.
 fn follow_certificates(server: &Server) {
-    let Some(followed) = server.tls.as_ref().and_then(Security::follow) else { return };
+    let Some(tls) = &server.tls else { return };
+    let Some(followed) = tls.follow() else { return };
     match followed {
-        Ok(()) => server.log.warn("the certificates have changed and were read again"),
+        Ok(()) => {
+            server.log.warn("the certificates have changed and were read again");
+            tls.doubts(SystemTime::now()).iter().for_each(|text| server.log.warn(text));
+        }
         Err(error) => server.log.warn(&format!("the old certificates stay in force: {error}")),
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use millrace_ftp::Settings;
 use millrace_net::inbox::Sender;
@@ -271,6 +271,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         acme.prepare().map_err(|source| StartError::Acme { folder, source })?;
     }
     let tls = config.tls.as_ref().map(Security::new).transpose().map_err(StartError::Tls)?;
+    tls.iter().flat_map(|tls| tls.doubts(SystemTime::now())).for_each(|text| log.warn(&text));
     if let Some(hooks) = &config.hooks {
         let log = log.clone();
         hooks.begin(Arc::new(move |text| log.warn(text))).map_err(StartError::Hooks)?;
@@ -418,6 +419,7 @@ impl Running {
         }
         if let (Some(tls), Some(policy)) = (&self.state.tls, &config.tls) {
             tls.replace(policy)?;
+            tls.doubts(SystemTime::now()).iter().for_each(|text| self.log.warn(text));
             let mut settings = self.state.settings.write().unwrap_or_else(PoisonError::into_inner);
             *settings = Arc::new(Settings { tls: Some(policy.of_sessions()), ..Settings::clone(&settings) });
             acme::configure(&self.state, config.acme.as_ref());

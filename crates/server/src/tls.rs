@@ -8,9 +8,9 @@ use std::fs;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use millrace_net::tls::{Acceptor, Connector, LoadError, Plan, Trust, Versions};
+use millrace_net::tls::{Acceptor, Connector, KeyPair, LoadError, Plan, Trust, Versions};
 
 use crate::config::Tls;
 
@@ -67,6 +67,9 @@ struct Seen {
     last: Vec<Stamp>,
 }
 
+/// A certificate whose time is over so soon is worth a warning.
+const SOON: Duration = Duration::from_secs(7 * 86_400);
+
 /// Enough of a file to see that it is another: its time, its size, its number.
 type Stamp = Option<(SystemTime, u64, u64)>;
 
@@ -116,6 +119,24 @@ impl Security {
         Some(self.acceptor.reload(&policy.plan))
     }
 
+    /// What clients will find wrong with the certificates that are in force.
+    pub(crate) fn doubts(&self, now: SystemTime) -> Vec<String> {
+        let doubt = |pair: &KeyPair| {
+            let standing = pair.standing(&[]).ok()?;
+            let file = pair.certificate.display();
+            match () {
+                () if standing.until <= now => Some(format!("TLS: the certificate in {file} has expired")),
+                () if standing.from > now => Some(format!("TLS: the certificate in {file} is not good yet")),
+                () if standing.until < now + SOON => {
+                    let days = standing.until.duration_since(now).map_or(0, |left| left.as_secs() / 86_400);
+                    Some(format!("TLS: the certificate in {file} expires in {days} days"))
+                }
+                () => None,
+            }
+        };
+        self.policy().plan.identities.iter().filter_map(doubt).collect()
+    }
+
     /// Claims that a client that calls itself this may end an upload without close_notify.
     pub(crate) fn excuses(&self, client: Option<&[u8]>) -> bool {
         let policy = self.policy();
@@ -136,9 +157,8 @@ fn stamps(plan: &Plan) -> Vec<Stamp> {
 mod tests {
     use std::path::PathBuf;
     use std::sync::atomic::AtomicU32;
-    use std::time::Duration;
 
-    use millrace_net::tls::{KeyPair, self_signed};
+    use millrace_net::tls::self_signed;
 
     use super::*;
 
@@ -202,6 +222,22 @@ mod tests {
         folder.make(2);
         assert!(security.follow().is_none());
         assert!(security.follow().unwrap().is_ok());
+    }
+
+    #[test]
+    fn a_certificate_whose_time_is_over_is_told_of() {
+        let folder = Folder::new();
+        let security = security(&folder.make(1));
+        let until = KeyPair::self_signed(&folder.0).standing(&[]).unwrap().until;
+        assert_eq!(security.doubts(until - 2 * SOON), [""; 0]);
+        for (now, word) in [
+            (until - SOON / 2, "expires in 3 days"),
+            (until, "has expired"),
+            (SystemTime::UNIX_EPOCH, "is not good yet"),
+        ] {
+            let doubts = security.doubts(now);
+            assert!(doubts.len() == 1 && doubts[0].contains(word), "{doubts:?}");
+        }
     }
 
     #[test]
