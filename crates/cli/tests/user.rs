@@ -6,6 +6,9 @@ mod daemon;
 #[path = "../../server/tests/sources/mariadb.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod mariadb;
+#[cfg(feature = "pam")]
+#[path = "user/pam.rs"]
+mod pam;
 #[path = "../../server/tests/sources/postgresql.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod postgresql;
@@ -76,15 +79,20 @@ impl Site {
     }
 
     fn serve(&self, arguments: &[&str]) -> Serving {
-        let mut child = self
-            .millrace()
-            .args(["serve", "files", "--ftp", "127.0.0.1:0", "--quiet"])
+        self.serve_with(&[&["files"], arguments].concat(), |_| ())
+    }
+
+    /// As [`Site::serve`] but for the folder, with whatever else the command needs.
+    fn serve_with(&self, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Serving {
+        let mut command = self.millrace();
+        command
+            .args(["serve", "--ftp", "127.0.0.1:0", "--quiet"])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::inherit());
+        prepare(&mut command);
+        let mut child = command.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         let mut serving = Serving { child, address: String::new(), announced: String::new() };
         for line in out.lines().map(Result::unwrap) {

@@ -170,7 +170,7 @@ pub(crate) fn resolve(
         Some((users, path)) => (accounts.source(users), vec![format!("of {}", path.display())]),
         None => (accounts, Vec::new()),
     };
-    let (accounts, more) = sources::add(written.source_tables, accounts, &places)?;
+    let (accounts, more) = sources::add(written.source_tables, accounts, &directory, &groups, &places)?;
     sources.extend(more);
     let accounts = Arc::new(hosts.into_iter().fold(accounts, Chain::host));
 

@@ -1,15 +1,16 @@
 //! `[[source]]` tables: accounts that are kept elsewhere, asked in the order of the tables.
 
+use std::collections::HashSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use millrace_server::auth::{self, Asked, Chain, Ldap, Service, Source, Sql};
+use millrace_server::auth::{self, Asked, Chain, Ldap, Pam, Service, Source, Sql};
 use serde::Deserialize;
 
 use super::resolve::{Places, is_on};
 use super::said::{Place, Said, one_or_more};
-use super::value::{Period, Switch};
+use super::value::{Period, Switch, Value};
 use crate::failure::Failure;
 
 /// How long an answer may take.
@@ -36,6 +37,10 @@ pub(crate) struct SourceTable {
     mysql: Option<Said<String>>,
     /// The URL of a directory.
     ldap: Option<Said<String>>,
+    /// The name of a service of PAM; `true` for that of ours.
+    pam: Option<Said<PamService>>,
+    /// Whether folders and groups are those of the system's users.
+    passwd: Option<Said<Switch>>,
     /// What to ask a database.
     query: Option<Said<String>>,
     /// Whether the connection to a directory is encrypted before anything is said on it.
@@ -48,7 +53,7 @@ pub(crate) struct SourceTable {
     name: Option<Said<String>>,
     /// What else has to be so of a user.
     filter: Option<Said<String>>,
-    /// How a user's groups are found.
+    /// How a user's groups are found; with `pam`, those of everybody.
     groups: Option<Said<String>>,
     /// Beneath what these are.
     group_base: Option<Said<String>>,
@@ -67,7 +72,7 @@ pub(crate) struct SourceTable {
 type Written<'a> = (&'static str, &'a Place);
 
 /// Beside `timeout`, what goes with which key that says where.
-const KINDS: [(&str, &[&str]); 5] = [
+const KINDS: [(&str, &[&str]); 6] = [
     ("program", &["cache"]),
     ("call", &["header", "ca", "cache"]),
     ("postgres", &["query", "password-file", "ca"]),
@@ -88,7 +93,31 @@ const KINDS: [(&str, &[&str]); 5] = [
             "cache",
         ],
     ),
+    ("pam", &["groups", "passwd", "cache"]),
 ];
+
+/// The name of a service of PAM.
+#[derive(Debug, Clone)]
+struct PamService(String);
+
+impl Value for PamService {
+    const EXPECTED: &'static str = "the name of a service, such as \"millrace\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            // The library would take the rest of a path for the name.
+            "" => Err("the name of a service is empty".to_owned()),
+            _ if text.contains(['/', '\0']) => {
+                Err(format!("{text:?} is no name of a service, which is that of a file in /etc/pam.d"))
+            }
+            _ => Ok(Self(text.to_owned())),
+        }
+    }
+
+    fn from_bool(value: bool) -> Option<Self> {
+        value.then(|| Self("millrace".to_owned()))
+    }
+}
 
 impl SourceTable {
     /// The keys that were written, but `timeout`.
@@ -103,6 +132,8 @@ impl SourceTable {
             ("postgres", place(self.postgres.as_ref())),
             ("mysql", place(self.mysql.as_ref())),
             ("ldap", place(self.ldap.as_ref())),
+            ("pam", place(self.pam.as_ref())),
+            ("passwd", place(self.passwd.as_ref())),
             ("query", place(self.query.as_ref())),
             ("start-tls", place(self.start_tls.as_ref())),
             ("bind", place(self.bind.as_ref())),
@@ -147,10 +178,12 @@ impl SourceTable {
     }
 }
 
-/// Adds the sources to a chain; what they are is told as it is for logins.
+/// Adds the sources to a chain, for what is served and the groups that are known; what they are is told as it is for logins.
 pub(super) fn add(
     tables: Vec<SourceTable>,
     mut chain: Chain,
+    directory: &Path,
+    known: &HashSet<String>,
     places: &Places<'_>,
 ) -> Result<(Chain, Vec<String>), Failure> {
     let mut told = Vec::new();
@@ -172,6 +205,11 @@ pub(super) fn add(
             named(chain, auth::mysql(&sql(&table, said, time, places)?), said, places)?
         } else if let Some(said) = &table.ldap {
             named(chain, auth::ldap(&ldap(&table, said, time, places)?), said, places)?
+        } else if let Some(said) = &table.pam {
+            let source = auth::pam(&pam(&table, said, time, directory, known, places)?)
+                .map_err(|why| places.error(&said.place, "pam", &why))?;
+            let name = source.name().to_owned();
+            (chain.source(source), name)
         } else {
             unreachable!("it was checked that there is one of them")
         };
@@ -267,6 +305,25 @@ fn ldap(
         time,
         cache: cache(table),
     })
+}
+
+fn pam(
+    table: &SourceTable,
+    service: &Said<PamService>,
+    time: Duration,
+    directory: &Path,
+    known: &HashSet<String>,
+    places: &Places<'_>,
+) -> Result<Pam, Failure> {
+    let named =
+        table.groups.iter().flat_map(|said| said.value.split(',').map(move |name| (name.trim(), said)));
+    if let Some((unknown, said)) = named.clone().find(|(name, _)| !known.contains(*name)) {
+        let message = format!("there is no group {unknown}; write a [[group]] table of that name");
+        return Err(places.error(&said.place, "groups", &message));
+    }
+    let groups = named.map(|(name, _)| name.to_owned()).collect();
+    let passwd = is_on(table.passwd.clone(), false).then(|| directory.to_owned());
+    Ok(Pam { service: service.value.0.clone(), groups, passwd, time, cache: cache(table) })
 }
 
 /// The first line of the file.

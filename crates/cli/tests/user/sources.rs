@@ -9,7 +9,7 @@ use super::slapd::Slapd;
 use super::{HASH, Site, TEXT};
 
 /// The examples of a kind in a section.
-fn examples(section: &str, kind: &str) -> Vec<&'static str> {
+pub(super) fn examples(section: &str, kind: &str) -> Vec<&'static str> {
     let section = TEXT.split(&format!("## {section}\n")).nth(1).unwrap().split("\n## ").next().unwrap();
     let opening = format!("```{kind}\n");
     section.split(&opening).skip(1).filter_map(|rest| rest.split("```").next()).collect()
@@ -17,12 +17,12 @@ fn examples(section: &str, kind: &str) -> Vec<&'static str> {
 
 impl Site {
     /// Writes a configuration file, `m.toml`.
-    fn configure(&self, text: &str) {
+    pub(super) fn configure(&self, text: &str) {
         fs::write(self.0.join("m.toml"), text.replace("/srv/files", "files")).unwrap();
     }
 
     /// Everything that a command prints, and whether it was content.
-    fn ask(&self, arguments: &[&str]) -> (bool, String) {
+    pub(super) fn ask(&self, arguments: &[&str]) -> (bool, String) {
         let output = self.millrace().args(arguments).stdin(Stdio::null()).output().unwrap();
         let text = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8(text).unwrap())
@@ -175,7 +175,7 @@ fn what_makes_no_sense_of_a_source_is_told_at_its_place() {
         (
             "timeout = \"3s\"",
             "",
-            "A [[source]] table needs one of `program`, `call`, `postgres`, `mysql`, `ldap`",
+            "A [[source]] table needs one of `program`, `call`, `postgres`, `mysql`, `ldap`, `pam`",
         ),
         ("query = \"SELECT\"", "m.toml:2:9", "table needs one of"),
         ("program = \"x\"\ncall = \"http://localhost\"", "m.toml:3:8", "either `program` or `call`"),
@@ -202,6 +202,8 @@ fn what_makes_no_sense_of_a_source_is_told_at_its_place() {
         ("ldap = \"ldap://a\"\nbase = \"b\"\nfilter = \"c\"", "m.toml:2:8", "\"c\" is no filter"),
         ("ldap = \"ldap://a\"\nbase = \"b\"\nattributes = \"c\"", "m.toml:4:14", "SETTING=ATTRIBUTE"),
         ("ldap = \"ldap://a\"\nquery = \"b\"", "m.toml:3:9", "`query` means nothing to a source with `ldap`"),
+        #[cfg(not(feature = "pam"))]
+        ("pam = true", "m.toml:2:7", "was built without PAM"),
         ("postgres = \"host=a\"\ntimeout = 0", "m.toml:3:11", "more than no time"),
     ] {
         site.configure(&format!("[[source]]\n{text}\n"));

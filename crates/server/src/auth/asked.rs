@@ -18,7 +18,7 @@
 //! nobody is let in, and nobody else is asked. Whoever hangs is given up after a time, and holds up only so many.
 
 use std::fmt::{self, Debug};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -29,17 +29,12 @@ use super::chain::{Found, Proof, Source};
 use super::password::Mac;
 use super::profile::{Profile, User};
 use super::recent::Recent;
+use super::turns::Turns;
 use super::{Attempt, Protocol};
 use crate::program::{Ended, How, Program, Purpose};
 
 /// Bytes of an answer.
 const LONGEST: usize = 64 * 1024;
-
-/// Questions at a time: each is a process, or a connection.
-const RUNNING: usize = 16;
-
-/// Logins that wait for their turn; of the threads that logins have, some are left for other sources.
-const WAITING: usize = 32;
 
 /// A program or a web service that knows accounts.
 #[derive(Debug)]
@@ -50,7 +45,8 @@ pub struct Asked {
     time: Duration,
     /// Logins that are let in again unasked.
     recent: Recent<User>,
-    turns: Turns,
+    /// Each question is a process, or a connection.
+    turns: Arc<Turns>,
 }
 
 #[derive(Debug)]
@@ -137,7 +133,7 @@ impl Asked {
     }
 
     fn new(name: String, oracle: Oracle, time: Duration, cache: Duration) -> Self {
-        Self { name, oracle, time, recent: Recent::new(cache), turns: Turns::default() }
+        Self { name, oracle, time, recent: Recent::new(cache), turns: Arc::default() }
     }
 
     fn ask(&self, question: &str) -> Result<Answer, String> {
@@ -235,62 +231,13 @@ impl Source for Asked {
 }
 
 /// All that was asked, in a form that may be kept.
-fn login(attempt: &Attempt<'_>) -> Mac {
+pub(super) fn login(attempt: &Attempt<'_>) -> Mac {
     let protocol = match attempt.protocol {
         Protocol::Ftp => "ftp",
         Protocol::Http => "http",
     };
     let how = format!("\0{}\0{protocol}\0{}\0{}", attempt.from, attempt.encrypted, attempt.certified);
     Mac::of(&[attempt.user, how.as_bytes()].concat(), attempt.password)
-}
-
-/// Who may ask now, and who has to wait.
-#[derive(Debug, Default)]
-struct Turns {
-    /// Guarded for a count.
-    taken: Mutex<Taken>,
-    freed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Taken {
-    running: usize,
-    waiting: usize,
-}
-
-impl Turns {
-    /// Waits for a turn; `None` where too many wait already, or this one did for too long.
-    fn wait(&self, end: Instant) -> Option<Turn<'_>> {
-        let mut taken = self.taken();
-        if taken.running >= RUNNING {
-            if taken.waiting >= WAITING {
-                return None;
-            }
-            taken.waiting += 1;
-            let left = end.saturating_duration_since(Instant::now());
-            let waited = self.freed.wait_timeout_while(taken, left, |taken| taken.running >= RUNNING);
-            taken = waited.unwrap_or_else(PoisonError::into_inner).0;
-            taken.waiting -= 1;
-        }
-        let is_free = taken.running < RUNNING;
-        taken.running += usize::from(is_free);
-        // Not `then_some`: a turn that is not given must not be given back.
-        is_free.then(|| Turn(self))
-    }
-
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The right to ask now.
-struct Turn<'a>(&'a Turns);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.taken().running -= 1;
-        self.0.freed.notify_one();
-    }
 }
 
 /// Headers may hold a key.
@@ -437,16 +384,5 @@ mod tests {
         assert!(
             Asked::call(Service { url: "ftp://x".to_owned(), ..Service::default() }, LONG, LONG).is_err()
         );
-    }
-
-    #[test]
-    fn turns_are_given_until_there_are_none() {
-        let turns = Turns::default();
-        let end = Instant::now() + LONG;
-        let mut held: Vec<_> = (0..RUNNING).map(|_| turns.wait(end).unwrap()).collect();
-        assert!(turns.wait(Instant::now()).is_none(), "it has waited long enough");
-        held.pop();
-        assert!(turns.wait(Instant::now()).is_some());
-        assert_eq!(turns.taken().waiting, 0);
     }
 }

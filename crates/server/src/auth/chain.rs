@@ -86,6 +86,8 @@ pub enum Proof {
     Right,
     /// The source has found it wrong, or there is none that would be right.
     Wrong,
+    /// The source has found it right, and the account not to be used now: for the log.
+    Refused(String),
 }
 
 /// Sources in order, with what belongs to all of them.
@@ -200,6 +202,7 @@ impl Chain {
                 self.pretend(attempt.password);
                 Err(Decision::Denied)
             }
+            (Proof::Refused(why), _) => Err(Decision::Refused(why.clone())),
             (Proof::Right, None) => Ok(()),
             (Proof::Right, Some(_)) => {
                 let why =
@@ -403,7 +406,7 @@ impl Authenticator for Chain {
                     self.hashing.remembers(Mac::with_hash(attempt.user, attempt.password, hash))
                 }
                 Proof::Right => true,
-                Proof::Wrong | Proof::Password(Password(Kept::Nothing)) => false,
+                Proof::Wrong | Proof::Refused(_) | Proof::Password(Password(Kept::Nothing)) => false,
             };
             let effective =
                 is_right.then(|| self.effective(&user)).filter(|effective| effective.said.totp.is_none())?;
@@ -452,7 +455,9 @@ impl Authenticator for Chain {
             }
             match source.find(attempt) {
                 Ok(Found::Nobody) => {}
-                Ok(Found::User(_, Proof::Wrong)) if needs_proof => return Some(Decision::Denied),
+                Ok(Found::User(_, Proof::Wrong | Proof::Refused(_))) if needs_proof => {
+                    return Some(Decision::Denied);
+                }
                 Ok(Found::User(user, _)) => {
                     return Some(self.admit(&**source, self.effective(&user), attempt));
                 }

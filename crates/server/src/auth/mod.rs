@@ -13,6 +13,7 @@ mod hosts;
 mod ldap;
 mod listed;
 mod mounts;
+mod pam;
 pub(crate) mod password;
 mod profile;
 mod recent;
@@ -21,6 +22,7 @@ mod sql;
 mod sqlite;
 pub(crate) mod tls;
 mod totp;
+mod turns;
 mod watch;
 
 use std::fmt::Debug;
@@ -44,6 +46,7 @@ pub use hosts::{HostName, VirtualHost};
 pub use ldap::{Ldap, ldap};
 pub use listed::Listed;
 pub use mounts::{Mount, MountedDatabase, MountedDirectory, MountedFiles, Mounts};
+pub use pam::{Pam, pam};
 pub use password::{Password, PasswordError, hash_password};
 pub use profile::{
     Access, Amount, Expiry, Group, Hours, PerPeriod, Profile, Proportion, Quantity, Tree, User, ValueError,

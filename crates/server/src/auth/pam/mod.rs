@@ -1,0 +1,252 @@
+//! Accounts that the system knows by way of PAM: a service says whether a password is right and the account in order.
+//!
+//! A service is made of modules that may do anything, and take any time. So each login is asked about on a thread of
+//! its own, which is given up when its time is over: the login is refused with 421, nobody else is held up, and the
+//! thread keeps its turn until the module lets go of it, so that there are never more of them than turns.
+//!
+//! Of PAM there is asked what a login needs: the password (`auth`) and the account (`account`). No session is opened
+//! and no credentials are set, because files are read and written as the server's own user.
+//!
+//! The library is linked where the feature `pam` is on; otherwise the source says so and lets nobody in.
+
+#[cfg_attr(not(feature = "pam"), path = "without.rs")]
+mod library;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::asked::login;
+use super::chain::{Found, Proof, Source};
+use super::profile::{Profile, User};
+use super::recent::Recent;
+use super::turns::Turns;
+use super::{Attempt, Protocol};
+
+/// What there is to be said of a service of PAM.
+#[derive(Debug, Clone)]
+pub struct Pam {
+    /// Its name: that of a file in `/etc/pam.d`.
+    pub service: String,
+    /// The groups of everybody whom it lets in.
+    pub groups: Vec<String>,
+    /// The folder that is served, absolute and without links, where the home and the groups of the system's own
+    /// database hold, too; homes have to lie within it.
+    pub passwd: Option<PathBuf>,
+    /// How long an answer may take, and a turn may be waited for.
+    pub time: Duration,
+    /// How long a login that was let in is let in again unasked.
+    pub cache: Duration,
+}
+
+/// A service of PAM as a source of accounts; an error where this program was built without.
+pub fn pam(settings: &Pam) -> Result<impl Source + use<>, String> {
+    if !library::IS_LINKED {
+        return Err(library::MISSING.to_owned());
+    }
+    let name = format!("PAM, service {}", settings.service);
+    Ok(Service {
+        name,
+        recent: Recent::new(settings.cache),
+        settings: settings.clone(),
+        turns: Arc::default(),
+    })
+}
+
+#[derive(Debug)]
+struct Service {
+    name: String,
+    settings: Pam,
+    /// Logins that are let in again unasked.
+    recent: Recent<User>,
+    turns: Arc<Turns>,
+}
+
+/// A login, as a service is asked about it.
+#[cfg_attr(not(feature = "pam"), allow(dead_code, reason = "without the library nobody asks"))]
+struct Question {
+    service: String,
+    user: String,
+    password: String,
+    from: IpAddr,
+    protocol: Protocol,
+    /// Whether the system's own database is wanted.
+    passwd: bool,
+}
+
+/// What a service says.
+#[derive(Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "pam"), allow(dead_code, reason = "without the library nobody asks"))]
+enum Verdict {
+    /// It does not know the name.
+    Unknown,
+    /// It does not take the password.
+    Wrong,
+    /// The password is right, but the account may not be used now: for the log.
+    Refused(String),
+    /// Welcome.
+    Right(Option<Entry>),
+}
+
+/// A user of the system's own database.
+#[derive(Debug, PartialEq, Eq)]
+struct Entry {
+    home: PathBuf,
+    groups: Vec<String>,
+}
+
+impl Service {
+    /// Asks, but not for longer than there is time.
+    fn ask(&self, question: Question) -> Result<Verdict, String> {
+        let end = Instant::now() + self.settings.time;
+        let turn = self.turns.wait(end).ok_or("too many logins wait for it")?;
+        let (answer, answered) = mpsc::sync_channel(1);
+        let asking = move || {
+            let verdict = library::ask(&question);
+            drop(turn);
+            // Where it came too late nobody listens.
+            let _ = answer.send(verdict);
+        };
+        let begun = thread::Builder::new().name("millrace-pam".to_owned()).spawn(asking);
+        begun.map_err(|error| format!("there can be no thread for it: {error}"))?;
+        match answered.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(verdict) => verdict,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                Err(format!("it has not answered within {:?}", self.settings.time))
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => Err("its answer cannot be read".to_owned()),
+        }
+    }
+
+    /// A user whom the service lets in.
+    fn user(&self, name: &str, entry: Option<Entry>) -> Result<User, String> {
+        let mut user =
+            User { name: name.to_owned(), groups: self.settings.groups.clone(), profile: Profile::default() };
+        if let (Some(Entry { home, groups }), Some(root)) = (entry, &self.settings.passwd) {
+            user.groups.extend(groups);
+            user.profile.directory = Some(self::within(&home, root)?);
+        }
+        Ok(user)
+    }
+}
+
+/// A home, as a folder of what is served.
+fn within(home: &std::path::Path, root: &std::path::Path) -> Result<String, String> {
+    let (shown, served) = (home.display(), root.display());
+    // The served folder has no links in its path; a home may be written with some.
+    let home = home.canonicalize().map_err(|error| format!("the home {shown} cannot be found: {error}"))?;
+    let Ok(folder) = home.strip_prefix(root) else {
+        return Err(format!("the home {shown} is not in {served}, which is served"));
+    };
+    match folder.to_str() {
+        // It would be taken for a template.
+        Some(folder) if !folder.contains(['{', '}']) => Ok(folder.to_owned()),
+        _ => Err(format!("the home {shown} has a name that no directory here can have")),
+    }
+}
+
+impl Source for Service {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Names that are not UTF-8 nobody has there. Nor is such a password anybody's.
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+        if let Some(found) = self.find_at_once(attempt) {
+            return Ok(found);
+        }
+        let (Ok(name), Ok(password)) = (str::from_utf8(attempt.user), str::from_utf8(attempt.password))
+        else {
+            return Ok(Found::Nobody);
+        };
+        if name.is_empty() || name.contains('\0') || password.contains('\0') {
+            return Ok(Found::Nobody);
+        }
+        let question = Question {
+            service: self.settings.service.clone(),
+            user: name.to_owned(),
+            password: password.to_owned(),
+            from: attempt.from,
+            protocol: attempt.protocol,
+            passwd: self.settings.passwd.is_some(),
+        };
+        let (user, proof) = match self.ask(question)? {
+            Verdict::Unknown => return Ok(Found::Nobody),
+            Verdict::Wrong => (self.user(name, None)?, Proof::Wrong),
+            Verdict::Refused(why) => (self.user(name, None)?, Proof::Refused(why)),
+            Verdict::Right(entry) => {
+                let user = self.user(name, entry)?;
+                self.recent.put(login(attempt), user.clone(), Instant::now());
+                (user, Proof::Right)
+            }
+        };
+        Ok(Found::User(Box::new(user), proof))
+    }
+
+    /// Only what is remembered.
+    fn find_at_once(&self, attempt: &Attempt<'_>) -> Option<Found> {
+        let user = self.recent.find(login(attempt), Instant::now())?;
+        Some(Found::User(Box::new(user), Proof::Right))
+    }
+
+    fn needs_password(&self) -> bool {
+        true
+    }
+
+    fn holds_hashes(&self) -> bool {
+        false
+    }
+
+    fn begin(&self) -> Result<(), String> {
+        library::begin(&self.settings.service)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_home_is_a_folder_of_what_is_served_or_none() {
+        let root = std::env::temp_dir().canonicalize().unwrap();
+        let root = root.join(format!("millrace-pam-homes-{}", std::process::id()));
+        fs::create_dir_all(root.join("served/home/alice")).unwrap();
+        fs::create_dir_all(root.join("served/{user}")).unwrap();
+        fs::create_dir_all(root.join("served-not")).unwrap();
+        std::os::unix::fs::symlink("home/alice", root.join("served/link")).unwrap();
+        let of = |home: &str| within(&root.join(home), &root.join("served"));
+        assert_eq!(of("served/home/alice"), Ok("home/alice".to_owned()));
+        assert_eq!(of("served/link"), Ok("home/alice".to_owned()));
+        assert_eq!(of("served"), Ok(String::new()));
+        for (home, told) in [
+            ("served-not", "is not in"),
+            ("served/../served-not", "is not in"),
+            ("served/nowhere", "cannot be found"),
+            ("served/{user}", "has a name that no directory here can have"),
+        ] {
+            let error = of(home).unwrap_err();
+            assert!(error.contains(told), "{home}: {error}");
+        }
+        assert!(within(Path::new("/"), &root).is_err());
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[cfg(not(feature = "pam"))]
+    #[test]
+    fn a_program_that_was_built_without_says_which_feature_it_takes() {
+        let settings = Pam {
+            service: "millrace".to_owned(),
+            groups: Vec::new(),
+            passwd: None,
+            time: Duration::from_secs(1),
+            cache: Duration::ZERO,
+        };
+        let error = pam(&settings).err().unwrap();
+        assert!(error.contains("--features pam"), "{error}");
+    }
+}
