@@ -48,7 +48,15 @@ impl Connection {
     /// An administrator wants it gone.
     pub(crate) fn kick(&mut self, core: &mut Core) {
         core.log(&self.subject(), log::Event::Kicked);
+        self.send_away();
+    }
+
+    /// Ends what is under way, and the connection; of one that carries another's request, that other, too.
+    fn send_away(&mut self) {
         self.cut();
+        if let Some(carried) = &self.carries {
+            carried.dismiss();
+        }
     }
 
     /// Sets the limits of this connection, if it has this number; answers whether it has.
@@ -98,7 +106,7 @@ impl Connection {
             Decision::Refused(reason) => reason,
         };
         core.log(&self.subject(), log::Event::Expelled { reason: &reason });
-        self.cut();
+        self.send_away();
     }
 }
 

@@ -9,6 +9,7 @@ use millrace_server::limits::{Limit, Limits, Scope};
 use millrace_server::{Accounts, Attempt, Config, Permissions, Protocol, SessionReport};
 use millrace_storage::LocalOptions;
 
+use crate::kit::http2::{END_HEADERS, END_STREAM, HEADERS, block, frame, request, served_with};
 use crate::kit::{HttpClient, Scratch, ServedHttp, eventually, http_config, pattern, serve_http_with};
 
 /// `u:p`, `v:p`.
@@ -151,4 +152,26 @@ fn the_connections_of_a_disabled_user_end_also_in_the_middle_of_a_download() {
     assert!(gone.rest().is_empty());
     assert!(busy.rest().len() < 16 << 20, "the download was cut");
     assert_eq!(served.get("/small", fields).status, 401);
+}
+
+#[test]
+fn a_connection_of_http2_ends_when_its_user_is_kicked_or_disabled() {
+    let scratch = Scratch::new();
+    let alice = Alice::default();
+    let homes = Homes::new(scratch.path().canonicalize().unwrap(), LocalOptions::default());
+    let chain = Chain::new(Arc::new(homes)).source(alice.clone());
+    let served = served_with(&scratch, |config| config.accounts = Arc::new(chain));
+    let ways: [&dyn Fn(); 2] =
+        [&|| assert_eq!(served.running.kick(|one| one.user.as_deref() == Some(b"alice")), 1), &|| {
+            alice.disabled.store(true, Ordering::SeqCst)
+        }];
+    for way in ways {
+        let mut gone = served.connect_http2(&[]);
+        let fields = request("GET", "/small", &[("authorization", "Basic YWxpY2U6cA==")]);
+        gone.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, block(&fields)));
+        assert_eq!(gone.answer(1), (200, b"here".to_vec()));
+        way();
+        gone.end();
+        assert_eq!(gone.told_off, Some(0), "it is told that it ends, and that it did nothing wrong");
+    }
 }

@@ -109,7 +109,7 @@ async fn run(handed: Handed, patience: Patience, mut ending: Ending) {
     let origin = Arc::new(Origin {
         peer,
         bound,
-        carried: Carried { local, names },
+        carried: Carried { local, names, dismissal: Arc::default() },
         inbox,
         idle: Mutex::default(),
         kept_for: patience.idle / 2,
@@ -138,7 +138,7 @@ async fn run(handed: Handed, patience: Patience, mut ending: Ending) {
     loop {
         // What is waited for may be something else before that time is over.
         let look = origin.rest(patience).min(patience.stall);
-        let end = tokio::time::timeout(look, ending.wait_for(|ending| *ending));
+        let end = tokio::time::timeout(look, is_to_end(&mut ending, &origin.carried));
         match meanwhile(connection.as_mut(), end).await {
             None => return,
             Some(Err(_)) if !origin.rest(patience).is_zero() => {}
@@ -155,6 +155,16 @@ async fn run(handed: Handed, patience: Patience, mut ending: Ending) {
             return;
         }
     }
+}
+
+/// Waits until the server, or somebody who may, wants the connection to end.
+async fn is_to_end(ending: &mut Ending, carried: &Carried) {
+    let (mut all, mut this) = (pin!(ending.wait_for(|ending| *ending)), pin!(carried.dismissal.notified()));
+    poll_fn(|cx| match (all.as_mut().poll(cx), this.as_mut().poll(cx)) {
+        (Poll::Pending, Poll::Pending) => Poll::Pending,
+        _ => Poll::Ready(()),
+    })
+    .await;
 }
 
 /// Lets a connection go on while something is waited for; `None` where it ended before that.

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use millrace_http::Version;
 use millrace_net::listener;
+use tokio::sync::Notify;
 
 pub(crate) use forward::Kept;
 pub(super) use gateway::{Handed, Patience, serve};
@@ -47,9 +48,16 @@ pub(crate) struct Carried {
     local: SocketAddr,
     /// The names in its certificate.
     names: Arc<[String]>,
+    /// Ends the connection that it came by, which the requests of all its streams share.
+    dismissal: Arc<Notify>,
 }
 
 impl Carried {
+    /// Has the client's connection end: it is told so (GOAWAY), and what still runs on it may go on.
+    pub(super) fn dismiss(&self) {
+        self.dismissal.notify_one();
+    }
+
     /// The names in the client's certificate.
     pub(super) fn names(&self) -> Arc<[String]> {
         Arc::clone(&self.names)
