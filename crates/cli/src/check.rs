@@ -206,12 +206,12 @@ fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
 fn logins(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let rates = &config.logins;
     let all = [
-        (rates.server, "on the server"),
-        (rates.address, "from one address"),
-        (rates.network, "from one network"),
-        (rates.user, "of one user"),
+        (&rates.server, "on the server"),
+        (&rates.address, "from one address"),
+        (&rates.network, "from one network"),
+        (&rates.user, "of one user"),
     ];
-    let said = all.into_iter().filter_map(|(rate, whose)| Some((rate?, whose)));
+    let said = all.into_iter().filter(|(rate, _)| !rate.is_none());
     said.enumerate().try_for_each(|(index, (rate, whose))| {
         writeln!(out, "{:14}at most {rate} {whose}", if index == 0 { "Logins" } else { "" })
     })
@@ -253,8 +253,12 @@ fn bans(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
 /// Only what was said.
 fn bandwidth(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let limits = &config.limits;
-    let scopes =
-        [("all together", &limits.server), ("each user", &limits.user), ("each session", &limits.session)];
+    let listeners = limits.listeners.iter().map(|(address, limits)| (format!("all at {address}"), limits));
+    let groups = limits.groups.iter().map(|(name, limits)| (format!("all of the group {name}"), limits));
+    let scopes = std::iter::once(("all together".to_owned(), &limits.server))
+        .chain(listeners)
+        .chain(groups)
+        .chain([("each user".to_owned(), &limits.user), ("each session".to_owned(), &limits.session)]);
     let mut title = "Limits";
     for (whose, limits) in scopes {
         let all = [

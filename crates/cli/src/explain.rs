@@ -1,10 +1,11 @@
 //! `millrace explain`: what holds for a user, who said so, and whether a login would be let in.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use millrace_server::auth::{self, Effective, Origin};
-use millrace_server::limits::Used;
+use millrace_server::limits::{Limits, Used};
 use millrace_server::{Attempt, Permissions, Protocol};
 
 use crate::args::Explain;
@@ -33,7 +34,8 @@ pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
     };
     // Nobody may read on; that is no failure.
     let folders = site.mounts.of(&effective);
-    let text = explanation(&source, &effective, &folders, &attempt);
+    let shared = shared(&effective.groups, &site.config.limits.groups);
+    let text = explanation(&source, &effective, &shared, &folders, &attempt);
     let used = used(&site.accounts.used(&effective, attempt.now));
     let _ = io::stdout().write_all(format!("{text}{used}").as_bytes());
     Ok(())
@@ -43,7 +45,8 @@ pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
 pub(crate) fn used(used: &[Used]) -> String {
     let line = |used: &Used| {
         let since = if used.exact { "" } else { ", before something that changes now" };
-        format!("{:18}{} of {}{since}\n", used.key, used.used, used.most)
+        let place = used.folder.as_ref().map_or(String::new(), |path| format!(" in {path}"));
+        format!("{:18}{} of {}{place}{since}\n", used.key, used.used, used.most)
     };
     match used {
         [] => String::new(),
@@ -51,9 +54,30 @@ pub(crate) fn used(used: &[Used]) -> String {
     }
 }
 
+/// What members of these groups share, a line each.
+fn shared(groups: &[String], limits: &[(Arc<str>, Limits)]) -> String {
+    let mut text = String::new();
+    for (name, Limits { download, upload, sessions }) in limits {
+        if !groups.iter().any(|group| **group == **name) {
+            continue;
+        }
+        let keys = [("shared-download", download), ("shared-upload", upload), ("shared-sessions", sessions)];
+        for (key, limit) in keys {
+            if let Some(limit) = limit {
+                text += &format!(
+                    "{key:18}{:32}  of all members of the group {name} together\n",
+                    limit.to_string()
+                );
+            }
+        }
+    }
+    text
+}
+
 fn explanation(
     source: &str,
     effective: &Effective,
+    shared: &str,
     folders: &[(String, Permissions)],
     attempt: &Attempt<'_>,
 ) -> String {
@@ -69,6 +93,7 @@ fn explanation(
         };
         text += &format!("{key:18}{value:32}  {by}\n");
     }
+    text += shared;
     match effective.directory() {
         Ok(Some(folder)) => text += &format!("\nThe folder is {folder}.\n"),
         Ok(None) => {}

@@ -251,6 +251,54 @@ fn a_reload_takes_over_accounts_and_limits_or_leaves_all_as_it_was() {
 }
 
 #[test]
+fn what_groups_and_listeners_share_is_configured_explained_and_changed_while_files_flow() {
+    let keys = |rate: &str| {
+        format!(
+            "[[group]]\nname = \"staff\"\nshared-download = \"{rate}\"\n[[listener]]\naddress = \"127.0.0.1:0\"\n\
+             sessions = 20\nupload = \"1M\"\n[[user]]\nname = \"carol\"\npassword = \"{HASH}\"\ngroups = \"staff\"\n"
+        )
+    };
+    // The address of the flag is not in a file that is read alone.
+    let with_door = |rate: &str| format!("ftp = \"127.0.0.1:0\"\n{}", keys(rate));
+    let site = Site::start("shared", &with_door("2k"));
+    let told = site.tell(&["limits"]);
+    assert!(told.contains(&format!("listener {}", site.address)), "{told}");
+    assert!(told.contains("upload: 1000000") && told.contains("sessions-at-most: 20"), "{told}");
+    let explained = Command::new(env!("CARGO_BIN_EXE_millrace"))
+        .args(["explain", "carol", "--config"])
+        .arg(site.folder.join("millrace.toml"))
+        .output()
+        .unwrap();
+    let explained = String::from_utf8(explained.stdout).unwrap();
+    let line = explained.lines().find(|line| line.starts_with("shared-download")).unwrap_or(&explained);
+    assert!(
+        line.ends_with("of all members of the group staff together") && line.contains(" 2000 "),
+        "{line}"
+    );
+
+    let mut client = site.log_in("carol");
+    let mut data = client.download();
+    assert!(site.tell(&["limits"]).contains("download: 2000"));
+    write(&site.folder, &with_door("none"));
+    site.tell(&["reload"]);
+    let mut all = Vec::new();
+    data.read_to_end(&mut all).unwrap();
+    assert_eq!(all.len(), 300_000);
+    client.expect("226");
+
+    for (keys, told) in [
+        ("[[listener]]\naddress = \"127.0.0.1:1\"\n", "is none of the addresses in `ftp`"),
+        ("[[listener]]\naddress = \"off\"\n", "is no address at which anybody is served"),
+        ("[[listener]]\ndownload = \"1M\"\n", "issing field `address`"),
+    ] {
+        write(&site.folder, keys);
+        let refused = site.ctl(&["reload"]);
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(1) && error.contains(told), "{error}");
+    }
+}
+
+#[test]
 fn drain_waits_for_transfers_and_stop_for_no_longer_than_the_grace() {
     let mut site = Site::start("drain", "user-download-limit = \"100k\"\ngrace = 0");
     let mut client = site.log_in("alice");

@@ -271,6 +271,10 @@ fn a_folder_has_a_quota_of_its_own_that_a_reload_may_change_and_a_hook_hears_of(
     let mut bob = serving.log_in("bob");
     assert!(bob.store("/in/b", 10).starts_with("226"), "it counts on from what it was");
     assert!(bob.store("/in/c", 10).starts_with("552"));
+    let explain = || site.tell(&["explain", "bob", "--config", "m.toml"]);
+    eventually("what the folder holds is kept", || {
+        explain().ends_with("Used, as was last kept:\nquota-files       2 of 2 in /in\n")
+    });
 }
 
 fn eventually(what: &str, mut claim: impl FnMut() -> bool) {

@@ -297,7 +297,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         descriptor_reserve: descriptor_reserve(descriptors),
         addresses: Crowd::new(config.sessions_per_address, NetworkBits::ADDRESS),
         networks: Crowd::new(config.sessions_per_network, config.network_bits),
-        logins_rated: Logins::new(config.logins, config.network_bits, Instant::now()),
+        logins_rated: Logins::new(config.logins.clone(), config.network_bits, Instant::now()),
         bans: Bans::new(config.bans.clone()),
         load: Load::default(),
         accounts: RwLock::new(Arc::clone(&config.accounts)),

@@ -8,6 +8,7 @@ use serde::forward_to_deserialize_any;
 use toml::de::{DeTable, DeValue};
 
 use super::hosts::HostTable;
+use super::limits::ListenerTable;
 use super::report::Source;
 use super::sources::SourceTable;
 use super::web::{CorsTable, ErrorPageTable, HeaderTable};
@@ -69,6 +70,11 @@ pub(crate) fn of_host() -> Vec<&'static str> {
     fields_of::<HostTable>().to_vec()
 }
 
+/// The keys of a `[[listener]]` table.
+pub(crate) fn of_listener() -> Vec<&'static str> {
+    fields_of::<ListenerTable>().to_vec()
+}
+
 fn with_profile(own: &[&'static str]) -> Vec<&'static str> {
     let of_profile = fields_of::<Profile>().iter().filter(|key| !own.contains(key));
     own.iter().chain(of_profile).copied().collect()
@@ -91,6 +97,7 @@ pub(crate) fn refuse_unknown(source: &Source) -> Result<(), Failure> {
         ("source", of_source()),
         ("header", of_header()),
         ("cors", of_cors()),
+        ("listener", of_listener()),
         ("host", of_host()),
         ("error-page", of_error_page()),
     ];

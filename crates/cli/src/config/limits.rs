@@ -1,12 +1,18 @@
 //! The keys about bandwidth and sessions, as the server takes them.
 
-use millrace_server::auth::Quantity;
-use millrace_server::limits::{Limit, Limits, LoginRates, Rate, RateError, ServerLimits};
-use millrace_server::{BanRules, Network};
+use std::net::SocketAddr;
+use std::sync::Arc;
 
+use millrace_server::auth::Quantity;
+use millrace_server::limits::{Limit, Limits, LoginRates, RateLimit, ServerLimits};
+use millrace_server::{BanRules, Network};
+use serde::Deserialize;
+
+use super::resolve::Places;
 use super::said::Said;
-use super::value::Value;
-use super::written::Written;
+use super::value::{Listen, Value};
+use super::written::{GroupTable, Written};
+use crate::failure::Failure;
 
 impl Value for Limit {
     const EXPECTED: &'static str = "a number, such as 1000 or \"10M; mon-fri 08:00-18:00 1M\"";
@@ -42,24 +48,28 @@ impl Value for Network {
     }
 }
 
-/// A rate of logins, or `"none"`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Logins(Option<Rate>);
-
-impl Value for Logins {
+impl Value for RateLimit {
     const EXPECTED: &'static str = "a rate, such as \"60/minute\", or \"none\"";
 
     fn from_text(text: &str) -> Result<Self, String> {
-        match text {
-            "none" => Ok(Self(None)),
-            text => text.parse().map(|rate| Self(Some(rate))).map_err(|error: RateError| error.to_string()),
-        }
+        text.parse().map_err(|error: millrace_server::limits::LimitError| error.to_string())
     }
+}
+
+/// A `[[listener]]` table: what all who come to an address share.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct ListenerTable {
+    address: Said<Listen>,
+    download: Option<Said<Limit>>,
+    upload: Option<Said<Limit>>,
+    sessions: Option<Said<Limit>>,
 }
 
 /// How often somebody may log in.
 pub(crate) fn logins(written: &Written) -> LoginRates {
-    let rate = |said: &Option<Said<Logins>>| said.as_ref().and_then(|said| said.value.0);
+    let rate =
+        |said: &Option<Said<RateLimit>>| said.as_ref().map(|said| said.value.clone()).unwrap_or_default();
     LoginRates {
         server: rate(&written.logins),
         address: rate(&written.logins_per_address),
@@ -83,27 +93,54 @@ pub(crate) fn bans(written: &Written) -> BanRules {
     }
 }
 
-/// What was written about them.
-pub(crate) fn limits(written: &Written) -> ServerLimits {
+/// What was written of a scope.
+fn both(
+    download: &Option<Said<Limit>>,
+    upload: &Option<Said<Limit>>,
+    sessions: &Option<Said<Limit>>,
+) -> Limits {
     let said = |said: &Option<Said<Limit>>| {
         said.as_ref().map(|said| said.value.clone()).filter(|limit| !limit.is_none())
     };
+    Limits { download: said(download), upload: said(upload), sessions: said(sessions) }
+}
+
+/// What was written about them, but for listeners.
+pub(crate) fn limits(written: &Written) -> ServerLimits {
+    let shared = |group: &GroupTable| {
+        let name: Arc<str> = group.name.value.as_str().into();
+        (name, both(&group.shared_download, &group.shared_upload, &group.shared_sessions))
+    };
     ServerLimits {
-        server: Limits {
-            download: said(&written.download_limit),
-            upload: said(&written.upload_limit),
-            sessions: None,
-        },
+        server: both(&written.download_limit, &written.upload_limit, &None),
         listeners: Vec::new(),
-        user: Limits {
-            download: said(&written.user_download_limit),
-            upload: said(&written.user_upload_limit),
-            sessions: said(&written.user_sessions),
-        },
-        session: Limits {
-            download: said(&written.session_download_limit),
-            upload: said(&written.session_upload_limit),
-            sessions: None,
-        },
+        groups: written.group_tables.iter().map(shared).filter(|(_, limits)| !limits.is_empty()).collect(),
+        user: both(&written.user_download_limit, &written.user_upload_limit, &written.user_sessions),
+        session: both(&written.session_download_limit, &written.session_upload_limit, &None),
     }
+}
+
+/// What was written about listeners, which are those at the doors.
+pub(crate) fn listeners(
+    tables: &[ListenerTable],
+    doors: &[(&str, &[SocketAddr])],
+    places: &Places<'_>,
+) -> Result<Vec<(SocketAddr, Limits)>, Failure> {
+    let mut listeners: Vec<(SocketAddr, Limits)> = Vec::new();
+    for table in tables {
+        let wrong = |message: &str| Err(places.error(&table.address.place, "address", message));
+        let Listen::On(address) = table.address.value else {
+            return wrong("\"off\" is no address at which anybody is served");
+        };
+        if listeners.iter().any(|(other, _)| *other == address) {
+            return wrong(&format!("there are two [[listener]] tables for {address}"));
+        }
+        if !doors.iter().any(|(_, addresses)| addresses.contains(&address)) {
+            let message =
+                "is none of the addresses in `ftp`, `ftps`, `http` and `https`; write it as it is there";
+            return wrong(&format!("{address} {message}"));
+        }
+        listeners.push((address, both(&table.download, &table.upload, &table.sessions)));
+    }
+    Ok(listeners)
 }

@@ -11,7 +11,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, IntoDeserializer, MapAccess, Visitor};
 
 /// The keys that only a file has.
-const OWN: [&str; 3] = ["name", "password", "groups"];
+const OWN: [&str; 6] = ["name", "password", "groups", "shared-download", "shared-upload", "shared-sessions"];
 
 /// All that the file says of users and groups, in the order of their tables.
 #[derive(Debug, Default, Deserialize)]

@@ -124,7 +124,7 @@ pub(crate) fn resolve(
 ) -> Result<Site, Failure> {
     let places = Places { file };
     let quotas = quotas.unwrap_or_else(|| Arc::new(Quotas::new(Ledger::new(quotas_file(&written, &places)))));
-    let limits = super::limits::limits(&written);
+    let mut limits = super::limits::limits(&written);
     let bans = super::limits::bans(&written);
     let login_rates = super::limits::logins(&written);
     let mut web = super::web::web(&written, &places)?;
@@ -181,6 +181,7 @@ pub(crate) fn resolve(
     let http = listens(written.http, "--http", vec![default_http(&ftp)], &places)?;
     let acme = acme.map(|acme| acme.at(&http, &https, &places)).transpose()?;
     let doors = [("FTP", &ftp[..]), ("FTPS", &ftps), ("HTTP", &http), ("HTTPS", &https)];
+    limits.listeners = super::limits::listeners(&written.listener_tables, &doors, &places)?;
     let passive_ports = passive_ports(written.passive_ports, &doors, &places)?;
     let programs = config::Programs {
         folders: program_folders(&written.cgi, &directory, &places)?,

@@ -14,10 +14,10 @@ use millrace_server::config::{Challenge, Resumption};
 use serde::Deserialize;
 
 use millrace_server::Network;
-use millrace_server::limits::Limit;
+use millrace_server::limits::{Limit, RateLimit};
 
 use super::hosts::HostTable;
-use super::limits::Logins;
+use super::limits::ListenerTable;
 use super::said::{Said, one_or_more};
 use super::sources::SourceTable;
 use super::value::{
@@ -285,6 +285,11 @@ pub(crate) struct Written {
     #[arg(skip)]
     pub(crate) http_link_keys: Option<Said<PathBuf>>,
 
+    /// What all who come to an address share.
+    #[arg(skip)]
+    #[serde(rename = "listener")]
+    pub(crate) listener_tables: Vec<ListenerTable>,
+
     /// Names under which other trees are served.
     #[arg(skip)]
     #[serde(rename = "host")]
@@ -388,16 +393,16 @@ pub(crate) struct Written {
     pub(crate) network_bits_ipv6: Option<Said<Count>>,
     /// Logins on the server.
     #[arg(skip)]
-    pub(crate) logins: Option<Said<Logins>>,
+    pub(crate) logins: Option<Said<RateLimit>>,
     /// Logins from each address.
     #[arg(skip)]
-    pub(crate) logins_per_address: Option<Said<Logins>>,
+    pub(crate) logins_per_address: Option<Said<RateLimit>>,
     /// Logins from each network.
     #[arg(skip)]
-    pub(crate) logins_per_network: Option<Said<Logins>>,
+    pub(crate) logins_per_network: Option<Said<RateLimit>>,
     /// Logins of each user.
     #[arg(skip)]
-    pub(crate) user_logins: Option<Said<Logins>>,
+    pub(crate) user_logins: Option<Said<RateLimit>>,
     /// Bytes a second to all clients together.
     #[arg(skip)]
     pub(crate) download_limit: Option<Said<Limit>>,
@@ -497,6 +502,12 @@ pub(crate) struct UserTable {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct GroupTable {
     pub(crate) name: Said<String>,
+    /// Bytes a second to the clients of all members together.
+    pub(crate) shared_download: Option<Said<Limit>>,
+    /// The same from them.
+    pub(crate) shared_upload: Option<Said<Limit>>,
+    /// Sessions of all members together.
+    pub(crate) shared_sessions: Option<Said<Limit>>,
     /// All other keys.
     #[serde(skip)]
     pub(crate) profile: Profile,
@@ -654,6 +665,7 @@ impl Written {
             http_hsts: self.http_hsts.or(file.http_hsts),
             http_digest: self.http_digest.or(file.http_digest),
             http_link_keys: self.http_link_keys.or(file.http_link_keys),
+            listener_tables: file.listener_tables,
             host_tables: file.host_tables,
             header_tables: file.header_tables,
             cors_tables: file.cors_tables,

@@ -63,20 +63,12 @@ pub(crate) fn row(key: LimitKey) -> Row {
                 .of("127.0.0.0/24")
         }
         LimitKey::ListenerSessions => {
-            let refuse = |site: &Site| {
-                let _first = site.connect();
-                site.ctl(&["limits", &format!("listener {}", site.ftp), "--sessions", "1"]);
-                at_the_door(site)
-            };
-            Row::new("", refuse, "sessions on this address", "1").of("listener HOST")
+            let keys = "[[listener]]\naddress = \"HOST:0\"\nsessions = 1";
+            Row::new(keys, second_client, "sessions on this address", "1").of("listener HOST")
         }
-        LimitKey::GroupSessions => {
-            let refuse = |site: &Site| {
-                site.ctl(&["limits", "group staff", "--sessions", "1"]);
-                second_login(site)
-            };
-            Row::new("", refuse, "sessions of your group", "1").of("group staff")
-        }
+        LimitKey::GroupSessions => Row::new("", second_login, "sessions of your group", "1")
+            .of("group staff")
+            .setup(|setup| setup.tables = "shared-sessions = 1".to_owned()),
         LimitKey::OwnSessions => Row::of_alice("sessions = 1", second_login, "sessions of this user", "1")
             .code("421")
             .of("user alice"),
@@ -153,9 +145,11 @@ pub(crate) fn row(key: LimitKey) -> Row {
         LimitKey::Ratio => Row::of_alice("ratio = \"1:3\"", fetch, "has to upload before", "3"),
         LimitKey::Space => Row::new("", announce_too_much, "bytes are free", "").code("452"),
         LimitKey::DeviceQuota => {
-            Row::new("", store, "quota exceeded", "").code("552").setup(|setup| setup.faulty = true)
+            let value = "\"as the device has it\"";
+            Row::new("", store, "quota exceeded", value).code("552").setup(|setup| setup.faulty = true)
         }
-        LimitKey::FileSize => Row::new("", store, "file too large", "")
+        // The shell counts in 512 bytes.
+        LimitKey::FileSize => Row::new("", store, "file too large", "512")
             .code("552")
             .setup(|setup| setup.shell = "trap '' XFSZ\nulimit -f 1"),
         LimitKey::CgiProcesses => {

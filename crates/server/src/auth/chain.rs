@@ -254,6 +254,10 @@ impl Chain {
         if let Some(quota) = effective.transfer_quota() {
             used.extend(self.quotas.moved_of(&effective.user, &quota, seconds(now)));
         }
+        for (path, key, allowance) in self.mounts.held(effective) {
+            let held = self.quotas.held_in(&key, allowance).into_iter();
+            used.extend(held.map(|used| limits::Used { folder: Some(path.clone()), ..used }));
+        }
         used
     }
 

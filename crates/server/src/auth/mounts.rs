@@ -328,6 +328,14 @@ impl Mounts {
         }
     }
 
+    /// The folders that are for a user and have quotas: where, what they are counted as, and how much they may hold.
+    pub(super) fn held(&self, user: &Effective) -> Vec<(String, String, Allowance)> {
+        let of_user = self.mounts.iter().filter(|mount| mount.is_for(user));
+        of_user
+            .filter_map(|mount| Some((user.fill(&mount.path).ok()?, mount.key(user).ok()?, mount.quota?)))
+            .collect()
+    }
+
     /// The folders that are for a user: where, and the most that may be done there.
     pub fn of(&self, user: &Effective) -> Vec<(String, Permissions)> {
         let of_user = self.mounts.iter().filter(|mount| mount.is_for(user));

@@ -89,7 +89,8 @@ impl Connection {
             self.log(core, log::Event::LoginRefused { user, reason: "banned at this address for a while" });
             return Some(Verdict::Denied);
         }
-        let attempt = core.server.logins_rated.attempt(self.session.peer().ip(), core.now.instant);
+        let (from, wall) = (self.session.peer().ip(), core.server.limits.wall());
+        let attempt = core.server.logins_rated.attempt(from, core.now.instant, wall);
         attempt.err().map(|too_many| self.too_often(core, &too_many))
     }
 
@@ -132,7 +133,8 @@ impl Connection {
 
     /// Keeps the account of a login that succeeded, and says what the session has to know of it.
     pub(super) fn admit(&mut self, core: &mut Core, user: &[u8], account: Account) -> Verdict {
-        if let Err(too_many) = core.server.logins_rated.log_in(user, core.now.instant) {
+        let wall = core.server.limits.wall();
+        if let Err(too_many) = core.server.logins_rated.log_in(user, core.now.instant, wall) {
             return self.too_often(core, &too_many);
         }
         if let Err(refused) = self.enter(core, user, &account) {

@@ -282,13 +282,14 @@ impl Connection {
     /// Claims that the accounts may be asked about somebody who says this, unless that was just answered.
     fn may_try(&mut self, core: &mut Core, said: &[u8]) -> Result<(), NotNow> {
         let most = core.server.config.cpu_limit;
+        let (from, wall) = (self.peer.ip(), core.server.limits.wall());
         let not_now = if said.is_empty() || self.is_known(said) {
             return Ok(());
         } else if most > 0 && core.server.load.percent() > most {
             let reached = Reached::new(LimitKey::CpuLimit, u64::from(most));
             let reason = "The server is too busy; try again later.";
             NotNow { status: Status::SERVICE_UNAVAILABLE, reason, wait: A_WHILE, reached }
-        } else if let Err(too_many) = core.server.logins_rated.attempt(self.peer.ip(), core.now.instant) {
+        } else if let Err(too_many) = core.server.logins_rated.attempt(from, core.now.instant, wall) {
             too_many.into()
         } else {
             return Ok(());
@@ -301,7 +302,7 @@ impl Connection {
     fn enter(&mut self, core: &Core, is_login: bool, user: &[u8], account: &Account) -> Result<(), NotNow> {
         let (server, now) = (&core.server, core.now.instant);
         if is_login {
-            server.logins_rated.log_in(user, now)?;
+            server.logins_rated.log_in(user, now, server.limits.wall())?;
         }
         let nothing = AccountLimits::default();
         let limits = account.limits.as_deref().unwrap_or(&nothing);

@@ -176,7 +176,7 @@ mod tests {
                 "sessions",
                 "listener 192.0.2.1:21",
             ),
-            (refused(Scope::Group("staff".into()), false), "of your group", "sessions", "group staff"),
+            (refused(Scope::Group("staff".into()), false), "of your group", "shared-sessions", "group staff"),
             (refused(alice.clone(), false), "of this user", "sessions", "user alice"),
             (refused(alice, true), "of this user", "user-sessions", "user alice"),
         ];

@@ -5,6 +5,8 @@
 //! attempt counts, before the accounts are asked, as what it costs to ask them is the same; of a user only those with the
 //! right password, as nobody must be able to lock another out.
 //!
+//! A rate may follow the clock: what holds is looked up as somebody comes, and what was counted before stays counted.
+//!
 //! The invariant: memory is bounded ([`MOST`] entries of each kind), and where there is no rate there is no lock.
 
 use std::collections::HashMap;
@@ -19,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+use super::schedule::{LimitError, Schedule};
 use super::{LimitKey, NetworkBits, Reached};
 
 /// Buckets of each kind at most; the emptiest go first.
@@ -70,17 +73,64 @@ impl Rate {
     }
 }
 
-/// The rates of logins of a server; `None` for no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// A rate that is not to be exceeded, or none; it may depend on the time: `600/minute; mon-fri 08:00-18:00 100/minute`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RateLimit(Schedule<Option<Rate>>);
+
+impl RateLimit {
+    /// The rate at a moment, in seconds since 1970; `None` for no limit.
+    pub fn at(&self, seconds: i64) -> Option<Rate> {
+        self.0.at(seconds)
+    }
+
+    /// Claims that there never is a limit.
+    pub fn is_none(&self) -> bool {
+        self.0.is_always(None)
+    }
+}
+
+impl From<Rate> for RateLimit {
+    fn from(rate: Rate) -> Self {
+        Self(Schedule::of(Some(rate)))
+    }
+}
+
+impl FromStr for RateLimit {
+    type Err = LimitError;
+
+    fn from_str(text: &str) -> Result<Self, LimitError> {
+        let rate = |word: &str| match word {
+            "none" => Ok(None),
+            word => word.parse().map(Some).map_err(|error: RateError| LimitError(error.to_string())),
+        };
+        Schedule::parse(text, rate).map(Self)
+    }
+}
+
+impl fmt::Display for RateLimit {
+    /// As it can be read again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(f, |rate| rate.map_or("none".to_owned(), |rate| rate.to_string()))
+    }
+}
+
+/// The rates of logins of a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoginRates {
     /// Of everybody together.
-    pub server: Option<Rate>,
+    pub server: RateLimit,
     /// From each address.
-    pub address: Option<Rate>,
+    pub address: RateLimit,
     /// From each network.
-    pub network: Option<Rate>,
+    pub network: RateLimit,
     /// As each user.
-    pub user: Option<Rate>,
+    pub user: RateLimit,
+}
+
+impl LoginRates {
+    fn is_none(&self) -> bool {
+        [&self.server, &self.address, &self.network, &self.user].into_iter().all(RateLimit::is_none)
+    }
 }
 
 /// There were too many logins.
@@ -149,31 +199,31 @@ impl Logins {
 
     /// Other rates; what is counted stays.
     pub(crate) fn configure(&self, rates: LoginRates) {
-        self.any.store(rates != LoginRates::default(), Relaxed);
+        self.any.store(!rates.is_none(), Relaxed);
         *self.rates.write().unwrap_or_else(PoisonError::into_inner) = rates;
     }
 
     /// Somebody at an address wants to log in. The narrowest first: who is refused there takes nothing of what
-    /// others have.
-    pub(crate) fn attempt(&self, from: IpAddr, now: Instant) -> Result<(), TooMany> {
+    /// others have. `wall` is in seconds since 1970.
+    pub(crate) fn attempt(&self, from: IpAddr, now: Instant, wall: i64) -> Result<(), TooMany> {
         let Some(rates) = self.rates() else { return Ok(()) };
         let from = from.to_canonical();
         let network = self.bits.network(from);
         let Buckets { server, addresses, networks, .. } = &self.buckets;
-        self.take(addresses, rates.address, &from, now).map_err(|(rate, wait)| {
+        self.take(addresses, rates.address.at(wall), &from, now).map_err(|(rate, wait)| {
             too_many(LimitKey::LoginsPerAddress, rate, Some(from.to_string()), wait)
         })?;
-        self.take(networks, rates.network, &network, now).map_err(|(rate, wait)| {
+        self.take(networks, rates.network.at(wall), &network, now).map_err(|(rate, wait)| {
             too_many(LimitKey::LoginsPerNetwork, rate, Some(network.to_string()), wait)
         })?;
-        self.take(server, rates.server, &(), now)
+        self.take(server, rates.server.at(wall), &(), now)
             .map_err(|(rate, wait)| too_many(LimitKey::Logins, rate, None, wait))
     }
 
     /// A user has shown the right password.
-    pub(crate) fn log_in(&self, user: &[u8], now: Instant) -> Result<(), TooMany> {
+    pub(crate) fn log_in(&self, user: &[u8], now: Instant, wall: i64) -> Result<(), TooMany> {
         let Some(rates) = self.rates() else { return Ok(()) };
-        self.take(&self.buckets.users, rates.user, &user, now).map_err(|(rate, wait)| {
+        self.take(&self.buckets.users, rates.user.at(wall), &user, now).map_err(|(rate, wait)| {
             let of = format!("user {}", String::from_utf8_lossy(user));
             too_many(LimitKey::UserLogins, rate, Some(of), wait)
         })
@@ -181,7 +231,7 @@ impl Logins {
 
     fn rates(&self) -> Option<LoginRates> {
         let is_any = self.any.load(Relaxed);
-        is_any.then(|| *self.rates.read().unwrap_or_else(PoisonError::into_inner))
+        is_any.then(|| self.rates.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// Takes one login's room of a bucket, or answers when there will be some.
@@ -234,8 +284,8 @@ fn make_room(buckets: &mut HashMap<u64, u64>, now: u64) {
 mod tests {
     use super::*;
 
-    fn rate(text: &str) -> Option<Rate> {
-        Some(text.parse().unwrap())
+    fn rate(text: &str) -> RateLimit {
+        text.parse().unwrap()
     }
 
     fn logins(rates: LoginRates, now: Instant) -> Logins {
@@ -261,11 +311,11 @@ mod tests {
         let begin = Instant::now();
         let rates = LoginRates { address: rate("3/minute"), ..LoginRates::default() };
         let (logins, here) = (logins(rates, begin), address("192.0.2.1"));
-        let at = |seconds: u64| logins.attempt(here, begin + Duration::from_secs(seconds));
+        let at = |seconds: u64| logins.attempt(here, begin + Duration::from_secs(seconds), 0);
         assert_eq!((0..3).filter(|_| at(0).is_ok()).count(), 3);
         let refused = at(1).unwrap_err();
         assert_eq!(refused.wait, Duration::from_secs(19));
-        assert!(logins.attempt(address("192.0.2.2"), begin).is_ok(), "nobody else");
+        assert!(logins.attempt(address("192.0.2.2"), begin, 0).is_ok(), "nobody else");
         assert!(at(19).is_err() && at(20).is_ok() && at(20).is_err());
         assert_eq!((0..10).filter(|_| at(3600).is_ok()).count(), 3);
     }
@@ -280,7 +330,7 @@ mod tests {
             ..LoginRates::default()
         };
         let logins = logins(rates, begin);
-        let refused = |from: &str| logins.attempt(address(from), begin).err().map(|refused| refused.key);
+        let refused = |from: &str| logins.attempt(address(from), begin, 0).err().map(|refused| refused.key);
         assert_eq!(refused("192.0.2.1"), None);
         for _ in 0..100 {
             assert_eq!(refused("::ffff:192.0.2.1"), Some(LimitKey::LoginsPerAddress));
@@ -297,8 +347,8 @@ mod tests {
     fn a_user_is_counted_wherever_they_come_from() {
         let begin = Instant::now();
         let logins = logins(LoginRates { user: rate("1/hour"), ..LoginRates::default() }, begin);
-        assert!(logins.log_in(b"alice", begin).is_ok() && logins.log_in(b"bob", begin).is_ok());
-        let refused = logins.log_in(b"alice", begin).unwrap_err();
+        assert!(logins.log_in(b"alice", begin, 0).is_ok() && logins.log_in(b"bob", begin, 0).is_ok());
+        let refused = logins.log_in(b"alice", begin, 0).unwrap_err();
         assert_eq!(refused.reached().of.as_deref(), Some("user alice"));
         assert!(!refused.for_the_client().contains("alice"));
     }
@@ -308,11 +358,34 @@ mod tests {
         let begin = Instant::now();
         let logins = logins(LoginRates { address: rate("2/day"), ..LoginRates::default() }, begin);
         let often = address("192.0.2.1");
-        assert!(logins.attempt(often, begin).is_ok() && logins.attempt(often, begin).is_ok());
+        assert!(logins.attempt(often, begin, 0).is_ok() && logins.attempt(often, begin, 0).is_ok());
         for number in 0..100_000u32 {
-            let _ = logins.attempt(IpAddr::from(number.to_be_bytes()), begin);
+            let _ = logins.attempt(IpAddr::from(number.to_be_bytes()), begin, 0);
         }
         assert!(logins.buckets.addresses.lock().unwrap().len() <= MOST);
-        assert!(logins.attempt(often, begin).is_err(), "who came more often is remembered");
+        assert!(logins.attempt(often, begin, 0).is_err(), "who came more often is remembered");
+    }
+
+    #[test]
+    fn a_rate_follows_the_clock() {
+        let begin = Instant::now();
+        let text = "3/minute; mon,tue,wed,thu,fri 08:00-18:00 UTC 1/minute; sat none";
+        assert_eq!(
+            rate(text).to_string(),
+            "3/minute; mon,tue,wed,thu,fri 08:00-18:00 UTC 1/minute; sat none"
+        );
+        let logins = logins(LoginRates { user: rate(text), ..LoginRates::default() }, begin);
+        // 2026-11-20 is a Friday.
+        let most = |day: &str, user: &[u8]| {
+            let wall = day.parse::<jiff::Timestamp>().unwrap().as_second();
+            (0..10).filter(|_| logins.log_in(user, begin, wall).is_ok()).count()
+        };
+        assert_eq!(most("2026-11-20T07:59:59Z", b"early"), 3);
+        assert_eq!(most("2026-11-20T08:00:00Z", b"late"), 1);
+        assert_eq!(most("2026-11-20T08:00:00Z", b"early"), 0, "what was counted stays counted");
+        assert_eq!(most("2026-11-21T08:00:00Z", b"early"), 10);
+        for text in ["", "60", "1/minute; 5", "mon 1/minute", "1/minute; mon 5", "none; 8-9 1/day"] {
+            assert!(text.parse::<RateLimit>().is_err(), "{text:?}");
+        }
     }
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 pub use crowd::NetworkBits;
 pub(crate) use crowd::{Crowd, Crowded};
-pub use logins::{LoginRates, Rate, RateError};
+pub use logins::{LoginRates, Rate, RateError, RateLimit};
 pub(crate) use logins::{Logins, TooMany};
 pub(crate) use pace::Pace;
 pub use reached::LimitKey;
@@ -90,6 +90,8 @@ pub struct ServerLimits {
     pub server: Limits,
     /// All who come to an address, as [`Running::ftp_addresses`](crate::Running::ftp_addresses) names it.
     pub listeners: Vec<(SocketAddr, Limits)>,
+    /// All members of a group together, whose accounts say nothing else of it.
+    pub groups: Vec<(Arc<str>, Limits)>,
     /// Each user whose account says nothing else.
     pub user: Limits,
     /// Each session whose account says nothing else.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use millrace_ftp::session::Bound;
 use millrace_vfs::{Counted, FileError, OverQuota, QuotaScope};
+use rustix::process::{Resource, getrlimit};
 
 /// The limits and their keys, of which neither list can forget one: they are the same.
 macro_rules! limit_keys {
@@ -45,7 +46,7 @@ limit_keys! {
     /// Sessions at an address of the server.
     ListenerSessions = "sessions",
     /// Sessions of a group's members.
-    GroupSessions = "sessions",
+    GroupSessions = "shared-sessions",
     /// Sessions of a user, said of that user.
     OwnSessions = "sessions",
     /// Sessions of a user, said of all.
@@ -122,8 +123,6 @@ impl LimitKey {
 pub(crate) enum Setting {
     Number(u64),
     Text(String),
-    /// Whoever sets it does not say.
-    Unknown,
 }
 
 impl From<u64> for Setting {
@@ -168,14 +167,24 @@ impl Reached {
 
     /// The limit that is in a file's way, if it is one.
     pub(crate) fn by(error: &FileError) -> Option<Self> {
-        let unknown = |key| Some(Self { key, value: Setting::Unknown, of: None });
         match error {
             FileError::OverQuota(over) => Some((&**over).into()),
             FileError::NoSpace => Some(Self::new(LimitKey::Space, 0)),
-            FileError::QuotaExceeded => unknown(LimitKey::DeviceQuota),
-            FileError::TooLarge => unknown(LimitKey::FileSize),
-            FileError::Exhausted => unknown(LimitKey::OpenFiles),
+            // How much that is the system says to nobody but the device's owner.
+            FileError::QuotaExceeded => {
+                Some(Self::new(LimitKey::DeviceQuota, "as the device has it".to_owned()))
+            }
+            FileError::TooLarge => Some(Self::of_process(LimitKey::FileSize, Resource::Fsize)),
+            FileError::Exhausted => Some(Self::of_process(LimitKey::OpenFiles, Resource::Nofile)),
             _ => None,
+        }
+    }
+
+    /// A limit of the process, or beyond that one of the system's own.
+    fn of_process(key: LimitKey, resource: Resource) -> Self {
+        match getrlimit(resource).current {
+            Some(value) => Self::new(key, value),
+            None => Self::new(key, "as the system has it".to_owned()),
         }
     }
 

@@ -6,6 +6,8 @@
 //! none; sat,sun none; 22:00-06:00 UTC 50Mi   the first rule that matches decides, else the first value
 //! ```
 //!
+//! Numbers of bytes or sessions are written so, and rates of logins.
+//!
 //! A rule looks at the civil time of its zone, so it is right on the days on which clocks are put forward or
 //! back. Hours that end before they begin go past midnight and belong to the day on which they begin.
 
@@ -17,25 +19,29 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use thiserror::Error;
 
-/// A number that is not to be exceeded, or none; it may depend on the time.
+/// A value that may depend on the time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Limit {
-    /// Where no rule matches; 0 for no limit.
-    otherwise: u64,
-    rules: Arc<[Rule]>,
+pub(super) struct Schedule<T> {
+    /// Where no rule matches.
+    otherwise: T,
+    rules: Arc<[Rule<T>]>,
 }
 
 /// A value for some hours of some days.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Rule {
+struct Rule<T> {
     /// Bit 0 is Monday.
     days: u8,
     /// Minutes of the day: the first, and one past the last. Equal: the whole day.
     from: u16,
     to: u16,
     zone: Zone,
-    value: u64,
+    value: T,
 }
+
+/// A number that is not to be exceeded, or none; it may depend on the time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Limit(Schedule<u64>);
 
 /// A time zone and the name that it was given.
 #[derive(Debug, Clone)]
@@ -56,7 +62,7 @@ impl Eq for Zone {}
 /// Why a text is no limit.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
-pub struct LimitError(String);
+pub struct LimitError(pub(super) String);
 
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const EVERY_DAY: u8 = 0x7f;
@@ -70,27 +76,81 @@ impl Limit {
 
     /// The same at any time; 0 for no limit.
     pub fn of(value: u64) -> Self {
-        Self { otherwise: value, rules: Arc::default() }
+        Self(Schedule::of(value))
     }
 
     /// The value at a moment, in seconds since 1970; 0 for no limit.
     pub fn at(&self, seconds: i64) -> u64 {
-        let matching = self.rules.iter().find(|rule| rule.holds_at(seconds));
-        matching.map_or(self.otherwise, |rule| rule.value)
+        self.0.at(seconds)
     }
 
     /// Claims that there never is a limit.
     pub fn is_none(&self) -> bool {
-        self.otherwise == 0 && self.rules.iter().all(|rule| rule.value == 0)
+        self.0.is_always(0)
     }
 
     /// Claims that the value depends on the time.
     pub fn follows_the_clock(&self) -> bool {
-        !self.rules.is_empty()
+        !self.0.rules.is_empty()
     }
 }
 
-impl Rule {
+impl<T: Copy + PartialEq> Schedule<T> {
+    /// The same at any time.
+    pub(super) fn of(value: T) -> Self {
+        Self { otherwise: value, rules: Arc::from([]) }
+    }
+
+    /// The value at a moment, in seconds since 1970.
+    pub(super) fn at(&self, seconds: i64) -> T {
+        let matching = self.rules.iter().find(|rule| rule.holds_at(seconds));
+        matching.map_or(self.otherwise, |rule| rule.value)
+    }
+
+    /// Claims that it is this at any time.
+    pub(super) fn is_always(&self, value: T) -> bool {
+        self.otherwise == value && self.rules.iter().all(|rule| rule.value == value)
+    }
+
+    /// Reads a first value, and rules; `value` reads one word.
+    pub(super) fn parse(
+        text: &str,
+        value: impl Fn(&str) -> Result<T, LimitError>,
+    ) -> Result<Self, LimitError> {
+        let (mut otherwise, mut rules) = (None, Vec::new());
+        for (index, part) in text.split(';').enumerate() {
+            let words: Vec<&str> = part.split_whitespace().collect();
+            match words[..] {
+                [word] if index == 0 => otherwise = Some(value(word)?),
+                [word] => {
+                    let message = "without days or hours only the first value can stand";
+                    return Err(LimitError(format!("{word:?} is not a rule; {message}")));
+                }
+                [ref when @ .., word] if index > 0 => rules.push(rule(when, value(word)?)?),
+                [_, ref rest @ ..] => {
+                    let message = "begin with the value that holds otherwise, such as none, and a semicolon";
+                    return Err(LimitError(format!(
+                        "{:?} stands behind the first value; {message}",
+                        rest.join(" ")
+                    )));
+                }
+                [] => {
+                    return Err(LimitError(format!("{text:?} has an empty part; write a value such as 10M")));
+                }
+            }
+        }
+        let otherwise = otherwise.expect("the first part is a value, or an error");
+        Ok(Self { otherwise, rules: rules.into() })
+    }
+
+    /// As it can be read again.
+    pub(super) fn write(&self, f: &mut fmt::Formatter<'_>, word: impl Fn(T) -> String) -> fmt::Result {
+        f.write_str(&word(self.otherwise))?;
+        self.rules.iter().try_for_each(|rule| write!(f, "; {}{}", rule.when(), word(rule.value)))
+    }
+}
+
+impl<T> Rule<T> {
     fn holds_at(&self, seconds: i64) -> bool {
         let Ok(moment) = Timestamp::from_second(seconds) else { return false };
         let civil = self.zone.zone.to_datetime(moment);
@@ -104,32 +164,36 @@ impl Rule {
             false => begins_today && minute >= self.from || self.days & yesterday != 0 && minute < self.to,
         }
     }
+
+    /// Its days and hours and the zone, with a space behind each.
+    fn when(&self) -> String {
+        let days: Vec<&str> = DAYS
+            .iter()
+            .enumerate()
+            .filter(|(day, _)| self.days >> day & 1 == 1)
+            .map(|(_, name)| *name)
+            .collect();
+        let mut text = format!("{} ", days.join(","));
+        if self.from != self.to {
+            let (from, to) = (self.from, self.to);
+            text += &format!("{:02}:{:02}-{:02}:{:02} ", from / 60, from % 60, to / 60, to % 60);
+        }
+        if !self.zone.name.is_empty() {
+            text += &format!("{} ", self.zone.name);
+        }
+        text
+    }
 }
 
 impl FromStr for Limit {
     type Err = LimitError;
 
     fn from_str(text: &str) -> Result<Self, LimitError> {
-        let (mut otherwise, mut rules) = (0, Vec::new());
-        for (index, part) in text.split(';').enumerate() {
-            let words: Vec<&str> = part.split_whitespace().collect();
-            match words[..] {
-                [] => {
-                    return Err(LimitError(format!("{text:?} has an empty part; write a value such as 10M")));
-                }
-                [value] if index == 0 => otherwise = number(value)?,
-                [value] => {
-                    let message = "without days or hours only the first value can stand";
-                    return Err(LimitError(format!("{value:?} is not a rule; {message}")));
-                }
-                [ref when @ .., value] => rules.push(rule(when, number(value)?)?),
-            }
-        }
-        Ok(Self { otherwise, rules: rules.into() })
+        Schedule::parse(text, number).map(Self)
     }
 }
 
-fn rule(words: &[&str], value: u64) -> Result<Rule, LimitError> {
+fn rule<T>(words: &[&str], value: T) -> Result<Rule<T>, LimitError> {
     let (mut days, mut hours, mut zone) = (None, None, None);
     for word in words {
         if let Some(found) = parse_days(word) {
@@ -219,34 +283,10 @@ fn number(text: &str) -> Result<u64, LimitError> {
 impl fmt::Display for Limit {
     /// As it can be read again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.otherwise {
-            0 => f.write_str("none")?,
-            value => write!(f, "{value}")?,
-        }
-        self.rules.iter().try_for_each(|rule| write!(f, "; {rule}"))
-    }
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let days: Vec<&str> = DAYS
-            .iter()
-            .enumerate()
-            .filter(|(day, _)| self.days >> day & 1 == 1)
-            .map(|(_, name)| *name)
-            .collect();
-        write!(f, "{} ", days.join(","))?;
-        if self.from != self.to {
-            let (from, to) = (self.from, self.to);
-            write!(f, "{:02}:{:02}-{:02}:{:02} ", from / 60, from % 60, to / 60, to % 60)?;
-        }
-        if !self.zone.name.is_empty() {
-            write!(f, "{} ", self.zone.name)?;
-        }
-        match self.value {
-            0 => f.write_str("none"),
-            value => write!(f, "{value}"),
-        }
+        self.0.write(f, |value| match value {
+            0 => "none".to_owned(),
+            value => value.to_string(),
+        })
     }
 }
 
@@ -337,6 +377,7 @@ mod tests {
             "1;",
             ";1",
             "1; mon",
+            "mon-fri 5",
             "1; mon-xyz 5",
             "1; 25:00-26:00 5",
             "1; 08:00-18:60 5",

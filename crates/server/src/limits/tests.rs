@@ -223,6 +223,65 @@ fn sessions_are_counted_and_refused_by_whose_limit_it_is() {
     assert!(bench.tree.connect("127.0.0.2:21".parse().unwrap(), bench.start).is_ok());
 }
 
+/// In bytes a second, what one session of alice, of the group staff, moves where these are the limits.
+fn pace(bench: &Bench, limits: &AccountLimits) -> u64 {
+    let members = [bench.member("alice", limits)];
+    bench.run(&mut bench.meters(&members), Duration::ZERO, Duration::from_secs(10))[0] / 10
+}
+
+#[test]
+fn the_narrowest_of_server_listener_group_user_and_session_decides() {
+    for narrowest in 0..5 {
+        let value = |place: usize| rate(if place == narrowest { 10_000 } else { 50_000 });
+        let bench = Bench::new(ServerLimits {
+            server: value(0),
+            listeners: vec![(listener(), value(1))],
+            groups: vec![("staff".into(), value(2))],
+            ..ServerLimits::default()
+        });
+        let staff = GroupLimits { name: "staff".into(), limits: Limits::default() };
+        let limits = AccountLimits {
+            user: value(3),
+            session: value(4),
+            groups: vec![staff],
+            ..AccountLimits::default()
+        };
+        let pace = pace(&bench, &limits);
+        assert!((9_500..=10_500).contains(&pace), "{narrowest}: {pace}");
+    }
+}
+
+#[test]
+fn what_members_of_a_group_share_is_theirs_together_and_another_configuration_changes_it() {
+    let with =
+        |value| ServerLimits { groups: vec![("staff".into(), rate(value))], ..ServerLimits::default() };
+    let bench = Bench::new(with(20_000));
+    let group = |name: &str| GroupLimits { name: name.into(), limits: Limits::default() };
+    let of = |name: &str| AccountLimits { groups: vec![group(name)], ..AccountLimits::default() };
+    let members = [bench.member("alice", &of("staff")), bench.member("bob", &of("staff"))];
+    let ten = Duration::from_secs(10);
+    let moved = bench.run(&mut bench.meters(&members), Duration::ZERO, ten);
+    assert!(moved.iter().all(|moved| (98_000..=102_000).contains(moved)), "{moved:?}");
+    let carol = bench.member("carol", &of("others"));
+    assert!(bench.tree.meter(&carol, Direction::Download).is_none());
+
+    let before = bench.tree.generation();
+    bench.tree.configure(with(2_000), bench.start + ten);
+    assert_ne!(bench.tree.generation(), before, "running transfers look again");
+    let moved = bench.run(&mut bench.meters(&members), ten, ten * 2);
+    assert!(moved.iter().all(|moved| (9_000..=11_100).contains(moved)), "{moved:?}");
+    // What is set goes before what is configured, and what it says nothing of stays.
+    let scope = Scope::Group("staff".into());
+    bench.tree.set(&scope, &Limits { sessions: Some(Limit::of(2)), ..Limits::default() }, bench.start + ten);
+    let mut third = bench.tree.connect(listener(), bench.start).unwrap();
+    let refused = bench.tree.log_in(&mut third, b"dave", &of("staff"), bench.start).unwrap_err();
+    assert_eq!(refused.reached().key.key(), "shared-sessions");
+    let staff = bench.tree.report().into_iter().find(|one| one.scope == scope).unwrap();
+    assert_eq!((staff.download, staff.most_sessions), (2_000, 2));
+    bench.tree.configure(ServerLimits::default(), bench.start + ten);
+    assert!(bench.tree.meter(&members[0], Direction::Download).is_none());
+}
+
 #[test]
 fn what_was_not_moved_is_given_back() {
     let bench = Bench::new(ServerLimits { server: rate(1_000_000), ..ServerLimits::default() });

@@ -228,10 +228,12 @@ impl Traffic {
 }
 
 /// What is used of a quota.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Used {
     /// The quota's key.
     pub key: &'static str,
+    /// Where the virtual folder is whose quota it is; `None` for the user's own.
+    pub folder: Option<String>,
     /// So much; of a ratio, what was downloaded.
     pub used: u64,
     /// How much it may be; of a ratio, what was earned by uploads.
@@ -284,6 +286,7 @@ impl Quotas {
         counts.look_at(wall);
         let per = |key, per: Option<Per>, used: fn(Bytes) -> u64| {
             per.map(|per| Used {
+                folder: None,
                 key,
                 used: used(counts.periods[per.period as usize]),
                 most: per.bytes,
@@ -291,6 +294,7 @@ impl Quotas {
             })
         };
         let ratio = quota.ratio.map(|ratio| Used {
+            folder: None,
             key: "ratio",
             used: counts.ever.down,
             most: counts.earned(ratio),
@@ -307,8 +311,9 @@ impl Quotas {
     /// What a tree holds, as it was last kept: files and bytes of a folder whose quota this is.
     pub(crate) fn held_in(&self, tree: &str, allowance: Allowance) -> Vec<Used> {
         let Some(kept) = self.ledger.kept(tree) else { return Vec::new() };
-        let used =
-            |key, used, most: Option<u64>| most.map(|most| Used { key, used, most, exact: kept.exact });
+        let used = |key, used, most: Option<u64>| {
+            most.map(|most| Used { key, folder: None, used, most, exact: kept.exact })
+        };
         let both = [
             used("quota-bytes", kept.bytes, allowance.bytes),
             used("quota-files", kept.files, allowance.files),

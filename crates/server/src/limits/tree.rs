@@ -14,7 +14,7 @@ use millrace_vfs::OverQuota;
 
 use super::bucket::{Bucket, Nanos};
 use super::meter::Meter;
-use super::{AccountLimits, Limit, Limits, Moved, Refused, ServerLimits};
+use super::{AccountLimits, GroupLimits, Limit, Limits, Moved, Refused, ServerLimits};
 
 /// Nodes without anybody in them that are kept before those that owe nothing are swept away.
 const SPARE_NODES: usize = 1024;
@@ -166,6 +166,13 @@ struct Defaults {
     user: Limits,
     session: Limits,
     listeners: HashMap<SocketAddr, Limits>,
+    groups: HashMap<Arc<str>, Limits>,
+}
+
+impl Defaults {
+    fn of_group(&self, name: &str) -> Limits {
+        self.groups.get(name).cloned().unwrap_or_default()
+    }
 }
 
 impl fmt::Debug for Tree {
@@ -178,18 +185,19 @@ impl Tree {
     /// The buckets of a server that begins now; `wall` is in seconds since 1970.
     pub(crate) fn new(limits: ServerLimits, now: Instant, wall: i64) -> Self {
         let clock = Moment { nanos: 0, wall };
-        let ServerLimits { server, listeners, user, session } = limits;
-        Self {
+        let tree = Self {
             base: now,
             wall: AtomicI64::new(wall),
             generation: AtomicU64::new(0),
             session_schedules: AtomicBool::new(false),
-            server: Node::new(Scope::Server, server, clock),
+            server: Node::new(Scope::Server, Limits::default(), clock),
             listeners: Mutex::default(),
             groups: Mutex::default(),
             users: Mutex::default(),
-            defaults: Mutex::new(Defaults { user, session, listeners: listeners.into_iter().collect() }),
-        }
+            defaults: Mutex::default(),
+        };
+        tree.configure(limits, now);
+        tree
     }
 
     /// A moment as buckets count it.
@@ -230,16 +238,18 @@ impl Tree {
     ) -> Result<(), Refused> {
         member.log_out();
         let clock = self.moment(now);
-        let (user_limits, session_limits) = {
+        let (user_limits, session_limits, group_limits) = {
             let defaults = lock(&self.defaults);
-            (limits.user.clone().or(&defaults.user), limits.session.clone().or(&defaults.session))
+            let of_group = |group: &GroupLimits| group.limits.clone().or(&defaults.of_group(&group.name));
+            let of_groups: Vec<Limits> = limits.groups.iter().map(of_group).collect();
+            (limits.user.clone().or(&defaults.user), limits.session.clone().or(&defaults.session), of_groups)
         };
         // Others are to hear of it, where there are others.
         let mut changed = false;
         let mut groups = Vec::with_capacity(limits.groups.len());
-        for group in &limits.groups {
+        for (group, shared) in limits.groups.iter().zip(group_limits) {
             let node = node(&self.groups, &group.name, clock, |name| Scope::Group(Arc::clone(name)));
-            let differs = node.configure(group.limits.clone(), clock);
+            let differs = node.configure(shared, clock);
             groups.push(node.enter()?);
             changed |= differs && node.sessions.load(Relaxed) > 1;
         }
@@ -294,7 +304,13 @@ impl Tree {
             Scope::Listener(address) => lock(&self.listeners).get(address).cloned(),
             // Also of one who is not there: what is set holds when they come.
             Scope::Group(name) => {
-                Some(node(&self.groups, name, clock, |name| Scope::Group(Arc::clone(name))))
+                let of_group = lock(&self.defaults).of_group(name);
+                let node = node(&self.groups, name, clock, |name| Scope::Group(Arc::clone(name)));
+                // Nobody's login may have told it yet.
+                if node.sessions.load(Relaxed) == 0 {
+                    node.configure(of_group, clock);
+                }
+                Some(node)
             }
             Scope::User(name) => Some(node(&self.users, name, clock, |name| Scope::User(Arc::clone(name)))),
             Scope::Session(_) => None,
@@ -324,13 +340,29 @@ impl Tree {
     /// Takes over another configuration; what was set at run time stays set.
     pub(crate) fn configure(&self, limits: ServerLimits, now: Instant) {
         let clock = self.moment(now);
-        let ServerLimits { server, listeners, user, session } = limits;
+        let ServerLimits { server, listeners, groups, user, session } = limits;
         self.server.configure(server, clock);
-        let listeners: HashMap<_, _> = listeners.into_iter().collect();
-        *lock(&self.defaults) = Defaults { user, session, listeners: listeners.clone() };
-        for (address, node) in &*lock(&self.listeners) {
-            node.configure(listeners.get(address).cloned().unwrap_or_default(), clock);
+        let (listeners, groups) = (listeners.into_iter().collect(), groups.into_iter().collect());
+        let defaults = Defaults { user, session, listeners, groups };
+        // Whoever asks sees what is said also of those where nobody is yet.
+        for name in defaults.groups.keys() {
+            node(&self.groups, &**name, clock, |name| Scope::Group(Arc::clone(name)));
         }
+        // What an account says of a group is said again when it is looked at, which a reload leads to.
+        for (name, node) in &*lock(&self.groups) {
+            node.configure(defaults.of_group(name), clock);
+        }
+        let mut nodes = lock(&self.listeners);
+        for address in defaults.listeners.keys() {
+            nodes
+                .entry(*address)
+                .or_insert_with(|| Node::new(Scope::Listener(*address), Limits::default(), clock));
+        }
+        for (address, node) in &*nodes {
+            node.configure(defaults.listeners.get(address).cloned().unwrap_or_default(), clock);
+        }
+        drop(nodes);
+        *lock(&self.defaults) = defaults;
         self.generation.fetch_add(1, Relaxed);
     }
 

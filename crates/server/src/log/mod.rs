@@ -429,7 +429,6 @@ fn limit_fields(reached: &Reached) -> Vec<(&'static str, Value)> {
     match &reached.value {
         Setting::Number(number) => fields.push(("value", Value::Number(*number))),
         Setting::Text(text) => fields.push(("value", Value::Text(text.clone()))),
-        Setting::Unknown => {}
     }
     fields.extend(reached.of.clone().map(|whose| ("of", Value::Text(whose))));
     fields

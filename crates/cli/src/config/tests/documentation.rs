@@ -38,6 +38,8 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     let of_tables = [
         keys::of_folder(),
         keys::of_user(),
+        keys::of_group().into_iter().filter(|key| key.starts_with("shared-")).collect(),
+        keys::of_listener(),
         keys::of_hook(),
         keys::of_pass(),
         keys::of_header(),
