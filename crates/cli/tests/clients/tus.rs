@@ -149,3 +149,24 @@ fn tus_js_client_sends_a_file_by_four_connections_at_a_time() {
     let left = fs::read_dir(server.served().join(".millrace-staging"));
     assert_eq!(left.map_or(0, |entries| entries.count()), 0, "nothing is left");
 }
+
+#[test]
+fn what_tuspy_brings_in_pieces_goes_through_hooks_also_behind_a_kill() {
+    let Some(python) = tuspy() else { return };
+    let hooks = "[[hook]]\non = \"upload\"\nrun = [\"/bin/sh\", \"-c\", \"[ $(wc -c < $1) -eq 2000001 ]\", \"sh\", \"{file}\"]\n\
+                 [[hook]]\non = \"upload\"\nmove = \"/checked/{name}\"\n";
+    let mut server = Server::configured_with(hooks, &[]);
+    let contents = noise(4, 2_000_001);
+    fs::write(server.local().join("big"), &contents).unwrap();
+    fs::write(server.local().join("session.py"), SESSION).unwrap();
+    let mut address = String::new();
+    for pieces in ["2", "1", "100"] {
+        let endpoint = server.http_url("");
+        let arguments = ["session.py", &endpoint, USER, PASSWORD, &address, pieces, "no"];
+        address = python.run(&server, &arguments).trim().to_owned();
+        assert_eq!(server.served().join("checked/b\u{e4}ld.bin").exists(), pieces == "100");
+        server.is_killed_and_started_again();
+    }
+    assert!(!server.served().join("b\u{e4}ld.bin").exists(), "it was moved");
+    assert!(read(server.served().join("checked/b\u{e4}ld.bin")) == contents);
+}

@@ -22,7 +22,7 @@ use crate::program::{How, Program, Purpose};
 
 /// Commands that change something: what they are about to do is put down before, where a rule is about
 /// [`Event::Interrupted`].
-const CHANGES: [&str; 18] = [
+const CHANGES: [&str; 19] = [
     "STOR",
     "APPE",
     "STOU",
@@ -36,6 +36,7 @@ const CHANGES: [&str; 18] = [
     "COMB",
     "SITE",
     "PUT",
+    "PATCH",
     "DELETE",
     "MKCOL",
     "MOVE",

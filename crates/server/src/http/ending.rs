@@ -141,15 +141,13 @@ impl Connection {
                 record
             }
             Work::Receiving(receiving) => {
+                let is_piece = receiving.is_piece();
                 let (leave, record) = receiving.into_parts();
                 core.server.pool.run(leave);
-                self.note_transfer(
-                    core,
-                    Direction::Upload,
-                    &record,
-                    record.bytes,
-                    Some("the connection ended"),
-                );
+                if !is_piece {
+                    let why = Some("the connection ended");
+                    self.note_transfer(core, Direction::Upload, &record, record.bytes, why);
+                }
                 Record { status: Status::BAD_REQUEST, ..record }
             }
             _ => return,

@@ -66,7 +66,7 @@ impl Connection {
             let reason = "A link is for a file, and this is none.";
             return self.fail(core, head, Status::FORBIDDEN, reason);
         }
-        if self.asks_hooks(core, head, bytes, &mut target, &who) {
+        if self.asks_hooks(core, head, bytes, &mut target, &who, resumable) {
             return;
         }
         if let Some(pass) = pass {
@@ -88,11 +88,6 @@ impl Connection {
             };
         }
         let found = found.filter(|found| !matches!(found, Ok(Found::NoProgram)));
-        if resumable.is_some() && core.server.hooks().is_some() {
-            // What comes in pieces, hooks would hear of too late.
-            let reason = "Here uploads are checked: send the file whole, with PUT.";
-            return self.fail(core, head, Status::FORBIDDEN, reason);
-        }
         if resumable.is_some() {
             return self.tus(core, head, bytes, &target, &who, found);
         }
@@ -180,8 +175,7 @@ impl Connection {
     }
 
     fn answer_options(&mut self, core: &mut Core, head: &Head<'_, '_>) {
-        // Hooks would hear too late of what comes in pieces.
-        let speaks_tus = core.server.tus.is_spoken() && core.server.hooks().is_none();
+        let speaks_tus = core.server.tus.is_spoken();
         let mut writer = self.begin_head(core, Status::NO_CONTENT, head.version, self.may_go_on(head));
         writer.field("Allow", ALLOW).field("DAV", "1, 2").field("MS-Author-Via", "DAV");
         if speaks_tus {

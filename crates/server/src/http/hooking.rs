@@ -16,6 +16,7 @@ use millrace_vfs::VirtualPath;
 use super::Message;
 use super::connection::{Connection, Work};
 use super::record::Record;
+use super::tus::{self, Concern, Whole, lent};
 use super::who::{ANONYMOUS, Who};
 use crate::auth::Account;
 use crate::blocking::Line;
@@ -54,6 +55,12 @@ pub(crate) struct Ruled {
     ruling: Ruling,
 }
 
+/// Fields of an answer.
+type Fields = Vec<(&'static str, String)>;
+
+/// What else is done when hooks have said something, on their thread, whether or not the client is still there.
+type Heed = Box<dyn FnOnce(&Ruling) + Send>;
+
 /// What goes on with the answer.
 #[derive(Debug)]
 pub(super) enum Then {
@@ -61,8 +68,8 @@ pub(super) enum Then {
     Begin(Option<SocketAddr>),
     /// The request of this head.
     Request(Vec<u8>),
-    /// An answer without a body, with its tag.
-    Answer(Box<Record>, Option<String>),
+    /// An answer without a body, with fields.
+    Answer(Box<Record>, Fields),
 }
 
 /// Tells hooks that a connection has ended, when it is dropped: for one that leaves its worker.
@@ -105,7 +112,7 @@ impl Connection {
         match core.server.hooks().filter(|hooks| hooks.concerns(Event::Connect, "")) {
             Some(hooks) => {
                 let moment = self.moment(core, Event::Connect, None);
-                self.submit(core, hooks, vec![moment], Some(Then::Begin(secure)));
+                self.submit(core, hooks, vec![moment], Some(Then::Begin(secure)), None);
             }
             None => self.begin(core, secure),
         }
@@ -158,14 +165,21 @@ impl Connection {
         bytes: &[u8],
         target: &mut Target<'_>,
         who: &Who,
+        resumable: Option<Concern>,
     ) -> bool {
-        if let Some(ruled) = self.hooked.as_ref().and_then(|hooked| hooked.ruled.as_ref()) {
-            if let Some(path) = ruled {
-                target.path.clone_from(path);
-            }
+        let ruled = self.hooked.as_ref().and_then(|hooked| hooked.ruled.clone());
+        let (is_ruled, hooks) = (ruled.is_some(), core.server.hooks());
+        if !is_ruled && hooks.is_none() {
             return false;
         }
-        let Some(hooks) = core.server.hooks() else { return false };
+        // A new upload is about the file that it becomes, from here on; one that was begun has its path.
+        let is_creation = resumable == Some(Concern::Creation);
+        let new_file = if is_creation { tus::named(&core.server, head, target) } else { None };
+        let rewritten = ruled.flatten().filter(|_| resumable.is_none() || new_file.is_some());
+        if let Some(path) = rewritten.or_else(|| Some(new_file.as_ref()?.0.clone())) {
+            target.path = path;
+        }
+        let Some(hooks) = hooks.filter(|_| !is_ruled) else { return false };
         let is_new = self.hooked.get_or_insert_default().let_in.as_ref() != Some(&who.user);
         let mut moments = Vec::new();
         if is_new {
@@ -178,15 +192,19 @@ impl Connection {
                 ..self.moment(core, Event::Login, Some(&who.account))
             });
         }
-        if hooks.concerns(Event::Command, head.method_text) {
-            let bytes = match (head.method, head.framing) {
-                (Method::Put, Framing::Length(length)) => Some(length),
+        // An upload that comes in pieces is one: there is no way round what is said of those.
+        let verb = if new_file.is_some() { "PUT" } else { head.method_text };
+        if hooks.concerns(Event::Command, verb) {
+            let bytes = match (new_file, head.method, head.framing) {
+                (Some((_, length)), ..) => length,
+                (None, Method::Put, Framing::Length(length)) => Some(length),
                 _ => None,
             };
+            let begun = resumable.and_then(|_| core.server.tus.file_of(&core.server, &target.path));
             moments.push(Moment {
-                verb: head.method_text.to_owned(),
+                verb: verb.to_owned(),
                 argument: core.server.config.web.links.without_signature(head.target).into_owned(),
-                path: Some(target.path.clone()),
+                path: Some(begun.unwrap_or_else(|| target.path.clone())),
                 to: destination(head),
                 bytes,
                 user: who.user.as_deref().map(Arc::from),
@@ -197,7 +215,7 @@ impl Connection {
             self.ruled(who.user.clone(), None);
             return false;
         }
-        self.submit(core, hooks, moments, Some(Then::Request(bytes.to_vec())));
+        self.submit(core, hooks, moments, Some(Then::Request(bytes.to_vec())), None);
         true
     }
 
@@ -214,19 +232,54 @@ impl Connection {
         tag: Option<String>,
         event: Option<(Event, u64)>,
     ) {
+        let fields = tag.map(|tag| ("ETag", tag)).into_iter().collect();
         if let (Some(hooks), Some((event, bytes))) = (core.server.hooks(), event)
             && hooks.concerns(event, &record.method)
         {
             let moment = self.moment_of(core, event, &record, bytes, None);
-            return self.submit(core, hooks, vec![moment], Some(Then::Answer(Box::new(record), tag)));
+            return self.submit(
+                core,
+                hooks,
+                vec![moment],
+                Some(Then::Answer(Box::new(record), fields)),
+                None,
+            );
         }
-        self.answer_done(core, record, tag);
+        self.answer_done(core, record, &fields);
     }
 
-    fn answer_done(&mut self, core: &mut Core, record: Record, tag: Option<String>) {
-        let fields: Vec<(&str, &str)> = tag.iter().map(|tag| ("ETag", tag.as_str())).collect();
+    /// An upload has become its file, maybe in many pieces: as [`Connection::conclude`] for one that came whole.
+    pub(super) fn conclude_upload(&mut self, core: &mut Core, record: Record, fields: Fields, whole: Whole) {
+        let Whole { key, path, length } = whole;
+        let moment = self.moment_of(core, Event::Upload, &record, length, None);
+        let moment = Moment { path: Some(path), ..moment };
+        if core.server.tells_of_transfers() {
+            self.log_transferred(core, Direction::Upload, &moment, length, None);
+        }
+        match core.server.hooks().filter(|hooks| hooks.concerns(Event::Upload, "PUT")) {
+            Some(hooks) => {
+                let server = Arc::clone(&core.server);
+                let heed: Heed = Box::new(move |ruling| {
+                    server.tus.settle(&key, !matches!(ruling, Ruling::Refuse(_)));
+                });
+                let then = Then::Answer(Box::new(record), fields);
+                self.submit(core, hooks, vec![moment], Some(then), Some(heed));
+            }
+            None => {
+                core.server.tus.settle(&key, true);
+                self.answer_done(core, record, &fields);
+            }
+        }
+    }
+
+    fn answer_done(&mut self, core: &mut Core, record: Record, fields: &Fields) {
         let status = record.status;
-        self.answer_empty(core, record, status, &fields);
+        self.answer_empty(core, record, status, &lent(fields));
+    }
+
+    /// Claims that hooks have ruled on the request, or had no wish to.
+    pub(super) fn is_ruled(&self) -> bool {
+        self.hooked.as_ref().is_some_and(|hooked| hooked.ruled.is_some())
     }
 
     /// Hooks have answered.
@@ -250,7 +303,7 @@ impl Connection {
                 self.ruled(user, path);
                 self.again(core, &head, None);
             }
-            (Then::Answer(record, tag), _) => self.answer_done(core, *record, tag),
+            (Then::Answer(record, fields), _) => self.answer_done(core, *record, &fields),
         }
     }
 
@@ -292,6 +345,24 @@ impl Connection {
             return;
         }
         let moment = self.moment_of(core, Event::Download, record, bytes, failure);
+        self.log_transferred(core, direction, &moment, bytes, failure);
+        let event = match (direction, failure) {
+            (Direction::Download, None) => Event::Download,
+            (Direction::Download, Some(_)) => Event::DownloadFailed,
+            (Direction::Upload, Some(_)) => Event::UploadFailed,
+            _ => return,
+        };
+        self.tell(core, Moment { event, ..moment });
+    }
+
+    fn log_transferred(
+        &self,
+        core: &mut Core,
+        direction: Direction,
+        moment: &Moment,
+        bytes: u64,
+        failure: Option<&str>,
+    ) {
         let Some(path) = &moment.path else { return };
         let transferred = Transferred {
             direction,
@@ -305,13 +376,6 @@ impl Connection {
         let subject = self.subject();
         let subject = Subject { user: subject.user.or(Some(b"anonymous")), ..subject };
         core.log_transfer(&subject, &transferred);
-        let event = match (direction, failure) {
-            (Direction::Download, None) => Event::Download,
-            (Direction::Download, Some(_)) => Event::DownloadFailed,
-            (Direction::Upload, Some(_)) => Event::UploadFailed,
-            _ => return,
-        };
-        self.tell(core, Moment { event, ..moment });
     }
 
     /// A request was answered: whoever heard of it before hears how.
@@ -352,10 +416,21 @@ impl Connection {
         put(&core.server, &line, Batch { hooks, moments: vec![moment], answer: None });
     }
 
-    fn submit(&mut self, core: &mut Core, hooks: Arc<dyn Hooks>, moments: Vec<Moment>, then: Option<Then>) {
+    fn submit(
+        &mut self,
+        core: &mut Core,
+        hooks: Arc<dyn Hooks>,
+        moments: Vec<Moment>,
+        then: Option<Then>,
+        heed: Option<Heed>,
+    ) {
         let (key, inbox, serial) = (self.key, core.sender.clone(), core.next_serial());
-        let answer: Box<dyn FnOnce(Ruled) + Send> =
-            Box::new(move |ruled| inbox.send(worker::Message::Http(key, Message::Ruled(serial, ruled))));
+        let answer: Box<dyn FnOnce(Ruled) + Send> = Box::new(move |ruled| {
+            if let Some(heed) = heed {
+                heed(&ruled.ruling);
+            }
+            inbox.send(worker::Message::Http(key, Message::Ruled(serial, ruled)));
+        });
         let line = Arc::clone(&self.hooked.get_or_insert_default().line);
         if let Some(then) = then {
             self.work = Work::Ruled(serial, Box::new(then));

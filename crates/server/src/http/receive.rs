@@ -232,16 +232,24 @@ impl Connection {
                 self.conclude(core, record, tag, Some(event));
             }
             Purpose::Piece(piece) => {
+                let whole = piece.whole(record.bytes);
                 let (status, fields) = piece.answer(record.bytes);
-                self.answer_empty(core, Record { bytes: 0, ..record }, status, &lent(&fields));
+                let record = Record { bytes: 0, status, ..record };
+                match whole {
+                    Some(whole) => self.conclude_upload(core, record, fields, whole),
+                    None => self.answer_empty(core, record, status, &lent(&fields)),
+                }
             }
         }
     }
 
     fn receiving_failed(&mut self, core: &mut Core, receiving: Receiving, refusal: Refusal) {
+        let is_piece = receiving.is_piece();
         let Receiving { received, record, intake, .. } = receiving;
         core.discard(received);
-        self.note_transfer(core, log::Direction::Upload, &record, record.bytes, Some(refusal.reason));
+        if !is_piece {
+            self.note_transfer(core, log::Direction::Upload, &record, record.bytes, Some(refusal.reason));
+        }
         if !intake.has_ended() {
             self.linger();
         }
@@ -255,6 +263,11 @@ impl Receiving {
     /// Claims that the pool has the upload.
     pub(super) fn is_lent(&self) -> bool {
         self.received.is_none()
+    }
+
+    /// Claims that the rest may come another time: that it does not come now is no failure of the upload.
+    pub(super) fn is_piece(&self) -> bool {
+        matches!(self.purpose, Purpose::Piece(_))
     }
 
     /// Claims that the pool has the last of it.

@@ -2,13 +2,14 @@
 
 mod joining;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use millrace_server::config::Resumable;
-use millrace_server::hooks::{Event, Hooks, Moment, Ruling};
+use millrace_server::hooks::{Event, Hooks, Moment, Refusal, Ruling};
 use millrace_server::{Accounts, Config, Permissions};
 use millrace_storage::{LocalOptions, LocalStorage, MemoryStorage};
+use millrace_vfs::VirtualPath;
 
 use crate::kit::{HttpClient, Response, Scratch, ServedHttp, eventually, http_config, pattern};
 use crate::kit::{serve_http, serve_http_with};
@@ -43,7 +44,8 @@ fn ask(served: &ServedHttp, line: &str, fields: &str, body: &[u8]) -> Response {
 fn begin(served: &ServedHttp, line: &str, length: usize, fields: &str) -> String {
     let made = ask(served, line, &format!("Upload-Length: {length}\r\n{fields}"), b"");
     assert_eq!((made.status, made.field("tus-resumable")), (201, Some("1.0.0")), "{}", made.text());
-    assert!(made.field("upload-expires").is_some_and(|text| text.ends_with("GMT")), "{made:?}");
+    let waits = made.field("upload-expires").is_some_and(|text| text.ends_with("GMT"));
+    assert!(waits || length == 0, "{made:?}");
     made.field("location").unwrap().to_owned()
 }
 
@@ -380,37 +382,124 @@ fn options_tell_what_is_spoken_and_nothing_where_it_is_not() {
     assert_eq!(ask(&served, "POST /f", "Upload-Length: 5\r\n", b"").status, 405);
 }
 
-/// Hears of everything, and says nothing.
-#[derive(Debug)]
-struct Listening;
+/// Writes down what it is asked, and answers what a test wants.
+struct Ear {
+    heard: Mutex<Vec<String>>,
+    concerned: fn(Event) -> bool,
+    rule: Box<dyn Fn(&Moment) -> Ruling + Send + Sync>,
+}
 
-impl Hooks for Listening {
-    fn concerns(&self, _: Event, _: &str) -> bool {
-        true
-    }
-
-    fn call(&self, _: &Moment) -> Ruling {
-        Ruling::Pass
+impl std::fmt::Debug for Ear {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ear")
     }
 }
 
+impl Hooks for Ear {
+    fn concerns(&self, event: Event, _: &str) -> bool {
+        (self.concerned)(event)
+    }
+
+    fn call(&self, moment: &Moment) -> Ruling {
+        let path = moment.path.as_ref().map_or(String::new(), ToString::to_string);
+        let bytes = moment.bytes.map_or(String::new(), |bytes| format!(" {bytes}"));
+        self.heard.lock().unwrap().push(format!("{} {} {path}{bytes}", moment.event, moment.verb));
+        (self.rule)(moment)
+    }
+}
+
+/// With hooks that are asked about these events.
+fn heard(
+    scratch: &Scratch,
+    concerned: fn(Event) -> bool,
+    rule: impl Fn(&Moment) -> Ruling + Send + Sync + 'static,
+) -> (ServedHttp, Arc<Ear>) {
+    let ear = Arc::new(Ear { heard: Mutex::default(), concerned, rule: Box::new(rule) });
+    let hooks: Arc<dyn Hooks> = ear.clone();
+    (serve_http_with(Config { hooks: Some(hooks), ..http_config(scratch.storage()) }), ear)
+}
+
+fn is_asked(event: Event) -> bool {
+    matches!(event, Event::Command | Event::Upload)
+}
+
 #[test]
-fn where_there_are_hooks_they_are_neither_offered_nor_taken_and_a_put_is() {
+fn hooks_are_asked_about_a_new_upload_and_about_the_file_once_it_is_whole() {
     let scratch = Scratch::new();
-    let with =
-        |hooks: Option<Arc<dyn Hooks>>| serve_http_with(Config { hooks, ..http_config(scratch.storage()) });
-    let offers = |served: &ServedHttp| ask(served, "OPTIONS /", "", b"").field("tus-version").is_some();
-    let begun = {
-        let without = with(None);
-        assert!(offers(&without));
-        begin(&without, "POST /", 4, &named("f"))
-    };
-    let served = with(Some(Arc::new(Listening)));
-    assert!(!offers(&served));
-    let new = ask(&served, "POST /", &format!("Upload-Length: 4\r\n{}", named("f")), b"");
-    assert_eq!(new.status, 403);
-    assert!(new.text().contains("send the file whole, with PUT"), "{}", new.text());
-    assert_eq!(piece(&served, &begun, 0, "", b"1234").status, 403, "nor one that was begun before");
-    assert_eq!(scratch.read("f"), None);
-    assert_eq!(ask(&served, "PUT /f", "", b"1234").status, 201);
+    let (served, ear) = heard(&scratch, is_asked, |_| Ruling::Pass);
+    assert!(ask(&served, "OPTIONS /", "", b"").field("tus-version").is_some());
+    let address = begin(&served, "POST /", 6, &named("f"));
+    assert_eq!(piece(&served, &address, 0, "", b"one").status, 204);
+    assert_eq!(piece(&served, &address, 3, "", b"two").status, 204);
+    assert_eq!(scratch.read("f").unwrap(), b"onetwo");
+    assert_eq!(offset(&served, &address), Ok(6));
+    let fields = format!("Upload-Length: 6\r\n{}{PIECE}", named("g"));
+    assert_eq!(ask(&served, "POST /", &fields, b"sixsix").status, 201);
+    begin(&served, "POST /none", 0, "");
+    let expected = "command OPTIONS /|command PUT /f 6|command PATCH /f|command PATCH /f|upload  /f 6|command HEAD /f\
+                    |command PUT /g 6|upload  /g 6|command PUT /none 0|upload  /none 0";
+    assert_eq!(ear.heard.lock().unwrap().join("|"), expected);
+}
+
+#[test]
+fn there_is_no_way_round_what_hooks_say_of_uploads() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.file("in")).unwrap();
+    let (served, _) = heard(&scratch, is_asked, |moment| match (moment.event, &*moment.verb, &moment.path) {
+        (Event::Command, "PUT", Some(path)) if path.to_string() == "/in/not" => {
+            Ruling::Refuse(Refusal::new("550 Not this one."))
+        }
+        (Event::Command, "PUT", Some(path)) if path.to_string() == "/here" => {
+            Ruling::Rewrite(VirtualPath::parse(b"/in/there").unwrap())
+        }
+        (Event::Upload, _, Some(path)) if path.to_string() == "/virus" => {
+            Ruling::Refuse(Refusal::new("552 A virus."))
+        }
+        _ => Ruling::Pass,
+    });
+    let new = |line: &str, fields: &str| ask(&served, line, &format!("Upload-Length: 4\r\n{fields}"), b"");
+    for (line, fields) in [("POST /in/", named("not")), ("POST /in/not", String::new())] {
+        let refused = new(line, &fields);
+        assert!(refused.status == 403 && refused.text().contains("Not this one."), "{line}: {refused:?}");
+    }
+    // What hooks were asked about is what is made: a folder is told by its slash.
+    assert_eq!(new("POST /in", &named("not")).status, 409);
+
+    let address = begin(&served, "POST /", 4, &named("here"));
+    assert_eq!(piece(&served, &address, 0, "", b"1234").status, 204);
+    assert_eq!((scratch.read("here"), scratch.read("in/there").unwrap()), (None, b"1234".to_vec()));
+
+    let address = begin(&served, "POST /virus", 4, "");
+    assert_eq!(piece(&served, &address, 0, "", b"12").status, 204);
+    let refused = piece(&served, &address, 2, "", b"34");
+    assert!(refused.status == 507 && refused.text().contains("A virus."), "{refused:?}");
+    assert_eq!(offset(&served, &address), Err(410), "it is not taken for one that went well");
+}
+
+#[test]
+fn who_asks_while_hooks_look_at_the_file_has_to_wait() {
+    let scratch = Scratch::new();
+    let (asked, is_asked) = mpsc::channel();
+    let (answer, answered) = mpsc::channel::<()>();
+    let answered = Mutex::new(answered);
+    let (served, _) = heard(
+        &scratch,
+        |event| event == Event::Upload,
+        move |_| {
+            let _ = asked.send(());
+            // Until the test lets go of it.
+            let _ = answered.lock().unwrap().recv();
+            Ruling::Pass
+        },
+    );
+    let address = begin(&served, "POST /f", 4, "");
+    let mut client = served.connect();
+    send(&mut client, &format!("PATCH {address}"), &format!("{PIECE}Upload-Offset: 0\r\n"), b"1234");
+    is_asked.recv().unwrap();
+    assert_eq!(offset(&served, &address), Err(423));
+    // Also where the client that brought it does not wait.
+    drop(client);
+    drop(answer);
+    eventually("it is known", || offset(&served, &address) == Ok(4));
+    assert_eq!(scratch.read("f").unwrap(), b"1234");
 }

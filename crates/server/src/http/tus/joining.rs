@@ -12,11 +12,14 @@
 //!
 //! [`Storage::join_partials`]: millrace_vfs::Storage::join_partials
 
+use std::sync::Arc;
+
 use millrace_http::{Field, Framing, Head, Refusal, Status};
-use millrace_vfs::{FileError, PartialKey, VirtualPath};
+use millrace_vfs::{FileError, PartialKey, Upload, VirtualPath};
 
 use super::address::{Address, Kind};
-use super::{Answer, Asking, answer_fields, gone, locked, refuse};
+use super::piece::Joined;
+use super::{Answer, Asking, Piece, answer_fields, gone, locked, refuse, unsettled};
 use crate::http::writing::Refused;
 
 impl Asking {
@@ -36,7 +39,7 @@ impl Asking {
         if parts.iter().enumerate().any(|(at, part)| parts[..at].iter().any(|other| other.key == part.key)) {
             return refuse(Status::BAD_REQUEST, "A part is in a file once.");
         }
-        let path = self.target(name)?;
+        let path = self.target(Kind::Joined, name)?;
         let mut address = Address {
             key: self.key_of(&path, &parts),
             user: self.user.clone(),
@@ -46,19 +49,33 @@ impl Asking {
             is_exclusive: head.get(Field::IfNoneMatch).is_some(),
             metadata: metadata.to_vec(),
         };
+        if self.server.tus.done(&address.key).is_some_and(|done| !done.is_settled) {
+            return unsettled();
+        }
         if let Some(length) = self.joined_before(&address) {
-            return self.is_joined(&Address { length: Some(length), ..address });
+            let fields = self.is_joined(&Address { length: Some(length), ..address })?;
+            return Ok(Answer::Told(Status::CREATED, fields));
         }
         let lengths = parts.iter().map(|part| self.length_of_part(part)).collect::<Result<Vec<_>, _>>()?;
         let length = lengths.iter().fold(0_u64, |sum, length| sum.saturating_add(*length));
         address.length = Some(length);
-        let told = self.is_joined(&address)?;
+        let fields = self.is_joined(&address)?;
         self.old_size(head, &address.path)?;
         self.has_space(&address.path, length - lengths.first().unwrap_or(&0))?;
-        self.join_parts(&address, &parts)?;
-        self.server.tus.finished(address.key, length, Some(said));
-        parts.iter().for_each(|part| self.server.tus.forget_length(&part.key));
-        Ok(told)
+        let upload = self.join_parts(&address, &parts)?;
+        // As behind a last piece, of no bytes: so it becomes the file as any does.
+        let piece = Piece {
+            server: Arc::clone(&self.server),
+            key: address.key,
+            path: address.path,
+            joined: Some(Joined { said: said.into(), parts: parts.iter().map(|part| part.key).collect() }),
+            offset: length,
+            length: Some(length),
+            is_part: false,
+            status: Status::CREATED,
+            fields,
+        };
+        Ok(Answer::Upload(upload, None, Box::new(piece)))
     }
 
     /// A part, by its path.
@@ -99,16 +116,17 @@ impl Asking {
         }
     }
 
-    fn is_joined(&self, address: &Address) -> Result<Answer, Refused> {
+    /// What is said of a file that was joined.
+    fn is_joined(&self, address: &Address) -> Result<Vec<(&'static str, String)>, Refused> {
         let Some(location) = address.seal(self.secret()) else {
             return refuse(Status::URI_TOO_LONG, "The path and the Upload-Metadata are too long.");
         };
         let mut fields = answer_fields();
         fields.push(("Location", location));
-        Ok(Answer::Told(Status::CREATED, fields))
+        Ok(fields)
     }
 
-    fn join_parts(&self, address: &Address, parts: &[Address]) -> Result<(), Refused> {
+    fn join_parts(&self, address: &Address, parts: &[Address]) -> Result<Box<dyn Upload>, Refused> {
         let keys: Vec<_> = parts.iter().map(|part| (part.path.clone(), part.key)).collect();
         let write = self.write_mode(address.is_exclusive);
         let joined = match self.storage.join_partials(&address.path, &keys, write) {
@@ -122,7 +140,6 @@ impl Asking {
         if Some(joined.size) != address.length {
             return refuse(Status::CONFLICT, "One of the parts has changed just now.");
         }
-        joined.upload.commit()?;
-        Ok(())
+        Ok(joined.upload)
     }
 }

@@ -42,6 +42,7 @@ use crate::state::Server;
 use crate::worker::Core;
 use address::{Address, Kind, Secret};
 use lengths::Untaken;
+pub(super) use piece::Whole;
 use piece::too_long;
 pub(crate) use piece::{Check, Piece};
 pub(crate) use shared::Tus;
@@ -78,6 +79,29 @@ pub(super) fn concern(server: &Server, head: &Head<'_, '_>, target: Option<&Targ
     }
 }
 
+/// The file that a new upload is for, as its words have it, and its bytes where they say how many; for hooks, which are
+/// asked before anybody looks whether the path is a folder. `None` for a part of a file, which is none by itself.
+pub(super) fn named(
+    server: &Server,
+    head: &Head<'_, '_>,
+    target: &Target<'_>,
+) -> Option<(VirtualPath, Option<u64>)> {
+    let tus::Creation { length, becomes, name, .. } = tus::creation(head).ok()?;
+    let length = match becomes {
+        Becomes::File => length,
+        Becomes::Part => return None,
+        Becomes::Whole { parts, .. } => {
+            let length = |part: &&[u8]| server.tus.opened(server, &VirtualPath::parse(part).ok()?)?.length;
+            parts.iter().map(length).sum()
+        }
+    };
+    let path = match (target.is_directory, name) {
+        (true, name) => target.path.join(&name?).ok()?,
+        (false, _) => target.path.clone(),
+    };
+    Some((path, length))
+}
+
 /// Claims that a path is an upload's, wherever else it might lead.
 pub(super) fn is_upload(server: &Server, path: &VirtualPath) -> bool {
     server.tus.is_spoken() && address::is_address(path)
@@ -91,6 +115,8 @@ struct Asking {
     user: Option<Vec<u8>>,
     path: VirtualPath,
     is_directory: bool,
+    /// Hooks have ruled on this very path of a new upload.
+    is_ruled: bool,
     wall: Timestamp,
 }
 
@@ -123,6 +149,7 @@ impl Connection {
                     user: who.user.clone(),
                     path: target.path.clone(),
                     is_directory: target.is_directory,
+                    is_ruled: concern == Concern::Creation && self.is_ruled(),
                     wall: core.now.wall,
                 };
                 let kept = bytes.to_vec();
@@ -174,6 +201,10 @@ fn locked<T>() -> Result<T, Refused> {
     refuse(Status::LOCKED, "Another request brings a piece of it just now.")
 }
 
+fn unsettled<T>() -> Result<T, Refused> {
+    refuse(Status::LOCKED, "The file is there, and is looked at just now.")
+}
+
 fn answer_fields() -> Vec<(&'static str, String)> {
     vec![("Tus-Resumable", tus::VERSION.to_owned()), ("Cache-Control", "no-store".to_owned())]
 }
@@ -197,8 +228,11 @@ impl Asking {
         self.server.tus.secret(|text| self.server.log.warn(text))
     }
 
-    /// The file that a new upload becomes.
-    fn target(&self, name: Option<Vec<u8>>) -> Result<VirtualPath, Refused> {
+    /// The file that a new upload becomes, or is a part of.
+    fn target(&self, kind: Kind, name: Option<Vec<u8>>) -> Result<VirtualPath, Refused> {
+        if self.is_ruled && kind != Kind::Part {
+            return Ok(self.path.clone());
+        }
         let is_directory = self.is_directory
             || self.storage.metadata(&self.path, Wait::Allowed).is_ok_and(|metadata| metadata.is_directory());
         if !is_directory {
@@ -232,7 +266,8 @@ impl Asking {
         }
         let check = Check::of(tus::checksum(head)?)?;
         let key = PartialKey::new(password::random());
-        let path = self.target(name.or_else(|| (kind == Kind::Part).then(|| key.to_string().into())))?;
+        let path =
+            self.target(kind, name.or_else(|| (kind == Kind::Part).then(|| key.to_string().into())))?;
         let old = self.old_size(head, &path)?;
         self.has_room(&path, length.unwrap_or(0).saturating_sub(old.unwrap_or(0)))?;
         let address = Address {
@@ -252,9 +287,7 @@ impl Asking {
         let mut fields = answer_fields();
         fields.push(("Location", location));
         fields.push(("Upload-Expires", self.expires(partial.modified)));
-        if length == Some(0) && kind == Kind::File {
-            self.commit(&address, partial, 0)?;
-        } else if has_piece {
+        if has_piece || length == Some(0) && kind == Kind::File {
             // With what it is to be checked against nothing of it is sure yet.
             let partial = match &check {
                 None => partial,
@@ -340,12 +373,6 @@ impl Asking {
         }
     }
 
-    fn commit(&self, address: &Address, partial: Partial, length: u64) -> Result<(), Refused> {
-        partial.upload.commit()?;
-        self.server.tus.finished(address.key, length, None);
-        Ok(())
-    }
-
     fn expires(&self, since: Timestamp) -> String {
         let mut text = Vec::new();
         date::write(since.seconds.saturating_add(self.server.tus.age()), &mut text);
@@ -361,7 +388,7 @@ impl Asking {
         };
         address.length = address.length.or_else(|| self.length(&address.key));
         match tus::method(head) {
-            Method::Head => self.tell(&address),
+            Method::Head => self.tell(head, &address),
             Method::Patch if address.kind == Kind::Joined => {
                 refuse(Status::FORBIDDEN, "This upload is of parts that came before; nothing is added to it.")
             }
@@ -415,8 +442,11 @@ impl Asking {
     /// What came so far; `None` where all of it did, and it is the file.
     fn find(&self, address: &Address) -> Result<Option<PartialState>, Refused> {
         match self.storage.find_partial(&address.path, &address.key) {
-            Err(FileError::NotFound) if self.server.tus.finished_length(&address.key).is_some() => Ok(None),
-            Err(FileError::NotFound) => gone(),
+            Err(FileError::NotFound) => match self.server.tus.done(&address.key) {
+                Some(done) if done.is_settled => Ok(None),
+                Some(_) => unsettled(),
+                None => gone(),
+            },
             Err(error) => Err(error.into()),
             Ok(state) => {
                 let age = self.wall.seconds.saturating_sub(state.modified.seconds);
@@ -424,22 +454,20 @@ impl Asking {
                     let _ = self.storage.remove_partial(&address.path, &address.key);
                     return gone();
                 }
-                match address.length {
-                    Some(length) if state.size >= length && address.kind == Kind::File => {
-                        // All of it came, and the server was ended before it could say so.
-                        self.commit(address, self.open(address, PartialMode::Resume)?, length)?;
-                        Ok(None)
-                    }
-                    _ => Ok(Some(state)),
-                }
+                Ok(Some(state))
             }
         }
     }
 
-    fn tell(&self, address: &Address) -> Result<Answer, Refused> {
+    /// Claims that all of an upload came, which the server could not say before it was ended.
+    fn is_whole(address: &Address, state: Option<PartialState>) -> bool {
+        address.kind == Kind::File
+            && state.zip(address.length).is_some_and(|(state, length)| state.size >= length)
+    }
+
+    fn tell(&self, head: &Head<'_, '_>, address: &Address) -> Result<Answer, Refused> {
         let state = self.find(address)?;
         let mut fields = answer_fields();
-        fields.push(("Upload-Offset", offset_of(address, state).to_string()));
         fields.push(match address.length {
             Some(length) => ("Upload-Length", length.to_string()),
             None => ("Upload-Defer-Length", "1".to_owned()),
@@ -452,9 +480,14 @@ impl Asking {
         if !address.metadata.is_empty() {
             fields.push(("Upload-Metadata", String::from_utf8_lossy(&address.metadata).into_owned()));
         }
+        if Self::is_whole(address, state) {
+            let partial = self.open(address, PartialMode::Resume)?;
+            return self.receive(head, address, partial, None, Status::OK, fields);
+        }
         if let Some(state) = state {
             fields.push(("Upload-Expires", self.expires(state.modified)));
         }
+        fields.push(("Upload-Offset", offset_of(address, state).to_string()));
         Ok(Answer::Told(Status::OK, fields))
     }
 
@@ -462,18 +495,17 @@ impl Asking {
         let tus::Piece { offset, length, checksum } = tus::piece(head)?;
         let check = Check::of(checksum)?;
         self.claim(&address.path).permit(head, &[(&address.path, Touch::Content)])?;
-        let mut state = self.find(&address)?;
+        let state = self.find(&address)?;
         if offset_of(&address, state) != offset {
             return refuse(Status::CONFLICT, "This is not where the upload goes on.");
         }
         if let Some(length) = length {
-            self.say_length(&mut address, length, offset)?;
             // It may be all that was missing.
-            state = self.find(&address)?;
+            self.say_length(&mut address, length, offset)?;
         }
         let address = &address;
         let mut fields = answer_fields();
-        if state.is_none() || head.framing == Framing::None {
+        if state.is_none() || head.framing == Framing::None && !Self::is_whole(address, state) {
             fields.push(("Upload-Offset", offset.to_string()));
             return Ok(Answer::Told(Status::NO_CONTENT, fields));
         }
@@ -498,6 +530,8 @@ impl Asking {
         let piece = Piece {
             server: Arc::clone(&self.server),
             key: address.key,
+            path: address.path.clone(),
+            joined: None,
             offset: partial.size,
             length: address.length,
             is_part: address.kind == Kind::Part,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_ftp::digest::{Algorithm, Hasher};
 use millrace_http::{Refusal, Status, tus};
-use millrace_vfs::PartialKey;
+use millrace_vfs::{PartialKey, VirtualPath};
 
 use crate::state::Server;
 
@@ -13,6 +13,10 @@ use crate::state::Server;
 pub(crate) struct Piece {
     pub(super) server: Arc<Server>,
     pub(super) key: PartialKey,
+    /// The file that it is a piece of.
+    pub(super) path: VirtualPath,
+    /// What the whole was joined from, where it was.
+    pub(super) joined: Option<Joined>,
     /// Where it begins, and how long the whole is, where that is known.
     pub(super) offset: u64,
     pub(super) length: Option<u64>,
@@ -21,6 +25,22 @@ pub(crate) struct Piece {
     /// What is answered when it has come, but for the offset.
     pub(super) status: Status,
     pub(super) fields: Vec<(&'static str, String)>,
+}
+
+/// What a file was joined from.
+#[derive(Debug, Clone)]
+pub(super) struct Joined {
+    /// As the client said it.
+    pub(super) said: Box<[u8]>,
+    pub(super) parts: Vec<PartialKey>,
+}
+
+/// An upload that has become its file.
+#[derive(Debug)]
+pub(in crate::http) struct Whole {
+    pub(in crate::http) key: PartialKey,
+    pub(in crate::http) path: VirtualPath,
+    pub(in crate::http) length: u64,
 }
 
 /// What a piece has to hash to.
@@ -64,18 +84,28 @@ impl Piece {
     /// What is done when it has become the file.
     pub(in crate::http) fn finish(&self) -> impl FnOnce() + Send + 'static {
         let (server, key, length) = (Arc::clone(&self.server), self.key, self.length);
+        let joined = self.joined.clone();
         move || {
             if let Some(length) = length {
-                server.tus.finished(key, length, None);
+                server.tus.finished(key, length, joined.as_ref().map(|joined| &*joined.said));
             }
+            joined.iter().flat_map(|joined| &joined.parts).for_each(|part| server.tus.forget_length(part));
         }
+    }
+
+    /// The file, where it is whole with so many bytes of this piece.
+    pub(in crate::http) fn whole(&self, bytes: u64) -> Option<Whole> {
+        let length = self.length.filter(|length| !self.is_part && self.offset + bytes == *length)?;
+        Some(Whole { key: self.key, path: self.path.clone(), length })
     }
 
     /// What is answered now that so many bytes of it are there.
     pub(in crate::http) fn answer(self, bytes: u64) -> (Status, Vec<(&'static str, String)>) {
-        let Self { status, mut fields, offset, length, is_part, .. } = self;
+        let Self { status, mut fields, offset, length, is_part, joined, .. } = self;
         let offset = offset + bytes;
-        fields.push(("Upload-Offset", offset.to_string()));
+        if joined.is_none() {
+            fields.push(("Upload-Offset", offset.to_string()));
+        }
         if Some(offset) == length && !is_part {
             fields.retain(|(name, _)| *name != "Upload-Expires");
         }

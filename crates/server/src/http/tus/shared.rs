@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use millrace_vfs::PartialKey;
+use millrace_vfs::{PartialKey, VirtualPath};
 
-use super::address::{self, Secret};
+use super::address::{self, Address, Secret};
 use super::lengths::Lengths;
 use crate::auth::password;
 use crate::config;
@@ -36,6 +36,8 @@ pub(crate) struct Tus {
 pub(super) struct Done {
     pub(super) length: u64,
     since: Instant,
+    /// Whether hooks have let it pass, where there are any: until then clients are told to wait.
+    pub(super) is_settled: bool,
     /// Of one that was joined: what the client said of its parts.
     pub(super) parts: Option<Box<[u8]>>,
 }
@@ -102,7 +104,7 @@ impl Tus {
         }
     }
 
-    /// An upload has become its file.
+    /// An upload has become its file, of which hooks may have something to say.
     pub(super) fn finished(&self, key: PartialKey, length: u64, parts: Option<&[u8]>) {
         self.forget_length(&key);
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,8 +113,27 @@ impl Tus {
         }
         let parts = parts.filter(|_| done.len() < MOST_JOINED).map(Into::into);
         if done.len() < MOST_REMEMBERED {
-            done.insert(key, Done { length, since: Instant::now(), parts });
+            done.insert(key, Done { length, since: Instant::now(), is_settled: false, parts });
         }
+    }
+
+    /// Nobody has anything against it any more; or somebody has, and the client may begin anew.
+    pub(in crate::http) fn settle(&self, key: &PartialKey, has_passed: bool) {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        match (has_passed, done.get_mut(key)) {
+            (true, Some(done)) => done.is_settled = true,
+            _ => _ = done.remove(key),
+        }
+    }
+
+    /// What an address says, where it is one. May wait.
+    pub(super) fn opened(&self, server: &Server, address: &VirtualPath) -> Option<Address> {
+        Address::open(address, self.secret(|text| server.log.warn(text)))
+    }
+
+    /// The file that an address is about. May wait.
+    pub(in crate::http) fn file_of(&self, server: &Server, address: &VirtualPath) -> Option<VirtualPath> {
+        Some(self.opened(server, address)?.path)
     }
 
     /// What is known of an upload that has become its file.

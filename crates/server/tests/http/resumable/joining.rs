@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use millrace_server::config::Resumable;
+use millrace_server::hooks::{Event, Refusal, Ruling};
 use millrace_server::{Accounts, Config, Permissions};
 
-use super::{ask, begin, named, offset, piece};
+use super::{ask, begin, heard, is_asked, named, offset, piece};
 use crate::kit::{Response, Scratch, ServedHttp, http_config, pattern, serve_http, serve_http_with};
 
 const PART: &str = "Upload-Concat: partial\r\n";
@@ -158,4 +159,50 @@ fn parts_are_their_users_and_wait_behind_a_restart() {
     let three = part(&served, b"three");
     assert_eq!(ask(&served, &format!("DELETE {three}"), "", b"").status, 204);
     assert_eq!(join(&served, "POST /d/h", &[&three], "").status, 410);
+}
+
+#[test]
+fn hooks_are_asked_about_the_file_that_parts_become() {
+    let scratch = Scratch::new();
+    let (served, ear) = heard(&scratch, is_asked, |moment| match (moment.event, &moment.path) {
+        (Event::Command, Some(path)) if moment.verb == "PUT" && path.to_string() == "/not" => {
+            Ruling::Refuse(Refusal::new("550 Not this one."))
+        }
+        (Event::Upload, Some(path)) if path.to_string() == "/virus" => {
+            Ruling::Refuse(Refusal::new("552 A virus."))
+        }
+        _ => Ruling::Pass,
+    });
+    let parts = || {
+        ["one", "two"].map(|bytes| {
+            let address = begin(&served, "POST /", bytes.len(), PART);
+            assert_eq!(piece(&served, &address, 0, "", bytes.as_bytes()).status, 204);
+            address
+        })
+    };
+    let join = |name: &str| {
+        let parts = parts();
+        join(&served, "POST /", &parts.each_ref().map(String::as_str), &named(name))
+    };
+    assert_eq!(join("f").status, 201);
+    assert_eq!(scratch.read("f").unwrap(), b"onetwo");
+    let refused = join("not");
+    assert!(refused.status == 403 && refused.text().contains("Not this one."), "{refused:?}");
+    assert_eq!(scratch.read("not"), None);
+    let refused = join("virus");
+    assert!(refused.status == 507 && refused.text().contains("A virus."), "{refused:?}");
+    let heard = ear.heard.lock().unwrap();
+    let about: Vec<&str> = heard
+        .iter()
+        .map(String::as_str)
+        .filter(|line| line.contains("PUT") || line.contains("upload "))
+        .collect();
+    let expected = [
+        "command PUT /f 6",
+        "upload  /f 6",
+        "command PUT /not 6",
+        "command PUT /virus 6",
+        "upload  /virus 6",
+    ];
+    assert_eq!(about, expected);
 }
