@@ -17,6 +17,12 @@ const TEXT: &str = include_str!("../../../docs/hooks.md");
 /// The hash of `password`: cheap.
 const HASH: &str = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
 
+/// The hashes of `all is well` and of `an EICAR file`.
+const SUMS: [&[u8]; 2] = [
+    b"f70579cce37a17bd1c4c4061b0beff0fbf58853a2f0c72a14f93c8f30c6b7cec",
+    b"d35ffd89682b26c067e8cd1d03d22540d010c29a7d1d5b9e61ea551c55c131c8",
+];
+
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A folder with a configuration, and the server that serves it while there is one.
@@ -44,8 +50,10 @@ impl Site {
 
     fn start(&mut self) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
-            .args(["serve", "--ftp", "127.0.0.1:0", "--quiet", "--config", "millrace.toml"])
-            .current_dir(&self.folder)
+            // From a folder that is none of the configuration's.
+            .args(["serve", "--ftp", "127.0.0.1:0", "--quiet", "--config"])
+            .arg(self.folder.join("millrace.toml"))
+            .current_dir("/")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -277,24 +285,64 @@ fn the_gateway_checks_moves_and_reports_every_upload() {
     site.script("check", blocks("sh")[0]);
     site.start();
     let mut client = site.log_in();
-    assert!(client.store("in/good", b"all is well").starts_with("226"));
+    // Of each pair, the second: after its hash, before it, with something bad in it, and with the hash of another.
+    let waits = |client: &mut Client, name: &str, content: &[u8]| {
+        assert!(client.store(name, content).starts_with("226"), "{name} waits for the other");
+        assert!(site.folder.join(name).exists(), "{name}");
+    };
+    waits(&mut client, "in/good", b"all is well");
+    assert!(client.store("in/good.sha256", SUMS[0]).starts_with("226"));
+    waits(&mut client, "in/better.sha256", SUMS[0]);
+    assert!(client.store("in/better", b"all is well").starts_with("226"));
+    waits(&mut client, "in/bad.sha256", SUMS[1]);
     assert_eq!(client.store("in/bad", b"an EICAR file"), "552 This file has a virus in it.\r\n");
-    assert!(client.store("in/a.sha256", &[b'0'; 64]).starts_with("226"), "its file has not come yet");
+    waits(&mut client, "in/worse", b"an EICAR file");
+    assert_eq!(client.store("in/worse.sha256", SUMS[1]), "552 This file has a virus in it.\r\n");
+    waits(&mut client, "in/other.sha256", &[b'0'; 64]);
+    assert!(client.store("in/other", b"all is well").starts_with("550 The SHA-256 of the file"));
+    // What is elsewhere does not come in by another door, nor where the checked files are.
     assert!(client.store("outside", b"an EICAR file").starts_with("226"));
-    let read = |name: &str| fs::read(site.folder.join(name)).ok();
-    assert_eq!(read("checked/alice/good").unwrap(), b"all is well");
-    assert_eq!(read("quarantine/alice/bad").unwrap(), b"an EICAR file");
-    assert!(read("in/good").is_none() && read("in/bad").is_none() && read("outside").is_some());
-    eventually("the receiver is told", || receiver.events().len() == 3);
-    assert_eq!(
-        receiver.paths("upload"),
-        ["/checked/alice/a.sha256", "/checked/alice/good"].map(String::from).into()
-    );
-    assert_eq!(receiver.paths("upload-failed"), ["/in/bad".to_owned()].into());
+    assert!(client.store("checked/outside", b"an EICAR file").starts_with("553"));
+    for to in ["in/renamed", "checked/renamed"] {
+        assert!(client.say("RNFR outside").starts_with("350"));
+        assert!(client.say(&format!("RNTO {to}")).starts_with("553"), "{to}");
+    }
+    let checked = ["better", "better.sha256", "good", "good.sha256"];
+    let names = |folder: &str| {
+        let entries = fs::read_dir(site.folder.join(folder)).unwrap().flatten();
+        entries.map(|entry| entry.file_name().into_string().unwrap()).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(names("checked/alice"), checked.map(String::from).into());
+    assert_eq!(names("quarantine/alice"), ["bad", "worse"].map(String::from).into());
+    assert_eq!(names("in"), ["bad.sha256", "other.sha256"].map(String::from).into());
+    let paths: BTreeSet<String> = checked.iter().map(|name| format!("/checked/alice/{name}")).collect();
+    eventually("the receiver is told", || receiver.paths("upload") == paths);
+    let failed = ["bad", "other", "worse", "worse.sha256"].map(|name| format!("/in/{name}"));
+    eventually("of what failed, too", || receiver.paths("upload-failed") == failed.clone().into());
     let events = receiver.events();
     let good = events.values().find(|event| event["path"] == "/checked/alice/good").unwrap();
     assert_eq!((&good["user"], &good["bytes"]), (&"alice".into(), &11.into()));
     assert!(good["file"].as_str().unwrap().ends_with("/checked/alice/good"), "{good}");
+}
+
+#[test]
+fn two_halves_of_a_pair_that_come_at_once_go_on_together() {
+    let rules = "directory = \".\"\n[[hook]]\non = \"upload\"\nverify = \"sha256\"\n\
+                 [[hook]]\non = \"upload\"\nmove = \"/checked/{name}\"\n";
+    let mut site = Site::new("at-once", rules);
+    site.start();
+    let (mut one, mut other) = (site.log_in(), site.log_in());
+    for round in 0..20 {
+        let file = format!("in/{round}");
+        let sum = format!("{file}.sha256");
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| other.store(&sum, SUMS[0]));
+            assert!(one.store(&file, b"all is well").starts_with("226"), "{round}");
+            assert!(second.join().unwrap().starts_with("226"), "{round}");
+        });
+    }
+    assert_eq!(fs::read_dir(site.folder.join("in")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(site.folder.join("checked")).unwrap().count(), 40);
 }
 
 #[test]

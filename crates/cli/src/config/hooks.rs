@@ -126,7 +126,12 @@ fn action(table: &HookTable, places: &Places<'_>) -> Result<Option<Action>, Fail
         actions.push((said.place.clone(), Action::Verify(algorithm)));
     }
     if let Some(first) = table.run.first() {
-        let words = table.run.iter().map(|said| template(said, places)).collect::<Result<_, _>>()?;
+        let mut words = table.run.iter().map(|said| template(said, places)).collect::<Result<Vec<_>, _>>()?;
+        // A name without a slash is one of PATH.
+        if let Some(folder) = places.folder_of_program(first) {
+            let program = words.remove(0).beneath(folder);
+            words.insert(0, program);
+        }
         actions.push((first.place.clone(), Action::Run(words)));
     }
     if let Some(said) = &table.webhook {

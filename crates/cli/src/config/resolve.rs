@@ -77,6 +77,17 @@ impl Places<'_> {
         }
     }
 
+    /// The folder that a program lies beneath which was named from there: `./check`, `bin/check`. `None` for a whole
+    /// path, and for the name of a program of `PATH`.
+    pub(super) fn folder_of_program(&self, said: &Said<String>) -> Option<&Path> {
+        match (&said.place, self.file) {
+            (Place::File(_), Some(source)) if said.value.contains('/') && !said.value.starts_with('/') => {
+                Some(source.folder())
+            }
+            _ => None,
+        }
+    }
+
     /// A path that was written: from the file's folder if it was written there.
     pub(super) fn path(&self, said: &Said<PathBuf>) -> PathBuf {
         match (&said.place, self.file) {

@@ -192,7 +192,10 @@ pub(super) fn add(
         let time = places.some_time(table.timeout.clone(), "timeout", TIMEOUT)?;
         let what;
         (chain, what) = if let Some(program) = table.program.first() {
-            let words = table.program.iter().map(|word| word.value.clone()).collect();
+            let mut words: Vec<String> = table.program.iter().map(|word| word.value.clone()).collect();
+            if let Some(folder) = places.folder_of_program(program) {
+                words[0] = folder.join(&words[0]).display().to_string();
+            }
             (chain.source(Asked::program(words, time, cache(&table))), program.value.clone())
         } else if let Some(url) = &table.call {
             let service = service(&table, url, places)?;

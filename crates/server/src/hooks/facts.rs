@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use millrace_vfs::{ReadHandle, VirtualPath, Wait};
 use serde_json::{Map, Value};
@@ -153,6 +153,12 @@ impl Template {
         }
         pieces.push(Piece::Text(rest.to_owned()));
         Ok(Self(pieces))
+    }
+
+    /// The same beneath a folder, whatever that is called.
+    pub fn beneath(mut self, folder: &Path) -> Self {
+        self.0.insert(0, Piece::Text(format!("{}/", folder.display())));
+        self
     }
 
     /// As an argument of a program: what is not known is empty.

@@ -15,6 +15,7 @@
 mod facts;
 mod queue;
 mod rules;
+mod verify;
 mod webhook;
 
 use std::fmt::{self, Debug};

@@ -9,13 +9,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use millrace_ftp::digest::{Algorithm, Hasher};
+use millrace_ftp::digest::Algorithm;
 use millrace_ftp::glob::Glob;
-use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
+use millrace_vfs::{FileError, Storage, VirtualPath, Wait};
 use serde::Deserialize;
 
 use super::facts::{self, Facts, Template};
 use super::queue::{Letter, Queue, Recipient, Warn};
+use super::verify::{Pair, Turn, Turns};
 use super::webhook::Webhook;
 use super::{Event, HEARD, Hooks, Moment, Refusal, Ruling};
 use crate::program::{How, Program, Purpose};
@@ -55,12 +56,6 @@ const ALIKE: &[(&str, &[&str])] = &[
     ("PROPFIND", &["LIST", "MLSD"]),
 ];
 
-/// Of a file that holds a hash, as much is read.
-const HASH_FILE: usize = 4096;
-
-/// What a hash reads at a time.
-const CHUNK: usize = 256 * 1024;
-
 /// Whom and what a rule is about, and what it does.
 #[derive(Debug, Clone)]
 pub struct Rule {
@@ -97,7 +92,8 @@ pub enum Action {
     Rewrite(Template),
     /// Moves an uploaded file.
     Move(Template),
-    /// Holds an uploaded file to the hash in the file beside it, and the other way round.
+    /// Holds an uploaded file to the hash in the file beside it, and the other way round; until both are there,
+    /// what follows is done to neither.
     Verify(Algorithm),
     /// Runs a program: the file, and its arguments.
     Run(Vec<Template>),
@@ -178,6 +174,19 @@ pub struct Rules {
     webhooks: Vec<Option<Webhook>>,
     queue: OnceLock<Arc<Queue>>,
     warn: OnceLock<Warn>,
+    turns: Turns,
+}
+
+/// What comes of one rule of a chain.
+enum Done<'a> {
+    /// The chain goes on.
+    On,
+    /// It goes on with the file at another place.
+    At(VirtualPath),
+    /// It does not go on before something else has come.
+    Waits,
+    /// It goes on, and after it that of a hash which has waited for this file.
+    Before(Box<Moment>, Turn<'a>),
 }
 
 impl std::fmt::Debug for Rules {
@@ -194,7 +203,14 @@ impl Rules {
             _ => None,
         };
         let webhooks = rules.iter().map(webhook).collect();
-        Self { rules, queue_path: queue, webhooks, queue: OnceLock::new(), warn: OnceLock::new() }
+        Self {
+            rules,
+            queue_path: queue,
+            webhooks,
+            queue: OnceLock::new(),
+            warn: OnceLock::new(),
+            turns: Turns::default(),
+        }
     }
 
     /// Claims that a rule has something to be done later, for which there has to be a queue.
@@ -233,24 +249,26 @@ impl Rules {
         Refusal::new("451 What this leads to cannot be recorded now; try again later.")
     }
 
-    /// The chain for one moment; where the file is then.
-    fn chain(&self, moment: &Moment) -> Result<Option<VirtualPath>, Refusal> {
+    /// The chain for one moment, from one of the rules on; where the file is then.
+    fn chain(&self, first: usize, moment: &Moment) -> Result<Option<VirtualPath>, Refusal> {
         let mut path = moment.path.clone();
-        let mut letters = Vec::new();
-        for (rule, webhook) in self.rules.iter().zip(&self.webhooks) {
-            if !rule.matches(moment) {
-                continue;
-            }
-            let done = match rule.waits(moment.event) {
-                false => {
+        let (mut letters, mut after) = (Vec::new(), Vec::new());
+        for (at, rule) in self.rules.iter().enumerate().skip(first).filter(|(_, rule)| rule.matches(moment)) {
+            let done = match (rule.waits(moment.event), &rule.action, &path) {
+                (false, ..) => {
                     letters.extend(rule.letter(moment, path.as_ref()));
-                    Ok(None)
+                    Ok(Done::On)
                 }
-                true => self.perform(rule, webhook.as_ref(), moment, path.as_ref()),
+                (true, Action::Verify(algorithm), Some(path)) => self.verify(at, *algorithm, moment, path),
+                (true, ..) => self
+                    .perform(rule, self.webhooks[at].as_ref(), moment, path.as_ref())
+                    .map(|moved| moved.map_or(Done::On, Done::At)),
             };
             match done {
-                Ok(None) => {}
-                Ok(moved) => path = moved,
+                Ok(Done::On) => {}
+                Ok(Done::At(moved)) => path = Some(moved),
+                Ok(Done::Waits) => break,
+                Ok(Done::Before(sum, turn)) => after.push((at + 1, sum, turn)),
                 Err(refusal) => {
                     if moment.event == Event::Upload {
                         self.put_away(rule, moment, path.as_ref());
@@ -262,7 +280,49 @@ impl Rules {
         if let (false, Some(queue)) = (letters.is_empty(), self.queue.get()) {
             queue.put(moment.session, letters).map_err(|error| self.broken(&error))?;
         }
+        for (first, sum, _turn) in after {
+            // The file is accepted, whatever becomes of the hash.
+            let _ = self.go_on(first, &sum);
+        }
         Ok(path)
+    }
+
+    /// The rest of a chain for a file that has waited.
+    fn go_on(&self, first: usize, moment: &Moment) -> Result<(), Refusal> {
+        self.chain(first, moment).map(drop).inspect_err(|refusal| self.tell_refused(moment, refusal))
+    }
+
+    /// A refused upload is one that failed.
+    fn tell_refused(&self, moment: &Moment, refusal: &Refusal) {
+        let reason = Some(format!("refused: {}", refusal.text()));
+        let _ = self.chain(0, &Moment { event: Event::UploadFailed, reason, ..moment.clone() });
+    }
+
+    /// Holds a file to its hash, once both are there. Of the two the file goes on first, so that a hash is nowhere
+    /// without its file.
+    fn verify(
+        &self,
+        at: usize,
+        algorithm: Algorithm,
+        moment: &Moment,
+        path: &VirtualPath,
+    ) -> Result<Done<'_>, Refusal> {
+        let (Some(storage), Some(pair)) = (&moment.storage, Pair::of(path, algorithm)) else {
+            return Ok(Done::On);
+        };
+        let turn = self.turns.take(at, &**storage, &pair);
+        if !pair.compare(&**storage, algorithm)? {
+            return Ok(Done::Waits);
+        }
+        let is_sum = *path == pair.sum;
+        let other = if is_sum { pair.file } else { pair.sum };
+        let bytes = storage.metadata(&other, Wait::Allowed).ok().map(|file| file.size);
+        let argument = other.as_bytes().to_vec();
+        let other = Moment { path: Some(other), argument, bytes, elapsed: None, ..moment.clone() };
+        match is_sum {
+            true => self.go_on(at + 1, &other).map(|()| Done::On),
+            false => Ok(Done::Before(Box::new(other), turn)),
+        }
     }
 
     /// Does what a rule says, at once; answers the new place of the file if it has one.
@@ -287,16 +347,12 @@ impl Rules {
                 },
                 _ => Ok(None),
             },
-            (Action::Verify(algorithm), _) => match (&moment.storage, path) {
-                (Some(storage), Some(path)) => verify(&**storage, path, *algorithm).map(|()| None),
-                _ => Ok(None),
-            },
             (Action::Run(words), _) => self.run(rule, words, &facts),
             (Action::Webhook { .. }, Some(webhook)) => match webhook.post(facts.json().as_bytes()) {
                 Ok(answer) => self.read_answer(rule, &answer),
                 Err(error) => self.failed(rule, &error.to_string()),
             },
-            (Action::Webhook { .. }, None) => Ok(None),
+            (Action::Webhook { .. }, None) | (Action::Verify(_), _) => Ok(None),
         }
     }
 
@@ -387,13 +443,11 @@ impl Hooks for Rules {
         {
             queue.forget(moment.session);
         }
-        let path = match self.chain(moment) {
+        let path = match self.chain(0, moment) {
             Ok(path) => path,
             Err(refusal) => {
                 if moment.event == Event::Upload {
-                    let reason = Some(format!("refused: {}", refusal.text()));
-                    let failed = Moment { event: Event::UploadFailed, reason, ..moment.clone() };
-                    let _ = self.chain(&failed);
+                    self.tell_refused(moment, &refusal);
                 }
                 return Ruling::Refuse(refusal);
             }
@@ -530,60 +584,6 @@ fn move_file(storage: &dyn Storage, from: &VirtualPath, to: &VirtualPath) -> Res
             storage.rename(from, to)
         }
         done => done,
-    }
-}
-
-/// Holds a file to the hash beside it: `a.zip` to `a.zip.sha256`, whichever of them comes second.
-fn verify(storage: &dyn Storage, path: &VirtualPath, algorithm: Algorithm) -> Result<(), Refusal> {
-    let ending = format!(".{}", algorithm.name().to_ascii_lowercase().replace('-', ""));
-    let unreadable = |error: FileError| Refusal::new(&format!("451 The hash cannot be verified: {error}."));
-    let (file, sum) = match path.name().to_ascii_lowercase().strip_suffix(ending.as_bytes()) {
-        Some(stem) if !stem.is_empty() => {
-            let name = &path.name()[..stem.len()];
-            (path.parent().join(name).ok(), Some(path.clone()))
-        }
-        _ => (Some(path.clone()), path.parent().join(&[path.name(), ending.as_bytes()].concat()).ok()),
-    };
-    let (Some(file), Some(sum)) = (file, sum) else { return Ok(()) };
-    let (mut said, mut content) = (Vec::new(), Hasher::new(algorithm));
-    let read = read_file(storage, &sum, HASH_FILE, &mut |bytes| said.extend_from_slice(bytes))
-        .and_then(|()| read_file(storage, &file, usize::MAX, &mut |bytes| content.update(bytes)));
-    match read {
-        // The other one has not come yet.
-        Err(FileError::NotFound) => return Ok(()),
-        read => read.map_err(unreadable)?,
-    }
-    let is_hash = |word: &&[u8]| word.len() >= 8 && word.iter().all(u8::is_ascii_hexdigit);
-    let words = said.split(|byte| !byte.is_ascii_alphanumeric()).filter(is_hash);
-    let right = content.finish();
-    match words.max_by_key(|word| word.len()) {
-        Some(word) if word.eq_ignore_ascii_case(right.as_bytes()) => Ok(()),
-        Some(_) => {
-            Err(Refusal::new(&format!("550 The {} of the file is not what it should be.", algorithm.name())))
-        }
-        None => Err(Refusal::new("550 There is no hash in the file that should hold one.")),
-    }
-}
-
-fn read_file(
-    storage: &dyn Storage,
-    path: &VirtualPath,
-    most: usize,
-    take: &mut dyn FnMut(&[u8]),
-) -> Result<(), FileError> {
-    let mut handle = storage.open_read(path, Wait::Allowed)?;
-    let mut chunk = vec![0; CHUNK.min(most)];
-    let mut offset = 0;
-    loop {
-        let count = match &mut handle {
-            ReadHandle::File(range) => std::os::unix::fs::FileExt::read_at(&*range.file, &mut chunk, offset)?,
-            ReadHandle::Stream(stream) => stream.read_at(offset, &mut chunk)?,
-        };
-        take(&chunk[..count]);
-        offset += count as u64;
-        if count == 0 || offset >= most as u64 {
-            return Ok(());
-        }
     }
 }
 
