@@ -94,6 +94,9 @@ fn explanation(
         text += &format!("{key:18}{value:32}  {by}\n");
     }
     text += shared;
+    for group in &effective.unknown_groups {
+        text += &format!("\nThere is no [[group]] table named {group}.\n");
+    }
     match effective.directory() {
         Ok(Some(folder)) => text += &format!("\nThe folder is {folder}.\n"),
         Ok(None) => {}

@@ -312,7 +312,10 @@ fn users_of_other_servers_log_in() {
     assert!(run_all(&site, &commands[..1]).contains("0 users brought in. 1 were there already"));
     assert_eq!(site.tell(&["list"]), "pam\npro\npure\nvs\nweb\n");
     assert!(site.tell(&["show", "pro"]).contains("groups            staff"));
-    let serving = site.serve(&[]);
+    // Whoever came with a group is let in where that is one.
+    let groups = site.0.join("groups.toml");
+    fs::write(&groups, "[[group]]\nname = \"staff\"\n[[group]]\nname = \"web\"\n").unwrap();
+    let serving = site.serve(&["--config", groups.to_str().unwrap()]);
     for name in ["pam", "pro", "pure", "vs"] {
         let mut client = serving.log_in(name);
         client.say(&format!("MKD {name}"), "257");

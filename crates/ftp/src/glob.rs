@@ -60,6 +60,22 @@ impl Glob {
         text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
     }
 
+    /// Claims that every class which a pattern begins is closed; else its `[` stands for itself.
+    pub fn is_closed(pattern: &[u8]) -> bool {
+        let mut rest = pattern;
+        while let Some((character, after)) = split_character(rest) {
+            rest = match u8::try_from(character).unwrap_or(0) {
+                b'\\' => split_character(after).map_or(after, |(_, after)| after),
+                b'[' => match parse_class(after) {
+                    Some((_, after)) => after,
+                    None => return false,
+                },
+                _ => after,
+            };
+        }
+        true
+    }
+
     /// Claims that one name, and no other, matches.
     pub fn is_literal(&self) -> bool {
         self.tokens.iter().all(|token| matches!(token, Token::Literal(_)))
@@ -210,6 +226,11 @@ mod tests {
     fn only_wildcards_make_a_pattern() {
         assert!(!Glob::is_pattern(b"a{b}~!\\]"));
         assert!(Glob::is_pattern(b"a*") && Glob::is_pattern(b"?") && Glob::is_pattern(b"[a"));
+        for (pattern, is_closed) in
+            [("[a-z]x", true), ("[]]", true), ("\\[a", true), ("[a", false), ("x[", false)]
+        {
+            assert_eq!(Glob::is_closed(pattern.as_bytes()), is_closed, "{pattern}");
+        }
         assert!(Glob::new(b".*").names_hidden() && !Glob::new(b"*").names_hidden());
     }
 

@@ -562,6 +562,25 @@ fn errors_in_a_file_show_where() {
 }
 
 #[test]
+fn dates_are_those_of_toml_or_texts_and_rules_that_never_match_are_refused() {
+    let folder = Folder::new();
+    let user = |said: &str| {
+        folder.file(&format!("directory = \".\"\n[[user]]\nname = \"a\"\npassword = \"{HASH}\"\n{said}\n"))
+    };
+    for date in ["2027-01-31", "\"2027-01-31\"", "2027-01-31T18:00:00Z"] {
+        assert!(user(&format!("expires = {date}")).is_ok(), "{date}");
+    }
+    for (said, expected) in [
+        ("expires = 18:00:00", "is no date; write \"2027-01-31\""),
+        ("tree = [{ path = \"/a/../b\", access = \"none\" }]", "m.toml:5:"),
+        ("deny-names = [\"a/b\"]", "a name has no slash"),
+    ] {
+        let error = folder.error(user(said));
+        assert!(error.contains(expected), "{said}: {error}");
+    }
+}
+
+#[test]
 fn a_missing_or_binary_file_is_refused() {
     let folder = Folder::new();
     let path = folder.path().join("none.toml");

@@ -3,6 +3,7 @@
 mod import;
 mod settings;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -109,9 +110,14 @@ pub(crate) fn run(arguments: Users) -> Result<(), Failure> {
                 Ok(())
             })
         }
-        Action::Set { name, settings } => {
-            change(&database, &name, |stored| settings::apply(&settings, &mut stored.user))
-        }
+        Action::Set { name, settings } => change(&database, &name, |stored| {
+            let before = stored.user.groups.clone();
+            settings::apply(&settings, &mut stored.user)?;
+            if stored.user.groups != before {
+                remind_of_groups([&stored.user]);
+            }
+            Ok(())
+        }),
         Action::Totp { name } => totp(&database, &name),
         Action::List { json } => list(&database, json),
         Action::Show { name, config } => show(&look_up(&database, &name)?, config.as_deref()),
@@ -157,6 +163,7 @@ fn add(
     let is_first = database.list("", 1).map_err(failed)?.is_empty();
     let mut user = auth::User { name, ..auth::User::default() };
     settings::apply(settings, &mut user)?;
+    remind_of_groups([&user]);
     database.add(&Stored { user, hash: Some(password(hash)?) }).map_err(failed)?;
     if is_first {
         eprintln!(
@@ -165,6 +172,19 @@ fn add(
         );
     }
     Ok(())
+}
+
+/// What groups say is in the configuration, which is not known here.
+fn remind_of_groups<'a>(users: impl IntoIterator<Item = &'a auth::User>) {
+    let groups: BTreeSet<&str> =
+        users.into_iter().flat_map(|user| &user.groups).map(String::as_str).collect();
+    if !groups.is_empty() {
+        let names = Vec::from_iter(groups).join(", ");
+        eprintln!(
+            "Groups are [[group]] tables of the server's configuration; members of one that is not there are not let \
+             in: {names}."
+        );
+    }
 }
 
 /// The hash to keep: what was given as such, or of what is typed now.
@@ -300,6 +320,7 @@ fn bring_in(database: &Database, import: &Import) -> Result<(), Failure> {
         database.put(&new).map_err(failed)?;
         added += new.len();
     }
+    remind_of_groups(brought.users.iter().map(|stored| &stored.user));
     for note in &brought.notes {
         eprintln!("{note}");
     }

@@ -1,7 +1,8 @@
 //! What an account may do where: permissions for each tree of directories, and rules about names.
 //!
 //! Every path has exactly one set of permissions: that of the deepest tree whose pattern its first components
-//! match, of two as deep that of the later one, and where none matches the account's own. A name that is
+//! match, of two as deep the one with more components that are names and no patterns, else the later one, and where none
+//! matches the account's own. A name that is
 //! denied is denied as any component of a path, so nothing beneath such a directory is reached either.
 
 use millrace_vfs::VirtualPath;
@@ -56,7 +57,7 @@ impl Rules {
     /// The permissions at a path.
     pub fn at(&self, path: &VirtualPath) -> Permissions {
         let matching = self.trees.iter().filter(|tree| tree.covers(path));
-        matching.max_by_key(|tree| tree.pattern.len()).map_or(self.base, |tree| tree.permissions)
+        matching.max_by_key(|tree| tree.rank()).map_or(self.base, |tree| tree.permissions)
     }
 
     /// What is allowed in one place or another: what is not in this set is allowed nowhere.
@@ -122,6 +123,11 @@ impl Rules {
 }
 
 impl Tree {
+    /// Of two that match, the greater decides: what is said of `/internal` is not taken back by `/*`.
+    fn rank(&self) -> (usize, usize) {
+        (self.pattern.len(), self.pattern.iter().filter(|glob| glob.is_literal()).count())
+    }
+
     fn covers(&self, path: &VirtualPath) -> bool {
         let mut components = path.components();
         self.pattern.iter().all(|glob| components.next().is_some_and(|name| glob.matches(name)))
@@ -153,8 +159,8 @@ mod tests {
             .tree(b"/a", NONE)
             .tree(b"/a/b/", RW)
             .tree(b"/*/b/c", NONE)
-            .tree(b"/z*", RW)
-            .tree(b"/zz", RO);
+            .tree(b"/zz", RO)
+            .tree(b"/z*", RW);
         for (text, expected) in [
             ("/", RO),
             ("/a", NONE),

@@ -60,6 +60,12 @@ pub trait Source: Send + Sync + Debug {
         Ok(())
     }
 
+    /// Claims that it has groups for other purposes too: those that nothing is said of here mean nothing. Where this is
+    /// not so, a group that is not there is a mistake, and its members are not let in.
+    fn has_groups_of_its_own(&self) -> bool {
+        false
+    }
+
     /// What was changed since this was asked last. Asked every second, on a thread of its own, which it must not
     /// hold up; `present` has the names of those who are logged in.
     fn changed(&self, present: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {
@@ -266,6 +272,9 @@ impl Chain {
         if let Err(why) = effective.admit(attempt) {
             return Decision::Refused(why);
         }
+        if let Some(decision) = without_group(source, &effective) {
+            return decision;
+        }
         match self.account(&effective, self.homes(attempt), false) {
             Ok(Some(account)) => Decision::Granted(account),
             Ok(None) => Decision::Unavailable("the folder is not open".to_owned()),
@@ -390,6 +399,16 @@ impl Chain {
     }
 }
 
+/// What is decided about a member of a group that nobody has said anything of: without what it was to say, more may be
+/// allowed than anybody meant.
+fn without_group(source: &dyn Source, effective: &Effective) -> Option<Decision> {
+    let group = effective.unknown_groups.first().filter(|_| !source.has_groups_of_its_own())?;
+    let (user, source) = (&effective.user, source.name());
+    Some(Decision::Unavailable(format!(
+        "{user} is of the group {group} in {source}, and there is no [[group]] table of that name"
+    )))
+}
+
 impl Authenticator for Chain {
     /// Answers where the first source to know the name has it in memory, and the password needs no hash now.
     fn quick(&self, attempt: &Attempt<'_>) -> Option<Decision> {
@@ -400,6 +419,7 @@ impl Authenticator for Chain {
             return self.anonymous_account(attempt, true).map(Decision::Granted);
         }
         for source in &self.sources {
+            let source = &**source;
             let (user, proof) = match source.find_at_once(attempt)? {
                 Found::Nobody => continue,
                 Found::User(user, proof) => (user, proof),
@@ -416,6 +436,9 @@ impl Authenticator for Chain {
                 is_right.then(|| self.effective(&user)).filter(|effective| effective.said.totp.is_none())?;
             if let Err(why) = effective.admit(attempt) {
                 return Some(Decision::Refused(why));
+            }
+            if let Some(decision) = without_group(source, &effective) {
+                return Some(decision);
             }
             return self.account(&effective, self.homes(attempt), true).ok()?.map(Decision::Granted);
         }

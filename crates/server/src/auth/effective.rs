@@ -24,6 +24,8 @@ pub struct Effective {
     pub user: String,
     /// The user's groups.
     pub groups: Vec<String>,
+    /// Those of which nothing is said anywhere.
+    pub unknown_groups: Vec<String>,
     /// What was said, by whoever said it first. What nobody said is `None`.
     pub said: Profile,
     /// Keys of `said`, and who said them.
@@ -76,8 +78,13 @@ const DEFAULTS: &[(&str, &str)] = &[
 pub fn resolve(user: &User, group: impl Fn(&str) -> Option<Group>) -> Effective {
     let mut said = Map::new();
     let mut origins = Vec::new();
-    let groups = user.groups.iter().filter_map(|name| group(name));
-    let of_groups = groups.map(|group| (Origin::Group(group.name), group.profile));
+    let (mut of_groups, mut unknown_groups) = (Vec::new(), Vec::new());
+    for name in &user.groups {
+        match group(name) {
+            Some(group) => of_groups.push((Origin::Group(group.name), group.profile)),
+            None => unknown_groups.push(name.clone()),
+        }
+    }
     for (origin, profile) in std::iter::once((Origin::User, user.profile.clone())).chain(of_groups) {
         for (key, value) in keys(&profile) {
             if !said.contains_key(&key) {
@@ -87,7 +94,7 @@ pub fn resolve(user: &User, group: impl Fn(&str) -> Option<Group>) -> Effective 
         }
     }
     let said = serde_json::from_value(Value::Object(said)).expect("a profile is read as it was written");
-    Effective { user: user.name.clone(), groups: user.groups.clone(), said, origins }
+    Effective { user: user.name.clone(), groups: user.groups.clone(), unknown_groups, said, origins }
 }
 
 /// What a profile says.
@@ -154,12 +161,12 @@ impl Effective {
         let said = &self.said;
         let base = said.access.map_or(Permissions::READ_WRITE, |access| access.0);
         let trees = said.tree.iter().flatten();
-        let rules =
-            trees.fold(Rules::new(base), |rules, tree| rules.tree(tree.path.as_bytes(), tree.access.0));
+        let rules = trees
+            .fold(Rules::new(base), |rules, tree| rules.tree(tree.path.as_str().as_bytes(), tree.access.0));
         let denied = said.deny_names.iter().flatten();
-        let rules = denied.fold(rules, |rules, name| rules.deny_name(name.as_bytes()));
+        let rules = denied.fold(rules, |rules, name| rules.deny_name(name.as_str().as_bytes()));
         let allowed = said.allow_names.iter().flatten();
-        allowed.fold(rules, |rules, name| rules.allow_name(name.as_bytes()))
+        allowed.fold(rules, |rules, name| rules.allow_name(name.as_str().as_bytes()))
     }
 
     /// What holds for data connections, on top of what the server wants.
@@ -408,6 +415,11 @@ mod tests {
     fn what_makes_no_sense_is_refused_with_a_hint() {
         for (said, hint) in [
             (r#"{"acess": "ro"}"#, "unknown field"),
+            (r#"{"tree": [{"path": "/x/../internal", "access": "none"}]}"#, "without . and .."),
+            (r#"{"tree": [{"path": "/./internal", "access": "none"}]}"#, "without . and .."),
+            (r#"{"tree": [{"path": "/[internal", "access": "none"}]}"#, "[ without its ]"),
+            (r#"{"deny-names": ["internal/*"]}"#, "a name has no slash"),
+            (r#"{"allow-names": [""]}"#, "no name of a file"),
             (r#"{"access": "x"}"#, "mkdir"),
             (r#"{"access": ["list", "fly"]}"#, "mkdir"),
             (r#"{"hours": ["8-18"]}"#, "mon-fri 08:00-18:00"),

@@ -92,6 +92,8 @@ struct Directory {
 }
 
 impl Link for Directory {
+    const GROUPS_OF_ITS_OWN: bool = true;
+
     type Connection = ldap3::Ldap;
 
     async fn connect(&self) -> Result<ldap3::Ldap, String> {

@@ -9,8 +9,9 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use millrace_ftp::glob::Glob;
 use millrace_ftp::session::{Permission, Permissions};
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::Protocol;
@@ -34,10 +35,10 @@ pub struct Profile {
     pub tree: Option<Vec<Tree>>,
     /// Names that no file or folder has, as far as the user can tell.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub deny_names: Option<Vec<String>>,
+    pub deny_names: Option<Vec<NamePattern>>,
     /// Names that files have to have.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub allow_names: Option<Vec<String>>,
+    pub allow_names: Option<Vec<NamePattern>>,
     /// Networks to log in from; all others are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Vec<Network>>,
@@ -135,10 +136,18 @@ pub struct Access(pub Permissions);
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Tree {
     /// As the user sees it; a component may be a pattern: `"/projects/*/incoming"`.
-    pub path: String,
+    pub path: PlacePattern,
     /// What may be done there.
     pub access: Access,
 }
+
+/// A path, of which each component may be a pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlacePattern(String);
+
+/// A name, or a pattern of names: one component of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamePattern(String);
 
 /// Some hours of some days: `mon-fri 08:00-18:00 Europe/Paris`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,6 +184,70 @@ pub struct ValueError(String);
 impl ValueError {
     pub(super) fn new(message: String) -> Self {
         Self(message)
+    }
+}
+
+impl PlacePattern {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for PlacePattern {
+    type Err = ValueError;
+
+    /// Refuses what no path of a client looks like: a rule that never matches protects nothing.
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let wrong = |why: &str| Err(ValueError(format!("{text:?} is no path of clients: {why}")));
+        for component in text.split('/') {
+            match component {
+                "." | ".." => return wrong("write it without . and .. in it"),
+                _ if component.contains('\0') => return wrong("it has a NUL in it"),
+                _ => check_pattern(component)?,
+            }
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for PlacePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl NamePattern {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for NamePattern {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match text {
+            "" | "." | ".." => Err(ValueError(format!("{text:?} is no name of a file or folder"))),
+            _ if text.contains(['/', '\0']) => Err(ValueError(format!(
+                "{text:?} is no name of a file or folder: a name has no slash; for a path write a `tree`"
+            ))),
+            _ => check_pattern(text).map(|()| Self(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for NamePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn check_pattern(text: &str) -> Result<(), ValueError> {
+    match Glob::is_closed(text.as_bytes()) {
+        true => Ok(()),
+        false => Err(ValueError(format!("{text:?} has a [ without its ]; write \\[ for a [ in a name"))),
     }
 }
 
@@ -431,6 +504,8 @@ macro_rules! as_text {
 }
 
 as_text!(
+    PlacePattern,
+    NamePattern,
     Network,
     Hours,
     Expiry,
@@ -446,7 +521,7 @@ as_text!(
 
 struct TextVisitor;
 
-impl Visitor<'_> for TextVisitor {
+impl<'de> Visitor<'de> for TextVisitor {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -463,5 +538,13 @@ impl Visitor<'_> for TextVisitor {
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<String, E> {
         Ok(number.to_string())
+    }
+
+    /// A date of TOML, which comes as this.
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<String, A::Error> {
+        match map.next_entry::<String, String>() {
+            Ok(Some((key, date))) if key == "$__toml_private_datetime" => Ok(date),
+            _ => Err(de::Error::invalid_type(de::Unexpected::Map, &self)),
+        }
     }
 }

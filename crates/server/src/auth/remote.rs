@@ -26,6 +26,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// A way to a server of one kind. Errors are for the log, without their full stop.
 pub(super) trait Link: Debug + Send + Sync + 'static {
+    /// Whether it has groups for other purposes too: see [`Source::has_groups_of_its_own`].
+    const GROUPS_OF_ITS_OWN: bool = false;
+
     /// What is kept from one question to the next.
     type Connection: Send + 'static;
 
@@ -220,6 +223,10 @@ impl<L: Link> Source for Remote<L> {
 
     fn holds_hashes(&self) -> bool {
         self.holds_hashes
+    }
+
+    fn has_groups_of_its_own(&self) -> bool {
+        L::GROUPS_OF_ITS_OWN
     }
 
     fn begin(&self) -> Result<(), String> {

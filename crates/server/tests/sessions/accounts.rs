@@ -14,6 +14,7 @@ use crate::kit::{Client, Scratch, Served, config, serve_with};
 #[derive(Debug, Clone, Default)]
 struct Changing {
     profile: Arc<Mutex<Option<Profile>>>,
+    groups: Arc<Mutex<Vec<String>>>,
     changes: Arc<AtomicUsize>,
     /// Whether the source cannot be reached.
     away: Arc<Mutex<bool>>,
@@ -38,7 +39,8 @@ impl Source for Changing {
         let profile = self.profile.lock().unwrap().clone();
         Ok(match profile {
             Some(profile) if attempt.user == b"alice" => {
-                let user = User { name: "alice".to_owned(), groups: vec![], profile };
+                let groups = self.groups.lock().unwrap().clone();
+                let user = User { name: "alice".to_owned(), groups, profile };
                 Found::User(Box::new(user), Proof::Password(Password::from("secret")))
             }
             _ => Found::Nobody,
@@ -157,6 +159,19 @@ fn names_of_their_own_are_found_in_a_place_that_shows_nothing() {
             assert_eq!(scratch.read(&format!("in/{name}")).as_deref(), Some(&b"x"[..]), "{profile}");
         }
     }
+}
+
+#[test]
+fn who_is_of_a_group_that_is_not_there_is_not_let_in() {
+    let (served, source, _scratch) = server("{}");
+    let mut client = login(&served);
+    source.groups.lock().unwrap().push("typo".to_owned());
+    source.set(Some("{}"));
+    let mut late = Client::connect(served.address);
+    late.expect_reply(220);
+    late.expect("USER alice", 331);
+    late.expect("PASS secret", 421);
+    client.expect("NOOP", 200);
 }
 
 #[test]

@@ -152,6 +152,11 @@ impl Source for Service {
         &self.name
     }
 
+    /// Those of the system; those that the configuration names are looked for when it is read.
+    fn has_groups_of_its_own(&self) -> bool {
+        true
+    }
+
     /// Names that are not UTF-8 nobody has there. Nor is such a password anybody's.
     fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
         if let Some(found) = self.find_at_once(attempt) {
