@@ -101,6 +101,12 @@ impl BlockingPool {
         self.shared.work.notify_all();
     }
 
+    /// Claims that it has nothing to do and no thread.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = self.shared.lock();
+        state.threads == 0 && state.jobs.is_empty()
+    }
+
     /// Closes it and waits until all is done, but no longer than this.
     pub(crate) fn finish(&self, most: Duration) {
         self.close();
@@ -109,7 +115,7 @@ impl BlockingPool {
     }
 }
 
-/// Jobs of one owner: one thread at a time does them, first to last.
+/// Jobs of one owner, of any pools: one is done at a time, first to last. Behind each, others of its pool have their turn.
 #[derive(Default)]
 pub(crate) struct Line {
     waiting: Mutex<Waiting>,
@@ -117,8 +123,8 @@ pub(crate) struct Line {
 
 #[derive(Default)]
 struct Waiting {
-    jobs: VecDeque<Job>,
-    /// A thread has been sent for, and leaves when there are none.
+    jobs: VecDeque<(BlockingPool, Job)>,
+    /// A job is with its pool.
     is_served: bool,
 }
 
@@ -132,25 +138,26 @@ impl Line {
     /// Has a thread of the pool do a job, behind those that were put before.
     pub(crate) fn put(self: &Arc<Self>, pool: &BlockingPool, job: impl FnOnce() + Send + 'static) {
         let mut waiting = self.lock();
-        waiting.jobs.push_back(Box::new(job));
+        waiting.jobs.push_back((pool.clone(), Box::new(job)));
         if !std::mem::replace(&mut waiting.is_served, true) {
             drop(waiting);
-            let line = Arc::clone(self);
-            pool.run(move || line.work());
+            self.go_on();
         }
     }
 
-    fn work(&self) {
-        while let Some(job) = self.next() {
-            let _ = catch_unwind(AssertUnwindSafe(job));
-        }
-    }
-
-    fn next(&self) -> Option<Job> {
+    /// Gives the next job to its pool.
+    fn go_on(self: &Arc<Self>) {
         let mut waiting = self.lock();
-        let job = waiting.jobs.pop_front();
-        waiting.is_served = job.is_some();
-        job
+        let next = waiting.jobs.pop_front();
+        waiting.is_served = next.is_some();
+        drop(waiting);
+        if let Some((pool, job)) = next {
+            let line = Arc::clone(self);
+            pool.run(move || {
+                let _ = catch_unwind(AssertUnwindSafe(job));
+                line.go_on();
+            });
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -238,21 +245,21 @@ mod tests {
 
     #[test]
     fn jobs_of_a_line_are_done_in_their_order_whatever_becomes_of_one() {
-        let pool = BlockingPool::new(8);
+        let pools = [BlockingPool::new(8), BlockingPool::new(2)];
         for round in 0..500 {
             let line = Arc::new(Line::default());
             let (done, order) = mpsc::channel();
             for number in 0..6 {
                 let done = done.clone();
-                line.put(&pool, move || {
+                line.put(&pools[number % 2], move || {
                     assert_ne!((round, number), (0, 2), "on purpose");
                     done.send(number).unwrap();
                 });
             }
             drop(done);
-            let order: Vec<i32> =
+            let order: Vec<usize> =
                 std::iter::from_fn(|| order.recv_timeout(Duration::from_secs(30)).ok()).collect();
-            let expected: &[i32] = if round == 0 { &[0, 1, 3, 4, 5] } else { &[0, 1, 2, 3, 4, 5] };
+            let expected: &[usize] = if round == 0 { &[0, 1, 3, 4, 5] } else { &[0, 1, 2, 3, 4, 5] };
             assert_eq!(order, expected);
         }
     }

@@ -22,6 +22,7 @@ use crate::blocking::BlockingPool;
 use crate::client::Client;
 use crate::config::{Config, Tls};
 use crate::ftp::Promises;
+use crate::hooks::Pools;
 use crate::housekeeping::{Housekeeping, keep_dav, keep_quotas, wall_seconds};
 use crate::http::{Dav, Kept, Side, Tus};
 use crate::limits::{Crowd, Limits, Logins, NetworkBits, Scope, ScopeReport, ServerLimits, Tree};
@@ -101,7 +102,7 @@ pub struct Running {
     /// Closed at the end.
     pools: [BlockingPool; 2],
     /// Waited for at the end: what has happened must be heard of.
-    hook_pool: BlockingPool,
+    hook_pools: Pools,
     state: Arc<State>,
     /// Ends before the workers do.
     housekeeping: Mutex<Option<Housekeeping>>,
@@ -213,7 +214,7 @@ impl Server {
             grace: state.config.grace,
             log: state.log.clone(),
             pools: [state.pool.clone(), state.logins.clone()],
-            hook_pool: state.hook_pool.clone(),
+            hook_pools: state.hook_pools.clone(),
             state: Arc::clone(&state),
             housekeeping: Mutex::default(),
         };
@@ -287,7 +288,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         promises: Promises::default(),
         pool: BlockingPool::new(config.blocking_threads),
         logins: BlockingPool::new(LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from))),
-        hook_pool: BlockingPool::new(config.hook_threads),
+        hook_pools: Pools::new(config.hook_threads),
         passive: PassivePool::new(config.passive_ports.clone(), Arc::clone(&proxies)),
         proxies,
         log,
@@ -541,7 +542,7 @@ impl Running {
         self.pools.iter().for_each(BlockingPool::close);
         keep_quotas(&self.state, true);
         keep_dav(&self.state);
-        self.hook_pool.finish(HOOKS_TIME);
+        self.hook_pools.finish(HOOKS_TIME);
         self.state.hooks().iter().for_each(|hooks| hooks.close());
         self.log.close();
     }

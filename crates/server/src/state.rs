@@ -15,7 +15,7 @@ use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
 use crate::ftp::Promises;
-use crate::hooks::Hooks;
+use crate::hooks::{Hooks, Pools};
 use crate::http::{Dav, Kept, Side, Tus};
 use crate::limits::{Crowd, Logins, Tree};
 use crate::load::Load;
@@ -49,7 +49,7 @@ pub(crate) struct Server {
     /// Threads of their own for logins: a burst of wrong passwords must not keep disks from being read.
     pub(crate) logins: BlockingPool,
     /// And for hooks, which may hang.
-    pub(crate) hook_pool: BlockingPool,
+    pub(crate) hook_pools: Pools,
     pub(crate) passive: PassivePool,
     pub(crate) log: Log,
     /// Control connections now.

@@ -4,6 +4,7 @@
 //! depends on the answer waits ([`Then`]); while one is told, replies are held back.
 
 use std::collections::VecDeque;
+use std::slice;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -273,7 +274,7 @@ impl Connection {
         // Nobody waits for an answer any more.
         let moments: Vec<Moment> = hooked.next.into_iter().map(|(moment, _)| moment).collect();
         if !moments.is_empty() {
-            hooked.line.put(&core.server.hook_pool, move || {
+            hooked.line.put(core.server.hook_pools.of(&*hooks, &moments), move || {
                 moments.iter().for_each(|moment| drop(hooks::call(&*hooks, moment)));
             });
         }
@@ -368,7 +369,11 @@ impl Connection {
         // Where there are none any more, nobody objects.
         let hooks = core.server.hooks();
         let (key, sender) = (self.key, core.sender.clone());
-        hooked.line.put(&core.server.hook_pool, move || {
+        let pools = &core.server.hook_pools;
+        let pool = hooks
+            .as_ref()
+            .map_or_else(|| pools.brief(), |hooks| pools.of(&**hooks, slice::from_ref(&moment)));
+        hooked.line.put(pool, move || {
             let ruling = hooks.map_or(Ruling::Pass, |hooks| hooks::call(&*hooks, &moment));
             sender.send(Message::Ruled(key, serial, ruling));
         });

@@ -13,6 +13,7 @@
 //! what the server does by itself.
 
 mod facts;
+mod pools;
 mod queue;
 mod rules;
 mod verify;
@@ -29,6 +30,7 @@ use millrace_vfs::{Storage, VirtualPath};
 
 pub use facts::{NAMES, Template};
 pub use millrace_ftp::digest::Algorithm;
+pub(crate) use pools::Pools;
 pub use rules::{Action, PathPattern, Rule, Rules};
 
 /// Bytes of a program's output that are kept, and looked at.
@@ -39,6 +41,13 @@ pub trait Hooks: Send + Sync + Debug {
     /// Whether sessions are to turn to [`Hooks::call`] here; what is of no concern costs nothing more. The verb
     /// is empty where the event has none. Asked by reactors, often.
     fn concerns(&self, event: Event, verb: &str) -> bool;
+
+    /// Whether a call about this may take long, as where it waits for a program. Then it waits for a thread together
+    /// with others that may, and what cannot take long does not wait for them. Asked by reactors.
+    fn may_take_long(&self, moment: &Moment) -> bool {
+        let _ = moment;
+        true
+    }
 
     /// Something happens, or has. Called on a thread that may wait; the session waits too, and its events come
     /// in their order. What is answered counts where the event [may be refused](Event::asks).

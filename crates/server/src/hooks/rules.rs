@@ -437,6 +437,15 @@ impl Hooks for Rules {
         }
     }
 
+    fn may_take_long(&self, moment: &Moment) -> bool {
+        // A refused upload is one that failed, too, and of a pair the other one goes on.
+        let events = [moment.event, Event::UploadFailed];
+        let events = &events[..if moment.event == Event::Upload { 2 } else { 1 }];
+        self.rules.iter().any(|rule| {
+            rule.takes_long() && events.iter().any(|&event| rule.waits(event) && rule.is_about(event, moment))
+        })
+    }
+
     fn call(&self, moment: &Moment) -> Ruling {
         if matches!(moment.event, Event::Reply | Event::Disconnect)
             && let Some(queue) = self.queue.get()
@@ -490,6 +499,11 @@ impl Rule {
         }
     }
 
+    /// Claims that what it does can take long. To move a file is to rename it.
+    fn takes_long(&self) -> bool {
+        matches!(self.action, Action::Run(_) | Action::Webhook { .. } | Action::Verify(_))
+    }
+
     fn is_about_verb(&self, verb: &str) -> bool {
         let alike = ALIKE.iter().find(|row| row.0 == verb).map_or(&[][..], |row| row.1);
         let names = |one: &String| one == verb || one == first_word(verb) || alike.contains(&one.as_str());
@@ -502,8 +516,13 @@ impl Rule {
     }
 
     fn matches(&self, moment: &Moment) -> bool {
+        self.is_about(moment.event, moment) && self.size_matches(moment)
+    }
+
+    /// As `matches`, of a moment that may be of another event, and a file whatever its size.
+    fn is_about(&self, event: Event, moment: &Moment) -> bool {
         let components = |path: &VirtualPath| self.paths_match(&path.components().collect::<Vec<_>>());
-        self.on.contains(&moment.event)
+        self.on.contains(&event)
             && (moment.verb.is_empty() || self.is_about_verb(&moment.verb))
             && (self.users.is_empty()
                 || moment
@@ -511,7 +530,6 @@ impl Rule {
                     .as_deref()
                     .is_some_and(|user| self.users.iter().any(|one| one.matches(&[user]))))
             && (self.paths.is_empty() || moment.path.iter().chain(&moment.to).any(components))
-            && self.size_matches(moment)
     }
 
     fn paths_match(&self, components: &[&[u8]]) -> bool {

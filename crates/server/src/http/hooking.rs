@@ -487,7 +487,7 @@ impl Connection {
 }
 
 fn put(server: &Server, line: &Arc<Line>, batch: Batch) {
-    line.put(&server.hook_pool, || batch.call());
+    line.put(server.hook_pools.of(&*batch.hooks, &batch.moments), || batch.call());
 }
 
 /// The path that `Destination` names.

@@ -9,7 +9,7 @@ use millrace_server::{BanRules, Config};
 use millrace_storage::MemoryStorage;
 use millrace_vfs::VirtualPath;
 
-use crate::kit::{PATIENCE, Served, config, eventually, serve_with};
+use crate::kit::{PATIENCE, Scratch, Served, config, eventually, serve_with};
 
 type Rule = Box<dyn Fn(&Moment) -> Ruling + Send + Sync>;
 
@@ -244,4 +244,43 @@ fn a_ban_and_a_failed_transfer_are_told() {
     client.expect_reply(226);
     drop(data);
     assert_eq!(told.heard(), ["ban", "upload-failed /f"]);
+}
+
+#[test]
+fn programs_that_hang_keep_nobody_waiting_who_runs_none() {
+    use millrace_server::hooks::{Action, PathPattern, Rule, Rules, Template};
+    let scratch = Scratch::new();
+    let rule = |path: &str, action: Action| Rule {
+        on: vec![Event::Command],
+        verbs: vec!["MKD".to_owned()],
+        users: Vec::new(),
+        paths: vec![PathPattern::new(path)],
+        larger_than: None,
+        smaller_than: None,
+        action,
+        wait: None,
+        time_limit: 2 * PATIENCE,
+        refuses_on_failure: true,
+        refused_to: None,
+    };
+    let go = scratch.file("go").display().to_string();
+    let waits = ["/bin/sh", "-c", "until test -e \"$1\"; do sleep 0.05; done", "sh", &go];
+    let program = waits.map(|word| Template::parse(word).unwrap()).to_vec();
+    let rules = vec![
+        rule("/slow", Action::Run(program)),
+        rule("/no", Action::Refuse("553 Not here.".to_owned())),
+        rule("/other", Action::Rewrite(Template::parse("/else").unwrap())),
+    ];
+    let hooks: Arc<dyn Hooks> = Arc::new(Rules::new(rules, None));
+    let storage = Arc::new(MemoryStorage::new());
+    let served = serve_with(Config { hooks: Some(hooks), hook_threads: 1, ..config(storage) });
+    let (mut slow, mut quick) = (served.login(), served.login());
+    slow.send("MKD slow\r\n");
+    for _ in 0..3 {
+        quick.expect("MKD no", 553);
+    }
+    quick.expect("MKD other", 257);
+    quick.expect("SIZE else", 550);
+    scratch.write("go", b"");
+    slow.expect_reply(257);
 }
