@@ -572,6 +572,20 @@ fn servers_are_raced_by_users_of_several_processes() {
     }
 }
 
+#[test]
+fn a_log_that_was_not_followed_tells_nothing() {
+    let server = Serving::start("replay-late");
+    let log = server.folder.with_extension("xferlog");
+    // Two thousand downloads of one client in one second, and that in a hundredth of it.
+    let line = "Sun Sep  9 01:46:40 2001 0 10.0.0.1 100 /f b _ o r a ftp 0 * c\n";
+    std::fs::write(&log, line.repeat(2000)).unwrap();
+    let output = server.bench(&["--replay", log.to_str().unwrap(), "--speed", "100x"]);
+    std::fs::remove_file(&log).unwrap();
+    let page = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{page}");
+    assert!(page.contains("THE LOG WAS NOT FOLLOWED: ") && !page.contains("may get more"), "{page}");
+}
+
 /// The process that started another.
 fn parent(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

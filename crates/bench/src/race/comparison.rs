@@ -25,7 +25,13 @@ pub struct Metric {
 }
 
 /// Everything that is compared: the first that applies to a load is its **main** metric.
-pub const METRICS: [Metric; 8] = [
+pub const METRICS: [Metric; 9] = [
+    Metric {
+        name: "users left",
+        unit: "users",
+        more_is_better: true,
+        of: |cell| cell.standing.as_ref().map(|standing| f64::from(standing.left)),
+    },
     Metric {
         name: "memory of an idle session",
         unit: "KiB",
@@ -174,7 +180,7 @@ mod tests {
     #[test]
     fn more_is_better_for_rates_and_worse_for_costs() {
         let (few, many) = ([100.0, 102.0, 99.0, 101.0, 100.0], [200.0, 203.0, 198.0, 202.0, 199.0]);
-        let (rate, memory) = (2, 0);
+        let (rate, memory) = (3, 1);
         assert_eq!(comparison(rate, &few, &many).outcome, Some(Outcome::Better));
         assert_eq!(comparison(rate, &many, &few).outcome, Some(Outcome::Worse));
         assert_eq!(comparison(memory, &few, &many).outcome, Some(Outcome::Worse));
@@ -183,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_varies_too_much_is_unclear() {
-        let noisy = comparison(2, &[100.0, 50.0, 180.0, 70.0], &[90.0, 160.0, 60.0, 140.0]);
+        let noisy = comparison(3, &[100.0, 50.0, 180.0, 70.0], &[90.0, 160.0, 60.0, 140.0]);
         assert_eq!(noisy.outcome, Some(Outcome::Unclear));
     }
 
@@ -199,7 +205,7 @@ mod tests {
                 side.push(mood * hit * (random.normal() * 0.05).exp());
             }
         }
-        comparison(2, &first, &second)
+        comparison(3, &first, &second)
     }
 
     #[test]
@@ -215,8 +221,8 @@ mod tests {
     fn a_block_without_a_figure_is_left_out() {
         let own = [Some(2.0), None, Some(2.0), Some(2.0)];
         let reference = vec![Some(1.0), Some(1.0), None, Some(1.0)];
-        let comparison = Comparison::new(METRICS[2], &own, Some(&reference), 1).unwrap();
+        let comparison = Comparison::new(METRICS[3], &own, Some(&reference), 1).unwrap();
         assert_eq!((comparison.median, comparison.ratio.map(|ratio| ratio.middle)), (2.0, Some(2.0)));
-        assert!(Comparison::new(METRICS[2], &[None, None], None, 1).is_none());
+        assert!(Comparison::new(METRICS[3], &[None, None], None, 1).is_none());
     }
 }

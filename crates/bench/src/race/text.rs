@@ -51,19 +51,21 @@ pub fn render(report: &RaceReport, color: bool) -> String {
     out
 }
 
+/// Columns of a load's name, and of a server's.
+const NAME: usize = 28;
 /// Columns of a ratio: `12.34 [0.20->100] cannot tell`.
 const RATIO: usize = 29;
 
 fn table(report: &RaceReport, scenario: &Scenario, color: bool) -> String {
     let unit = scenario.standings.iter().find_map(Standing::main).map_or("", |main| &main.unit);
-    let mut out = format!(
-        "{:<28}{:>9}  {:<RATIO$} {:>8} {:>9}  errors\n",
-        clipped(&scenario.name, 28),
-        unit,
-        "  x",
-        "p99 ms",
-        "us/op"
-    );
+    // What sets loads apart stands at the end of their names: one that is too long has a line of its own.
+    let (above, beside) = match scenario.name.chars().count() < NAME {
+        true => (String::new(), &scenario.name[..]),
+        false => (cut(&scenario.name) + "\n", ""),
+    };
+    let mut out = above;
+    let _ =
+        writeln!(out, "{beside:<NAME$}{:>9}  {:<RATIO$} {:>8} {:>9}  errors", unit, "  x", "p99 ms", "us/op");
     for (at, standing) in scenario.standings.iter().enumerate() {
         let value = |name: &str| standing.of(name).map(|comparison| comparison.median);
         let main = standing.main();

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::chaos::{ChaosReport, Mischief};
 use crate::colony::Standing;
 use crate::fairness::Fairness;
-use crate::fault::{Fault, Faults};
+use crate::fault::{Fault, Faults, is_behind};
 use crate::histogram::Percentiles;
 use crate::host::Audit;
 use crate::host::verdict::{Load, Verdict, judge};
@@ -324,6 +324,13 @@ impl CellReport {
     /// Claims that the server let operations or logins fail. Where users die of that, it is what the figure is about.
     pub fn has_failures(&self) -> bool {
         self.standing.is_none() && self.faults.of_server() + self.login_faults.of_server() > 0
+    }
+
+    /// Claims that it is not of what was asked for: a fixed rate was not reached, or a log not followed. Its latencies are
+    /// those of another load.
+    pub fn misses_its_load(&self) -> bool {
+        is_behind(self.faults.of(Fault::Missed), self.ops)
+            || self.replay.as_ref().is_some_and(|replay| !replay.is_faithful())
     }
 
     /// How many operations and logins failed.

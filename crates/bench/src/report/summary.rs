@@ -26,6 +26,7 @@ pub fn sentences(report: &Report) -> Vec<String> {
     } else {
         loads.iter().filter_map(of_load).collect::<Vec<_>>()
     });
+    sentences.extend(unfaithful(&report.cells));
     sentences.extend([failures(report), bounds(&report.cells)]);
     sentences.extend(match &report.ending {
         Ending::Complete => None,
@@ -81,6 +82,7 @@ fn achievement(cell: &CellReport) -> Option<String> {
         "list" | "nlst" | "mlsd" => {
             format!("{whose} {many} listings a second by {}{how}; {slowest}.", measured.op)
         }
+        "get" => format!("{whose} {many} requests answered a second{how}; {slowest}."),
         "replay" => format!("{whose} {many} transfers of the log a second{how}; {slowest}."),
         op => format!("{whose} {many} answers to {op} a second{how}; {slowest}."),
     })
@@ -122,17 +124,37 @@ fn failures(report: &Report) -> String {
     }
 }
 
+/// Whose limits the figures show: a client's makes every other finding worth less, so it comes first.
 fn bounds(cells: &[CellReport]) -> String {
+    const LIMITS: [(Bound, &str, &str); 4] = [
+        (Bound::Client, "the measuring side was", ", and the server may be faster"),
+        (Bound::Server, "the server was", ""),
+        (Bound::Network, "the network was", ": packets were lost"),
+        (Bound::Disk, "a disk was", ""),
+    ];
     let count = |bound| cells.iter().filter(|cell| cell.verdict.bound == bound).count();
-    let all = cells.len();
-    match (count(Bound::Client), count(Bound::Server)) {
-        (0, 0) if cells.iter().any(CellReport::is_barren) => {
-            "No limit of this machine was seen: why operations failed stands with them.".to_owned()
-        }
-        (0, 0) => "Nothing was at its limit: more users or a higher rate may get more.".to_owned(),
-        (0, server) => format!("The server was at its limit in {server} of {all} figures."),
-        (client, _) => format!(
-            "In {client} of {all} figures the measuring side was at its limit, and the server may be faster."
-        ),
+    let found = LIMITS.iter().find(|limit| count(limit.0) > 0);
+    let Some((bound, whose, so)) = found else {
+        return match cells.iter().any(CellReport::is_barren) {
+            true => "No limit of this machine was seen: why operations failed stands with them.".to_owned(),
+            // What a log or a count asks for is all that there is.
+            false if cells.iter().all(|cell| cell.replay.is_some()) => "Nothing was at its limit.".to_owned(),
+            false => "Nothing was at its limit: more users or a higher rate may get more.".to_owned(),
+        };
+    };
+    match (count(*bound), cells.len()) {
+        (1, 1) => format!("In this figure {whose} at its limit{so}."),
+        (some, all) => format!("In {some} of {all} figures {whose} at its limit{so}."),
     }
+}
+
+/// A log that was not followed is not what was measured.
+fn unfaithful(cells: &[CellReport]) -> Option<String> {
+    let replay = cells.iter().filter_map(|cell| cell.replay.as_ref()).find(|replay| !replay.is_faithful())?;
+    Some(format!(
+        "THE LOG WAS NOT FOLLOWED: {} of its {} transfers were made, begun late by up to {:.1} s. A lower --speed may do.",
+        replay.transfers,
+        replay.logged.transfers,
+        replay.late.max_ms / 1e3
+    ))
 }

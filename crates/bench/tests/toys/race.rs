@@ -62,6 +62,22 @@ fn a_quick_race_needs_no_preset_and_says_that_it_was() {
 }
 
 #[test]
+fn where_users_die_a_race_is_for_those_who_are_left() {
+    let toys = [Toy::start(Fault::Nothing), Toy::start_beside(Fault::DropsTheEnd(3))];
+    let urls = toys.each_ref().map(Toy::url);
+    let how = [("ops", "retr"), ("size", "4k"), ("read-rate", "400k"), ("connecting", "1"), ("quiet", "1s")];
+    let rule = [("on-death", "drop-out"), ("users", "3"), ("duration", "3s"), ("warm-up", "0")];
+    let long = [("label", "a load with a name that is long")];
+    let report = race(&[&urls[0], &urls[1]], 1, 2, &[&how[..], &rule, &long].concat());
+    let [all, none] = [0, 1].map(|at| report.scenarios[0].standings[at].main().unwrap());
+    assert_eq!((&all.metric[..], all.median, none.median), ("users left", 3.0, 0.0));
+    assert!(!report.has_failures(), "to die is what it is about");
+    let page = text::render(&report, false);
+    assert!(page.contains("retr 4k pasv a load with a name that is long, 3 users\n"), "{page}");
+    assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
+}
+
+#[test]
 fn equal_seeds_draw_equal_orders() {
     let toy = Toy::start(Fault::Nothing);
     let url = toy.url();

@@ -67,7 +67,7 @@ impl Progress for Live {
     }
 
     fn between(&self, chore: Chore, done: usize, all: usize) {
-        if self.between.is_due(chore) {
+        if self.between.is_due(chore, done) {
             self.view.borrow_mut().between = Some(chore.words(done, all));
             self.draw();
         }

@@ -11,7 +11,6 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_bench::fault::{Fault, is_behind};
 use millrace_bench::gate::Outcome;
 use millrace_bench::host::verdict::Bound;
 use millrace_bench::plan::{BUILT_IN, Form, Op, Plan, PlanError, Preset};
@@ -143,18 +142,13 @@ fn status(report: &Report, asked: Option<Outcome>, allows_failures: &dyn Fn(&Cel
         Some(Outcome::Inconclusive) => INCONCLUSIVE,
         Some(Outcome::Passed) => 0,
         None => {
-            if is_client_bound() || report.cells.iter().any(misses_its_rate) {
+            if is_client_bound() || report.cells.iter().any(CellReport::misses_its_load) {
                 INCONCLUSIVE
             } else {
                 0
             }
         }
     }
-}
-
-/// Claims that a fixed rate was not reached: its latencies are not those of the rate that was asked for.
-fn misses_its_rate(cell: &CellReport) -> bool {
-    is_behind(cell.faults.of(Fault::Missed), cell.ops)
 }
 
 fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitCode, Failure> {

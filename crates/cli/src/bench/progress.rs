@@ -84,7 +84,7 @@ impl Default for Between {
 
 impl Between {
     pub(crate) fn tell(&self, chore: Chore, done: usize, all: usize) {
-        if !self.is_due(chore) {
+        if !self.is_due(chore, done) {
             return;
         }
         let words = chore.words(done, all);
@@ -95,10 +95,12 @@ impl Between {
     }
 
     /// Claims that it has gone on for so long since it began, or was told.
-    pub(crate) fn is_due(&self, chore: Chore) -> bool {
+    pub(crate) fn is_due(&self, chore: Chore, done: usize) -> bool {
         let now = Instant::now();
         let is_due = match self.told.get() {
-            Some((same, since)) if same == chore => now - since >= self.pause,
+            Some((same, since)) if same == chore && (done > 0 || chore == Chore::Reaching) => {
+                now - since >= self.pause
+            }
             _ => {
                 self.told.set(Some((chore, now)));
                 false
