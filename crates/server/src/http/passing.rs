@@ -3,16 +3,18 @@
 //! Both are asked by a [`Conversation`], which is driven as a program is (`cgi.rs`): the body goes there and the answer
 //! to the client as either takes it, a client that goes ends it, and silence has an end.
 
-use std::os::fd::OwnedFd;
+use std::ffi::OsStr;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_ftp::session::Permission;
 use millrace_http::target::Target;
 use millrace_http::{Framing, Head, Refusal, Slots, Status, cgi, fastcgi, request};
-use millrace_vfs::{FileError, VirtualPath};
+use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
 
 use super::answerer::Answerer;
 use super::cgi::Time;
@@ -111,6 +113,25 @@ impl Pass {
 }
 
 impl Connection {
+    /// Claims that an account may read at a path, whatever is there; answers the request where it may not.
+    fn may_pass(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        who: &Who,
+        path: &VirtualPath,
+    ) -> bool {
+        if !self.permits(core, head, who, Permission::Read) {
+            return false;
+        }
+        let Some(rules) = &who.account.rules else { return true };
+        if rules.denies_name(path) {
+            self.fail_with(core, head, &FileError::NotFound);
+            return false;
+        }
+        self.permits_within(core, head, who, rules.at(path), Permission::Read)
+    }
+
     /// Has a request answered by others.
     pub(super) fn pass(
         &mut self,
@@ -123,8 +144,7 @@ impl Connection {
     ) {
         let server = Arc::clone(&core.server);
         let config = &server.config.passes[pass];
-        if !self.permits(core, head, who, Permission::Read) || !self.may_move(core, head, Direction::Download)
-        {
+        if !self.may_pass(core, head, who, &target.path) || !self.may_move(core, head, Direction::Download) {
             return;
         }
         if head.framing == Framing::Chunked && matches!(config.to, Upstream::FastCgi(_)) {
@@ -156,7 +176,7 @@ impl Connection {
         let (user, path, peer) = (who.user.clone(), target.path.clone(), self.peer.ip());
         let (query, encrypted) = (target.query.unwrap_or_default().to_vec(), self.is_encrypted());
         let text = bytes.to_vec();
-        let server = Arc::clone(&core.server);
+        let (server, storage) = (Arc::clone(&core.server), Arc::clone(&who.account.storage));
         self.ask_pool(core, bytes, move || {
             let config = &server.config.passes[pass];
             let mut slots = Slots::new();
@@ -164,14 +184,16 @@ impl Connection {
                 return Err(FileError::Unsupported);
             };
             let (script, path_info) = config.split(&path);
-            let file = config.root.as_ref().map(|root| {
-                let relative = std::ffi::OsStr::from_bytes(script.strip_prefix(b"/").unwrap_or(script));
-                root.join(relative)
-            });
-            // Applications that look for a script nearby would run what was uploaded as a picture.
-            if config.suffix.is_some() && !file.as_ref().is_some_and(|file| file.is_file()) {
-                return Ok(Found::Asking(Asking::Nowhere));
-            }
+            let file = match (&config.root, &config.suffix) {
+                // Applications that look for a script nearby would run what was uploaded as a picture.
+                (Some(root), Some(_)) => match script_file(&*storage, script, root)? {
+                    Some(file) => Some(file),
+                    None => return Ok(Found::Asking(Asking::Nowhere)),
+                },
+                (None, Some(_)) => return Ok(Found::Asking(Asking::Nowhere)),
+                (Some(root), None) => Some(root.join(relative(script))),
+                (None, None) => None,
+            };
             let request = cgi::Request {
                 script,
                 path_info,
@@ -262,6 +284,24 @@ impl Connection {
         core.server.side.spawn(|_| forward.run());
         Ok(Conversation::new(ours.into(), pass, Vec::new(), head.framing != Framing::None, false))
     }
+}
+
+fn relative(script: &[u8]) -> &OsStr {
+    OsStr::from_bytes(script.strip_prefix(b"/").unwrap_or(script))
+}
+
+/// The file that a script is in the tree of whoever asks, and may be read there: the one that was opened, wherever
+/// their roots and links led. `None` where it lies elsewhere than in `root`. May wait.
+fn script_file(storage: &dyn Storage, script: &[u8], root: &Path) -> Result<Option<PathBuf>, FileError> {
+    let path = VirtualPath::parse(script).map_err(|_| FileError::NameTooLong)?;
+    let range = match storage.open_read(&path, Wait::Allowed) {
+        Ok(ReadHandle::File(range)) => range,
+        Ok(ReadHandle::Stream(_)) | Err(FileError::IsDirectory) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let file = std::fs::read_link(format!("/proc/self/fd/{}", range.file.as_raw_fd()))?;
+    let root = root.canonicalize()?;
+    Ok(file.starts_with(root).then_some(file))
 }
 
 #[cfg(test)]

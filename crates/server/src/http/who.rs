@@ -404,7 +404,19 @@ impl Connection {
         who: &Who,
         permission: Permission,
     ) -> bool {
-        let permits = who.account.permissions.allows(permission);
+        self.permits_within(core, head, who, who.account.permissions, permission)
+    }
+
+    /// The same where these are the permissions.
+    pub(super) fn permits_within(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        who: &Who,
+        permissions: Permissions,
+        permission: Permission,
+    ) -> bool {
+        let permits = permissions.allows(permission);
         if !permits {
             match who.user {
                 None => self.challenge(core, head, "This is for users: say who you are."),

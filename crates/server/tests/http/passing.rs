@@ -9,10 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use millrace_http::fastcgi::{self, Decoder, Said};
-use millrace_server::Config;
 use millrace_server::config::{Pass, Peer, Upstream};
+use millrace_server::{Account, Attempt, Authenticator, Config, Decision, Permissions, Rules};
 use millrace_server::hooks::PathPattern;
 use millrace_server::web::{Cors, Grant, Origin, Web};
+use millrace_storage::{LocalOptions, LocalStorage};
 use millrace_vfs::VirtualPath;
 
 use crate::kit::{PATIENCE, Scratch, ServedHttp, http_config, pattern, serve_http_with};
@@ -161,6 +162,76 @@ fn scripts_are_named_by_their_suffix_and_have_to_be_there() {
         assert_eq!(served.get(target, "").status, 404, "{target}");
     }
     assert_eq!(served.get("/picture.jpg", "").body, b"<?php");
+}
+
+/// Who asks for a script asks for a file: what that user may not read, or sees elsewhere, is not run.
+#[test]
+fn rights_by_place_hold_for_what_others_answer() {
+    /// `carl` may do nothing in `/secret`, `bob` sees `home` only.
+    #[derive(Debug)]
+    struct People(Account, Account);
+
+    impl Authenticator for People {
+        fn authenticate(&self, attempt: &Attempt<'_>) -> Decision {
+            match attempt.user {
+                b"carl" => Decision::Granted(self.0.clone()),
+                b"bob" => Decision::Granted(self.1.clone()),
+                _ => Decision::Denied,
+            }
+        }
+    }
+
+    let (scratch, outside) = (Scratch::new(), Scratch::new());
+    let folder = scratch.path().canonicalize().unwrap();
+    for name in ["home", "secret", "folder.php"] {
+        std::fs::create_dir(scratch.file(name)).unwrap();
+    }
+    for name in ["a.php", "secret/s.php", "home/own.php"] {
+        scratch.write(name, b"<?php");
+    }
+    outside.write("o.php", b"<?php");
+    std::os::unix::fs::symlink(outside.file("o.php"), scratch.file("out.php")).unwrap();
+    std::os::unix::fs::symlink("a.php", scratch.file("in.php")).unwrap();
+    let app = || {
+        fastcgi_at(|mut socket| {
+            let heard = hear(&mut socket).unwrap();
+            let file = heard.variable("SCRIPT_FILENAME").unwrap_or_default();
+            answer(&mut socket, format!("Content-Type: a/b\r\n\r\n{file}").as_bytes());
+        })
+    };
+    let scripts =
+        Pass { suffix: Some(".php".to_owned()), root: Some(folder.clone()), ..beneath("/", app()) };
+    let rules = Rules::new(Permissions::READ_ONLY).tree(b"/secret", Permissions::NONE);
+    let home = LocalStorage::open(&scratch.file("home"), LocalOptions::default()).unwrap();
+    let people = People(
+        Account::ruled(scratch.storage(), rules),
+        Account::new(Arc::new(home), Permissions::READ_ONLY),
+    );
+    let served = serve_http_with(Config {
+        passes: vec![scripts, beneath("/secret/app", app()), beneath("/app", app())],
+        accounts: Arc::new(people),
+        ..http_config(scratch.storage())
+    });
+    let (carl, bob) = ("Authorization: Basic Y2FybDpw\r\n", "Authorization: Basic Ym9iOnA=\r\n");
+    for (who, target, status, file) in [
+        (carl, "/a.php", 200, "a.php"),
+        (carl, "/in.php/x", 200, "a.php"),
+        (carl, "/home/own.php", 200, "home/own.php"),
+        (carl, "/secret/s.php", 403, ""),
+        (carl, "/secret/app", 403, ""),
+        (carl, "/out.php", 403, ""),
+        (carl, "/folder.php", 404, ""),
+        (bob, "/secret/s.php", 404, ""),
+        (bob, "/a.php", 404, ""),
+        (bob, "/own.php", 200, "home/own.php"),
+    ] {
+        let told = served.get(target, who);
+        assert_eq!(told.status, status, "{target} for {who}");
+        if status == 200 {
+            assert_eq!(told.text(), format!("{}/{file}", folder.display()), "{target} for {who}");
+        }
+    }
+    assert_eq!(served.get("/app", carl).status, 200);
 }
 
 #[test]
