@@ -114,13 +114,7 @@ impl Pass {
 
 impl Connection {
     /// Claims that an account may read at a path, whatever is there; answers the request where it may not.
-    fn may_pass(
-        &mut self,
-        core: &mut Core,
-        head: &Head<'_, '_>,
-        who: &Who,
-        path: &VirtualPath,
-    ) -> bool {
+    fn may_pass(&mut self, core: &mut Core, head: &Head<'_, '_>, who: &Who, path: &VirtualPath) -> bool {
         if !self.permits(core, head, who, Permission::Read) {
             return false;
         }

@@ -10,13 +10,13 @@ use std::time::Instant;
 use millrace_http::intake::Intake;
 use millrace_http::response::CONTINUE;
 use millrace_http::{Head, Refusal, Status};
-use millrace_vfs::{FileError, Storage, Upload, VirtualPath, Wait};
+use millrace_vfs::{FileError, Upload};
 
 use super::Message;
 use super::connection::{Connection, Work};
 use super::record::Record;
 use super::tus::{Check, Piece, lent};
-use super::writing::Refused;
+use super::writing::{Change, Refused};
 use crate::hooks::Event;
 use crate::limits::{Direction, Pace};
 use crate::log;
@@ -52,8 +52,7 @@ pub(crate) struct Received {
 pub(super) enum Purpose {
     /// A file.
     File {
-        storage: Arc<dyn Storage>,
-        path: VirtualPath,
+        change: Arc<Change>,
         /// Whether there was one before.
         replaces: bool,
     },
@@ -61,10 +60,13 @@ pub(super) enum Purpose {
     Piece(Box<Piece>),
 }
 
+/// How an upload becomes a file; its tag, where that could be had.
+type Committing = dyn FnOnce(Box<dyn Upload>) -> Result<Option<String>, Refused> + Send;
+
 /// What the pool does behind the last bytes.
 enum End {
-    /// They are the end of the file: what is done with it then, which may find its tag.
-    Commit(Box<dyn FnOnce() -> Option<String> + Send>),
+    /// They are the end of the file: how it becomes one, which may find its tag.
+    Commit(Box<Committing>),
     /// The rest of the file comes another time.
     Keep,
 }
@@ -78,7 +80,7 @@ pub(crate) enum Written {
     All(Option<String>),
     /// It is not what it was said to be, and gone.
     Mismatch,
-    Failed(FileError),
+    Failed(Refused),
 }
 
 impl Connection {
@@ -88,12 +90,11 @@ impl Connection {
         core: &mut Core,
         head: &Head<'_, '_>,
         upload: Box<dyn Upload>,
-        storage: Arc<dyn Storage>,
-        path: VirtualPath,
+        change: Arc<Change>,
         replaces: bool,
     ) {
         let received = Received { upload, check: None };
-        self.receive_body(core, head, received, Purpose::File { storage, path, replaces });
+        self.receive_body(core, head, received, Purpose::File { change, replaces });
     }
 
     /// Begins to receive a body.
@@ -180,7 +181,7 @@ impl Connection {
         let (key, serial, inbox) = (self.key, receiving.serial, core.sender.clone());
         core.server.pool.run(move || {
             let written = match received.write(&buffer) {
-                Err(error) => Written::Failed(error),
+                Err(error) => Written::Failed(error.into()),
                 Ok(()) => match end {
                     None => Written::More(received),
                     Some(end) => received.end(end),
@@ -213,8 +214,7 @@ impl Connection {
                 let refusal = Refusal { status: Status::CHECKSUM_MISMATCH, reason };
                 self.receiving_failed(core, *receiving, refusal);
             }
-            Written::Failed(error) => {
-                let Refused { refusal, reached } = error.into();
+            Written::Failed(Refused { refusal, reached }) => {
                 self.tell_limit(core, reached.as_deref());
                 self.receiving_failed(core, *receiving, refusal);
             }
@@ -293,16 +293,17 @@ impl Receiving {
     fn end(&self, total: u64) -> Result<Option<End>, Refusal> {
         let is_all = self.intake.has_ended();
         Ok(match &self.purpose {
-            Purpose::File { storage, path, .. } => {
-                let (storage, path) = (Arc::clone(storage), path.clone());
-                is_all.then(|| End::Commit(Box::new(move || tag(&*storage, &path))))
-            }
+            Purpose::File { change, .. } => is_all.then(|| {
+                let change = Arc::clone(change);
+                End::Commit(Box::new(move |upload| change.commit(upload)))
+            }),
             Purpose::Piece(piece) => match piece.ends_with(total)? {
                 true if is_all => {
                     let finish = piece.finish();
-                    Some(End::Commit(Box::new(move || {
+                    Some(End::Commit(Box::new(move |upload| {
+                        upload.commit()?;
                         finish();
-                        None
+                        Ok(None)
                     })))
                 }
                 false if is_all => Some(End::Keep),
@@ -346,17 +347,7 @@ impl Received {
                 upload.abort();
                 Written::All(None)
             }
-            End::Commit(then) => match upload.commit() {
-                Err(error) => Written::Failed(error),
-                Ok(_) => Written::All(then()),
-            },
+            End::Commit(commit) => commit(upload).map_or_else(Written::Failed, Written::All),
         }
     }
-}
-
-/// The tag of what was just written.
-fn tag(storage: &dyn Storage, path: &VirtualPath) -> Option<String> {
-    let now = storage.metadata(path, Wait::Allowed).ok()?;
-    let validators = millrace_http::conditional::Validators::of(now.identity.1, now.size, now.modified);
-    Some(validators.etag.to_string())
 }

@@ -1,6 +1,7 @@
 //! Requests that change files: `PUT`, `DELETE` (RFC 9110 section 9.3), `MKCOL`, `MOVE` and `COPY` (RFC 4918
 //! section 9). All of it is the pool's to do; rights are asked here, and by the storage where they differ by place.
 
+use std::fmt;
 use std::sync::Arc;
 
 use millrace_ftp::session::{Permission, Permissions};
@@ -9,7 +10,8 @@ use millrace_http::dav::multistatus;
 use millrace_http::target::{self, Target};
 use millrace_http::{Field, Framing, Head, Method, Refusal, Slots, Status, range, request};
 use millrace_vfs::{
-    Counted, DirEntry, FileError, OverQuota, QuotaScope, Storage, Upload, VirtualPath, Wait, WriteMode,
+    Counted, DirEntry, FileError, Metadata, OverQuota, QuotaScope, Storage, Upload, VirtualPath, Wait,
+    WriteMode,
 };
 
 use super::connection::Connection;
@@ -32,18 +34,27 @@ pub(crate) enum Changed {
     Partly(Failures, Option<Event>),
     /// It is not done, and why.
     Refused(Refused),
-    /// A file may come; whether there is one already.
-    Upload(Box<dyn Upload>, bool),
+    /// A file may come, for this; whether there is one already.
+    Upload(Box<dyn Upload>, Arc<Change>, bool),
 }
 
 /// What is to be changed, by whom.
-struct Change {
+pub(crate) struct Change {
+    /// The head of the request.
+    head: Vec<u8>,
     server: Arc<Server>,
     user: Option<Vec<u8>>,
     storage: Arc<dyn Storage>,
     permissions: Permissions,
     path: VirtualPath,
+    /// It was named as a folder, with a slash at its end.
     is_directory: bool,
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Change").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl Connection {
@@ -65,26 +76,19 @@ impl Connection {
             None if !self.permits(core, head, who, first_permission(head.method)) => {}
             None if head.method == Method::Put && !self.may_move(core, head, Direction::Upload) => {}
             None => {
-                let change = Change {
+                let change = Arc::new(Change {
+                    head: bytes.to_vec(),
                     server: Arc::clone(&core.server),
                     user: who.user.clone(),
                     storage: Arc::clone(&who.account.storage),
                     permissions: who.account.permissions,
                     path: target.path.clone(),
                     is_directory: target.is_directory,
-                };
-                let kept = bytes.to_vec();
-                self.ask_pool(core, bytes, move || {
-                    let mut slots = Slots::new();
-                    match request::parse(&kept, &mut slots) {
-                        Ok(Some((head, _))) => Ok(Found::Changed(change.make(&head))),
-                        _ => Err(FileError::Unsupported),
-                    }
                 });
+                self.ask_pool(core, bytes, move || Ok(Found::Changed(change.make())));
             }
-            Some(Ok(Found::Changed(Changed::Upload(upload, replaces)))) => {
-                let storage = Arc::clone(&who.account.storage);
-                self.receive_file(core, head, upload, storage, target.path.clone(), replaces);
+            Some(Ok(Found::Changed(Changed::Upload(upload, change, replaces)))) => {
+                self.receive_file(core, head, upload, change, replaces);
             }
             Some(Ok(Found::Changed(Changed::Done(status, event)))) => {
                 let record = Record { status, ..self.record(core, head) };
@@ -205,17 +209,36 @@ fn failed(error: FileError) -> Refused {
     error.into()
 }
 
+/// The preconditions of a request, of what is there (RFC 9110 section 13).
+pub(super) fn conditions(head: &Head<'_, '_>, current: Option<&Metadata>) -> Result<(), Refused> {
+    let validators =
+        current.map(|Metadata { identity, size, modified, .. }| Validators::of(identity.1, *size, *modified));
+    match conditional::evaluate(head, validators.as_ref()) {
+        Verdict::Proceed => Ok(()),
+        _ => refuse(Status::PRECONDITION_FAILED, "It is not the one that the request is for."),
+    }
+}
+
 impl Change {
     /// Does it. May wait.
-    fn make(&self, head: &Head<'_, '_>) -> Changed {
-        let made = match head.method {
+    fn make(self: &Arc<Self>) -> Changed {
+        let made = self.with_head(|head| match head.method {
             Method::Put => self.put(head),
             Method::Delete => self.delete(head),
             Method::MkCol => self.make_collection(head),
             Method::Move | Method::Copy => self.transfer(head),
             _ => refuse(Status::METHOD_NOT_ALLOWED, "This changes nothing here."),
-        };
+        });
         made.unwrap_or_else(Changed::Refused)
+    }
+
+    fn with_head<T>(&self, work: impl FnOnce(&Head<'_, '_>) -> Result<T, Refused>) -> Result<T, Refused> {
+        let mut slots = Slots::new();
+        match request::parse(&self.head, &mut slots) {
+            Ok(Some((head, _))) => work(&head),
+            // It was parsed before.
+            _ => Err(FileError::Unsupported.into()),
+        }
     }
 
     fn permit(&self, permission: Permission) -> Result<(), Refused> {
@@ -240,33 +263,42 @@ impl Change {
         }
     }
 
-    fn conditions(&self, head: &Head<'_, '_>, entry: Option<&DirEntry>) -> Result<(), Refused> {
-        let validators = entry.map(|DirEntry { metadata, .. }| {
-            Validators::of(metadata.identity.1, metadata.size, metadata.modified)
-        });
-        match conditional::evaluate(head, validators.as_ref()) {
-            Verdict::Proceed => Ok(()),
-            _ => refuse(Status::PRECONDITION_FAILED, "It is not the one that the request is for."),
-        }
+    fn put(self: &Arc<Self>, head: &Head<'_, '_>) -> Outcome {
+        let existing = self.replaced()?;
+        let mode = match (self.may_put(head, existing.as_ref())?, &existing) {
+            // Nothing is there to go on with.
+            (WriteMode::At(0), None) => WriteMode::Replace,
+            (WriteMode::Replace, None) if head.get(Field::IfNoneMatch).is_some() => WriteMode::CreateNew,
+            (mode, _) => mode,
+        };
+        let upload = self.storage.open_write(&self.path, mode, Wait::Allowed).map_err(failed)?;
+        Ok(Changed::Upload(upload, Arc::clone(self), existing.is_some()))
     }
 
-    fn put(&self, head: &Head<'_, '_>) -> Outcome {
+    /// What a `PUT` is to replace.
+    fn replaced(&self) -> Result<Option<DirEntry>, Refused> {
         if self.is_directory {
             return refuse(Status::CONFLICT, "A directory is made with MKCOL.");
         }
-        let existing = self.entry(&self.path)?;
-        if existing.as_ref().is_some_and(|entry| entry.metadata.is_directory()) {
-            return refuse(Status::CONFLICT, "There is a directory of this name.");
+        match self.entry(&self.path)? {
+            Some(entry) if entry.metadata.is_directory() => {
+                refuse(Status::CONFLICT, "There is a directory of this name.")
+            }
+            existing => Ok(existing),
         }
-        self.conditions(head, existing.as_ref())?;
+    }
+
+    /// Claims that a `PUT` may be, and says how the file is written.
+    fn may_put(&self, head: &Head<'_, '_>, existing: Option<&DirEntry>) -> Result<WriteMode, Refused> {
+        conditions(head, existing.map(|entry| &entry.metadata))?;
         let touch = if existing.is_some() { Touch::Content } else { Touch::Name };
         self.claim().permit(head, &[(&self.path, touch)])?;
-        let size = existing.as_ref().map_or(0, |entry| entry.metadata.size);
+        let size = existing.map_or(0, |entry| entry.metadata.size);
         let mode = match head.get(Field::ContentRange) {
             None => WriteMode::Replace,
             Some(field) => WriteMode::At(resumed(head, field, size)?),
         };
-        match (&existing, mode) {
+        match (existing, mode) {
             (None, _) => self.permit(Permission::Write)?,
             // Who may only append writes over nothing.
             (Some(_), WriteMode::At(first)) if first < size => {
@@ -276,25 +308,40 @@ impl Change {
             (Some(_), WriteMode::At(_)) => self.permit(Permission::Append)?,
             (Some(_), _) => self.permit(Permission::Overwrite)?,
         }
-        let mode = match (mode, &existing) {
-            // Nothing is there to go on with.
-            (WriteMode::At(0), None) => WriteMode::Replace,
-            (WriteMode::Replace, None) if head.get(Field::IfNoneMatch).is_some() => WriteMode::CreateNew,
-            (mode, _) => mode,
-        };
-        let upload = self.storage.open_write(&self.path, mode, Wait::Allowed).map_err(failed)?;
-        Ok(Changed::Upload(upload, existing.is_some()))
+        Ok(mode)
+    }
+
+    /// Has a file that came whole take its name, if that may still be: somebody else may have been quicker. What was
+    /// written in place is there already. Answers its tag. May wait.
+    pub(super) fn commit(&self, upload: Box<dyn Upload>) -> Result<Option<String>, Refused> {
+        let claim = self.claim();
+        let _turn = claim.turn(&[&self.path]);
+        if upload.is_staged() {
+            let existing = self.replaced()?;
+            self.with_head(|head| self.may_put(head, existing.as_ref()))?;
+        }
+        upload.commit().map_err(failed)?;
+        let now = self.storage.metadata(&self.path, Wait::Allowed).ok();
+        let tag = |now: Metadata| Validators::of(now.identity.1, now.size, now.modified).etag.to_string();
+        Ok(now.map(tag))
+    }
+
+    /// What the request is for, which has to be there: as a folder, where it was named as one.
+    fn source(&self) -> Result<DirEntry, Refused> {
+        match self.entry(&self.path)? {
+            Some(entry) if entry.metadata.is_directory() || !self.is_directory => Ok(entry),
+            _ => refuse(Status::NOT_FOUND, "There is no such file."),
+        }
     }
 
     fn delete(&self, head: &Head<'_, '_>) -> Outcome {
-        let Some(entry) = self.entry(&self.path)? else {
-            return refuse(Status::NOT_FOUND, "There is no such file.");
-        };
-        self.conditions(head, Some(&entry))?;
+        let claim = self.claim();
+        let _turn = claim.turn(&[&self.path]);
+        let entry = self.source()?;
+        conditions(head, Some(&entry.metadata))?;
         if self.path.is_root() {
             return refuse(Status::FORBIDDEN, "The root stays.");
         }
-        let claim = self.claim();
         claim.permit(head, &[(&self.path, Touch::Name)])?;
         let place = claim.place(&self.path);
         let mut failures = Failures::default();
@@ -308,6 +355,10 @@ impl Change {
     }
 
     fn make_collection(&self, head: &Head<'_, '_>) -> Outcome {
+        // What is there is in the way whatever is said of it: that is told below.
+        if self.entry(&self.path)?.is_none() {
+            conditions(head, None)?;
+        }
         self.claim().permit(head, &[(&self.path, Touch::Name)])?;
         match self.storage.make_directory(&self.path) {
             Ok(()) => Ok(Changed::Done(Status::CREATED, Some(Event::MakeDirectory))),
@@ -318,11 +369,15 @@ impl Change {
 
     /// `MOVE` and `COPY`.
     fn transfer(&self, head: &Head<'_, '_>) -> Outcome {
-        let to = destination(head)?;
-        let Some(entry) = self.entry(&self.path)? else {
-            return refuse(Status::NOT_FOUND, "There is no such file.");
-        };
-        self.conditions(head, Some(&entry))?;
+        let (to, to_directory) = destination(head)?;
+        let claim = self.claim();
+        // A copy takes too long to have others wait for it.
+        let _turn = (head.method == Method::Move).then(|| claim.turn(&[&self.path, &to]));
+        let entry = self.source()?;
+        conditions(head, Some(&entry.metadata))?;
+        if to_directory && !entry.metadata.is_directory() {
+            return refuse(Status::CONFLICT, "A file is to have a name without a slash at its end.");
+        }
         if to.starts_with(&self.path) || self.path.starts_with(&to) {
             return refuse(Status::FORBIDDEN, "The one lies in the other.");
         }
@@ -334,10 +389,12 @@ impl Change {
             Some(_) => self.permit(Permission::Overwrite)?,
             None => self.permit(Permission::Write)?,
         }
-        let claim = self.claim();
         match head.method {
             Method::Move => claim.permit(head, &[(&self.path, Touch::Name), (&to, Touch::Name)])?,
-            _ => claim.permit(head, &[(&to, Touch::Name)])?,
+            _ => {
+                self.permit(Permission::Read)?;
+                claim.permit(head, &[(&to, Touch::Name)])?;
+            }
         }
         // A file takes the place of a file in one step; what a directory has a part in, does not.
         let aside = match &there {
@@ -416,8 +473,8 @@ fn resumed(head: &Head<'_, '_>, field: &[u8], size: u64) -> Result<u64, Refused>
     Ok(first)
 }
 
-/// The path that `Destination` names; of this server only.
-fn destination(head: &Head<'_, '_>) -> Result<VirtualPath, Refused> {
+/// The path that `Destination` names, of this server only; and whether it is named as a folder.
+fn destination(head: &Head<'_, '_>) -> Result<(VirtualPath, bool), Refused> {
     let Some(field) = head.get(Field::Destination) else {
         return refuse(Status::BAD_REQUEST, "There is no Destination.");
     };
@@ -427,6 +484,6 @@ fn destination(head: &Head<'_, '_>) -> Result<VirtualPath, Refused> {
     });
     match is_elsewhere {
         true => refuse(Status::BAD_GATEWAY, "The Destination is another server."),
-        false => Ok(target.path),
+        false => Ok((target.path, target.is_directory)),
     }
 }

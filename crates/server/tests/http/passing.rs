@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use millrace_http::fastcgi::{self, Decoder, Said};
 use millrace_server::config::{Pass, Peer, Upstream};
-use millrace_server::{Account, Attempt, Authenticator, Config, Decision, Permissions, Rules};
 use millrace_server::hooks::PathPattern;
 use millrace_server::web::{Cors, Grant, Origin, Web};
+use millrace_server::{Account, Attempt, Authenticator, Config, Decision, Permissions, Rules};
 use millrace_storage::{LocalOptions, LocalStorage};
 use millrace_vfs::VirtualPath;
 
@@ -199,8 +199,7 @@ fn rights_by_place_hold_for_what_others_answer() {
             answer(&mut socket, format!("Content-Type: a/b\r\n\r\n{file}").as_bytes());
         })
     };
-    let scripts =
-        Pass { suffix: Some(".php".to_owned()), root: Some(folder.clone()), ..beneath("/", app()) };
+    let scripts = Pass { suffix: Some(".php".to_owned()), root: Some(folder.clone()), ..beneath("/", app()) };
     let rules = Rules::new(Permissions::READ_ONLY).tree(b"/secret", Permissions::NONE);
     let home = LocalStorage::open(&scratch.file("home"), LocalOptions::default()).unwrap();
     let people = People(

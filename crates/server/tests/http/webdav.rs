@@ -296,3 +296,43 @@ fn locks_and_properties_outlive_the_server() {
     let served = serve();
     assert_eq!(ask(&mut served.connect(), "PUT", "/f", V, "yes").status, 204);
 }
+
+/// A lock keeps out those too whose upload had begun before it (RFC 4918 section 7).
+#[test]
+fn a_lock_keeps_out_an_upload_that_is_under_way() {
+    let scratch = Scratch::new();
+    scratch.write("f", b"old");
+    let served = serve(&scratch);
+    let mut upload = served.connect();
+    upload
+        .send(format!("PUT /f HTTP/1.1\r\nHost: h\r\n{U}Content-Length: 4\r\nExpect: 100-continue\r\n\r\n"));
+    assert_eq!(upload.response().status, 100);
+    assert_eq!(lock(&mut served.connect(), "/f", V).0, 200);
+    upload.send("mine");
+    assert_eq!((upload.response().status, scratch.read("f").unwrap()), (423, b"old".to_vec()));
+}
+
+#[test]
+fn conditions_and_slashes_mean_what_they_say_here_too() {
+    const SET: &str = "<D:propertyupdate xmlns:D=\"DAV:\"><D:set><D:prop><a xmlns=\"u\">1</a></D:prop></D:set>\
+                       </D:propertyupdate>";
+    let scratch = Scratch::new();
+    scratch.write("f", b"");
+    let served = serve(&scratch);
+    let mut client = served.connect();
+    for (method, target, fields, body, status) in [
+        ("PROPPATCH", "/f", "If-Match: \"x\"\r\n", SET, 412),
+        ("PROPPATCH", "/f/", "", SET, 404),
+        ("PROPFIND", "/f/", "Depth: 0\r\n", "", 404),
+        ("LOCK", "/f", "If-Match: \"x\"\r\n", LOCK, 412),
+        ("LOCK", "/f", "If-None-Match: *\r\n", LOCK, 412),
+        ("LOCK", "/n", "If-Match: *\r\n", LOCK, 412),
+        ("LOCK", "/f/", "", LOCK, 404),
+        ("LOCK", "/n/", "", LOCK, 409),
+        ("LOCK", "/f", "If-Match: *\r\n", LOCK, 200),
+    ] {
+        let answer = ask(&mut client, method, target, &format!("{U}{fields}"), body);
+        assert_eq!(answer.status, status, "{method} {target} {fields}");
+    }
+    assert_eq!(scratch.names(), ["f"]);
+}

@@ -124,6 +124,67 @@ fn conditions_keep_from_overwriting() {
     assert_eq!(ask(&served, "PUT /a", &format!("If-Match: {tag}\r\n"), b"new").status, 204);
     assert_eq!(ask(&served, "PUT /a", &format!("If-Match: {tag}\r\n"), b"newer").status, 412);
     assert_eq!(ask(&served, "PUT /b", "If-None-Match: *\r\n", b"new").status, 201);
+    assert_eq!(ask(&served, "MKCOL /d", "If-Match: \"x\"\r\n", b"").status, 412);
+    assert_eq!(ask(&served, "MKCOL /d", "If-None-Match: *\r\n", b"").status, 201);
+    assert_eq!(ask(&served, "MKCOL /d", "If-None-Match: *\r\n", b"").status, 405, "it is there");
+}
+
+/// Where two editors name the same tag, one is too late, whoever began first (RFC 9110 section 13.1.1).
+#[test]
+fn conditions_hold_when_the_file_takes_its_name() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"old");
+    let served = serve_http(scratch.storage());
+    let tag = served.get("/a", "").field("etag").unwrap().to_owned();
+    let begin = |path: &str, fields: &str| {
+        let mut client = served.connect();
+        client.send(format!(
+            "PUT {path} HTTP/1.1\r\nHost: h\r\n{USER}{fields}Content-Length: 4\r\nExpect: 100-continue\r\n\r\n"
+        ));
+        assert_eq!(client.response().status, 100);
+        client
+    };
+    let matches = format!("If-Match: {tag}\r\n");
+    let mut clients: Vec<_> = (0..8).map(|_| begin("/a", &matches)).collect();
+    clients.iter_mut().for_each(|client| client.send("mine"));
+    let statuses: Vec<_> = clients.iter_mut().map(|client| client.response().status).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 204).count(), 1, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 412).count(), 7, "{statuses:?}");
+    // Those who were too late may go on by the same connection.
+    for client in &mut clients {
+        assert_eq!(client.get("/a").body, b"mine");
+    }
+    let mut late = begin("/b", "If-None-Match: *\r\n");
+    assert_eq!(ask(&served, "PUT /b", "", b"first").status, 201);
+    late.send("late");
+    assert_eq!((late.response().status, scratch.read("b").unwrap()), (412, b"first".to_vec()));
+    let mut moved = begin("/c", "");
+    std::fs::create_dir(scratch.file("c")).unwrap();
+    moved.send("file");
+    assert_eq!(moved.response().status, 409);
+    assert_eq!(scratch.names(), ["a", "b", "c"]);
+}
+
+#[test]
+fn a_name_with_a_slash_is_a_folder_s() {
+    let scratch = Scratch::new();
+    scratch.write("f", b"file");
+    std::fs::create_dir(scratch.file("d")).unwrap();
+    let served = serve_http(scratch.storage());
+    for (line, to, status) in [
+        ("GET /f/", "", 404),
+        ("DELETE /f/", "", 404),
+        ("MOVE /f/", "/g", 404),
+        ("COPY /f/", "/g", 404),
+        ("MOVE /f", "/g/", 409),
+        ("COPY /f", "/g/", 409),
+        ("MOVE /d/", "/e", 201),
+        ("COPY /e", "/d/", 201),
+    ] {
+        let status_now = ask(&served, line, &format!("Destination: {to}\r\n"), b"").status;
+        assert_eq!(status_now, status, "{line} to {to}");
+    }
+    assert_eq!(scratch.names(), ["d", "e", "f"]);
 }
 
 #[test]
@@ -182,6 +243,18 @@ fn rights_decide() {
     assert_eq!(anonymous.status, 401);
     assert_eq!(scratch.names(), ["a", "d"]);
     assert_eq!(scratch.read("a").unwrap(), b"old");
+}
+
+/// A copy shows what was there to whoever may look at the other name.
+#[test]
+fn a_copy_needs_the_right_to_read() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"secret");
+    let permissions = Permissions::READ_WRITE.without(Permission::Read);
+    let accounts = Accounts::new().user("u", "p", permissions, scratch.storage());
+    let served = serve_http_with(Config { accounts: Arc::new(accounts), ..http_config(scratch.storage()) });
+    assert_eq!(ask(&served, "COPY /a", "Destination: /b\r\n", b"").status, 403);
+    assert_eq!(ask(&served, "MOVE /a", "Destination: /b\r\n", b"").status, 201);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! WebDAV, classes 1 and 2 (RFC 4918), over the same files: properties, locks, and what they forbid.
 //!
 //! - `requests.rs` answers `PROPFIND`, `PROPPATCH`, `LOCK` and `UNLOCK`; `members.rs` writes what is in a directory.
-//! - `claim.rs` says whether a request may change something: the `If` field, and locks that others hold.
+//! - `claim.rs` says whether a request may change something: the `If` field, and locks that others hold; `turns.rs`
+//!   that nobody else changes it meanwhile.
 //! - `locks.rs` and `properties.rs` hold what clients have told, by [`place`].
 //!
 //! All of it runs on the pool. Who uses none of it pays one look at a counter for a change.
@@ -13,6 +14,7 @@ mod members;
 mod place;
 mod properties;
 mod requests;
+mod turns;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +23,7 @@ use std::time::Instant;
 
 use locks::Locks;
 use properties::Properties;
+use turns::Turns;
 
 pub(super) use claim::{Claim, Touch};
 pub(crate) use members::Answer;
@@ -33,6 +36,7 @@ pub(crate) struct Dav {
     told: Mutex<Told>,
     /// How much there is of it.
     count: AtomicUsize,
+    turns: Turns,
     /// Where it is kept.
     path: Option<PathBuf>,
     /// The changes that are kept there; held while it is written.
@@ -65,7 +69,7 @@ impl Dav {
         };
         let count = AtomicUsize::new(told.locks.len() + told.properties.len());
         let kept = Mutex::new(told.changes());
-        (Self { told: Mutex::new(told), count, path, kept }, trouble)
+        (Self { told: Mutex::new(told), count, path, kept, turns: Turns::default() }, trouble)
     }
 
     /// Has it outlive the server, if something has changed.

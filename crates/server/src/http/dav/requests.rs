@@ -24,7 +24,7 @@ use crate::http::connection::{Connection, Work};
 use crate::http::find::Found;
 use crate::http::record::Record;
 use crate::http::who::Who;
-use crate::http::writing::Refused;
+use crate::http::writing::{self, Refused};
 use crate::limits::{LimitKey, Reached};
 use crate::state::Server;
 use crate::worker::Core;
@@ -50,12 +50,18 @@ fn failed(error: FileError) -> Refused {
     error.into()
 }
 
+fn refuse_absent<T>() -> Result<T, Refused> {
+    refuse(Status::NOT_FOUND, "There is no such file.")
+}
+
 /// Who asks for what.
 struct Asking {
     server: Arc<Server>,
     storage: Arc<dyn Storage>,
     user: Option<Vec<u8>>,
     path: VirtualPath,
+    /// It was named as a folder, with a slash at its end.
+    is_directory: bool,
 }
 
 impl Connection {
@@ -98,16 +104,16 @@ impl Connection {
     /// Goes on with the body of a request, and with the request once that is whole.
     pub(in crate::http) fn collect_more(&mut self, core: &mut Core) {
         let Some(who) = self.who.clone() else { return };
-        let path = match &self.work {
-            Work::Collecting(collecting) => path_of(&collecting.head),
+        let place = match &self.work {
+            Work::Collecting(collecting) => place_of(&collecting.head),
             _ => None,
         };
-        if let Some(path) = path {
-            self.collect_on(core, &who, &path);
+        if let Some((path, is_directory)) = place {
+            self.collect_on(core, &who, path, is_directory);
         }
     }
 
-    fn collect_on(&mut self, core: &mut Core, who: &Who, path: &VirtualPath) {
+    fn collect_on(&mut self, core: &mut Core, who: &Who, path: VirtualPath, is_directory: bool) {
         let Work::Collecting(mut collecting) = std::mem::replace(&mut self.work, Work::Idle) else { return };
         let Collecting { intake, body, .. } = &mut *collecting;
         let taken = self.take_body(core, intake, body, BODY + 1);
@@ -133,7 +139,8 @@ impl Connection {
             server: Arc::clone(&core.server),
             storage: Arc::clone(&who.account.storage),
             user: who.user.clone(),
-            path: path.clone(),
+            path,
+            is_directory,
         };
         self.flags.took_body = true;
         let kept = head.clone();
@@ -163,10 +170,11 @@ impl Connection {
     }
 }
 
-fn path_of(head: &[u8]) -> Option<VirtualPath> {
+/// The path that a head names, and whether as a folder.
+fn place_of(head: &[u8]) -> Option<(VirtualPath, bool)> {
     let mut slots = Slots::new();
     let (head, _) = request::parse(head, &mut slots).ok()??;
-    millrace_http::target::parse(head.target).ok().map(|target| target.path)
+    millrace_http::target::parse(head.target).ok().map(|target| (target.path, target.is_directory))
 }
 
 fn refusal_of(Refused { refusal: Refusal { status, reason }, reached }: Refused) -> Answer {
@@ -195,10 +203,16 @@ impl Asking {
     }
 
     fn metadata(&self) -> Result<Metadata, Refused> {
-        self.storage.metadata(&self.path, Wait::Allowed).map_err(|error| match is_absent(&error) {
-            true => Refusal { status: Status::NOT_FOUND, reason: "There is no such file." }.into(),
-            false => failed(error),
-        })
+        match self.storage.metadata(&self.path, Wait::Allowed) {
+            Ok(metadata) if self.is_directory && !metadata.is_directory() => refuse_absent(),
+            Err(error) if is_absent(&error) => refuse_absent(),
+            metadata => metadata.map_err(failed),
+        }
+    }
+
+    fn claim(&self) -> Claim<'_> {
+        let (dav, user) = (&self.server.dav, self.user.as_deref());
+        Claim { dav, storage: &self.storage, user, path: &self.path }
     }
 
     fn chain(&self) -> Result<Chain, Refused> {
@@ -206,13 +220,7 @@ impl Asking {
     }
 
     fn permit(&self, head: &Head<'_, '_>, touch: Touch) -> Result<(), Refused> {
-        let claim = Claim {
-            dav: &self.server.dav,
-            storage: &self.storage,
-            user: self.user.as_deref(),
-            path: &self.path,
-        };
-        Ok(claim.permit(head, &[(&self.path, touch)])?)
+        Ok(self.claim().permit(head, &[(&self.path, touch)])?)
     }
 
     fn propfind(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refused> {
@@ -235,6 +243,7 @@ impl Asking {
     fn proppatch(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refused> {
         let changes = body::propertyupdate(body)?;
         let metadata = self.metadata()?;
+        writing::conditions(head, Some(&metadata))?;
         self.permit(head, Touch::Content)?;
         let chain = self.chain()?;
         let names = changes.iter().map(|change| match change {
@@ -280,11 +289,19 @@ impl Asking {
             Some(Depth::One) => return refuse(Status::BAD_REQUEST, "A lock is of Depth 0 or infinity."),
             depth => depth != Some(Depth::Zero),
         };
+        // Nobody else's upload takes the name between the look and the lock.
+        let claim = self.claim();
+        let _turn = claim.turn(&[&self.path]);
         let metadata = match self.storage.metadata(&self.path, Wait::Allowed) {
+            Ok(metadata) if self.is_directory && !metadata.is_directory() => return refuse_absent(),
             Ok(metadata) => Some(metadata),
+            Err(FileError::NotFound) if self.is_directory => {
+                return refuse(Status::CONFLICT, "A directory is made with MKCOL.");
+            }
             Err(FileError::NotFound) => None,
             Err(error) => return Err(failed(error)),
         };
+        writing::conditions(head, metadata.as_ref())?;
         let (chain, is_directory) = (self.chain()?, metadata.is_some_and(|metadata| metadata.is_directory()));
         if metadata.is_none() {
             self.permit(head, Touch::Name)?;
