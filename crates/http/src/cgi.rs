@@ -75,7 +75,9 @@ pub fn environment(head: &Head<'_, '_>, request: &Request<'_>) -> Vec<Variable> 
         variables.set("HTTPS", b"on");
     }
     for (name, value) in head.fields() {
-        variables.add_field(name, value);
+        let is_host = name.eq_ignore_ascii_case("host");
+        // The host that was asked for, which a target in absolute form names.
+        variables.add_field(name, head.get(Field::Host).filter(|_| is_host).unwrap_or(value));
     }
     variables.0
 }

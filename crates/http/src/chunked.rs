@@ -1,12 +1,15 @@
 //! The chunked transfer coding (RFC 9112 section 7.1), taken apart and put together.
 //!
 //! Bounded: a size has at most 16 digits and is less than 2^63, what stands behind it on its line (an
-//! extension, which nobody uses) at most 256 bytes, the trailer 4 KiB.
+//! extension, which nobody uses) at most 256 bytes, and 16 KiB in all chunks of a body; the trailer 4 KiB.
 
 use crate::{Refusal, Status};
 
 /// Bytes of a chunk's extensions at most.
 const MAX_EXTENSION: usize = 256;
+
+/// Bytes of the extensions of all chunks at most: they would be work without an end that moves no data.
+const MAX_EXTENSIONS: usize = 16 * 1024;
 
 /// Bytes of the trailer at most.
 const MAX_TRAILER: usize = 4096;
@@ -15,13 +18,17 @@ const MAX_TRAILER: usize = 4096;
 #[derive(Debug, Clone)]
 pub struct Decoder {
     state: State,
+    /// Bytes of extensions so far.
+    extensions: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
     /// In the digits of a size: its value so far, and how many digits.
     Size(u64, u8),
-    /// Behind the digits: bytes of extension so far.
+    /// In blanks behind the digits: an extension, or the line's end.
+    Blank(u64, usize),
+    /// In an extension: its bytes so far.
     Extension(u64, usize),
     /// The CR of the line with the size was read.
     SizeEnd(u64),
@@ -30,16 +37,22 @@ enum State {
     /// Behind the data: CR, then LF.
     DataCr,
     DataLf,
-    /// In the trailer: bytes so far, and the length of the line so far.
-    Trailer(usize, usize),
-    /// The CR of a trailer's line was read.
-    TrailerLf(usize, usize),
+    /// At the beginning of a line of the trailer: bytes of it so far.
+    Trailer(usize),
+    /// In the name of a field there.
+    TrailerName(usize),
+    /// Behind its colon.
+    TrailerValue(usize),
+    /// The CR behind a field of the trailer was read.
+    TrailerLf(usize),
+    /// The CR of the last line was read.
+    EndLf,
     End,
 }
 
 impl Default for Decoder {
     fn default() -> Self {
-        Self { state: State::Size(0, 0) }
+        Self { state: State::Size(0, 0), extensions: 0 }
     }
 }
 
@@ -64,39 +77,67 @@ impl Decoder {
                 break;
             }
             self.state = self.step(byte)?;
+            if matches!(self.state, State::Blank(..) | State::Extension(..)) {
+                self.extensions += 1;
+            }
             *wire = &wire[1..];
         }
         Ok(())
     }
 
     fn step(&self, byte: u8) -> Result<State, Refusal> {
+        let may_extend = self.extensions < MAX_EXTENSIONS;
         Ok(match (self.state, byte) {
             (State::Size(size, digits), byte) if byte.is_ascii_hexdigit() && digits < 16 => {
                 let digit = char::from(byte).to_digit(16).unwrap_or(0);
                 State::Size(size.wrapping_mul(16) + u64::from(digit), digits + 1)
             }
             (State::Size(size, 1..), b'\r') => State::SizeEnd(bounded(size)?),
-            (State::Size(size, 1..), b';' | b' ' | b'\t') => State::Extension(bounded(size)?, 0),
-            (State::Extension(size, _), b'\r') => State::SizeEnd(size),
-            (State::Extension(size, length), byte) if length < MAX_EXTENSION && byte != b'\n' => {
+            (State::Size(size, 1..), b';') => State::Extension(bounded(size)?, 0),
+            (State::Size(size, 1..), b' ' | b'\t') => State::Blank(bounded(size)?, 0),
+            (State::Blank(size, _) | State::Extension(size, _), b'\r') => State::SizeEnd(size),
+            (State::Blank(size, length), b';') => State::Extension(size, length),
+            (State::Blank(size, length), b' ' | b'\t') if length < MAX_EXTENSION && may_extend => {
+                State::Blank(size, length + 1)
+            }
+            (State::Extension(size, length), byte)
+                if length < MAX_EXTENSION && may_extend && is_text(byte) =>
+            {
                 State::Extension(size, length + 1)
             }
-            (State::SizeEnd(0), b'\n') => State::Trailer(0, 0),
+            (State::SizeEnd(0), b'\n') => State::Trailer(0),
             (State::SizeEnd(size), b'\n') => State::Data(size),
             (State::DataCr, b'\r') => State::DataLf,
             (State::DataLf, b'\n') => State::Size(0, 0),
-            (State::Trailer(total, line), b'\r') => State::TrailerLf(total, line),
-            (State::Trailer(total, line), byte) if total < MAX_TRAILER && byte != b'\n' => {
-                State::Trailer(total + 1, line + 1)
+            (State::Trailer(_), b'\r') => State::EndLf,
+            (State::EndLf, b'\n') => State::End,
+            (State::Trailer(total) | State::TrailerName(total), byte)
+                if total < MAX_TRAILER && is_token(byte) =>
+            {
+                State::TrailerName(total + 1)
             }
-            (State::TrailerLf(_, 0), b'\n') => State::End,
-            (State::TrailerLf(total, _), b'\n') => State::Trailer(total, 0),
+            (State::TrailerName(total), b':') => State::TrailerValue(total + 1),
+            (State::TrailerValue(total), b'\r') => State::TrailerLf(total),
+            (State::TrailerValue(total), byte) if total < MAX_TRAILER && is_text(byte) => {
+                State::TrailerValue(total + 1)
+            }
+            (State::TrailerLf(total), b'\n') => State::Trailer(total),
             _ => {
                 let reason = "The chunked body is malformed.";
                 return Err(Refusal { status: Status::BAD_REQUEST, reason });
             }
         })
     }
+}
+
+/// Claims that a byte may stand in a field's value.
+fn is_text(byte: u8) -> bool {
+    byte == b'\t' || !byte.is_ascii_control()
+}
+
+/// Claims that a byte may stand in a field's name.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 fn bounded(size: u64) -> Result<u64, Refusal> {
@@ -138,6 +179,7 @@ mod tests {
             ("3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n", "abc0123456789", true, 0),
             ("0\r\n\r\n", "", true, 0),
             ("000003 \r\nabc\r\n", "abc", false, 0),
+            ("3 ; x=\"y z\"\r\nabc\r\n0\r\nA: b\r\nC:\r\n\r\n", "abc", true, 0),
             ("3\r\nab", "ab", false, 0),
         ] {
             assert_eq!(decode(wire.as_bytes()), Ok((body.into(), ended, rest)), "{wire:?}");
@@ -160,12 +202,23 @@ mod tests {
             "3;a\nb\r\nabc",
             " 3\r\nabc",
             "00000000000000003\r\nabc",
+            "1 5\r\na",
+            "1 \0\x01\r\na",
+            "1;\x01\r\na",
+            "0\r\nno field\r\n\r\n",
+            "0\r\n: x\r\n\r\n",
+            "0\r\nA b: x\r\n\r\n",
+            "0\r\n A: x\r\n\r\n",
+            "0\r\nA: \0\r\n\r\n",
         ] {
             assert_eq!(decode(wire.as_bytes()), Err(400), "{wire:?}");
         }
         assert_eq!(decode(b"ffffffffffffffff\r\n"), Err(413));
         assert_eq!(decode(&[&b"1;"[..], &[b'x'; 257]].concat()), Err(400));
         assert_eq!(decode(&[&b"0\r\n"[..], &[b'x'; 4097]].concat()), Err(400));
+        let extended = [&b"1;"[..], &[b'x'; 250], b"\r\na\r\n"].concat();
+        assert_eq!(decode(&extended.repeat(60)).map(|(body, ..)| body.len()), Ok(60));
+        assert_eq!(decode(&extended.repeat(70)), Err(400), "in all chunks together");
     }
 
     proptest! {

@@ -46,6 +46,11 @@ impl Validators {
         Self { etag: ETag { file, size, modified, coding: "" }, modified: modified.seconds }
     }
 
+    /// With a date that is not in the future.
+    pub fn no_later_than(self, now: i64) -> Self {
+        Self { modified: self.modified.min(now), ..self }
+    }
+
     /// Of the same in a content coding.
     pub fn coded(self, coding: &'static str) -> Self {
         Self { etag: ETag { coding, ..self.etag }, ..self }
@@ -74,18 +79,28 @@ impl fmt::Display for ETag {
 /// Evaluates the preconditions of a request in the order of section 13.2.2. `current` is what is there, if
 /// anything is.
 pub fn evaluate(head: &Head<'_, '_>, current: Option<&Validators>) -> Verdict {
+    judge(head, current.is_some(), current)
+}
+
+/// The same of what is there but has neither tag nor date: a page that is made for each who asks.
+pub fn evaluate_untagged(head: &Head<'_, '_>) -> Verdict {
+    judge(head, true, None)
+}
+
+fn judge(head: &Head<'_, '_>, exists: bool, current: Option<&Validators>) -> Verdict {
+    let matches = |field, comparison| exists && any_matches(head, field, current, comparison);
     if head.get(Field::IfMatch).is_some() {
-        if !any_matches(head, Field::IfMatch, current, Comparison::Strong) {
+        if !matches(Field::IfMatch, Comparison::Strong) {
             return Verdict::Failed;
         }
     } else if let Some(since) = head.get(Field::IfUnmodifiedSince).and_then(date::parse)
-        && current.is_none_or(|current| current.modified > since)
+        && current.map_or(!exists, |current| current.modified > since)
     {
         return Verdict::Failed;
     }
     let reads = matches!(head.method, Method::Get | Method::Head);
     if head.get(Field::IfNoneMatch).is_some() {
-        match (any_matches(head, Field::IfNoneMatch, current, Comparison::Weak), reads) {
+        match (matches(Field::IfNoneMatch, Comparison::Weak), reads) {
             (false, _) => {}
             (true, true) => return Verdict::NotModified,
             (true, false) => return Verdict::Failed,
@@ -99,13 +114,14 @@ pub fn evaluate(head: &Head<'_, '_>, current: Option<&Validators>) -> Verdict {
     Verdict::Proceed
 }
 
-/// Whether `If-Range` lets a range be served: there is none, or it names what is there (section 13.1.5).
-pub fn range_applies(head: &Head<'_, '_>, current: &Validators) -> bool {
+/// Whether `If-Range` lets a range be served, at this time in seconds since 1970: there is none, or it names what is
+/// there (section 13.1.5).
+pub fn range_applies(head: &Head<'_, '_>, current: &Validators, now: i64) -> bool {
     match head.get(Field::IfRange) {
         None => true,
         Some(tag) if tag.starts_with(b"\"") || tag.starts_with(b"W/") => current.etag.is(tag),
-        // Exactly the same date, not a later one.
-        Some(date) => date::parse(date) == Some(current.modified),
+        // Exactly the same date, not a later one; and within its second the file may change again (section 8.8.2.2).
+        Some(date) => date::parse(date) == Some(current.modified) && current.modified < now,
     }
 }
 
@@ -121,12 +137,12 @@ fn any_matches(
     current: Option<&Validators>,
     comparison: Comparison,
 ) -> bool {
-    let Some(current) = current else { return false };
-    let tag = current.etag.to_string();
+    let tag = current.map(|current| current.etag.to_string());
     head.all(field).any(|line| {
         line.trim_ascii() == b"*"
             || Tags(line).any(|(weak, written)| {
-                written == tag.as_bytes() && !(weak && comparison == Comparison::Strong)
+                tag.as_ref().is_some_and(|tag| written == tag.as_bytes())
+                    && !(weak && comparison == Comparison::Strong)
             })
     })
 }
@@ -214,6 +230,25 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_tag_matches_any_tag_only() {
+        use Verdict::{Failed, NotModified, Proceed};
+        for (fields, expected) in [
+            ("", Proceed),
+            ("If-Match: *\r\n", Proceed),
+            ("If-Match: \"x\"\r\n", Failed),
+            ("If-None-Match: *\r\n", NotModified),
+            ("If-None-Match: \"x\"\r\n", Proceed),
+            ("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n", Proceed),
+            ("If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n", Proceed),
+        ] {
+            let text = format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+            let mut slots = Slots::new();
+            let (head, _) = crate::request::parse(text.as_bytes(), &mut slots).unwrap().unwrap();
+            assert_eq!(evaluate_untagged(&head), expected, "{fields}");
+        }
+    }
+
+    #[test]
     fn if_range_wants_exactly_what_is_there() {
         let current = Validators::of(1, 2, MODIFIED);
         let table = [
@@ -228,7 +263,13 @@ mod tests {
             let text = format!("GET / HTTP/1.1\r\nHost: h\r\nIf-Range: {value}\r\n\r\n");
             let mut slots = Slots::new();
             let (head, _) = crate::request::parse(text.as_bytes(), &mut slots).unwrap().unwrap();
-            assert_eq!(range_applies(&head, &current), expected, "{value}");
+            assert_eq!(range_applies(&head, &current, MODIFIED.seconds + 1), expected, "{value}");
+            let is_tag = value.starts_with('"');
+            assert_eq!(
+                range_applies(&head, &current, MODIFIED.seconds),
+                expected && is_tag,
+                "{value} at once"
+            );
         }
     }
 }

@@ -44,7 +44,7 @@ pub fn codings(head: &Head<'_, '_>) -> Vec<Coding> {
 /// Claims that the client would rather have a directory as JSON than as a page.
 pub fn prefers_json(head: &Head<'_, '_>) -> bool {
     let json = weight(head, Field::Accept, &["application/json"]).unwrap_or(0);
-    json > 0 && json >= weight(head, Field::Accept, &["text/html"]).unwrap_or(0)
+    json > 0 && json >= weight(head, Field::Accept, &["text/html", "text/*", "*/*"]).unwrap_or(0)
 }
 
 /// The weight of the first of these names that the field lists; `None` where it lists none.
@@ -108,6 +108,9 @@ mod tests {
             ("Accept: text/html,application/xhtml+xml,*/*;q=0.8", false),
             ("Accept: text/html;q=0.5, application/json", true),
             ("Accept: application/json;q=0", false),
+            ("Accept: application/json;q=0.1, */*", false),
+            ("Accept: application/json, text/plain, */*", true),
+            ("Accept: application/json, */*;q=0.5", true),
         ] {
             assert_eq!(with(field, prefers_json), expected, "{field}");
         }

@@ -70,20 +70,29 @@ fn strip_unit(field: &[u8]) -> Option<&[u8]> {
 
 struct Malformed;
 
+/// A position, however large: beyond every file is beyond every file.
+fn position(digits: &[u8]) -> Result<u64, Malformed> {
+    match !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
+        true => Ok(decimal(digits).unwrap_or(u64::MAX)),
+        false => Err(Malformed),
+    }
+}
+
 /// `first-last`, `first-` or `-suffix`; `None` for one that the file does not have.
 fn parse_one(spec: &[u8], size: u64) -> Result<Option<Range<u64>>, Malformed> {
     let dash = memchr::memchr(b'-', spec).ok_or(Malformed)?;
     let (first, last) = (&spec[..dash], &spec[dash + 1..]);
     if first.is_empty() {
-        let suffix = decimal(last).ok_or(Malformed)?;
+        let suffix = position(last)?;
         return Ok((suffix > 0 && size > 0).then(|| size.saturating_sub(suffix)..size));
     }
-    let first = decimal(first).ok_or(Malformed)?;
+    let first = position(first)?;
     let end = match last {
         b"" => size,
-        last => decimal(last).ok_or(Malformed)?.saturating_add(1),
+        last => position(last)?.saturating_add(1),
     };
-    if end <= first && !last.is_empty() {
+    // Both may be beyond what can be counted.
+    if end <= first && first < u64::MAX && !last.is_empty() {
         return Err(Malformed);
     }
     Ok((first < size).then(|| first..end.min(size)))
@@ -145,7 +154,10 @@ mod tests {
             ("items=0-5", Whole),
             ("bytes=--1", Whole),
             ("bytes=+1-2", Whole),
-            ("bytes=0-18446744073709551615", Whole),
+            ("bytes=0-18446744073709551615", One(0..10000)),
+            ("bytes=18446744073709551615-", Unsatisfiable),
+            ("bytes=99999999999999999999-99999999999999999999", Unsatisfiable),
+            ("bytes=-99999999999999999999", One(0..10000)),
             ("bytes=0-9223372036854775807", One(0..10000)),
         ];
         for (field, expected) in table {

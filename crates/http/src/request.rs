@@ -6,7 +6,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::Status;
+use crate::{Status, target};
 
 /// Fields of a head at most; browsers send some twenty.
 pub const MAX_FIELDS: usize = 64;
@@ -247,6 +247,13 @@ impl<'a> Head<'a, '_> {
             Some(host) if !is_host(host) => return bad("The Host field is malformed."),
             _ => {}
         }
+        // Whatever the field says, a target in absolute form names the host (RFC 9112 section 3.2.2).
+        if let Some(authority) = target::authority(self.target) {
+            if !is_host(authority) {
+                return bad("The authority of the request target is malformed.");
+            }
+            self.known[Field::Host as usize] = Some(authority);
+        }
         self.framing = match (self.get(Field::TransferEncoding), self.get(Field::ContentLength)) {
             (Some(_), Some(_)) => return bad("Both Transfer-Encoding and Content-Length stand in the head."),
             (Some(_), None) if self.version == Version::Http10 => {
@@ -258,6 +265,10 @@ impl<'a> Head<'a, '_> {
             }
             (None, Some(length)) => match decimal(length) {
                 Some(0) => Framing::None,
+                // No file is that long, and nobody waits for so many bytes.
+                Some(length) if i64::try_from(length).is_err() => {
+                    return refuse(Status::CONTENT_TOO_LARGE, "The body is too long.");
+                }
                 Some(length) => Framing::Length(length),
                 None => return bad("The Content-Length is not a number."),
             },
@@ -281,7 +292,7 @@ impl<'a> Head<'a, '_> {
         Ok(self)
     }
 
-    /// The value of a field: of its first line, where there are several.
+    /// The value of a field: of its first line, where there are several. `Host` is that of a target in absolute form.
     pub fn get(&self, field: Field) -> Option<&'a [u8]> {
         self.known[field as usize]
     }
@@ -351,7 +362,7 @@ pub fn decimal(text: &[u8]) -> Option<u64> {
 }
 
 /// `uri-host [":" port]`, loosely: nothing that would mean something in a log, a redirect or a path.
-fn is_host(host: &[u8]) -> bool {
+pub(crate) fn is_host(host: &[u8]) -> bool {
     host.len() <= 255
         && host.iter().all(|&byte| {
             byte.is_ascii_alphanumeric()

@@ -6,7 +6,7 @@
 
 use millrace_vfs::VirtualPath;
 
-use crate::{Refusal, Status};
+use crate::{Refusal, Status, request};
 
 /// What a target names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,22 +57,43 @@ fn resolve(path: &[u8]) -> Result<(VirtualPath, bool), Refusal> {
     }
 }
 
+/// What stands behind `http://` in a target of absolute form.
+fn behind_scheme(target: &[u8]) -> Option<&[u8]> {
+    [&b"http://"[..], b"https://"]
+        .iter()
+        .find(|scheme| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
+        .map(|scheme| &target[scheme.len()..])
+}
+
+/// Takes an authority from the front of what stands behind a scheme.
+fn split_at_path(rest: &[u8]) -> (&[u8], &[u8]) {
+    rest.split_at(rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len()))
+}
+
+/// The authority of a target in absolute form, whatever it may be.
+pub(crate) fn authority(target: &[u8]) -> Option<&[u8]> {
+    behind_scheme(target).map(|rest| split_at_path(rest).0)
+}
+
 /// `http://host/path` is taken apart; `/path` has no authority.
 fn split_authority(target: &[u8]) -> Result<(Option<&[u8]>, &[u8]), Refusal> {
     if target.first() == Some(&b'/') {
         return Ok((None, target));
     }
-    let rest = [&b"http://"[..], b"https://"]
-        .iter()
-        .find(|scheme| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
-        .map(|scheme| &target[scheme.len()..])
-        .ok_or(bad("The request target is neither a path nor a URL."))?;
-    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    if authority.is_empty() || authority.contains(&b'@') {
+    let rest = behind_scheme(target).ok_or(bad("The request target is neither a path nor a URL."))?;
+    let (authority, path) = split_at_path(rest);
+    if authority.is_empty() || !request::is_host(authority) {
         return Err(bad("The authority of the request target is malformed."));
     }
     Ok((Some(authority), if path.is_empty() { b"/" } else { path }))
+}
+
+/// Claims that two authorities are of one host: letters may differ in case, and a port that is the usual one is as
+/// good as none.
+pub fn is_same_host(one: &[u8], other: &[u8]) -> bool {
+    let bare = |host| [&b":80"[..], b":443"].iter().find_map(|port| <[u8]>::strip_suffix(host, *port));
+    let [one, other] = [one, other].map(|host| bare(host).unwrap_or(host));
+    one.eq_ignore_ascii_case(other)
 }
 
 /// Decodes `%XX` once. An encoded slash would be a name with a slash in it, which no directory holds.
@@ -208,6 +229,8 @@ mod tests {
             ("ftp://host/", 400),
             ("http://", 400),
             ("http://user@host/", 400),
+            ("http://h\"<x>/", 400),
+            ("http://h\\x/", 400),
         ] {
             assert_eq!(parse(text.as_bytes()).map_err(|refusal| refusal.status.0), Err(status), "{text}");
         }
@@ -226,6 +249,21 @@ mod tests {
             ("/+", b"/+"),
         ] {
             assert_eq!(parse(text.as_bytes()).unwrap().path.as_bytes(), path, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_usual_port_is_as_good_as_none() {
+        for (one, other, is_same) in [
+            ("h", "H", true),
+            ("h:80", "h", true),
+            ("h", "h:443", true),
+            ("h:8080", "h", false),
+            ("h:8080", "h:8080", true),
+            ("h", "i", false),
+            ("[::1]:80", "[::1]", true),
+        ] {
+            assert_eq!(is_same_host(one.as_bytes(), other.as_bytes()), is_same, "{one} {other}");
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) fn head(input: &[u8]) {
     let validators = Validators::of(1, 1000, Timestamp { seconds: 1_704_110_400, nanoseconds: 0 });
     let _ = conditional::evaluate(&head, Some(&validators));
     let _ = conditional::evaluate(&head, None);
-    let _ = conditional::range_applies(&head, &validators);
+    let _ = conditional::range_applies(&head, &validators, 0);
     let _ = (negotiate::codings(&head), negotiate::prefers_json(&head));
     let _ = head.get(Field::Authorization).map(authorization::basic);
     let _ = head.get(Field::ContentRange).map(range::content_range);

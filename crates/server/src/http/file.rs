@@ -32,12 +32,9 @@ impl Connection {
                 return self.fail(core, head, Status::PRECONDITION_FAILED, reason);
             }
         }
+        let applies = || conditional::range_applies(head, &entry.validators, core.now.wall.seconds);
         let ranges = match head.get(Field::Range) {
-            Some(field)
-                if head.method == Method::Get && conditional::range_applies(head, &entry.validators) =>
-            {
-                range::parse(field, entry.size)
-            }
+            Some(field) if head.method == Method::Get && applies() => range::parse(field, entry.size),
             _ => Ranges::Whole,
         };
         match ranges {
@@ -153,8 +150,11 @@ impl Connection {
         let mut writer = self.begin_file_head(core, Status::PARTIAL_CONTENT, head.version, goes_on);
         writer
             .field("Content-Type", format_args!("multipart/byteranges; boundary={boundary}"))
-            .lines(&entry.lines)
-            .length(length);
+            .lines(&entry.lines);
+        if let Some(line) = digest_line(head, entry) {
+            writer.lines(line.as_bytes());
+        }
+        writer.length(length);
         writer.end();
         self.begin_body(core, head, Status::PARTIAL_CONTENT, parts, true);
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use millrace_http::conditional::Validators;
 use millrace_http::date;
@@ -233,7 +234,8 @@ impl Entry {
         modified: Timestamp,
         content: Content,
     ) -> Self {
-        let validators = Validators::of(identity.1, size, modified);
+        // Nothing was changed later than now (RFC 9110 section 8.8.2.1); its tag has the time as it is.
+        let validators = Validators::of(identity.1, size, modified).no_later_than(just_now());
         let media_type = web.types.of(path.name());
         let lines = lines(web, path, &media_type, &validators);
         Self {
@@ -316,6 +318,12 @@ impl Entry {
             Content::Stream => false,
         }
     }
+}
+
+/// In seconds since 1970; less one, as the clock of a worker may be a turn behind.
+fn just_now() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX) - 1
 }
 
 /// The lines that tell of a file, with what was configured for its path and type.

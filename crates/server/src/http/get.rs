@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millrace_ftp::session::Permission;
+use millrace_http::conditional::{self, Verdict};
 use millrace_http::digest::{self, Algorithm};
 use millrace_http::index::{Format, Order};
 use millrace_http::negotiate::{self, Coding};
@@ -92,8 +93,24 @@ impl Connection {
         }
     }
 
+    /// Answers a request for a page that is made for it, where a condition is in its way.
+    fn answers_condition(&mut self, core: &mut Core, head: &Head<'_, '_>) -> bool {
+        match conditional::evaluate_untagged(head) {
+            Verdict::Proceed => return false,
+            Verdict::NotModified => {
+                let record = self.record(core, head);
+                self.answer_empty(core, record, Status::NOT_MODIFIED, &OF_PAGES);
+            }
+            Verdict::Failed => {
+                let reason = "The page is not the one that the request is for.";
+                self.fail(core, head, Status::PRECONDITION_FAILED, reason);
+            }
+        }
+        true
+    }
+
     fn list(&mut self, core: &mut Core, head: &Head<'_, '_>, bytes: &[u8], target: &Target<'_>, who: &Who) {
-        if !self.permits(core, head, who, Permission::List) {
+        if !self.permits(core, head, who, Permission::List) || self.answers_condition(core, head) {
             return;
         }
         let (storage, path) = (Arc::clone(&who.account.storage), target.path.clone());

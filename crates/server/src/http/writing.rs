@@ -480,7 +480,8 @@ fn destination(head: &Head<'_, '_>) -> Result<(VirtualPath, bool), Refused> {
     };
     let target = target::parse(field)?;
     let is_elsewhere = target.authority.is_some_and(|authority| {
-        head.get(Field::Host).is_some_and(|host| !host.eq_ignore_ascii_case(authority))
+        // Who has not said which server this is cannot mean it by a name.
+        head.get(Field::Host).is_none_or(|host| !target::is_same_host(host, authority))
     });
     match is_elsewhere {
         true => refuse(Status::BAD_GATEWAY, "The Destination is another server."),

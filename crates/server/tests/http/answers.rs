@@ -302,6 +302,9 @@ fn a_digest_is_that_of_the_whole_whatever_part_is_sent() {
     assert_eq!(digest("/small.txt", ""), (200, None));
     assert_eq!(digest("/small.txt", want), (200, Some(hello.to_owned())));
     assert_eq!(digest("/small.txt", &format!("{want}Range: bytes=0-1\r\n")), (206, Some(hello.to_owned())));
+    let parts = format!("{want}Range: bytes=0-0,-1\r\n");
+    assert_eq!(digest("/large.bin", &parts).0, 206);
+    assert!(digest("/large.bin", &parts).1.is_some_and(|digest| digest.len() == 54), "of several parts too");
     let (_, of_large) = digest("/large.bin", want);
     let of_large = of_large.expect("it is found out");
     assert!(of_large.starts_with("sha-256=:") && of_large.len() == 54, "{of_large}");

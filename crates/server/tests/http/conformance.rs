@@ -1,5 +1,10 @@
 //! What RFC 9110 and RFC 9112 ask of a server of files.
 
+use std::fs::File;
+use std::time::{Duration, SystemTime};
+
+use millrace_http::date;
+
 use crate::kit::{Scratch, ServedHttp, pattern, serve_http};
 
 const ALLOW: &str = "GET, HEAD, OPTIONS, PUT, DELETE, MKCOL, MOVE, COPY, \
@@ -175,7 +180,12 @@ fn several_ranges_come_as_parts() {
 #[test]
 fn the_tag_and_the_date_of_an_answer_are_good_for_conditions() {
     let (scratch, served) = site();
+    let shift = |name: &str, to: SystemTime| {
+        File::options().write(true).open(scratch.file(name)).unwrap().set_modified(to).unwrap();
+    };
     for target in ["/small.txt", "/large.bin"] {
+        // A date is good for ranges when its second is over.
+        shift(&target[1..], SystemTime::now() - Duration::from_secs(1000));
         let first = served.get(target, "");
         let (tag, date) = (first.field("etag").unwrap(), first.field("last-modified").unwrap());
         assert!(tag.starts_with('"'), "strong: {tag}");
@@ -193,6 +203,13 @@ fn the_tag_and_the_date_of_an_answer_are_good_for_conditions() {
     let after = served.get("/small.txt", "");
     assert_eq!(after.body, b"something else");
     assert_ne!(after.field("etag"), before.field("etag"));
+    // Nobody is told of a change that is still to come.
+    shift("small.txt", SystemTime::now() + Duration::from_secs(1_000_000));
+    let early = served.get("/small.txt", "");
+    let date = |name| date::parse(early.field(name).unwrap().as_bytes()).unwrap();
+    assert!(date("last-modified") < date("date") + 1000);
+    let tag = early.field("etag").unwrap();
+    assert_eq!(served.get("/small.txt", &format!("If-None-Match: {tag}\r\n")).status, 304);
 }
 
 #[test]

@@ -27,6 +27,21 @@ fn a_page_links_to_what_is_there() {
     assert_eq!(served.get("/b%20%26%20c.txt", "").body, b"12345");
 }
 
+/// A page is made for whoever asks: it has no tag, so any tag is another's (RFC 9110 section 13.1).
+#[test]
+fn conditions_hold_for_pages() {
+    let scratch = Scratch::new();
+    let served = serve_http(scratch.storage());
+    for (fields, status) in [
+        ("If-None-Match: *\r\n", 304),
+        ("If-None-Match: \"x\"\r\n", 200),
+        ("If-Match: *\r\n", 200),
+        ("If-Match: \"x\"\r\n", 412),
+    ] {
+        assert_eq!(served.get("/", fields).status, status, "{fields}");
+    }
+}
+
 #[test]
 fn a_page_is_sorted_as_asked_and_json_for_programs() {
     let scratch = Scratch::new();

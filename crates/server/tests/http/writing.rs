@@ -188,6 +188,27 @@ fn a_name_with_a_slash_is_a_folder_s() {
 }
 
 #[test]
+fn a_destination_is_on_this_server() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"a");
+    let served = serve_http(scratch.storage());
+    let copy = |line: &str, host: &str, to: &str| {
+        served.ask(format!("COPY {line}\r\n{host}{USER}Destination: {to}\r\n\r\n")).status
+    };
+    for (line, host, to, status) in [
+        ("/a HTTP/1.1", "Host: h\r\n", "http://h:80/b", 201),
+        ("/a HTTP/1.1", "Host: h:80\r\n", "http://H/b", 204),
+        ("/a HTTP/1.1", "Host: h:8080\r\n", "http://h/b", 502),
+        ("http://i/a HTTP/1.1", "Host: h\r\n", "http://i/b", 204),
+        ("http://i/a HTTP/1.1", "Host: h\r\n", "http://h/b", 502),
+        ("/a HTTP/1.0", "", "http://h/b", 502),
+        ("/a HTTP/1.0", "", "/b", 204),
+    ] {
+        assert_eq!(copy(line, host, to), status, "{line} {host} to {to}");
+    }
+}
+
+#[test]
 fn directories_are_made_moved_copied_and_removed() {
     let scratch = Scratch::new();
     let served = serve_http(scratch.storage());
