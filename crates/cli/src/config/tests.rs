@@ -433,6 +433,18 @@ fn errors_in_a_file_show_where() {
       |            ^^^^^^"#,
         ),
         (
+            "tls-ccc = true",
+            r#"HERE/m.toml:1:11: There is no certificate, and so no TLS that this could be about; name one with tls-cert, or leave it out.
+    1 | tls-ccc = true
+      |           ^^^^"#,
+        ),
+        (
+            "tls-self-signed = true\nstate = \"s\"\ntls-client-ca = \"nofile\"",
+            r#"HERE/m.toml:3:17: HERE/nofile: No such file or directory (os error 2)
+    3 | tls-client-ca = "nofile"
+      |                 ^^^^^^^^"#,
+        ),
+        (
             "tls-client-cert = true",
             r#"HERE/m.toml:1:19: Who vouches for clients is not said; name their certificates with tls-client-ca.
     1 | tls-client-cert = true

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use millrace_server::config::{
-    Authorities, Clients, CloseNotify, KeyPair, Plan, Resumption, Tls, self_signed,
+    Authorities, Clients, CloseNotify, KeyPair, LoadError, Plan, Resumption, Tls, self_signed,
 };
 
 use super::acme::Wanted;
@@ -60,7 +60,14 @@ pub(super) fn encryption(written: &Written, places: &Places<'_>) -> Result<Encry
                 "--tls-required",
                 "nobody could log in: TLS is required, and there is no certificate; name one with --tls-cert",
             )),
-            _ => Ok(Encryption { ftps, https, tls: None, self_signed: None, acme: None }),
+            _ => match idle(written) {
+                Some((place, key)) => {
+                    let message = "there is no certificate, and so no TLS that this could be about; name one with \
+                                   tls-cert, or leave it out";
+                    Err(places.error(place, key, message))
+                }
+                None => Ok(Encryption { ftps, https, tls: None, self_signed: None, acme: None }),
+            },
         };
     };
     let default = CloseNotify::default();
@@ -75,9 +82,12 @@ pub(super) fn encryption(written: &Written, places: &Places<'_>) -> Result<Encry
         clear_command_channel: written.tls_ccc.as_ref().is_some_and(|said| said.value.0),
         ..Tls::new(plan)
     };
-    if self_signed.is_none() && acme.is_none() {
-        check(&tls, written, places)?;
-    }
+    let checked = match self_signed.is_none() && acme.is_none() {
+        true => tls.plan.check(),
+        // The server's own are yet to be made.
+        false => tls.plan.check_clients(),
+    };
+    checked.map_err(|error| mistake(&error, written, places))?;
     Ok(Encryption { ftps, https, tls: Some(tls), self_signed, acme })
 }
 
@@ -174,11 +184,37 @@ fn clients(written: &Written, places: &Places<'_>) -> Result<Clients, Failure> {
 }
 
 /// A mistake in the files is told at once, where they were named.
-fn check(tls: &Tls, written: &Written, places: &Places<'_>) -> Result<(), Failure> {
-    tls.plan.check().map_err(|error| {
-        let place = written.tls_cert.first().map_or(&Place::CommandLine, |said| &said.place);
-        places.error(place, "--tls-cert", &error.to_string())
-    })
+fn mistake(error: &LoadError, written: &Written, places: &Places<'_>) -> Failure {
+    let client_ca = written.tls_client_ca.as_slice();
+    let keys = [
+        (&written.tls_key[..], "--tls-key"),
+        (&written.tls_cert, "--tls-cert"),
+        (&written.tls_client_crl, "tls-client-crl"),
+        (client_ca, "tls-client-ca"),
+    ];
+    let named = keys.iter().find_map(|(files, flag)| {
+        let file = files.iter().find(|said| error.file() == Some(&places.path(said)))?;
+        Some((&file.place, *flag))
+    });
+    let (place, flag) = match (named, client_ca) {
+        (Some(named), _) => named,
+        (None, [said]) if matches!(error, LoadError::Verifier(_)) => (&said.place, "tls-client-ca"),
+        _ => (written.tls_cert.first().map_or(&Place::CommandLine, |said| &said.place), "--tls-cert"),
+    };
+    places.error(place, flag, &error.to_string())
+}
+
+/// A key that asks for something of TLS where there is none.
+fn idle(written: &Written) -> Option<(&Place, &'static str)> {
+    let requires = written.tls_resumption.as_ref().filter(|said| said.value == Resumption::Require);
+    let excuses = written.tls_close_notify.as_ref().filter(|said| !said.value.0);
+    let clears = written.tls_ccc.as_ref().filter(|said| said.value.0);
+    None.or(written.tls_names.first().map(|said| (&said.place, "tls-names")))
+        .or(requires.map(|said| (&said.place, "tls-resumption")))
+        .or(excuses.map(|said| (&said.place, "tls-close-notify")))
+        .or(written.tls_close_notify_excused.first().map(|said| (&said.place, "tls-close-notify-excused")))
+        .or(clears.map(|said| (&said.place, "tls-ccc")))
+        .or(written.tls_client_ca.as_ref().map(|said| (&said.place, "tls-client-ca")))
 }
 
 fn listens(

@@ -54,6 +54,16 @@ impl Plan {
         Acceptor::new(self).map(drop)
     }
 
+    /// The same of those about clients' certificates alone: for a server whose own are yet to be made.
+    pub fn check_clients(&self) -> Result<(), LoadError> {
+        match &self.clients {
+            Clients::Anybody => Ok(()),
+            Clients::Accept(authorities) | Clients::Require(authorities) => {
+                verifier(authorities)?.build().map(drop).map_err(LoadError::verifier)
+            }
+        }
+    }
+
     /// All files that it names.
     pub fn files(&self) -> Vec<&Path> {
         let pairs = self.identities.iter().flat_map(|pair| [&pair.certificate, &pair.key]);

@@ -42,6 +42,14 @@ impl std::fmt::Display for LoadError {
 impl std::error::Error for LoadError {}
 
 impl LoadError {
+    /// The file that is to be looked at, where it is one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path, _) | Self::Mismatch(_, path) => Some(path),
+            Self::Tls(_) | Self::Verifier(_) => None,
+        }
+    }
+
     pub(super) fn verifier(error: impl std::fmt::Display) -> Self {
         Self::Verifier(error.to_string())
     }
