@@ -5,7 +5,7 @@ use std::time::Instant;
 use mio::event::Event;
 
 use crate::auth::Account;
-use crate::limits::Limits;
+use crate::limits::{Limits, ScopeReport};
 use crate::proxied::Arrival;
 use crate::running::SessionReport;
 use crate::worker::Core;
@@ -133,12 +133,21 @@ impl Client {
         }
     }
 
-    /// Sets the limits of the one with this number; answers whether it is this.
-    pub(crate) fn set_limits(&mut self, core: &mut Core, number: u64, limits: &Limits) -> bool {
+    /// Sets the limits of the one with this number, or with `None` forgets what was set; answers whether it is this.
+    pub(crate) fn set_limits(&mut self, core: &mut Core, number: u64, limits: Option<&Limits>) -> bool {
         match self {
             Self::Ftp(connection) => connection.set_limits(core, number, limits),
             Self::Http(connection) => connection.set_limits(core, number, limits),
             Self::Arriving(_) => false,
+        }
+    }
+
+    /// The limits that were set for it.
+    pub(crate) fn limits(&self) -> Option<ScopeReport> {
+        match self {
+            Self::Ftp(connection) => connection.limits(),
+            Self::Http(connection) => connection.limits(),
+            Self::Arriving(_) => None,
         }
     }
 

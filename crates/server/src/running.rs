@@ -389,17 +389,18 @@ impl Running {
         match scope {
             Scope::Session(number) => {
                 let (number, limits) = (*number, limits.clone());
-                self.each(move |client, core| client.set_limits(core, number, &limits))
-                    .into_iter()
-                    .any(|found| found)
+                self.any(move |client, core| client.set_limits(core, number, Some(&limits)))
             }
             _ => self.state.limits.set(scope, limits, Instant::now()),
         }
     }
 
-    /// Forgets what was set: the configured limits hold again. Not for sessions.
+    /// Forgets what was set: the configured limits hold again. Answers whether there is such a scope.
     pub fn restore_limits(&self, scope: &Scope) -> bool {
-        self.state.limits.restore(scope, Instant::now())
+        match *scope {
+            Scope::Session(number) => self.any(move |client, core| client.set_limits(core, number, None)),
+            _ => self.state.limits.restore(scope, Instant::now()),
+        }
     }
 
     /// Takes over what can change while it runs: the accounts, the limits, the hooks, who may connect, what HTTP adds to
@@ -499,9 +500,16 @@ impl Running {
         self.state.begin_shutdown(FOREVER);
     }
 
-    /// What is in force now, but for sessions' own limits.
+    /// What is in force now; of sessions only where that was [set](Running::set_limits).
     pub fn limits(&self) -> Vec<ScopeReport> {
-        self.state.limits.report()
+        let mut reports = self.state.limits.report();
+        let mut sessions: Vec<_> = self.each(|client, _| client.limits()).into_iter().flatten().collect();
+        sessions.sort_by_key(|report| match report.scope {
+            Scope::Session(number) => number,
+            _ => 0,
+        });
+        reports.append(&mut sessions);
+        reports
     }
 
     /// What is held where there are quotas and something was done of late.
@@ -528,6 +536,11 @@ impl Running {
         let end = Instant::now() + ANSWER_TIME;
         let next = || answers.recv_timeout(end.saturating_duration_since(Instant::now())).ok();
         std::iter::from_fn(next).collect()
+    }
+
+    /// As `each`, where one is looked for.
+    fn any(&self, is_it: impl Fn(&mut Client, &mut Core) -> bool + Send + Sync + 'static) -> bool {
+        self.each(is_it).into_iter().any(|found| found)
     }
 
     /// Waits until the server has ended.

@@ -8,7 +8,7 @@ use millrace_ftp::session::{Answer, Input};
 use super::Connection;
 use super::question::{Promise, internal_error};
 use crate::auth::Protocol;
-use crate::limits::{Limit, Limits, Scope};
+use crate::limits::{Limit, Limits, Scope, ScopeReport};
 use crate::log;
 use crate::running::{SessionReport, TransferReport};
 use crate::worker::{Core, Message};
@@ -43,12 +43,21 @@ impl Connection {
         self.feed(core, Input::Kicked);
     }
 
-    /// Sets the limits of this session, if it has this number; answers whether it has.
-    pub(crate) fn set_limits(&mut self, core: &mut Core, number: u64, limits: &Limits) -> bool {
+    /// Sets the limits of this session, if it has this number, or with `None` forgets what was set; answers whether it has.
+    pub(crate) fn set_limits(&mut self, core: &mut Core, number: u64, limits: Option<&Limits>) -> bool {
+        let (tree, now) = (&core.server.limits, core.now.instant);
         if self.number == number {
-            core.server.limits.limit_member(&mut self.member, number, limits, core.now.instant);
+            match limits {
+                Some(limits) => tree.limit_member(&mut self.member, number, limits, now),
+                None => tree.restore_member(&self.member, now),
+            }
         }
         self.number == number
+    }
+
+    /// The limits that were set for it.
+    pub(crate) fn limits(&self) -> Option<ScopeReport> {
+        self.member.report(self.number)
     }
 
     /// `LIMITBANDWIDTH`: of the whole server, from clients and to them; `None` as configured.

@@ -9,7 +9,7 @@ use super::Message;
 use super::connection::{Connection, Work};
 use super::record::Record;
 use crate::auth::{Account, Decision, Protocol, plain_host};
-use crate::limits::Limits;
+use crate::limits::{Limits, ScopeReport};
 use crate::log;
 use crate::running::{SessionReport, TransferReport};
 use crate::worker::{self, Core};
@@ -59,12 +59,21 @@ impl Connection {
         }
     }
 
-    /// Sets the limits of this connection, if it has this number; answers whether it has.
-    pub(crate) fn set_limits(&mut self, core: &mut Core, number: u64, limits: &Limits) -> bool {
+    /// Sets the limits of this connection, if it has this number, or with `None` forgets what was set; answers whether it has.
+    pub(crate) fn set_limits(&mut self, core: &mut Core, number: u64, limits: Option<&Limits>) -> bool {
+        let (tree, now) = (&core.server.limits, core.now.instant);
         if self.number == number {
-            core.server.limits.limit_member(&mut self.member, number, limits, core.now.instant);
+            match limits {
+                Some(limits) => tree.limit_member(&mut self.member, number, limits, now),
+                None => tree.restore_member(&self.member, now),
+            }
         }
         self.number == number
+    }
+
+    /// The limits that were set for it.
+    pub(crate) fn limits(&self) -> Option<ScopeReport> {
+        self.member.report(self.number)
     }
 
     /// A new minute has begun.

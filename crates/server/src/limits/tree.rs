@@ -337,6 +337,13 @@ impl Tree {
         self.change_node(node, clock, |wanted| wanted.set = limits.clone().or(&wanted.set));
     }
 
+    /// Forgets what was set for one session.
+    pub(crate) fn restore_member(&self, member: &Member, now: Instant) {
+        if let Some(node) = &member.session {
+            self.change_node(node, self.moment(now), |wanted| wanted.set = Limits::default());
+        }
+    }
+
     /// Takes over another configuration; what was set at run time stays set.
     pub(crate) fn configure(&self, limits: ServerLimits, now: Instant) {
         let clock = self.moment(now);
@@ -421,6 +428,14 @@ impl Tree {
 
     fn moment(&self, now: Instant) -> Moment {
         Moment { nanos: self.nanos(now), wall: self.wall.load(Relaxed) }
+    }
+}
+
+impl Member {
+    /// What is in force for the session of this number, where that was set.
+    pub(crate) fn report(&self, number: u64) -> Option<ScopeReport> {
+        let node = self.session.as_ref().filter(|node| node.wanted().set != Limits::default())?;
+        Some(ScopeReport { scope: Scope::Session(number), sessions: 1, ..node.report() })
     }
 }
 

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_server::limits::{AccountLimits, Limit, Limits, Scope, ServerLimits};
+use millrace_server::limits::{AccountLimits, Limit, Limits, Scope, ScopeReport, ServerLimits};
 use millrace_server::{Accounts, Config, Permissions};
 use millrace_storage::MemoryStorage;
 use millrace_vfs::Storage;
@@ -109,6 +109,18 @@ fn one_session_can_be_held_back() {
     assert_eq!(first.fetch("RETR f").len(), 50_000);
     assert_held(begin, 50_000, 50_000);
     assert_eq!(second.fetch("RETR f").len(), 50_000);
+    let of_sessions = || {
+        let reports = served.running.limits().into_iter();
+        let of_one = |report: ScopeReport| match report.scope {
+            Scope::Session(number) => Some((number, report.download)),
+            _ => None,
+        };
+        reports.filter_map(of_one).collect::<Vec<_>>()
+    };
+    assert_eq!(of_sessions(), [(1, 50_000)]);
+    assert!(served.running.restore_limits(&Scope::Session(1)));
+    assert_eq!(of_sessions(), []);
+    assert!(!served.running.restore_limits(&Scope::Session(99)));
 }
 
 #[test]
