@@ -1,8 +1,8 @@
 //! The gate at the files: a storage that holds an account to its [`Rules`], whatever protocol asks.
 //!
 //! Every call passes here before it reaches the back end, with the path that it is about, so a command, a
-//! protocol or a walk over a tree cannot forget to ask. What an account may not know of is "not found", what it
-//! may see but not touch is "permission denied".
+//! protocol or a walk over a tree cannot forget to ask. A denied name is "not found", and all else that may not be done
+//! "permission denied".
 //!
 //! Rules are about the paths that clients name. A symbolic link inside the tree would give a file a second
 //! path with other rules, so an account whose permissions differ from place to place makes no links; those

@@ -443,6 +443,12 @@ fn remove_tree(storage: &dyn Storage, top: VirtualPath, shared: &Shared) -> Resu
         Err(error) => return Err((top, error)),
         Ok(_) => {}
     }
+    // Where the top may not be removed, as it holds a place with permissions of its own, nothing beneath it is.
+    match storage.remove_directory(&top) {
+        Ok(()) => return Ok(1),
+        Err(error @ FileError::PermissionDenied) => return Err((top, error)),
+        Err(_) => {}
+    }
     let mut at = None;
     let removed = walk(storage, &top, shared, false, &mut |path, entry| {
         let removed = match entry.metadata.is_directory() && entry.link.is_none() {

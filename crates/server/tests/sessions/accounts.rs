@@ -175,6 +175,20 @@ fn who_is_of_a_group_that_is_not_there_is_not_let_in() {
 }
 
 #[test]
+fn a_tree_that_may_not_go_as_a_whole_stays_as_a_whole() {
+    let (served, _, scratch) =
+        server(r#"{"tree": [{"path": "/pub/kept", "access": "ro"}, {"path": "/in", "access": "ro"}]}"#);
+    fs::create_dir(scratch.path().join("pub/kept")).unwrap();
+    let mut client = login(&served);
+    for tree in ["pub", "in"] {
+        client.expect(format!("RMDA {tree}"), 550);
+        assert!(scratch.read(&format!("{tree}/file")).is_some(), "{tree}");
+    }
+    client.expect("RMDA home", 250);
+    assert!(scratch.read("home/file").is_none());
+}
+
+#[test]
 fn a_change_counts_for_the_session_that_runs() {
     let (served, source, scratch) = server(r#"{"access": "ro"}"#);
     let mut client = login(&served);
