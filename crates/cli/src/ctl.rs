@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: Ctl) -> Result<(), Failure> {
     let parsed: Value = serde_json::from_str(&answer)
         .map_err(|error| Failure::Running(format!("{answer:?} is no answer: {error}.")))?;
     if parsed["ok"] != true {
-        return Err(Failure::Running(format!("{}.", word(&parsed["error"]))));
+        return Err(Failure::Running(format!("{}.", told_by_the_server(&parsed["error"]))));
     }
     match arguments.json {
         true => print(&answer),
@@ -168,7 +168,29 @@ fn fields(line: &Value) -> String {
     .join("  ")
 }
 
+/// An error, which may quote lines of a file and what clients named.
+fn told_by_the_server(error: &Value) -> String {
+    let text = error.as_str().unwrap_or("it says not why").trim_end_matches('.');
+    let shown = |char: char| match char {
+        '\n' => "\n".to_owned(),
+        char if char.is_control() => char.escape_debug().to_string(),
+        char => char.to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
 fn word(value: &Value) -> String {
     // What clients named goes to a terminal: no control characters.
     value.as_str().map_or_else(|| value.to_string(), |text| text.escape_debug().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_shown_as_it_was_written_and_moves_no_cursor() {
+        let error = json!("m.toml:1:9: no \"thing\"\n    1 | \u{1b}[2J.");
+        assert_eq!(told_by_the_server(&error), "m.toml:1:9: no \"thing\"\n    1 | \\u{1b}[2J");
+    }
 }

@@ -240,6 +240,10 @@ fn what_cannot_be_done_is_told_and_changes_nothing() {
     site.refused(&["set", "alice", "access=all"], "access");
     assert_eq!(site.tell(&["list"]), "alice\n");
     site.refused(&["import", "htpasswd", "nowhere"], "nowhere");
+    site.refused(&["import", "htpasswd", "nowhere", "acess=ro"], "unknown field `acess`");
+    let crypted = "$6$saltstring$Qp0P2VMSypSuGQh9JQl0/vDFCzAo8IBhVgMUoDt2VjdsbqJHuSBHx7ioLWrAfnEHayAFe97v9sD1Z8EeTbGP3/";
+    site.tell(&["add", "crypted", "--hash", crypted]);
+    assert!(site.tell(&["show", "crypted"]).contains("password          SHA-512-crypt\n"));
 }
 
 #[test]

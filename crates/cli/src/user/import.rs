@@ -57,6 +57,9 @@ pub(crate) enum Format {
     Proftpd,
 }
 
+/// Shells of accounts of a system that nobody is to log in to.
+const REFUSING_SHELLS: [&str; 2] = ["/nologin", "/false"];
+
 /// What was read.
 #[derive(Debug, Default)]
 pub(crate) struct Brought {
@@ -81,6 +84,8 @@ type Parsed = Result<Line, String>;
 
 /// Reads the files.
 pub(crate) fn read(import: &Import) -> Result<Brought, Failure> {
+    // What no user can have is no user's fault.
+    settings::apply(&import.settings, &mut User::default())?;
     let text = read_text(&import.file)?;
     let mut brought = Brought::default();
     let lines: Vec<Parsed> = match import.format {
@@ -123,7 +128,7 @@ fn passwd(text: &str, skips_system: bool, notes: &mut Vec<String>) -> Vec<Parsed
     let mut system = 0;
     for line in lines(text) {
         let fields: Vec<&str> = line.split(':').collect();
-        let [name, hash, uid, _, _, home, ..] = fields[..] else {
+        let [name, hash, uid, _, _, home, ref rest @ ..] = fields[..] else {
             parsed.push(Err(format!("{:?} is no line of NAME:HASH:UID:GID:COMMENT:HOME:SHELL", fields[0])));
             continue;
         };
@@ -132,10 +137,17 @@ fn passwd(text: &str, skips_system: bool, notes: &mut Vec<String>) -> Vec<Parsed
             system += 1;
             continue;
         }
+        let mut keys = Map::new();
+        let shell = rest.first().copied().unwrap_or_default();
+        if skips_system && REFUSING_SHELLS.iter().any(|refusing| shell.ends_with(refusing)) {
+            keys.insert("disabled".to_owned(), json!(true));
+            notes.push(format!("{name} is disabled, as the shell is {shell}: millrace user enable {name}"));
+        }
         parsed.push(Ok(Line {
             name: name.to_owned(),
             hash: hash.to_owned(),
             home: Some(home.to_owned()),
+            keys,
             ..Line::default()
         }));
     }
@@ -375,19 +387,25 @@ mod tests {
     fn lines_of_passwd_become_users_without_the_systems_own() {
         let text = format!(
             "root:x:0:0:root:/root:/bin/bash\n# a remark\nann:{HASH}:1000:100::/srv/ann:/bin/sh\n\
-             bob:!{HASH}:1001:100::/srv/b/./ob/:/bin/sh\ncid:$1$a$b:1002:1::/srv:/x\ndot:x:1003:1::/home/dot:/x\n\
+             bob:!{HASH}:1001:100::/srv/b/./ob/:/bin/sh\ncid:$1$a$b:1002:1::/srv:/usr/sbin/nologin\ndot:x:1003:1::/home/dot:/x\n\
              eve:x:1004:1::/srv/../etc:/x\nnobody:x:65534:1::/:/x\nbroken:x\n"
         );
         let mut notes = Vec::new();
         let lines = passwd(&text, true, &mut notes);
-        assert_eq!(notes, ["left out: 2 accounts of the system itself, with a uid below 1000"]);
+        assert_eq!(
+            notes,
+            [
+                "cid is disabled, as the shell is /usr/sbin/nologin: millrace user enable cid",
+                "left out: 2 accounts of the system itself, with a uid below 1000"
+            ]
+        );
         let (users, notes) = finished(lines, Format::Passwd);
         assert_eq!(
             users,
             [
                 r#"ann password {"directory":"ann"}"#,
                 r#"bob password {"directory":"b/ob","disabled":true}"#,
-                r#"cid none {"directory":"."}"#,
+                r#"cid none {"directory":".","disabled":true}"#,
             ]
         );
         assert!(notes[0].starts_with("cid has no password (this is a hash by 1;"), "{notes:?}");

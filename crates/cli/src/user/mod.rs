@@ -280,8 +280,7 @@ fn line(stored: &Stored, json: bool) -> String {
 fn show(stored: &Stored, config: Option<&Path>) -> Result<(), Failure> {
     let Stored { user, hash } = stored;
     let mut text = format!("{:18}{}\n", "name", user.name);
-    let kind =
-        hash.as_deref().map_or("none", |hash| hash.trim_start_matches('$').split('$').next().unwrap_or(""));
+    let kind = hash.as_deref().map_or("none", kind);
     text += &format!("{:18}{kind}\n", "password");
     if !user.groups.is_empty() {
         text += &format!("{:18}{}\n", "groups", user.groups.join(", "));
@@ -303,6 +302,18 @@ fn show(stored: &Stored, config: Option<&Path>) -> Result<(), Failure> {
     }
     let _ = io::stdout().write_all(text.as_bytes());
     Ok(())
+}
+
+/// What a hash is called, by what stands between its first dollars.
+fn kind(hash: &str) -> &str {
+    match hash.trim_start_matches('$').split('$').next().unwrap_or("") {
+        "5" => "SHA-256-crypt",
+        "6" => "SHA-512-crypt",
+        "7" => "scrypt",
+        "y" => "yescrypt",
+        "2a" | "2b" | "2x" | "2y" => "bcrypt",
+        kind => kind,
+    }
 }
 
 fn bring_in(database: &Database, import: &Import) -> Result<(), Failure> {
