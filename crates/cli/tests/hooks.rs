@@ -471,6 +471,16 @@ fn a_queue_has_one_server_and_what_cannot_be_is_said() {
         ("[[hook]]\non = \"upload\"\nwebhook = \"ftp://x\"", "is no address of a receiver"),
         ("[[hook]]\non = \"upload\"\nrefuse = \"a\"\nrewrite = \"/b\"", "does one thing"),
         ("[[hook]]\non = \"upload\"\nrewrite = \"/b\"", "only a command can be rewritten"),
+        (
+            "[[hook]]\non = \"command\"\nverbs = [\"STOR\", \"COMB\"]\nrewrite = \"/b\"",
+            "COMB takes more than one path, or more than a path, so it cannot be rewritten",
+        ),
+        (
+            "[[hook]]\non = \"command\"\nverbs = \"site chmod\"\nrewrite = \"/b\"",
+            "SITE CHMOD takes more than",
+        ),
+        ("[[hook]]\non = \"command\"\nverbs = \"SITE\"\nrewrite = \"/b\"", "name them, as in"),
+        ("[[hook]]\non = \"command\"\nverbs = \"NOOP\"\nrewrite = \"/b\"", "NOOP is about no path"),
         ("[[hook]]\non = \"upload\"\nrunn = [\"x\"]", "did you mean `run`?"),
     ] {
         let error = error(keys);

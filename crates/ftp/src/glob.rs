@@ -81,6 +81,27 @@ impl Glob {
         self.tokens.iter().all(|token| matches!(token, Token::Literal(_)))
     }
 
+    /// Claims that there may be a name which both patterns match. Of two classes that is taken for granted.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let (one, two) = (&self.tokens, &other.tokens);
+        // Whether what is left of the one from here, and of the other from there, has a match in common.
+        let mut common = vec![vec![false; two.len() + 1]; one.len() + 1];
+        for at in (0..=one.len()).rev() {
+            for there in (0..=two.len()).rev() {
+                common[at][there] = match (one.get(at), two.get(there)) {
+                    (None, None) => true,
+                    (Some(Token::AnyMany), _) if common[at + 1][there] => true,
+                    (_, Some(Token::AnyMany)) if common[at][there + 1] => true,
+                    (Some(Token::AnyMany), Some(_)) => common[at][there + 1],
+                    (Some(_), Some(Token::AnyMany)) => common[at + 1][there],
+                    (Some(a), Some(b)) => a.overlaps(b) && common[at + 1][there + 1],
+                    _ => false,
+                };
+            }
+        }
+        common[0][0]
+    }
+
     /// Claims that the pattern begins with a dot, and so may match hidden names.
     pub fn names_hidden(&self) -> bool {
         self.tokens.first() == Some(&Token::Literal(u32::from(b'.')))
@@ -115,6 +136,14 @@ impl Glob {
 }
 
 impl Token {
+    /// Claims that there may be a character which both match.
+    fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Literal(one), token) | (token, Self::Literal(one)) => token.matches(*one),
+            _ => true,
+        }
+    }
+
     fn matches(&self, character: u32) -> bool {
         match self {
             Self::Literal(literal) => *literal == character,
@@ -243,6 +272,26 @@ mod tests {
             }
             (Some(_), None) => false,
             (Some((token, after)), Some((character, rest))) => token.matches(character) && naive(after, rest),
+        }
+    }
+
+    #[test]
+    fn patterns_overlap_where_a_name_matches_both() {
+        for (one, two, expected) in [
+            ("keep", "k?ep", true),
+            ("keep", "k*", true),
+            ("keep", "kee", false),
+            ("*.zip", "*.txt", false),
+            ("a*", "*b", true),
+            ("a*c", "ab", false),
+            ("*", "", true),
+            ("?", "", false),
+            ("[a-c]x", "bx", true),
+            ("[a-c]x", "dx", false),
+            ("*a*b*c*", "x?y*", true),
+        ] {
+            let (one, two) = (Glob::new(one.as_bytes()), Glob::new(two.as_bytes()));
+            assert_eq!((one.overlaps(&two), two.overlaps(&one)), (expected, expected), "{one:?} {two:?}");
         }
     }
 

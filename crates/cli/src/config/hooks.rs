@@ -63,6 +63,11 @@ fn rule(table: HookTable, places: &Places<'_>) -> Result<Rule, Failure> {
         refused_to: table.refused_to.as_ref().map(|said| template(said, places)).transpose()?,
     };
     check(&rule, &place, places)?;
+    if matches!(rule.action, Action::Rewrite(_)) {
+        for (verb, said) in rule.verbs.iter().zip(&table.verbs) {
+            Action::check_rewrite(verb).map_err(|message| places.error(&said.place, "verbs", &message))?;
+        }
+    }
     Ok(rule)
 }
 

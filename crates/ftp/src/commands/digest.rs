@@ -7,7 +7,7 @@
 
 use millrace_vfs::{FileError, VirtualPath};
 
-use super::{Argument, Command, Feat, ROW};
+use super::{Argument, Command, Feat, PATH, Paths, ROW};
 use crate::digest::{Algorithm, Span, Target};
 use crate::reply::{Reply, code};
 use crate::session::{Answer, ByteRange, Permission, Permissions, Request, Session, Step, split};
@@ -19,7 +19,7 @@ const DIGEST: Command =
 pub(super) const HASH: Command = Command {
     verb: "HASH",
     feat: Feat::Made(|session| format!("HASH {}", feature(session))),
-    path: true,
+    paths: PATH,
     help: "HASH <file>",
     source: "draft-bryan-ftpext-hash",
     note: "OPTS HASH chooses; of a part of the file after RANG or REST",
@@ -29,7 +29,10 @@ pub(super) const HASH: Command = Command {
 
 /// The row of an `X` command.
 const fn x(verb: &'static str, help: &'static str, run: fn(&mut Session, &[u8]) -> Step) -> Command {
-    Command { verb, feat: Feat::Line(verb), help, source: "Serv-U, ProFTPD mod_digest", run, ..DIGEST }
+    let paths = Paths::Within(|session, argument| {
+        Ok(readings(session, argument)?.into_iter().map(|(path, _)| path).collect())
+    });
+    Command { verb, feat: Feat::Line(verb), paths, help, source: "Serv-U, ProFTPD mod_digest", run, ..DIGEST }
 }
 
 pub(super) const XCRC: Command = x("XCRC", "XCRC <file> [<start> [<end>]]", |session, argument| {
@@ -52,13 +55,14 @@ pub(super) const XSHA512: Command = x("XSHA512", "XSHA512 <file> [<start> [<end>
 pub(super) const XDIGEST: Command = Command {
     source: "Waarp",
     note: "the algorithm by its name in FEAT's HASH line",
+    paths: Paths::Within(|session, argument| Ok(vec![session.path(algorithm_and_name(argument)?.1)?])),
     ..x("XDIGEST", "XDIGEST <algorithm> <file>", xdigest)
 };
 
 pub(super) const MD5: Command = Command {
     verb: "MD5",
     feat: Feat::Line("MD5"),
-    path: true,
+    paths: PATH,
     help: "MD5 <file>",
     source: "draft-twine-ftpmd5",
     run: md5,
@@ -68,6 +72,9 @@ pub(super) const MD5: Command = Command {
 pub(super) const MMD5: Command = Command {
     verb: "MMD5",
     feat: Feat::Line("MMD5"),
+    paths: Paths::Within(|session, argument| {
+        Ok(names(session, argument)?.into_iter().map(|(path, _)| path).collect())
+    }),
     help: "MMD5 <file>, <file>, ...; with quotes around a name that has a comma in it",
     source: "draft-twine-ftpmd5",
     run: mmd5,
@@ -121,13 +128,20 @@ fn md5(session: &mut Session, argument: &[u8]) -> Step {
 }
 
 fn xdigest(session: &mut Session, argument: &[u8]) -> Step {
-    let (algorithm, name) = match split(argument) {
-        (algorithm, Some(name)) if !name.is_empty() => (Algorithm::parse(algorithm), name),
-        _ => return Reply::new(code::BAD_ARGUMENT, "Syntax: XDIGEST <algorithm> <file>").into(),
-    };
-    match algorithm {
-        Some(algorithm) => of_path(session, name, algorithm, ByteRange::default(), plain),
-        None => Reply::new(code::BAD_PARAMETER, "Unknown hash; FEAT lists those that are known.").into(),
+    match algorithm_and_name(argument) {
+        Ok((algorithm, name)) => of_path(session, name, algorithm, ByteRange::default(), plain),
+        Err(reply) => reply.into(),
+    }
+}
+
+/// `SHA-256 name`
+fn algorithm_and_name(argument: &[u8]) -> Result<(Algorithm, &[u8]), Reply> {
+    match split(argument) {
+        (algorithm, Some(name)) if !name.is_empty() => {
+            let unknown = Reply::new(code::BAD_PARAMETER, "Unknown hash; FEAT lists those that are known.");
+            Ok((Algorithm::parse(algorithm).ok_or(unknown)?, name))
+        }
+        _ => Err(Reply::new(code::BAD_ARGUMENT, "Syntax: XDIGEST <algorithm> <file>")),
     }
 }
 
@@ -157,22 +171,20 @@ pub(super) fn of_path(
 
 /// `XCRC` and its kin.
 fn range(session: &mut Session, algorithm: Algorithm, argument: &[u8]) -> Step {
-    let Some(target) = Target::parse(argument) else {
-        return Reply::new(
-            code::BAD_ARGUMENT,
-            "The argument is a name, in quotes, and perhaps start and end.",
-        )
-        .into();
+    let readings = match readings(session, argument) {
+        Ok(readings) => readings,
+        Err(reply) => return reply.into(),
     };
-    let mut readings = Vec::with_capacity(target.readings.len());
-    for (name, span) in target.readings {
-        match session.path(&name) {
-            Ok(path) => readings.push((path, span)),
-            Err(reply) => return reply.into(),
-        }
-    }
     let first = readings[0].0.clone();
     try_readings(session, algorithm, readings.into_iter(), first)
+}
+
+/// Whatever the argument of an `X` command can be read as, at least one.
+fn readings(session: &Session, argument: &[u8]) -> Result<Vec<(VirtualPath, Span)>, Reply> {
+    const SYNTAX: Reply =
+        Reply::new(code::BAD_ARGUMENT, "The argument is a name, in quotes, and perhaps start and end.");
+    let target = Target::parse(argument).ok_or(SYNTAX)?;
+    target.readings.into_iter().map(|(name, span)| Ok((session.path(&name)?, span))).collect()
 }
 
 /// Asks for one reading after the other until one names a file. When none does, the reply is about the
@@ -200,20 +212,29 @@ fn try_readings(
 
 /// `252 a.txt <hash>, b.txt <hash>`
 fn mmd5(session: &mut Session, argument: &[u8]) -> Step {
-    let names = comma_separated(argument);
-    if names.len() > MANY || names.iter().any(Vec::is_empty) {
-        return Reply::new(code::BAD_ARGUMENT, "The argument is up to 64 names with commas between them.")
-            .into();
+    match names(session, argument) {
+        Ok(names) => next_md5(session, names.into_iter(), Vec::new()),
+        Err(reply) => reply.into(),
     }
-    next_md5(session, names.into_iter(), Vec::new())
 }
 
-fn next_md5(session: &mut Session, mut names: std::vec::IntoIter<Vec<u8>>, done: Vec<u8>) -> Step {
-    let Some(name) = names.next() else { return Reply::owned(code::MULTIPLE_MD5, done).into() };
-    let path = match session.path(&name) {
-        Ok(path) => path,
-        Err(reply) => return reply.into(),
-    };
+/// The files of an `MMD5`, each with its name as it was given.
+fn names(session: &Session, argument: &[u8]) -> Result<Vec<(VirtualPath, Vec<u8>)>, Reply> {
+    const SYNTAX: Reply =
+        Reply::new(code::BAD_ARGUMENT, "The argument is up to 64 names with commas between them.");
+    let names = comma_separated(argument);
+    if names.len() > MANY || names.iter().any(Vec::is_empty) {
+        return Err(SYNTAX);
+    }
+    names.into_iter().map(|name| Ok((session.path(&name)?, name))).collect()
+}
+
+fn next_md5(
+    session: &mut Session,
+    mut names: std::vec::IntoIter<(VirtualPath, Vec<u8>)>,
+    done: Vec<u8>,
+) -> Step {
+    let Some((path, name)) = names.next() else { return Reply::owned(code::MULTIPLE_MD5, done).into() };
     let request = |path| Request::Digest(path, Algorithm::Md5, ByteRange::default());
     session.ask_about(path, request, move |session, answer| {
         let Answer::Digest(hash, _) = answer else { return Step::mismatch() };

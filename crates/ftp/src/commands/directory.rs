@@ -1,8 +1,8 @@
 //! `CWD`, `CDUP`, `PWD` and their RFC 775 twins, `SMNT`: where the session stands.
 
-use millrace_vfs::FileError;
+use millrace_vfs::{FileError, VirtualPath};
 
-use super::{Argument, Command, ROW, Status};
+use super::{Argument, Command, Paths, ROW, Status};
 use crate::reply::{Reply, code};
 use crate::session::{Access, Answer, Permission, Permissions, Request, Session, Step};
 
@@ -10,7 +10,7 @@ pub(super) const CWD: Command = Command {
     verb: "CWD",
     argument: Argument::Optional,
     needs: Permissions::only(Permission::List),
-    path: true,
+    paths: Paths::Whole(|session, argument| Ok(vec![destination(session, argument)?])),
     help: "CWD [<directory>]",
     note: "without a directory, to where the login began",
     run: cwd,
@@ -23,8 +23,9 @@ pub(super) const XCWD: Command =
 pub(super) const CDUP: Command = Command {
     verb: "CDUP",
     needs: Permissions::only(Permission::List),
+    paths: Paths::Within(|session, _| Ok(vec![session.path(UP)?])),
     help: "CDUP",
-    run: |session, _| enter(session, b".."),
+    run: |session, _| session.ask_at(UP, Request::Metadata, changed),
     ..ROW
 };
 
@@ -44,19 +45,26 @@ pub(super) const SMNT: Command = Command {
     ..ROW
 };
 
+/// The argument of a `CWD` that does what `CDUP` does.
+const UP: &[u8] = b"..";
+
 fn cwd(session: &mut Session, argument: &[u8]) -> Step {
-    match &session.access {
-        // As wu-ftpd and pyftpdlib do.
-        Access::User(login) if argument.is_empty() => {
-            session.directory = login.home.clone();
+    match destination(session, argument) {
+        Ok(home) if argument.is_empty() => {
+            session.directory = home;
             arrived(session)
         }
-        _ => enter(session, argument),
+        Ok(path) => session.ask_about(path, Request::Metadata, changed),
+        Err(reply) => reply.into(),
     }
 }
 
-fn enter(session: &mut Session, argument: &[u8]) -> Step {
-    session.ask_at(argument, Request::Metadata, changed)
+/// Where a `CWD` leads: without an argument to where the login began, as wu-ftpd and pyftpdlib have it.
+fn destination(session: &Session, argument: &[u8]) -> Result<VirtualPath, Reply> {
+    match &session.access {
+        Access::User(login) if argument.is_empty() => Ok(login.home.clone()),
+        _ => session.path(argument),
+    }
 }
 
 fn changed(session: &mut Session, answer: Answer) -> Step {

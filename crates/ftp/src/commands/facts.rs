@@ -2,7 +2,7 @@
 
 use millrace_vfs::{Change, Timestamp};
 
-use super::{Argument, Command, Feat, ROW, Status};
+use super::{Argument, Command, Feat, Paths, ROW, Status};
 use crate::reply::{Reply, code};
 use crate::session::{Answer, DENIED, Permission, Permissions, Request, Session, Step, split};
 use crate::time;
@@ -12,6 +12,7 @@ pub(super) const MFMT: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::Attributes),
     feat: Feat::Line("MFMT"),
+    paths: Paths::Within(|session, argument| Ok(vec![session.path(time_and_path(argument)?.1)?])),
     help: "MFMT <YYYYMMDDHHMMSS> <path>",
     source: "draft-somers-ftp-mfxx",
     run: mfmt,
@@ -35,6 +36,7 @@ pub(super) const MFF: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::Attributes),
     feat: Feat::Line("MFF Modify;UNIX.group;UNIX.mode;UNIX.owner;"),
+    paths: Paths::Within(|session, argument| Ok(vec![session.path(facts_and_path(argument)?.1)?])),
     help: "MFF <fact>=<value>;... <path>",
     source: "draft-somers-ftp-mfxx",
     note: "owner and group are numbers, and for administrators",
@@ -43,10 +45,17 @@ pub(super) const MFF: Command = Command {
 };
 
 fn mfmt(session: &mut Session, argument: &[u8]) -> Step {
-    let Some((time, [b' ', path @ ..])) = time::parse_prefix(argument) else {
-        return Reply::new(code::BAD_ARGUMENT, "Syntax: MFMT YYYYMMDDHHMMSS path").into();
-    };
-    modify(session, path, time)
+    match time_and_path(argument) {
+        Ok((time, path)) => modify(session, path, time),
+        Err(reply) => reply.into(),
+    }
+}
+
+fn time_and_path(argument: &[u8]) -> Result<(Timestamp, &[u8]), Reply> {
+    match time::parse_prefix(argument) {
+        Some((time, [b' ', path @ ..])) => Ok((time, path)),
+        _ => Err(Reply::new(code::BAD_ARGUMENT, "Syntax: MFMT YYYYMMDDHHMMSS path")),
+    }
 }
 
 /// Sets a file's time of modification: `213 Modify=20200101000000; path`. For `MFMT`, and for the old form
@@ -59,13 +68,21 @@ pub(super) fn modify(session: &mut Session, path: &[u8], time: Timestamp) -> Ste
 }
 
 fn mff(session: &mut Session, argument: &[u8]) -> Step {
-    let (facts, Some(path)) = split(argument) else {
-        return Reply::new(code::BAD_ARGUMENT, "Syntax: MFF fact=value;... path").into();
+    let (facts, path) = match facts_and_path(argument) {
+        Ok(read) => read,
+        Err(reply) => return reply.into(),
     };
     match parse_facts(facts) {
         Ok(wanted) if !may_change(session, wanted) => DENIED.into(),
         Ok(wanted) => change(session, path, wanted, facts),
         Err(reply) => reply.into(),
+    }
+}
+
+fn facts_and_path(argument: &[u8]) -> Result<(&[u8], &[u8]), Reply> {
+    match split(argument) {
+        (facts, Some(path)) => Ok((facts, path)),
+        _ => Err(Reply::new(code::BAD_ARGUMENT, "Syntax: MFF fact=value;... path")),
     }
 }
 

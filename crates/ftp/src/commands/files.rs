@@ -2,7 +2,7 @@
 
 use millrace_vfs::{FileError, VirtualPath};
 
-use super::{Argument, Command, ROW, site};
+use super::{Argument, Command, PATH, Paths, ROW, site};
 use crate::reply::{Reply, code};
 use crate::session::{Answer, Permission, Permissions, Request, Session, Source, Step};
 
@@ -10,7 +10,7 @@ pub(super) const DELE: Command = Command {
     verb: "DELE",
     argument: Argument::Required,
     needs: Permissions::only(Permission::Delete),
-    path: true,
+    paths: PATH,
     help: "DELE <file>",
     run: |session, argument| act(session, argument, Request::RemoveFile, DELETED),
     ..ROW
@@ -20,7 +20,7 @@ pub(super) const RMD: Command = Command {
     verb: "RMD",
     argument: Argument::Required,
     needs: Permissions::only(Permission::Delete),
-    path: true,
+    paths: PATH,
     help: "RMD <directory>",
     run: |session, argument| act(session, argument, Request::RemoveDirectory, REMOVED),
     ..ROW
@@ -32,7 +32,7 @@ pub(super) const MKD: Command = Command {
     verb: "MKD",
     argument: Argument::Required,
     needs: Permissions::only(Permission::MakeDirectory),
-    path: true,
+    paths: PATH,
     help: "MKD <directory>",
     run: mkd,
     ..ROW
@@ -44,7 +44,7 @@ pub(super) const RNFR: Command = Command {
     verb: "RNFR",
     argument: Argument::Required,
     needs: Permissions::only(Permission::Rename),
-    path: true,
+    paths: PATH,
     help: "RNFR <old name>",
     note: "waits for its RNTO whatever comes between",
     run: rnfr,
@@ -55,7 +55,7 @@ pub(super) const RNTO: Command = Command {
     verb: "RNTO",
     argument: Argument::Required,
     needs: Permissions::only(Permission::Rename),
-    path: true,
+    paths: Paths::Whole(|session, argument| both(session, argument, &session.source)),
     help: "RNTO <new name>",
     run: rnto,
     ..ROW
@@ -113,6 +113,16 @@ fn rnfr(session: &mut Session, argument: &[u8]) -> Step {
         }),
         Err(reply) => reply.into(),
     }
+}
+
+/// The new name, and what was named for it before.
+pub(super) fn both(
+    session: &Session,
+    argument: &[u8],
+    source: &Option<Source>,
+) -> Result<Vec<VirtualPath>, Reply> {
+    let from = source.iter().map(|(Source::Rename(from) | Source::Copy(from))| from.clone());
+    Ok(std::iter::once(session.path(argument)?).chain(from).collect())
 }
 
 fn rnto(session: &mut Session, argument: &[u8]) -> Step {

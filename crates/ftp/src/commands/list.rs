@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_vfs::VirtualPath;
 
-use super::{Argument, Command, Feat, ROW, When, parameters, retr};
+use super::{Argument, Command, Feat, PATH, Paths, ROW, When, parameters, retr};
 use crate::codec::{Coding, Structure, Type};
 use crate::listing::facts::{Item, Place, Writer};
 use crate::listing::search;
@@ -20,6 +20,7 @@ pub(super) const LIST: Command = Command {
     argument: Argument::Optional,
     needs: Permissions::only(Permission::List),
     transfers: true,
+    paths: LISTED,
     help: "LIST [-aARrtS1d] [<directory, file or pattern>]",
     note: "control characters in names are escaped, as `\\012`; folders may be patterns, too (`d*/x*`); a pattern that is also a name is the name",
     run: |session, argument| begin(session, argument, Format::Unix),
@@ -31,6 +32,7 @@ pub(super) const NLST: Command = Command {
     argument: Argument::Optional,
     needs: Permissions::only(Permission::List),
     transfers: true,
+    paths: LISTED,
     help: "NLST [-aARrtS1dl] [<directory or pattern>]",
     note: "as LIST",
     run: |session, argument| begin(session, argument, Format::Names),
@@ -42,7 +44,7 @@ pub(super) const MLSD: Command = Command {
     argument: Argument::Optional,
     needs: Permissions::only(Permission::List),
     transfers: true,
-    path: true,
+    paths: PATH,
     help: "MLSD [<directory>]",
     source: "RFC 3659",
     run: mlsd,
@@ -54,7 +56,7 @@ pub(super) const MLST: Command = Command {
     argument: Argument::Optional,
     needs: Permissions::only(Permission::List),
     feat: Feat::Made(|session| format!("MLST {}", session.facts.feature())),
-    path: true,
+    paths: PATH,
     help: "MLST [<path>]",
     note: "control characters in the path are escaped, as `\\012`; MLSD gives names byte for byte",
     source: "RFC 3659",
@@ -67,17 +69,30 @@ pub(super) const STAT: Command = Command {
     argument: Argument::Optional,
     when: When::Always,
     busy: true,
+    paths: Paths::Listed(|session, argument| match argument.is_empty() {
+        true => Ok(None),
+        false => request(session, argument, Format::Unix, b"\n").map(Some),
+    }),
     help: "STAT [<path>]",
     run: stat,
     ..ROW
 };
 
+/// In which form it is listed is all one to what it is about.
+const LISTED: Paths =
+    Paths::Listed(|session, argument| request(session, argument, Format::Unix, b"\n").map(Some));
+
 /// Reads `-options path`, where the path may end in a pattern, and asks for the listing.
 fn begin(session: &mut Session, argument: &[u8], format: Format) -> Step {
     match request(session, argument, format, line_end(session.coding)) {
-        Ok(request) => session.ask(Request::List(Box::new(request)), opened),
+        Ok(request) => ask_for(session, request, opened),
         Err(reply) => reply.into(),
     }
+}
+
+fn ask_for(session: &mut Session, request: ListRequest, then: fn(&mut Session, Answer) -> Step) -> Step {
+    session.subject = Some(request.path.clone());
+    session.ask(Request::List(Box::new(request)), then)
 }
 
 /// What a listing's lines end in, on their way into a coding: in TYPE A they are done, but a record has no line
@@ -90,7 +105,7 @@ fn line_end(coding: Coding) -> &'static [u8] {
 }
 
 fn request(
-    session: &mut Session,
+    session: &Session,
     argument: &[u8],
     format: Format,
     line_end: &'static [u8],
@@ -102,20 +117,14 @@ fn request(
     };
     let listing = Listing { options, line_end, ..Listing::new(format, session.now.wall) };
     let literal = literal(session, path, listing.clone());
-    let request = match search::split(path) {
-        None => literal?,
-        Some((folder, search)) => {
-            let prefix = folder.to_vec();
-            let path = session.path(folder)?;
-            let rights = session.permissions_at(&path).rights();
-            let listing = Listing { prefix, search, rights, ..listing };
-            // A pattern may be longer than any name.
-            let literal = literal.ok().map(Box::new);
-            ListRequest { path, listing, files: true, literal }
-        }
-    };
-    session.subject = Some(request.path.clone());
-    Ok(request)
+    let Some((folder, search)) = search::split(path) else { return literal };
+    let prefix = folder.to_vec();
+    let path = session.path(folder)?;
+    let rights = session.permissions_at(&path).rights();
+    let listing = Listing { prefix, search, rights, ..listing };
+    // A pattern may be longer than any name.
+    let literal = literal.ok().map(Box::new);
+    Ok(ListRequest { path, listing, files: true, literal })
 }
 
 /// The listing of what is named so, to the letter.
@@ -142,8 +151,7 @@ fn mlsd(session: &mut Session, argument: &[u8]) -> Step {
     let links = links(session);
     let listing =
         Listing { rights, line_end, links, ..Listing::new(Format::Facts(session.facts), session.now.wall) };
-    session.subject = Some(path.clone());
-    session.ask(Request::List(Box::new(ListRequest { path, listing, files: false, literal: None })), opened)
+    ask_for(session, ListRequest { path, listing, files: false, literal: None }, opened)
 }
 
 /// How this session is shown links. A client that says who it is (`CLNT`: lftp, FileZilla, WinSCP, NcFTP) knows what
@@ -188,7 +196,7 @@ static STAT_PATH: Command = Command {
             return reply.into();
         }
         match request(session, argument, Format::Unix, b"\r\n") {
-            Ok(request) => session.ask(Request::List(Box::new(request)), stat_opened),
+            Ok(request) => ask_for(session, request, stat_opened),
             Err(reply) => reply.into(),
         }
     },

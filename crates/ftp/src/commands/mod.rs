@@ -24,7 +24,10 @@ mod tree;
 
 pub use site::SITE_COMMANDS;
 
-use crate::session::{Permissions, Session, Step};
+use millrace_vfs::VirtualPath;
+
+use crate::reply::Reply;
+use crate::session::{ListRequest, Permissions, Session, Step};
 
 /// One row of the table.
 pub struct Command {
@@ -40,8 +43,8 @@ pub struct Command {
     pub busy: bool,
     /// Whether it uses the data connection: without one agreed it gets 425, and it uses up `REST`.
     pub transfers: bool,
-    /// Whether its argument is a path, from the first byte to the last.
-    pub path: bool,
+    /// Which paths it names.
+    pub paths: Paths,
     /// What `FEAT` says of it.
     pub feat: Feat,
     /// The syntax, as `HELP` and a 501 reply show it.
@@ -55,6 +58,29 @@ pub struct Command {
     /// What it does; the argument is empty where none was given.
     pub run: fn(&mut Session, &[u8]) -> Step,
 }
+
+/// Which paths a command names: who has rules about paths has to know all of them.
+///
+/// They are read by the function that the command itself reads its argument with, so that what was ruled on and what
+/// is done cannot differ.
+#[derive(Debug, Clone, Copy)]
+pub enum Paths {
+    /// None: it is about the session, the server, or nothing that is done here.
+    None,
+    /// The argument is a path, from the first byte to the last, or may be: another can be put in its place.
+    Whole(ReadPaths),
+    /// The argument is more than a path, or several.
+    Within(ReadPaths),
+    /// The argument asks for a listing, perhaps of what matches a pattern.
+    Listed(ReadListing),
+}
+
+/// The paths of an argument, the one that the command is about first; or the reply to one that names none, which is the
+/// command's own.
+pub type ReadPaths = fn(&Session, &[u8]) -> Result<Vec<VirtualPath>, Reply>;
+
+/// The listing that an argument asks for; `None` where it is none.
+pub type ReadListing = fn(&Session, &[u8]) -> Result<Option<ListRequest>, Reply>;
 
 /// How much of a command is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +136,7 @@ const ROW: Command = Command {
     needs: Permissions::NONE,
     busy: false,
     transfers: false,
-    path: false,
+    paths: Paths::None,
     feat: Feat::Silent,
     help: "",
     source: "RFC 959",
@@ -118,6 +144,12 @@ const ROW: Command = Command {
     note: "",
     run: |_, _| Step::NOTHING,
 };
+
+/// The argument is a path; where there is none, it is the working directory.
+const PATH: Paths = Paths::Whole(|session, argument| Ok(vec![session.path(argument)?]));
+
+/// Whatever the argument says, the command is about the working directory.
+const HERE: Paths = Paths::Within(|session, _| Ok(vec![session.directory().clone()]));
 
 /// Every verb that the server knows, grouped as the documents group them.
 pub static COMMANDS: &[Command] = &[

@@ -2,7 +2,7 @@
 
 use millrace_vfs::VirtualPath;
 
-use super::{Argument, Command, ROW, rest};
+use super::{Argument, Command, PATH, ROW, rest};
 use crate::codec::{Mode, Type};
 use crate::reply::{Reply, code};
 use crate::session::{Answer, Content, Permission, Permissions, Request, Session, Step, Transfer};
@@ -12,7 +12,7 @@ pub(super) const RETR: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::Read),
     transfers: true,
-    path: true,
+    paths: PATH,
     help: "RETR <file>",
     run: retr,
     ..ROW

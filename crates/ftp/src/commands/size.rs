@@ -1,8 +1,8 @@
 //! `SIZE` and `MDTM` (RFC 3659 sections 3 and 4): what a client asks before it resumes.
 
-use millrace_vfs::{FileError, FileKind};
+use millrace_vfs::{FileError, FileKind, Timestamp, VirtualPath};
 
-use super::{Argument, Command, Feat, ROW, facts};
+use super::{Argument, Command, Feat, PATH, Paths, ROW, facts};
 use crate::codec::{Mode, Structure, Type};
 use crate::reply::{Reply, code};
 use crate::session::{Answer, Permission, Permissions, Request, Session, Step};
@@ -14,7 +14,7 @@ pub(super) const SIZE: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::List),
     feat: Feat::Line("SIZE"),
-    path: true,
+    paths: PATH,
     help: "SIZE <file>",
     source: "RFC 3659",
     run: size,
@@ -27,6 +27,7 @@ pub(super) const MDTM: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::List),
     feat: Feat::Line("MDTM"),
+    paths: Paths::Within(either),
     help: "MDTM [<YYYYMMDDHHMMSS>] <path>",
     source: "RFC 3659",
     note: "with a time it sets the time, unless time and path together name a file",
@@ -37,8 +38,8 @@ pub(super) const MDTM: Command = Command {
 /// The gate's conditions for setting a time by `MDTM`.
 static SET_TIME: Command = Command {
     needs: Permissions::only(Permission::Attributes),
-    run: |session, argument| match time::parse_prefix(argument) {
-        Some((time, [b' ', path @ ..])) => facts::modify(session, path, time),
+    run: |session, argument| match with_time(argument) {
+        Some((time, path)) => facts::modify(session, path, time),
         _ => Step::mismatch(),
     },
     ..MDTM
@@ -67,13 +68,30 @@ fn sized(session: &mut Session, answer: Answer) -> Step {
     }
 }
 
+/// `20240101120000 name`
+fn with_time(argument: &[u8]) -> Option<(Timestamp, &[u8])> {
+    match time::parse_prefix(argument) {
+        Some((time, [b' ', path @ ..])) if !path.is_empty() => Some((time, path)),
+        _ => None,
+    }
+}
+
+/// What the argument of `MDTM` names: one way to read it, or both.
+fn either(session: &Session, argument: &[u8]) -> Result<Vec<VirtualPath>, Reply> {
+    let mut paths = vec![session.path(argument)?];
+    if let Some((_, path)) = with_time(argument) {
+        paths.push(session.path(path)?);
+    }
+    Ok(paths)
+}
+
 fn mdtm(session: &mut Session, argument: &[u8]) -> Step {
     let path = match session.path(argument) {
         Ok(path) => path,
         Err(reply) => return reply.into(),
     };
     session.subject = Some(path.clone());
-    if !matches!(time::parse_prefix(argument), Some((_, [b' ', _, ..]))) {
+    if with_time(argument).is_none() {
         return session.ask(Request::Metadata(path), modified);
     }
     // `20240101120000 camera.jpg` may be the name of a file, and that is what RFC 3659 asks about.

@@ -6,7 +6,7 @@
 use millrace_vfs::{Space, Upload, VirtualPath, WriteMode};
 
 use super::rest::{self, parse_offset};
-use super::{Argument, Command, ROW, retr, site};
+use super::{Argument, Command, HERE, PATH, Paths, ROW, retr, site};
 use crate::reply::{Reply, code};
 use crate::session::{
     Answer, Bound, ByteRange, Content, DENIED, Permission, Permissions, Request, Session, Step, Transfer,
@@ -17,7 +17,7 @@ pub(super) const STOR: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::Write),
     transfers: true,
-    path: true,
+    paths: PATH,
     help: "STOR <file>",
     run: stor,
     ..ROW
@@ -28,7 +28,7 @@ pub(super) const APPE: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::Append),
     transfers: true,
-    path: true,
+    paths: PATH,
     help: "APPE <file>",
     run: |session, argument| begin(session, argument, WriteMode::Append),
     ..ROW
@@ -39,6 +39,7 @@ pub(super) const STOU: Command = Command {
     argument: Argument::Optional,
     needs: Permissions::only(Permission::Write),
     transfers: true,
+    paths: Paths::Whole(|session, argument| Ok(vec![beginning(session, argument)?])),
     help: "STOU [<name to begin with>]",
     note: "an argument, which RFC 959 does not have, is the beginning of the name",
     run: stou,
@@ -48,6 +49,7 @@ pub(super) const STOU: Command = Command {
 pub(super) const ALLO: Command = Command {
     verb: "ALLO",
     argument: Argument::Required,
+    paths: HERE,
     help: "ALLO <bytes> [R <record size>]",
     note: "says whether there is room; reserves nothing",
     run: allo,
@@ -129,14 +131,18 @@ fn begin(session: &mut Session, argument: &[u8], mode: WriteMode) -> Step {
 }
 
 fn stou(session: &mut Session, argument: &[u8]) -> Step {
-    let base = if argument.is_empty() { b"upload" } else { argument };
-    match session.path(base) {
+    match beginning(session, argument) {
         Ok(path) => {
             let bits = site::file_bits(session);
             session.ask_about(path, |path| Request::OpenUnique(path, bits), unique)
         }
         Err(reply) => reply.into(),
     }
+}
+
+/// What the name that `STOU` makes begins with.
+fn beginning(session: &Session, argument: &[u8]) -> Result<VirtualPath, Reply> {
+    session.path(if argument.is_empty() { b"upload" } else { argument })
 }
 
 fn unique(session: &mut Session, answer: Answer) -> Step {

@@ -1,8 +1,10 @@
 //! `AVBL`, `DSIZ`, `RMDA` (draft-peterson-streamlined-ftp-command-extensions) and `COMB` (Serv-U): about
 //! more than one file at once.
 
+use millrace_vfs::VirtualPath;
+
 use super::site::{self, words};
-use super::{Argument, Command, Feat, ROW};
+use super::{Argument, Command, Feat, PATH, Paths, ROW};
 use crate::reply::{Reply, code};
 use crate::session::{Answer, DENIED, LeftOut, Permission, Permissions, Request, Session, Step};
 
@@ -13,6 +15,7 @@ pub(super) const AVBL: Command = Command {
     argument: Argument::Optional,
     needs: Permissions::only(Permission::List),
     feat: Feat::Line("AVBL"),
+    paths: PATH,
     help: "AVBL [<directory>]",
     source: DRAFT,
     run: avbl,
@@ -24,7 +27,7 @@ pub(super) const DSIZ: Command = Command {
     argument: Argument::Optional,
     needs: Permissions::only(Permission::List),
     feat: Feat::Line("DSIZ"),
-    path: true,
+    paths: PATH,
     help: "DSIZ [<directory>]",
     source: DRAFT,
     note: "a folder that cannot be read is left out, which a first line says",
@@ -37,7 +40,7 @@ pub(super) const RMDA: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::Delete),
     feat: Feat::Line("RMDA <directory>"),
-    path: true,
+    paths: PATH,
     help: "RMDA <directory>",
     source: DRAFT,
     note: "links are removed, not followed",
@@ -53,6 +56,7 @@ pub(super) const COMB: Command = Command {
         .with(Permission::Append)
         .with(Permission::Delete),
     feat: Feat::Line("COMB"),
+    paths: Paths::Within(target_and_parts),
     help: "COMB <target> <part> [<part> ...]; with quotes around a name that has a blank in it",
     source: "Serv-U",
     note: "the parts are removed when all of them are in the target",
@@ -100,16 +104,10 @@ pub(super) fn rmda(session: &mut Session, argument: &[u8]) -> Step {
 }
 
 fn comb(session: &mut Session, argument: &[u8]) -> Step {
-    let Some(names) = words(argument).filter(|names| (2..=PARTS + 1).contains(&names.len())) else {
-        return Reply::new(code::BAD_ARGUMENT, "Syntax: COMB target part [part ...], up to 256 parts").into();
+    let mut paths = match target_and_parts(session, argument) {
+        Ok(paths) => paths,
+        Err(reply) => return reply.into(),
     };
-    let mut paths = Vec::with_capacity(names.len());
-    for name in names {
-        match session.path(&name) {
-            Ok(path) => paths.push(path),
-            Err(reply) => return reply.into(),
-        }
-    }
     let target = paths.remove(0);
     let bits = site::file_bits(session);
     session.ask_about(
@@ -122,4 +120,12 @@ fn comb(session: &mut Session, argument: &[u8]) -> Step {
             _ => Step::mismatch(),
         },
     )
+}
+
+/// The target of a `COMB`, and then its parts, at least one.
+fn target_and_parts(session: &Session, argument: &[u8]) -> Result<Vec<VirtualPath>, Reply> {
+    const SYNTAX: Reply =
+        Reply::new(code::BAD_ARGUMENT, "Syntax: COMB target part [part ...], up to 256 parts");
+    let names = words(argument).filter(|names| (2..=PARTS + 1).contains(&names.len())).ok_or(SYNTAX)?;
+    names.iter().map(|name| session.path(name)).collect()
 }

@@ -4,6 +4,8 @@
 //! is a plain name is looked up, not searched for. There is no `**`: as many folders are gone down as the pattern
 //! has slashes, and no more.
 
+use millrace_vfs::VirtualPath;
+
 use crate::glob::Glob;
 
 /// One component of a pattern.
@@ -22,6 +24,24 @@ impl Level {
             true => Self::Pattern(Glob::new(component)),
             false => Self::Name(component.to_vec()),
         }
+    }
+}
+
+/// Folders that are gone into for a pattern: those beneath a folder that match its levels but for the last, which is
+/// for what they hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Searched {
+    /// Where it begins.
+    pub folder: VirtualPath,
+    /// The levels; at least one.
+    pub levels: Vec<Level>,
+}
+
+impl Searched {
+    /// The folders of a search that is about this folder and has these levels; `None` where it is the only one.
+    pub fn new(folder: &VirtualPath, levels: &[Level]) -> Option<Self> {
+        let (_, levels) = levels.split_last()?;
+        (!levels.is_empty()).then(|| Self { folder: folder.clone(), levels: levels.to_vec() })
     }
 }
 

@@ -9,7 +9,8 @@ use millrace_vfs::VirtualPath;
 use super::{
     Access, Act, Bound, ByteRange, Closing, DataPlan, Phase, Progress, Request, Session, Step, data,
 };
-use crate::commands::{self, Argument, Command, SITE_COMMANDS, When};
+use crate::commands::{self, Argument, Command, Paths, SITE_COMMANDS, When};
+use crate::listing::search::Searched;
 use crate::reply::{Reply, code};
 
 /// Lines in a row that are no command until the connection is closed: a browser tricked into talking
@@ -53,8 +54,11 @@ pub struct Named {
     pub verb: &'static str,
     /// The subcommand of `SITE`, as its table has it.
     pub site: Option<&'static str>,
-    /// What the command is about, where its argument is a path and nothing else.
-    pub path: Option<VirtualPath>,
+    /// Every path that it names, the one that it is about first: of a pattern the folder that it is looked for in, and
+    /// what has that name to the letter.
+    pub paths: Vec<VirtualPath>,
+    /// The folders beneath it that a pattern leads into.
+    pub searched: Option<Searched>,
 }
 
 impl Session {
@@ -63,13 +67,42 @@ impl Session {
         let (verb, argument) = split(line);
         let command = commands::find(verb)?;
         let argument = self.admit(command, argument.unwrap_or_default()).ok()?;
-        let site = match command.verb {
-            "SITE" => commands::find_in(SITE_COMMANDS, split(argument).0).map(|row| row.verb),
-            _ => None,
+        if command.verb != "SITE" {
+            let (paths, searched) = self.paths(command, argument)?;
+            return Some(Named { verb: command.verb, site: None, paths, searched });
+        }
+        let (verb, argument) = split(argument);
+        let row = commands::find_in(SITE_COMMANDS, verb)?;
+        let argument = self.admit(row, argument.unwrap_or_default()).ok()?;
+        let (paths, searched) = self.paths(row, argument)?;
+        Some(Named { verb: command.verb, site: Some(row.verb), paths, searched })
+    }
+
+    fn paths(&self, row: &Command, argument: &[u8]) -> Option<(Vec<VirtualPath>, Option<Searched>)> {
+        match row.paths {
+            Paths::None => Some(Default::default()),
+            Paths::Whole(read) | Paths::Within(read) => Some((read(self, argument).ok()?, None)),
+            Paths::Listed(read) => {
+                let Some(request) = read(self, argument).ok()? else { return Some(Default::default()) };
+                let searched = Searched::new(&request.path, &request.listing.search);
+                let literal = request.literal.map(|literal| literal.path);
+                Some(([request.path].into_iter().chain(literal).collect(), searched))
+            }
+        }
+    }
+
+    /// The line with another path in place of its own; `None` where it has none that can be taken out.
+    pub fn rewritten(line: &[u8], path: &VirtualPath) -> Option<Vec<u8>> {
+        let (verb, argument) = split(line);
+        let row = commands::find(verb)?;
+        let (head, row) = match row.verb {
+            "SITE" => {
+                let (site, _) = split(argument.unwrap_or_default());
+                ([verb, b" ", site].concat(), commands::find_in(SITE_COMMANDS, site)?)
+            }
+            _ => (verb.to_vec(), row),
         };
-        let is_path = command.path && !argument.is_empty();
-        let path = if is_path { self.directory.resolve(argument).ok() } else { None };
-        Some(Named { verb: command.verb, site, path })
+        matches!(row.paths, Paths::Whole(_)).then(|| [&head, &b" "[..], path.as_bytes()].concat())
     }
 
     /// A line that is not to be run. What it would have used up is used up.
@@ -78,9 +111,13 @@ impl Session {
             return Step::NOTHING;
         }
         self.nonsense = 0;
-        match commands::find(split(line).0) {
-            Some(command) if command.transfers => self.restart = ByteRange::default(),
-            Some(command) if command.verb == "RNTO" => self.source = None,
+        let (verb, argument) = split(line);
+        let Some(command) = commands::find(verb) else { return reply.into() };
+        let subcommand = argument.and_then(|argument| commands::find_in(SITE_COMMANDS, split(argument).0));
+        match (command.verb, subcommand.map(|row| row.verb)) {
+            _ if command.transfers => self.restart = ByteRange::default(),
+            ("HASH", _) => self.restart = ByteRange::default(),
+            ("RNFR" | "RNTO", _) | ("SITE", Some("CPFR" | "CPTO")) => self.source = None,
             _ => {}
         }
         reply.into()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use millrace_ftp::reply::{Replies, code};
-use millrace_ftp::session::{Answer, Input, Outcome, Request, TransferError, Verdict};
+use millrace_ftp::session::{Answer, Input, Outcome, Request, Session, TransferError, Verdict};
 use millrace_vfs::{FileError, VirtualPath};
 
 use super::Connection;
@@ -117,10 +117,13 @@ impl Connection {
             return self.feed(core, Input::Line(line));
         }
         let argument = line.get(named.verb.len() + 1..).unwrap_or_default();
+        let mut paths = named.paths.into_iter();
         let moment = Moment {
             verb: named.site.map_or(named.verb.to_owned(), |site| format!("{} {site}", named.verb)),
             argument: if SECRET.contains(&named.verb) { Vec::new() } else { argument.to_vec() },
-            path: named.path,
+            path: paths.next(),
+            also: paths.collect(),
+            searched: named.searched,
             ..self.moment(core, Event::Command)
         };
         if let Some(hooked) = &mut self.hooked {
@@ -303,11 +306,10 @@ impl Connection {
                 self.log_refusal(core, Event::Command, &refusal);
                 self.feed(core, Input::Refused(&line, refusal.reply(code::FILE_UNAVAILABLE)));
             }
-            (Then::Line(line), Ruling::Rewrite(path)) => {
-                let verb = line.split(|&byte| byte == b' ').next().unwrap_or_default();
-                let line = [verb, b" ", path.as_bytes()].concat();
-                self.feed(core, Input::Line(&line));
-            }
+            (Then::Line(line), Ruling::Rewrite(path)) => match Session::rewritten(&line, &path) {
+                Some(line) => self.feed(core, Input::Line(&line)),
+                None => self.go_on(core, Then::Line(line), Ruling::Refuse(Refusal::of_rewriting())),
+            },
             (Then::Line(line), Ruling::Pass) => self.feed(core, Input::Line(&line)),
             (Then::LogIn(_), Ruling::Refuse(refusal)) => {
                 self.log_refusal(core, Event::Login, &refusal);
@@ -392,6 +394,8 @@ impl Connection {
             argument: Vec::new(),
             path: None,
             to: None,
+            also: Vec::new(),
+            searched: None,
             bytes: None,
             elapsed: None,
             code: None,

@@ -104,6 +104,11 @@ impl<'a> Facts<'a> {
             };
             object.insert((*name).to_owned(), value.unwrap_or_default());
         }
+        if !self.moment.also.is_empty() {
+            let paths = self.path.into_iter().chain(&self.moment.also);
+            let texts = paths.map(|path| Value::from(String::from_utf8_lossy(path.as_bytes())));
+            object.insert("paths".to_owned(), texts.collect());
+        }
         if let Some(elapsed) = self.moment.elapsed {
             object.insert("seconds".to_owned(), elapsed.as_secs_f64().into());
         }

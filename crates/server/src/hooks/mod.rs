@@ -25,6 +25,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use millrace_ftp::listing::search::Searched;
 use millrace_ftp::reply::{Reply, code};
 use millrace_vfs::{Storage, VirtualPath};
 
@@ -178,6 +179,10 @@ pub struct Moment {
     pub path: Option<VirtualPath>,
     /// Its new name, where it is renamed.
     pub to: Option<VirtualPath>,
+    /// What a command names besides: the parts of `COMB`, what an `RNTO` renames, the other end of a copy.
+    pub also: Vec<VirtualPath>,
+    /// The folders that the pattern of a listing leads into.
+    pub searched: Option<Searched>,
     /// How many bytes were moved.
     pub bytes: Option<u64>,
     /// For how long.
@@ -195,7 +200,8 @@ pub struct Moment {
 pub enum Ruling {
     /// Go on.
     Pass,
-    /// Go on as if this path had been named, where the event is a command with a path.
+    /// Go on as if this path had been named, where the event is a command whose argument is one path. Of another command
+    /// it is refused.
     Rewrite(VirtualPath),
     /// No.
     Refuse(Refusal),
@@ -237,6 +243,11 @@ impl Refusal {
     /// As a reply: with the usual code where it has none of its own.
     pub(crate) fn reply(&self, usual: u16) -> Reply {
         Reply::owned(self.code.unwrap_or(usual), self.text.as_bytes())
+    }
+
+    /// That of a command that was to be about another path, and has not one that can be taken out.
+    pub(crate) fn of_rewriting() -> Self {
+        Self::new("451 This command cannot be put to another path, as a hook wants it.")
     }
 
     /// As the last reply of a session that is not wanted.

@@ -9,8 +9,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use millrace_ftp::commands::{COMMANDS, Paths, SITE_COMMANDS};
 use millrace_ftp::digest::Algorithm;
 use millrace_ftp::glob::Glob;
+use millrace_ftp::listing::search::{Level, Searched};
 use millrace_vfs::{FileError, Storage, VirtualPath, Wait};
 use serde::Deserialize;
 
@@ -111,6 +113,21 @@ impl Action {
     pub fn check_url(url: &str) -> Result<(), String> {
         Webhook::check(url)
     }
+
+    /// Claims that a command can be put to another path; the error is for people. Methods of HTTP can.
+    pub fn check_rewrite(verb: &str) -> Result<(), String> {
+        let (table, name, row) = match verb.split_once(' ') {
+            Some(("SITE", name)) => (SITE_COMMANDS, name, verb),
+            _ => (COMMANDS, verb, verb),
+        };
+        let why = match table.iter().find(|command| command.verb == name).map(|command| command.paths) {
+            _ if verb == "SITE" => "is many commands: name them, as in \"SITE MKDIR\"",
+            Some(Paths::None) => "is about no path",
+            Some(Paths::Within(_) | Paths::Listed(_)) => "takes more than one path, or more than a path",
+            Some(Paths::Whole(_)) | None => return Ok(()),
+        };
+        Err(format!("{row} {why}, so it cannot be rewritten"))
+    }
 }
 
 /// A pattern of paths: `/in/*.zip`, `/home/*/drafts/**`. `**` stands for any number of components. Other than in
@@ -130,20 +147,32 @@ impl PathPattern {
         self.matches(&path.components().collect::<Vec<_>>())
     }
 
+    /// Claims that something may match it whose name matches a pattern, level by level.
+    fn may_cover(&self, levels: &[Level]) -> bool {
+        matches_each(&self.0, levels, &|glob, level| match level {
+            Level::Name(name) => matches_hidden(glob, name),
+            Level::Pattern(pattern) => glob.overlaps(pattern),
+        })
+    }
+
     fn matches(&self, components: &[&[u8]]) -> bool {
-        fn from(pattern: &[Option<Glob>], rest: &[&[u8]]) -> bool {
-            match (pattern.split_first(), rest.split_first()) {
-                (None, None) => true,
-                (None, Some(_)) => false,
-                (Some((None, after)), _) => (0..=rest.len()).any(|skipped| from(after, &rest[skipped..])),
-                (Some((Some(_), _)), None) => false,
-                (Some((Some(glob), after)), Some((name, beneath))) => {
-                    matches_hidden(glob, name) && from(after, beneath)
-                }
-            }
+        matches_each(&self.0, components, &|glob, name| matches_hidden(glob, name))
+    }
+}
+
+/// Claims that each part matches its component, where `None` stands for any number of them. Each of these multiplies
+/// the ways; more than a few say nothing that one does not.
+fn matches_each<T>(pattern: &[Option<Glob>], rest: &[T], matches: &dyn Fn(&Glob, &T) -> bool) -> bool {
+    match (pattern.split_first(), rest.split_first()) {
+        (None, None) => true,
+        (None, Some(_)) => false,
+        (Some((None, after)), _) => {
+            (0..=rest.len()).any(|skipped| matches_each(after, &rest[skipped..], matches))
         }
-        // Each `**` multiplies the ways; more than a few say nothing that one does not.
-        from(&self.0, components)
+        (Some((Some(_), _)), None) => false,
+        (Some((Some(glob), after)), Some((one, beneath))) => {
+            matches(glob, one) && matches_each(after, beneath, matches)
+        }
     }
 }
 
@@ -336,7 +365,10 @@ impl Rules {
         let facts = Facts::new(moment, path);
         match (&rule.action, webhook) {
             (Action::Refuse(text), _) => Err(Refusal::new(text)),
-            (Action::Rewrite(template), _) => Ok(template.path(&facts)),
+            (Action::Rewrite(template), _) => match rule.rewrites(moment)? {
+                true => Ok(template.path(&facts)),
+                false => Ok(None),
+            },
             (Action::Move(template), _) => match (&moment.storage, path, template.path(&facts)) {
                 (Some(storage), Some(from), Some(to)) => match move_file(&**storage, from, &to) {
                     Ok(()) => Ok(Some(to)),
@@ -521,7 +553,7 @@ impl Rule {
 
     /// As `matches`, of a moment that may be of another event, and a file whatever its size.
     fn is_about(&self, event: Event, moment: &Moment) -> bool {
-        let components = |path: &VirtualPath| self.paths_match(&path.components().collect::<Vec<_>>());
+        let mut paths = moment.path.iter().chain(&moment.to).chain(&moment.also);
         self.on.contains(&event)
             && (moment.verb.is_empty() || self.is_about_verb(&moment.verb))
             && (self.users.is_empty()
@@ -529,11 +561,36 @@ impl Rule {
                     .user
                     .as_deref()
                     .is_some_and(|user| self.users.iter().any(|one| one.matches(&[user]))))
-            && (self.paths.is_empty() || moment.path.iter().chain(&moment.to).any(components))
+            && (self.paths.is_empty()
+                || paths.any(|path| self.covers(path))
+                || moment.searched.as_ref().is_some_and(|searched| self.may_cover(searched)))
     }
 
-    fn paths_match(&self, components: &[&[u8]]) -> bool {
-        self.paths.iter().any(|pattern| pattern.matches(components))
+    fn covers(&self, path: &VirtualPath) -> bool {
+        self.paths.is_empty() || self.paths.iter().any(|pattern| pattern.covers(path))
+    }
+
+    /// Claims that one of the folders may match.
+    fn may_cover(&self, Searched { folder, levels }: &Searched) -> bool {
+        let above = folder.components().map(|name| Level::Name(name.to_vec()));
+        let all: Vec<Level> = above.chain(levels.iter().cloned()).collect();
+        let mut depths = all.len() - levels.len() + 1..=all.len();
+        depths.any(|depth| self.paths.iter().any(|pattern| pattern.may_cover(&all[..depth])))
+    }
+
+    /// Claims that a command which matches is to be about another path. Where the path that matches is not one that
+    /// can be taken out, nothing is done at all: the rule was to keep it from just that path.
+    fn rewrites(&self, moment: &Moment) -> Result<bool, Refusal> {
+        let can = Action::check_rewrite(&moment.verb).is_ok();
+        let covers = |path: &VirtualPath| self.covers(path);
+        match (&moment.path, &moment.to) {
+            // What is about no path is not about another either.
+            (None, _) => Ok(false),
+            (Some(path), _) if can && covers(path) => Ok(true),
+            // Of what RNTO renames RNFR was asked.
+            (_, to) if can && !to.as_ref().is_some_and(covers) => Ok(false),
+            _ => Err(Refusal::of_rewriting()),
+        }
     }
 
     fn size_matches(&self, moment: &Moment) -> bool {
@@ -542,17 +599,17 @@ impl Rule {
         }
         // Of a file that is to come, what was said of it; of one that is there, its own size: an upload may have
         // gone on with what was there before.
-        let to_come = moment.bytes.filter(|_| moment.event == Event::Command);
-        let metadata = match (&moment.storage, &moment.path) {
-            (Some(storage), Some(path)) => storage.metadata(path, Wait::Allowed).ok(),
-            _ => None,
-        };
-        let there = || metadata.filter(|file| file.is_file()).map(|file| file.size);
-        let size = to_come.or_else(there).or(moment.bytes);
-        size.is_some_and(|size| {
+        let fits = |size: u64| {
             self.larger_than.is_none_or(|least| size > least)
                 && self.smaller_than.is_none_or(|most| size < most)
-        })
+        };
+        let there = |path: &VirtualPath| {
+            let metadata = moment.storage.as_ref()?.metadata(path, Wait::Allowed).ok()?;
+            metadata.is_file().then_some(metadata.size)
+        };
+        let to_come = moment.bytes.filter(|_| moment.event == Event::Command);
+        let size = to_come.or_else(|| moment.path.as_ref().and_then(there)).or(moment.bytes);
+        size.is_some_and(fits) || moment.also.iter().filter_map(there).any(fits)
     }
 
     /// The event as it is put into the queue.

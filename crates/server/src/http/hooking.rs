@@ -477,6 +477,8 @@ impl Connection {
             argument: Vec::new(),
             path: None,
             to: None,
+            also: Vec::new(),
+            searched: None,
             bytes: None,
             elapsed: None,
             code: None,

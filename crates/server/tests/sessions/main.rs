@@ -12,6 +12,7 @@ mod bandwidth;
 mod bans;
 mod commands;
 mod endings;
+mod hook_paths;
 mod hooks;
 mod limits;
 mod links;

@@ -4,7 +4,7 @@
 
 use millrace_vfs::Space;
 
-use super::{Argument, Command, ROW};
+use super::{Argument, Command, HERE, ROW};
 use crate::commands::list::{status, status_lines};
 use crate::reply::{Reply, code};
 use crate::session::{Access, Answer, DENIED, Permission, Request, Session, Step};
@@ -12,6 +12,7 @@ use crate::time;
 
 pub(super) const QUOTA: Command = Command {
     verb: "QUOTA",
+    paths: HERE,
     help: "SITE QUOTA",
     source: "ProFTPD mod_quotatab",
     note: "what a quota counts here, else the room there is; AVBL is for programs",

@@ -2,7 +2,7 @@
 
 use millrace_vfs::{Change, Timestamp};
 
-use super::{Argument, Command, Feat, ROW};
+use super::{Argument, Command, Feat, Paths, ROW};
 use crate::commands::facts::{parse_id, parse_mode};
 use crate::reply::{Reply, code};
 use crate::session::{Permission, Permissions, Request, Session, Step, split, wrong_syntax};
@@ -13,6 +13,7 @@ pub(super) const CHMOD: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::Attributes),
     feat: Feat::Line("CHMOD"),
+    paths: BEHIND_A_WORD,
     help: "SITE CHMOD <octal mode> <path>",
     source: "wu-ftpd",
     run: |session, argument| match split(argument) {
@@ -29,6 +30,7 @@ pub(super) const CHOWN: Command = Command {
     verb: "CHOWN",
     argument: Argument::Required,
     needs: OWNERS,
+    paths: BEHIND_A_WORD,
     help: "SITE CHOWN <user>[:<group>] <path>, in numbers",
     source: "ftpserverlib",
     run: |session, argument| match split(argument) {
@@ -42,6 +44,7 @@ pub(super) const CHGRP: Command = Command {
     verb: "CHGRP",
     argument: Argument::Required,
     needs: OWNERS,
+    paths: BEHIND_A_WORD,
     help: "SITE CHGRP <group> <path>, in numbers",
     source: "ProFTPD mod_site",
     run: |session, argument| match split(argument) {
@@ -59,12 +62,23 @@ pub(super) const UTIME: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::Attributes),
     feat: Feat::Line("UTIME"),
+    paths: Paths::Within(|session, argument| match parse_utime(argument) {
+        Some((path, _)) => Ok(vec![session.path(path)?]),
+        None => Err(wrong_syntax(&UTIME)),
+    }),
     help: "SITE UTIME <YYYYMMDDhhmm[ss]> <path>, or <path> <access> <modification> <creation> UTC",
     source: "Pure-FTPd, ProFTPD mod_site_misc",
     note: "times are UTC; the time of creation is ignored",
     run: utime,
     ..ROW
 };
+
+/// `644 path`: one word, and all that follows.
+const BEHIND_A_WORD: Paths = Paths::Within(|session, argument| match split(argument) {
+    (_, Some(path)) => Ok(vec![session.path(path)?]),
+    // Without a path, each says by itself what it takes.
+    _ => Ok(Vec::new()),
+});
 
 fn of_mode(mode: u32) -> Change {
     Change { mode: Some(mode), ..Change::default() }

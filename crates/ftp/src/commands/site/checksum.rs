@@ -1,6 +1,6 @@
 //! `SITE CHECKSUM` and `CHECKMETHOD`, as wu-ftpd had them before there was `HASH`.
 
-use super::{Argument, Command, ROW};
+use super::{Argument, Command, PATH, ROW};
 use crate::commands::digest;
 use crate::digest::Algorithm;
 use crate::reply::{Reply, code};
@@ -10,6 +10,7 @@ pub(super) const CHECKSUM: Command = Command {
     verb: "CHECKSUM",
     argument: Argument::Required,
     needs: Permissions::only(Permission::Read),
+    paths: PATH,
     help: "SITE CHECKSUM <file>",
     source: "wu-ftpd",
     run: checksum,

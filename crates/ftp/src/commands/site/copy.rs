@@ -5,8 +5,8 @@
 
 use millrace_vfs::{FileError, VirtualPath};
 
-use super::{Argument, Command, Feat, ROW, words};
-use crate::commands::files::unless_taken;
+use super::{Argument, Command, Feat, PATH, Paths, ROW, words};
+use crate::commands::files::{both, unless_taken};
 use crate::reply::{Reply, code};
 use crate::session::{Answer, Permission, Permissions, Request, Session, Source, Step, wrong_syntax};
 
@@ -21,25 +21,41 @@ const COPYING: Command = Command {
 pub(super) const COPY: Command = Command {
     verb: "COPY",
     feat: Feat::Line("COPY"),
+    paths: Paths::Within(|session, argument| from_and_to(session, argument).map(Vec::from)),
     help: "SITE COPY <file> <new file>; with quotes around a name that has a blank in it",
     run: copy,
     ..COPYING
 };
 
-pub(super) const CPFR: Command =
-    Command { verb: "CPFR", feat: Feat::Line("CPFR"), help: "SITE CPFR <file>", run: cpfr, ..COPYING };
+pub(super) const CPFR: Command = Command {
+    verb: "CPFR",
+    feat: Feat::Line("CPFR"),
+    paths: PATH,
+    help: "SITE CPFR <file>",
+    run: cpfr,
+    ..COPYING
+};
 
-pub(super) const CPTO: Command =
-    Command { verb: "CPTO", feat: Feat::Line("CPTO"), help: "SITE CPTO <new file>", run: cpto, ..COPYING };
+pub(super) const CPTO: Command = Command {
+    verb: "CPTO",
+    feat: Feat::Line("CPTO"),
+    paths: Paths::Whole(|session, argument| both(session, argument, &session.source)),
+    help: "SITE CPTO <new file>",
+    run: cpto,
+    ..COPYING
+};
 
 fn copy(session: &mut Session, argument: &[u8]) -> Step {
-    let Some([from, to]) = words(argument).and_then(|words| <[_; 2]>::try_from(words).ok()) else {
-        return wrong_syntax(&COPY).into();
-    };
-    match session.path(&from) {
-        Ok(from) => copy_to(session, from, &to),
+    match from_and_to(session, argument) {
+        Ok([from, to]) => copy_to(session, from, to),
         Err(reply) => reply.into(),
     }
+}
+
+fn from_and_to(session: &Session, argument: &[u8]) -> Result<[VirtualPath; 2], Reply> {
+    let two = words(argument).and_then(|words| <[_; 2]>::try_from(words).ok());
+    let [from, to] = two.ok_or_else(|| wrong_syntax(&COPY))?;
+    Ok([session.path(&from)?, session.path(&to)?])
 }
 
 fn cpfr(session: &mut Session, argument: &[u8]) -> Step {
@@ -56,19 +72,18 @@ fn cpfr(session: &mut Session, argument: &[u8]) -> Step {
 
 fn cpto(session: &mut Session, argument: &[u8]) -> Step {
     match session.source.take() {
-        Some(Source::Copy(from)) => copy_to(session, from, argument),
+        Some(Source::Copy(from)) => match session.path(argument) {
+            Ok(to) => copy_to(session, from, to),
+            Err(reply) => reply.into(),
+        },
         _ => Reply::new(code::BAD_SEQUENCE, "Give SITE CPFR first.").into(),
     }
 }
 
-fn copy_to(session: &mut Session, from: VirtualPath, to: &[u8]) -> Step {
-    let to = match session.path(to) {
-        Ok(to) if to == from => {
-            return Reply::new(code::FILE_UNAVAILABLE, "A file cannot be copied onto itself.").into();
-        }
-        Ok(to) => to,
-        Err(reply) => return reply.into(),
-    };
+fn copy_to(session: &mut Session, from: VirtualPath, to: VirtualPath) -> Step {
+    if to == from {
+        return Reply::new(code::FILE_UNAVAILABLE, "A file cannot be copied onto itself.").into();
+    }
     unless_taken(session, to, move |session, to| {
         session.ask_about(
             from,

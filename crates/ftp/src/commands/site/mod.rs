@@ -12,7 +12,7 @@ mod newer;
 mod tree;
 mod umask;
 
-use super::{Argument, Command, Feat, ROW, control};
+use super::{Argument, Command, Feat, HERE, PATH, Paths, ROW, control};
 use crate::reply::{Reply, code};
 use crate::session::{Session, Step, split};
 

@@ -1,6 +1,8 @@
 //! `SITE NEWER` and `MINFO`, as wu-ftpd had them for mirrors: the files that changed after a moment.
 
-use super::{Argument, Command, ROW};
+use millrace_vfs::Timestamp;
+
+use super::{Argument, Command, Paths, ROW};
 use crate::reply::{Reply, code};
 use crate::session::{Answer, Permission, Permissions, Request, Session, Step, wrong_syntax};
 use crate::time;
@@ -9,6 +11,7 @@ pub(super) const NEWER: Command = Command {
     verb: "NEWER",
     argument: Argument::Required,
     needs: Permissions::only(Permission::List),
+    paths: Paths::Within(|session, argument| Ok(vec![session.path(since_and_where(argument)?.1)?])),
     help: "SITE NEWER <YYYYMMDDHHMMSS> [<directory>]",
     source: "wu-ftpd",
     note: "of a whole tree, links not followed; says which part of it could not be read",
@@ -24,10 +27,9 @@ pub(super) const MINFO: Command = Command {
 };
 
 fn newer(session: &mut Session, argument: &[u8]) -> Step {
-    let (since, path) = match time::parse_prefix(argument) {
-        Some((since, [])) => (since, &b""[..]),
-        Some((since, [b' ', path @ ..])) => (since, path),
-        _ => return wrong_syntax(&NEWER).into(),
+    let (since, path) = match since_and_where(argument) {
+        Ok(read) => read,
+        Err(reply) => return reply.into(),
     };
     session.ask_at(
         path,
@@ -48,4 +50,12 @@ fn newer(session: &mut Session, argument: &[u8]) -> Step {
             _ => Step::mismatch(),
         },
     )
+}
+
+fn since_and_where(argument: &[u8]) -> Result<(Timestamp, &[u8]), Reply> {
+    match time::parse_prefix(argument) {
+        Some((since, [])) => Ok((since, b"")),
+        Some((since, [b' ', path @ ..])) => Ok((since, path)),
+        _ => Err(wrong_syntax(&NEWER)),
+    }
 }

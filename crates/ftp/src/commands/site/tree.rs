@@ -2,7 +2,7 @@
 
 use millrace_vfs::{FileError, VirtualPath};
 
-use super::{Argument, Command, Feat, ROW, words};
+use super::{Argument, Command, Feat, PATH, Paths, ROW, words};
 use crate::commands::{files, tree};
 use crate::reply::{Reply, code};
 use crate::session::{Answer, Permission, Permissions, Request, Session, Step, wrong_syntax};
@@ -12,6 +12,7 @@ pub(super) const MKDIR: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::MakeDirectory),
     feat: Feat::Line("MKDIR"),
+    paths: PATH,
     help: "SITE MKDIR <directory>, with those above it",
     source: "ProFTPD mod_site_misc",
     run: mkdir,
@@ -23,6 +24,7 @@ pub(super) const RMDIR: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::Delete),
     feat: Feat::Line("RMDIR"),
+    paths: PATH,
     help: "SITE RMDIR <directory>, with all that is in it",
     source: "ProFTPD mod_site_misc",
     run: tree::rmda,
@@ -34,6 +36,12 @@ pub(super) const SYMLINK: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::Link),
     feat: Feat::Line("SYMLINK"),
+    paths: Paths::Within(|session, argument| {
+        let (link, target) = link_and_target(session, argument)?;
+        // What cannot be a path here leads nowhere.
+        let target = link.parent().resolve(&target).ok();
+        Ok(std::iter::once(link).chain(target).collect())
+    }),
     help: "SITE SYMLINK <target> <new link>; with quotes around a name that has a blank in it",
     source: "ProFTPD mod_site_misc",
     note: "the same link again is no failure; one that leads out of the tree can be made, but not followed",
@@ -72,11 +80,8 @@ fn make_next(session: &mut Session, mut above: Vec<VirtualPath>, path: VirtualPa
 }
 
 fn symlink(session: &mut Session, argument: &[u8]) -> Step {
-    let Some([target, link]) = words(argument).and_then(|words| <[_; 2]>::try_from(words).ok()) else {
-        return wrong_syntax(&SYMLINK).into();
-    };
-    let path = match session.path(&link) {
-        Ok(path) => path,
+    let (path, target) = match link_and_target(session, argument) {
+        Ok(read) => read,
         Err(reply) => return reply.into(),
     };
     let request = Request::MakeSymlink(target.clone(), path.clone());
@@ -85,6 +90,13 @@ fn symlink(session: &mut Session, argument: &[u8]) -> Step {
         Answer::Failed(error) => refused_link(session, path, target, error),
         _ => Step::mismatch(),
     })
+}
+
+/// The new link, and what it is to say.
+fn link_and_target(session: &Session, argument: &[u8]) -> Result<(VirtualPath, Vec<u8>), Reply> {
+    let two = words(argument).and_then(|words| <[_; 2]>::try_from(words).ok());
+    let [target, link] = two.ok_or_else(|| wrong_syntax(&SYMLINK))?;
+    Ok((session.path(&link)?, target))
 }
 
 /// Who mirrors a tree again (lftp does not look at links by `MLSD`) makes links that are there: those are made.
