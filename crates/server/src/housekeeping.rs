@@ -110,6 +110,9 @@ fn review(server: &Server, workers: &[Sender<Message>], is_new_minute: bool) {
     if changed == Changed::Nothing && !is_new_minute {
         return;
     }
+    if changed != Changed::Nothing {
+        server.begin_edition();
+    }
     let errand = Errand::new(move |client, core| {
         client
             .review(core, |user, account| changed.concerns(user) || (is_new_minute && account.follows_clock));

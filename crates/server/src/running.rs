@@ -302,6 +302,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         bans: Bans::new(config.bans.clone()),
         load: Load::default(),
         accounts: RwLock::new(Arc::clone(&config.accounts)),
+        edition: AtomicU64::new(0),
         hooks: RwLock::new(config.hooks.clone()),
         web: RwLock::new(InForce::new(config.web.clone())),
         workers: OnceLock::new(),
@@ -444,6 +445,7 @@ impl Running {
         self.state.bans.configure(config.bans);
         self.state.proxies.configure(config.proxy_from);
         *self.state.accounts.write().unwrap_or_else(PoisonError::into_inner) = config.accounts;
+        self.state.begin_edition();
         let errand = Errand::new(|client, core| client.review(core, |_, _| true));
         self.workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
         Ok(())

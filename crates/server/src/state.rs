@@ -35,6 +35,8 @@ pub(crate) struct Server {
     pub(crate) hooks: RwLock<Option<Arc<dyn Hooks>>>,
     /// What HTTP adds to files now, likewise. Workers have it of their own.
     pub(crate) web: RwLock<Arc<InForce>>,
+    /// How often the accounts were replaced or changed.
+    pub(crate) edition: AtomicU64,
     /// The ways to the workers, once they run.
     pub(crate) workers: OnceLock<Vec<Sender<Message>>>,
     /// What sessions are told of the configuration; of it a reload changes what has to be encrypted.
@@ -93,6 +95,24 @@ impl Server {
     /// What sessions are told of the configuration now.
     pub(crate) fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The same for a login, with their edition. What they say takes time, and holds only if that is still the
+    /// [edition](Self::edition) then: a session is told of changes from its login on.
+    pub(crate) fn accounts_for_login(&self) -> (u64, Arc<dyn Authenticator>) {
+        // In this order: a login may be taken for older than it is, never for newer.
+        let edition = self.edition();
+        (edition, self.accounts())
+    }
+
+    /// The edition of the accounts that hold now.
+    pub(crate) fn edition(&self) -> u64 {
+        self.edition.load(Ordering::Acquire)
+    }
+
+    /// The accounts are no longer what they were; sessions are to hear of it after this.
+    pub(crate) fn begin_edition(&self) {
+        self.edition.fetch_add(1, Ordering::Release);
     }
 
     /// Who has a word in what sessions do now.

@@ -21,6 +21,7 @@ use millrace_vfs::FileError;
 use mio::event::Event;
 
 use super::hooking::Hooked;
+use super::login::Reviews;
 use super::question::Question;
 use super::refusals::{self, About};
 use super::secure::Secure;
@@ -54,6 +55,7 @@ pub(crate) struct Connection {
     pub(super) number: u64,
     pub(super) session: Session,
     pub(super) account: Option<Account>,
+    pub(super) reviews: Reviews,
     /// Its part in the tree of limits.
     pub(super) member: Member,
     /// What there is of TLS, once it has begun.
@@ -135,6 +137,7 @@ impl Connection {
             number: core.server.next_session.fetch_add(1, Ordering::Relaxed),
             session,
             account: None,
+            reviews: Reviews::default(),
             member,
             secure: None,
             host: None,

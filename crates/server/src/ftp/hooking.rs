@@ -51,8 +51,8 @@ enum Then {
     Greet { implicit: bool },
     /// The command.
     Line(Vec<u8>),
-    /// The login.
-    LogIn(Box<Account>),
+    /// The login, granted by this edition of the accounts.
+    LogIn(Box<Account>, u64),
     /// The reply to an upload.
     End(Outcome),
 }
@@ -149,13 +149,19 @@ impl Connection {
     }
 
     /// The password is right: answers whether a hook has to be asked before the account is given.
-    pub(super) fn asks_about_login(&mut self, core: &mut Core, user: &[u8], account: &Account) -> bool {
+    pub(super) fn asks_about_login(
+        &mut self,
+        core: &mut Core,
+        user: &[u8],
+        account: &Account,
+        edition: u64,
+    ) -> bool {
         if !self.concerning(core, Event::Login, "") {
             return false;
         }
         let storage = Some(account.for_hooks());
         let moment = Moment { user: Some(Arc::from(user)), storage, ..self.moment(core, Event::Login) };
-        self.submit(core, moment, Some(Then::LogIn(Box::new(account.clone()))));
+        self.submit(core, moment, Some(Then::LogIn(Box::new(account.clone()), edition)));
         true
     }
 
@@ -311,15 +317,14 @@ impl Connection {
                 None => self.go_on(core, Then::Line(line), Ruling::Refuse(Refusal::of_rewriting())),
             },
             (Then::Line(line), Ruling::Pass) => self.feed(core, Input::Line(&line)),
-            (Then::LogIn(_), Ruling::Refuse(refusal)) => {
+            (Then::LogIn(..), Ruling::Refuse(refusal)) => {
                 self.log_refusal(core, Event::Login, &refusal);
                 let verdict = Verdict::Refused(refusal.text().to_owned());
                 self.feed(core, Input::Answer(Answer::Login(verdict)));
             }
-            (Then::LogIn(account), _) => {
+            (Then::LogIn(account, edition), _) => {
                 let Some(user) = self.session.claimed_user().map(<[u8]>::to_vec) else { return };
-                let verdict = self.admit(core, &user, *account);
-                self.feed(core, Input::Answer(Answer::Login(verdict)));
+                self.let_in(core, user, *account, edition);
             }
             (Then::End(outcome), Ruling::Refuse(refusal)) => {
                 self.log_refusal(core, Event::Upload, &refusal);

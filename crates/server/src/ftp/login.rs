@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use millrace_ftp::session::{Answer, Credentials, Grant, Input, Verdict};
+use millrace_net::inbox::Sender;
 
 use super::Connection;
-use super::question::Promise;
+use super::question::{Promise, Question};
 use crate::auth::{Account, Attempt, Decision, Protocol};
 use crate::limits::{AccountLimits, LimitKey, Reached, Refused, TooMany};
 use crate::log::{self, Subject};
+use crate::slab::Key;
 use crate::worker::{Core, Message};
 
 impl Connection {
@@ -19,19 +21,16 @@ impl Connection {
         if let Some(verdict) = self.turned_away(core, &credentials.user) {
             return Some(Answer::Login(verdict));
         }
-        let accounts = core.server.accounts();
+        let (edition, accounts) = core.server.accounts_for_login();
         let from = self.session.peer().ip();
         let encrypted = self.session.is_encrypted();
         let certified = self.is_certified(&credentials.user);
         let host = self.asked_host();
         let asked = attempt(&credentials, from, encrypted, certified, &host);
         if let Some(decision) = accounts.quick(&asked) {
-            return self.verdict(core, &credentials.user, decision).map(Answer::Login);
+            return self.verdict(core, &credentials.user, decision, edition).map(Answer::Login);
         }
-        let (key, sender, serial, _) = self.question(core);
-        if let Some(question) = &mut self.question {
-            question.user.clone_from(&credentials.user);
-        }
+        let (key, sender, serial) = self.login_question(core, &credentials.user, edition);
         core.server.logins.run(move || {
             let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
             let mut reply = Promise { sender, message: Some(Message::Login(key, serial, unavailable)) };
@@ -49,13 +48,10 @@ impl Connection {
         if let Some(verdict) = self.turned_away(core, &user) {
             return Some(Answer::Login(verdict));
         }
-        let accounts = core.server.accounts();
+        let (edition, accounts) = core.server.accounts_for_login();
         let (from, encrypted) = (self.session.peer().ip(), self.session.is_encrypted());
         let host = self.asked_host();
-        let (key, sender, serial, _) = self.question(core);
-        if let Some(question) = &mut self.question {
-            question.user.clone_from(&user);
-        }
+        let (key, sender, serial) = self.login_question(core, &user, edition);
         core.server.logins.run(move || {
             let mut reply =
                 Promise { sender, message: Some(Message::Login(key, serial, Decision::NeedsPassword)) };
@@ -69,6 +65,16 @@ impl Connection {
             }
         });
         None
+    }
+
+    /// Opens a question about somebody who logs in, for this edition of the accounts.
+    fn login_question(&mut self, core: &mut Core, user: &[u8], edition: u64) -> (Key, Sender<Message>, u64) {
+        let (key, sender, serial, _) = self.question(core);
+        if let Some(question) = &mut self.question {
+            question.user = user.to_vec();
+            question.edition = edition;
+        }
+        (key, sender, serial)
     }
 
     /// Claims that the client's certificate has this user's name in it.
@@ -101,17 +107,72 @@ impl Connection {
 
     /// The accounts have decided.
     pub(crate) fn login_decided(&mut self, core: &mut Core, serial: u64, decision: Decision) {
-        if let Some(question) = self.question.take_if(|question| question.serial == serial)
-            && let Some(verdict) = self.verdict(core, &question.user, decision)
-        {
-            self.feed(core, Input::Answer(Answer::Login(verdict)));
+        let Some(question) = self.question.take_if(|question| question.serial == serial) else { return };
+        let Question { user, edition, is_let_in, .. } = *question;
+        match decision {
+            Decision::Granted(account) if is_let_in => self.let_in(core, user, account, edition),
+            decision => {
+                if let Some(verdict) = self.verdict(core, &user, decision, edition) {
+                    self.feed(core, Input::Answer(Answer::Login(verdict)));
+                }
+            }
         }
     }
 
-    /// What the session has to know of a decision; nothing yet where a hook is asked first.
-    fn verdict(&mut self, core: &mut Core, user: &[u8], decision: Decision) -> Option<Verdict> {
+    /// Hooks have let somebody in whom this edition of the accounts has granted a login.
+    pub(super) fn let_in(&mut self, core: &mut Core, user: Vec<u8>, account: Account, edition: u64) {
+        if edition != core.server.edition() {
+            return self.ask_again(core, user, account, true);
+        }
+        let verdict = self.admit(core, &user, account);
+        self.feed(core, Input::Answer(Answer::Login(verdict)));
+    }
+
+    /// The accounts were changed while they let somebody in: asks those that hold now, as of a session that runs. The
+    /// password was right.
+    fn ask_again(&mut self, core: &mut Core, user: Vec<u8>, account: Account, is_let_in: bool) {
+        let (edition, accounts) = core.server.accounts_for_login();
+        let (certified, host) = (self.is_certified(&user), self.asked_host());
+        let (from, encrypted) = (self.session.peer().ip(), self.session.is_encrypted());
+        let (key, sender, serial) = self.login_question(core, &user, edition);
+        if let Some(question) = &mut self.question {
+            question.is_let_in = is_let_in;
+        }
+        core.server.logins.run(move || {
+            let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
+            let mut reply = Promise { sender, message: Some(Message::Login(key, serial, unavailable)) };
+            let credentials = Credentials { user, password: Vec::new() };
+            let attempt = attempt(&credentials, from, encrypted, certified, &host);
+            let was_enough = certified && account.certificate_suffices;
+            let decision = match accounts.current(&attempt) {
+                Some(Decision::Granted(now)) if was_enough && !now.certificate_suffices => {
+                    Decision::Refused("the certificate is no longer enough".to_owned())
+                }
+                Some(Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword) => {
+                    Decision::Refused("the account is no longer there".to_owned())
+                }
+                Some(decision) => decision,
+                // Where the accounts cannot tell, the clock still can.
+                None => match account.effective.as_ref().map(|effective| effective.admit(&attempt)) {
+                    Some(Err(reason)) => Decision::Refused(reason),
+                    _ => Decision::Granted(account),
+                },
+            };
+            reply.message = Some(Message::Login(key, serial, decision));
+        });
+    }
+
+    /// What the session has to know of what an edition of the accounts has decided; nothing yet where somebody else is
+    /// asked first.
+    fn verdict(&mut self, core: &mut Core, user: &[u8], decision: Decision, edition: u64) -> Option<Verdict> {
         Some(match decision {
-            Decision::Granted(account) if self.asks_about_login(core, user, &account) => return None,
+            Decision::Granted(account) if edition != core.server.edition() => {
+                self.ask_again(core, user.to_vec(), account, false);
+                return None;
+            }
+            Decision::Granted(account) if self.asks_about_login(core, user, &account, edition) => {
+                return None;
+            }
             Decision::Granted(account) => self.admit(core, user, account),
             Decision::NeedsCode => Verdict::NeedsCode,
             Decision::NeedsPassword => Verdict::NeedsPassword,
@@ -143,6 +204,7 @@ impl Connection {
         core.server.bans.succeeded(self.session.peer().ip(), user, core.now.instant);
         let grant = grant(&account);
         self.account = Some(account);
+        self.reviews.overtake();
         // The session learns of it only now.
         let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
         core.log(&subject, log::Event::LoggedIn);
@@ -190,12 +252,13 @@ impl Connection {
         let accounts = core.server.accounts();
         let (key, sender) = (self.key, core.sender.clone());
         let effective = account.effective.clone();
+        let number = self.reviews.begin();
         core.server.logins.run(move || {
             let attempt = attempt(&credentials, from, encrypted, certified, &host);
             // Where the accounts cannot tell, the clock still can.
             let by_clock = || effective?.admit(&attempt).err().map(Decision::Refused);
             if let Some(decision) = accounts.current(&attempt).or_else(by_clock) {
-                let reviewed = Reviewed { user: credentials.user, decision };
+                let reviewed = Reviewed { user: credentials.user, decision, number };
                 sender.send(Message::Reviewed(key, Box::new(reviewed)));
             }
         });
@@ -204,7 +267,7 @@ impl Connection {
     /// The user's account was looked at again.
     pub(crate) fn reviewed(&mut self, core: &mut Core, reviewed: Reviewed) {
         // Somebody else may have logged in meanwhile.
-        if self.session.user() != Some(&reviewed.user) {
+        if self.session.user() != Some(&reviewed.user) || !self.reviews.is_news(reviewed.number) {
             return;
         }
         let reason = match reviewed.decision {
@@ -233,6 +296,35 @@ impl Connection {
 pub(crate) struct Reviewed {
     user: Vec<u8>,
     decision: Decision,
+    number: u32,
+}
+
+/// Numbers the looks at an account. They are had on several threads, and one may take longer than the next: what it
+/// comes to is then no longer so.
+#[derive(Debug, Default)]
+pub(super) struct Reviews {
+    begun: u32,
+    /// The last one that counted.
+    heard: u32,
+}
+
+impl Reviews {
+    fn begin(&mut self) -> u32 {
+        self.begun += 1;
+        self.begun
+    }
+
+    /// Claims that no later one was heard of.
+    fn is_news(&mut self, number: u32) -> bool {
+        let is_news = number > self.heard;
+        self.heard = self.heard.max(number);
+        is_news
+    }
+
+    /// What is known now is newer than all that was begun.
+    fn overtake(&mut self) {
+        self.heard = self.begun;
+    }
 }
 
 /// What the session has to know of an account.

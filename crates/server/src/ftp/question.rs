@@ -40,6 +40,10 @@ pub(super) struct Question {
     give_up: Option<Instant>,
     /// Who wants to log in; empty for other questions.
     pub(super) user: Vec<u8>,
+    /// The edition of the accounts that are asked.
+    pub(super) edition: u64,
+    /// Hooks have let them in: they are not asked again.
+    pub(super) is_let_in: bool,
     /// The command that asks it, as the log shows it.
     pub(super) line: Box<[u8]>,
     /// What the log and the hooks are to be told where it is done.
@@ -114,6 +118,8 @@ impl Connection {
             asked,
             give_up: None,
             user: Vec::new(),
+            edition: 0,
+            is_let_in: false,
             line: Box::default(),
             change: None,
         }));

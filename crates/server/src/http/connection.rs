@@ -24,6 +24,7 @@ use super::secure::Securing;
 use super::sending::Sending;
 use super::side::Carried;
 use super::who::Who;
+use crate::auth::Decision;
 use crate::limits::Member;
 use crate::log::{self, Subject};
 use crate::slab::Key;
@@ -201,11 +202,16 @@ impl Connection {
     /// Another thread has something for it.
     pub(crate) fn told(&mut self, core: &mut Core, message: Message) {
         match message {
-            Message::Login(serial, user, decision) => {
-                if let Some(asked) = self.take_asked(serial) {
-                    self.login_decided(core, *asked, &user, decision);
+            Message::Login(serial, user, decision, edition) => match self.take_asked(serial) {
+                // The accounts were changed meanwhile: those that hold now are asked.
+                Some(asked)
+                    if matches!(decision, Decision::Granted(_)) && edition != core.server.edition() =>
+                {
+                    self.again(core, &asked.head, None);
                 }
-            }
+                Some(asked) => self.login_decided(core, *asked, &user, decision, edition),
+                None => {}
+            },
             Message::Found(serial, found) => match self.take_asked(serial) {
                 Some(asked) => {
                     self.slot = asked.slot;

@@ -82,8 +82,8 @@ use receive::Written;
 /// What other threads tell a connection; each with the number of the question that it answers.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// A login of this user was decided.
-    Login(u64, Vec<u8>, Decision),
+    /// A login of this user was decided, by this edition of the accounts.
+    Login(u64, Vec<u8>, Decision, u64),
     /// What a path stands for.
     Found(u64, Result<Found, FileError>),
     /// More of the body that is sent is ready.

@@ -43,6 +43,8 @@ pub(super) struct Who {
     /// What this connection is not encrypted for.
     pub(super) is_barred: bool,
     until: Instant,
+    /// The edition of the accounts that said so: another one is asked anew.
+    edition: u64,
 }
 
 impl Who {
@@ -69,6 +71,7 @@ impl Connection {
             && who.authorization == said
             && who.host == host
             && core.now.instant < who.until
+            && who.edition == core.server.edition()
         {
             return Some(Arc::clone(who));
         }
@@ -112,13 +115,13 @@ impl Connection {
         if core.server.bans.is_banned(from, &user, core.now.instant) {
             let asked = Asked { serial: 0, head: bytes.to_vec(), slot: None };
             let reason = "banned at this address for a while".to_owned();
-            self.login_decided(core, asked, &user, Decision::Refused(reason));
+            self.login_decided(core, asked, &user, Decision::Refused(reason), core.server.edition());
             return None;
         }
         if let Err(not_now) = self.may_try(core, said) {
             return self.answer_not_now(core, head, &not_now);
         }
-        let accounts = core.server.accounts();
+        let (edition, accounts) = core.server.accounts_for_login();
         let certified = self.certificate_names().iter().any(|name| name.as_bytes() == user);
         let attempt = Tried { user, password, from, encrypted, certified, host: plain_host(host) };
         let quick = match certified {
@@ -127,7 +130,7 @@ impl Connection {
         };
         match quick {
             Some(Decision::Granted(account)) => {
-                let let_in = self.let_in(core, (said, host), &attempt.user, account);
+                let let_in = self.let_in(core, (said, host), &attempt.user, account, edition);
                 match let_in {
                     Ok(who) => Some(who),
                     Err(not_now) => self.answer_not_now(core, head, &not_now),
@@ -135,7 +138,7 @@ impl Connection {
             }
             Some(decision) => {
                 let asked = Asked { serial: 0, head: bytes.to_vec(), slot: None };
-                self.login_decided(core, asked, &attempt.user, decision);
+                self.login_decided(core, asked, &attempt.user, decision, edition);
                 None
             }
             None => {
@@ -144,7 +147,10 @@ impl Connection {
                 core.server.logins.run(move || {
                     let by_certificate = by_certificate(&*accounts, &attempt);
                     let decision = by_certificate.unwrap_or_else(|| accounts.authenticate(&attempt.now()));
-                    inbox.send(worker::Message::Http(key, Message::Login(serial, attempt.user, decision)));
+                    inbox.send(worker::Message::Http(
+                        key,
+                        Message::Login(serial, attempt.user, decision, edition),
+                    ));
                 });
                 None
             }
@@ -154,7 +160,7 @@ impl Connection {
     /// Asks the accounts whether a client who says nothing is somebody by the certificate alone: the first of its
     /// names that is a user's for whom it is enough.
     fn recognize(&mut self, core: &mut Core, bytes: &[u8], host: String) {
-        let (accounts, from) = (core.server.accounts(), self.peer.ip());
+        let ((edition, accounts), from) = (core.server.accounts_for_login(), self.peer.ip());
         let now = core.now.instant;
         let mut names: Vec<_> =
             self.certificate_names().iter().map(|name| name.as_bytes().to_vec()).collect();
@@ -179,7 +185,7 @@ impl Connection {
                 };
                 (nobody.user, decision)
             });
-            inbox.send(worker::Message::Http(key, Message::Login(serial, user, decision)));
+            inbox.send(worker::Message::Http(key, Message::Login(serial, user, decision, edition)));
         });
     }
 
@@ -214,7 +220,7 @@ impl Connection {
     /// Asks for the account that a link acts for, and keeps it to what the link is for.
     fn follow_link(&mut self, core: &mut Core, bytes: &[u8], link: Link, host: String) {
         let (from, encrypted) = (self.peer.ip(), self.is_encrypted());
-        let accounts = core.server.accounts();
+        let (edition, accounts) = core.server.accounts_for_login();
         let serial = self.ask(core, bytes);
         let (key, inbox) = (self.key, core.sender.clone());
         core.server.logins.run(move || {
@@ -232,7 +238,7 @@ impl Connection {
                 Some(decision) => decision,
                 None => Decision::Unavailable("the accounts cannot tell without a password".to_owned()),
             };
-            inbox.send(worker::Message::Http(key, Message::Login(serial, asked.user, decision)));
+            inbox.send(worker::Message::Http(key, Message::Login(serial, asked.user, decision, edition)));
         });
     }
 
@@ -255,6 +261,7 @@ impl Connection {
         (said, host): (&[u8], &[u8]),
         user: &[u8],
         account: Account,
+        edition: u64,
     ) -> Result<Arc<Who>, NotNow> {
         // Who is known already has its place.
         if !self.is_known(said)
@@ -269,7 +276,7 @@ impl Connection {
         let is_barred = !self.may_carry_files(core, &account);
         let until = core.now.instant + TRUST;
         let (authorization, host) = (said.to_owned(), host.to_owned());
-        let who = Arc::new(Who { authorization, host, user, account, is_barred, until });
+        let who = Arc::new(Who { authorization, host, user, account, is_barred, until, edition });
         self.who = Some(Arc::clone(&who));
         Ok(who)
     }
@@ -317,7 +324,14 @@ impl Connection {
     }
 
     /// The accounts have decided about the request that waits.
-    pub(super) fn login_decided(&mut self, core: &mut Core, asked: Asked, user: &[u8], decision: Decision) {
+    pub(super) fn login_decided(
+        &mut self,
+        core: &mut Core,
+        asked: Asked,
+        user: &[u8],
+        decision: Decision,
+        edition: u64,
+    ) {
         let subject = Subject { session: self.number, peer: self.peer, user: None };
         match decision {
             Decision::Granted(account) => {
@@ -326,7 +340,7 @@ impl Connection {
                     self.wrong_passwords = 0;
                     core.server.bans.succeeded(self.peer.ip(), user, core.now.instant);
                 }
-                if let Err(not_now) = self.let_in(core, (&said, &host), user, account) {
+                if let Err(not_now) = self.let_in(core, (&said, &host), user, account, edition) {
                     // One too many. Who asked the accounts again would hear the same, without end.
                     let mut slots = Slots::new();
                     if let Ok(Some((head, _))) = request::parse(&asked.head, &mut slots) {

@@ -13,6 +13,7 @@ mod http2;
 mod logins;
 mod once;
 mod operator;
+mod overtaken;
 mod passing;
 mod programs;
 mod reloads;

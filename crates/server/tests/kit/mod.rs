@@ -5,6 +5,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod client;
+mod gate;
 mod http;
 pub(crate) mod http2;
 mod scratch;
@@ -14,6 +15,7 @@ mod tls;
 use std::time::{Duration, Instant};
 
 pub(crate) use client::{Client, Reply, Sink, data_from, parse_passive, port_line, reset};
+pub(crate) use gate::{AtLogin, Gate};
 pub(crate) use http::{
     HttpClient, Response, ServedHttp, http_config, https_config, serve_http, serve_http_with,
 };

@@ -17,6 +17,7 @@ mod hooks;
 mod limits;
 mod links;
 mod notes;
+mod overtaken;
 mod passive;
 mod pipelining;
 mod proxied;
