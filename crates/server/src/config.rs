@@ -97,6 +97,9 @@ pub struct Config {
     pub http_head_timeout: Duration,
     /// Silence between two requests.
     pub http_idle_timeout: Duration,
+    /// For how long a client of HTTP/2 is silent before it is asked whether it is still there, and how long it may take to
+    /// say so.
+    pub http2_ping: Duration,
     /// TCP keepalive of control connections; zero for none.
     pub keepalive: Duration,
     /// How long the reply to a first wrong password is held back; doubled each time.
@@ -430,6 +433,7 @@ impl Config {
             stall_timeout: Duration::from_secs(60),
             http_head_timeout: Duration::from_secs(30),
             http_idle_timeout: Duration::from_secs(75),
+            http2_ping: Duration::from_secs(30),
             keepalive: Duration::from_secs(60),
             login_delay: Duration::from_secs(1),
             login_attempts: 5,

@@ -258,6 +258,7 @@ pub(crate) fn resolve(
             "http-idle-timeout",
             default.http_idle_timeout,
         )?,
+        http2_ping: default.http2_ping,
         keepalive: period(written.keepalive, default.keepalive),
         login_delay: period(written.login_delay, default.login_delay),
         login_attempts: login_attempts(written.login_attempts, default.login_attempts, &places)?,

@@ -116,7 +116,11 @@ impl Connection {
             let (peer, inbox) = (self.peer, core.sender.clone());
             let handed = Handed { socket, channel, peer, local, bound, inbox, admission, parting };
             let config = &core.server.config;
-            let patience = Patience { idle: config.http_idle_timeout, stall: config.stall_timeout };
+            let patience = Patience {
+                idle: config.http_idle_timeout,
+                stall: config.stall_timeout,
+                ping: config.http2_ping,
+            };
             core.server.side.spawn(side::serve(handed, patience));
         }
     }

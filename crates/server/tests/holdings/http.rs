@@ -17,7 +17,8 @@ fn who_takes_nothing_holds_little_and_not_for_long() {
     for client in &mut clients {
         let all: Vec<u8> = (0..100).flat_map(|at| get(1 + 2 * at, "/large")).collect();
         client.send(all);
-        client.expect(HEADERS, 1);
+        // Whichever of them came first.
+        assert!(client.try_expect(HEADERS));
     }
     // Each has as many requests under way as may be, each of these a socket pair and a file, which they share.
     let held = descriptors() - before;

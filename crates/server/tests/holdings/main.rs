@@ -7,6 +7,7 @@ mod kit;
 mod endings;
 mod faults;
 mod fuzz;
+mod hoards;
 mod http;
 mod leaks;
 

@@ -234,3 +234,25 @@ fn a_flood_of_resets_is_told_to_calm_down() {
     assert_eq!(client.told_off, Some(ENHANCE_YOUR_CALM));
     expect_others_served(&served);
 }
+
+#[test]
+fn who_does_not_answer_a_ping_is_closed_and_who_does_stays() {
+    let scratch = Scratch::new();
+    let served = served_with(&scratch, |config| config.http2_ping = Duration::from_secs(3));
+    let mut gone = served.connect_http2(&[(INITIAL_WINDOW_SIZE, 0)]);
+    gone.answers_pings = false;
+    gone.send(get(1, "/large"));
+    let mut there = served.connect_http2(&[]);
+    std::thread::scope(|scope| {
+        // Long before anything else ends a connection here.
+        scope.spawn(move || {
+            gone.expect(PING, 0);
+            gone.end();
+        });
+        scope.spawn(move || {
+            (0..3).for_each(|_| drop(there.expect(PING, 0)));
+            assert_eq!(there.fetch(1, "/small"), (200, b"here".to_vec()));
+            assert_eq!(there.told_off, None);
+        });
+    });
+}

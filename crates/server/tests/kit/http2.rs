@@ -29,7 +29,8 @@ pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
 /// What a connection was ended for.
 pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// What a connection begins with.
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEAD: usize = 9;
 
 /// Serves `/small` (`here`) and `/large` (8 MiB of the pattern), in TLS as well.
@@ -119,22 +120,29 @@ pub(crate) struct Http2Client {
     received: Vec<u8>,
     /// What the last `GOAWAY` was for.
     pub(crate) told_off: Option<u32>,
+    /// Whether the server hears that this is still there when it asks.
+    pub(crate) answers_pings: bool,
 }
 
 impl ServedHttp {
     /// A client of HTTP/2 with these settings.
     pub(crate) fn connect_http2(&self, settings: &[(u16, u32)]) -> Http2Client {
-        let stream = TcpStream::connect(self.running.https_addresses()[0]).unwrap();
-        stream.set_nodelay(true).unwrap();
-        let connector = connector(Versions::All).with_protocols(&[b"h2"]);
-        let secured = Secured::over(stream, &connector).unwrap();
-        let mut client = Http2Client { secured, received: Vec::new(), told_off: None };
+        let mut client = self.connect_http2_silently();
         let content: Vec<u8> = settings
             .iter()
             .flat_map(|(key, value)| [&key.to_be_bytes()[..], &value.to_be_bytes()].concat())
             .collect();
         assert!(client.send([PREFACE, &frame(SETTINGS, 0, 0, content)].concat()));
         client
+    }
+
+    /// One that has said nothing yet.
+    pub(crate) fn connect_http2_silently(&self) -> Http2Client {
+        let stream = TcpStream::connect(self.running.https_addresses()[0]).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let connector = connector(Versions::All).with_protocols(&[b"h2"]);
+        let secured = Secured::over(stream, &connector).unwrap();
+        Http2Client { secured, received: Vec::new(), told_off: None, answers_pings: true }
     }
 }
 
@@ -149,6 +157,9 @@ impl Http2Client {
         loop {
             if let Some(frame) = self.take() {
                 match (frame.kind, frame.flags & ACK) {
+                    (PING, 0) if self.answers_pings => {
+                        _ = self.send(self::frame(PING, ACK, 0, frame.content.clone()));
+                    }
                     (SETTINGS, 0) => _ = self.send(self::frame(SETTINGS, ACK, 0, [])),
                     (GOAWAY, _) => {
                         let code = frame.content[4..8].try_into().map(u32::from_be_bytes);

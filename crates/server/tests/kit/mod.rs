@@ -54,6 +54,14 @@ pub(crate) fn resident() -> usize {
     pages * 4096
 }
 
+/// What of memory is this process's, in bytes: its own pages, and its share of others (PSS).
+pub(crate) fn proportional() -> usize {
+    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").expect("/proc is mounted");
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:")).expect("it has this line");
+    let kilobytes: usize = line.trim().trim_end_matches("kB").trim().parse().expect("it is a number");
+    kilobytes * 1024
+}
+
 /// Bytes that tell where they belong, so that a shift or a mix-up shows.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] ^ (at >> 8) as u8).collect()

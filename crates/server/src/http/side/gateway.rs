@@ -54,9 +54,6 @@ const FIELDS: u32 = 16 * 1024;
 const RESETS: usize = 20;
 const FAULTS: usize = 100;
 
-/// Silence after which a client is asked whether it is still there, and for how long it may think about it.
-const PING: Duration = Duration::from_secs(30);
-
 /// How long a connection that is being ended may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -91,6 +88,8 @@ pub(in crate::http) struct Patience {
     pub(in crate::http) idle: Duration,
     /// What was asked for is not taken.
     pub(in crate::http) stall: Duration,
+    /// Nothing is said at all, or not that it is still there when it was asked.
+    pub(in crate::http) ping: Duration,
 }
 
 /// Serves a connection until it ends, or was of no use for too long.
@@ -131,8 +130,8 @@ async fn run(handed: Handed, patience: Patience, mut ending: Ending) {
             .max_pending_accept_reset_streams(RESETS)
             .max_local_error_reset_streams(FAULTS)
             .max_send_buf_size(KEPT)
-            .keep_alive_interval(PING)
-            .keep_alive_timeout(PING)
+            .keep_alive_interval(patience.ping)
+            .keep_alive_timeout(patience.ping)
             .serve_connection(secured, service)
     );
     loop {
