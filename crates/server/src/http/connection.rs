@@ -15,11 +15,11 @@ use millrace_net::listener;
 use mio::event::Event;
 
 use super::Message;
-use super::cgi;
 use super::dav::Collecting;
 use super::hooking::{Hooked, Then};
 use super::programs::Slot;
 use super::receive::Receiving;
+use super::running::Running;
 use super::secure::Securing;
 use super::sending::Sending;
 use super::side::Carried;
@@ -95,7 +95,7 @@ pub(super) enum Work {
     /// A file is received.
     Receiving(Box<Receiving>),
     /// A program answers.
-    Running(Box<cgi::Running>),
+    Running(Box<Running>),
     /// Hooks are asked; the number of the question.
     Ruled(u64, Box<Then>),
 }

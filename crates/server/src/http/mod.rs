@@ -51,6 +51,7 @@ mod programs;
 mod reading;
 mod receive;
 mod record;
+mod running;
 mod secure;
 mod sending;
 mod side;

@@ -17,11 +17,11 @@ use millrace_http::{Framing, Head, Refusal, Slots, Status, cgi, fastcgi, request
 use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
 
 use super::answerer::Answerer;
-use super::cgi::Time;
 use super::connection::{Asked, Connection, Work};
 use super::conversation::{self, Conversation};
 use super::find::Found;
 use super::programs::Lane;
+use super::running::Time;
 use super::side::forward;
 use super::who::Who;
 use super::writing::Refused;

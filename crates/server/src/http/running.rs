@@ -1,0 +1,361 @@
+//! Whoever answers in the server's place, under way: what it said, how that reaches the client, and when its time is
+//! over. How it is moved is in `relaying.rs`.
+
+mod relaying;
+
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+use millrace_http::cgi::{self, Answer};
+use millrace_http::intake::Intake;
+use millrace_http::response::{CONTINUE, Persistence, Writer};
+use millrace_http::{Head, Status, Version, chunked};
+
+use super::Opening;
+use super::answerer::Answerer;
+use super::connection::{Connection, Work};
+use super::program::Program;
+use super::programs::Slot;
+use super::record::Record;
+use crate::limits::{Direction, Pace};
+use crate::slab::Key;
+use crate::transfer::TURN;
+use crate::worker::Core;
+
+/// A program under way.
+#[derive(Debug)]
+pub(super) struct Running {
+    answerer: Answerer,
+    /// Its place among those that may run.
+    _slot: Slot,
+    intake: Intake,
+    /// Body bytes that the program has not taken.
+    body: Vec<u8>,
+    /// What it said, until the head of its answer is whole and sent.
+    head: Vec<u8>,
+    stage: Stage,
+    record: Record,
+    version: Version,
+    /// Whether the connection may go on behind the answer.
+    goes_on: bool,
+    /// The request, for an answer that is another request's.
+    request: Vec<u8>,
+    is_watched: [bool; 2],
+    is_encrypted: bool,
+    /// Lines that its answer has besides what the program says.
+    beside: Vec<u8>,
+    deadline: Instant,
+    /// Where only silence has an end.
+    silence: Option<Duration>,
+    /// What limits allow of the answer, and of the body.
+    download: Pace,
+    upload: Pace,
+    /// It has said all; how it ends tells whether that is whole.
+    leaving: Option<Leaving>,
+}
+
+/// A program that has closed its output, and has not ended.
+#[derive(Debug)]
+struct Leaving {
+    /// The reactor tells of its end by this, so it is kept.
+    _process: OwnedFd,
+    /// Whoever goes on behind this has closed it on purpose.
+    until: Instant,
+}
+
+/// How long a program that has closed its output may take to end: it is on its way between two lines of the kernel,
+/// or does something else that nobody waits for.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// How long an answer may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Time {
+    /// From its beginning to its end.
+    InAll(Duration),
+    /// Without anything that moves.
+    OfSilence(Duration),
+}
+
+/// How what a program says reaches the client.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Stage {
+    /// As the head of the answer, which is not whole.
+    Head,
+    /// As so many bytes.
+    Length(u64),
+    Chunked,
+    UntilClose,
+    /// Not at all: the answer has no body.
+    Unsent,
+}
+
+/// What becomes of a program's answer.
+enum Next {
+    /// The client or the program has to do something.
+    Wait,
+    /// Others have their turn.
+    Yield,
+    Done,
+    Redirect(Vec<u8>),
+    /// The connection had ended before it was asked: another one is.
+    Again,
+    /// Why, for the log.
+    Failed(&'static str),
+}
+
+impl Connection {
+    /// Somebody answers.
+    pub(super) fn begin_answer(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        answerer: Answerer,
+        is_non_parsed: bool,
+        time: Time,
+    ) {
+        let Some(slot) = self.slot.take() else {
+            return core.discard(answerer);
+        };
+        if head.expects_continue {
+            core.out.extend_from_slice(CONTINUE);
+        }
+        let goes_on = head.persistent && self.may_serve_on();
+        let mut record = Record::of(head, goes_on, core.now.instant);
+        record.status = Status::OK;
+        let stage = if is_non_parsed { Stage::UntilClose } else { Stage::Head };
+        let (period, silence) = match time {
+            Time::InAll(time) => (time, None),
+            Time::OfSilence(time) => (time, Some(time)),
+        };
+        let running = Running {
+            answerer,
+            _slot: slot,
+            intake: Intake::of(head.framing),
+            body: Vec::new(),
+            head: Vec::new(),
+            stage,
+            record,
+            version: head.version,
+            goes_on: goes_on && !is_non_parsed,
+            request: bytes.to_vec(),
+            is_encrypted: self.is_encrypted(),
+            beside: self.beside.as_ref().map(|beside| beside.0.clone().into_bytes()).unwrap_or_default(),
+            is_watched: [false; 2],
+            deadline: core.now.instant + period,
+            silence,
+            download: Pace::new(Direction::Download),
+            upload: Pace::new(Direction::Upload),
+            leaving: None,
+        };
+        self.work = Work::Running(Box::new(running));
+        match silence.is_some() {
+            // Not at once: part of the body may have come with the head, and is only then put where it is taken from.
+            true => core.yielded.push_back(self.key),
+            false => self.run_on(core),
+        }
+    }
+}
+
+impl Running {
+    /// Claims that it takes more of the request's body.
+    pub(super) fn takes_input(&self) -> bool {
+        self.answerer.takes_input() && self.body.is_empty()
+    }
+
+    /// When something is to be done without anybody's word.
+    pub(super) fn due(&self) -> Instant {
+        let paused = self.paused().map(|until| match self.silence {
+            // It is the limit that is silent.
+            Some(_) => until,
+            None => until.min(self.deadline),
+        });
+        let leaving = self.leaving.as_ref().map(|leaving| leaving.until.min(self.deadline));
+        paused.or(leaving).unwrap_or(self.deadline)
+    }
+
+    /// Claims that its time is over, now that something is due.
+    pub(super) fn is_overdue(&self, now: Instant) -> bool {
+        self.deadline <= now && (self.paused().is_none() || self.silence.is_none())
+    }
+
+    /// Until when a limit keeps it waiting.
+    fn paused(&self) -> Option<Instant> {
+        let upload = self.upload.paused.filter(|_| self.answerer.takes_input());
+        self.download.paused.into_iter().chain(upload).min()
+    }
+
+    /// There is no more to be read, and no end. A connection that was used before may have been closed just when it
+    /// was asked: what changes nothing is asked again.
+    fn is_unanswered(&self) -> Next {
+        let is_safe = matches!(self.record.method.as_str(), "GET" | "HEAD") && !self.record.has_body;
+        match &self.answerer {
+            Answerer::Conversation(conversation)
+                if conversation.was_used && is_safe && self.stage == Stage::Head && self.head.is_empty() =>
+            {
+                Next::Again
+            }
+            _ => Next::Failed("its output ended early, or cannot be read"),
+        }
+    }
+
+    /// Something has moved.
+    fn moved(&mut self, core: &Core) {
+        if let Some(silence) = self.silence {
+            self.deadline = core.now.instant + silence;
+        }
+    }
+
+    /// What the program has said goes to the client.
+    fn take(&mut self, core: &mut Core, bytes: &[u8]) -> Result<(), Next> {
+        match self.stage {
+            Stage::Head => {
+                self.head.extend_from_slice(bytes);
+                // More may be there: an answer that is whole can be sent with its length.
+                if self.head.len() > TURN / 8 { self.send_head(core, None).map(|_| ()) } else { Ok(()) }
+            }
+            _ => {
+                self.send(core, bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// The program is silent for now. Answers whether something came to be sent.
+    fn pause(&mut self, core: &mut Core) -> Result<bool, Next> {
+        match self.stage {
+            Stage::Head if !self.head.is_empty() => self.send_head(core, None),
+            _ => Ok(false),
+        }
+    }
+
+    /// The program has said all. Where only its end tells whether that is whole, that is waited for: somebody may have
+    /// killed it.
+    fn end(&mut self, core: &mut Core, key: Key) -> Next {
+        if let (Answerer::Program(program), Stage::Head | Stage::Chunked | Stage::UntilClose) =
+            (&mut self.answerer, self.stage)
+        {
+            match (program.ended(), &self.leaving) {
+                (Some(status), _) if status.signal().is_some() => {
+                    return Next::Failed("it was killed before its end");
+                }
+                (Some(_), _) => {}
+                (None, Some(leaving)) if core.now.instant < leaving.until => return Next::Wait,
+                (None, Some(_)) => {}
+                (None, None) => {
+                    if let Some(process) = program.process()
+                        && core.watch_data(key, &process, mio::Interest::READABLE).is_ok()
+                    {
+                        let until = core.now.instant + LEAVING;
+                        self.leaving = Some(Leaving { _process: process, until });
+                        return Next::Wait;
+                    }
+                }
+            }
+        }
+        if self.stage == Stage::Head {
+            match self.send_head(core, Some(())) {
+                Ok(true) => {}
+                Ok(false) => return Next::Failed("it ended without the head of an answer"),
+                Err(next) => return next,
+            }
+        }
+        match self.stage {
+            Stage::Length(1..) => return Next::Failed("it ended before its Content-Length"),
+            Stage::Chunked => core.out.extend_from_slice(chunked::END),
+            _ => {}
+        }
+        Next::Done
+    }
+
+    /// Sends the head, and what came behind it, once it is whole; `all` where nothing more will come. Answers
+    /// whether it was.
+    fn send_head(&mut self, core: &mut Core, all: Option<()>) -> Result<bool, Next> {
+        let (status, length, lines, behind) = match cgi::parse(&self.head) {
+            Ok(None) => return Ok(false),
+            Ok(Some((Answer::LocalRedirect(path), _))) => return Err(Next::Redirect(path)),
+            Ok(Some((Answer::Document { status, length, lines }, behind))) => (status, length, lines, behind),
+            Err(cgi::Malformed(why)) => return Err(Next::Failed(why)),
+        };
+        let head = std::mem::take(&mut self.head);
+        let body = &head[behind..];
+        let length = length.or(all.map(|()| body.len() as u64));
+        self.record.status = status;
+        let is_unsent = self.record.head_only || status.is_bodiless();
+        self.stage = match length {
+            _ if is_unsent => Stage::Unsent,
+            Some(length) => Stage::Length(length),
+            None if self.version == Version::Http11 => Stage::Chunked,
+            None => Stage::UntilClose,
+        };
+        self.goes_on &= self.stage != Stage::UntilClose;
+        let persistence = Persistence::of(self.version, self.goes_on);
+        let Core { http, out, now, .. } = core;
+        let opening = http.openings.lines(now.wall.seconds, Opening::Bare, self.is_encrypted);
+        let mut writer = Writer::begin(out, status, opening, persistence);
+        writer.lines(&lines).lines(&self.beside);
+        match (self.stage, length) {
+            (Stage::Chunked, _) => _ = writer.field("Transfer-Encoding", "chunked"),
+            (_, Some(length)) if !status.is_bodiless() => _ = writer.length(length),
+            _ => {}
+        }
+        writer.end();
+        self.send(core, body);
+        Ok(true)
+    }
+
+    /// Sends bytes of the body.
+    fn send(&mut self, core: &mut Core, bytes: &[u8]) {
+        let bytes = match &mut self.stage {
+            Stage::Head | Stage::Unsent => return,
+            Stage::Chunked => {
+                chunked::write(bytes, &mut core.out);
+                bytes
+            }
+            Stage::UntilClose => {
+                core.out.extend_from_slice(bytes);
+                bytes
+            }
+            // What goes beyond the announced length would be taken for the next answer.
+            Stage::Length(left) => {
+                let bytes = &bytes[..bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX))];
+                *left -= bytes.len() as u64;
+                core.out.extend_from_slice(bytes);
+                bytes
+            }
+        };
+        self.record.bytes += bytes.len() as u64;
+    }
+
+    /// Has the reactor tell when it can go on.
+    fn watch(&mut self, core: &Core, key: Key) {
+        match &mut self.answerer {
+            Answerer::Program(program) => {
+                let [input, output] = &mut self.is_watched;
+                if let (Some(pipe), false) = (&program.output, &output) {
+                    *output = core.watch_program_output(key, pipe).is_ok();
+                }
+                if let (Some(pipe), false) = (&program.input, &input) {
+                    *input = core.watch_program_input(key, pipe).is_ok();
+                }
+            }
+            Answerer::Conversation(conversation) if !conversation.is_watched => {
+                let both = mio::Interest::READABLE | mio::Interest::WRITABLE;
+                conversation.is_watched = core.watch_data(key, &conversation.socket, both).is_ok();
+            }
+            Answerer::Conversation(_) => {}
+        }
+    }
+
+    /// Gives up: the client is gone.
+    pub(super) fn into_parts(self) -> (Option<Program>, Record) {
+        match self.answerer {
+            Answerer::Program(program) => (Some(program), self.record),
+            Answerer::Conversation(conversation) => {
+                conversation.abort();
+                (None, self.record)
+            }
+        }
+    }
+}

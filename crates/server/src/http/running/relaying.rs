@@ -1,0 +1,238 @@
+//! An answer that somebody else makes, moved to the client as that takes it, and the body the other way.
+//!
+//! Nothing is collected but the head of the answer. A client that goes takes a program with it.
+
+use std::io;
+
+use millrace_http::{Status, Version};
+
+use super::{Next, Record, Running, Stage};
+use crate::http::answerer::Answerer;
+use crate::http::connection::{Connection, Work};
+use crate::transfer::TURN;
+use crate::worker::Core;
+
+/// Body bytes that are kept for a program that does not take them.
+const KEPT: usize = 64 * 1024;
+
+/// Why an answer that has begun is cut, and one that has not is not given.
+const OVER_QUOTA: &str = "its user may move no more";
+
+/// Redirects within the server that one request may lead to.
+const REDIRECTS: u8 = 5;
+
+impl Connection {
+    /// Moves what can be moved between a client and its program.
+    pub(in crate::http) fn run_on(&mut self, core: &mut Core) {
+        let Work::Running(mut running) = std::mem::replace(&mut self.work, Work::Idle) else { return };
+        let next = self.drive(core, &mut running);
+        self.hear_complaints(core, &mut running, !matches!(next, Next::Wait | Next::Yield));
+        match next {
+            Next::Wait => self.work = Work::Running(running),
+            Next::Yield => {
+                core.yielded.push_back(self.key);
+                self.work = Work::Running(running);
+            }
+            Next::Done => self.program_answered(core, *running),
+            Next::Redirect(path) => self.redirect_within(core, *running, &path),
+            Next::Again => self.again(core, &running.request, None),
+            Next::Failed(why) => self.program_failed(core, *running, why, Status::BAD_GATEWAY),
+        }
+    }
+
+    /// What an application says of errors goes to the log.
+    fn hear_complaints(&mut self, core: &mut Core, running: &mut Running, is_over: bool) {
+        if let Answerer::Conversation(conversation) = &mut running.answerer {
+            for text in conversation.complaints(is_over) {
+                self.log_complaint(core, &text);
+            }
+        }
+    }
+
+    fn drive(&mut self, core: &mut Core, running: &mut Running) -> Next {
+        let mut share = TURN;
+        loop {
+            self.flush(core, false);
+            if !self.output_is_empty() || self.is_broken() {
+                // It is the client that is waited for.
+                running.download.fall_out_of_line();
+                running.download.paused = None;
+                return Next::Wait;
+            }
+            if share == 0 {
+                return Next::Yield;
+            }
+            if let Err(why) = self.feed(core, running) {
+                return Next::Failed(why);
+            }
+            let most = core.scratch.len().min(share) as u64;
+            let limits = (&core.server.limits, &self.member, core.now.instant);
+            let Some(allowed) = running.download.allowance(limits.0, limits.1, limits.2, most) else {
+                return match running.download.over() {
+                    Some(_) => Next::Failed(OVER_QUOTA),
+                    // The wheel wakes it.
+                    None => Next::Wait,
+                };
+            };
+            let mut scratch = std::mem::take(&mut core.scratch);
+            let most = allowed.min(most) as usize;
+            let read = running.answerer.read(&mut scratch[..most]);
+            let next = match &read {
+                Ok(0) => Some(running.end(core, self.key)),
+                Ok(count) => {
+                    share -= count;
+                    running.moved(core);
+                    if running.stage != Stage::Unsent {
+                        running.download.spend(*count as u64);
+                    }
+                    running.take(core, &scratch[..*count]).err()
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => match running.pause(core) {
+                    // Something is to be sent first.
+                    Ok(true) => None,
+                    Ok(false) => {
+                        running.download.fall_out_of_line();
+                        running.watch(core, self.key);
+                        Some(Next::Wait)
+                    }
+                    Err(next) => Some(next),
+                },
+                Err(_) => Some(running.is_unanswered()),
+            };
+            core.scratch = scratch;
+            if let Some(next) = next {
+                return next;
+            }
+        }
+    }
+
+    /// Gives a program what it takes of the request's body.
+    fn feed(&mut self, core: &mut Core, running: &mut Running) -> Result<(), &'static str> {
+        while running.answerer.takes_input() {
+            if running.body.is_empty() {
+                if running.intake.has_ended() {
+                    running.answerer.end_input();
+                    break;
+                }
+                let limits = (&core.server.limits, &self.member, core.now.instant);
+                let allowed = running.upload.allowance(limits.0, limits.1, limits.2, KEPT as u64);
+                let Some(allowed) = allowed else {
+                    match running.upload.over() {
+                        Some(_) => return Err(OVER_QUOTA),
+                        None => break,
+                    }
+                };
+                let most = usize::try_from(allowed).unwrap_or(usize::MAX).min(KEPT);
+                self.take_body(core, &mut running.intake, &mut running.body, most)
+                    .map_err(|_| "the body of the request is malformed")?;
+                running.upload.spend(running.body.len() as u64);
+                if running.body.is_empty() {
+                    break;
+                }
+            }
+            match running.answerer.write(&running.body) {
+                Ok(count) => {
+                    drop(running.body.drain(..count));
+                    running.moved(core);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // It does not want the rest, which it need not; nobody else wants it either.
+                Err(_) => {
+                    running.answerer.end_input();
+                    running.goes_on = false;
+                    self.linger();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whoever has answered may go on with something else.
+    fn let_go(&mut self, core: &mut Core, answerer: Answerer) {
+        match answerer {
+            Answerer::Program(program) => core.http.programs.leave(program, core.now.instant),
+            Answerer::Conversation(conversation) => {
+                if conversation.is_watched {
+                    core.forget(&conversation.socket);
+                }
+                let pass = conversation.pass;
+                if let Some(socket) = conversation.into_kept() {
+                    core.http.passing[pass].keep(socket, core.now.instant);
+                }
+            }
+        }
+    }
+
+    fn program_answered(&mut self, core: &mut Core, running: Running) {
+        let Running { answerer, record, goes_on, stage, intake, .. } = running;
+        self.let_go(core, answerer);
+        self.flush(core, false);
+        self.log_request(core, &record);
+        self.answered_at(core.now.instant);
+        if !goes_on || stage == Stage::UntilClose || !intake.has_ended() {
+            self.close_behind(core);
+        }
+    }
+
+    /// No answer that could be sent: 502 or 504 where nothing was sent yet, else the connection ends.
+    fn program_failed(&mut self, core: &mut Core, running: Running, why: &str, status: Status) {
+        let Running { answerer, stage, record, .. } = running;
+        self.warn(core, &format!("{} failed: {why}", answerer.name()));
+        core.discard(answerer);
+        self.linger();
+        if stage == Stage::Head {
+            let reason = match status {
+                Status::GATEWAY_TIMEOUT => "The program has not answered in time.",
+                _ => "The program has not answered as it should.",
+            };
+            let record = Record { persistent: false, ..record };
+            return self.answer_page(core, record, status, reason, &[]);
+        }
+        self.log_request(core, &record);
+        match stage {
+            // Without the last chunk everybody sees that something is missing; what was sent arrives.
+            Stage::Chunked => self.end_now(),
+            _ => self.cut(),
+        }
+    }
+
+    /// The program's time is over.
+    pub(in crate::http) fn program_overdue(&mut self, core: &mut Core, running: Running) {
+        self.program_failed(core, running, "its time is over", Status::GATEWAY_TIMEOUT);
+    }
+
+    /// The answer is that to another path (RFC 3875 section 6.2.2): asked for with the fields of this request,
+    /// but for those of its body.
+    fn redirect_within(&mut self, core: &mut Core, running: Running, path: &[u8]) {
+        self.redirects += 1;
+        let is_sound = path.iter().all(|byte| matches!(byte, 0x21..=0x7e));
+        if self.redirects > REDIRECTS || !is_sound {
+            return self.program_failed(
+                core,
+                running,
+                "it redirects in a circle, or nowhere",
+                Status::BAD_GATEWAY,
+            );
+        }
+        let Running { answerer, request, version, goes_on, .. } = running;
+        self.let_go(core, answerer);
+        let mut slots = millrace_http::Slots::new();
+        let Ok(Some((head, _))) = millrace_http::request::parse(&request, &mut slots) else { return };
+        let method = if head.wants_head_only() { "HEAD" } else { "GET" };
+        let version = if version == Version::Http11 { "HTTP/1.1" } else { "HTTP/1.0" };
+        let mut again = [method.as_bytes(), b" ", path, b" ", version.as_bytes(), b"\r\n"].concat();
+        for (name, value) in head.fields() {
+            const LEFT_OUT: [&str; 5] =
+                ["content-length", "content-type", "transfer-encoding", "expect", "connection"];
+            if !LEFT_OUT.iter().any(|out| out.eq_ignore_ascii_case(name)) {
+                again.extend_from_slice(&[name.as_bytes(), b": ", value, b"\r\n"].concat());
+            }
+        }
+        let connection = if goes_on { "keep-alive" } else { "close" };
+        again.extend_from_slice(format!("Connection: {connection}\r\n\r\n").as_bytes());
+        // Where it leads is another request, to hooks as well.
+        self.forget_ruling();
+        self.again(core, &again, None);
+    }
+}
