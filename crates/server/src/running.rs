@@ -195,6 +195,7 @@ impl Server {
                 if matches!(door, Door::Http | Door::Https) {
                     for socket in &sockets {
                         listener::acknowledge_with_answers(socket)
+                            .and_then(|()| listener::defer_until_spoken_to(socket))
                             .map_err(|source| StartError::Listen { address, source })?;
                     }
                 }
