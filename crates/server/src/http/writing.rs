@@ -375,13 +375,15 @@ impl Change {
         let _turn = (head.method == Method::Move).then(|| claim.turn(&[&self.path, &to]));
         let entry = self.source()?;
         conditions(head, Some(&entry.metadata))?;
-        if to_directory && !entry.metadata.is_directory() {
-            return refuse(Status::CONFLICT, "A file is to have a name without a slash at its end.");
-        }
         if to.starts_with(&self.path) || self.path.starts_with(&to) {
             return refuse(Status::FORBIDDEN, "The one lies in the other.");
         }
         let there = self.entry(&to)?;
+        let directory_is_there = there.as_ref().is_some_and(|old| old.metadata.is_directory());
+        // But the place of a collection, which is named as one, a file may take (RFC 4918, section 9.8.4).
+        if to_directory && !entry.metadata.is_directory() && !directory_is_there {
+            return refuse(Status::CONFLICT, "A file is to have a name without a slash at its end.");
+        }
         match &there {
             Some(_) if head.get(Field::Overwrite).is_some_and(|said| said.eq_ignore_ascii_case(b"F")) => {
                 return refuse(Status::PRECONDITION_FAILED, "There is one of this name.");
