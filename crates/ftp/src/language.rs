@@ -141,6 +141,10 @@ const GERMAN: &[(&str, &str)] = &[
     ("Begin with TLS.", "Beginnen Sie mit TLS."),
     ("Data connections are encrypted.", "Datenverbindungen sind verschlüsselt."),
     (
+        "Listings have to be encrypted here: AUTH TLS, or LIST with PROT P.",
+        "Auflistungen müssen hier verschlüsselt sein: AUTH TLS, oder LIST mit PROT P.",
+    ),
+    (
         "Data connections have to be encrypted here: PROT P.",
         "Datenverbindungen müssen hier verschlüsselt sein: PROT P.",
     ),
