@@ -103,7 +103,7 @@ pub struct Running {
     pools: [BlockingPool; 2],
     /// Waited for at the end: what has happened must be heard of.
     hook_pools: Pools,
-    state: Arc<State>,
+    pub(crate) state: Arc<State>,
     /// Ends before the workers do.
     housekeeping: Mutex<Option<Housekeeping>>,
 }

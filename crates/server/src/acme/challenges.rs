@@ -71,7 +71,43 @@ impl Drop for Shown<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use millrace_storage::MemoryStorage;
+
     use super::*;
+    use crate::config::LogFormat;
+    use crate::{Accounts, Config, Permissions, Server};
+
+    /// The answer is given before anything else is looked at; not before it is known whether a body is in the way.
+    #[test]
+    fn what_stands_in_the_body_of_a_request_for_a_token_is_no_request() {
+        let accounts = Accounts::new().anonymous(Permissions::READ_ONLY, Arc::new(MemoryStorage::new()));
+        let running = Server::start(Config {
+            ftp: Vec::new(),
+            http: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            workers: 1,
+            anonymous: true,
+            log: LogFormat::Off,
+            ..Config::new(Arc::new(accounts))
+        })
+        .unwrap();
+        let _shown = Shown::token(&running.state.acme.tokens, "abc", "abc.thumb");
+        let ask = |line: &str, body: &str| {
+            format!("{line} HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+        };
+        let before = ask("PROPFIND /", "<propfind xmlns=\"DAV:\"><allprop/></propfind>");
+        let asked = ask("GET /.well-known/acme-challenge/abc", &ask("GET /never", ""));
+        let mut client = TcpStream::connect(running.http_addresses()[0]).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        client.write_all((before + &asked).as_bytes()).unwrap();
+        let mut answers = String::new();
+        client.read_to_string(&mut answers).expect("the connection ends behind the token");
+        assert!(answers.ends_with("\r\n\r\nabc.thumb"), "{answers}");
+    }
 
     #[test]
     fn only_a_pending_token_is_answered() {

@@ -140,6 +140,8 @@ pub(super) struct Flags {
     pub(super) shut: bool,
     /// The body of the request was taken: behind it is the next one.
     pub(super) took_body: bool,
+    /// The path of the request looks like a program's, and leads to a file that is none.
+    pub(super) no_program: bool,
     /// The server is closing: no further requests are taken.
     pub(super) last: bool,
 }

@@ -1,20 +1,75 @@
 //! One request: what it is for, and who answers it.
 
-use millrace_http::{Framing, Head, Method, Refusal, Slots, Status, request};
-use millrace_http::{cors, target};
+use std::sync::Arc;
+
+use millrace_http::target::{self, Target};
+use millrace_http::{Framing, Head, Method, Refusal, Slots, Status, cors, request};
 use millrace_vfs::{FileError, VirtualPath};
 
 use super::connection::{Asked, Beside, Connection, Work};
 use super::find::Found;
+use super::tus::Concern;
+use super::who::Who;
 use super::{Message, passing, tus};
+use crate::config::Config;
 use crate::limits::{Direction, LimitKey, Reached};
+use crate::state::Server;
 use crate::worker::{self, Core};
 
 /// What may be asked of a file, by those who have the right.
 const ALLOW: &str = "GET, HEAD, OPTIONS, PUT, DELETE, MKCOL, MOVE, COPY, PROPFIND, PROPPATCH, LOCK, UNLOCK";
 
+/// Who answers a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// A program, at the path of one.
+    Program,
+    /// Others, by the pass of this number.
+    Pass(usize),
+    /// Uploads that go on where they were cut.
+    Tus,
+    /// The files.
+    Files,
+}
+
+impl By {
+    /// Who answers what is asked of this target; `no_program` where it only looks like a program's.
+    fn of(server: &Server, head: &Head<'_, '_>, target: &Target<'_>, no_program: bool) -> Self {
+        let config = &server.config;
+        if !no_program && config.programs.marked(&target.path).is_some() {
+            return Self::Program;
+        }
+        let pass = match tus::is_upload(server, &target.path) {
+            true => None,
+            false => passing::pass_of(&config.passes, &target.path),
+        };
+        match pass {
+            Some(pass) => Self::Pass(pass),
+            None if tus::concern(server, head, Some(target)).is_some() => Self::Tus,
+            None => Self::Files,
+        }
+    }
+
+    /// Claims that the body of a request is taken, so that the connection may go on behind it.
+    fn takes_body(self, method: Method) -> bool {
+        use Method::{Lock, PropFind, PropPatch, Put, Unlock};
+        self != Self::Files || matches!(method, Put | PropFind | PropPatch | Lock | Unlock)
+    }
+}
+
 impl Connection {
-    /// Answers a request, or has the pool asked and keeps its head. `found` is what the pool said.
+    /// A new request: nothing is known of it.
+    pub(super) fn forget_request(&mut self) {
+        self.flags.no_program = false;
+        self.forget_ruling();
+    }
+
+    /// Answers a request, or has somebody asked and keeps its head: then it comes here again, from the first step on.
+    /// `found` is what the pool said.
+    ///
+    /// The steps need each other's word in this order: what the request is about hooks may change, so they come before
+    /// whoever answers it; they hear who asks, so the accounts come before them. What the pool has found was asked for
+    /// behind all of them: neither accounts nor hooks, which may be others by now, are asked about it again.
     pub(super) fn handle(
         &mut self,
         core: &mut Core,
@@ -23,82 +78,115 @@ impl Connection {
         found: Option<Result<Found, FileError>>,
     ) {
         self.beside = None;
-        if let Some(answer) = core.server.acme.tokens.answer(head.target) {
-            return self.answer_authority(core, head, &answer);
-        }
         // Only what the pool was asked with a body has one behind it.
         self.flags.took_body &= found.is_some();
-        let target = target::parse(head.target);
-        let is_program =
-            target.as_ref().is_ok_and(|target| core.server.config.programs.marked(&target.path).is_some())
-                && !matches!(found, Some(Ok(Found::NoProgram)));
-        let pass = match &target {
-            Ok(target) if !is_program && !tus::is_upload(&core.server, &target.path) => {
-                passing::pass_of(&core.server.config.passes, &target.path)
-            }
-            _ => None,
-        };
-        let is_program = is_program || pass.is_some();
-        let resumable = tus::concern(&core.server, head, target.as_ref().ok()).filter(|_| !is_program);
-        if !self.may_go_on(head) && !is_program && !takes_body(head.method) && resumable.is_none() {
-            self.prepare_to_close(core, head);
+        if let Some(answer) = core.server.acme.tokens.answer(head.target) {
+            return self.answer_authority(core, head, &answer);
         }
         if head.target == b"*" && head.method == Method::Options {
             return self.answer_options(core, head);
         }
-        let mut target = match target {
+        let sent = match target::parse(head.target) {
             Ok(target) => target,
             Err(Refusal { status, reason }) => return self.fail(core, head, status, reason),
         };
+        let is_asked = found.is_none();
+        self.flags.no_program |= matches!(found, Some(Ok(Found::NoProgram)));
+        let found = found.filter(|found| !matches!(found, Ok(Found::NoProgram)));
+        let (by, concern) = self.answered_by(core, head, &sent);
+        let ruled = self.as_ruled(core, head, &sent, concern);
+        let target = ruled.as_ref().unwrap_or(&sent);
+        let by = if ruled.is_none() || by == By::Tus { by } else { self.answered_by(core, head, target).0 };
         if self.tell_origins(core, head, &target.path) {
-            if !self.may_go_on(head) {
-                self.prepare_to_close(core, head);
-            }
             return self.answer_options(core, head);
         }
-        // Whoever it was found for was let in: to ask the accounts again would have it done twice.
-        let known = self.who.clone().filter(|_| found.is_some());
-        let Some(who) = known.or_else(|| self.know_who(core, head, bytes, &target)) else { return };
-        if who.is_barred {
-            return self.fail(core, head, Status::FORBIDDEN, "Files are sent over HTTPS only.");
+        let Some(who) = self.admit(core, head, bytes, &sent, is_asked) else { return };
+        if matches!(by, By::Program | By::Pass(_)) && who.is_by_link() {
+            return self.fail(core, head, Status::FORBIDDEN, "A link is for a file, and this is none.");
         }
-        if (is_program || pass.is_some()) && who.is_by_link() {
-            let reason = "A link is for a file, and this is none.";
-            return self.fail(core, head, Status::FORBIDDEN, reason);
-        }
-        if self.asks_hooks(core, head, bytes, &mut target, &who, resumable) {
+        if is_asked && self.asks_hooks(core, head, bytes, target, &who, concern) {
             return;
         }
-        if let Some(pass) = pass {
-            return match found {
-                None => self.pass(core, head, bytes, &target, &who, pass),
-                Some(Ok(Found::Asking(asking))) => self.passed(core, head, bytes, asking),
-                Some(Err(error)) => self.fail_with(core, head, &error),
-                Some(Ok(other)) => core.discard(other),
-            };
+        if !by.takes_body(head.method) {
+            self.pass_over_body(core, head);
         }
-        if is_program {
-            return match found {
-                None => self.run(core, head, bytes, &target, &who),
-                Some(Ok(Found::Program(program, is_non_parsed))) => {
-                    self.begin_program(core, head, bytes, *program, is_non_parsed);
-                }
-                Some(Err(error)) => self.fail_with(core, head, &error),
-                Some(Ok(other)) => core.discard(other),
-            };
+        match (by, found) {
+            (By::Program, None) => self.run(core, head, bytes, target, &who),
+            (By::Pass(pass), None) => self.pass(core, head, bytes, target, &who, pass),
+            (By::Program | By::Pass(_), Some(found)) => self.begin_found(core, head, bytes, found),
+            (By::Tus, found) => {
+                let ruled = self.as_ruled(core, head, &sent, concern);
+                self.tus(core, head, bytes, ruled.as_ref().unwrap_or(&sent), &who, found);
+            }
+            (By::Files, found) => self.answer_from_files(core, head, bytes, target, &who, found),
         }
-        let found = found.filter(|found| !matches!(found, Ok(Found::NoProgram)));
-        if resumable.is_some() {
-            return self.tus(core, head, bytes, &target, &who, found);
+    }
+
+    /// Who answers what is asked of this target, and what it is of an upload that goes on.
+    fn answered_by(&self, core: &Core, head: &Head<'_, '_>, target: &Target<'_>) -> (By, Option<Concern>) {
+        match By::of(&core.server, head, target, self.flags.no_program) {
+            By::Tus => (By::Tus, tus::concern(&core.server, head, Some(target))),
+            by => (by, None),
         }
+    }
+
+    /// Who asks, where they may: otherwise the request is answered, or the accounts are asked.
+    fn admit(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        sent: &Target<'_>,
+        is_asked: bool,
+    ) -> Option<Arc<Who>> {
+        // Whoever something was found for was let in: to ask the accounts again would have it done twice.
+        let known = self.who.clone().filter(|_| !is_asked);
+        let who = known.or_else(|| self.know_who(core, head, bytes, sent))?;
+        if who.is_barred {
+            self.fail(core, head, Status::FORBIDDEN, "Files are sent over HTTPS only.");
+            return None;
+        }
+        Some(who)
+    }
+
+    /// The pool has started a program, or connected to who answers instead.
+    fn begin_found(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        found: Result<Found, FileError>,
+    ) {
+        match found {
+            Ok(Found::Program(program, is_non_parsed)) => {
+                self.begin_program(core, head, bytes, *program, is_non_parsed);
+            }
+            Ok(Found::Asking(asking)) => self.passed(core, head, bytes, asking),
+            Ok(other) => {
+                core.discard(other);
+                self.fail(core, head, Status::INTERNAL_SERVER_ERROR, "The server has lost its place.");
+            }
+            Err(error) => self.fail_with(core, head, &error),
+        }
+    }
+
+    fn answer_from_files(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        target: &Target<'_>,
+        who: &Who,
+        found: Option<Result<Found, FileError>>,
+    ) {
         match head.method {
-            Method::Get | Method::Head => self.get(core, head, bytes, &target, &who, found),
+            Method::Get | Method::Head => self.get(core, head, bytes, target, who, found),
             Method::Options => self.answer_options(core, head),
             Method::Put | Method::Delete | Method::MkCol | Method::Move | Method::Copy => {
-                self.change(core, head, bytes, &target, &who, found);
+                self.change(core, head, bytes, target, who, found);
             }
             Method::PropFind | Method::PropPatch | Method::Lock | Method::Unlock => {
-                self.dav(core, head, bytes, &who, found);
+                self.dav(core, head, bytes, target, who, found);
             }
             Method::Post => {
                 let reason = "There is no program here that would take this.";
@@ -113,9 +201,7 @@ impl Connection {
 
     /// Tells a CA what it wants to hear of who asked it for a certificate.
     fn answer_authority(&mut self, core: &mut Core, head: &Head<'_, '_>, answer: &str) {
-        if !self.may_go_on(head) {
-            self.prepare_to_close(core, head);
-        }
+        self.pass_over_body(core, head);
         self.answer_bytes(core, head, Status::OK, "application/octet-stream", &[], answer.as_bytes());
     }
 
@@ -131,6 +217,13 @@ impl Connection {
         let is_said = !lines.is_empty();
         self.beside = is_said.then(|| Box::new(Beside(lines)));
         is_said && is_preflight
+    }
+
+    /// Nobody takes the body of this request, where it has one: the connection ends behind it.
+    fn pass_over_body(&mut self, core: &Core, head: &Head<'_, '_>) {
+        if !self.may_go_on(head) {
+            self.prepare_to_close(core, head);
+        }
     }
 
     /// The connection ends behind this request; a body that it announced is not taken.
@@ -175,6 +268,7 @@ impl Connection {
     }
 
     fn answer_options(&mut self, core: &mut Core, head: &Head<'_, '_>) {
+        self.pass_over_body(core, head);
         let speaks_tus = core.server.tus.is_spoken();
         let mut writer = self.begin_head(core, Status::NO_CONTENT, head.version, self.may_go_on(head));
         writer.field("Allow", ALLOW).field("DAV", "1, 2").field("MS-Author-Via", "DAV");
@@ -188,36 +282,30 @@ impl Connection {
     /// As many programs run as may, for too long.
     pub(super) fn queued_too_long(&mut self, core: &mut Core, bytes: &[u8]) {
         let mut slots = Slots::new();
-        if let Ok(Some((head, _))) = request::parse(bytes, &mut slots) {
-            let (reason, reached) = crowd_of(core, &head);
-            self.tell_limit(core, Some(&reached));
-            let record = self.record(core, &head);
-            let fields = [("Retry-After", "10")];
-            self.answer_page(core, record, Status::SERVICE_UNAVAILABLE, reason, &fields);
-        }
+        let Ok(Some((head, _))) = request::parse(bytes, &mut slots) else { return };
+        let Ok(sent) = target::parse(head.target) else { return };
+        let target = self.as_ruled(core, &head, &sent, None).unwrap_or(sent);
+        let by = By::of(&core.server, &head, &target, self.flags.no_program);
+        let (reason, reached) = crowd_of(&core.server.config, by);
+        self.tell_limit(core, Some(&reached));
+        let record = self.record(core, &head);
+        let fields = [("Retry-After", "10")];
+        self.answer_page(core, record, Status::SERVICE_UNAVAILABLE, reason, &fields);
     }
 }
 
 /// What there are too many of for a request, and which limit that is.
-fn crowd_of(core: &Core, head: &Head<'_, '_>) -> (&'static str, Reached) {
-    let config = &core.server.config;
-    let path = target::parse(head.target).map(|target| target.path);
-    let is_program = path.as_ref().is_ok_and(|path| config.programs.marked(path).is_some());
-    let pass = path.ok().filter(|_| !is_program).and_then(|path| passing::pass_of(&config.passes, &path));
-    match pass.map(|pass| &config.passes[pass]) {
-        Some(pass) => {
+fn crowd_of(config: &Config, by: By) -> (&'static str, Reached) {
+    match by {
+        By::Pass(pass) => {
+            let pass = &config.passes[pass];
             let reached = Reached::new(LimitKey::PassMost, pass.most as u64);
             let reason = "Too many requests are under way there; try again later.";
             (reason, reached.of(format_args!("pass {}", pass.path)))
         }
-        None => {
+        _ => {
             let reached = Reached::new(LimitKey::CgiProcesses, config.programs.most as u64);
             ("Too many programs are running; try again later.", reached)
         }
     }
-}
-
-/// Claims that a method takes the body of its request, so that the connection may go on behind it.
-fn takes_body(method: Method) -> bool {
-    matches!(method, Method::Put | Method::PropFind | Method::PropPatch | Method::Lock | Method::Unlock)
 }

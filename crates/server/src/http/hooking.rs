@@ -157,29 +157,42 @@ impl Connection {
         }
     }
 
+    /// What a request is about, where that is another path than the one that was sent: the one that hooks have said; or
+    /// of a new upload that they have ruled on, the file that it becomes. An upload that was begun has its path.
+    pub(super) fn as_ruled<'a>(
+        &self,
+        core: &Core,
+        head: &Head<'_, '_>,
+        sent: &Target<'a>,
+        resumable: Option<Concern>,
+    ) -> Option<Target<'a>> {
+        let ruled = self.hooked.as_ref()?.ruled.clone()?;
+        let path = match resumable {
+            None => ruled?,
+            Some(_) => {
+                let (path, _) = new_file(core, head, sent, resumable)?;
+                ruled.unwrap_or(path)
+            }
+        };
+        Some(Target { path, ..sent.clone() })
+    }
+
     /// Has hooks rule on a request, where they are concerned and have not; answers whether it has to wait for them.
     pub(super) fn asks_hooks(
         &mut self,
         core: &mut Core,
         head: &Head<'_, '_>,
         bytes: &[u8],
-        target: &mut Target<'_>,
+        target: &Target<'_>,
         who: &Who,
         resumable: Option<Concern>,
     ) -> bool {
-        let ruled = self.hooked.as_ref().and_then(|hooked| hooked.ruled.clone());
-        let (is_ruled, hooks) = (ruled.is_some(), core.server.hooks());
-        if !is_ruled && hooks.is_none() {
+        if self.is_ruled() {
             return false;
         }
-        // A new upload is about the file that it becomes, from here on; one that was begun has its path.
-        let is_creation = resumable == Some(Concern::Creation);
-        let new_file = if is_creation { tus::named(&core.server, head, target) } else { None };
-        let rewritten = ruled.flatten().filter(|_| resumable.is_none() || new_file.is_some());
-        if let Some(path) = rewritten.or_else(|| Some(new_file.as_ref()?.0.clone())) {
-            target.path = path;
-        }
-        let Some(hooks) = hooks.filter(|_| !is_ruled) else { return false };
+        let Some(hooks) = core.server.hooks() else { return false };
+        let new_file = new_file(core, head, target, resumable);
+        let path = new_file.as_ref().map_or(&target.path, |(path, _)| path).clone();
         let is_new = self.hooked.get_or_insert_default().let_in.as_ref() != Some(&who.user);
         let mut moments = Vec::new();
         if is_new {
@@ -200,11 +213,11 @@ impl Connection {
                 (None, Method::Put, Framing::Length(length)) => Some(length),
                 _ => None,
             };
-            let begun = resumable.and_then(|_| core.server.tus.file_of(&core.server, &target.path));
+            let begun = resumable.and_then(|_| core.server.tus.file_of(&core.server, &path));
             moments.push(Moment {
                 verb: verb.to_owned(),
                 argument: core.server.config.web.links.without_signature(head.target).into_owned(),
-                path: Some(begun.unwrap_or_else(|| target.path.clone())),
+                path: Some(begun.unwrap_or(path)),
                 to: destination(head),
                 bytes,
                 user: who.user.as_deref().map(Arc::from),
@@ -490,6 +503,16 @@ impl Connection {
 
 fn put(server: &Server, line: &Arc<Line>, batch: Batch) {
     line.put(server.hook_pools.of(&*batch.hooks, &batch.moments), || batch.call());
+}
+
+/// The file that a new upload becomes, and how long it is, where that is known.
+fn new_file(
+    core: &Core,
+    head: &Head<'_, '_>,
+    target: &Target<'_>,
+    resumable: Option<Concern>,
+) -> Option<(VirtualPath, Option<u64>)> {
+    (resumable == Some(Concern::Creation)).then(|| tus::named(&core.server, head, target))?
 }
 
 /// The path that `Destination` names.

@@ -105,7 +105,7 @@ impl Connection {
                 Ok(Some((head, length))) => {
                     let (bytes, behind) = rest.split_at(length);
                     rest = behind;
-                    self.forget_ruling();
+                    self.forget_request();
                     self.handle(core, &head, bytes, None);
                 }
                 Err(refusal) => {

@@ -18,6 +18,7 @@ mod passing;
 mod programs;
 mod reloads;
 mod resumable;
+mod steps;
 mod streams;
 mod tls;
 mod webdav;

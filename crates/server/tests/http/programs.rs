@@ -152,6 +152,11 @@ fn what_lies_elsewhere_is_a_file_though_its_path_looks_like_a_programs() {
     let answer = site.served.get("/cgi/echo", "");
     assert_eq!(answer.status, 200);
     assert!(answer.text().starts_with("#!/bin/sh"), "{}", answer.text());
+    // Whoever has to ask the pool a second time for that, too.
+    for (line, status) in [("PROPFIND /cgi/echo", 207), ("DELETE /cgi/echo", 204), ("GET /cgi/echo", 404)] {
+        let head = format!("{line} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\nDepth: 0\r\n\r\n");
+        assert_eq!(site.served.ask(head).status, status, "{line}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use millrace_http::dav::condition::{self, Depth, State};
 use millrace_http::dav::multistatus::{self, Property};
 use millrace_http::intake::Intake;
 use millrace_http::response::CONTINUE;
+use millrace_http::target::Target;
 use millrace_http::{Framing, Head, Method, Refusal, Slots, Status, page, request};
 use millrace_vfs::{FileError, Metadata, Storage, VirtualPath, Wait, WriteMode};
 
@@ -36,6 +37,9 @@ const BODY: usize = 256 * 1024;
 #[derive(Debug)]
 pub(in crate::http) struct Collecting {
     head: Vec<u8>,
+    /// What it is about, and whether that was named as a folder.
+    path: VirtualPath,
+    is_directory: bool,
     intake: Intake,
     body: Vec<u8>,
     /// Since when.
@@ -71,6 +75,7 @@ impl Connection {
         core: &mut Core,
         head: &Head<'_, '_>,
         bytes: &[u8],
+        target: &Target<'_>,
         who: &Who,
         found: Option<Result<Found, FileError>>,
     ) {
@@ -86,6 +91,8 @@ impl Connection {
                 }
                 self.work = Work::Collecting(Box::new(Collecting {
                     head: bytes.to_vec(),
+                    path: target.path.clone(),
+                    is_directory: target.is_directory,
                     intake: Intake::of(head.framing),
                     body: Vec::new(),
                     began: core.now.instant,
@@ -104,16 +111,6 @@ impl Connection {
     /// Goes on with the body of a request, and with the request once that is whole.
     pub(in crate::http) fn collect_more(&mut self, core: &mut Core) {
         let Some(who) = self.who.clone() else { return };
-        let place = match &self.work {
-            Work::Collecting(collecting) => place_of(&collecting.head),
-            _ => None,
-        };
-        if let Some((path, is_directory)) = place {
-            self.collect_on(core, &who, path, is_directory);
-        }
-    }
-
-    fn collect_on(&mut self, core: &mut Core, who: &Who, path: VirtualPath, is_directory: bool) {
         let Work::Collecting(mut collecting) = std::mem::replace(&mut self.work, Work::Idle) else { return };
         let Collecting { intake, body, .. } = &mut *collecting;
         let taken = self.take_body(core, intake, body, BODY + 1);
@@ -134,7 +131,7 @@ impl Connection {
             self.work = Work::Collecting(collecting);
             return;
         }
-        let Collecting { head, body, .. } = *collecting;
+        let Collecting { head, path, is_directory, body, .. } = *collecting;
         let asking = Asking {
             server: Arc::clone(&core.server),
             storage: Arc::clone(&who.account.storage),
@@ -168,13 +165,6 @@ impl Connection {
             }
         }
     }
-}
-
-/// The path that a head names, and whether as a folder.
-fn place_of(head: &[u8]) -> Option<(VirtualPath, bool)> {
-    let mut slots = Slots::new();
-    let (head, _) = request::parse(head, &mut slots).ok()??;
-    millrace_http::target::parse(head.target).ok().map(|target| (target.path, target.is_directory))
 }
 
 fn refusal_of(Refused { refusal: Refusal { status, reason }, reached }: Refused) -> Answer {

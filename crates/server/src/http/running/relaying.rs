@@ -232,7 +232,7 @@ impl Connection {
         let connection = if goes_on { "keep-alive" } else { "close" };
         again.extend_from_slice(format!("Connection: {connection}\r\n\r\n").as_bytes());
         // Where it leads is another request, to hooks as well.
-        self.forget_ruling();
+        self.forget_request();
         self.again(core, &again, None);
     }
 }

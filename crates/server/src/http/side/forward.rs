@@ -154,16 +154,18 @@ pub(in crate::http) fn request(
     Some(request)
 }
 
-/// The path as the client wrote it, where that names the same to everybody; else as it was understood here.
+/// The path as the client wrote it, where that names the same to everybody; else as it was understood here, or as hooks
+/// would have it.
 fn path_and_query(head: &Head<'_, '_>, target: &Target<'_>) -> Vec<u8> {
     let written = head.target.split(|&byte| byte == b'?').next().unwrap_or_default();
     let is_plain = |path: &VirtualPath| {
         path.as_bytes() == written.strip_suffix(b"/").filter(|_| !path.is_root()).unwrap_or(written)
     };
+    let is_as_sent = target::parse(head.target).is_ok_and(|sent| sent.path == target.path);
     let hides_dots = written.windows(3).any(|part| part.eq_ignore_ascii_case(b"%2e"));
     let mut out = Vec::new();
     match VirtualPath::parse(written) {
-        Ok(path) if is_plain(&path) && !hides_dots && !written.contains(&b'\\') => {
+        Ok(path) if is_as_sent && is_plain(&path) && !hides_dots && !written.contains(&b'\\') => {
             out.extend_from_slice(written)
         }
         _ => {
