@@ -4,7 +4,7 @@
 //! thread, and everybody else's jobs get others. A job that panics loses only itself.
 //!
 //! Jobs of the pool are done side by side: whichever thread is first. Those of one [`Line`] are done one after the
-//! other, in the order in which they were put.
+//! other, in the order in which they were put; behind each of them the pool's other jobs have their turn.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -241,6 +241,25 @@ mod tests {
         pool.run(|| panic!("on purpose"));
         pool.run(move || done.send(()).unwrap());
         answer.recv_timeout(Duration::from_secs(10)).unwrap();
+    }
+
+    #[test]
+    fn a_long_line_leaves_others_their_turn() {
+        let pool = BlockingPool::new(1);
+        let (long, short) = (Arc::new(Line::default()), Arc::new(Line::default()));
+        let (release, hang) = mpsc::channel::<()>();
+        let (done, order) = mpsc::channel();
+        long.put(&pool, move || _ = hang.recv());
+        for name in ["long"; 100] {
+            let done = done.clone();
+            long.put(&pool, move || done.send(name).unwrap());
+        }
+        let last = done.clone();
+        short.put(&pool, move || last.send("short").unwrap());
+        drop((release, done));
+        let order: Vec<&str> = order.iter().collect();
+        let at = order.iter().position(|name| *name == "short").unwrap();
+        assert!(order.len() == 101 && at < 2, "{at} of {}", order.len());
     }
 
     #[test]

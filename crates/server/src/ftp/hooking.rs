@@ -398,6 +398,7 @@ impl Connection {
             verb: String::new(),
             argument: Vec::new(),
             path: None,
+            is_directory: false,
             to: None,
             also: Vec::new(),
             searched: None,

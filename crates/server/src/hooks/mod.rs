@@ -177,6 +177,8 @@ pub struct Moment {
     pub argument: Vec<u8>,
     /// The file or directory, as clients see it.
     pub path: Option<VirtualPath>,
+    /// Whether a request of HTTP names it as a directory: with a slash at its end.
+    pub is_directory: bool,
     /// Its new name, where it is renamed.
     pub to: Option<VirtualPath>,
     /// What a command names besides: the parts of `COMB`, what an `RNTO` renames, the other end of a copy.

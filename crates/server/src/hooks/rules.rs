@@ -25,7 +25,7 @@ use crate::program::{How, Program, Purpose};
 
 /// Commands that change something: what they are about to do is put down before, where a rule is about
 /// [`Event::Interrupted`].
-const CHANGES: [&str; 19] = [
+const CHANGES: [&str; 20] = [
     "STOR",
     "APPE",
     "STOU",
@@ -45,18 +45,26 @@ const CHANGES: [&str; 19] = [
     "MOVE",
     "COPY",
     "PROPPATCH",
+    "LOCK",
 ];
 
-/// What methods of HTTP are called in FTP: a rule about the one holds for the other, so that there is no way round it.
-const ALIKE: &[(&str, &[&str])] = &[
-    ("GET", &["RETR"]),
-    ("PUT", &["STOR"]),
-    ("DELETE", &["DELE", "RMD", "RMDA"]),
-    ("MKCOL", &["MKD"]),
-    ("MOVE", &["RNTO", "RNFR"]),
-    ("COPY", &["SITE COPY"]),
-    ("PROPFIND", &["LIST", "MLSD"]),
+/// What methods of HTTP are called in FTP, and what besides where they are about a directory: a rule about the one holds
+/// for the other, so that there is no way round it.
+const ALIKE: &[(&str, &[&str], &[&str])] = &[
+    ("GET", &["RETR"], LISTS),
+    ("HEAD", &["GET", "RETR"], LISTS),
+    ("PUT", &["STOR"], &[]),
+    // It makes the file where there is none.
+    ("LOCK", &["STOR"], &[]),
+    ("DELETE", &["DELE", "RMD", "RMDA"], &[]),
+    ("MKCOL", &["MKD"], &[]),
+    ("MOVE", &["RNTO", "RNFR"], &[]),
+    ("COPY", &["SITE COPY"], &[]),
+    ("PROPFIND", LISTS, &[]),
 ];
+
+/// What tells the names in a directory.
+const LISTS: &[&str] = &["LIST", "MLSD", "NLST"];
 
 /// Whom and what a rule is about, and what it does.
 #[derive(Debug, Clone)]
@@ -255,7 +263,10 @@ impl Rules {
 
     fn has_intentions(&self, verb: &str) -> bool {
         CHANGES.contains(&first_word(verb))
-            && self.rules.iter().any(|rule| rule.on.contains(&Event::Interrupted) && rule.is_about_verb(verb))
+            && self
+                .rules
+                .iter()
+                .any(|rule| rule.on.contains(&Event::Interrupted) && rule.is_about_verb(verb, true))
     }
 
     /// Puts down what a command is about to do.
@@ -536,15 +547,17 @@ impl Rule {
         matches!(self.action, Action::Run(_) | Action::Webhook { .. } | Action::Verify(_))
     }
 
-    fn is_about_verb(&self, verb: &str) -> bool {
-        let alike = ALIKE.iter().find(|row| row.0 == verb).map_or(&[][..], |row| row.1);
-        let names = |one: &String| one == verb || one == first_word(verb) || alike.contains(&one.as_str());
+    fn is_about_verb(&self, verb: &str, is_directory: bool) -> bool {
+        let row = ALIKE.iter().find(|row| row.0 == verb);
+        let (alike, of_directories) = row.map_or((&[][..], &[][..]), |row| (row.1, row.2));
+        let is_alike = |one: &str| alike.contains(&one) || (is_directory && of_directories.contains(&one));
+        let names = |one: &String| one == verb || one == first_word(verb) || is_alike(one);
         self.verbs.is_empty() || self.verbs.iter().any(names)
     }
 
-    /// As `is_about_verb`, where of `SITE` the subcommand is not known yet.
+    /// As `is_about_verb`, where of `SITE` the subcommand is not known yet, and of HTTP the path.
     fn may_be_about(&self, verb: &str) -> bool {
-        self.is_about_verb(verb) || self.verbs.iter().any(|one| first_word(one) == verb)
+        self.is_about_verb(verb, true) || self.verbs.iter().any(|one| first_word(one) == verb)
     }
 
     fn matches(&self, moment: &Moment) -> bool {
@@ -555,7 +568,7 @@ impl Rule {
     fn is_about(&self, event: Event, moment: &Moment) -> bool {
         let mut paths = moment.path.iter().chain(&moment.to).chain(&moment.also);
         self.on.contains(&event)
-            && (moment.verb.is_empty() || self.is_about_verb(&moment.verb))
+            && (moment.verb.is_empty() || self.is_about_verb(&moment.verb, moment.is_directory))
             && (self.users.is_empty()
                 || moment
                     .user

@@ -3,6 +3,7 @@
 //! Answers to pipelined requests are collected and written together. A client that does not take its answers is
 //! not read from.
 
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -72,7 +73,7 @@ pub(crate) struct Connection {
     /// What it carries, where that is another connection's.
     pub(super) carries: Option<Box<Carried>>,
     /// Its part in the hooks, where there are any.
-    pub(super) hooked: Option<Box<Hooked>>,
+    pub(super) hooked: OnceCell<Box<Hooked>>,
 }
 
 /// What a connection is busy with.
@@ -178,7 +179,7 @@ impl Connection {
             beside: None,
             admission,
             carries: None,
-            hooked: None,
+            hooked: OnceCell::new(),
         }
     }
 
@@ -234,6 +235,7 @@ impl Connection {
             },
             Message::Written(serial, written) => self.written(core, serial, written),
             Message::Ruled(serial, ruled) => self.hooks_answered(core, serial, ruled),
+            Message::Heard => self.was_heard(core),
             Message::Reviewed(user, decision) => self.reviewed(core, &user, decision),
         }
     }
@@ -320,6 +322,7 @@ impl Connection {
             && self.closing.is_none()
             && !self.flags.broken
             && !self.flags.last
+            && !self.waits_to_be_heard()
     }
 
     /// Claims that the connection may go on behind this request: a body that nobody took is in the way.

@@ -19,6 +19,8 @@ impl Connection {
         let config = &core.server.config;
         match &self.work {
             Work::Idle if !self.output_is_empty() => Some(self.since + config.stall_timeout),
+            // It is the hooks that are waited for.
+            Work::Idle if self.waits_to_be_heard() => None,
             Work::Idle if self.input.is_empty() && self.flags.spoke => {
                 Some(self.since + config.http_idle_timeout)
             }

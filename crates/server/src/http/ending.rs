@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use millrace_http::Status;
+use millrace_http::{Slots, Status, request};
 use millrace_net::stream;
 
 use super::connection::{Connection, Work};
+use super::hooking::Then;
 use super::record::Record;
 use super::sending::Sending;
 use crate::log::Direction;
@@ -25,16 +26,19 @@ impl Connection {
         let said_all = matches!(self.work, Work::Idle) && self.output_is_empty();
         match self.closing {
             Some(_) => said_all && self.flags.ended,
-            None => said_all && (self.flags.ended || self.flags.last),
+            // Whoever will say no more may have said more than was taken.
+            None => said_all && (self.flags.last || self.flags.ended && !self.waits_to_be_heard()),
         }
     }
 
-    /// Claims that the pool is at something that logs and hooks have to hear of, whether the client is still there
-    /// or not: it gives a file its name, or, where there are hooks, may change something else.
+    /// Claims that something is under way that logs and hooks have to hear of, whether the client is still there or not:
+    /// the pool gives a file its name, or, where there are hooks, may change something else; or hooks have their word in
+    /// what was done.
     fn owes_an_end(&self) -> bool {
         match &self.work {
             Work::Receiving(receiving) => receiving.is_being_ended(),
-            Work::Asked(_) => self.hooked.is_some(),
+            Work::Asked(_) => self.hooked.get().is_some(),
+            Work::Ruled(_, then) => matches!(**then, Then::Answer(..)),
             _ => false,
         }
     }
@@ -150,8 +154,27 @@ impl Connection {
                 }
                 Record { status: Status::BAD_REQUEST, ..record }
             }
+            Work::Collecting(collecting) => match self.unanswered(core, collecting.head()) {
+                Some(record) => record,
+                None => return,
+            },
+            Work::Ruled(_, then) => {
+                let Then::Request(head) = *then else { return };
+                self.give_up_ruling();
+                match self.unanswered(core, &head) {
+                    Some(record) => record,
+                    None => return,
+                }
+            }
             _ => return,
         };
         self.log_request(core, &record);
+    }
+
+    /// Of a request whose client is gone before anything was done.
+    fn unanswered(&self, core: &Core, bytes: &[u8]) -> Option<Record> {
+        let mut slots = Slots::new();
+        let (head, _) = request::parse(bytes, &mut slots).ok()??;
+        Some(Record { status: Status::BAD_REQUEST, ..Record::of(&head, false, core.now.instant) })
     }
 }

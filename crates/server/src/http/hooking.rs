@@ -2,11 +2,13 @@
 //! its upload is there; it tells of what was done.
 //!
 //! The invariant: what hooks are given goes through one [`Line`], in the order in which it happened, on threads
-//! of theirs. A request is ruled on once, before anything of it is done, however often its head is looked at. Where
-//! there are no hooks, a request looks at one pointer.
+//! of theirs. A request is ruled on once, before anything of it is done, however often its head is looked at. What was
+//! told and not heard is bounded: a client who asks for more than hooks can hear of waits for them. Where there are no
+//! hooks, a request looks at one pointer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use millrace_http::target::{self, Target};
@@ -25,6 +27,9 @@ use crate::log::{self, Direction, Subject, Transferred};
 use crate::state::Server;
 use crate::worker::{self, Core};
 
+/// So many events of a connection wait to be heard before its next request has to wait as well.
+const MOST_UNHEARD: usize = 16;
+
 /// A connection's part in the hooks; there is none where there are none.
 #[derive(Debug, Default)]
 pub(super) struct Hooked {
@@ -32,7 +37,11 @@ pub(super) struct Hooked {
     let_in: Option<Option<Vec<u8>>>,
     /// They have ruled on the request that is answered: it is about this path, where they said another.
     ruled: Option<Option<VirtualPath>>,
+    /// What the request is about.
+    about: Option<VirtualPath>,
     line: Arc<Line>,
+    /// Events that were told and are not heard yet.
+    unheard: Arc<AtomicUsize>,
 }
 
 /// What happened together, and whom to tell what they say of it.
@@ -137,14 +146,35 @@ impl Connection {
     /// What is left to tell when the connection has ended, elsewhere perhaps.
     pub(super) fn parting(&self, core: &Core) -> Option<Parting> {
         let hooks = core.server.hooks().filter(|hooks| hooks.concerns(Event::Disconnect, ""))?;
-        let line = self.hooked.as_ref().map_or_else(Arc::default, |hooked| Arc::clone(&hooked.line));
+        let line = Arc::clone(&self.hooked().line);
         let moments = vec![Moment { user: None, ..self.moment(core, Event::Disconnect, None) }];
         let said = Some((line, Batch { hooks, moments, answer: None }));
         Some(Parting { said, server: Arc::clone(&core.server) })
     }
 
+    /// Its part in the hooks, from the first thing on that they hear: all go through one line.
+    fn hooked(&self) -> &Hooked {
+        self.hooked.get_or_init(Box::default)
+    }
+
+    fn hooked_mut(&mut self) -> &mut Hooked {
+        self.hooked();
+        self.hooked.get_mut().expect("it was made just now")
+    }
+
+    /// Claims that hooks have too much to hear of this connection for now.
+    pub(super) fn waits_to_be_heard(&self) -> bool {
+        self.hooked.get().is_some_and(|hooked| hooked.unheard.load(Ordering::Relaxed) >= MOST_UNHEARD)
+    }
+
+    /// Hooks have heard so much that requests may go on.
+    pub(super) fn was_heard(&mut self, core: &Core) {
+        // A head that has begun has its time from now on.
+        self.since = core.now.instant;
+    }
+
     fn note_logout(&mut self, core: &Core) {
-        if let Some(user) = self.hooked.as_mut().and_then(|hooked| hooked.let_in.take()) {
+        if let Some(user) = self.hooked.get_mut().and_then(|hooked| hooked.let_in.take()) {
             let user = Some(user.as_deref().unwrap_or(ANONYMOUS).into());
             self.tell(core, Moment { user, ..self.moment(core, Event::Logout, None) });
         }
@@ -152,8 +182,8 @@ impl Connection {
 
     /// A new request: nobody has ruled on it.
     pub(super) fn forget_ruling(&mut self) {
-        if let Some(hooked) = &mut self.hooked {
-            hooked.ruled = None;
+        if let Some(hooked) = self.hooked.get_mut() {
+            (hooked.ruled, hooked.about) = (None, None);
         }
     }
 
@@ -166,7 +196,7 @@ impl Connection {
         sent: &Target<'a>,
         resumable: Option<Concern>,
     ) -> Option<Target<'a>> {
-        let ruled = self.hooked.as_ref()?.ruled.clone()?;
+        let ruled = self.hooked.get()?.ruled.clone()?;
         let path = match resumable {
             None => ruled?,
             Some(_) => {
@@ -193,7 +223,9 @@ impl Connection {
         let Some(hooks) = core.server.hooks() else { return false };
         let new_file = new_file(core, head, target, resumable);
         let path = new_file.as_ref().map_or(&target.path, |(path, _)| path).clone();
-        let is_new = self.hooked.get_or_insert_default().let_in.as_ref() != Some(&who.user);
+        let hooked = self.hooked_mut();
+        hooked.about = Some(path.clone());
+        let is_new = hooked.let_in.as_ref() != Some(&who.user);
         let mut moments = Vec::new();
         if is_new {
             self.note_logout(core);
@@ -218,6 +250,7 @@ impl Connection {
                 verb: verb.to_owned(),
                 argument: core.server.config.web.links.without_signature(head.target).into_owned(),
                 path: Some(begun.unwrap_or(path)),
+                is_directory: target.is_directory,
                 to: destination(head),
                 bytes,
                 user: who.user.as_deref().map(Arc::from),
@@ -233,8 +266,19 @@ impl Connection {
     }
 
     fn ruled(&mut self, user: Option<Vec<u8>>, path: Option<VirtualPath>) {
-        let hooked = self.hooked.get_or_insert_default();
+        let hooked = self.hooked_mut();
+        if path.is_some() {
+            hooked.about.clone_from(&path);
+        }
         (hooked.let_in, hooked.ruled) = (Some(user), Some(path));
+    }
+
+    /// The client of a request that hooks are asked about is gone, so that it is not carried out: they hear of that,
+    /// too.
+    pub(super) fn give_up_ruling(&mut self) {
+        if let Some(hooked) = self.hooked.get_mut() {
+            hooked.ruled.get_or_insert(None);
+        }
     }
 
     /// Something was changed, or a file has come: the client hears of it when hooks have.
@@ -292,7 +336,7 @@ impl Connection {
 
     /// Claims that hooks have ruled on the request, or had no wish to.
     pub(super) fn is_ruled(&self) -> bool {
-        self.hooked.as_ref().is_some_and(|hooked| hooked.ruled.is_some())
+        self.hooked.get().is_some_and(|hooked| hooked.ruled.is_some())
     }
 
     /// Hooks have answered.
@@ -393,12 +437,13 @@ impl Connection {
 
     /// A request was answered: whoever heard of it before hears how.
     pub(super) fn note_reply(&self, core: &Core, request: &log::Request<'_>) {
-        let was_ruled = self.hooked.as_ref().is_some_and(|hooked| hooked.ruled.is_some());
-        if was_ruled {
-            let path = target::parse(request.target).ok().map(|target| target.path);
+        if self.is_ruled() {
+            let target = target::parse(request.target).ok();
+            let is_directory = target.as_ref().is_some_and(|target| target.is_directory);
+            let path = target.map(|target| target.path);
             let moment = self.moment(core, Event::Reply, None);
             let verb = request.method.to_owned();
-            self.tell(core, Moment { verb, path, code: Some(request.status), ..moment });
+            self.tell(core, Moment { verb, path, is_directory, code: Some(request.status), ..moment });
         }
     }
 
@@ -411,7 +456,10 @@ impl Connection {
     /// Something was refused or cut because a quota is used up.
     pub(super) fn note_quota(&self, core: &Core, reason: String) {
         let moment = self.moment(core, Event::Quota, None);
-        self.tell(core, Moment { reason: Some(reason), ..moment });
+        let about = self.hooked.get().and_then(|hooked| hooked.about.clone());
+        // The address of an upload is nobody's business but its client's.
+        let path = about.filter(|path| !tus::is_upload(&core.server, path));
+        self.tell(core, Moment { path, reason: Some(reason), ..moment });
     }
 
     /// Failed logins have led to a ban.
@@ -425,8 +473,19 @@ impl Connection {
         else {
             return;
         };
-        let line = self.hooked.as_ref().map_or_else(Arc::default, |hooked| Arc::clone(&hooked.line));
-        put(&core.server, &line, Batch { hooks, moments: vec![moment], answer: None });
+        let hooked = self.hooked();
+        hooked.unheard.fetch_add(1, Ordering::Relaxed);
+        let (key, inbox, unheard) = (self.key, core.sender.clone(), Arc::clone(&hooked.unheard));
+        let heard = move |_| {
+            if unheard.fetch_sub(1, Ordering::Relaxed) == MOST_UNHEARD {
+                inbox.send(worker::Message::Http(key, Message::Heard));
+            }
+        };
+        put(
+            &core.server,
+            &hooked.line,
+            Batch { hooks, moments: vec![moment], answer: Some(Box::new(heard)) },
+        );
     }
 
     fn submit(
@@ -444,7 +503,7 @@ impl Connection {
             }
             inbox.send(worker::Message::Http(key, Message::Ruled(serial, ruled)));
         });
-        let line = Arc::clone(&self.hooked.get_or_insert_default().line);
+        let line = Arc::clone(&self.hooked().line);
         if let Some(then) = then {
             self.work = Work::Ruled(serial, Box::new(then));
         }
@@ -460,7 +519,7 @@ impl Connection {
         bytes: u64,
         failure: Option<&str>,
     ) -> Moment {
-        let ruled = self.hooked.as_ref().and_then(|hooked| hooked.ruled.clone()).flatten();
+        let ruled = self.hooked.get().and_then(|hooked| hooked.ruled.clone()).flatten();
         let path = ruled.or_else(|| target::parse(&record.target).ok().map(|target| target.path));
         let is_transfer =
             !matches!(event, Event::Delete | Event::Rename | Event::MakeDirectory | Event::RemoveDirectory);
@@ -489,6 +548,7 @@ impl Connection {
             verb: String::new(),
             argument: Vec::new(),
             path: None,
+            is_directory: false,
             to: None,
             also: Vec::new(),
             searched: None,

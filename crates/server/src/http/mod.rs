@@ -93,6 +93,8 @@ pub(crate) enum Message {
     Written(u64, Written),
     /// Hooks have answered.
     Ruled(u64, Ruled),
+    /// Hooks have heard what they were told.
+    Heard,
     /// The account of this user was looked at again.
     Reviewed(Vec<u8>, Decision),
 }

@@ -135,7 +135,9 @@ fn who_may_not_log_in_gets_nothing_by_http_either() {
     let refused = ask(&served, "GET /f", "", b"");
     assert!(refused.status == 403 && refused.text().contains("Not today."), "{refused:?}");
     assert_eq!(served.get("/f", "").body, b"content", "anonymous may");
-    assert!(!told.heard.lock().unwrap().iter().any(|line| line.contains("command") && line.contains("PUT")));
+    let heard = told.heard.lock().unwrap();
+    let commands: Vec<&String> = heard.iter().filter(|line| line.starts_with("command")).collect();
+    assert_eq!(commands, ["command GET /f"], "nothing was asked for by who was not let in");
 }
 
 #[test]
@@ -215,6 +217,62 @@ fn an_upload_that_is_refused_is_put_away_and_the_client_hears_why() {
     assert_eq!(ask(&served, "PUT /in/large", "", &pattern(2000)).status, 403, "before a byte of it came");
     assert_eq!(ask(&served, "GET /in/good", "", b"").status, 403, "a rule about RETR");
     assert_eq!(ask(&served, "GET /checked/u/good", "", b"").body, b"fine");
+}
+
+#[test]
+fn a_rule_about_a_command_holds_for_every_method_that_does_the_same() {
+    let scratch = Scratch::new();
+    for folder in ["list", "mlsd", "nlst", "in"] {
+        std::fs::create_dir(scratch.file(folder)).unwrap();
+        scratch.write(&format!("{folder}/f"), b"content");
+    }
+    let rule = |verb: &str, path: &str| Rule {
+        on: vec![Event::Command],
+        verbs: vec![verb.to_owned()],
+        users: Vec::new(),
+        paths: vec![PathPattern::new(path)],
+        larger_than: None,
+        smaller_than: None,
+        action: Action::Refuse("Not this way.".to_owned()),
+        wait: None,
+        time_limit: crate::kit::PATIENCE,
+        refuses_on_failure: true,
+        refused_to: None,
+    };
+    let rules = vec![
+        rule("LIST", "/list/**"),
+        rule("MLSD", "/mlsd/**"),
+        rule("NLST", "/nlst/**"),
+        rule("STOR", "/in/**"),
+        rule("RETR", "/in/f"),
+    ];
+    let hooks: Arc<dyn Hooks> = Arc::new(Rules::new(rules, None));
+    let served = serve_http_with(Config { hooks: Some(hooks), ..http_config(scratch.storage()) });
+    let status = |line: &str| {
+        let lock = "<lockinfo xmlns=\"DAV:\"><lockscope><exclusive/></lockscope>\
+                    <locktype><write/></locktype></lockinfo>";
+        let body = if line.starts_with("LOCK") { lock } else { "" };
+        let head = format!("{line} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\nDepth: 0\r\n");
+        served.ask(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())).status
+    };
+    for folder in ["/list", "/mlsd", "/nlst"] {
+        for (line, expected) in [
+            (format!("PROPFIND {folder}"), 403),
+            (format!("GET {folder}/"), 403),
+            (format!("HEAD {folder}/"), 403),
+            (format!("GET {folder}/?sort=size"), 403),
+            (format!("GET {folder}/f"), 200),
+            (format!("LOCK {folder}/new"), 201),
+        ] {
+            assert_eq!(status(&line), expected, "{line}");
+        }
+    }
+    for (line, expected) in
+        [("LOCK /in/new", 403), ("PUT /in/new", 403), ("HEAD /in/f", 403), ("GET /in/", 200)]
+    {
+        assert_eq!(status(line), expected, "{line}");
+    }
+    assert_eq!(scratch.read("in/new"), None);
 }
 
 #[test]

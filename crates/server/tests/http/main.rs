@@ -8,6 +8,7 @@ mod bad_input;
 mod bandwidth;
 mod conformance;
 mod directories;
+mod hearing;
 mod hooks;
 mod http2;
 mod logins;

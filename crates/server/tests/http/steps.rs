@@ -66,7 +66,10 @@ fn where_a_request_is_led_says_who_answers_it() {
     for folder in ["cgi", "d"] {
         std::fs::create_dir(scratch.file(folder)).unwrap();
     }
-    scratch.write("cgi/echo", b"#!/bin/sh\necho 'Content-Type: a/b'; echo; echo \"$REQUEST_METHOD|$SCRIPT_NAME\"; cat");
+    scratch.write(
+        "cgi/echo",
+        b"#!/bin/sh\necho 'Content-Type: a/b'; echo; echo \"$REQUEST_METHOD|$SCRIPT_NAME\"; cat",
+    );
     std::fs::set_permissions(scratch.file("cgi/echo"), PermissionsExt::from_mode(0o755)).unwrap();
     scratch.write("d/one", b"a file");
     let mark = VirtualPath::parse(b"/cgi").unwrap();

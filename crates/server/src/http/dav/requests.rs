@@ -46,6 +46,13 @@ pub(in crate::http) struct Collecting {
     pub(in crate::http) began: Instant,
 }
 
+impl Collecting {
+    /// The head that it is the body of.
+    pub(in crate::http) fn head(&self) -> &[u8] {
+        &self.head
+    }
+}
+
 fn refuse<T>(status: Status, reason: &'static str) -> Result<T, Refused> {
     Err(Refusal { status, reason }.into())
 }
