@@ -80,14 +80,16 @@ impl Connection {
 
     /// Tells the log of an answer that was given at once.
     pub(super) fn log_answer(&self, core: &mut Core, head: &Head<'_, '_>, status: Status, bytes: u64) {
-        let target = core.server.config.web.links.without_signature(head.target);
+        let links = &core.server.config.web.links;
+        let (target, referer) = (links.without_signature(head.target), head.get(Field::Referer));
+        let referer = referer.map(|referer| links.without_signature(referer));
         let request = log::Request {
             method: head.method_text,
             target: &target,
             protocol: self.protocol(head.version),
             status: status.0,
             bytes,
-            referer: head.get(Field::Referer),
+            referer: referer.as_deref(),
             agent: head.get(Field::UserAgent),
             elapsed: Duration::ZERO,
         };
@@ -96,14 +98,17 @@ impl Connection {
 
     /// Tells the log of an answer that took its time.
     pub(super) fn log_request(&self, core: &mut Core, record: &Record) {
-        let target = core.server.config.web.links.without_signature(&record.target);
+        let links = &core.server.config.web.links;
+        let target = links.without_signature(&record.target);
+        // A page that was got by a link is where its pictures are asked for from.
+        let referer = record.referer.as_deref().map(|referer| links.without_signature(referer));
         let request = log::Request {
             method: &record.method,
             target: &target,
             protocol: self.protocol(record.version),
             status: record.status.0,
             bytes: record.bytes,
-            referer: record.referer.as_deref(),
+            referer: referer.as_deref(),
             agent: record.agent.as_deref(),
             elapsed: core.now.instant.saturating_duration_since(record.began),
         };

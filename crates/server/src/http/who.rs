@@ -30,6 +30,34 @@ const A_WHILE: Duration = Duration::from_secs(10);
 /// What stands before a link among what clients have said: no field can hold it.
 const LINK: &[u8] = b"\0link ";
 
+/// How it came to be known who asks: each with its own part in the rates of logins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Means {
+    /// They said nothing.
+    Nothing,
+    /// They hold a link: whoever made that has logged in, and is not to be locked out by those who have it.
+    Link,
+    Certificate,
+    Password,
+}
+
+impl Means {
+    /// How `user` came to be known by what was said.
+    fn of(said: &[u8], user: &[u8]) -> Self {
+        match said {
+            b"" if user == ANONYMOUS => Self::Nothing,
+            b"" => Self::Certificate,
+            _ if said.starts_with(LINK) => Self::Link,
+            _ => Self::Password,
+        }
+    }
+
+    /// Claims that it is a login, of which there may be too many.
+    fn is_login(self) -> bool {
+        matches!(self, Self::Certificate | Self::Password)
+    }
+}
+
 /// Somebody who asks.
 #[derive(Debug)]
 pub(super) struct Who {
@@ -92,6 +120,9 @@ impl Connection {
         }
         let (user, password) = match (said, authorization::basic(said)) {
             (b"", _) if self.shows_certificate() && !self.is_banned(core) => {
+                if let Err(not_now) = self.may_try(core, said, Means::Certificate) {
+                    return self.answer_not_now(core, head, &not_now);
+                }
                 self.recognize(core, bytes, plain_host(host));
                 return None;
             }
@@ -118,7 +149,7 @@ impl Connection {
             self.login_decided(core, asked, &user, Decision::Refused(reason), core.server.edition());
             return None;
         }
-        if let Err(not_now) = self.may_try(core, said) {
+        if let Err(not_now) = self.may_try(core, said, Means::of(said, &user)) {
             return self.answer_not_now(core, head, &not_now);
         }
         let (edition, accounts) = core.server.accounts_for_login();
@@ -265,7 +296,7 @@ impl Connection {
     ) -> Result<Arc<Who>, NotNow> {
         // Who is known already has its place.
         if !self.is_known(said)
-            && let Err(not_now) = self.enter(core, !said.is_empty(), user, &account)
+            && let Err(not_now) = self.enter(core, Means::of(said, user), user, &account)
         {
             let subject = Subject { session: self.number, peer: self.peer, user: Some(user) };
             core.log(&subject, log::Event::Limited { reached: &not_now.reached, reason: None });
@@ -287,10 +318,10 @@ impl Connection {
     }
 
     /// Claims that the accounts may be asked about somebody who says this, unless that was just answered.
-    fn may_try(&mut self, core: &mut Core, said: &[u8]) -> Result<(), NotNow> {
+    fn may_try(&mut self, core: &mut Core, said: &[u8], means: Means) -> Result<(), NotNow> {
         let most = core.server.config.cpu_limit;
         let (from, wall) = (self.peer.ip(), core.server.limits.wall());
-        let not_now = if said.is_empty() || self.is_known(said) {
+        let not_now = if !means.is_login() || self.is_known(said) {
             return Ok(());
         } else if most > 0 && core.server.load.percent() > most {
             let reached = Reached::new(LimitKey::CpuLimit, u64::from(most));
@@ -306,9 +337,9 @@ impl Connection {
     }
 
     /// Takes a place among the sessions of the user and the user's groups, if there is one.
-    fn enter(&mut self, core: &Core, is_login: bool, user: &[u8], account: &Account) -> Result<(), NotNow> {
+    fn enter(&mut self, core: &Core, means: Means, user: &[u8], account: &Account) -> Result<(), NotNow> {
         let (server, now) = (&core.server, core.now.instant);
-        if is_login {
+        if means.is_login() {
             server.logins_rated.log_in(user, now, server.limits.wall())?;
         }
         let nothing = AccountLimits::default();
@@ -336,7 +367,7 @@ impl Connection {
         match decision {
             Decision::Granted(account) => {
                 let (said, host) = said_of(core, &asked.head);
-                if !said.is_empty() && !said.starts_with(LINK) {
+                if Means::of(&said, user) == Means::Password {
                     self.wrong_passwords = 0;
                     core.server.bans.succeeded(self.peer.ip(), user, core.now.instant);
                 }

@@ -11,6 +11,7 @@ mod directories;
 mod hearing;
 mod hooks;
 mod http2;
+mod links;
 mod logins;
 mod once;
 mod operator;
