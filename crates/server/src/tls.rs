@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use millrace_net::tls::{Acceptor, Connector, KeyPair, LoadError, Plan, Trust, Versions};
@@ -92,7 +92,10 @@ impl Security {
 
     /// Takes over another policy, with what its files hold now.
     pub(crate) fn replace(&self, policy: &Tls) -> Result<(), LoadError> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        self.put_in_force(policy, &mut self.seen())
+    }
+
+    fn put_in_force(&self, policy: &Tls, seen: &mut Seen) -> Result<(), LoadError> {
         let stamps = stamps(&policy.plan);
         self.acceptor.reload(&policy.plan)?;
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy.clone());
@@ -102,14 +105,21 @@ impl Security {
 
     /// Reads the certificates again.
     pub(crate) fn reload(&self) -> Result<(), LoadError> {
-        self.replace(&self.policy())
+        // The policy of before would take back what somebody else puts in force meanwhile.
+        let mut seen = self.seen();
+        self.put_in_force(&self.policy(), &mut seen)
+    }
+
+    /// Held by whoever puts certificates in force, and looked at before the policy is.
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the certificates again if the files have changed since, and rest now. `None` where there was
     /// nothing to do; files that cannot be used are told of once.
     pub(crate) fn follow(&self) -> Option<Result<(), LoadError>> {
+        let mut seen = self.seen();
         let policy = self.policy();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = stamps(&policy.plan);
         let rest = now == std::mem::replace(&mut seen.last, now.clone());
         if !rest || now == seen.judged {
@@ -206,6 +216,31 @@ mod tests {
         assert!(security.follow().unwrap().is_ok());
         assert_ne!(security.acceptor.fingerprints(), first);
         assert!(security.follow().is_none());
+    }
+
+    #[test]
+    fn whoever_reads_certificates_again_takes_no_policy_back() {
+        let folder = Folder::new();
+        let security = security(&folder.make(1));
+        let policy = |login_required| Tls { login_required, ..(*security.policy()).clone() };
+        let (policies, is_over) = ([policy(false), policy(true)], AtomicBool::new(false));
+        let taken_back = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    security.reload().unwrap();
+                }
+            });
+            let taken_back = policies.iter().cycle().take(200).filter(|policy| {
+                security.replace(policy).unwrap();
+                // Whoever was about it is through.
+                drop(security.seen());
+                security.policy().login_required != policy.login_required
+            });
+            let taken_back = taken_back.count();
+            is_over.store(true, Ordering::Relaxed);
+            taken_back
+        });
+        assert_eq!(taken_back, 0);
     }
 
     #[test]
