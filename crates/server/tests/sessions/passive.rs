@@ -1,12 +1,12 @@
 //! Passive data connections: whose they are, where they may be, and what happens when ports run out.
 
 use std::collections::HashSet;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_server::Config;
+use millrace_server::{Config, Server, StartError};
 use millrace_storage::MemoryStorage;
 
 use crate::kit::{
@@ -343,16 +343,24 @@ fn the_public_address_is_named_and_our_own_is_listened_on() {
 #[test]
 fn all_addresses_of_ipv4_and_of_ipv6_share_a_port() {
     let scratch = Scratch::new();
-    let port = *free_ports(1).start();
-    let (four, six) = (SocketAddr::from(([0; 4], port)), SocketAddr::from(([0; 16], port)));
-    for addresses in [[four, six], [six, four]] {
-        let ftp = addresses.to_vec();
-        let served = serve_with(Config { ftp, ..config(scratch.storage()) });
+    for is_six_first in [false, true] {
+        // Somebody else may have the port at another address, or take it meanwhile.
+        let (port, running) = loop {
+            let port = *free_ports(1).start();
+            let mut ftp = vec![SocketAddr::from(([0; 4], port)), SocketAddr::from(([0; 16], port))];
+            if is_six_first {
+                ftp.reverse();
+            }
+            match Server::start(Config { ftp, ..config(scratch.storage()) }) {
+                Err(StartError::Listen { source, .. }) if source.kind() == ErrorKind::AddrInUse => {}
+                started => break (port, started.unwrap()),
+            }
+        };
         for ip in ["127.0.0.1", "::1"] {
             let mut client = Client::connect(SocketAddr::new(ip.parse().unwrap(), port));
             client.expect_reply(220);
         }
-        drop(served);
+        drop(running);
     }
 }
 
