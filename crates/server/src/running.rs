@@ -406,9 +406,9 @@ impl Running {
     }
 
     /// Takes over what can change while it runs: the accounts, the limits, the hooks, who may connect, what HTTP adds to
-    /// files, names of hosts, the certificates and what data connections have to do under them. What was [set](Running::set_limits) stays set. Accounts
-    /// of sessions that run are looked at again, and what they say now holds. Logs that are files are opened anew.
-    /// Where a certificate cannot be used, or hooks cannot begin, all stays as it was.
+    /// files, names of hosts, the certificates and what data connections have to do under them. What was
+    /// [set](Running::set_limits) stays set. Accounts of sessions that run are looked at again, and what they say now
+    /// holds. Logs that are files are opened anew. Where a certificate cannot be used, or hooks cannot begin, all stays as it was.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
         if let Some(hooks) = &config.hooks {
             let log = self.log.clone();

@@ -2,8 +2,8 @@
 //! wu-ftpd's xferlog format.
 //!
 //! A worker collects the lines of one turn of its reactor and hands them to a thread ([`writer`]) that writes
-//! them, so that a log costs little at thousands of transfers a second, and nobody waits for one that is stuck. What a client named is escaped: one event is one
-//! line, whatever a file is called.
+//! them, so that a log costs little at thousands of transfers a second, and nobody waits for one that is stuck. What a
+//! client named is escaped: one event is one line, whatever a file is called.
 
 mod access;
 mod writer;

@@ -178,8 +178,8 @@ impl Shared {
         self.ended.notify_all();
     }
 
-    /// Rests for so long, where there is a crowd for less, and waits for lines; answers how many were dropped behind them and where they go, if not where the last
-    /// ones went; `None` at the end.
+    /// Rests for so long, where there is a crowd for less, and waits for lines; answers how many were dropped behind
+    /// them and where they go, if not where the last ones went; `None` at the end.
     fn take(&self, lines: &mut Vec<u8>, rest: Option<Duration>) -> Option<(u64, Option<Sink>)> {
         let mut state = self.lock();
         if let Some(rest) = rest {
