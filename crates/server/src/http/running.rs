@@ -280,9 +280,10 @@ impl Running {
         };
         let head = std::mem::take(&mut self.head);
         let body = &head[behind..];
-        let length = length.or(all.map(|()| body.len() as u64));
         self.record.status = status;
         let is_unsent = self.record.head_only || status.is_bodiless();
+        // What is not sent to `HEAD` is not counted either: only who answers knows its length (RFC 9110 section 8.6).
+        let length = length.or(all.filter(|()| !is_unsent).map(|()| body.len() as u64));
         self.stage = match length {
             _ if is_unsent => Stage::Unsent,
             Some(length) => Stage::Length(length),

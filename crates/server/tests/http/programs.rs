@@ -159,6 +159,23 @@ fn what_lies_elsewhere_is_a_file_though_its_path_looks_like_a_programs() {
     }
 }
 
+/// RFC 9110 section 8.6: that of the answer to `GET`, or none.
+#[test]
+fn the_answer_to_head_has_the_length_that_the_program_says() {
+    let site = site(
+        &[
+            ("silent", "echo 'Content-Type: a/b'; echo; test $REQUEST_METHOD = HEAD || echo text"),
+            ("sized", "echo 'Content-Type: a/b'; echo 'Content-Length: 5'; echo; echo text"),
+        ],
+        |_| {},
+    );
+    for (name, length) in [("silent", None), ("sized", Some("5"))] {
+        let head = site.served.ask(format!("HEAD /cgi/{name} HTTP/1.1\r\nHost: h\r\n\r\n"));
+        assert_eq!((head.status, head.field("content-length")), (200, length), "{name}");
+        assert_eq!(site.served.get(&format!("/cgi/{name}"), "").text(), "text\n", "{name}");
+    }
+}
+
 #[test]
 fn a_program_that_hangs_is_ended_with_its_children() {
     let hang = "sleep 600 & echo $! > \"$PATH_TRANSLATED.child\"; echo $$ > \"$PATH_TRANSLATED\"; wait";
