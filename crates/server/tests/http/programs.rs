@@ -107,6 +107,36 @@ fn statuses_redirects_and_raw_answers_are_the_programs() {
 }
 
 #[test]
+fn a_body_that_a_program_has_left_is_no_request_behind_its_redirect() {
+    let site = site(&[("leaves", "printf 'Location: /file.txt\\n\\n'")], |_| {});
+    let smuggled = "GET /file.txt HTTP/1.1\r\nHost: h\r\n\r\n";
+    let length = smuggled.len();
+    let mut client = site.served.connect();
+    client.send(format!("POST /cgi/leaves HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n"));
+    let answer = client.response();
+    assert_eq!((answer.text().as_str(), answer.field("connection")), ("a file", Some("close")));
+    client.send(smuggled);
+    client.end_writing();
+    client.expect_end();
+}
+
+/// RFC 9112 section 3.2.2.
+#[test]
+fn the_host_of_an_absolute_target_counts_behind_a_redirect_too() {
+    let site = site(
+        &[
+            ("leads", "printf 'Location: /cgi/host\\n\\n'"),
+            ("host", "echo 'Content-Type: a/b'; echo; echo \"$SERVER_NAME $HTTP_HOST\""),
+        ],
+        |_| {},
+    );
+    for target in ["/cgi/leads", "/cgi/host"] {
+        let request = format!("GET http://other:8080{target} HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert_eq!(site.served.ask(request).text(), "other other:8080\n", "{target}");
+    }
+}
+
+#[test]
 fn pipelined_requests_wait_for_a_program() {
     let site = site(&[("echo", ECHO)], |_| {});
     let mut client = site.served.connect();

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use millrace_http::{Status, Version};
+use millrace_http::{Field, Status, Version};
 
 use super::{Next, Record, Running, Stage};
 use crate::http::answerer::Answerer;
@@ -215,16 +215,25 @@ impl Connection {
                 Status::BAD_GATEWAY,
             );
         }
-        let Running { answerer, request, version, goes_on, .. } = running;
+        let Running { answerer, request, version, goes_on, intake, .. } = running;
         self.let_go(core, answerer);
+        // What the program has left of the body would be taken for the next request.
+        let goes_on = goes_on && intake.has_ended();
+        if !intake.has_ended() {
+            self.linger();
+        }
         let mut slots = millrace_http::Slots::new();
         let Ok(Some((head, _))) = millrace_http::request::parse(&request, &mut slots) else { return };
         let method = if head.wants_head_only() { "HEAD" } else { "GET" };
         let version = if version == Version::Http11 { "HTTP/1.1" } else { "HTTP/1.0" };
         let mut again = [method.as_bytes(), b" ", path, b" ", version.as_bytes(), b"\r\n"].concat();
+        // The host that counts may have been that of the target.
+        if let Some(host) = head.get(Field::Host) {
+            again.extend_from_slice(&[b"Host: ", host, b"\r\n"].concat());
+        }
         for (name, value) in head.fields() {
-            const LEFT_OUT: [&str; 5] =
-                ["content-length", "content-type", "transfer-encoding", "expect", "connection"];
+            const LEFT_OUT: [&str; 6] =
+                ["content-length", "content-type", "transfer-encoding", "expect", "connection", "host"];
             if !LEFT_OUT.iter().any(|out| out.eq_ignore_ascii_case(name)) {
                 again.extend_from_slice(&[name.as_bytes(), b": ", value, b"\r\n"].concat());
             }
