@@ -116,7 +116,7 @@ impl Connection {
             (By::Program | By::Pass(_), Some(found)) => self.begin_found(core, head, bytes, found),
             (By::Tus, found) => {
                 let ruled = self.as_ruled(core, head, &sent, concern);
-                self.tus(core, head, bytes, ruled.as_ref().unwrap_or(&sent), &who, found);
+                self.tus(core, head, bytes, (&sent, ruled.as_ref()), &who, found);
             }
             (By::Files, found) => self.answer_from_files(core, head, bytes, target, &who, found),
         }

@@ -255,7 +255,8 @@ impl Connection {
         }
         let persistent = record.persistent && intake.has_ended();
         let record = Record { persistent, bytes: 0, ..record };
-        self.answer_page(core, record, refusal.status, refusal.reason, &[]);
+        let fields: &[_] = if is_piece { &super::tus::OF_REFUSALS } else { &[] };
+        self.answer_page(core, record, refusal.status, refusal.reason, fields);
     }
 }
 

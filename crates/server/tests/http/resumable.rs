@@ -242,12 +242,19 @@ fn a_piece_that_does_not_fit_changes_nothing() {
     let old =
         served.ask(format!("HEAD {address} HTTP/1.1\r\nHost: h\r\n{plain}Tus-Resumable: 0.2.2\r\n\r\n"));
     assert_eq!((old.status, old.field("tus-version")), (412, Some("1.0.0")));
+    assert_eq!(piece(&served, &address, 3, "", b"four").field("tus-resumable"), Some("1.0.0"));
+    let endless = ask(&served, "POST /g", "Upload-Length: 9999999999999999999\r\n", b"");
+    assert_eq!((endless.status, endless.field("tus-resumable")), (413, Some("1.0.0")));
     // Chunks tell nobody beforehand how much they are.
     let mut client = served.connect();
     let head = format!("{USER}{PIECE}Upload-Offset: 3\r\nTransfer-Encoding: chunked\r\n");
     client.send(format!("{patch} HTTP/1.1\r\nHost: h\r\n{head}\r\n4\r\nfour\r\n0\r\n\r\n"));
-    assert_eq!(client.response().status, 413);
+    let refused = client.response();
+    assert_eq!((refused.status, refused.field("tus-resumable")), (413, Some("1.0.0")));
     eventually("it is let go of", || piece(&served, &address, 3, "", b"two").status == 204);
+    assert_eq!(scratch.read("f").unwrap(), b"onetwo");
+    assert_eq!(piece(&served, &address, 6, "", b"").status, 204, "it is known to be whole");
+    assert_eq!(piece(&served, &address, 6, "", b"more").status, 413);
     assert_eq!(scratch.read("f").unwrap(), b"onetwo");
 }
 
@@ -268,7 +275,8 @@ fn a_piece_is_checked_before_it_counts() {
     };
     let right = piece(&served, &address, 0, &sum("sha1", b"hello "), b"hello ");
     assert_eq!((right.status, right.field("upload-offset")), (204, Some("6")));
-    assert_eq!(piece(&served, &address, 6, &sum("sha1", b"other"), b"world").status, 460);
+    let mismatch = piece(&served, &address, 6, &sum("sha1", b"other"), b"world");
+    assert_eq!((mismatch.status, mismatch.field("tus-resumable")), (460, Some("1.0.0")));
     assert_eq!(offset(&served, &address), Ok(6));
     assert_eq!(piece(&served, &address, 6, &sum("md5", b"x").replace("md5", "rot13"), b"world").status, 400);
     // One that is cut cannot be checked, and is gone.
@@ -462,6 +470,12 @@ fn there_is_no_way_round_what_hooks_say_of_uploads() {
         let refused = new(line, &fields);
         assert!(refused.status == 403 && refused.text().contains("Not this one."), "{line}: {refused:?}");
     }
+    // What is named as a folder and has no name of a file is none, whatever hooks were asked about.
+    let no_names = [String::new(), named("../not"), named("a/b"), named("\0"), named(&"x".repeat(300))];
+    for (line, fields) in no_names.iter().flat_map(|fields| [("POST /in/", fields), ("POST /new/", fields)]) {
+        assert_eq!(new(line, fields).status, 400, "{line} {fields}");
+    }
+    assert_eq!((scratch.read("new"), scratch.read("not")), (None, None));
     // What hooks were asked about is what is made: a folder is told by its slash.
     assert_eq!(new("POST /in", &named("not")).status, 409);
 

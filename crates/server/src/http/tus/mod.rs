@@ -43,12 +43,16 @@ use crate::worker::Core;
 use address::{Address, Kind, Secret};
 use lengths::Untaken;
 pub(super) use piece::Whole;
-use piece::too_long;
 pub(crate) use piece::{Check, Piece};
+use piece::{can_be, too_long};
 pub(crate) use shared::Tus;
 
 /// Uploads of a tree that wait for more at a time.
 const MOST: u64 = 1000;
+
+/// What is said with a request that is refused.
+pub(super) const OF_REFUSALS: [(&str, &str); 2] =
+    [("Tus-Resumable", tus::VERSION), ("Cache-Control", "no-store")];
 
 /// What a request is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,15 +95,20 @@ pub(super) fn named(
         Becomes::File => length,
         Becomes::Part => return None,
         Becomes::Whole { parts, .. } => {
-            let length = |part: &&[u8]| server.tus.opened(server, &VirtualPath::parse(part).ok()?)?.length;
-            parts.iter().map(length).sum()
+            let length = |part: &[u8]| server.tus.opened(server, &VirtualPath::parse(part).ok()?)?.length;
+            parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(length(part)?))
         }
     };
     let path = match (target.is_directory, name) {
-        (true, name) => target.path.join(&name?).ok()?,
+        (true, name) => file_in(&target.path, &name?)?,
         (false, _) => target.path.clone(),
     };
     Some((path, length))
+}
+
+/// The file of this name in a folder, where it is one.
+fn file_in(folder: &VirtualPath, name: &[u8]) -> Option<VirtualPath> {
+    folder.join(name).ok().filter(|path| path.name() == name && path.parent() == *folder)
 }
 
 /// Claims that a path is an upload's, wherever else it might lead.
@@ -121,16 +130,17 @@ struct Asking {
 }
 
 impl Connection {
-    /// Answers a request of tus's.
+    /// Answers a request of tus's, about what was sent or, where hooks have ruled on it, the file that it becomes.
     pub(super) fn tus(
         &mut self,
         core: &mut Core,
         head: &Head<'_, '_>,
         bytes: &[u8],
-        target: &Target<'_>,
+        (sent, ruled): (&Target<'_>, Option<&Target<'_>>),
         who: &Who,
         found: Option<Result<Found, FileError>>,
     ) {
+        let target = ruled.unwrap_or(sent);
         match found {
             None if !tus::speaks_our_version(head) => {
                 let record = self.record(core, head);
@@ -149,7 +159,7 @@ impl Connection {
                     user: who.user.clone(),
                     path: target.path.clone(),
                     is_directory: target.is_directory,
-                    is_ruled: concern == Concern::Creation && self.is_ruled(),
+                    is_ruled: concern == Concern::Creation && ruled.is_some(),
                     wall: core.now.wall,
                 };
                 let kept = bytes.to_vec();
@@ -171,14 +181,14 @@ impl Connection {
             Some(Ok(Found::Tus(Answer::Refused(Refused { refusal, reached })))) => {
                 self.tell_limit(core, reached.as_deref());
                 let record = self.record(core, head);
-                let fields = [("Tus-Resumable", tus::VERSION), ("Cache-Control", "no-store")];
-                self.answer_page(core, record, refusal.status, refusal.reason, &fields);
+                self.answer_page(core, record, refusal.status, refusal.reason, &OF_REFUSALS);
             }
             Some(Ok(other)) => core.discard(other),
             Some(Err(error)) => {
                 let Refused { refusal, reached } = error.into();
                 self.tell_limit(core, reached.as_deref());
-                self.fail(core, head, refusal.status, refusal.reason);
+                let record = self.record(core, head);
+                self.answer_page(core, record, refusal.status, refusal.reason, &OF_REFUSALS);
             }
         }
     }
@@ -244,9 +254,7 @@ impl Asking {
                 "A filename in Upload-Metadata says which file in this folder it is.",
             );
         };
-        let path =
-            self.path.join(&name).ok().filter(|path| path.name() == name && path.parent() == self.path);
-        path.ok_or_else(|| {
+        file_in(&self.path, &name).ok_or_else(|| {
             let reason = "The filename in Upload-Metadata is no name of a file.";
             Refusal { status: Status::BAD_REQUEST, reason }.into()
         })
@@ -259,6 +267,7 @@ impl Asking {
             Becomes::Part => Kind::Part,
             Becomes::File => Kind::File,
         };
+        length.map_or(Ok(()), can_be)?;
         let has_piece = head.framing != Framing::None;
         if has_piece && !tus::has_piece(head) {
             let reason = "The Content-Type of a piece is application/offset+octet-stream.";
@@ -417,6 +426,7 @@ impl Asking {
 
     /// The client says how long the whole is.
     fn say_length(&self, address: &mut Address, length: u64, size: u64) -> Result<(), Refused> {
+        can_be(length)?;
         if size > length {
             return Err(too_long().into());
         }
@@ -505,6 +515,10 @@ impl Asking {
         }
         let address = &address;
         let mut fields = answer_fields();
+        let is_empty = matches!(head.framing, Framing::None | Framing::Length(0));
+        if state.is_none() && !is_empty {
+            return Err(too_long().into());
+        }
         if state.is_none() || head.framing == Framing::None && !Self::is_whole(address, state) {
             fields.push(("Upload-Offset", offset.to_string()));
             return Ok(Answer::Told(Status::NO_CONTENT, fields));

@@ -74,7 +74,7 @@ impl Piece {
     /// Claims that with so many bytes it becomes the file, or that they are too many.
     pub(in crate::http) fn ends_with(&self, bytes: u64) -> Result<bool, Refusal> {
         let Some(length) = self.length else { return Ok(false) };
-        match (self.offset + bytes).cmp(&length) {
+        match self.offset.saturating_add(bytes).cmp(&length) {
             std::cmp::Ordering::Less => Ok(false),
             std::cmp::Ordering::Equal => Ok(!self.is_part),
             std::cmp::Ordering::Greater => Err(too_long()),
@@ -111,6 +111,12 @@ impl Piece {
         }
         (status, fields)
     }
+}
+
+/// Refuses lengths that no file system has.
+pub(super) fn can_be(length: u64) -> Result<(), Refusal> {
+    let reason = "No file can be that long.";
+    i64::try_from(length).map(drop).map_err(|_| Refusal { status: Status::CONTENT_TOO_LARGE, reason })
 }
 
 pub(super) fn too_long() -> Refusal {
