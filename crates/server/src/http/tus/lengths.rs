@@ -1,8 +1,8 @@
 //! Lengths that clients have said after they began their uploads (`Upload-Defer-Length`), and that addresses so lack.
 //!
 //! The invariant: a length that was acknowledged is known behind a restart, also behind a kill: its line is in the file
-//! before the answer goes out. Lines are only added while the server runs; when it starts, those that nobody has asked
-//! for lately are left out.
+//! before the answer goes out. Lines are only added; when most of them say nothing any more, and when the server starts,
+//! the file is written anew, without those that nobody has asked for lately.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -15,12 +15,25 @@ use millrace_vfs::PartialKey;
 /// How many are known at a time: more than wait in a tree, several times over.
 const MOST: usize = 10_000;
 
+/// Lines that may say nothing any more, besides as many as do say something.
+const STALE: usize = 1000;
+
 /// Lengths by the uploads that they are of.
 #[derive(Debug, Default)]
 pub(super) struct Lengths {
     known: HashMap<PartialKey, Known>,
     /// Where they are kept; `None` where nothing is, or cannot be.
-    file: Option<File>,
+    journal: Option<Journal>,
+}
+
+/// The file that they are kept in.
+#[derive(Debug)]
+struct Journal {
+    path: PathBuf,
+    file: File,
+    lines: usize,
+    /// The last line may not be whole: the disk was full.
+    is_torn: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +57,7 @@ impl Lengths {
     pub(super) fn open(path: Option<&PathBuf>, since: i64) -> (Self, Option<io::Error>) {
         let Some(path) = path else { return (Self::default(), None) };
         match read(path, since) {
-            Ok((known, file)) => (Self { known, file: Some(file) }, None),
+            Ok((known, journal)) => (Self { known, journal: Some(journal) }, None),
             Err(error) => (Self::default(), Some(error)),
         }
     }
@@ -82,10 +95,35 @@ impl Lengths {
 
     fn write(&mut self, key: PartialKey, known: Known) {
         self.known.insert(key, known);
-        if let Some(file) = &mut self.file {
-            // A disk that is full keeps nobody from going on: without a restart it is known all the same.
-            let _ = file.write_all(line(&key, &known).as_bytes());
+        let Some(journal) = &mut self.journal else { return };
+        // A disk that is full keeps nobody from going on: without a restart it is known all the same.
+        if journal.lines > 2 * self.known.len() + STALE {
+            match Journal::begin(&journal.path, &self.known) {
+                Ok(anew) => *journal = anew,
+                Err(_) => journal.lines = 0,
+            }
+        } else {
+            journal.add(&line(&key, &known));
         }
+    }
+}
+
+impl Journal {
+    /// A new one in place of the old, with these.
+    fn begin(path: &Path, known: &HashMap<PartialKey, Known>) -> io::Result<Self> {
+        let made = path.with_extension(format!("new-{}", std::process::id()));
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&made)?;
+        let text: String = known.iter().map(|(key, known)| line(key, known)).collect();
+        file.write_all(text.as_bytes())?;
+        fs::rename(&made, path)?;
+        let file = OpenOptions::new().append(true).open(path)?;
+        Ok(Self { path: path.to_owned(), file, lines: known.len(), is_torn: false })
+    }
+
+    fn add(&mut self, line: &str) {
+        let end = if self.is_torn { "\n" } else { "" };
+        self.is_torn = self.file.write_all([end, line].concat().as_bytes()).is_err();
+        self.lines += 1;
     }
 }
 
@@ -104,7 +142,7 @@ fn parse(line: &str) -> Option<(PartialKey, Known)> {
 }
 
 /// Reads the file and writes what counts of it into a new one, to which more is added.
-fn read(path: &Path, since: i64) -> io::Result<(HashMap<PartialKey, Known>, File)> {
+fn read(path: &Path, since: i64) -> io::Result<(HashMap<PartialKey, Known>, Journal)> {
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         text => text?,
@@ -113,12 +151,8 @@ fn read(path: &Path, since: i64) -> io::Result<(HashMap<PartialKey, Known>, File
     let lines = text.split_inclusive('\n').filter_map(|line| parse(line.strip_suffix('\n')?));
     let mut known: HashMap<_, _> = lines.collect();
     known.retain(|_, known| known.asked >= since);
-    let made = path.with_extension(format!("new-{}", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&made)?;
-    let text: String = known.iter().map(|(key, known)| line(key, known)).collect();
-    file.write_all(text.as_bytes())?;
-    fs::rename(&made, path)?;
-    Ok((known, OpenOptions::new().append(true).open(path)?))
+    let journal = Journal::begin(path, &known)?;
+    Ok((known, journal))
 }
 
 #[cfg(test)]
@@ -149,6 +183,34 @@ mod tests {
         assert_eq!(again.of(&one, 1_900, 1_000), None);
         let (_, error) = Lengths::open(Some(&folder), 0);
         assert!(error.is_some());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn the_file_stays_as_short_as_what_it_says_and_a_torn_line_spoils_none_behind_it() {
+        let folder = std::env::temp_dir().join(format!("millrace-tus-journal-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("tus.lengths");
+        let (mut lengths, _) = Lengths::open(Some(&path), 0);
+        let key = |number: u32| {
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(&number.to_be_bytes());
+            PartialKey::new(bytes)
+        };
+        assert_eq!(lengths.say(key(0), 5, 1_000, 0), Ok(()));
+        for number in 1..5_000 {
+            assert_eq!(lengths.say(key(number), 7, 1_000, 0), Ok(()));
+            lengths.forget(&key(number));
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.lines().count() <= STALE + 4, "{} lines", text.lines().count());
+        // As a full disk leaves it.
+        let journal = lengths.journal.as_mut().unwrap();
+        journal.file.write_all(b"0303").unwrap();
+        journal.is_torn = true;
+        assert_eq!(lengths.say(key(9_000), 9, 1_000, 0), Ok(()));
+        let (mut again, _) = Lengths::open(Some(&path), 0);
+        assert_eq!((again.of(&key(0), 1_000, 10), again.of(&key(9_000), 1_000, 10)), (Some(5), Some(9)));
         fs::remove_dir_all(folder).unwrap();
     }
 }
