@@ -254,17 +254,28 @@ impl Kept {
         write_all_at(&File::from(mark.map_err(file_error)?), &mut 0, &self.begun.to_be_bytes())
     }
 
+    /// Nothing is left of it.
+    fn give_up(&self, file: &File) {
+        let _ = rustix::fs::unlinkat(&*self.directory, kept_name(&self.key), AtFlags::empty());
+        if self.is_checked {
+            clear_mark(&self.directory, &self.key);
+        }
+        release(file);
+    }
+
     /// Lets go of it; what came is kept or not.
     fn leave(&mut self, keeps: bool) {
         let Some(file) = self.file.take() else { return };
         let keeps = keeps && self.joined.is_empty();
-        if !keeps && truncate(&file, self.begun).is_ok() {
+        let is_sure = keeps || truncate(&file, self.begun).is_ok();
+        if !keeps && is_sure {
             self.position = self.begun;
         }
         if keeps && self.place.settings.fsync {
             let _ = synchronise_file(&file);
         }
-        if self.is_checked {
+        // Where they could not be taken away, whoever takes it next is told what is sure.
+        if self.is_checked && is_sure {
             clear_mark(&self.directory, &self.key);
         }
         let mut state = self.place.partials.lock();
@@ -300,12 +311,19 @@ impl Upload for Kept {
         let target = self.destination.target()?;
         let file = self.file.take().ok_or(FileError::Cancelled)?;
         let published = StagingFile::kept(file, &self.directory, kept_name(&self.key));
-        let done = published.publish_over(target, &self.place.area).map_err(|error| target.reason(error));
+        if let Err((error, file)) = published.publish_over(target, &self.place.area) {
+            let error = target.reason(error);
+            // A name that somebody else has is no reason that passes.
+            match matches!(error, FileError::AlreadyExists) && self.joined.is_empty() {
+                true => self.give_up(&file),
+                false => self.file = Some(file),
+            }
+            return Err(error);
+        }
         if self.is_checked {
             clear_mark(&self.directory, &self.key);
         }
         self.joined.remove(&self.directory);
-        done?;
         self.place.area.tidy();
         Ok(Committed { size: self.position })
     }

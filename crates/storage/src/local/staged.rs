@@ -123,7 +123,7 @@ impl Upload for Staged {
         self.opened()?;
         let Self { mut destination, area, settings, file, position } = *self;
         let target = destination.target()?;
-        let file = file.expect("it was opened in the line above");
+        let mut file = file.expect("it was opened in the line above");
         if settings.fsync {
             synchronise_file(&file.file)?;
         }
@@ -197,21 +197,32 @@ impl StagingFile {
         }
     }
 
-    /// One that has a name already, and loses it now.
+    /// One that has a name already.
     pub(super) fn kept(file: File, directory: &Arc<OwnedFd>, name: String) -> Self {
         Self { file, hidden: Some(HiddenName::new(Arc::clone(directory), name)) }
     }
 
-    /// Takes over what is to be taken over of the file that it replaces, and gives it its final name.
-    pub(super) fn publish_over(self, target: &Target, area: &StagingArea) -> Result<(), FileError> {
+    /// Takes over what is to be taken over of the file that it replaces, and gives it its final name. Where that fails,
+    /// it has the name that it had, and is given back.
+    pub(super) fn publish_over(
+        mut self,
+        target: &Target,
+        area: &StagingArea,
+    ) -> Result<(), (FileError, File)> {
         if let Some(old) = &target.old {
             inherit(&self.file, old);
         }
-        self.publish(target, area)
+        self.publish(target, area).map_err(|error| {
+            if let Some(hidden) = &mut self.hidden {
+                // It stays.
+                hidden.is_spent = true;
+            }
+            (error, self.file)
+        })
     }
 
     /// Gives the file its final name.
-    fn publish(mut self, target: &Target, area: &StagingArea) -> Result<(), FileError> {
+    fn publish(&mut self, target: &Target, area: &StagingArea) -> Result<(), FileError> {
         if self.hidden.is_none() && (target.exclusive || target.old.is_none()) {
             match link(&self.file, &target.directory, &target.name) {
                 // Somebody took the name meanwhile: replace the file.
@@ -220,11 +231,11 @@ impl StagingFile {
             }
         }
         let _turn = target.old.as_ref().and_then(|old| area.take_turn(old.identity.0));
-        let mut hidden = match self.hidden.take() {
+        let hidden = match self.hidden.take() {
             Some(hidden) => hidden,
             None => self.link_hidden(target, area)?,
         };
-        match hidden.rename(target) {
+        match self.hidden.insert(hidden).rename(target) {
             // Not from the staging directory into this one: another subvolume, project or encryption policy.
             // The first name must live until there is a second: a file without any cannot get one again.
             Err(Errno::XDEV | Errno::PERM | Errno::ACCESS) if !target.exclusive => {

@@ -81,6 +81,56 @@ fn an_upload_whose_name_was_taken_leaves_nothing_behind() {
     assert_eq!(std::fs::read(tree.0.join("d/f")).unwrap(), b"somebody else's");
 }
 
+/// A full disk passes, or here somebody's folder.
+#[test]
+fn an_upload_that_cannot_have_its_name_now_waits_and_so_do_parts() {
+    let tree = Tree::new("waits");
+    std::fs::create_dir(tree.0.join("d")).unwrap();
+    let storage = tree.open(DAY);
+    let parts = parts(&storage, &[b"one", b"two"]);
+    let write = |mode, bytes: &[u8]| {
+        let mut partial = open(&storage, mode).unwrap();
+        partial.upload.write_all(bytes).unwrap();
+        partial.upload
+    };
+    write(PartialMode::New, b"sure").abort();
+    for (mode, size) in [(PartialMode::Resume, 9), (PartialMode::Checked, 9)] {
+        let upload = write(mode, b" more");
+        std::fs::create_dir(tree.0.join("d/f")).unwrap();
+        assert!(matches!(upload.commit(), Err(FileError::IsDirectory)), "{mode:?}");
+        assert_eq!(find(&storage), Ok(size), "what was not acknowledged of a piece that is checked is gone");
+        std::fs::remove_dir(tree.0.join("d/f")).unwrap();
+    }
+    open(&storage, PartialMode::Resume).unwrap().upload.commit().unwrap();
+    assert_eq!(std::fs::read(tree.0.join("d/f")).unwrap(), b"sure more");
+    std::fs::remove_file(tree.0.join("d/f")).unwrap();
+
+    let joined = join(&storage, &parts).unwrap();
+    std::fs::create_dir(tree.0.join("d/f")).unwrap();
+    assert!(joined.upload.commit().is_err());
+    assert_eq!(storage.resting().unwrap(), Resting { bytes: 6, files: 2 });
+    std::fs::remove_dir(tree.0.join("d/f")).unwrap();
+    join(&storage, &parts).unwrap().upload.commit().unwrap();
+    assert_eq!(std::fs::read(tree.0.join("d/f")).unwrap(), b"onetwo");
+}
+
+/// Without them somebody else's file would have cost all that came.
+#[test]
+fn parts_of_a_file_whose_name_was_taken_wait_on() {
+    let tree = Tree::new("parts-wait");
+    std::fs::create_dir(tree.0.join("d")).unwrap();
+    let storage = tree.open(DAY);
+    let parts = parts(&storage, &[b"one", b"two"]);
+    let path = VirtualPath::parse(b"/d/f").unwrap();
+    let joined = storage.join_partials(&path, &parts, WriteMode::CreateNew).unwrap();
+    std::fs::write(tree.0.join("d/f"), b"somebody else's").unwrap();
+    assert!(matches!(joined.upload.commit(), Err(FileError::AlreadyExists)));
+    assert_eq!(storage.resting().unwrap(), Resting { bytes: 6, files: 2 });
+    std::fs::remove_file(tree.0.join("d/f")).unwrap();
+    join(&storage, &parts).unwrap().upload.commit().unwrap();
+    assert_eq!(std::fs::read(tree.0.join("d/f")).unwrap(), b"onetwo");
+}
+
 #[test]
 fn what_was_not_checked_is_not_there_not_even_behind_a_kill() {
     let tree = Tree::new("checked");
