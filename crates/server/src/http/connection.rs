@@ -309,8 +309,7 @@ impl Connection {
             Work::Securing(securing) if !securing.in_line => self.secure_on(core),
             Work::Collecting(_) => self.collect_more(core),
             Work::Receiving(_) => self.receive_on(core),
-            // A client that goes takes its program with it.
-            Work::Running(_) if self.flags.hung_up => self.flags.broken = true,
+            Work::Running(_) if self.flags.hung_up => self.hear_out(core),
             Work::Running(running) if self.flags.readable && running.takes_input() => self.run_on(core),
             _ => {}
         }

@@ -64,6 +64,10 @@ impl Connection {
             Work::Held(_, asked) => self.deny(core, &asked.head),
             Work::Queued(_, asked) => self.queued_too_long(core, &asked.head),
             Work::Running(running) if running.is_overdue(now) => self.program_overdue(core, *running),
+            Work::Running(running) if running.is_doubted(now) => {
+                self.work = Work::Running(running);
+                self.ask_client(core);
+            }
             Work::Running(running) => {
                 self.work = Work::Running(running);
                 self.run_on(core);

@@ -53,6 +53,8 @@ pub(super) struct Running {
     upload: Pace,
     /// It has said all; how it ends tells whether that is whole.
     leaving: Option<Leaving>,
+    /// The client has ended its side: when it has been silent for so long that one asks whether it is there.
+    doubted_at: Option<Instant>,
 }
 
 /// A program that has closed its output, and has not ended.
@@ -67,6 +69,13 @@ struct Leaving {
 /// How long a program that has closed its output may take to end: it is on its way between two lines of the kernel,
 /// or does something else that nobody waits for.
 const LEAVING: Duration = Duration::from_secs(1);
+
+/// Who has ended its side has gone, or said all and waits (`nc -N`): what is sent to it tells. After so long without
+/// anything, an interim answer is sent for that.
+const DOUBTED: Duration = Duration::from_secs(1);
+
+/// The same where none can be sent: it is taken for gone after so long without anything.
+const HEARD_OUT: Duration = Duration::from_secs(5);
 
 /// How long an answer may take.
 #[derive(Debug, Clone, Copy)]
@@ -102,6 +111,8 @@ enum Next {
     Again,
     /// Why, for the log.
     Failed(&'static str),
+    /// The same where it is the request that is none.
+    Refused(&'static str),
 }
 
 impl Connection {
@@ -148,6 +159,7 @@ impl Connection {
             download: Pace::new(Direction::Download),
             upload: Pace::new(Direction::Upload),
             leaving: None,
+            doubted_at: None,
         };
         self.work = Work::Running(Box::new(running));
         match silence.is_some() {
@@ -172,7 +184,36 @@ impl Running {
             None => until.min(self.deadline),
         });
         let leaving = self.leaving.as_ref().map(|leaving| leaving.until.min(self.deadline));
-        paused.or(leaving).unwrap_or(self.deadline)
+        let due = paused.or(leaving).unwrap_or(self.deadline);
+        self.doubted_at.map_or(due, |doubted| doubted.min(due))
+    }
+
+    /// The client has ended its side: it may have gone, and is not waited for as others are.
+    pub(super) fn doubt(&mut self, now: Instant) {
+        let patience = if self.can_ask() { DOUBTED } else { HEARD_OUT };
+        self.doubted_at.get_or_insert(now + patience);
+    }
+
+    /// Claims that it is time to find out whether the client is there.
+    pub(super) fn is_doubted(&self, now: Instant) -> bool {
+        self.doubted_at.is_some_and(|at| at <= now)
+    }
+
+    /// Asks the client whether it is there: if it has gone, its system answers with a reset, as it does to what was
+    /// sent before. Answers whether it could be asked.
+    pub(super) fn ask_client(&mut self, core: &mut Core, is_being_sent: bool) -> bool {
+        let can_ask = self.can_ask();
+        if can_ask && !is_being_sent {
+            // Whatever a client expects, it may be sent this at any time before the answer (RFC 9110 section 15.2).
+            core.out.extend_from_slice(CONTINUE);
+        }
+        self.doubted_at = Some(core.now.instant + HEARD_OUT);
+        can_ask || is_being_sent
+    }
+
+    /// Claims that something may be sent that is not yet the answer.
+    fn can_ask(&self) -> bool {
+        self.stage == Stage::Head && self.version == Version::Http11
     }
 
     /// Claims that its time is over, now that something is due.
@@ -205,6 +246,8 @@ impl Running {
         if let Some(silence) = self.silence {
             self.deadline = core.now.instant + silence;
         }
+        // Who is still doubted is so from now on.
+        self.doubted_at = None;
     }
 
     /// What the program has said goes to the client.

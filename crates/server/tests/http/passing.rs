@@ -345,6 +345,57 @@ fn an_answer_that_was_cut_is_cut_to_the_client() {
     }
 }
 
+/// As `nc -N` does: it has said all, and waits.
+#[test]
+fn a_client_that_ends_its_side_is_answered_by_others_too() {
+    let app = fastcgi_at(|mut socket| {
+        hear(&mut socket);
+        answer(&mut socket, b"Content-Type: a/b\r\n\r\nfastcgi");
+    });
+    let other = http_at(|mut socket| {
+        let _ = read_head(&mut socket);
+        let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhttp");
+    });
+    let (_scratch, served) = site(vec![beneath("/app", app), beneath("/other", other)]);
+    for (target, expected) in [("/app", "fastcgi"), ("/other", "http")] {
+        let mut client = served.connect();
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"));
+        client.end_writing();
+        assert_eq!(client.response().text(), expected);
+    }
+}
+
+/// Whoever stores it would have a part for the whole.
+#[test]
+fn a_body_that_was_cut_short_does_not_look_whole_to_others() {
+    let (tell, told) = mpsc::channel();
+    let tell_http = tell.clone();
+    let app = fastcgi_at(move |mut socket| {
+        let heard = hear(&mut socket).unwrap();
+        let _ = tell.send((heard.is_whole, heard.body));
+    });
+    let other = http_at(move |mut socket| {
+        let mut all = Vec::new();
+        let _ = socket.read_to_end(&mut all);
+        let body = all.windows(4).position(|part| part == b"\r\n\r\n").map_or(0, |at| at + 4);
+        let _ = tell_http.send((all.ends_with(b"0\r\n\r\n"), all[body..].to_vec()));
+    });
+    let (_scratch, served) = site(vec![beneath("/app", app), beneath("/other", other)]);
+    for (target, body, arrived) in [
+        ("/app", "Content-Length: 5\r\n\r\nbody", "body"),
+        ("/other", "Content-Length: 5\r\n\r\nbody", "body"),
+        ("/other", "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n", "4\r\nbody\r\n"),
+    ] {
+        let mut client = served.connect();
+        client.send(format!("POST {target} HTTP/1.1\r\nHost: h\r\n{body}"));
+        client.end_writing();
+        assert_eq!(client.response().status, 400, "{target}");
+        let (is_whole, heard) = told.recv_timeout(PATIENCE).unwrap();
+        assert!(!is_whole, "{target}");
+        assert!(arrived.as_bytes().starts_with(&heard), "{target}: {:?}", heard.escape_ascii().to_string());
+    }
+}
+
 #[test]
 fn a_client_that_goes_ends_what_was_asked() {
     let (tell, told) = mpsc::channel();

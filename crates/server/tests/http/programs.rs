@@ -214,6 +214,49 @@ fn a_program_that_hangs_is_ended_with_its_children() {
     eventually("it is gone", || is_gone(&site.scratch, "timed") && is_gone(&site.scratch, "timed.child"));
 }
 
+/// As `nc -N` does: it has said all, and waits.
+#[test]
+fn a_client_that_ends_its_side_is_answered() {
+    let taker = "cat > \"$PATH_TRANSLATED\"; echo >> \"$PATH_TRANSLATED.whole\"; \
+                 echo 'Content-Type: a/b'; echo; echo taken";
+    let site = site(&[("echo", ECHO), ("take", taker)], |_| {});
+    let post = |target: &str, length| {
+        format!("POST /cgi/{target} HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\nbody")
+    };
+    for (request, status, text) in [
+        ("GET /cgi/echo HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(), 200, "GET|/cgi/echo||||127.0.0.1||\n"),
+        ("GET /cgi/echo HTTP/1.0\r\n\r\n".to_owned(), 200, "GET|/cgi/echo||||127.0.0.1||\n"),
+        (post("echo", 4), 200, "POST|/cgi/echo|||4|127.0.0.1||\nbody"),
+        (post("take/all", 4), 200, "taken\n"),
+        // The rest of its body will not come, and what came is not the whole.
+        (post("take/part", 5), 400, ""),
+    ] {
+        let mut client = site.served.connect();
+        client.send(&request);
+        client.end_writing();
+        let answer = client.response();
+        assert_eq!(answer.status, status, "{request}");
+        assert!(status != 200 || answer.text() == text, "{request}: {}", answer.text());
+    }
+    assert_eq!(site.scratch.read("all").as_deref(), Some(&b"body"[..]));
+    assert_eq!(site.scratch.read("all.whole").as_deref(), Some(&b"\n"[..]));
+    assert_eq!(site.scratch.read("part.whole"), None, "the program was ended before it heard of an end");
+}
+
+/// One that has gone looks the same until something is sent to it.
+#[test]
+fn a_client_that_ended_its_side_and_waits_for_long_is_asked_whether_it_is_there() {
+    let slow = "while ! test -e \"$PATH_TRANSLATED\"; do sleep 0.05; done; echo 'Content-Type: a/b'; echo; echo late";
+    let site = site(&[("slow", slow)], |_| {});
+    let mut client = site.served.connect();
+    client.send("GET /cgi/slow/now HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.end_writing();
+    assert_eq!(client.response().status, 100);
+    site.scratch.write("now", b"");
+    let answer = std::iter::repeat_with(|| client.response()).find(|answer| answer.status != 100).unwrap();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "late\n"));
+}
+
 #[test]
 fn a_client_that_goes_takes_its_program_with_it() {
     let hang = "sleep 600 & echo $! > \"$PATH_TRANSLATED.child\"; echo $$ > \"$PATH_TRANSLATED\"; wait";

@@ -37,6 +37,7 @@ impl Connection {
             Next::Redirect(path) => self.redirect_within(core, *running, &path),
             Next::Again => self.again(core, &running.request, None),
             Next::Failed(why) => self.program_failed(core, *running, why, Status::BAD_GATEWAY),
+            Next::Refused(why) => self.program_failed(core, *running, why, Status::BAD_REQUEST),
         }
     }
 
@@ -62,8 +63,8 @@ impl Connection {
             if share == 0 {
                 return Next::Yield;
             }
-            if let Err(why) = self.feed(core, running) {
-                return Next::Failed(why);
+            if let Err(next) = self.feed(core, running) {
+                return next;
             }
             let most = core.scratch.len().min(share) as u64;
             let limits = (&core.server.limits, &self.member, core.now.instant);
@@ -108,7 +109,7 @@ impl Connection {
     }
 
     /// Gives a program what it takes of the request's body.
-    fn feed(&mut self, core: &mut Core, running: &mut Running) -> Result<(), &'static str> {
+    fn feed(&mut self, core: &mut Core, running: &mut Running) -> Result<(), Next> {
         while running.answerer.takes_input() {
             if running.body.is_empty() {
                 if running.intake.has_ended() {
@@ -119,16 +120,20 @@ impl Connection {
                 let allowed = running.upload.allowance(limits.0, limits.1, limits.2, KEPT as u64);
                 let Some(allowed) = allowed else {
                     match running.upload.over() {
-                        Some(_) => return Err(OVER_QUOTA),
+                        Some(_) => return Err(Next::Failed(OVER_QUOTA)),
                         None => break,
                     }
                 };
                 let most = usize::try_from(allowed).unwrap_or(usize::MAX).min(KEPT);
                 self.take_body(core, &mut running.intake, &mut running.body, most)
-                    .map_err(|_| "the body of the request is malformed")?;
+                    .map_err(|_| Next::Refused("the body of the request is malformed"))?;
                 running.upload.spend(running.body.len() as u64);
                 if running.body.is_empty() {
-                    break;
+                    // Whoever takes it must not take a part for the whole.
+                    match self.flags.ended && !running.intake.has_ended() {
+                        true => return Err(Next::Refused("the body of the request was cut short")),
+                        false => break,
+                    }
                 }
             }
             match running.answerer.write(&running.body) {
@@ -175,7 +180,25 @@ impl Connection {
         }
     }
 
-    /// No answer that could be sent: 502 or 504 where nothing was sent yet, else the connection ends.
+    /// A client that sends no more may have gone, which takes its program with it, or have said all and wait for the
+    /// answer.
+    pub(in crate::http) fn hear_out(&mut self, core: &mut Core) {
+        let Work::Running(running) = &mut self.work else { return };
+        running.doubt(core.now.instant);
+        if self.flags.readable && running.takes_input() {
+            self.run_on(core);
+        }
+    }
+
+    /// The client has ended its side, and nothing was sent to it for long.
+    pub(in crate::http) fn ask_client(&mut self, core: &mut Core) {
+        let is_being_sent = !self.output_is_empty();
+        if let Work::Running(running) = &mut self.work {
+            self.flags.broken |= !running.ask_client(core, is_being_sent);
+        }
+    }
+
+    /// No answer that could be sent: 400, 502 or 504 where nothing was sent yet, else the connection ends.
     fn program_failed(&mut self, core: &mut Core, running: Running, why: &str, status: Status) {
         let Running { answerer, stage, record, .. } = running;
         self.warn(core, &format!("{} failed: {why}", answerer.name()));
@@ -184,6 +207,7 @@ impl Connection {
         if stage == Stage::Head {
             let reason = match status {
                 Status::GATEWAY_TIMEOUT => "The program has not answered in time.",
+                Status::BAD_REQUEST => "The body of the request is malformed, or not whole.",
                 _ => "The program has not answered as it should.",
             };
             let record = Record { persistent: false, ..record };

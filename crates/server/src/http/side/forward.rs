@@ -203,7 +203,7 @@ impl Forward {
 }
 
 /// Takes the body from the worker, then waits until that closes the link.
-async fn take_body(link: &UnixStream, give: mpsc::Sender<Bytes>) {
+async fn take_body(link: &UnixStream, give: mpsc::Sender<Piece>) {
     let (mut decoder, mut give, mut wire) = (fastcgi::Decoder::default(), Some(give), vec![0; PIECE]);
     loop {
         let count = match link.readable().await.and_then(|()| link.try_read(&mut wire)) {
@@ -220,10 +220,13 @@ async fn take_body(link: &UnixStream, give: mpsc::Sender<Bytes>) {
         if taken.is_err() {
             return;
         }
-        if let (false, Some(give)) = (bytes.is_empty(), &give)
-            && !hand_on(link, give, bytes).await
-        {
-            return;
+        let pieces = [(!bytes.is_empty()).then(|| Piece::Bytes(bytes.into())), is_over.then_some(Piece::End)];
+        for piece in pieces.into_iter().flatten() {
+            if let Some(give) = &give
+                && !hand_on(link, give, piece).await
+            {
+                return;
+            }
         }
         if is_over {
             give = None;
@@ -232,8 +235,8 @@ async fn take_body(link: &UnixStream, give: mpsc::Sender<Bytes>) {
 }
 
 /// Gives a piece of the body to the other server, once that takes it; answers whether the client is still there.
-async fn hand_on(link: &UnixStream, give: &mpsc::Sender<Bytes>, piece: Vec<u8>) -> bool {
-    let mut giving = std::pin::pin!(give.send(Bytes::from(piece)));
+async fn hand_on(link: &UnixStream, give: &mpsc::Sender<Piece>, piece: Piece) -> bool {
+    let mut giving = std::pin::pin!(give.send(piece));
     // Who does not want it may answer all the same.
     while tokio::time::timeout(LOOK, &mut giving).await.is_err() {
         let ready = tokio::time::timeout(Duration::ZERO, link.ready(Interest::READABLE)).await;
@@ -372,10 +375,18 @@ async fn write(link: &UnixStream, bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
+/// A piece of a request's body.
+#[derive(Debug)]
+enum Piece {
+    Bytes(Bytes),
+    /// That was all. Where this does not come, the client has gone before its end, and what came is not the whole.
+    End,
+}
+
 /// The body of a request, as the worker gives it.
 #[derive(Debug)]
 pub(crate) struct Given {
-    pieces: mpsc::Receiver<Bytes>,
+    pieces: mpsc::Receiver<Piece>,
     /// How much of it is to come, where that is known.
     left: Option<u64>,
 }
@@ -389,12 +400,15 @@ impl Body for Given {
             return Poll::Ready(None);
         }
         self.pieces.poll_recv(cx).map(|piece| match piece {
-            Some(bytes) => {
+            Some(Piece::Bytes(bytes)) => {
                 self.left = self.left.map(|left| left.saturating_sub(bytes.len() as u64));
                 Some(Ok(Frame::data(bytes)))
             }
-            None if self.left.is_some() => Some(Err(io::ErrorKind::UnexpectedEof.into())),
-            None => None,
+            Some(Piece::End) if self.left.is_none() => {
+                self.left = Some(0);
+                None
+            }
+            Some(Piece::End) | None => Some(Err(io::ErrorKind::UnexpectedEof.into())),
         })
     }
 
@@ -436,7 +450,7 @@ mod tests {
         runtime.block_on(async {
             let (worker, link) = UnixStream::pair().unwrap();
             let (give, given) = mpsc::channel(1);
-            give.try_send(Bytes::from("what nobody takes")).unwrap();
+            give.try_send(Piece::Bytes("what nobody takes".into())).unwrap();
             let mut record = Vec::new();
             fastcgi::stdin(b"what comes behind it", &mut record);
             worker.writable().await.unwrap();
