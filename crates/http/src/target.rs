@@ -167,7 +167,7 @@ pub fn parameter<'a>(query: Option<&'a [u8]>, name: &[u8]) -> Option<&'a [u8]> {
     query?.split(|&byte| matches!(byte, b'&' | b';')).find_map(|pair| {
         let (key, value) = match memchr::memchr(b'=', pair) {
             Some(at) => (&pair[..at], &pair[at + 1..]),
-            None => (pair, &b""[..]),
+            None => (pair, &pair[pair.len()..]),
         };
         (key == name).then_some(value)
     })

@@ -87,16 +87,25 @@ impl LinkKeys {
     /// A request target as it may be written down: a link that somebody reads in a log would be as good as the one that
     /// was sent.
     pub(crate) fn without_signature<'a>(&self, target: &'a [u8]) -> Cow<'a, [u8]> {
-        let query = target.iter().position(|&byte| byte == b'?').map(|at| &target[at + 1..]);
-        match parameter(query, b"signature") {
-            Some(signature) if !self.keys().is_empty() => {
-                // It is a part of the target.
-                let begin = signature.as_ptr().addr() - target.as_ptr().addr();
-                let (before, rest) = target.split_at(begin);
-                Cow::Owned([before, b"...", &rest[signature.len()..]].concat())
-            }
-            _ => Cow::Borrowed(target),
+        const NAME: &[u8] = b"signature=";
+        let path = target.iter().position(|&byte| byte == b'?').map_or(target.len(), |at| at + 1);
+        let (path, query) = target.split_at(path);
+        let pairs = || query.split_inclusive(|&byte| matches!(byte, b'&' | b';'));
+        if self.keys().is_empty() || !pairs().any(|pair| pair.starts_with(NAME)) {
+            return Cow::Borrowed(target);
         }
+        let mut out = path.to_vec();
+        for pair in pairs() {
+            match pair.strip_prefix(NAME) {
+                None => out.extend_from_slice(pair),
+                Some(value) => {
+                    out.extend_from_slice(&[NAME, b"..."].concat());
+                    // What ends the pair, where another one follows.
+                    out.extend(value.last().filter(|byte| matches!(byte, b'&' | b';')));
+                }
+            }
+        }
+        Cow::Owned(out)
     }
 
     fn keys(&self) -> RwLockReadGuard<'_, Vec<hmac::Key>> {
@@ -232,7 +241,14 @@ mod tests {
         let written = keys.without_signature(target.as_bytes());
         assert_eq!(written, [&target[..at], "..."].concat().as_bytes());
         assert_eq!(&*keys.without_signature(b"/a?signature=12&b"), b"/a?signature=...&b");
-        for plain in ["/a", "/a?b=c", "/signature=1"] {
+        assert_eq!(
+            &*keys.without_signature(b"/?a;signature=1;signature=2"),
+            b"/?a;signature=...;signature=..."
+        );
+        assert_eq!(&*keys.without_signature(b"/?signature="), b"/?signature=...");
+        let nothing_in_it =
+            ["/a?signature", "/a?signature&b", "/a?b;signature", "?signature", "/a?&", "/?b&&signature&"];
+        for plain in ["", "?", "/a", "/a?b=c", "/signature=1"].into_iter().chain(nothing_in_it) {
             assert_eq!(&*keys.without_signature(plain.as_bytes()), plain.as_bytes());
         }
         assert_eq!(&*LinkKeys::default().without_signature(b"/a?signature=12"), b"/a?signature=12");
