@@ -24,6 +24,15 @@ pub(crate) enum Client {
 }
 
 impl Client {
+    /// Nobody is to take what was sent for the whole of anything: it is closed with a reset.
+    pub(crate) fn reset(&self) {
+        match self {
+            Self::Ftp(connection) => connection.reset(),
+            Self::Http(connection) => connection.reset(),
+            Self::Arriving(_) => {}
+        }
+    }
+
     /// The reactor says something of the socket that the client connected to.
     pub(crate) fn event(&mut self, core: &mut Core, event: &Event) {
         match self {

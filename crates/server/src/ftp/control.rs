@@ -118,6 +118,11 @@ pub(super) struct State {
 }
 
 impl Connection {
+    /// The close that follows is a reset.
+    pub(crate) fn reset(&self) {
+        stream::reset_on_close(&self.socket);
+    }
+
     pub(crate) fn new(
         key: Key,
         socket: OwnedFd,

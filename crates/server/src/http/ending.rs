@@ -68,6 +68,11 @@ impl Connection {
         self.flags.broken = true;
     }
 
+    /// The close that follows is a reset.
+    pub(crate) fn reset(&self) {
+        stream::reset_on_close(&self.socket.fd);
+    }
+
     /// Ends our side, and reads what still comes: closing a socket with something unread resets it, and a
     /// reset can overtake the last answer.
     pub(super) fn say_farewell(&mut self, core: &mut Core) {

@@ -4,6 +4,8 @@
 //! to wait for. A turn of the loop first serves control connections and messages, then gives each
 //! waiting transfer one share ([`crate::transfer::TURN`]), so that a `NOOP` is answered within a
 //! millisecond or two however many downloads run.
+//!
+//! A panic in what is done for a connection ends that connection, and no other.
 
 mod accepting;
 
@@ -12,6 +14,7 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -163,6 +166,11 @@ impl Core {
         self.serial
     }
 
+    /// Has the turn go on as if it had begun now: something was seen that is newer.
+    pub(crate) fn look_at_clock(&mut self) {
+        self.now = clock();
+    }
+
     /// Writes an event to the log.
     pub(crate) fn log(&mut self, subject: &Subject<'_>, event: log::Event<'_>) {
         self.server.log.record(&mut self.lines, self.now.wall, subject, event);
@@ -176,6 +184,16 @@ impl Core {
     /// Writes a transfer to the transfer log.
     pub(crate) fn log_transfer(&mut self, subject: &Subject<'_>, transfer: &log::Transferred<'_>) {
         self.server.log.transfer(&mut self.lines, self.now.wall, subject, transfer);
+    }
+
+    /// Puts back what a panic may have taken along: buffers that were lent, and what was to be sent to whom it befell.
+    fn recover(&mut self) {
+        self.out.clear();
+        self.plain.clear();
+        self.wire = Wire::default();
+        self.control_buffer.resize(CONTROL_BUFFER, 0);
+        self.scratch.resize(scratch_size(&self.server), 0);
+        self.server.log.warn("a connection was ended because of a mistake in this program; please report it");
     }
 
     /// Makes the reactor tell of a connection of HTTP.
@@ -277,19 +295,17 @@ impl Worker {
             )?;
         }
         let now = clock();
-        // TLS wants room for the longest handshake message.
-        let scratch = if server.tls.is_some() { tls::BUFFER } else { SCRATCH };
         let open_files = (server.descriptor_reserve / 4).min(512) as usize;
         let programs = server.config.programs.most.div_ceil(server.config.workers.max(1)).max(1);
         let core = Core {
             registry: poll.registry().try_clone()?,
             http: http::Shared::new(open_files, programs, &server.config, server.web()),
+            scratch: vec![0; scratch_size(&server)],
             server,
             sender: sender.clone(),
             now,
             out: Vec::with_capacity(CONTROL_BUFFER),
             control_buffer: vec![0; CONTROL_BUFFER],
-            scratch: vec![0; scratch],
             plain: Vec::new(),
             wire: Wire::default(),
             handshakes: Handshakes::default(),
@@ -468,17 +484,37 @@ impl Worker {
     fn serve_any(&mut self, key: Key, work: impl FnOnce(&mut Client, &mut Core)) {
         // Gone already: what was meant for it, a lease perhaps, is dropped with `work`.
         let Some(client) = self.connections.get_mut(key) else { return };
-        work(client, &mut self.core);
-        if client.settle(&mut self.core) {
-            return;
+        let core = &mut self.core;
+        let goes_on = catch_unwind(AssertUnwindSafe(|| {
+            work(client, core);
+            client.settle(core)
+        }));
+        match goes_on {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(_) => return self.lose(key),
         }
         match self.connections.remove(key) {
             Some(Client::Arriving(arrival)) => {
                 let arrived = arrival.into_arrived(&self.core);
                 self.arrived(arrived);
             }
-            Some(client) => client.close(&mut self.core),
+            Some(client) => {
+                let core = &mut self.core;
+                if catch_unwind(AssertUnwindSafe(|| client.close(core))).is_err() {
+                    self.core.recover();
+                }
+            }
             None => {}
+        }
+    }
+
+    /// A mistake of ours has left a connection in the middle of something: it ends, and costs nobody else anything.
+    fn lose(&mut self, key: Key) {
+        self.core.recover();
+        if let Some(client) = self.connections.remove(key) {
+            client.reset();
+            self.core.discard(client);
         }
     }
 
@@ -528,6 +564,11 @@ impl Worker {
 /// Makes a reactor tell when programs have written errors.
 pub(crate) fn watch_errors(registry: &Registry, pipe: &File) -> io::Result<()> {
     registry.register(&mut SourceFd(&pipe.as_raw_fd()), ERRORS, Interest::READABLE)
+}
+
+/// TLS wants room for the longest handshake message.
+fn scratch_size(server: &Server) -> usize {
+    if server.tls.is_some() { tls::BUFFER } else { SCRATCH }
 }
 
 fn token(key: Key, kind: usize) -> Token {

@@ -1,8 +1,9 @@
 //! What no honest client sends, and what networks do.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_server::Config;
+use millrace_server::{Attempt, Authenticator, Config, Decision};
 
 use crate::kit::{
     Random, Scratch, descriptors, eventually, http_config, pattern, reset, resident, serve_http,
@@ -247,4 +248,40 @@ fn noise_gets_an_answer_or_an_end() {
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 "), "{}", noise.escape_ascii());
     }
     assert_eq!(served.get("/a", "").body, b"x");
+}
+
+/// Accounts with a mistake in what they do on the reactor.
+#[derive(Debug)]
+struct Faulty(Arc<dyn Authenticator>);
+
+impl Authenticator for Faulty {
+    fn quick(&self, attempt: &Attempt<'_>) -> Option<Decision> {
+        assert_ne!(attempt.user, b"u", "on purpose");
+        self.0.quick(attempt)
+    }
+
+    fn authenticate(&self, attempt: &Attempt<'_>) -> Decision {
+        self.0.authenticate(attempt)
+    }
+}
+
+#[test]
+fn a_mistake_of_ours_costs_the_connection_that_it_befalls_and_no_other() {
+    let scratch = Scratch::new();
+    scratch.write("f", b"content");
+    scratch.write("large", &pattern(3_000_000));
+    let config = http_config(scratch.storage());
+    let served = serve_http_with(Config { accounts: Arc::new(Faulty(config.accounts.clone())), ..config });
+    let mut other = served.connect();
+    assert_eq!(other.get("/f").body, b"content");
+    let mut under_way = served.connect();
+    under_way.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
+    for _ in 0..3 {
+        let mut client = served.connect();
+        client.send("GET /f HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\n\r\n");
+        client.expect_end();
+    }
+    assert_eq!(other.get("/f").body, b"content");
+    assert!(under_way.response().body == pattern(3_000_000));
+    assert_eq!(served.get("/f", "").body, b"content", "whoever comes is served as well");
 }
