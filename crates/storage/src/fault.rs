@@ -270,6 +270,10 @@ impl<S: Storage> Storage for FaultStorage<S> {
         self.waiting_call()?;
         self.inner.space(path)
     }
+
+    fn may_replace(&self, path: &VirtualPath, all_beneath: bool) -> Result<(), FileError> {
+        self.inner.may_replace(path, all_beneath)
+    }
 }
 
 #[derive(Debug)]

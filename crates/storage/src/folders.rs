@@ -144,6 +144,7 @@ fn way() -> Metadata {
         size: 0,
         modified: Timestamp::default(),
         created: None,
+        changed: None,
         mode: 0o555,
         owner: Owner::default(),
         links: 2,
@@ -265,6 +266,20 @@ impl Storage for Folders {
             return source.copy(&inner_from, &inner_to, progress);
         }
         through::copy((source, &inner_from), (target, &inner_to), progress)
+    }
+
+    fn may_replace(&self, path: &VirtualPath, all_beneath: bool) -> Result<(), FileError> {
+        for mount in self.mounts.iter().filter(|mount| all_beneath && mount.at.starts_with(path)) {
+            match &mount.storage {
+                Some(storage) => storage.may_replace(&VirtualPath::root(), true)?,
+                // What it would say nobody knows.
+                None => return Err(FileError::PermissionDenied),
+            }
+        }
+        match self.route(path, Wait::Allowed)? {
+            Route::Into(storage, inner) => storage.may_replace(&inner, all_beneath),
+            Route::Way => Err(FileError::ReadOnly),
+        }
     }
 
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {

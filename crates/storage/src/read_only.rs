@@ -79,4 +79,8 @@ impl<S: Storage> Storage for ReadOnly<S> {
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
         self.0.space(path)
     }
+
+    fn may_replace(&self, _: &VirtualPath, _: bool) -> Result<(), FileError> {
+        Err(FileError::ReadOnly)
+    }
 }

@@ -110,6 +110,22 @@ fn folders_and_the_ways_to_them_stay_where_they_are() {
 }
 
 #[test]
+fn what_may_be_replaced_is_said_by_every_folder_that_it_is_about() {
+    let (folders, ..) = mounted();
+    for (at, one, all) in [
+        ("/f", true, true),
+        ("/in/bank", true, true),
+        ("/in/bank/order", true, true),
+        ("/media/film", false, false),
+        ("/", true, false),
+        ("/in", false, false),
+    ] {
+        let may = |all_beneath| folders.may_replace(&path(at), all_beneath).is_ok();
+        assert_eq!((may(false), may(true)), (one, all), "{at}");
+    }
+}
+
+#[test]
 fn between_back_ends_files_are_copied_and_not_renamed() {
     let (folders, _, bank) = mounted();
     let (from, to) = (path("/media/film"), path("/in/bank/film"));

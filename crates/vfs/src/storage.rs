@@ -103,6 +103,14 @@ pub trait Storage: Send + Sync + Debug {
     /// Free room at a path.
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError>;
 
+    /// Claims that whoever has this storage may replace what is at a path, and where `all_beneath` also what is beneath
+    /// it; whether the file system lets the server do so is not asked. This is for what no other call would refuse: a
+    /// lock, or a property that is kept elsewhere. A layer that forbids changes says so here.
+    fn may_replace(&self, path: &VirtualPath, all_beneath: bool) -> Result<(), FileError> {
+        let _ = (path, all_beneath);
+        Ok(())
+    }
+
     /// Opens an upload to `path` that outlives connections and the process: a new one, or one that was begun.
     /// [`FileError::Busy`] where somebody has it open, [`FileError::NotFound`] where there is none (any more). Where
     /// a back end cannot keep such it is [`FileError::Unsupported`]. `write` is what a commit does to the name:

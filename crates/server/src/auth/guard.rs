@@ -258,6 +258,20 @@ impl Storage for Guarded {
         self.inner.space(path)
     }
 
+    fn may_replace(&self, path: &VirtualPath, all_beneath: bool) -> Result<(), FileError> {
+        let permissions = self.demand(path, Permission::Write)?;
+        // Who may only add files replaces none.
+        let is_file =
+            || matches!(self.inner.metadata(path, Wait::Allowed), Ok(metadata) if !metadata.is_directory());
+        if !permissions.allows(Permission::Overwrite) && (all_beneath || is_file()) {
+            return Err(FileError::PermissionDenied);
+        }
+        if all_beneath {
+            self.demand_whole(path)?;
+        }
+        self.inner.may_replace(path, all_beneath)
+    }
+
     fn open_partial(
         &self,
         path: &VirtualPath,

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use millrace_server::{Accounts, Config, Permissions};
+use millrace_server::{
+    Account, Accounts, Attempt, Authenticator, Config, Decision, Permission, Permissions, Rules,
+};
 
 use crate::kit::{HttpClient, Response, Scratch, ServedHttp, http_config, serve_http_with};
 
@@ -20,6 +22,23 @@ fn serve(scratch: &Scratch) -> ServedHttp {
         .user("u", "p", Permissions::READ_WRITE, scratch.storage())
         .user("v", "p", Permissions::READ_WRITE, scratch.storage());
     serve_http_with(Config { accounts: Arc::new(accounts), ..http_config(scratch.storage()) })
+}
+
+/// One whose rights differ from place to place, and others.
+#[derive(Debug)]
+struct Ruled {
+    users: Accounts,
+    name: &'static [u8],
+    account: Account,
+}
+
+impl Authenticator for Ruled {
+    fn authenticate(&self, attempt: &Attempt<'_>) -> Decision {
+        match attempt.user == self.name {
+            true => Decision::Granted(self.account.clone()),
+            false => self.users.authenticate(attempt),
+        }
+    }
 }
 
 fn request(method: &str, target: &str, fields: &str, body: &str) -> String {
@@ -231,6 +250,58 @@ fn a_deep_lock_reaches_all_beneath_and_what_comes() {
         assert!((200..300).contains(&status), "{method} {target}: {status}");
     }
     assert_eq!(lock(&mut v, "/d/new", V).0, 423);
+}
+
+/// Nobody else could write what they lock.
+#[test]
+fn who_may_not_write_at_a_place_locks_nothing_there_and_keeps_no_properties() {
+    let scratch = Scratch::new();
+    for name in ["in", "d"] {
+        std::fs::create_dir(scratch.file(name)).unwrap();
+    }
+    for name in ["f", "in/f", "d/f"] {
+        scratch.write(name, b"text");
+    }
+    let box_only = Permissions::only(Permission::Write).with(Permission::List);
+    let rules = Rules::new(Permissions::READ_ONLY)
+        .tree(b"/in", Permissions::READ_WRITE)
+        .tree(b"/in/box", box_only)
+        .tree(b"/d", Permissions::NONE);
+    std::fs::create_dir(scratch.file("in/box")).unwrap();
+    scratch.write("in/box/f", b"text");
+    let users = Accounts::new().anonymous(Permissions::NONE, scratch.storage()).user(
+        "u",
+        "p",
+        Permissions::READ_WRITE,
+        scratch.storage(),
+    );
+    let accounts = Ruled { users, name: b"v", account: Account::ruled(scratch.storage(), rules) };
+    let served = serve_http_with(Config { accounts: Arc::new(accounts), ..http_config(scratch.storage()) });
+    let deep = format!("{V}Depth: infinity\r\n");
+    let flat = format!("{V}Depth: 0\r\n");
+    for (target, fields, status) in [
+        ("/", &deep, 403),
+        ("/", &flat, 403),
+        ("/f", &flat, 403),
+        ("/d/f", &flat, 403),
+        ("/new", &flat, 403),
+        // Not all beneath may be written by them.
+        ("/in", &deep, 403),
+        ("/in/box/f", &flat, 403),
+        ("/in/f", &flat, 200),
+    ] {
+        assert_eq!(lock(&mut served.connect(), target, fields).0, status, "{target}");
+    }
+    for target in ["/f", "/d/f", "/any"] {
+        let put = ask(&mut served.connect(), "PUT", target, U, "new");
+        assert!(matches!(put.status, 201 | 204), "{target}: {put:?}");
+    }
+    assert_eq!(ask(&mut served.connect(), "PUT", "/in/f", U, "new").status, 423);
+    let set = "<D:propertyupdate xmlns:D=\"DAV:\"><D:set><D:prop><x xmlns=\"x:\">1</x></D:prop></D:set>\
+               </D:propertyupdate>";
+    for (target, status) in [("/f", 403), ("/d/f", 403), ("/in/box/f", 403), ("/in", 207)] {
+        assert_eq!(ask(&mut served.connect(), "PROPPATCH", target, V, set).status, status, "{target}");
+    }
 }
 
 #[test]

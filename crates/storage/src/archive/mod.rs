@@ -142,6 +142,10 @@ impl Storage for Archives {
         self.inner.space(path)
     }
 
+    fn may_replace(&self, path: &VirtualPath, all_beneath: bool) -> Result<(), FileError> {
+        self.inner.may_replace(path, all_beneath)
+    }
+
     fn open_partial(
         &self,
         path: &VirtualPath,

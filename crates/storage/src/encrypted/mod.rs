@@ -201,6 +201,10 @@ impl Storage for Encrypted {
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
         self.inner.space(path)
     }
+
+    fn may_replace(&self, path: &VirtualPath, all_beneath: bool) -> Result<(), FileError> {
+        self.inner.may_replace(path, all_beneath)
+    }
 }
 
 /// A directory whose files show the length of their content.

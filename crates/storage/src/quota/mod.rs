@@ -215,6 +215,10 @@ impl Storage for Quota {
         Ok(copied)
     }
 
+    fn may_replace(&self, path: &VirtualPath, all_beneath: bool) -> Result<(), FileError> {
+        self.0.inner.may_replace(path, all_beneath)
+    }
+
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
         let inner = self.0.inner.space(path)?;
         drop(self.0.begin(Wait::Allowed)?);

@@ -220,6 +220,14 @@ impl Asking {
         Ok(self.claim().permit(head, &[(&self.path, touch)])?)
     }
 
+    /// Claims that whoever asks may write there, where nothing is written that would tell.
+    fn permit_place(&self, all_beneath: bool) -> Result<(), Refused> {
+        match self.storage.may_replace(&self.path, all_beneath) {
+            Err(error) if is_absent(&error) => refuse_absent(),
+            permitted => permitted.map_err(failed),
+        }
+    }
+
     fn propfind(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refused> {
         let asked = body::propfind(body)?;
         let metadata = self.metadata()?;
@@ -240,6 +248,7 @@ impl Asking {
     fn proppatch(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refused> {
         let changes = body::propertyupdate(body)?;
         let metadata = self.metadata()?;
+        self.permit_place(false)?;
         writing::conditions(head, Some(&metadata))?;
         self.permit(head, Touch::Content)?;
         let chain = self.chain()?;
@@ -298,8 +307,10 @@ impl Asking {
             Err(FileError::NotFound) => None,
             Err(error) => return Err(failed(error)),
         };
+        let is_directory = metadata.is_some_and(|metadata| metadata.is_directory());
+        self.permit_place(is_deep && is_directory)?;
         writing::conditions(head, metadata.as_ref())?;
-        let (chain, is_directory) = (self.chain()?, metadata.is_some_and(|metadata| metadata.is_directory()));
+        let chain = self.chain()?;
         if metadata.is_none() {
             self.permit(head, Touch::Name)?;
         }
