@@ -344,6 +344,10 @@ impl Connection {
         }
         let nothing = AccountLimits::default();
         let limits = account.limits.as_deref().unwrap_or(&nothing);
+        if means == Means::Link {
+            server.limits.visit(&mut self.member, user, limits, now);
+            return Ok(());
+        }
         Ok(server.limits.log_in(&mut self.member, user, limits, now)?)
     }
 
@@ -364,9 +368,9 @@ impl Connection {
         edition: u64,
     ) {
         let subject = Subject { session: self.number, peer: self.peer, user: None };
+        let (said, host) = said_of(core, &asked.head);
         match decision {
             Decision::Granted(account) => {
-                let (said, host) = said_of(core, &asked.head);
                 if Means::of(&said, user) == Means::Password {
                     self.wrong_passwords = 0;
                     core.server.bans.succeeded(self.peer.ip(), user, core.now.instant);
@@ -381,7 +385,11 @@ impl Connection {
                 }
                 return self.again(core, &asked.head, None);
             }
-            Decision::NeedsPassword if said_of(core, &asked.head).0.is_empty() => {
+            // Whoever holds a link has guessed nothing.
+            decision if Means::of(&said, user) == Means::Link => {
+                return self.refuse_link(core, &asked, user, decision);
+            }
+            Decision::NeedsPassword if said.is_empty() => {
                 let mut slots = Slots::new();
                 self.work = Work::Idle;
                 if let Ok(Some((head, _))) = request::parse(&asked.head, &mut slots) {
@@ -410,6 +418,21 @@ impl Connection {
         self.wrong_passwords += 1;
         let delay = core.server.config.login_delay * (1 << (self.wrong_passwords - 1).min(6));
         self.work = Work::Held(core.now.instant + delay, Box::new(asked));
+    }
+
+    /// The user of a link is let in no more, so nobody is by it.
+    fn refuse_link(&mut self, core: &mut Core, asked: &Asked, user: &[u8], decision: Decision) {
+        let reason = match &decision {
+            Decision::Refused(reason) | Decision::Unavailable(reason) => reason,
+            _ => "who made the link may not log in any more",
+        };
+        let subject = Subject { session: self.number, peer: self.peer, user: None };
+        core.log(&subject, log::Event::LoginRefused { user, reason });
+        self.who = None;
+        let mut slots = Slots::new();
+        if let Ok(Some((head, _))) = request::parse(&asked.head, &mut slots) {
+            self.fail(core, &head, Status::FORBIDDEN, "This link is no longer good.");
+        }
     }
 
     /// Answers a wrong password, once it was held back for long enough.

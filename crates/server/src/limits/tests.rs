@@ -217,6 +217,13 @@ fn sessions_are_counted_and_refused_by_whose_limit_it_is() {
     let alice = bench.tree.report().into_iter().find(|one| one.scope.to_string() == "user alice").unwrap();
     assert_eq!(alice.sessions, 2);
 
+    // Who comes in her name only keeps nobody out, and is kept out by nobody.
+    let mut guest = bench.tree.connect(listener(), bench.start).unwrap();
+    bench.tree.visit(&mut guest, b"alice", &AccountLimits::default(), bench.start);
+    members.clear();
+    assert!(bench.tree.log_in(&mut third, b"alice", &AccountLimits::default(), bench.start).is_ok());
+    members.push(bench.member("alice", &AccountLimits::default()));
+
     let bench = Bench::new(ServerLimits { listeners: vec![(listener(), two)], ..ServerLimits::default() });
     let _members = [bench.tree.connect(listener(), bench.start), bench.tree.connect(listener(), bench.start)];
     assert!(bench.tree.connect(listener(), bench.start).is_err());

@@ -50,6 +50,8 @@ pub(super) struct Node {
     download: Bucket,
     upload: Bucket,
     sessions: AtomicUsize,
+    /// Members that are in it and count for no limit of sessions.
+    guests: AtomicUsize,
     /// 0 for no limit.
     most_sessions: AtomicU64,
     wanted: Mutex<Wanted>,
@@ -69,6 +71,7 @@ impl Node {
             download: Bucket::default(),
             upload: Bucket::default(),
             sessions: AtomicUsize::new(0),
+            guests: AtomicUsize::new(0),
             most_sessions: AtomicU64::new(0),
             wanted: Mutex::default(),
         });
@@ -118,8 +121,14 @@ impl Node {
         }
     }
 
+    /// Claims that others than one are in it.
+    fn is_shared(&self) -> bool {
+        self.sessions.load(Relaxed) + self.guests.load(Relaxed) > 1
+    }
+
     fn is_idle(&self, now: Nanos) -> bool {
         self.sessions.load(Relaxed) == 0
+            && self.guests.load(Relaxed) == 0
             && self.download.is_settled(now)
             && self.upload.is_settled(now)
             && self.wanted().set == Limits::default()
@@ -133,6 +142,38 @@ struct Seat(Arc<Node>);
 impl Drop for Seat {
     fn drop(&mut self) {
         self.0.sessions.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The part of a member that is none of the node's sessions.
+#[derive(Debug)]
+struct Guest(Arc<Node>);
+
+impl Guest {
+    fn of(node: &Arc<Node>) -> Self {
+        node.guests.fetch_add(1, Relaxed);
+        Self(Arc::clone(node))
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.0.guests.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A member's part in the node of a group or a user.
+#[derive(Debug)]
+enum Part {
+    Session(Seat),
+    Guest(Guest),
+}
+
+impl Part {
+    fn node(&self) -> &Arc<Node> {
+        match self {
+            Self::Session(Seat(node)) | Self::Guest(Guest(node)) => node,
+        }
     }
 }
 
@@ -236,6 +277,24 @@ impl Tree {
         limits: &AccountLimits,
         now: Instant,
     ) -> Result<(), Refused> {
+        self.join(member, user, limits, now, |node| node.enter().map(Part::Session))
+    }
+
+    /// A member comes in a user's name and is not the user: what it moves counts as the user's, and it takes no place
+    /// among the sessions, so that it keeps nobody out.
+    pub(crate) fn visit(&self, member: &mut Member, user: &[u8], limits: &AccountLimits, now: Instant) {
+        let joined = self.join(member, user, limits, now, |node| Ok(Part::Guest(Guest::of(node))));
+        debug_assert!(joined.is_ok(), "no guest is refused");
+    }
+
+    fn join(
+        &self,
+        member: &mut Member,
+        user: &[u8],
+        limits: &AccountLimits,
+        now: Instant,
+        enter: impl Fn(&Arc<Node>) -> Result<Part, Refused>,
+    ) -> Result<(), Refused> {
         member.log_out();
         let clock = self.moment(now);
         let (user_limits, session_limits, group_limits) = {
@@ -250,14 +309,14 @@ impl Tree {
         for (group, shared) in limits.groups.iter().zip(group_limits) {
             let node = node(&self.groups, &group.name, clock, |name| Scope::Group(Arc::clone(name)));
             let differs = node.configure(shared, clock);
-            groups.push(node.enter()?);
-            changed |= differs && node.sessions.load(Relaxed) > 1;
+            groups.push(enter(&node)?);
+            changed |= differs && node.is_shared();
         }
         let node = node(&self.users, user, clock, |name| Scope::User(Arc::clone(name)));
         let differs = node.configure(user_limits, clock);
         let is_default = limits.user.sessions.is_none() && node.wanted().set.sessions.is_none();
-        let user = node.enter().map_err(|refused| Refused { is_default, ..refused })?;
-        changed |= differs && user.0.sessions.load(Relaxed) > 1;
+        let user = enter(&node).map_err(|refused| Refused { is_default, ..refused })?;
+        changed |= differs && node.is_shared();
         if !session_limits.is_empty() {
             self.note_schedule(&session_limits);
             member.session = Some(Node::new(Scope::Session(0), session_limits, clock));
@@ -506,8 +565,8 @@ pub(crate) struct Member {
 
 #[derive(Debug)]
 struct Login {
-    groups: Vec<Seat>,
-    user: Seat,
+    groups: Vec<Part>,
+    user: Part,
     moved: Option<Moved>,
 }
 
@@ -531,6 +590,7 @@ impl Member {
     /// From the server's buckets to the session's.
     fn way(&self) -> impl Iterator<Item = &Arc<Node>> {
         let login = self.login.iter().flat_map(|login| login.groups.iter().chain([&login.user]));
-        [&self.server, &self.listener].into_iter().chain(login).map(|seat| &seat.0).chain(&self.session)
+        let seats = [&self.server, &self.listener].into_iter().map(|seat| &seat.0);
+        seats.chain(login.map(Part::node)).chain(&self.session)
     }
 }
