@@ -7,12 +7,12 @@
 
 use std::fmt;
 
-use argon2::PasswordVerifier;
 use scrypt::Scrypt;
+use scrypt::password_hash::PasswordVerifier;
 use sha_crypt::ShaCrypt;
 use yescrypt::Yescrypt;
 
-use super::password::{Argon2id, PasswordError, random};
+use super::password::{Argon2id, Memory, PasswordError, random};
 
 /// A hash with the salt and costs that it was made with.
 #[derive(Clone)]
@@ -68,9 +68,9 @@ impl Hash {
     }
 
     /// Claims that `password` is the one that was hashed. Takes milliseconds.
-    pub(super) fn verify(&self, password: &[u8]) -> bool {
+    pub(super) fn verify(&self, password: &[u8], memory: &mut Memory) -> bool {
         match self {
-            Self::Argon2id(hash) => hash.verify(password),
+            Self::Argon2id(hash) => hash.verify(password, memory),
             // A password that contains NUL was refused long before; bcrypt itself ends at it.
             Self::Foreign(Kind::Bcrypt, text) => bcrypt::verify(password, text).unwrap_or(false),
             Self::Foreign(Kind::Scrypt, text) => scrypt::password_hash::phc::PasswordHash::new(text)
@@ -112,10 +112,10 @@ impl Hash {
     }
 
     /// Takes the time of a check that fails.
-    pub(super) fn pretend(&self, password: &[u8]) {
+    pub(super) fn pretend(&self, password: &[u8], memory: &mut Memory) {
         // A decoy may be somebody's hash: what is checked is not what was typed.
         let nobodys = [password, &random::<16>()].concat();
-        std::hint::black_box(self.verify(&nobodys));
+        std::hint::black_box(self.verify(&nobodys, memory));
     }
 }
 
@@ -192,12 +192,13 @@ mod tests {
 
     #[test]
     fn hashes_of_other_systems_verify_their_password_only() {
+        let memory = &mut Memory::default();
         for text in FOREIGN {
             let hash = Hash::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-            assert!(hash.verify(b"s3cret word"), "{text}");
-            assert!(!hash.verify(b"s3cret worf") && !hash.verify(b""), "{text}");
+            assert!(hash.verify(b"s3cret word", memory), "{text}");
+            assert!(!hash.verify(b"s3cret worf", memory) && !hash.verify(b"", memory), "{text}");
         }
-        assert!(Hash::parse(SODIUM).unwrap().verify(b"pleaseletmein"));
+        assert!(Hash::parse(SODIUM).unwrap().verify(b"pleaseletmein", memory));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A hash is meant to be costly: 19 MiB and some 20 ms. So no more are computed at once than there are
 //! cores, and a login that succeeded is remembered for a while by its [`Mac`]: a thousand logins a second of
-//! one user cost one hash. Failures are never remembered; each guess pays.
+//! one user cost one hash. Failures are never remembered; each guess pays. Who waits for a turn gets the memory with it;
+//! when nobody waits it is given back.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::hash::Hash;
-use super::password::Mac;
+use super::password::{Mac, Memory};
 
 /// How long a success is remembered. Long enough that a client which connects for each file pays once,
 /// short enough that memory does not keep a day's users.
@@ -25,8 +26,7 @@ const CAPACITY: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Hashing {
     recent: Mutex<Recent>,
-    /// Hashes that may be begun now; guarded for a count.
-    free: Mutex<usize>,
+    turns: Mutex<Turns>,
     freed: Condvar,
     computed: AtomicU64,
 }
@@ -36,7 +36,7 @@ impl Hashing {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         Self {
             recent: Mutex::new(Recent::new(CAPACITY)),
-            free: Mutex::new(cores),
+            turns: Mutex::new(Turns { free: cores, waiting: 0, memory: Vec::new() }),
             freed: Condvar::new(),
             computed: AtomicU64::new(0),
         }
@@ -49,12 +49,13 @@ impl Hashing {
 
     /// Claims that `password` matches `hash`; remembers `login` if so.
     pub(super) fn check(&self, login: Mac, hash: &Hash, password: &[u8]) -> bool {
-        let _turn = self.wait_for_turn();
+        let mut turn = self.wait_for_turn();
         // Of many logins that came at once, the first has done the work for the others.
         if self.remembers(login) {
             return true;
         }
-        let right = self.compute(hash, password);
+        self.computed.fetch_add(1, Ordering::Relaxed);
+        let right = hash.verify(password, &mut turn.memory);
         if right {
             self.recent().insert(login, Instant::now());
         }
@@ -63,9 +64,9 @@ impl Hashing {
 
     /// Takes the time of a check.
     pub(super) fn pretend(&self, decoy: &Hash, password: &[u8]) {
-        let _turn = self.wait_for_turn();
+        let mut turn = self.wait_for_turn();
         self.computed.fetch_add(1, Ordering::Relaxed);
-        decoy.pretend(password);
+        decoy.pretend(password, &mut turn.memory);
     }
 
     /// Hashes computed so far.
@@ -73,34 +74,56 @@ impl Hashing {
         self.computed.load(Ordering::Relaxed)
     }
 
-    fn compute(&self, hash: &Hash, password: &[u8]) -> bool {
-        self.computed.fetch_add(1, Ordering::Relaxed);
-        hash.verify(password)
-    }
-
     fn recent(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn free(&self) -> MutexGuard<'_, usize> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wait_for_turn(&self) -> Turn<'_> {
-        let none_free = |free: &mut usize| *free == 0;
-        let free = self.freed.wait_while(self.free(), none_free);
-        *free.unwrap_or_else(PoisonError::into_inner) -= 1;
-        Turn(self)
+        let mut turns = self.turns();
+        turns.waiting += 1;
+        let none_free = |turns: &mut Turns| turns.free == 0;
+        let mut turns = self.freed.wait_while(turns, none_free).unwrap_or_else(PoisonError::into_inner);
+        turns.waiting -= 1;
+        turns.free -= 1;
+        let memory = turns.memory.pop().unwrap_or_default();
+        Turn { hashing: self, memory }
     }
 }
 
+/// Who may compute hashes.
+#[derive(Debug)]
+struct Turns {
+    /// Hashes that may be begun now.
+    free: usize,
+    /// Who waits for one that has ended.
+    waiting: usize,
+    /// What those that have ended have left to who waits.
+    memory: Vec<Memory>,
+}
+
 /// The right to compute a hash now.
-struct Turn<'a>(&'a Hashing);
+struct Turn<'a> {
+    hashing: &'a Hashing,
+    memory: Memory,
+}
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        *self.0.free() += 1;
-        self.0.freed.notify_one();
+        let memory = std::mem::take(&mut self.memory);
+        let mut turns = self.hashing.turns();
+        turns.free += 1;
+        match turns.waiting > turns.memory.len() {
+            true => turns.memory.push(memory),
+            false => {
+                drop(turns);
+                drop(memory);
+            }
+        }
+        self.hashing.freed.notify_one();
     }
 }
 
@@ -152,6 +175,23 @@ mod tests {
 
     fn login(number: u8) -> Mac {
         Mac::of(b"user", &[number])
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_hashes_worked_in() {
+        let hashing = Hashing::new();
+        let hash = Hash::parse(&crate::auth::password::hash_password(b"right")).unwrap();
+        thread::scope(|scope| {
+            for number in 0..8 {
+                let (hashing, hash) = (&hashing, &hash);
+                scope.spawn(move || {
+                    let password: &[u8] = if number % 2 == 0 { b"right" } else { b"wrong" };
+                    assert_eq!(hashing.check(login(number), hash, password), number % 2 == 0);
+                });
+            }
+        });
+        let turns = hashing.turns();
+        assert_eq!((turns.waiting, turns.memory.len()), (0, 0));
     }
 
     #[test]

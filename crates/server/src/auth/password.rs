@@ -7,8 +7,8 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use argon2::password_hash::phc::PasswordHash;
-use argon2::{Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Version};
+use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use thiserror::Error;
 
 use super::hash::Hash;
@@ -63,7 +63,7 @@ impl Password {
     pub(crate) fn matches(&self, password: &[u8]) -> bool {
         match &self.0 {
             Kept::Plain(right) => Mac::of(b"", password) == *right,
-            Kept::Hashed(hash) => hash.verify(password),
+            Kept::Hashed(hash) => hash.verify(password, &mut Memory::default()),
             Kept::Nothing => false,
         }
     }
@@ -156,8 +156,13 @@ impl Argon2id {
     }
 
     /// Claims that `password` is the one that was hashed. Takes milliseconds.
-    pub(super) fn verify(&self, password: &[u8]) -> bool {
-        Argon2::default().verify_password(password, &self.0).is_ok()
+    pub(super) fn verify(&self, password: &[u8], memory: &mut Memory) -> bool {
+        let version = self.0.version.map_or(Ok(Version::default()), Version::try_from);
+        let (Some(salt), Some(right), Ok(version)) = (&self.0.salt, &self.0.hash, version) else {
+            return false;
+        };
+        // Compared in constant time.
+        memory.hash(password, salt, self.params(), version).is_some_and(|hash| hash == *right)
     }
 
     /// Memory times passes: what a check costs, in KiB written.
@@ -176,17 +181,63 @@ impl Argon2id {
     }
 
     fn compute(password: &[u8], params: Params) -> Self {
-        let salt: [u8; 16] = random();
-        let hash = Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-            .hash_password_with_salt(password, &salt)
-            .expect("a line of a client is not longer than argon2 can take, 4 GiB");
-        Self(hash)
+        let salt = Salt::new(&random::<16>()).expect("that is as long as is recommended");
+        let version = Version::V0x13;
+        let said = ParamsString::try_from(&params).expect("they were read from one, or are the usual ones");
+        let hash = Memory::default()
+            .hash(password, &salt, params, version)
+            .expect("there is memory, and a line of a client is not longer than argon2 can take, 4 GiB");
+        Self(PasswordHash {
+            algorithm: Algorithm::Argon2id.ident(),
+            version: Some(version.into()),
+            params: said,
+            salt: Some(salt),
+            hash: Some(hash),
+        })
+    }
+}
+
+/// What argon2id works in, some 19 MiB, which one hash after another may use. All of it is the system's again when it is
+/// dropped.
+#[derive(Default)]
+pub(super) struct Memory(Vec<Block>);
+
+impl Memory {
+    /// What is asked for at least, in blocks of a KiB; what is not touched costs nothing. An allocation of 32 MiB and more
+    /// is always mapped by itself, and unmapped. Of smaller ones glibc learns from the first that comes back to take the
+    /// next from a heap, one for many threads, where they stay.
+    const LEAST: usize = 33 << 10;
+
+    /// The hash of a password; `None` where there is no memory for it.
+    fn hash(&mut self, password: &[u8], salt: &[u8], params: Params, version: Version) -> Option<Output> {
+        let mut tag = [0; Output::MAX_LENGTH];
+        let tag = tag.get_mut(..params.output_len().unwrap_or(Params::DEFAULT_OUTPUT_LEN))?;
+        let blocks = self.blocks(params.block_count())?;
+        let argon2 = Argon2::new(Algorithm::Argon2id, version, params);
+        argon2.hash_password_into_with_memory(password, salt, tag, blocks).ok()?;
+        Output::new(tag).ok()
+    }
+
+    fn blocks(&mut self, count: usize) -> Option<&mut [Block]> {
+        if self.0.len() < count {
+            // Not beside the old ones.
+            self.0 = Vec::new();
+            self.0.try_reserve_exact(count.max(Self::LEAST)).ok()?;
+            self.0.resize(count, Block::new());
+        }
+        self.0.get_mut(..count)
     }
 }
 
 impl fmt::Debug for Mac {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Mac")
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Memory({} KiB)", self.0.len())
     }
 }
 
@@ -220,16 +271,30 @@ mod tests {
         let phc = hash_password(b"s\xffcret");
         assert!(phc.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{phc}");
         let hash = Argon2id::parse(&phc).unwrap();
-        assert!(hash.verify(b"s\xffcret"));
-        assert!(!hash.verify(b"s\xffcret "));
-        assert!(!hash.verify(b""));
+        assert!(hash.verify(b"s\xffcret", &mut Memory::default()));
+        assert!(!hash.verify(b"s\xffcret ", &mut Memory::default()));
+        assert!(!hash.verify(b"", &mut Memory::default()));
+    }
+
+    /// Whatever was in it before.
+    #[test]
+    fn hashes_of_all_sizes_share_memory() {
+        let mut memory = Memory::default();
+        let hashes: Vec<_> = [(64, b"a"), (512, b"b"), (8, b"c"), (64, b"d")]
+            .map(|(size, word)| (Argon2id::compute(word, Params::new(size, 2, 1, None).unwrap()), word))
+            .into();
+        for (hash, word) in hashes.iter().chain(hashes.iter().rev()) {
+            assert!(hash.verify(*word, &mut memory));
+            assert!(!hash.verify(b"x", &mut memory));
+        }
+        assert!(memory.0.len() == 512 && memory.0.capacity() >= Memory::LEAST);
     }
 
     #[test]
     fn hashes_of_other_programs_verify() {
         let hash = Argon2id::parse(FOREIGN).unwrap();
-        assert!(hash.verify(b"password"));
-        assert!(!hash.verify(b"passwore"));
+        assert!(hash.verify(b"password", &mut Memory::default()));
+        assert!(!hash.verify(b"passwore", &mut Memory::default()));
     }
 
     #[test]
@@ -242,7 +307,7 @@ mod tests {
         let hash = cheap(b"secret");
         let decoy = hash.decoy();
         assert_eq!(decoy.cost(), hash.cost());
-        assert!(!decoy.verify(b"secret"));
+        assert!(!decoy.verify(b"secret", &mut Memory::default()));
     }
 
     #[test]
