@@ -369,12 +369,15 @@ fn a_client_that_ends_its_side_is_answered_by_others_too() {
 #[test]
 fn a_body_that_was_cut_short_does_not_look_whole_to_others() {
     let (tell, told) = mpsc::channel();
-    let tell_http = tell.clone();
+    let (begin, begun) = mpsc::channel();
+    let (tell_http, begin_http) = (tell.clone(), begin.clone());
     let app = fastcgi_at(move |mut socket| {
+        begin.send(socket.peek(&mut [0])).unwrap();
         let heard = hear(&mut socket).unwrap();
         let _ = tell.send((heard.is_whole, heard.body));
     });
     let other = http_at(move |mut socket| {
+        begin_http.send(socket.peek(&mut [0])).unwrap();
         let mut all = Vec::new();
         let _ = socket.read_to_end(&mut all);
         let body = all.windows(4).position(|part| part == b"\r\n\r\n").map_or(0, |at| at + 4);
@@ -388,6 +391,8 @@ fn a_body_that_was_cut_short_does_not_look_whole_to_others() {
     ] {
         let mut client = served.connect();
         client.send(format!("POST {target} HTTP/1.1\r\nHost: h\r\n{body}"));
+        // Who has gone before is nobody's request.
+        begun.recv_timeout(PATIENCE).unwrap().unwrap();
         client.end_writing();
         assert_eq!(client.response().status, 400, "{target}");
         let (is_whole, heard) = told.recv_timeout(PATIENCE).unwrap();

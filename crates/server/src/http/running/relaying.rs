@@ -175,6 +175,9 @@ impl Connection {
         self.flush(core, false);
         self.log_request(core, &record);
         self.answered_at(core.now.instant);
+        if !intake.has_ended() {
+            self.linger();
+        }
         if !goes_on || stage == Stage::UntilClose || !intake.has_ended() {
             self.close_behind(core);
         }
@@ -201,7 +204,10 @@ impl Connection {
     /// No answer that could be sent: 400, 502 or 504 where nothing was sent yet, else the connection ends.
     fn program_failed(&mut self, core: &mut Core, running: Running, why: &str, status: Status) {
         let Running { answerer, stage, record, .. } = running;
-        self.warn(core, &format!("{} failed: {why}", answerer.name()));
+        // What a client has broken off is nothing for an operator.
+        if status != Status::BAD_REQUEST {
+            self.warn(core, &format!("{} failed: {why}", answerer.name()));
+        }
         core.discard(answerer);
         self.linger();
         if stage == Stage::Head {

@@ -99,12 +99,11 @@ impl Lengths {
         // A disk that is full keeps nobody from going on: without a restart it is known all the same.
         if journal.lines > 2 * self.known.len() + STALE {
             match Journal::begin(&journal.path, &self.known) {
-                Ok(anew) => *journal = anew,
+                Ok(anew) => return *journal = anew,
                 Err(_) => journal.lines = 0,
             }
-        } else {
-            journal.add(&line(&key, &known));
         }
+        journal.add(&line(&key, &known));
     }
 }
 
@@ -112,11 +111,12 @@ impl Journal {
     /// A new one in place of the old, with these.
     fn begin(path: &Path, known: &HashMap<PartialKey, Known>) -> io::Result<Self> {
         let made = path.with_extension(format!("new-{}", std::process::id()));
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&made)?;
+        // What an attempt that failed has left is of no use.
+        let _ = fs::remove_file(&made);
+        let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&made)?;
         let text: String = known.iter().map(|(key, known)| line(key, known)).collect();
         file.write_all(text.as_bytes())?;
         fs::rename(&made, path)?;
-        let file = OpenOptions::new().append(true).open(path)?;
         Ok(Self { path: path.to_owned(), file, lines: known.len(), is_torn: false })
     }
 
