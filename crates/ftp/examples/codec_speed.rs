@@ -104,6 +104,7 @@ fn entry(number: u64) -> (Vec<u8>, Metadata) {
         size: number * 7919,
         modified: Timestamp { seconds: 1_700_000_000 + number as i64 * 37 % 10_000_000, nanoseconds: 0 },
         created: None,
+        changed: None,
         mode: 0o644,
         owner: Owner { user: 1000, group: 1000 },
         links: 1,

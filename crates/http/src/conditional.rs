@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use millrace_vfs::Timestamp;
+use millrace_vfs::{Metadata, Timestamp};
 
 use crate::date;
 use crate::request::{Field, Head, Method};
@@ -10,12 +10,12 @@ use crate::request::{Field, Head, Method};
 /// A strong entity tag: equal for equal content of one file, and for nothing else.
 ///
 /// Made of what changes when content does: the file itself (a staged upload is a new one), its length, and the
-/// nanosecond of its last change.
+/// nanosecond of its last change, which nobody can put back (`ctime`), where that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ETag {
     file: u64,
     size: u64,
-    modified: Timestamp,
+    changed: Timestamp,
     /// Distinguishes the codings of one resource.
     coding: &'static str,
 }
@@ -25,7 +25,8 @@ pub struct ETag {
 pub struct Validators {
     /// Its tag.
     pub etag: ETag,
-    /// Its last change, in seconds since 1970.
+    /// Its last change, in seconds since 1970. What is dated later than it was last touched was changed then: such a
+    /// date would lie in the future (RFC 9110 section 8.8.2.1).
     pub modified: i64,
 }
 
@@ -41,9 +42,18 @@ pub enum Verdict {
 }
 
 impl Validators {
-    /// Of the file with this number, length and last change.
-    pub fn of(file: u64, size: u64, modified: Timestamp) -> Self {
-        Self { etag: ETag { file, size, modified, coding: "" }, modified: modified.seconds }
+    /// Of a file.
+    pub fn of(metadata: &Metadata) -> Self {
+        Self::new(metadata.identity.1, metadata.size, metadata.modified, metadata.changed)
+    }
+
+    /// Of the file with this number, length, last change of its content, and last change of anything.
+    pub fn new(file: u64, size: u64, modified: Timestamp, changed: Option<Timestamp>) -> Self {
+        let changed = changed.unwrap_or(modified);
+        Self {
+            etag: ETag { file, size, changed, coding: "" },
+            modified: modified.seconds.min(changed.seconds),
+        }
     }
 
     /// With a date that is not in the future.
@@ -67,7 +77,7 @@ impl ETag {
 impl fmt::Display for ETag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanoseconds =
-            i128::from(self.modified.seconds) * 1_000_000_000 + i128::from(self.modified.nanoseconds);
+            i128::from(self.changed.seconds) * 1_000_000_000 + i128::from(self.changed.nanoseconds);
         write!(f, "\"{:x}-{:x}-{:x}", self.file, self.size, nanoseconds.unsigned_abs())?;
         if !self.coding.is_empty() {
             write!(f, "-{}", self.coding)?;
@@ -171,7 +181,7 @@ mod tests {
     const MODIFIED: Timestamp = Timestamp { seconds: 784_111_777, nanoseconds: 5 };
 
     fn verdict(method: &str, fields: &str, exists: bool) -> Verdict {
-        let current = Validators::of(0x10, 0x2a, MODIFIED);
+        let current = Validators::new(0x10, 0x2a, MODIFIED, None);
         let text = format!("{method} / HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
         let mut slots = Slots::new();
         let (head, _) = crate::request::parse(text.as_bytes(), &mut slots).unwrap().unwrap();
@@ -181,7 +191,7 @@ mod tests {
     #[test]
     fn preconditions_are_evaluated_in_their_order() {
         use Verdict::{Failed, NotModified, Proceed};
-        let tag = Validators::of(0x10, 0x2a, MODIFIED).etag.to_string();
+        let tag = Validators::new(0x10, 0x2a, MODIFIED, None).etag.to_string();
         assert_eq!(tag, "\"10-2a-ae1b981bc490a05\"");
         let (same, earlier, later) = (
             "Sun, 06 Nov 1994 08:49:37 GMT",
@@ -222,6 +232,18 @@ mod tests {
     }
 
     #[test]
+    fn a_tag_changes_with_what_nobody_can_put_back_and_no_date_lies_in_the_future() {
+        let later = Timestamp { seconds: MODIFIED.seconds + 9, ..MODIFIED };
+        let tag = |modified, changed| Validators::new(1, 2, modified, Some(changed)).etag;
+        assert_ne!(tag(MODIFIED, MODIFIED), tag(MODIFIED, later), "the date was put back");
+        for (modified, changed, shown) in
+            [(MODIFIED, later, MODIFIED), (later, MODIFIED, MODIFIED), (later, later, later)]
+        {
+            assert_eq!(Validators::new(1, 2, modified, Some(changed)).modified, shown.seconds);
+        }
+    }
+
+    #[test]
     fn nothing_there_matches_nothing() {
         assert_eq!(verdict("PUT", "If-None-Match: *\r\n", false), Verdict::Proceed);
         assert_eq!(verdict("PUT", "If-Match: *\r\n", false), Verdict::Failed);
@@ -250,7 +272,7 @@ mod tests {
 
     #[test]
     fn if_range_wants_exactly_what_is_there() {
-        let current = Validators::of(1, 2, MODIFIED);
+        let current = Validators::new(1, 2, MODIFIED, None);
         let table = [
             (current.etag.to_string(), true),
             (format!("W/{}", current.etag), false),

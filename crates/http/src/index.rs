@@ -222,6 +222,7 @@ mod tests {
             size,
             modified,
             created: None,
+            changed: None,
             mode: 0o644,
             owner: Owner::default(),
             links: 1,

@@ -42,6 +42,9 @@ pub struct Metadata {
     pub modified: Timestamp,
     /// Creation, where the back end knows it.
     pub created: Option<Timestamp>,
+    /// Last change of anything, content or what is known of it, by the clock of the machine: nobody can set it. Where
+    /// the back end knows it.
+    pub changed: Option<Timestamp>,
     /// Permission bits, as in `chmod` (0o7777).
     pub mode: u32,
     /// Owner and group.

@@ -633,6 +633,7 @@ mod tests {
             size: 42,
             modified: Timestamp { seconds: 1_704_067_200, nanoseconds: 999_999_999 },
             created: Some(Timestamp { seconds: 0, nanoseconds: 0 }),
+            changed: None,
             mode: 0o4755,
             owner: Owner { user: 1000, group: 100 },
             links: 1,

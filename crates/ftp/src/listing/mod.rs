@@ -584,6 +584,7 @@ mod tests {
             size,
             modified: Timestamp { seconds: size as i64, nanoseconds: 0 },
             created: None,
+            changed: None,
             mode: 0o644,
             owner: Owner::default(),
             links: 1,

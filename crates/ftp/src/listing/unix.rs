@@ -254,6 +254,7 @@ mod tests {
             size: 1_048_576,
             modified: Timestamp { seconds: 1_704_067_200, nanoseconds: 0 },
             created: None,
+            changed: None,
             mode,
             owner: Owner { user: 1000, group: 100 },
             links: 1,

@@ -546,6 +546,7 @@ fn metadata(node: &Node) -> Metadata {
         size: node.content.as_ref().map_or(0, Vec::len) as u64,
         modified: node.modified,
         created: None,
+        changed: None,
         mode: node.mode,
         owner: Owner::default(),
         links: 1,

@@ -34,7 +34,7 @@ pub(crate) fn head(input: &[u8]) {
     if let Ok(target) = target::parse(head.target) {
         assert!(target.path.components().all(|name| name != b".." && !name.contains(&0)));
     }
-    let validators = Validators::of(1, 1000, Timestamp { seconds: 1_704_110_400, nanoseconds: 0 });
+    let validators = Validators::new(1, 1000, Timestamp { seconds: 1_704_110_400, nanoseconds: 0 }, None);
     let _ = conditional::evaluate(&head, Some(&validators));
     let _ = conditional::evaluate(&head, None);
     let _ = conditional::range_applies(&head, &validators, 0);

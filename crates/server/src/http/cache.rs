@@ -1,11 +1,12 @@
 //! Open files, for as long as they are what their names stand for.
 //!
 //! The invariant: nobody is answered with less than it can know. An entry is compared with the file system once a
-//! turn of the reactor, however many requests the turn serves: what a turn's poll had reported was sent before any
-//! answer of that turn, so by nobody who had seen one and changed a file since. Those who were accepted together, and
-//! had spoken before the first of them was answered, have a turn of their own. What is read later counts as another
-//! turn: from a connection that was answered in this one. Nothing is watched and nothing expires by the clock, but
-//! that descriptors which nobody asked for lately are given back.
+//! turn of the reactor, however many requests the turn serves: what a turn's poll had reported had begun to come before
+//! any answer of that turn, so nobody who had seen one and changed a file since began to ask then. (Who began before,
+//! and sent the rest of the request behind such a change, may be answered with what was true at the beginning.) Those
+//! who were accepted together, and had spoken before the first of them was answered, have a turn of their own. What is
+//! read later counts as another turn: from a connection that was answered in this one. Nothing is watched and nothing
+//! expires by the clock, but that descriptors which nobody asked for lately are given back.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -180,11 +181,16 @@ impl Cache {
     }
 }
 
-/// Claims that a name still stands for the file that was opened, and that nothing was written to it.
+/// Claims that a name still stands for the file that was opened, and that nothing was written to it, also where the
+/// date of that was put back.
 fn is_unchanged(storage: &dyn Storage, entry: &Entry) -> bool {
-    storage.metadata(&entry.path, Wait::Never).is_ok_and(|now| {
-        now.identity == entry.identity && now.size == entry.size && now.modified == entry.modified
-    })
+    !entry.is_young
+        && storage.metadata(&entry.path, Wait::Never).is_ok_and(|now| {
+            now.identity == entry.identity
+                && now.size == entry.size
+                && now.modified == entry.modified
+                && now.changed == entry.changed
+        })
 }
 
 #[cfg(test)]
@@ -225,6 +231,19 @@ mod tests {
         }
     }
 
+    /// The same once it is old enough to be trusted.
+    fn settled(storage: &Arc<dyn Storage>, path: &VirtualPath) -> Arc<Entry> {
+        let begin = Instant::now();
+        loop {
+            let entry = found(storage, path);
+            if !entry.is_young {
+                return entry;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(30));
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn a_change_is_noticed_in_the_next_turn() {
         let folder = Folder::new("change");
@@ -232,7 +251,13 @@ mod tests {
         let path = VirtualPath::parse(b"/a").unwrap();
         let (mut cache, now) = (Cache::new(8), Instant::now());
         std::fs::write(folder.0.join("a"), "one").unwrap();
-        cache.keep(&storage, (path.clone(), As::File), &found(&storage, &path), 1, now);
+        let young = found(&storage, &path);
+        if young.is_young {
+            cache.keep(&storage, (path.clone(), As::File), &young, 1, now);
+            assert!(cache.look_up(&storage, &path, As::File, 1, now).is_some());
+            assert!(cache.look_up(&storage, &path, As::File, 2, now).is_none(), "it is not trusted yet");
+        }
+        cache.keep(&storage, (path.clone(), As::File), &settled(&storage, &path), 1, now);
         assert!(cache.look_up(&storage, &path, As::File, 1, now).is_some());
         assert!(cache.look_up(&storage, &path, As::File, 2, now).is_some());
         assert!(cache.look_up(&storage, &path, As::Directory, 2, now).is_none());
@@ -241,10 +266,19 @@ mod tests {
         assert!(cache.look_up(&storage, &path, As::File, 3, now).is_none());
         assert_eq!(cache.memory, 0);
 
-        cache.keep(&storage, (path.clone(), As::File), &found(&storage, &path), 4, now);
+        // The same length, and the date put back.
+        let entry = settled(&storage, &path);
+        cache.keep(&storage, (path.clone(), As::File), &entry, 4, now);
+        let date = file.metadata().unwrap().modified().unwrap();
+        file.write_all_at(b"2wo!", 0).unwrap();
+        file.set_modified(date).unwrap();
+        assert!(cache.look_up(&storage, &path, As::File, 5, now).is_none());
+        assert_ne!(found(&storage, &path).validators.etag, entry.validators.etag);
+
+        cache.keep(&storage, (path.clone(), As::File), &settled(&storage, &path), 6, now);
         std::fs::write(folder.0.join("b"), "two!").unwrap();
         std::fs::rename(folder.0.join("b"), folder.0.join("a")).unwrap();
-        assert!(cache.look_up(&storage, &path, As::File, 5, now).is_none());
+        assert!(cache.look_up(&storage, &path, As::File, 7, now).is_none());
     }
 
     #[test]

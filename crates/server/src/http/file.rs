@@ -24,6 +24,10 @@ impl Connection {
         entry: &Arc<Entry>,
         stream: Option<Box<dyn ReadStream>>,
     ) {
+        // No answer is dated before what it is about was changed, not even within a turn.
+        if entry.validators.modified > core.now.wall.seconds {
+            core.look_at_clock();
+        }
         match conditional::evaluate(head, Some(&entry.validators)) {
             Verdict::Proceed => {}
             Verdict::NotModified => return self.answer_not_modified(core, head, entry),

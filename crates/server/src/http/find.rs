@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use millrace_http::conditional::Validators;
 use millrace_http::date;
@@ -13,7 +13,7 @@ use millrace_http::index::{Format, Order};
 use millrace_http::negotiate::Coding;
 use millrace_net::copy;
 use millrace_vfs::{
-    FileError, FileRange, ReadHandle, ReadStream, Readiness, Storage, Timestamp, VirtualPath, Wait,
+    FileError, FileRange, Metadata, ReadHandle, ReadStream, Readiness, Storage, Timestamp, VirtualPath, Wait,
 };
 
 use super::dav;
@@ -29,6 +29,9 @@ pub(super) const SMALL: u64 = 16 * 1024;
 
 /// Bytes that are read at a time to be hashed.
 const HASHED: usize = 256 * 1024;
+
+/// More than two ticks of the kernel's clock, in which files are dated (before Linux 6.13; 10 ms at most).
+const TICKS: Duration = Duration::from_millis(25);
 
 /// What a path stands for.
 #[derive(Debug)]
@@ -69,6 +72,10 @@ pub(crate) struct Entry {
     pub(super) identity: (u64, u64),
     pub(super) size: u64,
     pub(super) modified: Timestamp,
+    pub(super) changed: Option<Timestamp>,
+    /// It was changed so shortly before it was looked at that another change may have come within the same tick of the
+    /// kernel's clock, which the time of the last one would not tell.
+    pub(super) is_young: bool,
     pub(super) validators: Validators,
     /// `Content-Type`.
     pub(super) media_type: Cow<'static, str>,
@@ -184,8 +191,8 @@ fn open(web: &InForce, storage: &dyn Storage, path: &VirtualPath, wait: Wait) ->
                 Err(FileError::Unsupported) => return Ok(Found::Made(stream)),
                 metadata => metadata?,
             };
-            let size = stream.size().unwrap_or(metadata.size);
-            let entry = Entry::new(web, path, metadata.identity, size, metadata.modified, Content::Stream);
+            let metadata = Metadata { size: stream.size().unwrap_or(metadata.size), ..metadata };
+            let entry = Entry::new(web, path, &Seen::of(&metadata), Content::Stream);
             Ok(Found::Stream(stream, Arc::new(entry)))
         }
     }
@@ -193,17 +200,47 @@ fn open(web: &InForce, storage: &dyn Storage, path: &VirtualPath, wait: Wait) ->
 
 fn file(web: &InForce, path: &VirtualPath, range: FileRange, wait: Wait) -> Result<Entry, FileError> {
     let FileRange { file, readiness, .. } = range;
-    let metadata = file.metadata()?;
-    let modified = Timestamp {
-        seconds: metadata.mtime(),
-        nanoseconds: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
-    };
-    let (size, identity) = (metadata.size(), (metadata.dev(), metadata.ino()));
-    let content = match small(&file, size, wait) {
+    let seen = Seen::of_file(&file.metadata()?);
+    let content = match small(&file, seen.size, wait) {
         Some(bytes) if readiness == Readiness::Cached => Content::Memory(bytes),
         _ => Content::File(file, readiness),
     };
-    Ok(Entry::new(web, path, identity, size, modified, content))
+    Ok(Entry::new(web, path, &seen, content))
+}
+
+/// What a file was told apart by when it was opened.
+struct Seen {
+    identity: (u64, u64),
+    size: u64,
+    modified: Timestamp,
+    changed: Option<Timestamp>,
+}
+
+impl Seen {
+    fn of(metadata: &Metadata) -> Self {
+        let Metadata { identity, size, modified, changed, .. } = *metadata;
+        Self { identity, size, modified, changed }
+    }
+
+    fn of_file(metadata: &std::fs::Metadata) -> Self {
+        let time = |seconds, nanoseconds: i64| Timestamp {
+            seconds,
+            nanoseconds: u32::try_from(nanoseconds).unwrap_or(0),
+        };
+        Self {
+            identity: (metadata.dev(), metadata.ino()),
+            size: metadata.size(),
+            modified: time(metadata.mtime(), metadata.mtime_nsec()),
+            changed: Some(time(metadata.ctime(), metadata.ctime_nsec())),
+        }
+    }
+
+    /// Claims that it was changed just now.
+    fn is_young(&self) -> bool {
+        let changed = self.changed.unwrap_or(self.modified);
+        let since_1970 = Duration::new(u64::try_from(changed.seconds).unwrap_or(0), changed.nanoseconds);
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + since_1970).map_or(true, |age| age < TICKS)
+    }
 }
 
 /// The bytes of a small file, where they are to be had now.
@@ -226,16 +263,12 @@ fn read_all(file: &std::fs::File, bytes: &mut [u8]) -> io::Result<usize> {
 }
 
 impl Entry {
-    fn new(
-        web: &InForce,
-        path: &VirtualPath,
-        identity: (u64, u64),
-        size: u64,
-        modified: Timestamp,
-        content: Content,
-    ) -> Self {
-        // Nothing was changed later than now (RFC 9110 section 8.8.2.1); its tag has the time as it is.
-        let validators = Validators::of(identity.1, size, modified).no_later_than(just_now());
+    fn new(web: &InForce, path: &VirtualPath, seen: &Seen, content: Content) -> Self {
+        let Seen { identity, size, modified, changed } = *seen;
+        let validators = Validators::new(identity.1, size, modified, changed);
+        // Where nobody knows better: nothing was changed later than now.
+        let validators =
+            if changed.is_some() { validators } else { validators.no_later_than(now_in_seconds()) };
         let media_type = web.types.of(path.name());
         let lines = lines(web, path, &media_type, &validators);
         Self {
@@ -243,6 +276,8 @@ impl Entry {
             identity,
             size,
             modified,
+            changed,
+            is_young: seen.is_young(),
             validators,
             media_type,
             coding: None,
@@ -320,10 +355,9 @@ impl Entry {
     }
 }
 
-/// In seconds since 1970; less one, as the clock of a worker may be a turn behind.
-fn just_now() -> i64 {
+fn now_in_seconds() -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX) - 1
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// The lines that tell of a file, with what was configured for its path and type.

@@ -211,8 +211,7 @@ fn failed(error: FileError) -> Refused {
 
 /// The preconditions of a request, of what is there (RFC 9110 section 13).
 pub(super) fn conditions(head: &Head<'_, '_>, current: Option<&Metadata>) -> Result<(), Refused> {
-    let validators =
-        current.map(|Metadata { identity, size, modified, .. }| Validators::of(identity.1, *size, *modified));
+    let validators = current.map(Validators::of);
     match conditional::evaluate(head, validators.as_ref()) {
         Verdict::Proceed => Ok(()),
         _ => refuse(Status::PRECONDITION_FAILED, "It is not the one that the request is for."),
@@ -322,8 +321,7 @@ impl Change {
         }
         upload.commit().map_err(failed)?;
         let now = self.storage.metadata(&self.path, Wait::Allowed).ok();
-        let tag = |now: Metadata| Validators::of(now.identity.1, now.size, now.modified).etag.to_string();
-        Ok(now.map(tag))
+        Ok(now.map(|now| Validators::of(&now).etag.to_string()))
     }
 
     /// What the request is for, which has to be there: as a folder, where it was named as one.

@@ -207,7 +207,7 @@ fn the_tag_and_the_date_of_an_answer_are_good_for_conditions() {
     shift("small.txt", SystemTime::now() + Duration::from_secs(1_000_000));
     let early = served.get("/small.txt", "");
     let date = |name| date::parse(early.field(name).unwrap().as_bytes()).unwrap();
-    assert!(date("last-modified") < date("date") + 1000);
+    assert!(date("last-modified") <= date("date"));
     let tag = early.field("etag").unwrap();
     assert_eq!(served.get("/small.txt", &format!("If-None-Match: {tag}\r\n")).status, 304);
 }

@@ -38,6 +38,7 @@ fn convert(stat: Statx) -> Metadata {
         size: stat.stx_size,
         modified: timestamp(stat.stx_mtime),
         created: has_birth.then(|| timestamp(stat.stx_btime)),
+        changed: Some(timestamp(stat.stx_ctime)),
         mode: mode & 0o7777,
         owner: Owner { user: stat.stx_uid, group: stat.stx_gid },
         links: stat.stx_nlink,

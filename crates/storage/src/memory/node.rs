@@ -372,6 +372,7 @@ impl Attributes {
             size,
             modified: self.modified,
             created: Some(self.created),
+            changed: None,
             mode: self.mode,
             owner: self.owner,
             links,

@@ -77,6 +77,7 @@ pub(super) fn node(row: &Row) -> Result<Node, FileError> {
         owner: Owner { user: bits(4)?, group: bits(5)? },
         modified: time(6)?,
         created: Some(time(8)?),
+        changed: None,
         links: if kind == FileKind::Directory { 2 } else { 1 },
         identity: (DEVICE, id.unsigned_abs()),
     };

@@ -77,7 +77,7 @@ impl Claim<'_> {
         let Some(path) = named else { return false };
         let tag = || {
             let metadata = self.storage.metadata(&path, Wait::Allowed).ok()?;
-            Some(Validators::of(metadata.identity.1, metadata.size, metadata.modified).etag)
+            Some(Validators::of(&metadata).etag)
         };
         list.conditions.iter().all(|condition| {
             let is_so = match condition.state {

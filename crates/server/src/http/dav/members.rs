@@ -231,12 +231,12 @@ fn value(server: &Server, storage: &Arc<dyn Storage>, resource: &Resource<'_>, l
         "getcontentlength" if is_file => inner(&metadata.size.to_string()),
         "getcontenttype" if is_file => inner(&server.web().types.of(path.name())),
         "getetag" if is_file => {
-            let tag = Validators::of(metadata.identity.1, metadata.size, metadata.modified).etag;
+            let tag = Validators::of(metadata).etag;
             Some(Value::text(&tag.to_string()))
         }
         "getlastmodified" => {
             let mut text = Vec::new();
-            date::write(metadata.modified.seconds, &mut text);
+            date::write(Validators::of(metadata).modified, &mut text);
             inner(&String::from_utf8_lossy(&text))
         }
         "resourcetype" => inner(if is_file { "" } else { "<D:collection/>" }),

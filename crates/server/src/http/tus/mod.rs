@@ -324,7 +324,7 @@ impl Asking {
             Err(FileError::PermissionDenied) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let validators = old.as_ref().map(|old| Validators::of(old.identity.1, old.size, old.modified));
+        let validators = old.as_ref().map(Validators::of);
         if !matches!(conditional::evaluate(head, validators.as_ref()), Verdict::Proceed) {
             return refuse(Status::PRECONDITION_FAILED, "It is not the one that the request is for.");
         }
