@@ -25,12 +25,11 @@ use serde::Deserialize;
 use serde_json::json;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-use super::chain::{Found, Proof, Source};
-use super::password::Mac;
+use super::Attempt;
+use super::chain::{Found, Needs, Proof, Source};
 use super::profile::{Profile, User};
 use super::recent::Recent;
 use super::turns::Turns;
-use super::{Attempt, Protocol};
 use crate::program::{Ended, How, Program, Purpose};
 
 /// Bytes of an answer.
@@ -188,7 +187,7 @@ impl Source for Asked {
 
     /// Names that are not UTF-8 cannot be put in JSON: nobody has them. Nor is such a password anybody's.
     fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
-        if let Some(found) = self.find_at_once(attempt) {
+        if let Some(found) = self.recent.found(attempt) {
             return Ok(found);
         }
         let (Ok(name), Ok(password)) = (str::from_utf8(attempt.user), str::from_utf8(attempt.password))
@@ -208,36 +207,22 @@ impl Source for Asked {
         Ok(match result {
             Verdict::Unknown => Found::Nobody,
             Verdict::Wrong => Found::User(Box::new(user), Proof::Wrong),
-            Verdict::Right => {
-                self.recent.put(login(attempt), user.clone(), Instant::now());
-                Found::User(Box::new(user), Proof::Right)
-            }
+            Verdict::Right => self.recent.let_in(attempt, user),
         })
     }
 
     /// Only what is remembered.
     fn find_at_once(&self, attempt: &Attempt<'_>) -> Option<Found> {
-        let user = self.recent.find(login(attempt), Instant::now())?;
-        Some(Found::User(Box::new(user), Proof::Right))
+        self.recent.found(attempt)
     }
 
-    fn needs_password(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        Needs::Proof
     }
 
     fn holds_hashes(&self) -> bool {
         false
     }
-}
-
-/// All that was asked, in a form that may be kept.
-pub(super) fn login(attempt: &Attempt<'_>) -> Mac {
-    let protocol = match attempt.protocol {
-        Protocol::Ftp => "ftp",
-        Protocol::Http => "http",
-    };
-    let how = format!("\0{}\0{protocol}\0{}\0{}", attempt.from, attempt.encrypted, attempt.certified);
-    Mac::of(&[attempt.user, how.as_bytes()].concat(), attempt.password)
 }
 
 /// Headers may hold a key.

@@ -29,6 +29,28 @@ use super::totp::{DIGITS, Secret, Used};
 use super::{Account, Accounts, Attempt, Authenticator, Changed, Decision};
 use crate::limits::{self, AccountLimits, Moved, Quotas};
 
+/// What has to be at hand for a source to tell anything of a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// The name.
+    Name,
+    /// The password, or a certificate with the name in it, which is as good a proof.
+    Proof,
+    /// The password, whatever else there is: to ask without one would count as a failed login.
+    Password,
+}
+
+impl Needs {
+    /// Claims that all of it is at hand, where there is no password.
+    fn are_met_without_password(self, attempt: &Attempt<'_>) -> bool {
+        match self {
+            Self::Name => true,
+            Self::Proof => attempt.certified,
+            Self::Password => false,
+        }
+    }
+}
+
 /// Where accounts are kept. One value serves all workers.
 pub trait Source: Send + Sync + Debug {
     /// How the log names it: `users.db`.
@@ -44,9 +66,9 @@ pub trait Source: Send + Sync + Debug {
         None
     }
 
-    /// Whether [`Source::find`] can tell only with the password at hand, so not of somebody logged in long ago.
-    fn needs_password(&self) -> bool {
-        false
+    /// What [`Source::find`] can tell only with: of somebody logged in long ago there is no password any more.
+    fn needs(&self) -> Needs {
+        Needs::Name
     }
 
     /// Whether names, however wrong, are looked up in hashes here.
@@ -178,7 +200,7 @@ impl Chain {
 
     /// The settings of a user, if a source knows the name; errors are full sentences.
     pub fn explain(&self, attempt: &Attempt<'_>) -> Result<Option<(String, Effective)>, String> {
-        for source in self.sources.iter().filter(|source| !source.needs_password()) {
+        for source in self.sources.iter().filter(|source| source.needs() == Needs::Name) {
             match source.find(attempt) {
                 Ok(Found::Nobody) => {}
                 Ok(Found::User(user, _)) => {
@@ -474,15 +496,14 @@ impl Authenticator for Chain {
         }
         let mut may_be_known_elsewhere = false;
         for source in &self.sources {
-            // A certificate is as good a proof as a password; without either there is nothing to ask with.
-            let needs_proof = source.needs_password();
-            if needs_proof && !attempt.certified {
+            let needs = source.needs();
+            if !needs.are_met_without_password(attempt) {
                 may_be_known_elsewhere = true;
                 continue;
             }
             match source.find(attempt) {
                 Ok(Found::Nobody) => {}
-                Ok(Found::User(_, Proof::Wrong | Proof::Refused(_))) if needs_proof => {
+                Ok(Found::User(_, Proof::Wrong | Proof::Refused(_))) if needs != Needs::Name => {
                     return Some(Decision::Denied);
                 }
                 Ok(Found::User(user, _)) => {

@@ -38,7 +38,7 @@ use crate::limits::AccountLimits;
 
 pub use accounts::Accounts;
 pub use asked::{Asked, Service};
-pub use chain::{Chain, Found, Proof, Source};
+pub use chain::{Chain, Found, Needs, Proof, Source};
 pub use effective::{Effective, Origin, resolve};
 pub use homes::Homes;
 pub(crate) use hosts::plain as plain_host;

@@ -1,12 +1,16 @@
 //! Logins that were let in lately, for sources that ask elsewhere about a password: for a while they need not again.
 //!
-//! Of a password only a keyed hash is kept, and no longer than the time that was set.
+//! Of a password only a keyed hash is kept, and no longer than the time that was set. A login that came otherwise (from
+//! another address, unencrypted...) is another login.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::chain::{Found, Proof};
 use super::password::Mac;
+use super::profile::User;
+use super::{Attempt, Protocol};
 
 /// Logins that are remembered.
 const MOST: usize = 10_000;
@@ -51,6 +55,30 @@ impl<T: Clone> Recent<T> {
     fn logins(&self) -> MutexGuard<'_, HashMap<Mac, (Instant, T)>> {
         self.logins.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Recent<User> {
+    /// Who logs in, where this very login was let in lately.
+    pub(super) fn found(&self, attempt: &Attempt<'_>) -> Option<Found> {
+        let user = self.find(login(attempt), Instant::now())?;
+        Some(Found::User(Box::new(user), Proof::Right))
+    }
+
+    /// Lets somebody in, this time and for a while.
+    pub(super) fn let_in(&self, attempt: &Attempt<'_>, user: User) -> Found {
+        self.put(login(attempt), user.clone(), Instant::now());
+        Found::User(Box::new(user), Proof::Right)
+    }
+}
+
+/// All that a source is asked about, in a form that may be kept.
+fn login(attempt: &Attempt<'_>) -> Mac {
+    let protocol = match attempt.protocol {
+        Protocol::Ftp => "ftp",
+        Protocol::Http => "http",
+    };
+    let how = format!("\0{}\0{protocol}\0{}\0{}", attempt.from, attempt.encrypted, attempt.certified);
+    Mac::of(&[attempt.user, how.as_bytes()].concat(), attempt.password)
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@ use std::fs;
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use millrace_net::tls::{Authorities, Clients, Connector, Heard, KeyPair, Plan, Trust, Versions};
-use millrace_server::auth::{Asked, Chain, Found, Homes, Password, Proof, Source, User};
+use millrace_server::auth::{Asked, Chain, Found, Homes, Needs, Password, Proof, Source, User};
 use millrace_server::config::Tls;
-use millrace_server::{Attempt, Config};
+use millrace_server::{Attempt, Authenticator, Config};
 use millrace_storage::{LocalOptions, MemoryStorage};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa,
@@ -37,6 +38,26 @@ impl Source for Users {
         let profile = serde_json::from_str(&format!("{{\"tls-client-login\": {login:?}}}")).unwrap();
         let user = User { name, groups: vec![], profile };
         Ok(Found::User(Box::new(user), Proof::Password(Password::from("secret"))))
+    }
+}
+
+/// The same users, of a source that has nothing to compare without the password; and how often it was asked without.
+#[derive(Debug, Clone, Default)]
+struct Failures(Arc<AtomicUsize>);
+
+impl Source for Failures {
+    fn name(&self) -> &str {
+        Users.name()
+    }
+
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+        let is_without = attempt.password.is_empty();
+        self.0.fetch_add(usize::from(is_without), Ordering::Relaxed);
+        Users.find(attempt)
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Password
     }
 }
 
@@ -190,6 +211,25 @@ fn a_certificate_is_no_password_of_its_own() {
     client.expect("PASS secret", 530);
     client.expect("USER and-password", 331);
     client.expect("PASS secret", 230);
+}
+
+#[test]
+fn a_source_that_would_count_a_failure_is_not_asked_with_a_certificate_alone() {
+    let users = Failures::default();
+    let site = Site::of(users.clone(), Clients::Accept);
+    let own = site.named("or-password");
+    assert_eq!(site.ask(&own, None), 401);
+    assert_eq!(site.ask(&own, Some("b3ItcGFzc3dvcmQ6c2VjcmV0")), 200);
+    let mut client = site.connect(own);
+    client.expect("USER or-password", 331);
+    client.expect("PASS secret", 230);
+    assert_eq!(users.0.load(Ordering::Relaxed), 0);
+    // Nor does it send away who is in when they are looked at again.
+    let homes = Homes::new(site.folder.path().canonicalize().unwrap(), LocalOptions::default());
+    let chain = Chain::new(Arc::new(homes)).source(users.clone());
+    let attempt = Attempt { certified: true, encrypted: true, ..Attempt::new(b"or-password", b"") };
+    assert!(chain.current(&attempt).is_none());
+    assert_eq!(users.0.load(Ordering::Relaxed), 0);
 }
 
 #[test]

@@ -4,12 +4,13 @@
 //! a secret of which it believes that all may see it.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use nix::unistd;
 use nonstick::items::{Items, ItemsMut};
 use nonstick::{AuthnFlags, ConversationAdapter, ErrorCode, PamShared, Transaction, TransactionBuilder};
 
-use super::{Entry, Question, Verdict};
+use super::{Entry, Question, Verdict, within};
 use crate::auth::Protocol;
 
 pub(super) const IS_LINKED: bool = true;
@@ -73,10 +74,9 @@ pub(super) fn ask(question: &Question) -> Result<Verdict, String> {
             return Ok(Verdict::Refused(format!("to PAM this is the user {}", other.display())));
         }
     }
-    if !question.passwd {
-        return Ok(Verdict::Right(None));
-    }
-    entry(&question.user).map(|entry| Verdict::Right(Some(entry)))
+    let root = question.passwd.as_deref();
+    let entry = root.map(|root| entry(&question.user, root)).transpose()?;
+    Ok(Verdict::Right(entry))
 }
 
 /// What it means that a password was not taken.
@@ -114,12 +114,13 @@ fn told(error: ErrorCode) -> String {
 }
 
 /// A user as the system's own database knows it.
-fn entry(name: &str) -> Result<Entry, String> {
+fn entry(name: &str, root: &Path) -> Result<Entry, String> {
     let cannot = |why: String| format!("the passwd entry of {name} cannot be read: {why}");
     let user = unistd::User::from_name(name).map_err(|error| cannot(error.to_string()))?;
     let user = user.ok_or_else(|| cannot("there is none".to_owned()))?;
     let c_name = std::ffi::CString::new(name).map_err(|error| cannot(error.to_string()))?;
     let groups = unistd::getgrouplist(&c_name, user.gid).map_err(|error| cannot(error.to_string()))?;
     let named = |gid| unistd::Group::from_gid(gid).ok().flatten().map(|group| group.name);
-    Ok(Entry { home: user.dir, groups: groups.into_iter().filter_map(named).collect() })
+    let groups = groups.into_iter().filter_map(named).collect();
+    Ok(Entry { folder: within(&user.dir, root)?, groups })
 }

@@ -13,13 +13,12 @@
 mod library;
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::asked::login;
-use super::chain::{Found, Proof, Source};
+use super::chain::{Found, Needs, Proof, Source};
 use super::profile::{Profile, User};
 use super::recent::Recent;
 use super::turns::Turns;
@@ -72,8 +71,8 @@ struct Question {
     password: String,
     from: IpAddr,
     protocol: Protocol,
-    /// Whether the system's own database is wanted.
-    passwd: bool,
+    /// Where the system's own database is wanted: the folder that homes lie in.
+    passwd: Option<PathBuf>,
 }
 
 /// What a service says.
@@ -93,7 +92,8 @@ enum Verdict {
 /// A user of the system's own database.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
-    home: PathBuf,
+    /// The home, as a folder of what is served.
+    folder: String,
     groups: Vec<String>,
 }
 
@@ -121,19 +121,20 @@ impl Service {
     }
 
     /// A user whom the service lets in.
-    fn user(&self, name: &str, entry: Option<Entry>) -> Result<User, String> {
+    fn user(&self, name: &str, entry: Option<Entry>) -> User {
         let mut user =
             User { name: name.to_owned(), groups: self.settings.groups.clone(), profile: Profile::default() };
-        if let (Some(Entry { home, groups }), Some(root)) = (entry, &self.settings.passwd) {
+        if let Some(Entry { folder, groups }) = entry {
             user.groups.extend(groups);
-            user.profile.directory = Some(self::within(&home, root)?);
+            user.profile.directory = Some(folder);
         }
-        Ok(user)
+        user
     }
 }
 
-/// A home, as a folder of what is served.
-fn within(home: &std::path::Path, root: &std::path::Path) -> Result<String, String> {
+/// A home, as a folder of what is served. May wait, for where a home lies may be far away.
+#[cfg_attr(not(any(test, feature = "pam")), allow(dead_code, reason = "without the library nobody has one"))]
+fn within(home: &Path, root: &Path) -> Result<String, String> {
     let (shown, served) = (home.display(), root.display());
     // The served folder has no links in its path; a home may be written with some.
     let home = home.canonicalize().map_err(|error| format!("the home {shown} cannot be found: {error}"))?;
@@ -159,7 +160,7 @@ impl Source for Service {
 
     /// Names that are not UTF-8 nobody has there. Nor is such a password anybody's.
     fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
-        if let Some(found) = self.find_at_once(attempt) {
+        if let Some(found) = self.recent.found(attempt) {
             return Ok(found);
         }
         let (Ok(name), Ok(password)) = (str::from_utf8(attempt.user), str::from_utf8(attempt.password))
@@ -175,29 +176,24 @@ impl Source for Service {
             password: password.to_owned(),
             from: attempt.from,
             protocol: attempt.protocol,
-            passwd: self.settings.passwd.is_some(),
+            passwd: self.settings.passwd.clone(),
         };
-        let (user, proof) = match self.ask(question)? {
-            Verdict::Unknown => return Ok(Found::Nobody),
-            Verdict::Wrong => (self.user(name, None)?, Proof::Wrong),
-            Verdict::Refused(why) => (self.user(name, None)?, Proof::Refused(why)),
-            Verdict::Right(entry) => {
-                let user = self.user(name, entry)?;
-                self.recent.put(login(attempt), user.clone(), Instant::now());
-                (user, Proof::Right)
-            }
-        };
-        Ok(Found::User(Box::new(user), proof))
+        Ok(match self.ask(question)? {
+            Verdict::Unknown => Found::Nobody,
+            Verdict::Wrong => Found::User(Box::new(self.user(name, None)), Proof::Wrong),
+            Verdict::Refused(why) => Found::User(Box::new(self.user(name, None)), Proof::Refused(why)),
+            Verdict::Right(entry) => self.recent.let_in(attempt, self.user(name, entry)),
+        })
     }
 
     /// Only what is remembered.
     fn find_at_once(&self, attempt: &Attempt<'_>) -> Option<Found> {
-        let user = self.recent.find(login(attempt), Instant::now())?;
-        Some(Found::User(Box::new(user), Proof::Right))
+        self.recent.found(attempt)
     }
 
-    fn needs_password(&self) -> bool {
-        true
+    /// Modules that count failures would count one for each time that somebody is looked at.
+    fn needs(&self) -> Needs {
+        Needs::Password
     }
 
     fn holds_hashes(&self) -> bool {
@@ -212,7 +208,6 @@ impl Source for Service {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::Path;
 
     use super::*;
 
