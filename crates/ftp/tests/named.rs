@@ -4,6 +4,7 @@
 mod memory;
 
 use millrace_ftp::commands::{COMMANDS, Command, Paths, SITE_COMMANDS};
+use millrace_ftp::listing::DEPTH;
 use millrace_ftp::listing::search::{Level, Searched};
 use millrace_ftp::session::{Permission, Permissions, Request, Session};
 use millrace_vfs::VirtualPath;
@@ -187,12 +188,16 @@ fn a_pattern_says_which_folders_it_leads_into() {
         ("LIST d*/x", "/w", &["d*"][..]),
         ("NLST -l /d/*/e/x*", "/d", &["*", "e"]),
         ("STAT d*/", "/w", &["d*"]),
+        ("LIST d*/../e/x*", "/w", &["d*", "..", "e"]),
     ] {
         let Searched { folder: begins, levels: found } = searched(line).unwrap();
         assert_eq!(begins.to_string(), folder, "{line}");
         let levels: Vec<Level> = levels.iter().map(|text| Level::new(text.as_bytes())).collect();
         assert_eq!(found, levels, "{line}");
     }
+    // No more than the listing goes into.
+    let deep = searched(&format!("LIST {}x", "?/".repeat(3000))).unwrap();
+    assert_eq!(deep.levels, vec![Level::new(b"?"); DEPTH]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! A pattern is looked for level by level beneath the folder that stands before its first wildcard. A level that
 //! is a plain name is looked up, not searched for. There is no `**`: as many folders are gone down as the pattern
-//! has slashes, and no more.
+//! has slashes, and no more. A `..` behind a wildcard goes up again.
 
 use millrace_vfs::VirtualPath;
 
@@ -28,7 +28,7 @@ impl Level {
 }
 
 /// Folders that are gone into for a pattern: those beneath a folder that match its levels but for the last, which is
-/// for what they hold.
+/// for what they hold. One that is called `..` is the one above.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Searched {
     /// Where it begins.
@@ -38,9 +38,11 @@ pub struct Searched {
 }
 
 impl Searched {
-    /// The folders of a search that is about this folder and has these levels; `None` where it is the only one.
-    pub fn new(folder: &VirtualPath, levels: &[Level]) -> Option<Self> {
+    /// The folders of a search that is about this folder, has these levels and goes so deep; `None` where it is the
+    /// only one.
+    pub fn new(folder: &VirtualPath, levels: &[Level], depth: usize) -> Option<Self> {
         let (_, levels) = levels.split_last()?;
+        let levels = &levels[..levels.len().min(depth)];
         (!levels.is_empty()).then(|| Self { folder: folder.clone(), levels: levels.to_vec() })
     }
 }

@@ -84,7 +84,7 @@ impl Session {
             Paths::Whole(read) | Paths::Within(read) => Some((read(self, argument).ok()?, None)),
             Paths::Listed(read) => {
                 let Some(request) = read(self, argument).ok()? else { return Some(Default::default()) };
-                let searched = Searched::new(&request.path, &request.listing.search);
+                let searched = Searched::new(&request.path, &request.listing.search, request.listing.depth);
                 let literal = request.literal.map(|literal| literal.path);
                 Some(([request.path].into_iter().chain(literal).collect(), searched))
             }

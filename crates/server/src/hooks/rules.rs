@@ -155,32 +155,61 @@ impl PathPattern {
         self.matches(&path.components().collect::<Vec<_>>())
     }
 
-    /// Claims that something may match it whose name matches a pattern, level by level.
-    fn may_cover(&self, levels: &[Level]) -> bool {
-        matches_each(&self.0, levels, &|glob, level| match level {
-            Level::Name(name) => matches_hidden(glob, name),
-            Level::Pattern(pattern) => glob.overlaps(pattern),
-        })
+    /// Claims that a folder may match which is gone into.
+    fn may_cover(&self, searched: &Searched) -> bool {
+        let mut ways = vec![self.begun()];
+        let mut gone_into = |level: &Level| {
+            match level {
+                Level::Name(name) if name == b".." => {
+                    // Above the first there is nothing.
+                    ways.truncate((ways.len() - 1).max(1));
+                }
+                Level::Name(name) => ways.push(self.behind(&ways, |glob| matches_hidden(glob, name))),
+                Level::Pattern(pattern) => ways.push(self.behind(&ways, |glob| glob.overlaps(pattern))),
+            }
+            ways.last().is_some_and(|places| places[self.0.len()])
+        };
+        for name in searched.folder.components() {
+            gone_into(&Level::Name(name.to_vec()));
+        }
+        searched.levels.iter().any(gone_into)
     }
 
     fn matches(&self, components: &[&[u8]]) -> bool {
-        matches_each(&self.0, components, &|glob, name| matches_hidden(glob, name))
+        let begun = vec![self.begun()];
+        let ways = components
+            .iter()
+            .fold(begun, |ways, name| vec![self.behind(&ways, |glob| matches_hidden(glob, name))]);
+        ways[0][self.0.len()]
     }
-}
 
-/// Claims that each part matches its component, where `None` stands for any number of them. Each of these multiplies
-/// the ways; more than a few say nothing that one does not.
-fn matches_each<T>(pattern: &[Option<Glob>], rest: &[T], matches: &dyn Fn(&Glob, &T) -> bool) -> bool {
-    match (pattern.split_first(), rest.split_first()) {
-        (None, None) => true,
-        (None, Some(_)) => false,
-        (Some((None, after)), _) => {
-            (0..=rest.len()).any(|skipped| matches_each(after, &rest[skipped..], matches))
+    /// Where in the pattern one may be before the first component. However many ways there are to some place, each
+    /// component is compared with each part once.
+    fn begun(&self) -> Vec<bool> {
+        let mut places = vec![false; self.0.len() + 1];
+        places[0] = true;
+        self.pass(places)
+    }
+
+    /// Where one may be behind another component, from where the last of these ways leads.
+    fn behind(&self, ways: &[Vec<bool>], matches: impl Fn(&Glob) -> bool) -> Vec<bool> {
+        let mut places = vec![false; self.0.len() + 1];
+        let parts = self.0.iter().enumerate();
+        for (place, part) in parts.filter(|(place, _)| ways.last().is_some_and(|before| before[*place])) {
+            match part {
+                None => places[place] = true,
+                Some(glob) => places[place + 1] |= matches(glob),
+            }
         }
-        (Some((Some(_), _)), None) => false,
-        (Some((Some(glob), after)), Some((one, beneath))) => {
-            matches(glob, one) && matches_each(after, beneath, matches)
+        self.pass(places)
+    }
+
+    /// `**` stands for no component, too.
+    fn pass(&self, mut places: Vec<bool>) -> Vec<bool> {
+        for (place, part) in self.0.iter().enumerate() {
+            places[place + 1] |= places[place] && part.is_none();
         }
+        places
     }
 }
 
@@ -584,11 +613,8 @@ impl Rule {
     }
 
     /// Claims that one of the folders may match.
-    fn may_cover(&self, Searched { folder, levels }: &Searched) -> bool {
-        let above = folder.components().map(|name| Level::Name(name.to_vec()));
-        let all: Vec<Level> = above.chain(levels.iter().cloned()).collect();
-        let mut depths = all.len() - levels.len() + 1..=all.len();
-        depths.any(|depth| self.paths.iter().any(|pattern| pattern.may_cover(&all[..depth])))
+    fn may_cover(&self, searched: &Searched) -> bool {
+        self.paths.iter().any(|pattern| pattern.may_cover(searched))
     }
 
     /// Claims that a command which matches is to be about another path. Where the path that matches is not one that
@@ -698,8 +724,13 @@ mod tests {
             ("/home/*/drafts/**", "/home/ann/drafts/x/y", true),
             ("/home/*/drafts/**", "/home/ann/x", false),
             ("**", "/", true),
+            ("/**/a/**/b/**/c", "/x/a/y/b/c", true),
+            ("/**/a/**/b/**/c", "/x/b/y/a/c", false),
+            ("/**/**", "/a", true),
         ] {
             assert_eq!(matches(pattern, path), expected, "{pattern} {path}");
         }
+        // Tried way by way this would take years.
+        assert!(!matches(&"/**/a".repeat(12), &"/a/b".repeat(1000)));
     }
 }

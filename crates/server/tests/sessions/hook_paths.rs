@@ -197,6 +197,20 @@ fn a_rule_about_a_folder_stops_the_patterns_that_lead_into_it() {
 }
 
 #[test]
+fn no_pattern_leads_up_and_so_round_a_rule() {
+    let (served, switched) = serve(vec![refuse(&["/keep/**"], "552 Kept.")]);
+    switched.hold.store(true, Ordering::Relaxed);
+    let mut client = served.login();
+    // Too long for a name, so that it is nothing but a pattern.
+    let any = "*".repeat(300);
+    let names = client.fetch(format!("NLST /f*/../else/{any}"));
+    assert_eq!(names, b"/free/../else/d\r\n/free/../else/f\r\n");
+    for way in ["/f*/../keep", "/f*/../../../keep", "/f*/d/../../k*", "/[f]ree/../[k]eep"] {
+        assert_eq!(client.try_fetch(format!("NLST {way}/{any}")).1.text, "552 Kept.\r\n", "{way}");
+    }
+}
+
+#[test]
 fn every_row_that_names_paths_has_a_line_in_the_table() {
     let verbs: Vec<&str> = LINES.iter().map(|line| line.rsplit('|').next().unwrap()).collect();
     let table = |prefix: &'static str, rows: &'static [Command]| {
