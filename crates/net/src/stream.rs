@@ -90,6 +90,33 @@ pub fn reset_on_close(socket: impl AsFd) {
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
 }
 
+/// Has what is sent leave evenly, at no more than so many bytes a second; `None`: as fast as the kernel would.
+pub fn pace(socket: impl AsFd, rate: Option<u64>) -> io::Result<()> {
+    let rate = rate.map_or(UNPACED, |rate| u32::try_from(rate).unwrap_or(UNPACED));
+    Ok(nix::sys::socket::setsockopt(&socket, pacing::MaxPacingRate, &(rate as usize))?)
+}
+
+/// What [`pace`] has it keep to.
+pub fn paced(socket: impl AsFd) -> io::Result<Option<u64>> {
+    let rate = nix::sys::socket::getsockopt(&socket, pacing::MaxPacingRate)? as u32;
+    Ok((rate != UNPACED).then_some(rate.into()))
+}
+
+/// What the kernel takes for no rate at all.
+const UNPACED: u32 = u32::MAX;
+
+/// `SO_MAX_PACING_RATE`, as nix lets others add options to its own. Its numbers are the kernel's 32 bits without a sign.
+mod pacing {
+    use nix::libc;
+    use nix::sys::socket::sockopt::{GetUsize, SetUsize};
+
+    #[derive(Debug, Clone, Copy)]
+    pub(super) struct MaxPacingRate;
+
+    nix::setsockopt_impl!(MaxPacingRate, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, usize, SetUsize);
+    nix::getsockopt_impl!(MaxPacingRate, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, usize, GetUsize);
+}
+
 /// Waits until there is something to read, or the time is over; answers whether there is. For threads
 /// that may wait.
 pub fn wait_readable(socket: impl AsFd, most: Duration) -> bool {
@@ -142,6 +169,24 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
         match call() {
             Err(rustix::io::Errno::INTR) => {}
             result => return Ok(result?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_pace_is_kept_until_another_is_said_or_none() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(paced(&socket).unwrap(), None);
+        for rate in [Some(100_000), Some(3_000_000_000), None, Some(20_000), None] {
+            pace(&socket, rate).unwrap();
+            assert_eq!(paced(&socket).unwrap(), rate);
         }
     }
 }

@@ -125,6 +125,9 @@ impl Body {
                     };
                     let allowed = allowed.min(TURN as u64) as usize;
                     let mut share = allowed;
+                    if let Some(flow) = self.pace.flow() {
+                        socket.keep_to(flow);
+                    }
                     let turn = sender.turn(socket, &self.shared, scratch, &mut share);
                     self.pace.spend((allowed - share) as u64);
                     if self.shared.bytes() != before {
@@ -186,4 +189,50 @@ fn sender(part: Part) -> Result<Sender, FileError> {
         Part::Stream(stream, start, end) => (ReadHandle::Stream(stream), ByteRange { start, end }),
     };
     Ok(Sender::file(handle, range, Coding::PLAIN, 0).keeping_open())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use millrace_net::stream;
+
+    use super::*;
+    use crate::limits::{Limit, Limits, ServerLimits};
+
+    #[test]
+    fn the_kernel_is_told_the_pace_of_a_limited_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let limits = Limits { download: Some(Limit::of(400_000)), ..Limits::default() };
+        let mut now = Instant::now();
+        let tree = Tree::new(ServerLimits { server: limits, ..ServerLimits::default() }, now, 0);
+        let member = tree.connect(listener.local_addr().unwrap(), now).unwrap();
+        let file = std::env::current_exe().and_then(std::fs::File::open).unwrap();
+        let part = Part::File(Arc::new(file), Readiness::MayHang, 0..1_000_000);
+        let mut body = Body::new(VecDeque::from([part]), now);
+        let (mut socket, mut scratch) = (Socket::new(socket.into()), vec![0; 64 * 1024]);
+        let mut told = Vec::new();
+        loop {
+            match body.advance(&mut socket, &mut scratch, now, (&tree, &member)) {
+                Progress::Pause => now = body.paused().unwrap(),
+                Progress::Fill(mut sender) => {
+                    sender.fill().unwrap();
+                    body.take_back(*sender, now);
+                }
+                Progress::Wait | Progress::Yield => now += Duration::from_millis(1),
+                Progress::Done => break,
+                progress => panic!("{progress:?}"),
+            }
+            told.push(stream::paced(&socket.fd).unwrap());
+            while client.read(&mut scratch).is_ok_and(|count| count > 0) {}
+        }
+        assert_eq!(told[0], None, "for a slice nothing is told");
+        assert!((400_000..470_000).contains(&told.last().unwrap().unwrap()), "{told:?}");
+    }
 }

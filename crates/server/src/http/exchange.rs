@@ -12,7 +12,7 @@ use super::tus::Concern;
 use super::who::Who;
 use super::{Message, passing, tus};
 use crate::config::Config;
-use crate::limits::{Direction, LimitKey, Reached};
+use crate::limits::{Direction, Flow, LimitKey, Reached};
 use crate::state::Server;
 use crate::worker::{self, Core};
 
@@ -62,6 +62,8 @@ impl Connection {
     pub(super) fn forget_request(&mut self) {
         self.flags.no_program = false;
         self.forget_ruling();
+        // The pace was that of the last answer.
+        self.socket.keep_to(Flow::FREE);
     }
 
     /// Answers a request, or has somebody asked and keeps its head: then it comes here again, from the first step on.

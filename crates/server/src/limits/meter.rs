@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::bucket::{Nanos, Place, SECOND};
+use super::flow::Flow;
 use super::tree::{Direction, Node};
 
 /// A turn that comes within half a tick of the workers' wheel is taken at once: who is slower than the limit
@@ -44,6 +45,8 @@ pub(crate) struct Meter {
     /// Where this transfer was held up by a limit and nothing else, its last place: it loses nothing by
     /// being looked at late.
     in_line: Option<Nanos>,
+    /// How fast its bytes are to leave, once that is known.
+    flow: Option<Flow>,
 }
 
 impl Meter {
@@ -60,6 +63,7 @@ impl Meter {
             start: 0,
             early: 0,
             in_line: None,
+            flow: None,
         })
     }
 
@@ -97,6 +101,14 @@ impl Meter {
     pub(crate) fn fall_out_of_line(&mut self) {
         self.give_back();
         self.in_line = None;
+        // It may be the pace that filled the socket, and others may have left it more: all that there is.
+        let rates = self.way.iter().map(|(node, _)| node.bucket(self.direction).rate());
+        self.flow = rates.filter(|rate| *rate > 0).min().map(|rate| Flow::of(rate, SECOND));
+    }
+
+    /// How fast its bytes are to leave; `None` where that is not known, or not yet again.
+    pub(crate) fn flow(&self) -> Option<Flow> {
+        self.flow
     }
 
     fn reserve(&mut self, now: Nanos, wanted: u64) {
@@ -111,6 +123,12 @@ impl Meter {
             let reserved = node.bucket(self.direction).reserve(bytes, earliest);
             self.start = self.start.max(reserved.start);
             *place = Some(reserved);
+        }
+        // From one place in the line to the next: what came of all who stand in it, and of every bucket.
+        if let Some(last) = self.in_line
+            && self.start > last
+        {
+            self.flow = Some(Flow::of(self.reserved, self.start - last));
         }
         let drawers = self.way.iter().map(|(node, _)| node.bucket(self.direction).drawers()).max();
         self.early = EARLY / drawers.unwrap_or(1).max(1);

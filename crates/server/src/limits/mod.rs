@@ -5,11 +5,13 @@
 //! ```
 //!
 //! A transfer asks for an allowance before each slice (`meter.rs`) and sleeps in its worker's timer wheel
-//! until its turn. The same allowance bounds `sendfile`, `splice` and what goes through a buffer. Where
-//! nothing is limited there is no meter, and a turn costs one look at a counter.
+//! until its turn. The same allowance bounds `sendfile`, `splice` and what goes through a buffer. What is sent
+//! the kernel is told to spread (`flow.rs`). Where nothing is limited there is no meter, and a turn costs one
+//! look at a counter.
 
 mod bucket;
 mod crowd;
+mod flow;
 mod logins;
 mod meter;
 mod pace;
@@ -24,6 +26,7 @@ use std::sync::Arc;
 
 pub use crowd::NetworkBits;
 pub(crate) use crowd::{Crowd, Crowded};
+pub(crate) use flow::Flow;
 pub use logins::{LoginRates, Rate, RateError, RateLimit};
 pub(crate) use logins::{Logins, TooMany};
 pub(crate) use pace::Pace;

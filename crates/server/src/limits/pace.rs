@@ -5,6 +5,7 @@ use std::time::Instant;
 use millrace_vfs::OverQuota;
 
 use super::Moved;
+use super::flow::Flow;
 use super::meter::{Allowance, Meter};
 use super::tree::{Direction, Member, Tree};
 
@@ -72,6 +73,11 @@ impl Pace {
                 None
             }
         }
+    }
+
+    /// How fast the kernel is to send what moves; `None`: as it was told.
+    pub(crate) fn flow(&self) -> Option<Flow> {
+        self.meter.as_ref().map_or(Some(Flow::FREE), |meter| meter.flow())
     }
 
     /// The quota that keeps anything more from moving.

@@ -301,6 +301,58 @@ fn what_was_not_moved_is_given_back() {
     }
 }
 
+/// What the kernel is to be told of each, in thousands of bytes a second.
+fn flows(meters: &[Meter]) -> Vec<u64> {
+    meters.iter().map(|meter| meter.flow().and_then(Flow::rate).unwrap_or_default() / 1000).collect()
+}
+
+#[test]
+fn bytes_flow_as_fast_as_slices_come_whoever_else_draws() {
+    let limits = AccountLimits { user: rate(10_000_000), ..AccountLimits::default() };
+    let bench = Bench::new(ServerLimits::default());
+    let members: Vec<_> = (0..10).map(|_| bench.member("alice", &limits)).collect();
+    let mut meters = bench.meters(&members);
+    let seconds = Duration::from_secs;
+    bench.run(&mut meters, seconds(0), seconds(5));
+    let told = flows(&meters);
+    assert!(told.iter().all(|told| (950..=1400).contains(told)), "a tenth each: {told:?}");
+    // The others' clients take nothing more: what is theirs goes to the first, and the kernel is not to keep it back.
+    meters[1..].iter_mut().for_each(Meter::fall_out_of_line);
+    let moved = bench.run(&mut meters[..1], seconds(5), seconds(10));
+    assert_within(moved[0], 50_000_000, 4.0);
+    let told = flows(&meters);
+    assert!((10_000..=11_700).contains(&told[0]), "all that is left: {told:?}");
+    assert!(told[1..].iter().all(|told| (10_000..=11_700).contains(told)), "no less than they may: {told:?}");
+}
+
+#[test]
+fn a_flow_follows_the_limit_and_there_is_none_for_a_single_slice() {
+    let bench = Bench::new(ServerLimits { user: rate(1_000_000), ..ServerLimits::default() });
+    let member = bench.member("alice", &AccountLimits::default());
+    let (mut pace, mut at) = (Pace::new(Direction::Download), bench.start);
+    let mut slice = |pace: &mut Pace| {
+        let bytes = loop {
+            match pace.allowance(&bench.tree, &member, at, u64::MAX) {
+                Some(bytes) => break bytes,
+                None => at = pace.paused.unwrap(),
+            }
+        };
+        pace.spend(bytes);
+    };
+    slice(&mut pace);
+    assert_eq!(pace.flow(), None, "as it was told, which is nothing");
+    let alice = Scope::User(Arc::from(&b"alice"[..]));
+    for (limit, told) in [(1_000_000, 1_100..1_170), (500_000, 550..585), (2_000_000, 2_200..2_340)] {
+        bench.tree.set(&alice, &rate(limit), bench.start);
+        (0..3).for_each(|_| slice(&mut pace));
+        let flow = pace.flow().and_then(Flow::rate).unwrap() / 1000;
+        assert!(told.contains(&flow), "{limit}: {flow}");
+    }
+    bench.tree.set(&alice, &rate(0), bench.start);
+    slice(&mut pace);
+    assert_eq!(pace.flow(), Some(Flow::FREE), "the kernel is to know that there is no limit any more");
+}
+
 proptest! {
     /// Whatever they do, sessions move no more than the rate, and one slice each.
     #[test]

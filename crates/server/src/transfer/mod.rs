@@ -33,7 +33,7 @@ pub(crate) use parting::Parting;
 pub(crate) use receive::Receiver;
 pub(crate) use send::{FILL, Sender};
 
-use crate::limits::{self, Member, Pace, Tree};
+use crate::limits::{self, Flow, Member, Pace, Tree};
 use crate::log::Direction;
 
 /// Bytes that one turn of one transfer may move before others have theirs: some 0.3 ms.
@@ -123,6 +123,8 @@ pub(crate) struct Socket {
     pub(crate) fd: OwnedFd,
     pub(crate) registered: bool,
     pub(crate) end: End,
+    /// How fast the kernel was told to send.
+    flow: Flow,
     /// `None`: bytes go as they are.
     pub(crate) tls: Option<Box<Channel>>,
 }
@@ -141,7 +143,16 @@ pub(crate) enum End {
 
 impl Socket {
     pub(crate) fn new(fd: OwnedFd) -> Self {
-        Self { fd, registered: false, end: End::NotYet, tls: None }
+        Self { fd, registered: false, end: End::NotYet, flow: Flow::FREE, tls: None }
+    }
+
+    /// Has what is sent from now on leave so fast.
+    pub(crate) fn keep_to(&mut self, flow: Flow) {
+        if self.flow != flow {
+            self.flow = flow;
+            // Where the kernel cannot, bytes leave in bursts, and no faster in the end.
+            let _ = stream::pace(&self.fd, flow.rate());
+        }
     }
 
     /// Sends what the socket takes, or under TLS what can be encrypted in one go.
@@ -290,7 +301,12 @@ impl Running {
         let before = self.shared.bytes();
         let mut share = allowed;
         let turn = match &mut self.work {
-            Work::Send(sender) => sender.turn(socket, &self.shared, scratch, &mut share),
+            Work::Send(sender) => {
+                if let Some(flow) = self.pace.flow() {
+                    socket.keep_to(flow);
+                }
+                sender.turn(socket, &self.shared, scratch, &mut share)
+            }
             Work::Receive(receiver) => receiver.turn(socket, &self.shared, scratch, &mut share),
             Work::Lent => Turn::Wait,
         };
@@ -407,3 +423,6 @@ impl Job {
         JobDone { serial, work, socket, taken: most - left, result }
     }
 }
+
+#[cfg(test)]
+mod tests;

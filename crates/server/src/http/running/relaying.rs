@@ -75,6 +75,9 @@ impl Connection {
                     None => Next::Wait,
                 };
             };
+            if let Some(flow) = running.download.flow() {
+                self.socket.keep_to(flow);
+            }
             let mut scratch = std::mem::take(&mut core.scratch);
             let most = allowed.min(most) as usize;
             let read = running.answerer.read(&mut scratch[..most]);
