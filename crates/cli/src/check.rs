@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use millrace_server::config::{Acme, Challenge, Clients, LogFormat, Resumption, Tls};
 use millrace_server::{Config, Permissions};
@@ -18,7 +18,8 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let site = config::load(Written::default(), Some(&arguments.file))?;
     let mut text = format!("{} can be used. It means:\n\n{}", arguments.file.display(), Meaning(&site));
     let Config { ftp, ftps, http, https, .. } = &site.config;
-    for warning in announce::warnings(&site, Bound { ftp, ftps, http, https }) {
+    let doubts = site.config.tls.iter().flat_map(|tls| tls.plan.outlook().doubts(SystemTime::now()));
+    for warning in announce::warnings(&site, Bound { ftp, ftps, http, https }).into_iter().chain(doubts) {
         text += &format!("\nwarning: {warning}\n");
     }
     print(&text)

@@ -69,7 +69,7 @@ fn look(server: &Server, workers: &[Sender<Message>], before: Option<i64>) -> i6
             workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
         }
     }
-    follow_certificates(server);
+    follow_certificates(server, before != Some(minute));
     keep_quotas(server, false);
     keep_dav(server);
     review(server, workers, before.is_some_and(|before| before != minute));
@@ -90,16 +90,17 @@ pub(crate) fn keep_dav(server: &Server) {
     }
 }
 
-/// Certificates that somebody has renewed are taken over without being told.
-fn follow_certificates(server: &Server) {
+/// Certificates that somebody has renewed are taken over without being told; and what comes to be wrong with them is told.
+fn follow_certificates(server: &Server, is_new_minute: bool) {
     let Some(tls) = &server.tls else { return };
-    let Some(followed) = tls.follow() else { return };
-    match followed {
-        Ok(()) => {
-            server.log.warn("the certificates have changed and were read again");
-            tls.doubts(SystemTime::now()).iter().for_each(|text| server.log.warn(text));
-        }
-        Err(error) => server.log.warn(&format!("the old certificates stay in force: {error}")),
+    let followed = tls.follow();
+    match &followed {
+        None => {}
+        Some(Ok(())) => server.log.warn("the certificates have changed and were read again"),
+        Some(Err(error)) => server.log.warn(&format!("the old certificates stay in force: {error}")),
+    }
+    if is_new_minute || followed.is_some() {
+        tls.doubts(SystemTime::now()).iter().for_each(|text| server.log.warn(text));
     }
 }
 

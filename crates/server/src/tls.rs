@@ -8,9 +8,9 @@ use std::fs;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use millrace_net::tls::{Acceptor, Connector, KeyPair, LoadError, Plan, Trust, Versions};
+use millrace_net::tls::{Acceptor, Connector, LoadError, Outlook, Plan, Trust, Versions};
 
 use crate::config::Tls;
 
@@ -65,10 +65,17 @@ struct Seen {
     judged: Vec<Stamp>,
     /// Those of the last look: files that somebody is writing now are left alone until the next.
     last: Vec<Stamp>,
+    /// What is to be expected of those that are in force.
+    outlook: Outlook,
+    /// What the log has been told of it.
+    told: Vec<String>,
 }
 
-/// A certificate whose time is over so soon is worth a warning.
-const SOON: Duration = Duration::from_secs(7 * 86_400);
+impl Seen {
+    fn new(plan: &Plan, stamps: Vec<Stamp>) -> Self {
+        Self { judged: stamps.clone(), last: stamps, outlook: plan.outlook(), told: Vec::new() }
+    }
+}
 
 /// Enough of a file to see that it is another: its time, its size, its number.
 type Stamp = Option<(SystemTime, u64, u64)>;
@@ -80,7 +87,7 @@ impl Security {
             acceptor: Acceptor::new(&policy.plan)?,
             connector: Connector::new(Trust::Anybody, Versions::All, None)?.without_resumption(),
             policy: RwLock::new(Arc::new(policy.clone())),
-            seen: Mutex::new(Seen { judged: stamps.clone(), last: stamps }),
+            seen: Mutex::new(Seen::new(&policy.plan, stamps)),
             mixers: Mixers::default(),
         })
     }
@@ -99,7 +106,7 @@ impl Security {
         let stamps = stamps(&policy.plan);
         self.acceptor.reload(&policy.plan)?;
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy.clone());
-        *seen = Seen { judged: stamps.clone(), last: stamps };
+        *seen = Seen::new(&policy.plan, stamps);
         Ok(())
     }
 
@@ -126,25 +133,20 @@ impl Security {
             return None;
         }
         seen.judged = now;
-        Some(self.acceptor.reload(&policy.plan))
+        let reloaded = self.acceptor.reload(&policy.plan);
+        if reloaded.is_ok() {
+            (seen.outlook, seen.told) = (policy.plan.outlook(), Vec::new());
+        }
+        Some(reloaded)
     }
 
-    /// What clients will find wrong with the certificates that are in force.
+    /// What clients will find wrong with the certificates and lists that are in force, and what was not told since
+    /// these were read.
     pub(crate) fn doubts(&self, now: SystemTime) -> Vec<String> {
-        let doubt = |pair: &KeyPair| {
-            let standing = pair.standing(&[]).ok()?;
-            let file = pair.certificate.display();
-            match () {
-                () if standing.until <= now => Some(format!("TLS: the certificate in {file} has expired")),
-                () if standing.from > now => Some(format!("TLS: the certificate in {file} is not good yet")),
-                () if standing.until < now + SOON => {
-                    let days = standing.until.duration_since(now).map_or(0, |left| left.as_secs() / 86_400);
-                    Some(format!("TLS: the certificate in {file} expires in {days} days"))
-                }
-                () => None,
-            }
-        };
-        self.policy().plan.identities.iter().filter_map(doubt).collect()
+        let mut seen = self.seen();
+        let doubts = seen.outlook.doubts(now);
+        let told = std::mem::replace(&mut seen.told, doubts);
+        seen.told.iter().filter(|doubt| !told.contains(doubt)).cloned().collect()
     }
 
     /// Claims that a client that calls itself this may end an upload without close_notify.
@@ -167,8 +169,9 @@ fn stamps(plan: &Plan) -> Vec<Stamp> {
 mod tests {
     use std::path::PathBuf;
     use std::sync::atomic::AtomicU32;
+    use std::time::Duration;
 
-    use millrace_net::tls::self_signed;
+    use millrace_net::tls::{KeyPair, self_signed};
 
     use super::*;
 
@@ -260,19 +263,29 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_whose_time_is_over_is_told_of() {
+    fn what_comes_to_be_wrong_with_a_certificate_is_told_of_when_it_does_and_once() {
+        const DAY: Duration = Duration::from_secs(86_400);
         let folder = Folder::new();
         let security = security(&folder.make(1));
         let until = KeyPair::self_signed(&folder.0).standing(&[]).unwrap().until;
-        assert_eq!(security.doubts(until - 2 * SOON), [""; 0]);
         for (now, word) in [
-            (until - SOON / 2, "expires in 3 days"),
-            (until, "has expired"),
-            (SystemTime::UNIX_EPOCH, "is not good yet"),
+            (until - 8 * DAY, None),
+            (until - 4 * DAY, Some("expires in 4 days")),
+            (until - 4 * DAY, None),
+            (until - 3 * DAY, Some("expires in 3 days")),
+            (until, Some("has expired")),
+            (until + DAY, None),
+            // Somebody sets the clock.
+            (SystemTime::UNIX_EPOCH, Some("is not good yet")),
         ] {
             let doubts = security.doubts(now);
-            assert!(doubts.len() == 1 && doubts[0].contains(word), "{doubts:?}");
+            match word {
+                None => assert_eq!(doubts, [""; 0], "{now:?}"),
+                Some(word) => assert!(doubts.len() == 1 && doubts[0].contains(word), "{doubts:?}"),
+            }
         }
+        security.reload().unwrap();
+        assert_eq!(security.doubts(until).len(), 1, "what is read again is judged again");
     }
 
     #[test]

@@ -265,7 +265,7 @@ fn contradicting_flags_are_refused() {
             "--tls-cert c.pem --tls-cert d.pem --tls-key k.pem",
             "--tls-key: expected a key for each certificate, in the same order: there are 1 keys and 2 certificates.",
         ),
-        ("--tls-cert missing.pem", "--tls-cert: missing.pem: No such file or directory (os error 2)."),
+        ("--tls-cert missing.pem", "--tls-cert: missing.pem: there is no such file."),
         (
             "--tls-cert c.pem --tls-self-signed",
             "--tls-self-signed: there is a certificate already, by --tls-cert; leave one of the two out.",
@@ -428,7 +428,7 @@ fn errors_in_a_file_show_where() {
         ),
         (
             "tls-cert = \"file\"",
-            r#"HERE/m.toml:1:12: HERE/file: there is no certificate in it, in PEM.
+            r#"HERE/m.toml:1:12: HERE/file: it is empty, and a certificate in PEM belongs there.
     1 | tls-cert = "file"
       |            ^^^^^^"#,
         ),
@@ -440,7 +440,7 @@ fn errors_in_a_file_show_where() {
         ),
         (
             "tls-self-signed = true\nstate = \"s\"\ntls-client-ca = \"nofile\"",
-            r#"HERE/m.toml:3:17: HERE/nofile: No such file or directory (os error 2)
+            r#"HERE/m.toml:3:17: HERE/nofile: there is no such file.
     3 | tls-client-ca = "nofile"
       |                 ^^^^^^^^"#,
         ),

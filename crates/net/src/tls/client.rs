@@ -6,8 +6,7 @@ use std::sync::Arc;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientSessionMemoryCache, Resumption};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 
 use super::acceptor::KeyPair;
@@ -62,8 +61,7 @@ impl Connector {
         let config = match own {
             None => builder.with_no_client_auth(),
             Some(own) => {
-                let key = PrivateKeyDer::from_pem_file(&own.key)
-                    .map_err(|error| LoadError::File(own.key.clone(), error.to_string()))?;
+                let key = identity::private_key(&own.key)?;
                 builder
                     .with_client_auth_cert(identity::certificates(&own.certificate)?, key)
                     .map_err(LoadError::Tls)?

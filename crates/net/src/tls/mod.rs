@@ -5,7 +5,8 @@
 //! - [`Badge`] tells by a ClientHello whose control connection it belongs to.
 //! - [`Tls`] is a connection without a socket; [`Channel`] has the copy loop over one.
 //! - [`self_signed`] makes a certificate for a first try, [`Hello`] says what a client offered.
-//! - [`Standing`] is what a certificate says of itself; [`ACME_TLS`] is how a CA asks who has a name.
+//! - [`Standing`] is what a certificate says of itself, [`Outlook`] what clients will find wrong with it;
+//!   [`ACME_TLS`] is how a CA asks who has a name.
 //!
 //! The algorithms are ring's. aws-lc-rs is about as fast for AES-GCM, but its build takes minutes and
 //! cmake where ring's takes seconds.
@@ -19,6 +20,8 @@ mod der;
 mod hello;
 mod identity;
 mod names;
+mod outlook;
+mod pem;
 mod records;
 mod replenish;
 mod self_signed;
@@ -37,6 +40,7 @@ pub use connection::{Fault, Tls};
 pub use hello::Hello;
 pub use identity::{LoadError, fingerprint};
 pub use names::client_names;
+pub use outlook::Outlook;
 pub use self_signed::{placeholder, self_signed};
 pub use standing::Standing;
 pub use tickets::Badge;

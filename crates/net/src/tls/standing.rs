@@ -43,13 +43,39 @@ impl KeyPair {
 
 /// From when, until when, and whether issuer and subject are the same (RFC 5280 section 4.1).
 fn read(certificate: &[u8]) -> Option<(SystemTime, SystemTime, bool)> {
+    let Read { issuer, mut validity, subject } = take_apart(certificate)?;
+    Some((time(validity.next()?)?, time(validity.next()?)?, issuer.0 == subject.0))
+}
+
+/// The names of the issuer and the subject, as they are written.
+pub(super) fn names(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
+    let Read { issuer, subject, .. } = take_apart(certificate)?;
+    Some((issuer.0, subject.0))
+}
+
+/// What of a certificate is understood here.
+struct Read<'a> {
+    issuer: Der<'a>,
+    validity: Der<'a>,
+    subject: Der<'a>,
+}
+
+fn take_apart(certificate: &[u8]) -> Option<Read<'_>> {
     let mut signed = Der(certificate).expect(SEQUENCE)?.expect(SEQUENCE)?;
     // version and serialNumber are none, signature is the first.
     while signed.next()?.0 != SEQUENCE {}
-    let issuer = signed.expect(SEQUENCE)?;
-    let mut validity = signed.expect(SEQUENCE)?;
-    let subject = signed.expect(SEQUENCE)?;
-    Some((time(validity.next()?)?, time(validity.next()?)?, issuer.0 == subject.0))
+    let (issuer, validity) = (signed.expect(SEQUENCE)?, signed.expect(SEQUENCE)?);
+    Some(Read { issuer, validity, subject: signed.expect(SEQUENCE)? })
+}
+
+/// When a list of what was taken back is to be replaced, if it says so (RFC 5280 section 5.1).
+pub(super) fn next_update(list: &[u8]) -> Option<SystemTime> {
+    let mut signed = Der(list).expect(SEQUENCE)?.expect(SEQUENCE)?;
+    // version is none, and may be missing; signature is the first, issuer the second.
+    while signed.next()?.0 != SEQUENCE {}
+    signed.expect(SEQUENCE)?;
+    time(signed.next()?)?;
+    time(signed.next()?)
 }
 
 /// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`; what lies before 1970 is 1970.
@@ -134,6 +160,7 @@ mod tests {
         #[test]
         fn nothing_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0usize..400, byte: u8) {
             let _ = read(&bytes);
+            let _ = next_update(&bytes);
             let _ = time((UTC_TIME, Der(&bytes)));
             let _ = time((GENERALIZED_TIME, Der(&bytes)));
             let mut der = certificate((2026, 1, 1), (2027, 1, 1));

@@ -9,7 +9,7 @@ use super::*;
 use crate::stream;
 
 /// A folder with a self-signed certificate, which goes with the test.
-pub(super) struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
     pub(super) fn new() -> Self {

@@ -1,4 +1,6 @@
-//! Every example of `docs/tls.md`; and curl, which logs in by its certificate.
+//! Every example of `docs/tls.md`; files of certificates that cannot be used; and curl, which logs in by its certificate.
+
+mod files;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use millrace_server::config::self_signed;
 
-const TEXT: &str = include_str!("../../../docs/tls.md");
+const TEXT: &str = include_str!("../../../../docs/tls.md");
 
 /// A folder with the files that the examples name; it goes with the test.
 struct Site(PathBuf);
@@ -61,7 +63,7 @@ fn every_example_is_a_configuration() {
 
 #[test]
 fn every_key_about_tls_is_explained() {
-    let keys = include_str!("../../../docs/configuration.md").lines();
+    let keys = include_str!("../../../../docs/configuration.md").lines();
     let keys = keys.filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let keys = keys.filter(|key| key.starts_with("tls-") || key.starts_with("acme"));
     let missing: Vec<&str> = keys.filter(|key| !TEXT.contains(key)).collect();
@@ -78,11 +80,11 @@ impl Drop for Serving {
     }
 }
 
-/// Claims that curl is there, which it has to be where clients are required.
-fn has_curl() -> bool {
-    let is_there = Command::new("curl").arg("--version").output().is_ok();
+/// Claims that a program is there, which it has to be where clients are required.
+fn has(program: &str, asked: &str) -> bool {
+    let is_there = Command::new(program).arg(asked).output().is_ok();
     let required = std::env::var_os("MILLRACE_REQUIRE_CLIENTS").is_some_and(|value| value != "0");
-    assert!(is_there || !required, "curl is not installed");
+    assert!(is_there || !required, "{program} is not installed");
     is_there
 }
 
@@ -138,7 +140,7 @@ impl Site {
 
 #[test]
 fn curl_logs_in_by_its_certificate() {
-    if !has_curl() {
+    if !has("curl", "--version") {
         return;
     }
     let site = Site::with_certificates("curl");
@@ -156,7 +158,7 @@ fn curl_logs_in_by_its_certificate() {
 /// The certificate is shown to the side runtime, and the files are a worker's.
 #[test]
 fn over_http_2_curl_logs_in_by_its_certificate_too() {
-    if !has_curl() {
+    if !has("curl", "--version") {
         return;
     }
     let site = Site::with_certificates("http2");
