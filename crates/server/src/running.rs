@@ -270,7 +270,8 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
     };
     if let Some(acme) = &config.acme {
         let folder = acme.folder.clone();
-        acme.prepare().map_err(|source| StartError::Acme { folder, source })?;
+        let warning = acme.prepare().map_err(|source| StartError::Acme { folder, source })?;
+        warning.iter().for_each(|text| log.warn(text));
     }
     let tls = config.tls.as_ref().map(Security::new).transpose().map_err(StartError::Tls)?;
     tls.iter().flat_map(|tls| tls.doubts(SystemTime::now())).for_each(|text| log.warn(&text));
@@ -416,7 +417,8 @@ impl Running {
         }
         if let Some(acme) = &config.acme {
             let folder = acme.folder.clone();
-            acme.prepare().map_err(|source| ReloadError::Acme { folder, source })?;
+            let warning = acme.prepare().map_err(|source| ReloadError::Acme { folder, source })?;
+            warning.iter().for_each(|text| self.log.warn(text));
         }
         if self.state.tls.is_none() && config.tls.is_some() {
             self.log.warn("TLS begins with the next start: there was no certificate at this one");

@@ -1,6 +1,7 @@
 //! How a CA is talked to: HTTP/1.1 in TLS, a connection for each request, of which an order needs a dozen.
 //!
-//! The invariant: an answer takes so long at the most, and has so many bytes at the most; nothing but `https://` is ever
+//! The invariant: an answer takes so long at the most, has so many bytes at the most, and asks for a pause of a week at the
+//! most; nothing but `https://` is ever
 //! spoken, and to nobody whose certificate is not good.
 
 use std::fs;
@@ -24,6 +25,10 @@ use crate::auth::tls;
 
 /// Bytes of an answer. A chain of certificates has some thousand.
 const LONGEST: usize = 256 * 1024;
+
+/// The longest pause that a CA can ask for, the time in which Let's Encrypt counts what is the same. What is beyond is a
+/// mistake, and instant-acme would add it to the time of day, which has an end.
+const PAUSE: Duration = Duration::from_secs(7 * 86_400);
 
 /// A CA, as it is talked to. Clones are the same.
 #[derive(Clone)]
@@ -64,12 +69,17 @@ impl Directory {
     async fn ask(self, request: Request<BodyWrapper<Bytes>>) -> Result<BytesResponse, Error> {
         self.remember(Last::default());
         let asked = tokio::time::timeout(self.patience, ask(&self.tls, request));
-        let (parts, body) = match asked.await {
+        let (mut parts, body) = match asked.await {
             Ok(answer) => answer.map_err(|error| Error::Other(error.into()))?,
             Err(_) => return Err(Error::Other("it takes too long to answer".into())),
         };
+        let pause = retry_after(&parts.headers, self.clock.now());
+        parts.headers.remove(header::RETRY_AFTER);
+        if let Some(pause) = pause {
+            parts.headers.insert(header::RETRY_AFTER, HeaderValue::from(pause.as_secs()));
+        }
         let is_refusal = parts.status.is_client_error() || parts.status.is_server_error();
-        let retry_after = is_refusal.then(|| retry_after(&parts.headers, self.clock.now())).flatten();
+        let retry_after = pause.filter(|_| is_refusal);
         self.remember(Last { status: Some(parts.status.as_u16()), retry_after });
         Ok(BytesResponse { parts, body: Box::new(body) })
     }
@@ -136,12 +146,13 @@ async fn read(mut body: Incoming) -> io::Result<Bytes> {
 /// Seconds, or a date (RFC 9110 section 10.2.3).
 fn retry_after(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = fields.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    match text.parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
+    let pause = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
         Err(_) => {
             let seconds = millrace_http::date::parse(text.as_bytes())?;
             let date = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).ok()?);
-            Some(date.duration_since(now).unwrap_or_default())
+            date.duration_since(now).unwrap_or_default()
         }
-    }
+    };
+    Some(pause.min(PAUSE))
 }

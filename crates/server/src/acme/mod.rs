@@ -10,7 +10,8 @@
 //! - `challenges.rs` answers the CA when it asks at our doors who has a name.
 //!
 //! The invariant: nobody waits for the CA. The server begins with the certificate that is kept, or with one that it
-//! made itself; all else is done on the side runtime. A new certificate takes the place of the old one whole and in
+//! made itself; all else is done on the side runtime, and what waits for a disk on threads of its own beside it. Whoever
+//! configures the same again changes nothing: an order goes on, and so does a pause. A new certificate takes the place of the old one whole and in
 //! one step, on the disk and for connections from then on, in the way in which other files of certificates are read
 //! again; sessions go on with theirs.
 
@@ -29,7 +30,7 @@ use std::time::{Duration, SystemTime};
 
 use millrace_net::tls::Standing;
 use ring::rand::{SecureRandom, SystemRandom};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use challenges::Tokens;
 use directory::Directory;
@@ -39,14 +40,20 @@ pub use settings::{Acme as Settings, Challenge, ChallengeError, Clock, LETS_ENCR
 
 use crate::http::Ending;
 use crate::state::Server;
+use crate::tls::Security;
 
 /// How late it may be noticed that something is due, also where somebody has set the clock.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How soon a file is looked at again that could not be read.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// What all of a server share of this.
 #[derive(Debug)]
 pub(crate) struct Acme {
     settings: watch::Sender<Option<Arc<Settings>>>,
+    /// The same was configured again: somebody may have changed the files.
+    again: Notify,
     is_running: AtomicBool,
     pub(crate) tokens: Tokens,
 }
@@ -55,6 +62,7 @@ impl Default for Acme {
     fn default() -> Self {
         Self {
             settings: watch::Sender::new(None),
+            again: Notify::new(),
             is_running: AtomicBool::new(false),
             tokens: Tokens::default(),
         }
@@ -64,7 +72,19 @@ impl Default for Acme {
 /// Puts this in force, from now on.
 pub(crate) fn configure(server: &Arc<Server>, settings: Option<&Settings>) {
     let acme = &server.acme;
-    acme.settings.send_replace(settings.cloned().map(Arc::new));
+    let is_other = acme.settings.send_if_modified(|now| {
+        let is_same = match (&*now, settings) {
+            (Some(now), Some(settings)) => now.wants_the_same_as(settings),
+            (now, settings) => now.is_none() && settings.is_none(),
+        };
+        if !is_same {
+            *now = settings.cloned().map(Arc::new);
+        }
+        !is_same
+    });
+    if !is_other {
+        acme.again.notify_one();
+    }
     if settings.is_some() && !acme.is_running.swap(true, Ordering::Relaxed) {
         let shared = Arc::clone(server);
         server.side.spawn(move |mut ending| async move {
@@ -87,50 +107,85 @@ async fn renew(server: &Arc<Server>) {
     loop {
         let now = settings.borrow_and_update().clone();
         tokio::select! {
-            () = keep(server, now.as_deref()) => {}
+            () = keep(server, now) => {}
             changed = settings.changed() => if changed.is_err() { return },
         }
     }
 }
 
 /// Has a certificate there, for as long as the settings are these.
-async fn keep(server: &Arc<Server>, settings: Option<&Settings>) {
+async fn keep(server: &Arc<Server>, settings: Option<Arc<Settings>>) {
     let Some(settings) = settings else { return std::future::pending().await };
-    let (mut schedule, mut standing) = (Schedule::default(), settings.standing());
+    let (mut schedule, mut standing) = (Schedule::default(), kept(server, &settings).await);
     loop {
         let now = settings.clock.now();
         if !schedule.is_due(standing.as_ref(), now) {
-            tokio::time::sleep(LOOK).await;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = server.acme.again.notified() => standing = kept(server, &settings).await,
+            }
             continue;
         }
-        match fetch(server, settings).await {
+        match fetch(server, &settings).await {
             Ok(issued) => {
                 schedule.succeeded(settings.clock.now());
                 standing = Some(issued);
-                server.log.warn(&arrived(settings, &issued));
-                take_over(server);
+                server.log.warn(&arrived(&settings, &issued));
+                take_over(server).await;
             }
             Err(trouble) => {
                 let pause = schedule.failed(&trouble, settings.clock.now(), luck());
-                server.log.warn(&missed(settings, &trouble, pause, standing.as_ref()));
+                server.log.warn(&missed(&settings, &trouble, pause, standing.as_ref()));
             }
         }
     }
 }
 
+/// The certificate that is kept, if it is one of the CA's for these names. While nobody can tell, nothing is ordered.
+async fn kept(server: &Arc<Server>, settings: &Arc<Settings>) -> Option<Standing> {
+    let mut is_told = false;
+    loop {
+        let settings = Arc::clone(settings);
+        match elsewhere(move || settings.standing()).await {
+            Ok(standing) => return standing,
+            Err(error) if !is_told => {
+                server.log.warn(&format!("ACME: {error}; nothing is ordered before it can be read"));
+                is_told = true;
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
 /// One order, to its end; the certificate is on the disk then.
-async fn fetch(server: &Server, settings: &Settings) -> Result<Standing, Trouble> {
+async fn fetch(server: &Server, settings: &Arc<Settings>) -> Result<Standing, Trouble> {
     let tls = server.tls.as_ref().ok_or_else(|| Trouble::of("there is no TLS"))?;
-    let directory = Directory::new(settings).map_err(Trouble::of)?;
+    let own = Arc::clone(settings);
+    let directory = elsewhere(move || Directory::new(&own)).await.map_err(Trouble::of)?;
     let order = Order { settings, directory, tokens: &server.acme.tokens, acceptor: &tls.acceptor };
     let Issued { chain, key } = order.fulfil().await?;
-    settings.keep_certificate(&chain, &key).map_err(Trouble::of)
+    let own = Arc::clone(settings);
+    elsewhere(move || own.keep_certificate(&chain, &key)).await.map_err(Trouble::of)
 }
 
 /// New connections get it, as if somebody else had written the file.
-fn take_over(server: &Server) {
-    if let Some(Err(error)) = server.tls.as_ref().map(|tls| tls.reload()) {
+async fn take_over(server: &Arc<Server>) {
+    let own = Arc::clone(server);
+    if let Some(Err(error)) = elsewhere(move || own.tls.as_ref().map(Security::reload)).await {
         server.log.warn(&format!("the old certificates stay in force: {error}"));
+    }
+}
+
+/// Has another thread do what may wait for a disk: those of the side runtime are few, and carry connections.
+async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends, and so does whoever waits here.
+            Err(_) => std::future::pending().await,
+        },
     }
 }
 

@@ -1,6 +1,8 @@
 //! One order (RFC 8555 section 7.1.3): the account, the names, the CA's questions, and the certificate in the end.
 
 use std::fmt::{self, Display, Write};
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use instant_acme::{
@@ -11,6 +13,7 @@ use millrace_net::tls::Acceptor;
 
 use super::challenges::{Shown, Tokens};
 use super::directory::{Directory, Last};
+use super::elsewhere;
 use super::settings::{Acme, Challenge};
 
 /// How long the CA may take to ask at our doors, and then to sign.
@@ -24,7 +27,7 @@ const LONGEST: usize = 1000;
 
 /// What an order needs.
 pub(super) struct Order<'a> {
-    pub(super) settings: &'a Acme,
+    pub(super) settings: &'a Arc<Acme>,
     pub(super) directory: Directory,
     pub(super) tokens: &'a Tokens,
     pub(super) acceptor: &'a Acceptor,
@@ -43,7 +46,7 @@ pub(super) struct Trouble {
     pub(super) why: String,
     /// The CA has understood, and says no.
     pub(super) is_refusal: bool,
-    /// When it wants to be asked again.
+    /// When it wants to be asked again; a week at the most.
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -79,7 +82,7 @@ impl Order<'_> {
     pub(super) async fn fulfil(self) -> Result<Issued, Trouble> {
         match tokio::time::timeout(ALL, self.begin()).await {
             Ok(Ok(issued)) => Ok(issued),
-            Ok(Err(failure)) => Err(self.trouble(&failure)),
+            Ok(Err(failure)) => Err(self.trouble(&failure).await),
             Err(_) => Err(Trouble::of("it takes too long")),
         }
     }
@@ -105,7 +108,9 @@ impl Order<'_> {
     async fn account(&self) -> Result<Account, Error> {
         let http: Box<dyn HttpClient> = Box::new(self.directory.clone());
         let builder = Account::builder_with_http(http);
-        if let Some(kept) = self.settings.account() {
+        let settings = Arc::clone(self.settings);
+        let kept = elsewhere(move || settings.account()).await;
+        if let Some(kept) = kept.map_err(|error| unkept(self.settings, &error))? {
             return builder.from_credentials(kept).await;
         }
         let contacts: Vec<String> =
@@ -114,7 +119,9 @@ impl Order<'_> {
         let new =
             NewAccount { contact: &contacts, terms_of_service_agreed: true, only_return_existing: false };
         let (account, kept) = builder.create(&new, self.settings.directory.clone(), None).await?;
-        self.settings.keep_account(&kept).map_err(|error| Error::Other(error.into()))?;
+        let settings = Arc::clone(self.settings);
+        let is_kept = elsewhere(move || settings.keep_account(&kept)).await;
+        is_kept.map_err(|error| unkept(self.settings, &error))?;
         Ok(account)
     }
 
@@ -153,13 +160,14 @@ impl Order<'_> {
         }
     }
 
-    fn trouble(&self, failure: &Failure) -> Trouble {
+    async fn trouble(&self, failure: &Failure) -> Trouble {
         let Last { status, retry_after } = self.directory.last();
         match failure {
             Failure::Said(why) => Trouble { why: why.clone(), is_refusal: true, retry_after },
             Failure::Other(Error::Api(problem)) => {
                 if is_about(problem, "accountDoesNotExist") {
-                    self.settings.forget_account();
+                    let settings = Arc::clone(self.settings);
+                    elsewhere(move || settings.forget_account()).await;
                 }
                 Trouble { why: told(problem), is_refusal: true, retry_after }
             }
@@ -171,6 +179,11 @@ impl Order<'_> {
             Failure::Other(error) => Trouble { why: error.to_string(), is_refusal: false, retry_after },
         }
     }
+}
+
+/// The account's file can be neither read nor written.
+fn unkept(settings: &Acme, error: &io::Error) -> Error {
+    Error::Other(format!("{}: {error}", settings.account_path().display()).into())
 }
 
 /// What the CA has found, for the first name with which it is not content; else what it says of the order.

@@ -47,6 +47,14 @@ impl Acme {
             clock: Clock::default(),
         }
     }
+
+    /// Claims that the same is to be done in the same way. (Clocks cannot be compared: another one is a test's.)
+    pub(super) fn wants_the_same_as(&self, other: &Self) -> bool {
+        let Self { domains, contacts, directory, authorities, folder, challenge, patience, clock: _ } = self;
+        (domains, contacts, directory) == (&other.domains, &other.contacts, &other.directory)
+            && (authorities, folder) == (&other.authorities, &other.folder)
+            && (challenge, patience) == (&other.challenge, &other.patience)
+    }
 }
 
 /// How a CA finds out who has a name.

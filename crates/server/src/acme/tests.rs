@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -26,6 +27,8 @@ enum Manner {
     Says(String),
     /// Is a CA that has had enough, and says so with these fields.
     Refuses(&'static str),
+    /// Is one that is never done with an order, and says so with these fields.
+    Dawdles(&'static str),
 }
 
 struct Folder(PathBuf);
@@ -94,6 +97,21 @@ fn refusal(line: &str, port: u16, fields: &str) -> String {
     }
 }
 
+/// What a CA that is never done with an order answers to the first line of a request.
+fn delay(line: &str, port: u16, fields: &str) -> String {
+    let place =
+        |name: &str| format!("Location: https://localhost:{port}/{name}\r\nReplay-Nonce: bm9uY2U\r\n");
+    let order = format!(
+        r#"{{"status": "pending", "identifiers": [], "authorizations": [], "finalize": "https://localhost:{port}/"}}"#
+    );
+    match line.split(' ').nth(1) {
+        Some("/account") => whole("201 Created", &place("account/1"), r#"{"status": "valid"}"#),
+        Some("/order") => whole("201 Created", &place("order/1"), &order),
+        Some("/order/1") => whole("200 OK", &format!("Replay-Nonce: bm9uY2U\r\n{fields}"), &order),
+        _ => refusal(line, port, ""),
+    }
+}
+
 /// What comes of an order at a CA with these manners.
 fn trouble_with(manner: Manner, change: impl FnOnce(&mut Acme)) -> Trouble {
     let folder = Folder::new();
@@ -113,6 +131,9 @@ fn trouble_with(manner: Manner, change: impl FnOnce(&mut Acme)) -> Trouble {
                 Manner::Refuses(fields) => {
                     _ = say(&socket, &acceptor, |line| refusal(line, port, fields));
                 }
+                Manner::Dawdles(fields) => {
+                    _ = say(&socket, &acceptor, |line| delay(line, port, fields));
+                }
             }
         }
     });
@@ -122,6 +143,8 @@ fn trouble_with(manner: Manner, change: impl FnOnce(&mut Acme)) -> Trouble {
     settings.authorities = Some(pair.certificate);
     change(&mut settings);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    settings.prepare().unwrap();
+    let settings = Arc::new(settings);
     let directory = Directory::new(&settings).unwrap();
     let order = Order { settings: &settings, directory, tokens: &Tokens::default(), acceptor: &own };
     runtime.block_on(order.fulfil()).err().expect("nothing can come of it")
@@ -193,10 +216,22 @@ fn when_a_ca_wants_to_be_asked_again_is_read_in_both_forms() {
         ("Retry-After: Sun, 06 Nov 1994 09:49:37 GMT\r\n", Some(3600)),
         ("Retry-After: Sun, 06 Nov 1994 07:49:37 GMT\r\n", Some(0)),
         ("Retry-After: soon\r\n", None),
+        ("Retry-After: 604801\r\n", Some(604_800)),
+        ("Retry-After: 18446744073709551615\r\n", Some(604_800)),
+        ("Retry-After: Fri, 31 Dec 9999 23:59:59 GMT\r\n", Some(604_800)),
     ] {
         let trouble = trouble_with(Manner::Refuses(fields), |settings| {
             settings.clock = Clock::new(|| SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777));
         });
         assert_eq!(trouble.retry_after, expected.map(Duration::from_secs), "{fields}");
+    }
+}
+
+#[test]
+fn a_ca_that_wants_to_be_asked_for_an_order_in_an_eternity_is_left() {
+    for fields in ["Retry-After: 18446744073709551615\r\n", "Retry-After: 86400\r\n"] {
+        let trouble = trouble_with(Manner::Dawdles(fields), |_| {});
+        assert!(!trouble.is_refusal, "{trouble:?}");
+        assert!(trouble.to_string().contains("timed out"), "{trouble:?}");
     }
 }

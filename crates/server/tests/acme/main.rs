@@ -204,3 +204,33 @@ fn a_name_that_the_ca_refuses_leaves_all_as_it_is() {
     site.wait_for_another(&placeholder);
     site.connect();
 }
+
+#[test]
+fn whoever_configures_the_same_again_has_nothing_asked_again() {
+    // It stands still, so a pause is never over.
+    let change = |settings: &mut Acme, _: &mut Config| {
+        let now = SystemTime::now();
+        settings.clock = Clock::new(move || now);
+    };
+    let Some(mut site) = Site::new(Challenge::Http, change) else { return };
+    site.pebble.go_away();
+    let turned_away = |site: &Site, count| {
+        within(PATIENCE, "the CA is asked", || site.pebble.turned_away() >= count);
+    };
+    let reload = |contact: &str| {
+        let settings = Acme { contacts: vec![contact.to_owned()], ..site.settings.clone() };
+        let plan = Plan { identities: vec![settings.identity()], ..Plan::default() };
+        let tls = Some(Tls::new(plan));
+        let again = Config { tls, acme: Some(settings), ..config(Arc::new(MemoryStorage::new())) };
+        site.served.running.reload(again).unwrap();
+    };
+    turned_away(&site, 1);
+    (0..3).for_each(|_| reload("admin@example.org"));
+    // What is another is tried at once; of those before nothing is left that could be.
+    for (count, contact) in [(2, "one@example.org"), (3, "two@example.org")] {
+        reload(contact);
+        turned_away(&site, count);
+        (0..3).for_each(|_| reload(contact));
+    }
+    assert_eq!(site.pebble.turned_away(), 3);
+}
