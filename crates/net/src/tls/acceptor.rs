@@ -207,6 +207,8 @@ impl Base {
         // TLS 1.2 and 1.3: rustls has no older one.
         let (config, tls12) = (build(rustls::DEFAULT_VERSIONS)?, build(&[&rustls::version::TLS12])?);
         let mut plain = config.clone();
+        // For [`Tls::settle`].
+        plain.enable_secret_extraction = true;
         match plan.clients {
             Clients::Anybody => plain.ticketer = Arc::clone(keys),
             // A session that is resumed brings its certificate along, which may have been taken back since.

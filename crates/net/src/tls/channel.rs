@@ -28,6 +28,8 @@ pub struct Channel {
     early: Vec<u8>,
     /// Our close_notify is among what was sent, or waits in `out`.
     closed: bool,
+    /// What is in `out` has not been offered to the socket: more is to come that goes along.
+    held: bool,
 }
 
 /// What came of a read.
@@ -59,13 +61,12 @@ pub enum Unwritten {
 impl Channel {
     /// A channel whose handshake is about to begin.
     pub fn new(tls: Tls) -> Self {
-        Self { tls, out: Wire::default(), early: Vec::new(), closed: false }
+        Self { tls, out: Wire::default(), early: Vec::new(), closed: false, held: false }
     }
 
     /// Goes over to records that are opened and sealed where they lie: see [`Tls::settle`].
     pub fn settle(self) -> io::Result<Self> {
-        let Self { tls, out, early, closed } = self;
-        Ok(Self { tls: tls.settle().map_err(invalid)?, out, early, closed })
+        Ok(Self { tls: self.tls.settle().map_err(invalid)?, ..self })
     }
 
     /// The connection's state.
@@ -151,13 +152,22 @@ impl Channel {
     /// Sends plain bytes; answers how many of them are on their way, which the socket may not all have
     /// taken: [`Channel::flush`] brings the rest. [`io::ErrorKind::WouldBlock`] while it takes nothing.
     pub fn write(&mut self, socket: impl AsFd, plain: &[u8]) -> io::Result<usize> {
-        self.flush(&socket)?;
+        self.flush_unless_held(&socket)?;
         let plain = &plain[..plain.len().min(BATCH)];
         self.tls.seal(plain, &mut self.out).map_err(invalid)?;
         match self.flush(&socket) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(plain.len()),
         }
+    }
+
+    /// As `write`, but what is encrypted waits for what is written next, to be sent with it; or for [`Channel::flush`].
+    pub fn write_more(&mut self, socket: impl AsFd, plain: &[u8]) -> io::Result<usize> {
+        self.flush_unless_held(&socket)?;
+        let plain = &plain[..plain.len().min(BATCH)];
+        self.tls.seal(plain, &mut self.out).map_err(invalid)?;
+        self.held = true;
+        Ok(plain.len())
     }
 
     /// The same with up to `most` plain bytes that `read` puts into the records themselves: where it fails, or there is
@@ -168,7 +178,7 @@ impl Channel {
         most: usize,
         read: &mut dyn FnMut(&mut [io::IoSliceMut<'_>]) -> io::Result<usize>,
     ) -> Result<usize, Unwritten> {
-        self.flush(&socket).map_err(Unwritten::Socket)?;
+        self.flush_unless_held(&socket).map_err(Unwritten::Socket)?;
         let count = self.tls.seal_from(most, read, &mut self.out).map_err(Unwritten::Source)?;
         match self.flush(&socket) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(Unwritten::Socket(error)),
@@ -176,8 +186,19 @@ impl Channel {
         }
     }
 
+    /// Sends what was encrypted before, but for what is held, unless that is much.
+    fn flush_unless_held(&mut self, socket: impl AsFd) -> io::Result<()> {
+        if self.held && self.out.pending().len() < BATCH { Ok(()) } else { self.flush(socket) }
+    }
+
+    /// Claims that something waits for what is written next.
+    pub fn is_holding(&self) -> bool {
+        self.held
+    }
+
     /// Sends what was encrypted and not taken.
     pub fn flush(&mut self, socket: impl AsFd) -> io::Result<()> {
+        self.held = false;
         while !self.out.is_empty() {
             let count = stream::write(&socket, self.out.pending())?;
             self.out.consume(count);
@@ -185,9 +206,9 @@ impl Channel {
         Ok(())
     }
 
-    /// Claims that the socket has taken all that was encrypted.
+    /// Claims that the socket has taken all that it was offered.
     pub fn is_flushed(&self) -> bool {
-        self.out.is_empty()
+        self.out.is_empty() || self.held
     }
 
     /// Gives back the memory that only a busy connection needs.

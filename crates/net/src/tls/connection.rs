@@ -133,8 +133,9 @@ impl Tls {
         Self { side, incoming, hello: None, peeked, ended, renewal: None, tls12, challenges }
     }
 
-    /// Leaves it to [`Records`], which copy less, to open and to seal from here on; for the server's side of a data
-    /// connection, whose handshake is over and sent. What the handshake was like is to be asked for before.
+    /// Leaves it to [`Records`], which copy less, to open and to seal from here on; for the server's side of a connection
+    /// that is there for bulk, whose handshake is over and sent. What the handshake was like, but for the version and the
+    /// client's certificate, is to be asked for before.
     pub fn settle(self) -> Result<Self, Fault> {
         let Self { side, incoming, ended, .. } = self;
         let side = match side {
@@ -433,7 +434,10 @@ impl Tls {
 
     /// The certificate that the other side showed, and that was found to be good.
     pub fn peer_certificate(&self) -> Option<&CertificateDer<'static>> {
-        self.common()?.peer_certificates().and_then(<[_]>::first)
+        match &self.side {
+            Side::Settled(records) => records.peer_certificate(),
+            _ => self.common()?.peer_certificates().and_then(<[_]>::first),
+        }
     }
 }
 

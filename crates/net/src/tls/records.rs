@@ -20,6 +20,7 @@ use ring::aead::{
     AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,
 };
 use rustls::kernel::KernelConnection;
+use rustls::pki_types::CertificateDer;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::{
     AlertDescription, ConnectionTrafficSecrets, Error, PeerMisbehaved, ProtocolVersion, SupportedCipherSuite,
@@ -66,6 +67,8 @@ pub(super) struct Records {
     most: u64,
     /// Makes new keys.
     keys: KernelConnection<ServerConnectionData>,
+    /// The certificate that the client showed, if it was asked for one.
+    peer: Option<CertificateDer<'static>>,
     /// What came without content, since there was some.
     idle: u8,
 }
@@ -158,6 +161,7 @@ fn additional(sequence: u64, kind: u8, version: [u8; 2], length: usize) -> [u8; 
 impl Records {
     /// Takes over from rustls, whose handshake has to be over and all of it sent.
     pub(super) fn new(connection: UnbufferedServerConnection) -> Result<Self, Error> {
+        let peer = connection.peer_certificates().and_then(<[_]>::first).cloned();
         let (secrets, keys) = connection.dangerous_into_kernel_connection()?;
         let suite = keys.negotiated_cipher_suite();
         let form = match (&suite, &secrets.tx.1) {
@@ -170,12 +174,17 @@ impl Records {
             SupportedCipherSuite::Tls12(suite) => suite.common.confidentiality_limit,
         };
         let (reading, writing) = (Half::new(secrets.rx)?, Half::new(secrets.tx)?);
-        Ok(Self { form, reading, writing, most, keys, idle: 0 })
+        Ok(Self { form, reading, writing, most, keys, peer, idle: 0 })
     }
 
     /// The version in use.
     pub(super) fn version(&self) -> ProtocolVersion {
         self.keys.protocol_version()
+    }
+
+    /// The certificate that the client showed, and that was found to be good.
+    pub(super) fn peer_certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.peer.as_ref()
     }
 
     /// Opens what is whole in `wire`, and moves what it says to its front. An answer, where one is due, goes to `out`;

@@ -363,6 +363,51 @@ fn a_reload_is_for_those_who_come_later_and_a_bad_one_changes_nothing() {
     assert_ne!(acceptor.fingerprints(), before);
 }
 
+#[test]
+fn what_is_held_goes_along_with_what_follows_and_does_not_pile_up() {
+    let folder = Folder::new();
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let server = folder.acceptor().accept(&[]).unwrap();
+        let mut pair = Pair::met(connector(versions).connect("localhost").unwrap(), server);
+        let (socket, channel) = pair.server;
+        let mut channel = channel.settle().unwrap();
+        assert_eq!(channel.write_more(&socket, b"head").unwrap(), 4);
+        assert!(channel.is_holding() && channel.is_flushed(), "it is nobody's turn");
+        let mut heard = Vec::<u8>::new();
+        let mut hear = |bytes: &[u8]| heard.extend_from_slice(bytes);
+        // Tickets, if anything.
+        while pair.client.1.read(&pair.client.0, &mut pair.buffer, &mut hear).is_ok() {}
+        assert_eq!(heard, b"", "nothing was sent");
+        let mut body = &b", body"[..];
+        let mut read = |parts: &mut [io::IoSliceMut<'_>]| io::Read::read_vectored(&mut body, parts);
+        assert_eq!(channel.write_from(&socket, 6, &mut read).unwrap(), 6);
+        assert!(!channel.is_holding());
+        let mut end = (socket, channel);
+        assert_eq!(carry(&mut end, &mut pair.client, &mut pair.buffer, b"x"), b"head, bodyx");
+        // Whoever only ever promises more is not waited for.
+        let (socket, mut channel) = end;
+        let piece = noise(16 * 1024);
+        let held = (0..100).take_while(|_| channel.write_more(&socket, &piece).is_ok()).count();
+        let mut heard = Vec::new();
+        while let Ok(Heard::Bytes { .. }) =
+            pair.client.1.read(&pair.client.0, &mut pair.buffer, &mut |bytes| heard.extend_from_slice(bytes))
+        {
+        }
+        assert!(held > 4 && heard.len() >= 4 * piece.len(), "{held}, {}", heard.len());
+    }
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_said_to_be_that() {
+    let error = LoadError::Unread("/etc/key.pem".into(), io::ErrorKind::PermissionDenied.into());
+    let said = error.to_string();
+    assert!(
+        said.starts_with("/etc/key.pem: permission is denied; the user that the server runs as"),
+        "{said}"
+    );
+    assert_eq!(error.file(), Some(std::path::Path::new("/etc/key.pem")));
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(400))]
     /// A ClientHello with bytes changed, cut and repeated, then noise, in pieces of any size.

@@ -85,6 +85,9 @@ impl Connection {
                 let client = names.first().map(String::as_str);
                 let subject = Subject { session: self.number, peer: self.peer, user: None };
                 core.log(&subject, log::Event::Secured { version, cipher, client });
+                if let Err(error) = self.settle_tls() {
+                    return self.tls_failed(core, &error.to_string());
+                }
                 // A request may have come with the end of the handshake.
                 (self.work, self.flags.readable) = (Work::Idle, true);
                 if is_http_2 {
@@ -98,6 +101,13 @@ impl Connection {
                 self.tls_failed(core, &format!("{error}{}", offered.unwrap_or_default()));
             }
         }
+    }
+
+    /// From here on there are bytes to be moved, and nothing more to be asked of the handshake.
+    fn settle_tls(&mut self) -> io::Result<()> {
+        let Some(channel) = self.socket.tls.take() else { return Ok(()) };
+        self.socket.tls = Some(Box::new(channel.settle()?));
+        Ok(())
     }
 
     /// The client speaks HTTP/2: the connection leaves this reactor.
@@ -153,13 +163,24 @@ impl Connection {
         !plain.is_empty()
     }
 
-    /// Sends what is encrypted and waits, as far as the client takes it.
-    pub(super) fn flush_secure(&mut self, core: &Core) {
+    /// Sends what is encrypted and waits, as far as the client takes it; where more `follows`, what is held goes with that.
+    pub(super) fn flush_secure(&mut self, core: &Core, follows: bool) {
         let Some(channel) = &mut self.socket.tls else { return };
+        if follows && channel.is_holding() {
+            return;
+        }
         match channel.flush(&self.socket.fd) {
+            Ok(()) if follows => {}
             Ok(()) => channel.release(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.watch_writable(core),
             Err(_) => self.flags.broken = true,
+        }
+    }
+
+    /// Sends what is held, as nothing follows for now.
+    pub(super) fn flush_held(&mut self, core: &Core) {
+        if self.socket.tls.as_ref().is_some_and(|channel| channel.is_holding()) {
+            self.flush_secure(core, false);
         }
     }
 

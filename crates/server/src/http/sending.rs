@@ -43,7 +43,13 @@ impl Connection {
             }
             let Work::Sending(sending) = &mut self.work else { return };
             let limits = (&core.server.limits, &self.member);
-            match sending.body.advance(&mut self.socket, &mut core.scratch, core.now.instant, limits) {
+            let progress =
+                sending.body.advance(&mut self.socket, &mut core.scratch, core.now.instant, limits);
+            if !matches!(progress, Progress::Bytes(_) | Progress::Done) {
+                // The next bytes are not here yet: the head goes ahead.
+                self.flush_held(core);
+            }
+            match progress {
                 Progress::Bytes(bytes) => core.out.extend_from_slice(&bytes),
                 // The wheel wakes it.
                 Progress::Pause => return,
@@ -141,9 +147,7 @@ impl Connection {
             }
         }
         core.out.clear();
-        if self.socket.tls.is_some() {
-            self.flush_secure(core);
-        }
+        self.flush_secure(core, follows);
     }
 
     pub(super) fn watch_writable(&mut self, core: &Core) {

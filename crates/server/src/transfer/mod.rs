@@ -165,9 +165,10 @@ impl Socket {
 
     /// As `write`; where `follows` is so, the last bytes may wait to share a packet with what comes next.
     pub(crate) fn write_or_wait(&mut self, bytes: &[u8], follows: bool) -> io::Result<usize> {
-        match (&self.tls, follows) {
+        match (&mut self.tls, follows) {
             (None, true) => stream::write_more(&self.fd, bytes),
-            _ => self.write(bytes),
+            (Some(channel), true) => channel.write_more(&self.fd, bytes),
+            (_, false) => self.write(bytes),
         }
     }
 

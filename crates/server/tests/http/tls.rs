@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use millrace_server::auth::DataSecurity;
 use millrace_server::config::Tls;
+use millrace_server::limits::{Limit, Limits, ServerLimits};
 use millrace_server::{Account, Attempt, Authenticator, Config, Decision, Permissions};
 
 use crate::kit::{PATIENCE, Scratch, eventually, https_config, pattern, policy, serve_http_with};
@@ -29,6 +30,18 @@ fn files_of_every_size_come_whole_on_one_connection() {
             assert_eq!(client.response().status, 206);
         }
     }
+}
+
+#[test]
+fn a_head_does_not_wait_for_a_body_that_a_limit_holds_back() {
+    let scratch = Scratch::new();
+    scratch.write("f", &pattern(600_000));
+    let session = Limits { download: Some(Limit::of(1)), ..Limits::default() };
+    let limits = ServerLimits { session, ..ServerLimits::default() };
+    let served = serve_http_with(Config { limits, ..https_config(&scratch) });
+    let mut client = served.connect_securely();
+    client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(client.response_to(true).status, 200);
 }
 
 #[test]
