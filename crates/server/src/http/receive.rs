@@ -300,12 +300,8 @@ impl Receiving {
             }),
             Purpose::Piece(piece) => match piece.ends_with(total)? {
                 true if is_all => {
-                    let finish = piece.finish();
-                    Some(End::Commit(Box::new(move |upload| {
-                        upload.commit()?;
-                        finish();
-                        Ok(None)
-                    })))
+                    let commit = piece.commit();
+                    Some(End::Commit(Box::new(move |upload| commit(upload).map(|()| None))))
                 }
                 false if is_all => Some(End::Keep),
                 _ => None,

@@ -297,6 +297,29 @@ fn a_piece_is_checked_before_it_counts() {
     assert_eq!(scratch.read("g"), None);
 }
 
+/// As by `PUT`.
+#[test]
+fn a_name_that_was_locked_meanwhile_is_not_taken_by_a_last_piece() {
+    const LOCK: &str = "<D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/>\
+                        </D:locktype></D:lockinfo>";
+    let scratch = Scratch::new();
+    scratch.write("f", b"old");
+    let served = serve_http(scratch.storage());
+    let address = begin(&served, "POST /f", 6, "");
+    let mut client = served.connect();
+    let head = format!("{USER}{PIECE}Upload-Offset: 0\r\nContent-Length: 6\r\nExpect: 100-continue\r\n");
+    client.send(format!("PATCH {address} HTTP/1.1\r\nHost: h\r\n{head}\r\n"));
+    assert_eq!(client.response().status, 100, "it has begun");
+    let locked = ask(&served, "LOCK /f", "Depth: 0\r\n", LOCK.as_bytes());
+    assert_eq!(locked.status, 200);
+    client.send("onetwo");
+    assert_eq!(client.response().status, 423);
+    assert_eq!(scratch.read("f").unwrap(), b"old");
+    let token = format!("If: ({})\r\n", locked.field("lock-token").unwrap());
+    eventually("it is let go of", || piece(&served, &address, 6, &token, b"").status == 204);
+    assert_eq!(scratch.read("f").unwrap(), b"onetwo");
+}
+
 #[test]
 fn an_upload_is_given_up_or_too_old_and_then_it_is_gone() {
     let scratch = Scratch::new();

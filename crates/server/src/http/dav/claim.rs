@@ -20,6 +20,16 @@ pub(in crate::http) enum Touch {
     Name,
 }
 
+impl Touch {
+    /// What it is to write a file at a path. May wait.
+    pub(in crate::http) fn of(storage: &dyn Storage, path: &VirtualPath) -> Self {
+        match storage.metadata(path, Wait::Allowed) {
+            Err(FileError::NotFound) => Self::Name,
+            _ => Self::Content,
+        }
+    }
+}
+
 /// A request that wants to change something.
 pub(in crate::http) struct Claim<'a> {
     pub(in crate::http) dav: &'a Dav,

@@ -60,12 +60,15 @@ impl Asking {
         let length = lengths.iter().fold(0_u64, |sum, length| sum.saturating_add(*length));
         address.length = Some(length);
         let fields = self.is_joined(&address)?;
-        self.old_size(head, &address.path)?;
-        self.has_space(&address.path, length - lengths.first().unwrap_or(&0))?;
+        address.is_exclusive &= self.old_size(head, &address.path)?.is_none();
+        self.has_room_beside(&address.path, length - lengths.first().unwrap_or(&0))?;
         let upload = self.join_parts(&address, &parts)?;
         // As behind a last piece, of no bytes: so it becomes the file as any does.
         let piece = Piece {
             server: Arc::clone(&self.server),
+            storage: Arc::clone(&self.storage),
+            user: self.user.clone(),
+            head: self.head.clone(),
             key: address.key,
             path: address.path,
             joined: Some(Joined { said: said.into(), parts: parts.iter().map(|part| part.key).collect() }),
@@ -124,6 +127,15 @@ impl Asking {
         let mut fields = answer_fields();
         fields.push(("Location", location));
         Ok(fields)
+    }
+
+    /// Claims that the device has room for bytes that lie there twice for a moment. In a quota they are counted already,
+    /// as what waits: of that the storage has the last word.
+    fn has_room_beside(&self, path: &VirtualPath, bytes: u64) -> Result<(), Refused> {
+        match self.storage.space(&path.parent()) {
+            Ok(space) if space.quota.is_some() => Ok(()),
+            _ => self.has_space(path, bytes),
+        }
     }
 
     fn join_parts(&self, address: &Address, parts: &[Address]) -> Result<Box<dyn Upload>, Refused> {

@@ -122,6 +122,7 @@ struct Asking {
     storage: Arc<dyn Storage>,
     permissions: Permissions,
     user: Option<Vec<u8>>,
+    head: Vec<u8>,
     path: VirtualPath,
     is_directory: bool,
     /// Hooks have ruled on this very path of a new upload.
@@ -157,15 +158,15 @@ impl Connection {
                     storage: Arc::clone(&who.account.storage),
                     permissions: who.account.permissions,
                     user: who.user.clone(),
+                    head: bytes.to_vec(),
                     path: target.path.clone(),
                     is_directory: target.is_directory,
                     is_ruled: concern == Concern::Creation && ruled.is_some(),
                     wall: core.now.wall,
                 };
-                let kept = bytes.to_vec();
                 self.ask_pool(core, bytes, move || {
                     let mut slots = Slots::new();
-                    match request::parse(&kept, &mut slots) {
+                    match request::parse(&asking.head, &mut slots) {
                         Ok(Some((head, _))) => Ok(Found::Tus(asking.answer(&head, concern))),
                         _ => Err(FileError::Unsupported),
                     }
@@ -278,6 +279,8 @@ impl Asking {
         let path =
             self.target(kind, name.or_else(|| (kind == Kind::Part).then(|| key.to_string().into())))?;
         let old = self.old_size(head, &path)?;
+        // A condition that what is there has met is no word against replacing it.
+        let is_exclusive = head.get(Field::IfNoneMatch).is_some() && old.is_none();
         self.has_room(&path, length.unwrap_or(0).saturating_sub(old.unwrap_or(0)))?;
         let address = Address {
             key,
@@ -285,7 +288,7 @@ impl Asking {
             kind,
             path,
             length,
-            is_exclusive: head.get(Field::IfNoneMatch).is_some(),
+            is_exclusive,
             metadata: metadata.to_vec(),
         };
         let Some(location) = address.seal(self.secret()) else {
@@ -504,7 +507,8 @@ impl Asking {
     fn patch(&self, head: &Head<'_, '_>, mut address: Address) -> Result<Answer, Refused> {
         let tus::Piece { offset, length, checksum } = tus::piece(head)?;
         let check = Check::of(checksum)?;
-        self.claim(&address.path).permit(head, &[(&address.path, Touch::Content)])?;
+        let touch = Touch::of(&*self.storage, &address.path);
+        self.claim(&address.path).permit(head, &[(&address.path, touch)])?;
         let state = self.find(&address)?;
         if offset_of(&address, state) != offset {
             return refuse(Status::CONFLICT, "This is not where the upload goes on.");
@@ -543,6 +547,9 @@ impl Asking {
     ) -> Result<Answer, Refused> {
         let piece = Piece {
             server: Arc::clone(&self.server),
+            storage: Arc::clone(&self.storage),
+            user: self.user.clone(),
+            head: self.head.clone(),
             key: address.key,
             path: address.path.clone(),
             joined: None,

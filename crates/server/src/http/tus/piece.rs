@@ -3,15 +3,21 @@
 use std::sync::Arc;
 
 use millrace_ftp::digest::{Algorithm, Hasher};
-use millrace_http::{Refusal, Status, tus};
-use millrace_vfs::{PartialKey, VirtualPath};
+use millrace_http::{Refusal, Slots, Status, request, tus};
+use millrace_vfs::{PartialKey, Storage, Upload, VirtualPath};
 
+use crate::http::dav::{Claim, Touch};
+use crate::http::writing::Refused;
 use crate::state::Server;
 
 /// A piece on its way.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(super) server: Arc<Server>,
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) user: Option<Vec<u8>>,
+    /// The head of the request that brings it.
+    pub(super) head: Vec<u8>,
     pub(super) key: PartialKey,
     /// The file that it is a piece of.
     pub(super) path: VirtualPath,
@@ -81,8 +87,27 @@ impl Piece {
         }
     }
 
+    /// Has it become the file, if that may still be: somebody may have locked the name since it began. May wait.
+    pub(in crate::http) fn commit(
+        &self,
+    ) -> impl FnOnce(Box<dyn Upload>) -> Result<(), Refused> + Send + 'static {
+        let (finish, server, storage) = (self.finish(), Arc::clone(&self.server), Arc::clone(&self.storage));
+        let (user, path, bytes) = (self.user.clone(), self.path.clone(), self.head.clone());
+        move |upload| {
+            let claim = Claim { dav: &server.dav, storage: &storage, user: user.as_deref(), path: &path };
+            let _turn = claim.turn(&[&path]);
+            let mut slots = Slots::new();
+            if let Ok(Some((head, _))) = request::parse(&bytes, &mut slots) {
+                claim.permit(&head, &[(&path, Touch::of(&*storage, &path))])?;
+            }
+            upload.commit()?;
+            finish();
+            Ok(())
+        }
+    }
+
     /// What is done when it has become the file.
-    pub(in crate::http) fn finish(&self) -> impl FnOnce() + Send + 'static {
+    fn finish(&self) -> impl FnOnce() + Send + 'static {
         let (server, key, length) = (Arc::clone(&self.server), self.key, self.length);
         let joined = self.joined.clone();
         move || {

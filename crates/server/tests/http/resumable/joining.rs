@@ -5,6 +5,8 @@ use std::sync::Arc;
 use millrace_server::config::Resumable;
 use millrace_server::hooks::{Event, Refusal, Ruling};
 use millrace_server::{Accounts, Config, Permissions};
+use millrace_storage::{Allowance, Quota, Tally};
+use millrace_vfs::QuotaScope;
 
 use super::{ask, begin, heard, is_asked, named, offset, piece};
 use crate::kit::{Response, Scratch, ServedHttp, http_config, pattern, serve_http, serve_http_with};
@@ -82,6 +84,23 @@ fn parts_become_one_file_in_the_order_that_is_said() {
     assert_eq!(join(&served, "POST /d/", &parts, &named("f")).status, 410);
     let said = ask(&served, "OPTIONS /", "", b"");
     assert!(said.field("tus-extension").unwrap().split(',').any(|name| name == "concatenation"));
+}
+
+/// What waits is counted already.
+#[test]
+fn parts_of_a_file_that_fills_a_quota_are_joined_within_it() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.file("d")).unwrap();
+    let tally = Arc::new(Tally::new("test", scratch.storage()));
+    let allowance = Allowance { bytes: Some(100_000), files: None };
+    let quota = Quota::new(scratch.storage(), tally, allowance, QuotaScope::Account);
+    let served = serve_http(Arc::new(quota));
+    let content = pattern(90_000);
+    let parts = [part(&served, &content[..40_000]), part(&served, &content[40_000..])];
+    let joined = join(&served, "POST /d/", &[&parts[0], &parts[1]], &named("f"));
+    assert_eq!(joined.status, 201, "{}", joined.text());
+    assert!(scratch.read("d/f").unwrap() == content);
+    assert_eq!(ask(&served, "POST /d/", &format!("Upload-Length: 20000\r\n{}", named("g")), b"").status, 507);
 }
 
 #[test]
