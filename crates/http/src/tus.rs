@@ -113,6 +113,16 @@ pub fn method(head: &Head<'_, '_>) -> Method {
     }
 }
 
+/// The same by its name.
+pub fn method_text<'a>(head: &Head<'_, 'a>) -> &'a str {
+    match method(head) {
+        Method::Patch => "PATCH",
+        Method::Delete => "DELETE",
+        Method::Head => "HEAD",
+        _ => head.method_text,
+    }
+}
+
 /// Claims that the body is a piece of a file.
 pub fn has_piece(head: &Head<'_, '_>) -> bool {
     head.get(Field::ContentType).is_some_and(|said| said.eq_ignore_ascii_case(PIECE))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_http::{Slots, Status, request};
+use millrace_http::{Method, Slots, Status, request};
 use millrace_net::stream;
 
 use super::connection::{Connection, Work};
@@ -17,6 +17,17 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// What is read and thrown away of a client that is being closed.
 const FAREWELL_BYTES: u32 = 1 << 20;
+
+/// Claims that the request of a head is one that may change something.
+fn may_change(bytes: &[u8]) -> bool {
+    let mut slots = Slots::new();
+    match request::parse(bytes, &mut slots) {
+        Ok(Some((head, _))) => {
+            !matches!(head.method, Method::Get | Method::Head | Method::Options | Method::PropFind)
+        }
+        _ => false,
+    }
+}
 
 impl Connection {
     pub(super) fn is_over(&self) -> bool {
@@ -37,7 +48,7 @@ impl Connection {
     fn owes_an_end(&self) -> bool {
         match &self.work {
             Work::Receiving(receiving) => receiving.is_being_ended(),
-            Work::Asked(_) => self.hooked.get().is_some(),
+            Work::Asked(asked) => self.hooked.get().is_some() && may_change(&asked.head),
             Work::Ruled(_, then) => matches!(**then, Then::Answer(..)),
             _ => false,
         }
@@ -159,6 +170,10 @@ impl Connection {
                 }
                 Record { status: Status::BAD_REQUEST, ..record }
             }
+            Work::Queued(_, asked) | Work::Held(_, asked) => match self.unanswered(core, &asked.head) {
+                Some(record) => record,
+                None => return,
+            },
             Work::Collecting(collecting) => match self.unanswered(core, collecting.head()) {
                 Some(record) => record,
                 None => return,
@@ -177,7 +192,7 @@ impl Connection {
     }
 
     /// Of a request whose client is gone before anything was done.
-    fn unanswered(&self, core: &Core, bytes: &[u8]) -> Option<Record> {
+    pub(super) fn unanswered(&self, core: &Core, bytes: &[u8]) -> Option<Record> {
         let mut slots = Slots::new();
         let (head, _) = request::parse(bytes, &mut slots).ok()??;
         Some(Record { status: Status::BAD_REQUEST, ..Record::of(&head, false, core.now.instant) })

@@ -39,6 +39,8 @@ pub(super) struct Hooked {
     ruled: Option<Option<VirtualPath>>,
     /// What the request is about.
     about: Option<VirtualPath>,
+    /// The command that they heard of, for those who hear how it was answered.
+    command: Option<Box<Moment>>,
     line: Arc<Line>,
     /// Events that were told and are not heard yet.
     unheard: Arc<AtomicUsize>,
@@ -183,7 +185,7 @@ impl Connection {
     /// A new request: nobody has ruled on it.
     pub(super) fn forget_ruling(&mut self) {
         if let Some(hooked) = self.hooked.get_mut() {
-            (hooked.ruled, hooked.about) = (None, None);
+            (hooked.ruled, hooked.about, hooked.command) = (None, None, None);
         }
     }
 
@@ -238,15 +240,19 @@ impl Connection {
             });
         }
         // An upload that comes in pieces is one: there is no way round what is said of those.
-        let verb = if new_file.is_some() { "PUT" } else { head.method_text };
-        if hooks.concerns(Event::Command, verb) {
+        let verb = match resumable {
+            _ if new_file.is_some() => "PUT",
+            Some(Concern::Upload) => millrace_http::tus::method_text(head),
+            _ => head.method_text,
+        };
+        if hooks.concerns(Event::Command, verb) || hooks.concerns(Event::Reply, verb) {
             let bytes = match (new_file, head.method, head.framing) {
                 (Some((_, length)), ..) => length,
                 (None, Method::Put, Framing::Length(length)) => Some(length),
                 _ => None,
             };
             let begun = resumable.and_then(|_| core.server.tus.file_of(&core.server, &path));
-            moments.push(Moment {
+            let moment = Moment {
                 verb: verb.to_owned(),
                 argument: core.server.config.web.links.without_signature(head.target).into_owned(),
                 path: Some(begun.unwrap_or(path)),
@@ -255,7 +261,13 @@ impl Connection {
                 bytes,
                 user: who.user.as_deref().map(Arc::from),
                 ..self.moment(core, Event::Command, Some(&who.account))
-            });
+            };
+            if hooks.concerns(Event::Reply, verb) {
+                self.hooked_mut().command = Some(Box::new(moment.clone()));
+            }
+            if hooks.concerns(Event::Command, verb) {
+                moments.push(moment);
+            }
         }
         if moments.is_empty() {
             self.ruled(who.user.clone(), None);
@@ -375,6 +387,11 @@ impl Connection {
             // Nothing that is not encrypted would be understood.
             Then::Begin(Some(_)) => self.cut(),
             Then::Request(bytes) => {
+                // Who was let in, and may only not do this, is not asked about again.
+                if event != Event::Login {
+                    let user = self.who.as_ref().and_then(|who| who.user.clone());
+                    self.hooked_mut().let_in = Some(user);
+                }
                 let mut slots = Slots::new();
                 if let Ok(Some((head, _))) = request::parse(&bytes, &mut slots) {
                     // Its body may be on its way: nobody takes it.
@@ -437,13 +454,12 @@ impl Connection {
 
     /// A request was answered: whoever heard of it before hears how.
     pub(super) fn note_reply(&self, core: &Core, request: &log::Request<'_>) {
-        if self.is_ruled() {
-            let target = target::parse(request.target).ok();
-            let is_directory = target.as_ref().is_some_and(|target| target.is_directory);
-            let path = target.map(|target| target.path);
+        let command = self.hooked.get().and_then(|hooked| hooked.command.as_ref());
+        if let Some(command) = command.filter(|_| self.is_ruled()) {
+            let Moment { verb, argument, path, is_directory, to, .. } = (**command).clone();
             let moment = self.moment(core, Event::Reply, None);
-            let verb = request.method.to_owned();
-            self.tell(core, Moment { verb, path, is_directory, code: Some(request.status), ..moment });
+            let code = Some(request.status);
+            self.tell(core, Moment { verb, argument, path, is_directory, to, code, ..moment });
         }
     }
 

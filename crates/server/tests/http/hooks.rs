@@ -77,7 +77,7 @@ fn all_that_is_done_by_http_is_asked_or_told_in_its_order() {
     assert_eq!(ask("DELETE /d", "", b""), 204);
     let expected = "connect|login|command PUT /a 5|upload /a 5|reply PUT /a 201\
         |command GET /a|download /a 5|reply GET /a 200\
-        |command MOVE /a /b|rename /a /b|reply MOVE /a 201|command COPY /b /c|reply COPY /b 201\
+        |command MOVE /a /b|rename /a /b|reply MOVE /a /b 201|command COPY /b /c|reply COPY /b /c 201\
         |command DELETE /b|delete /b|reply DELETE /b 204|command DELETE /b|reply DELETE /b 404\
         |command MKCOL /d|make-directory /d|reply MKCOL /d 201\
         |command DELETE /d|remove-directory /d|reply DELETE /d 204|logout|disconnect";
