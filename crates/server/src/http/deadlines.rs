@@ -82,7 +82,8 @@ impl Connection {
             }
             Work::Idle if self.closing.is_none() && !self.input.is_empty() && self.output_is_empty() => {
                 let reason = "The head did not come in time.";
-                self.refuse(core, Refusal { status: Status::REQUEST_TIMEOUT, reason });
+                let input = std::mem::take(&mut self.input);
+                self.refuse(core, &input, Refusal { status: Status::REQUEST_TIMEOUT, reason });
             }
             work => {
                 self.work = work;

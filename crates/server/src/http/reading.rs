@@ -109,7 +109,7 @@ impl Connection {
                     self.handle(core, &head, bytes, None);
                 }
                 Err(refusal) => {
-                    self.refuse(core, refusal);
+                    self.refuse(core, rest, refusal);
                     rest = &[];
                 }
             }
@@ -131,10 +131,11 @@ impl Connection {
     }
 
     /// Answers what could not be understood, and closes.
-    pub(super) fn refuse(&mut self, core: &mut Core, refusal: Refusal) {
+    pub(super) fn refuse(&mut self, core: &mut Core, bytes: &[u8], refusal: Refusal) {
         self.beside = None;
+        self.forget_request();
         self.linger();
-        let record = Record::of_nothing(core.now.instant);
+        let record = Record::of_malformed(bytes, core.now.instant);
         self.answer_page(core, record, refusal.status, refusal.reason, &[]);
     }
 

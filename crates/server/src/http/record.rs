@@ -17,6 +17,7 @@ pub(super) struct Record {
     pub(super) method: String,
     pub(super) target: Vec<u8>,
     pub(super) version: Version,
+    pub(super) host: Option<Vec<u8>>,
     pub(super) referer: Option<Vec<u8>>,
     pub(super) agent: Option<Vec<u8>>,
     pub(super) status: Status,
@@ -34,12 +35,17 @@ pub(super) struct Record {
     pub(super) destination: Option<VirtualPath>,
 }
 
+/// How much is written down of a line that could not be understood.
+const LINE: usize = 200;
+
 impl Record {
-    /// Of a request that could not be understood.
-    pub(super) fn of_nothing(now: Instant) -> Self {
+    /// Of a request that could not be understood, with the line that it begins with.
+    pub(super) fn of_malformed(bytes: &[u8], now: Instant) -> Self {
+        let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
         Self {
             method: String::new(),
-            target: Vec::new(),
+            target: line[..line.len().min(LINE)].to_vec(),
+            host: None,
             version: Version::Http11,
             referer: None,
             agent: None,
@@ -59,6 +65,7 @@ impl Record {
             method: head.method_text.to_owned(),
             target: head.target.to_owned(),
             version: head.version,
+            host: head.get(Field::Host).map(<[u8]>::to_owned),
             referer: head.get(Field::Referer).map(<[u8]>::to_owned),
             agent: head.get(Field::UserAgent).map(<[u8]>::to_owned),
             status: Status::OK,
@@ -87,6 +94,7 @@ impl Connection {
             method: head.method_text,
             target: &target,
             protocol: self.protocol(head.version),
+            host: head.get(Field::Host),
             status: status.0,
             bytes,
             referer: referer.as_deref(),
@@ -106,6 +114,7 @@ impl Connection {
             method: &record.method,
             target: &target,
             protocol: self.protocol(record.version),
+            host: record.host.as_deref(),
             status: record.status.0,
             bytes: record.bytes,
             referer: referer.as_deref(),

@@ -16,11 +16,13 @@ use super::Subject;
 /// An answered request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a> {
-    /// Empty where the request could not be understood.
+    /// Empty where the request could not be understood; `target` is then the line that it begins with.
     pub(crate) method: &'a str,
     pub(crate) target: &'a [u8],
     /// `HTTP/1.1`, or what else was spoken.
     pub(crate) protocol: &'static str,
+    /// The host that was asked for.
+    pub(crate) host: Option<&'a [u8]>,
     pub(crate) status: u16,
     /// Bytes of the body that went out.
     pub(crate) bytes: u64,
@@ -72,7 +74,8 @@ pub(super) fn write_combined(
     }
     out.extend_from_slice(clock.text(now).as_bytes());
     match request.method {
-        "" => out.push(b'-'),
+        "" if request.target.is_empty() => out.push(b'-'),
+        "" => escape(request.target, false, out),
         method => {
             out.extend_from_slice(method.as_bytes());
             out.push(b' ');
@@ -125,12 +128,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_request_that_is_none_shows_its_line() {
+        let subject = Subject { session: 1, peer: "127.0.0.1:9".parse().unwrap(), user: None };
+        for (line, written) in [(&b"GET \x16\"/a b"[..], "\"GET \\x16\\x22/a b\""), (b"", "\"-\"")] {
+            let request = Request {
+                method: "",
+                target: line,
+                protocol: "HTTP/1.1",
+                host: None,
+                status: 400,
+                bytes: 0,
+                referer: None,
+                agent: None,
+                elapsed: Duration::ZERO,
+            };
+            let (mut out, now) = (Vec::new(), Timestamp::default());
+            write_combined(&mut Clock::default(), now, &subject, &request, &mut out);
+            let text = String::from_utf8(out).unwrap();
+            assert!(text.contains(&format!("{written} 400 0")), "{text}");
+        }
+    }
+
+    #[test]
     fn a_line_is_as_apache_writes_it() {
         let subject = Subject { session: 1, peer: "127.0.0.1:9".parse().unwrap(), user: Some(b"al ice") };
         let request = Request {
             method: "GET",
             target: b"/a\"b\xff",
             protocol: "HTTP/1.0",
+            host: None,
             status: 200,
             bytes: 2326,
             referer: None,

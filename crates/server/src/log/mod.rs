@@ -410,10 +410,12 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
             let mut fields = vec![
                 ("method", Text(request.method.to_owned())),
                 ("target", bytes(request.target)),
+                ("protocol", Text(request.protocol.to_owned())),
                 ("status", Number(request.status.into())),
                 ("bytes", Number(request.bytes)),
                 ("seconds", Seconds(request.elapsed)),
             ];
+            fields.extend(request.host.map(|value| ("host", bytes(value))));
             fields.extend(request.referer.map(|value| ("referer", bytes(value))));
             fields.extend(request.agent.map(|value| ("agent", bytes(value))));
             ("request", fields)

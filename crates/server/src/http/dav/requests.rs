@@ -23,7 +23,6 @@ use super::properties;
 use crate::auth::password;
 use crate::http::connection::{Connection, Work};
 use crate::http::find::Found;
-use crate::http::record::Record;
 use crate::http::who::Who;
 use crate::http::writing::{self, Refused};
 use crate::limits::{LimitKey, Reached};
@@ -130,8 +129,10 @@ impl Connection {
         };
         if let Some(Refusal { status, reason }) = refusal {
             self.linger();
-            let record = Record::of_nothing(core.now.instant);
-            return self.answer_page(core, record, status, reason, &[]);
+            if let Some(record) = self.unanswered(core, collecting.head()) {
+                self.answer_page(core, record, status, reason, &[]);
+            }
+            return;
         }
         if !collecting.intake.has_ended() {
             self.break_where_ended();
