@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::{Field, Framing, Head, Status, Version};
+use crate::{Field, Framing, Head, Status};
 
 /// Bytes of the head of a program's answer at most.
 pub const MAX_HEAD: usize = 32 * 1024;
@@ -33,19 +33,17 @@ pub struct Request<'a> {
     pub local: SocketAddr,
     /// Whether the connection is encrypted.
     pub encrypted: bool,
+    /// What is spoken with the client: `HTTP/1.1`, `HTTP/2.0`...
+    pub protocol: &'a str,
 }
 
 /// The environment of a program (RFC 3875 section 4.1), but for `PATH`, which is the server's to choose.
 pub fn environment(head: &Head<'_, '_>, request: &Request<'_>) -> Vec<Variable> {
     let host = head.get(Field::Host).map_or_else(|| request.local.ip().to_string().into_bytes(), host_name);
-    let version: &[u8] = match head.version {
-        Version::Http10 => b"HTTP/1.0",
-        Version::Http11 => b"HTTP/1.1",
-    };
     let mut variables = Variables(Vec::with_capacity(32));
     variables.set("GATEWAY_INTERFACE", b"CGI/1.1");
     variables.set("SERVER_SOFTWARE", concat!("Millrace/", env!("CARGO_PKG_VERSION")).as_bytes());
-    variables.set("SERVER_PROTOCOL", version);
+    variables.set("SERVER_PROTOCOL", request.protocol.as_bytes());
     variables.set("SERVER_NAME", &host);
     variables.set("SERVER_PORT", request.local.port().to_string().as_bytes());
     variables.set("REQUEST_METHOD", head.method_text.as_bytes());
@@ -207,6 +205,17 @@ pub fn parse(output: &[u8]) -> Result<Option<(Answer, usize)>, Malformed> {
     Ok(Some((Answer::Document { status, length: body_length, lines }, length)))
 }
 
+/// The status of an answer that a program writes as it goes to the client, and how long its head is: `None` where more
+/// has to come.
+pub fn parse_raw(output: &[u8]) -> Option<(Option<Status>, usize)> {
+    let length = head_length(output).or((output.len() >= MAX_HEAD).then_some(0))?;
+    // `HTTP/1.1 200 OK`
+    let code = output.starts_with(b"HTTP/").then(|| output.split(|&byte| byte == b' ').nth(1)).flatten();
+    let code = code.and_then(|code| crate::request::decimal(code.get(..3)?));
+    let status = code.and_then(|code| u16::try_from(code).ok()).filter(|code| (100..=599).contains(code));
+    Some((status.map(Status), length))
+}
+
 /// Up to and with the empty line.
 fn head_length(output: &[u8]) -> Option<usize> {
     let output = &output[..output.len().min(MAX_HEAD)];
@@ -267,6 +276,7 @@ mod tests {
             peer: "192.0.2.1".parse().unwrap(),
             local: "192.0.2.9:8080".parse().unwrap(),
             encrypted: false,
+            protocol: "HTTP/1.1",
         };
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         environment(&head, &request).into_iter().map(|(name, value)| (name, text(value))).collect()
@@ -329,6 +339,25 @@ mod tests {
         assert_eq!(document("Location: //evil/x\n\n").0, 302);
         let local = parse(b"Location: /a?b\n\nrest").unwrap();
         assert_eq!(local, Some((Answer::LocalRedirect(b"/a?b".to_vec()), 16)));
+    }
+
+    #[test]
+    fn an_answer_that_goes_as_it_is_has_a_status_too() {
+        for (output, expected) in [
+            ("HTTP/1.0 404 Not Found\r\nX: y\r\n\r\nbody", Some((Some(404), 32))),
+            ("HTTP/1.1 204\n\n", Some((Some(204), 14))),
+            ("anything\n\nelse", Some((None, 10))),
+            ("HTTP/1.1 20 x\n\n", Some((None, 15))),
+            ("HTTP/1.1 200 OK\r\n", None),
+            ("", None),
+        ] {
+            let raw = parse_raw(output.as_bytes());
+            assert_eq!(
+                raw.map(|(status, length)| (status.map(|status| status.0), length)),
+                expected,
+                "{output:?}"
+            );
+        }
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub(crate) fn head(input: &[u8]) {
         peer: [192, 0, 2, 1].into(),
         local: ([192, 0, 2, 2], 80).into(),
         encrypted: false,
+        protocol: "HTTP/1.1",
     };
     let environment = cgi::environment(&head, &request);
     assert!(environment.iter().all(|(name, _)| name != "HTTP_PROXY" && !name.contains('=')));

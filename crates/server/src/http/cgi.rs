@@ -53,7 +53,7 @@ impl Connection {
         };
         let (server, storage) = (Arc::clone(&core.server), Arc::clone(&who.account.storage));
         let (user, path) = (who.user.clone(), target.path.clone());
-        let encrypted = self.is_encrypted();
+        let (encrypted, protocol) = (self.is_encrypted(), self.protocol(head.version));
         let (query, peer) = (target.query.unwrap_or_default().to_vec(), self.peer.ip());
         let (takes_input, kept) = (head.framing != Framing::None, bytes.to_vec());
         self.ask_pool(core, bytes, move || {
@@ -75,6 +75,7 @@ impl Connection {
                 peer,
                 local,
                 encrypted,
+                protocol,
             };
             start(&script, &request, &kept, takes_input, errors)
         });

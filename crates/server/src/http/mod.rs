@@ -14,11 +14,12 @@
 //! - `side/` has HTTP/2: such connections leave the reactors, and come back as HTTP/1.1 within the process.
 //! - `exchange.rs` has one request: what it is for, and who answers; `who.rs` has who asks; `get.rs` answers `GET`.
 //! - `file.rs` answers with a file, `answer.rs` with anything else, and `record.rs` tells the log.
-//! - `writing.rs` has those that change files, `receive.rs` takes a body into a file.
+//! - `writing.rs` has those that change files, `trees.rs` whole folders, `receive.rs` takes a body into a file.
 //! - `tus/` has uploads that go on where they were cut.
 //! - `dav/` has WebDAV: properties, and locks that others have to heed.
 //! - `passing.rs` has those that others answer, by FastCGI (`conversation.rs`) or by HTTP (`side/forward.rs`).
 //! - `cgi.rs` has those that a program answers, `program.rs` its process, `programs.rs` all of a worker's.
+//! - `running.rs` has whoever answers in the server's place, under way; `running/relaying.rs` moves what they say.
 //! - `admin.rs` has what an administrator sees and does.
 //! - `hooking.rs` asks hooks, and tells them.
 //! - `find.rs` says what a path stands for, and `cache.rs` remembers it for as long as it is true.

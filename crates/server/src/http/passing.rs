@@ -1,6 +1,6 @@
 //! Requests that others answer: applications by FastCGI, and other servers by HTTP (`side/forward.rs`).
 //!
-//! Both are asked by a [`Conversation`], which is driven as a program is (`cgi.rs`): the body goes there and the answer
+//! Both are asked by a [`Conversation`], which is driven as a program is (`running.rs`): the body goes there and the answer
 //! to the client as either takes it, a client that goes ends it, and silence has an end.
 
 use std::ffi::OsStr;
@@ -169,7 +169,8 @@ impl Connection {
         let kept = core.http.passing[pass].take();
         let (user, path, peer) = (who.user.clone(), target.path.clone(), self.peer.ip());
         let (query, encrypted) = (target.query.unwrap_or_default().to_vec(), self.is_encrypted());
-        let text = bytes.to_vec();
+        let protocol = self.protocol(head.version);
+        let (text, uri) = (bytes.to_vec(), forward::path_and_query(head, target));
         let (server, storage) = (Arc::clone(&core.server), Arc::clone(&who.account.storage));
         self.ask_pool(core, bytes, move || {
             let config = &server.config.passes[pass];
@@ -197,13 +198,14 @@ impl Connection {
                 peer,
                 local,
                 encrypted,
+                protocol,
             };
             let mut variables = cgi::environment(&head, &request);
             if let (Some(root), Some(file)) = (&config.root, &file) {
                 variables.push(("DOCUMENT_ROOT".to_owned(), root.as_os_str().as_bytes().to_vec()));
                 variables.push(("SCRIPT_FILENAME".to_owned(), file.as_os_str().as_bytes().to_vec()));
             }
-            variables.push(("REQUEST_URI".to_owned(), head.target.to_vec()));
+            variables.push(("REQUEST_URI".to_owned(), uri));
             let mut records = Vec::new();
             fastcgi::begin(&variables, config.keep, &mut records);
             let Upstream::FastCgi(to) = &config.to else { return Err(FileError::Unsupported) };

@@ -91,6 +91,8 @@ pub(super) enum Time {
 enum Stage {
     /// As the head of the answer, which is not whole.
     Head,
+    /// As the same, which goes to the client as it is.
+    RawHead,
     /// As so many bytes.
     Length(u64),
     Chunked,
@@ -135,7 +137,7 @@ impl Connection {
         let goes_on = head.persistent && self.may_serve_on();
         let mut record = Record::of(head, goes_on, core.now.instant);
         record.status = Status::OK;
-        let stage = if is_non_parsed { Stage::UntilClose } else { Stage::Head };
+        let stage = if is_non_parsed { Stage::RawHead } else { Stage::Head };
         let (period, silence) = match time {
             Time::InAll(time) => (time, None),
             Time::OfSilence(time) => (time, Some(time)),
@@ -258,11 +260,28 @@ impl Running {
                 // More may be there: an answer that is whole can be sent with its length.
                 if self.head.len() > TURN / 8 { self.send_head(core, None).map(|_| ()) } else { Ok(()) }
             }
+            Stage::RawHead => {
+                self.head.extend_from_slice(bytes);
+                if let Some((status, length)) = cgi::parse_raw(&self.head) {
+                    self.send_raw(core, status, length);
+                }
+                Ok(())
+            }
             _ => {
                 self.send(core, bytes);
                 Ok(())
             }
         }
+    }
+
+    /// Sends the head of an answer that goes as it is, and what came behind it.
+    fn send_raw(&mut self, core: &mut Core, status: Option<Status>, length: usize) {
+        let said = std::mem::take(&mut self.head);
+        let (head, body) = said.split_at(length);
+        core.out.extend_from_slice(head);
+        self.record.status = status.unwrap_or(self.record.status);
+        self.stage = if self.record.head_only { Stage::Unsent } else { Stage::UntilClose };
+        self.send(core, body);
     }
 
     /// The program is silent for now. Answers whether something came to be sent.
@@ -276,8 +295,10 @@ impl Running {
     /// The program has said all. Where only its end tells whether that is whole, that is waited for: somebody may have
     /// killed it.
     fn end(&mut self, core: &mut Core, key: Key) -> Next {
-        if let (Answerer::Program(program), Stage::Head | Stage::Chunked | Stage::UntilClose) =
-            (&mut self.answerer, self.stage)
+        if let (
+            Answerer::Program(program),
+            Stage::Head | Stage::RawHead | Stage::Chunked | Stage::UntilClose,
+        ) = (&mut self.answerer, self.stage)
         {
             match (program.ended(), &self.leaving) {
                 (Some(status), _) if status.signal().is_some() => {
@@ -296,6 +317,12 @@ impl Running {
                     }
                 }
             }
+        }
+        if self.stage == Stage::RawHead {
+            if self.head.is_empty() {
+                return Next::Failed("it ended without an answer");
+            }
+            self.send_raw(core, None, self.head.len());
         }
         if self.stage == Stage::Head {
             match self.send_head(core, Some(())) {
@@ -352,7 +379,7 @@ impl Running {
     /// Sends bytes of the body.
     fn send(&mut self, core: &mut Core, bytes: &[u8]) {
         let bytes = match &mut self.stage {
-            Stage::Head | Stage::Unsent => return,
+            Stage::Head | Stage::RawHead | Stage::Unsent => return,
             Stage::Chunked => {
                 chunked::write(bytes, &mut core.out);
                 bytes

@@ -101,6 +101,8 @@ fn statuses_redirects_and_raw_answers_are_the_programs() {
     assert_eq!(get("length").text(), "abc", "no more than it announced");
     let raw = get("nph-raw");
     assert_eq!((raw.status, raw.field("x-raw"), raw.text()), (418, Some("yes"), "tea".to_owned()));
+    let head = site.served.ask("HEAD /cgi/nph-raw HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!((head.status, head.body), (418, b"".to_vec()));
     assert_eq!(get("empty").status, 204);
     let head = site.served.ask("HEAD /cgi/status HTTP/1.1\r\nHost: h\r\n\r\n");
     assert_eq!((head.status, head.body), (404, b"".to_vec()));

@@ -213,7 +213,7 @@ impl Connection {
         }
         core.discard(answerer);
         self.linger();
-        if stage == Stage::Head {
+        if matches!(stage, Stage::Head | Stage::RawHead) {
             let reason = match status {
                 Status::GATEWAY_TIMEOUT => "The program has not answered in time.",
                 Status::BAD_REQUEST => "The body of the request is malformed, or not whole.",

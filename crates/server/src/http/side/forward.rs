@@ -156,7 +156,7 @@ pub(in crate::http) fn request(
 
 /// The path as the client wrote it, where that names the same to everybody; else as it was understood here, or as hooks
 /// would have it.
-fn path_and_query(head: &Head<'_, '_>, target: &Target<'_>) -> Vec<u8> {
+pub(in crate::http) fn path_and_query(head: &Head<'_, '_>, target: &Target<'_>) -> Vec<u8> {
     let written = head.target.split(|&byte| byte == b'?').next().unwrap_or_default();
     let is_plain = |path: &VirtualPath| {
         path.as_bytes() == written.strip_suffix(b"/").filter(|_| !path.is_root()).unwrap_or(written)
