@@ -40,36 +40,50 @@ struct Errors {
 }
 
 /// How many may run at once, and who waits.
+///
+/// Who comes first has a place first: one that gets free is kept for whoever has waited longest, and nobody who comes
+/// in between has it.
 #[derive(Debug)]
 pub(crate) struct Lane {
     running: Arc<AtomicUsize>,
     most: usize,
     waiting: VecDeque<Key>,
+    /// Those of the line whom a place is kept for until they have asked again.
+    called: Vec<Key>,
 }
 
 impl Lane {
     pub(super) fn new(most: usize) -> Self {
-        Self { running: Arc::default(), most, waiting: VecDeque::new() }
+        Self { running: Arc::default(), most, waiting: VecDeque::new(), called: Vec::new() }
     }
 
-    fn has_room(&self) -> bool {
-        self.running.load(Ordering::Relaxed) < self.most
+    /// How many places are neither taken nor kept.
+    fn room(&self) -> usize {
+        self.most.saturating_sub(self.running.load(Ordering::Relaxed) + self.called.len())
     }
 
     /// A place, or one in the line.
     pub(super) fn enter(&mut self, key: Key) -> Option<Slot> {
-        if self.has_room() {
-            self.running.fetch_add(1, Ordering::Relaxed);
-            return Some(Slot(Arc::clone(&self.running)));
+        match self.called.iter().position(|called| *called == key) {
+            Some(place) => drop(self.called.swap_remove(place)),
+            None if self.waiting.is_empty() && self.room() > 0 => {}
+            None => {
+                self.waiting.push_back(key);
+                return None;
+            }
         }
-        self.waiting.push_back(key);
-        None
+        self.running.fetch_add(1, Ordering::Relaxed);
+        Some(Slot(Arc::clone(&self.running)))
     }
 
-    /// Those of the line for whom there is room now. They ask again.
+    /// Calls those of the line for whom there is room now: they ask again, when their turn among `admitted` comes.
     pub(super) fn admit(&mut self, admitted: &mut VecDeque<Key>) {
-        let room = self.most.saturating_sub(self.running.load(Ordering::Relaxed));
-        admitted.extend(self.waiting.drain(..room.min(self.waiting.len())));
+        // Who had a turn and has not asked is gone.
+        self.called.retain(|called| admitted.contains(called));
+        let next = self.waiting.len().min(self.room());
+        let called = self.called.len();
+        self.called.extend(self.waiting.drain(..next));
+        admitted.extend(&self.called[called..]);
     }
 }
 
@@ -156,5 +170,46 @@ impl Programs {
             }
         }
         (lines, count == buffer.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(index: u32) -> Key {
+        Key { index, generation: 0 }
+    }
+
+    #[test]
+    fn a_place_that_gets_free_is_for_whoever_waits_and_not_for_whoever_comes() {
+        let (mut lane, mut admitted) = (Lane::new(1), VecDeque::new());
+        let first = lane.enter(key(1)).unwrap();
+        assert!(lane.enter(key(2)).is_none());
+        drop(first);
+        assert!(lane.enter(key(3)).is_none(), "before the second is called");
+        lane.admit(&mut admitted);
+        assert_eq!(admitted, [key(2)]);
+        assert!(lane.enter(key(4)).is_none(), "before the second has asked again");
+        let second = lane.enter(key(2)).unwrap();
+        drop((second, std::mem::take(&mut admitted)));
+        lane.admit(&mut admitted);
+        assert_eq!(admitted, [key(3)]);
+    }
+
+    #[test]
+    fn a_place_is_kept_only_as_long_as_its_holder_may_still_ask() {
+        let (mut lane, mut admitted) = (Lane::new(1), VecDeque::new());
+        let first = lane.enter(key(1)).unwrap();
+        (2..=3).for_each(|waits| assert!(lane.enter(key(waits)).is_none()));
+        drop(first);
+        lane.admit(&mut admitted);
+        lane.admit(&mut admitted);
+        assert_eq!(admitted, [key(2)], "called once, and waited for");
+        // It has gone: its turn came, and it did not ask.
+        admitted.clear();
+        lane.admit(&mut admitted);
+        assert_eq!(admitted, [key(3)]);
+        assert!(lane.enter(key(3)).is_some());
     }
 }
