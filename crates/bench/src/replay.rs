@@ -59,6 +59,10 @@ pub struct Logged {
 /// All files that downloads need must fit there.
 const MOST_FILES: u64 = 4 << 30;
 
+/// What no transfer lasts or moves, in seconds and bytes: such a line is none of a transfer.
+const LONGEST_TRANSFER: u64 = 366 * 24 * 3600;
+const LARGEST_TRANSFER: u64 = 1 << 50;
+
 /// A line of a log.
 #[derive(Debug, Clone, PartialEq)]
 struct Entry<'a> {
@@ -91,8 +95,12 @@ impl Script {
         }
         let jobs = timed(&entries);
         logged.transfers = jobs.len() as u64;
-        logged.bytes = jobs.iter().map(|(job, _)| job.bytes).sum();
-        logged.downloaded = jobs.iter().filter(|(job, _)| job.op == Op::Retr).map(|(job, _)| job.bytes).sum();
+        let sum = |what: &dyn Fn(&Job) -> bool| {
+            let mut bytes = jobs.iter().map(|(job, _)| job).filter(|job| what(job)).map(|job| job.bytes);
+            bytes.try_fold(0, u64::checked_add).ok_or("it moves more bytes than can be counted")
+        };
+        logged.bytes = sum(&|_| true)?;
+        logged.downloaded = sum(&|job| job.op == Op::Retr)?;
         let end = jobs.iter().map(|(job, _)| job.at + job.lasted).max().unwrap_or_default();
         logged.seconds = end.as_secs_f64();
         let spent: f64 = jobs.iter().map(|(job, _)| job.lasted.as_secs_f64()).sum();
@@ -154,8 +162,9 @@ impl<'a> Entry<'a> {
     /// names, so what stands behind them is counted from the end.
     fn parse(line: &'a str) -> Option<Self> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let &[_, month, day, clock, year, lasted, host, bytes, _, .., direction, _, user, _, _, _, _] =
-            &words[..]
+        // The completion status came with wu-ftpd 2.5.
+        let words = words.strip_suffix(&["c"]).or(words.strip_suffix(&["i"])).unwrap_or(&words[..]);
+        let &[_, month, day, clock, year, lasted, host, bytes, _, .., direction, _, user, _, _, _] = words
         else {
             return None;
         };
@@ -171,13 +180,9 @@ impl<'a> Entry<'a> {
             minute: part()?,
             second: part()?,
         };
-        Some(Self {
-            ended: civil.seconds()?,
-            lasted: lasted.parse().ok()?,
-            who: (host, user),
-            bytes: bytes.parse().ok()?,
-            direction,
-        })
+        let (lasted, bytes) = (lasted.parse().ok()?, bytes.parse().ok()?);
+        let is_possible = lasted <= LONGEST_TRANSFER && bytes <= LARGEST_TRANSFER;
+        is_possible.then_some(Self { ended: civil.seconds()?, lasted, who: (host, user), bytes, direction })
     }
 }
 
@@ -314,6 +319,27 @@ Mon Oct  1 00:00:00 2001 1 10.0.0.1 5 /y b _ o r bob ftp 0 * c
         assert_eq!((one_after_the_other.users(), one_after_the_other.jobs(0).len()), (1, 3));
         let overlapping = Script::parse(&(line(20) + &line(22) + &line(30))).unwrap();
         assert_eq!(overlapping.users(), 2);
+    }
+
+    #[test]
+    fn a_log_from_before_the_completion_status_is_read() {
+        let line =
+            "Sun Sep  9 01:46:41 2001 1 host.example.org 20000 /pub/a file_0.bin b _ o a mozilla@ ftp 0 *";
+        let script = Script::parse(line).unwrap();
+        assert_eq!(script.jobs(0)[0].bytes, 20_000);
+    }
+
+    /// Each of these once ended in a panic, or in a sum that had wrapped.
+    #[test]
+    fn numbers_that_are_no_transfers_are_passed_over() {
+        let line = |lasted: &str, bytes: &str| {
+            format!("Sun Sep  9 01:46:41 2001 {lasted} h {bytes} /a b _ i r bob ftp 0 * c\n")
+        };
+        let vast = "18446744073709551615";
+        let script = Script::parse(&(line(vast, "10") + &line("1", vast) + &line("1", "7"))).unwrap();
+        assert_eq!((script.logged().transfers, script.logged().skipped, script.logged().bytes), (1, 2, 7));
+        let many = line("1", &LARGEST_TRANSFER.to_string()).repeat(1 << 14);
+        assert!(Script::parse(&many).unwrap_err().contains("than can be counted"));
     }
 
     #[test]

@@ -293,7 +293,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 /// No figure takes longer: a load is bounded.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+pub(super) const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// A time: `30s`, `500ms`, `2m`, `1h`; a bare number counts seconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
