@@ -44,6 +44,11 @@ pub struct Goodput {
     pub min: f64,
     pub median: f64,
     pub max: f64,
+    #[serde(default)]
+    pub mean: f64,
+    /// What the best of the worst served hundredth got.
+    #[serde(default)]
+    pub slowest_hundredth: Option<f64>,
     /// From who got least to who got most, at every twentieth of them: 21 numbers.
     pub quantiles: Vec<f64>,
 }
@@ -56,10 +61,13 @@ impl Goodput {
     fn of(sorted: &[f64], unit: &str, scale: f64, seconds: f64) -> Option<Self> {
         let last = sorted.len().checked_sub(1)? as f64;
         let whose = |part: usize| (part as f64 / PARTS as f64 * last).round() as usize;
-        let quantiles: Vec<f64> =
-            (0..=PARTS).map(|part| sorted[whose(part)] / scale / seconds.max(1e-9)).collect();
+        let a_second = |got: f64| got / scale / seconds.max(1e-9);
+        let quantiles: Vec<f64> = (0..=PARTS).map(|part| a_second(sorted[whose(part)])).collect();
         let (min, median, max) = (quantiles[0], quantiles[PARTS / 2], quantiles[PARTS]);
-        (max > 0.0).then(|| Self { unit: unit.to_owned(), min, median, max, quantiles })
+        let mean = a_second(sorted.iter().sum::<f64>() / sorted.len() as f64);
+        let slowest_hundredth = Some(a_second(sorted[sorted.len() / 100]));
+        let unit = unit.to_owned();
+        (max > 0.0).then(|| Self { unit, min, median, max, mean, slowest_hundredth, quantiles })
     }
 }
 

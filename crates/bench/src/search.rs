@@ -27,9 +27,9 @@ const BEYOND: f64 = 1.25;
 /// When a load goes well: no operation and no login fails, and
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Criterion {
-    /// users are on average at least at this share of the pace that one user has alone, and
+    /// users are at least at this share of the pace that one user has alone, on average and each but
     pub pace: f64,
-    /// at most this share of them gets less than half of the median.
+    /// this share of them, of whom no more get less than half of the median.
     pub starved: f64,
 }
 
@@ -191,8 +191,26 @@ impl Criterion {
         if let Some(alone) = alone.filter(|alone| pace < self.pace * alone) {
             return Some(format!("{:.0} % of the pace of one user alone", pace / alone * 100.0));
         }
+        if let Some(alone) = alone
+            && let Some(slow) = self.slow(cell, pace, planned).filter(|&slow| slow < self.pace * alone)
+        {
+            let (many, share) = (self.starved * 100.0, slow / alone * 100.0);
+            return Some(format!(
+                "the slowest {many:.0} % are at {share:.0} % of the pace of one user alone"
+            ));
+        }
         let starved = cell.fairness.starved;
         (starved as f64 > self.starved * f64::from(users)).then(|| format!("{starved} users starve"))
+    }
+}
+
+impl Criterion {
+    /// The pace of the fastest of those who may be slow, where users are told apart. One operation more than it ended is
+    /// its due: it was busy with that when the time was over.
+    fn slow(&self, cell: &CellReport, pace: f64, planned: f64) -> Option<f64> {
+        let goodput = cell.fairness.goodput.as_ref().filter(|_| self.starved < 1.0)?;
+        let share = goodput.slowest_hundredth.filter(|_| goodput.mean > 0.0)? / goodput.mean;
+        Some(pace * share + 1.0 / cell.seconds.max(planned))
     }
 }
 
