@@ -147,7 +147,11 @@ impl Race {
         let race = self.race()?;
         // The servers of a race are in process groups of their own: a Ctrl-C in the terminal does not reach them.
         report_on_signals(&STOP, end_all)?;
-        let _ = writeln!(stderr(), "This takes about {}.", about(race.time()));
+        let _ = writeln!(
+            stderr(),
+            "This takes at most about {}, where no load is done before its time is over.",
+            about(race.time())
+        );
         let report = race.run(&Line::new());
         clear_line();
         match report {

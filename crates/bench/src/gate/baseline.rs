@@ -5,8 +5,10 @@
 //! rests on pieces of its time. Pieces of one run know nothing of how runs differ, so their margin is the wider
 //! one. Times and costs need repetitions, and nothing is claimed of a figure that shows the client's limit.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Outcome;
 use super::figure::{Figure, SAMPLES, Samples};
@@ -100,8 +102,38 @@ impl Baseline {
             let (then, now) = (self.report.pointer(pointer)?, now.pointer(pointer)?);
             (then != now).then(|| format!("{what} was {}, and is {}", words(then), words(now)))
         };
-        CIRCUMSTANCES.iter().filter_map(differs).collect()
+        let settings = otherwise(&self.report, &now);
+        CIRCUMSTANCES.iter().filter_map(differs).chain(settings).collect()
     }
+}
+
+/// Of figures that both reports have, what was set otherwise: the same name is then of another load.
+fn otherwise(then: &Value, now: &Value) -> BTreeSet<String> {
+    let mut differences = BTreeSet::new();
+    for (then, now) in pairs(then, now) {
+        let (Some(old), Some(new)) = (then.settings(), now.settings()) else { continue };
+        for name in old.keys().chain(new.keys()).filter(|name| !FREE.contains(&name.as_str())) {
+            let said =
+                |settings: &Map<String, Value>| settings.get(name).map_or("not said".to_owned(), words);
+            if old.get(name) != new.get(name) {
+                differences.insert(format!("--{name} was {}, and is {}", said(old), said(new)));
+            }
+        }
+    }
+    differences
+}
+
+/// Settings that may differ: those that a figure's name has, that say how often it is taken, or which process to look at.
+const FREE: [&str; 9] = ["ops", "size", "users", "mode", "label", "server-pid", "repeat", "cycle", "seed"];
+
+/// Figures of the same.
+fn pairs<'a>(then: &'a Value, now: &'a Value) -> Vec<(Figure<'a>, Figure<'a>)> {
+    let mut of_then = Figure::all(then);
+    let find = |now: Figure<'a>| {
+        let at = of_then.iter().position(|then| then.measured == now.measured)?;
+        Some((of_then.swap_remove(at), now))
+    };
+    Figure::all(now).into_iter().filter_map(find).collect()
 }
 
 /// What should be alike in both reports.
@@ -134,10 +166,8 @@ fn rates(comparisons: &[Comparison]) -> impl Iterator<Item = &Comparison> {
 }
 
 fn compare(then: &Value, now: &Value) -> Vec<Comparison> {
-    let (then, now) = (Figure::all(then), Figure::all(now));
     let mut comparisons = Vec::new();
-    for now in &now {
-        let Some(then) = then.iter().find(|then| then.measured == now.measured) else { continue };
+    for (then, now) in &pairs(then, now) {
         let metrics = METRICS.iter().filter(|metric| COMPARED.contains(&metric.name));
         comparisons.extend(metrics.filter_map(|metric| of_metric(metric, then, now)));
     }

@@ -1,7 +1,7 @@
 //! A figure as the gate sees it: what was measured, and the repetitions of it.
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::metric::{Metric, Nature};
 use crate::report::Measured;
@@ -55,6 +55,11 @@ impl<'a> Figure<'a> {
     /// `retr 1k pasv, 100 users`.
     pub(super) fn name(&self) -> String {
         format!("{}, {} users", self.measured.name(), self.measured.users)
+    }
+
+    /// How it was taken, where the report says that.
+    pub(super) fn settings(&self) -> Option<&'a Map<String, Value>> {
+        self.cells.first()?.get("settings")?.as_object()
     }
 
     /// Claims that some of it shows the client's limit.

@@ -28,7 +28,9 @@ impl Settings {
     /// Changes one setting by its name. The error is a sentence without the name.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let key = KEYS.iter().find(|key| key.name == name).ok_or("there is no such setting")?;
-        (key.set)(self, value)
+        (key.set)(self, value)?;
+        self.note(name, value);
+        Ok(())
     }
 }
 

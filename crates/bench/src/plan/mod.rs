@@ -148,7 +148,8 @@ impl Plan {
         }
         plan.quick = shortened::shortened(&plan.steps, &full);
         sense::check(&plan, has_preset, flags)?;
-        plan.steps.iter_mut().for_each(Settings::follow_script);
+        let followed = plan.steps.iter_mut().try_for_each(Settings::follow_script);
+        followed.map_err(|wrong| PlanError::Flag { name: "replay".to_owned(), wrong })?;
         plan.steps.iter_mut().chain([&mut plan.base]).for_each(Settings::find_memory);
         if plan.target.host.parse::<std::net::Ipv6Addr>().is_ok() {
             // PASV and PORT can name IPv4 ports only (RFC 2428).

@@ -65,6 +65,36 @@ pub enum Value {
     /// The users' own speeds added up, over that of all together.
     #[serde(rename = "sync")]
     Sync,
+    /// What the server used of a processor: 200 where it kept two busy.
+    #[serde(rename = "server CPU %")]
+    ServerCpu,
+    /// The length of what HTTP answered with.
+    #[serde(rename = "document bytes")]
+    DocumentBytes,
+    /// Responses of HTTP after which the connection went on.
+    #[serde(rename = "kept alive")]
+    KeptAlive,
+    /// 1000 bytes of HTTP a second, heads included.
+    #[serde(rename = "kb/s")]
+    TransferRate,
+    /// How long connecting took where a request had to, in ms: at least.
+    #[serde(rename = "connect min")]
+    ConnectMin,
+    /// On average of all requests; one on a kept connection counts as none.
+    #[serde(rename = "connect avg")]
+    ConnectMean,
+    /// At most.
+    #[serde(rename = "connect max")]
+    ConnectMax,
+    /// A whole request, in ms: at least.
+    #[serde(rename = "total min")]
+    TotalMin,
+    /// On average.
+    #[serde(rename = "total avg")]
+    TotalMean,
+    /// At most.
+    #[serde(rename = "total max")]
+    TotalMax,
     /// Nothing but its memory.
     #[serde(rename = "none")]
     Nothing,

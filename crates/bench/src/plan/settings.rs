@@ -1,5 +1,6 @@
 //! The settings of one step: what each of [`KEYS`](super::KEYS) sets.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dataset::Dataset;
 use super::value::{
-    Cache, Clock, Download, HttpVersion, Mode, Names, OnDeath, Op, Prot, SourceRange, TlsVersion,
+    Cache, Clock, Download, HttpVersion, LONGEST, Mode, Names, OnDeath, Op, Prot, SourceRange, TlsVersion,
 };
 use crate::chaos::Chaos;
 use crate::poller::Selector;
@@ -70,22 +71,64 @@ pub struct Settings {
     pub seed: u64,
     pub keep: bool,
     pub handicap: Duration,
+    pub said: Said,
+}
+
+/// What was said of a step's settings, by their names: for readers of a report. It changes nothing.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Said(BTreeMap<String, String>);
+
+impl PartialEq for Said {
+    /// `1k` and `1024` are the same load.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl Settings {
     /// Where a log says what is to be done, it also says by how many users and for how long.
-    pub(super) fn follow_script(&mut self) {
+    pub(super) fn follow_script(&mut self) -> Result<(), String> {
         /// The last transfer begins before the end.
         const AFTER_THE_LAST: Duration = Duration::from_secs(1);
         match &self.replay {
             Some(script) => {
                 self.ops = vec![Op::Replay];
                 self.users = vec![script.users()];
-                self.duration = script.length().div_f64(self.speed) + AFTER_THE_LAST;
+                let seconds = script.length().as_secs_f64() / self.speed;
+                if seconds > LONGEST.as_secs_f64() {
+                    return Err(format!(
+                        "the log is of {:.0} hours, and a run takes at most 24: --speed {:.0} or more",
+                        script.length().as_secs_f64() / 3600.0,
+                        (script.length().as_secs_f64() / LONGEST.as_secs_f64()).ceil()
+                    ));
+                }
+                self.duration = Duration::from_secs_f64(seconds) + AFTER_THE_LAST;
             }
             // There is nothing to be replayed.
             None => self.ops.retain(|&op| op != Op::Replay),
         }
+        Ok(())
+    }
+
+    /// A setting was said, and taken.
+    pub(super) fn note(&mut self, name: &str, value: &str) {
+        let value = if value.is_empty() { "on" } else { value };
+        self.said.0.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// What was said, and of what bounds every figure also what was not.
+    pub fn told(&self) -> BTreeMap<String, String> {
+        let mut told = self.said.0.clone();
+        let time = |time: Duration| format!("{}s", time.as_secs_f64());
+        for (name, value) in [
+            ("duration", time(self.duration)),
+            ("warm-up", time(self.warm_up)),
+            ("patience", time(self.patience)),
+            ("threads", self.threads.to_string()),
+        ] {
+            told.entry(name.to_owned()).or_insert(value);
+        }
+        told
     }
 
     /// How large files are; of so many that are to be so large together, what each has.
@@ -158,6 +201,7 @@ impl Default for Settings {
             seed: 1,
             keep: false,
             handicap: Duration::ZERO,
+            said: Said::default(),
         }
     }
 }

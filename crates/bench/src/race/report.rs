@@ -129,9 +129,9 @@ impl RaceReport {
                 .filter(|figure| figure.entrant == entrant)
                 .filter_map(|figure| figure.outcome.clone().ok())
                 .collect();
-            tables.extend(plan.tables.iter().map(|published| {
-                let table = Table::new(published, plan, &cells);
-                Table { title: format!("{}: {}", contestant.label, table.title), ..table }
+            tables.extend(Table::all(plan, &cells).into_iter().map(|table| {
+                let title = format!("{}: {}", contestant.label, table.title);
+                Table { title, ..table }
             }));
         }
         let scenarios = race.cells.iter().enumerate().map(|(at, cell)| {

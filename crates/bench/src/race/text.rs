@@ -107,6 +107,8 @@ fn ends(comparison: &Comparison) -> Option<String> {
     let end = |value: f64| match value {
         value if value >= 100.0 => ">100".to_owned(),
         value if value >= 10.0 => format!("{value:.0}"),
+        // An end that is not 1 is not to look like it: it is what the outcome hangs on.
+        value if value != 1.0 && (value - 1.0).abs() < 0.005 => format!("{value:.3}"),
         value => format!("{value:.2}"),
     };
     Some(format!("{}-{}", end(ratio.low), end(ratio.high)))

@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use super::table::plus_minus;
+use super::text::users;
 use super::{CellReport, Report, text};
 use crate::stats::median;
 
 /// Where fewer users get this share of the highest rate, more of them only wait longer.
 const KNEE: f64 = 0.9;
+
+/// Repetitions whose mean is known to no more than this share of it, at 95 %, have no mean to speak of.
+const UNSTEADY: f64 = 0.5;
 
 /// Figures that differ in the number of users, or in nothing.
 pub(crate) struct Load<'a> {
@@ -36,9 +41,37 @@ pub(crate) fn titled(cell: &CellReport) -> String {
 }
 
 impl<'a> Load<'a> {
-    /// The figure with the highest rate.
-    pub(crate) fn best(&self) -> Option<&'a CellReport> {
-        self.cells.iter().copied().max_by(|one, other| one.ops_per_s.total_cmp(&other.ops_per_s))
+    /// The number of users with the highest rate: the middle one of its repetitions, and how many these are.
+    pub(crate) fn best(&self) -> Option<(&'a CellReport, usize)> {
+        let rates = self.by_users(&|cell| Some(cell.ops_per_s));
+        let users = rates.iter().max_by(|one, other| one.1.total_cmp(&other.1))?.0;
+        let of_users = self.cells.iter().copied().filter(|cell| f64::from(cell.measured.users) == users);
+        let mut repetitions: Vec<&CellReport> = of_users.collect();
+        repetitions.sort_by(|one, other| one.ops_per_s.total_cmp(&other.ops_per_s));
+        Some((repetitions[(repetitions.len() - 1) / 2], repetitions.len()))
+    }
+
+    /// In words, of which numbers of users the repetitions differ too much to tell a mean.
+    pub(crate) fn unsteady(&self) -> Vec<String> {
+        let mut rates: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for cell in self.cells.iter().filter(|cell| cell.ops > 0 && cell.measured.op != "idle") {
+            rates.entry(cell.measured.users).or_default().push(cell.ops_per_s);
+        }
+        let doubtful = rates.into_iter().filter_map(|(count, rates)| {
+            let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+            let share = plus_minus(&rates, mean)? / mean;
+            (share > UNSTEADY).then(|| {
+                format!(
+                    "{}, {}: its {} repetitions differ too much to tell a mean: {} a second, give or take {:.0} %",
+                    self.title,
+                    users(count),
+                    rates.len(),
+                    text::rate(mean),
+                    share * 100.0
+                )
+            })
+        });
+        doubtful.collect()
     }
 
     /// Medians over the repetitions, from few users to many.

@@ -34,14 +34,16 @@ pub fn render(report: &Report) -> String {
 fn row(cell: &CellReport) -> String {
     let latency = &cell.latency;
     let server = cell.server_us_per_op.map_or_else(String::new, |us| format!("{us:.1}"));
+    // No zeros where nothing was measured.
+    let known = |text: String| if cell.is_empty() { "-".to_owned() } else { text };
     let columns = [
         titled(cell),
         cell.measured.users.to_string(),
-        rate(cell.ops_per_s),
-        rate(cell.mb_per_s),
-        ms(latency.p50_ms),
-        ms(latency.p99_ms),
-        ms(latency.max_ms),
+        known(rate(cell.ops_per_s)),
+        known(rate(cell.mb_per_s)),
+        known(ms(latency.p50_ms)),
+        known(ms(latency.p99_ms)),
+        known(ms(latency.max_ms)),
         cell.failures().to_string(),
         server,
         cell.verdict.bound.name().to_owned(),

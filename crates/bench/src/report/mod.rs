@@ -13,6 +13,8 @@ pub mod text;
 mod users;
 pub mod zb;
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::net::SocketAddr;
@@ -134,6 +136,9 @@ pub struct CellReport {
     /// What it is of.
     #[serde(flatten)]
     pub measured: Measured,
+    /// How it was taken: settings by their flags' names.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
     /// From the beginning to the end of the last operation.
     pub seconds: f64,
     /// By how much that is longer than operations were begun: stragglers.
@@ -275,7 +280,7 @@ impl Report {
         mut cells: Vec<CellReport>,
     ) -> Self {
         compare_with_calm(&mut cells);
-        Self {
+        let mut report = Self {
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             plan: plan.name.clone(),
@@ -286,12 +291,48 @@ impl Report {
             server: plan.base.server_pid.and_then(crate::host::command_line),
             began: began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             machine: Machine::this(),
-            tables: plan.tables.iter().map(|published| table::Table::new(published, plan, &cells)).collect(),
+            tables: table::Table::all(plan, &cells),
             notes: plan.notes.clone(),
             cells,
             warnings: Vec::new(),
             ending: Ending::Complete,
+        };
+        report.warnings = report.unsteady();
+        report
+    }
+
+    /// Claims that repetitions of a figure differ so much that they have no mean to speak of.
+    pub fn is_unsteady(&self) -> bool {
+        !self.unsteady().is_empty()
+    }
+
+    /// What a quick form repeats says nothing anyway.
+    fn unsteady(&self) -> Vec<String> {
+        let loads = if self.quick.is_empty() { load::loads(self) } else { Vec::new() };
+        loads.iter().flat_map(load::Load::unsteady).collect()
+    }
+
+    /// How it was measured: what holds for every figure, then what single loads have besides. What a figure's name says
+    /// is not said again.
+    pub(crate) fn settings(&self) -> Vec<(Option<String>, Vec<(String, String)>)> {
+        const NAMED: [&str; 6] = ["ops", "size", "users", "mode", "label", "server-pid"];
+        let is_shared = |setting: &(&String, &String)| {
+            self.cells.iter().all(|cell| cell.settings.get(setting.0) == Some(setting.1))
+        };
+        let of = |cell: &CellReport, shared: bool| {
+            let said = cell.settings.iter().filter(|setting| !NAMED.contains(&setting.0.as_str()));
+            let some = said.filter(|setting| is_shared(setting) == shared);
+            some.map(|(name, value)| (name.clone(), value.clone())).collect::<Vec<_>>()
+        };
+        let Some(first) = self.cells.first() else { return Vec::new() };
+        let mut told = vec![(None, of(first, true))];
+        for load in load::loads(self) {
+            let own = load.cells.first().map(|cell| of(cell, false)).unwrap_or_default();
+            if !own.is_empty() {
+                told.push((Some(load.title), own));
+            }
         }
+        told
     }
 
     /// The preset, and in which form it ran.
@@ -316,6 +357,11 @@ impl Report {
 }
 
 impl CellReport {
+    /// Claims that there is nothing to measure a rate by: no operation ended well, and none moved anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ops == 0 && self.bytes == 0
+    }
+
     /// Claims that something was asked for, and nothing ended well.
     pub fn is_barren(&self) -> bool {
         self.held().unwrap_or(self.ops) == 0 && self.failures() > 0
@@ -424,6 +470,14 @@ impl Measured {
     }
 }
 
+/// Whom the server had to serve: where a death ends the growth, those who never began got nothing of anybody.
+fn served(tally: &Tally) -> Cow<'_, [UserTally]> {
+    match &tally.standing {
+        Some(_) => tally.users.iter().filter(|user| user.began.is_some()).cloned().collect(),
+        None => Cow::Borrowed(&tally.users),
+    }
+}
+
 impl CellReport {
     pub(crate) fn new(cell: &Cell, figures: Figures) -> Self {
         let Figures { tally, audit, login_seconds, timeline, chaos } = figures;
@@ -451,6 +505,7 @@ impl CellReport {
         };
         let mut report = Self {
             measured: Measured::of(cell),
+            settings: cell.settings.told(),
             seconds,
             straggled_seconds: (seconds - planned).max(0.0),
             ops,
@@ -476,7 +531,7 @@ impl CellReport {
             upload_check: tally.upload_check.clone(),
             chaos,
             standing: tally.standing.clone(),
-            fairness: Fairness::of(&tally.users, seconds),
+            fairness: Fairness::of(&served(&tally), seconds),
             little: little(cell, &tally, seconds),
             client_us_per_op: per_op(audit.client.cpu_seconds),
             server_us_per_op: audit.server.as_ref().map(|server| per_op(server.cpu_seconds)),

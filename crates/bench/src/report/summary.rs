@@ -4,6 +4,7 @@
 use super::load::{Load, loads};
 use super::text::{ms, rate, users};
 use super::{CellReport, Ending, Report, quick_sentence, short_size};
+use crate::colony::Standing;
 use crate::host::verdict::Bound;
 
 /// From here on a transfer is told by its bytes rather than by its number.
@@ -13,7 +14,7 @@ const FEW: u64 = 100;
 /// More loads than these are told by the tables: nobody reads so many sentences.
 const MOST_LOADS: usize = 8;
 
-/// Each load at its best, what went wrong, and what the figures are worth.
+/// Each load with the users that got most, what went wrong, and what the figures are worth.
 pub fn sentences(report: &Report) -> Vec<String> {
     let loads = loads(report);
     let mut sentences: Vec<String> = quick_sentence(&report.quick).into_iter().collect();
@@ -36,10 +37,13 @@ pub fn sentences(report: &Report) -> Vec<String> {
     sentences
 }
 
-/// What the server did at its best, and whether fewer users would have got as much.
+/// What the server did with the number of users that got most, and whether fewer would have got as much.
 fn of_load(load: &Load<'_>) -> Option<String> {
-    let best = load.best()?;
-    let said = achievement(best)?;
+    let (best, repetitions) = load.best()?;
+    let mut said = achievement(best)?;
+    if repetitions > 2 {
+        said += &format!(" That is the middle one of {repetitions} repetitions.");
+    }
     let knee = load.knee().filter(|&users| users < best.measured.users);
     Some(match knee {
         Some(1) => format!("{said} 1 user alone gets nine tenths of that: more only wait longer."),
@@ -61,6 +65,9 @@ fn achievement(cell: &CellReport) -> Option<String> {
                 .hides_its_memory()
                 .then(|| format!("What memory {} that do nothing take {UNSEEN}.", sessions(measured.users))),
         };
+    }
+    if let Some(standing) = &cell.standing {
+        return Some(stood(cell, standing));
     }
     if cell.ops == 0 {
         return Some(format!("{} by {}: nothing ended well.", measured.name(), users(measured.users)));
@@ -86,6 +93,23 @@ fn achievement(cell: &CellReport) -> Option<String> {
         "replay" => format!("{whose} {many} transfers of the log a second{how}; {slowest}."),
         op => format!("{whose} {many} answers to {op} a second{how}; {slowest}."),
     })
+}
+
+/// Who was left, where whoever fails is out.
+fn stood(cell: &CellReport, standing: &Standing) -> String {
+    let Standing { started, left, first_death, .. } = standing;
+    let asked = cell.measured.users;
+    let what = format!("{}{}", cell.measured.name(), how(cell));
+    match first_death {
+        None if *started == asked => format!("All {} were left standing: {what}.", users(asked)),
+        None => format!(
+            "{left} of the {started} users that began were left standing, of {asked} asked for: {what}."
+        ),
+        Some(death) => format!(
+            "{left} of the {started} users that began were left standing, of {asked} asked for: {what}. The first died of: {}.",
+            death.why
+        ),
+    }
 }
 
 /// Of memory that did not grow, though there were more sessions: it was there before.

@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::text::{cut, rate, users as count_of_users};
+use super::text::{WIDTH, cut, rate, users as count_of_users};
+use super::zb::HttpFigures;
 use super::{CellReport, short_size};
 use crate::host::ServerAudit;
 use crate::plan::{Line, Plan, Published, Value};
@@ -56,7 +57,7 @@ fn cache_of(cells: &[CellReport]) -> String {
 const QUICK: &str = "QUICK FORM, not the document's load: ";
 
 impl Table {
-    pub(crate) fn new(published: &Published, plan: &Plan, cells: &[CellReport]) -> Self {
+    fn new(published: &Published, plan: &Plan, cells: &[CellReport]) -> Self {
         let is_quick = !plan.quick.is_empty();
         // Where nothing would be left, everything is kept.
         let is_enough = cells.iter().any(|cell| cell.measured.repetition >= published.discard);
@@ -81,9 +82,27 @@ impl Table {
         }
     }
 
+    /// The tables of a plan, but for those that say nothing: of steps that its form leaves out.
+    pub(crate) fn all(plan: &Plan, cells: &[CellReport]) -> Vec<Self> {
+        let tables = plan.tables.iter().map(|published| Self::new(published, plan, cells));
+        tables.filter(Self::says_anything).collect()
+    }
+
+    fn says_anything(&self) -> bool {
+        let mut numbers = self.rows.iter().flat_map(|row| &row.numbers);
+        numbers.any(|number| number.measured.is_some() || number.published.is_some())
+    }
+
     /// For a terminal: ours above the document's.
     pub fn render(&self) -> String {
-        let lines: Vec<_> = self.rows.iter().flat_map(|row| self.lines(row)).collect();
+        // A table that would be too wide has its intervals on lines of their own.
+        let out = self.laid_out(Intervals::Beside);
+        let is_too_wide = out.lines().any(|line| line.chars().count() > WIDTH);
+        if is_too_wide && !self.is_beside { self.laid_out(Intervals::Beneath) } else { out }
+    }
+
+    fn laid_out(&self, intervals: Intervals) -> String {
+        let lines: Vec<_> = self.rows.iter().flat_map(|row| self.lines(row, intervals)).collect();
         let width = |text: &str| text.chars().count();
         let head = self.rows.iter().map(|row| width(&row.name)).max().unwrap_or(0) + 2;
         // A column is as wide as what stands in it.
@@ -97,7 +116,7 @@ impl Table {
             let cells = numbers.iter().zip(&columns);
             let numbers: String = cells.map(|(text, &column)| format!("{text:>column$}")).collect();
             let whose = if self.is_beside { String::new() } else { format!("{whose:8}") };
-            format!("{name:head$}{whose}{numbers}\n")
+            format!("{}\n", format!("{name:head$}{whose}{numbers}").trim_end())
         };
         let mut out = format!("{}\n", cut(&self.title)) + &line("", "", &self.columns);
         lines.iter().for_each(|one| out += &line(one.name, one.whose, &one.numbers));
@@ -105,21 +124,41 @@ impl Table {
     }
 
     /// A row as a terminal shows it: one line, or ours and the document's.
-    fn lines<'a>(&self, row: &'a Row) -> Vec<Shown<'a>> {
-        let theirs = |number: &Number| number.published.map_or_else(|| "-".to_owned(), rate);
-        let either = |number: &Number| number.published.map_or_else(|| number.words(), rate);
+    fn lines<'a>(&self, row: &'a Row, intervals: Intervals) -> Vec<Shown<'a>> {
         let shown = |name: &'a str, whose, words: &dyn Fn(&Number) -> String| Shown {
             name,
             whose,
             numbers: row.numbers.iter().map(words).collect(),
         };
+        let theirs = |number: &Number| number.published.map_or_else(|| "-".to_owned(), as_published);
         if self.is_beside {
+            let either = |number: &Number| number.published.map_or_else(|| number.words(), as_published);
             return vec![shown(&row.name, "", &either)];
         }
-        let has_theirs = row.numbers.iter().any(|number| number.published.is_some());
-        let document = has_theirs.then(|| shown("", "document", &theirs));
-        [shown(&row.name, "now", &Number::words)].into_iter().chain(document).collect()
+        let has = |what: fn(&Number) -> Option<f64>| row.numbers.iter().any(|number| what(number).is_some());
+        let document = has(|number| number.published).then(|| shown("", "document", &theirs));
+        let ours = match intervals {
+            Intervals::Beside => vec![shown(&row.name, "now", &Number::words)],
+            Intervals::Beneath => {
+                let half = |number: &Number| number.plus_minus.map(rate).unwrap_or_default();
+                let interval = has(|number| number.plus_minus).then(|| shown("", "\u{b1}", &half));
+                [shown(&row.name, "now", &Number::mean)].into_iter().chain(interval).collect()
+            }
+        };
+        ours.into_iter().chain(document).collect()
     }
+}
+
+/// Where the intervals of our numbers stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Intervals {
+    Beside,
+    Beneath,
+}
+
+/// A number of a document, with the digits that it has there.
+pub(crate) fn as_published(number: f64) -> String {
+    number.to_string()
 }
 
 /// Columns are no narrower: numbers of several rows would run into one another.
@@ -162,22 +201,29 @@ impl Number {
         }
     }
 
+    /// Ours, with its interval.
     fn words(&self) -> String {
-        let mut text = self.measured.map_or_else(|| "-".to_owned(), rate);
-        if let Some(half) = self.plus_minus {
-            text += &format!("±{}", rate(half));
-        }
-        if self.faults > 0 {
-            text += "!";
-        }
-        text
+        self.said(self.plus_minus)
+    }
+
+    /// Ours alone.
+    fn mean(&self) -> String {
+        self.said(None)
+    }
+
+    fn said(&self, plus_minus: Option<f64>) -> String {
+        let mean = self.measured.map_or_else(|| "-".to_owned(), rate);
+        let half = plus_minus.map(|half| format!("\u{b1}{}", rate(half))).unwrap_or_default();
+        let failed = if self.faults > 0 { "!" } else { "" };
+        format!("{mean}{half}{failed}")
     }
 }
 
 /// Two-sided 95 % quantiles of Student's t, for 2 to 14 degrees of freedom; beyond, the normal one is near.
 const STUDENT: [f64; 13] = [4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14];
 
-fn plus_minus(samples: &[f64], mean: f64) -> Option<f64> {
+/// Half of the 95 % confidence interval of a mean.
+pub(super) fn plus_minus(samples: &[f64], mean: f64) -> Option<f64> {
     // Of two, it would be some thirteen times their difference: a number that only looks like one.
     let freedom = samples.len().checked_sub(1).filter(|&freedom| freedom > 1)?;
     let variance = samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / freedom as f64;
@@ -187,6 +233,19 @@ fn plus_minus(samples: &[f64], mean: f64) -> Option<f64> {
 
 impl Value {
     fn of(self, cell: &CellReport) -> f64 {
+        // Where nothing ended well there is no rate, rather than one of none.
+        let is_rate = matches!(
+            self,
+            Self::OpsPerSecond
+                | Self::KibPerSecond
+                | Self::WaarpMbitPerSecond
+                | Self::MbitPerSecond
+                | Self::MibPerSecond
+                | Self::Seconds
+        );
+        if is_rate && cell.is_empty() {
+            return f64::NAN;
+        }
         match self {
             Self::OpsPerSecond => cell.ops_per_s,
             Self::KibPerSecond => cell.mb_per_s * 1e6 / 1024.0,
@@ -203,6 +262,19 @@ impl Value {
             Self::ClientCpuTo => cell.audit.client.busiest_second * 100.0,
             Self::Skew => cell.step.map_or(f64::NAN, |step| step.skew_ms),
             Self::Sync => cell.step.map_or(f64::NAN, |step| step.sync),
+            Self::ServerCpu => match &cell.audit.server {
+                Some(server) => server.cpu_seconds / cell.audit.seconds.max(1e-9) * 100.0,
+                None => f64::NAN,
+            },
+            Self::DocumentBytes => http(cell, |http| http.document_bytes as f64),
+            Self::KeptAlive => http(cell, |http| http.kept_alive as f64),
+            Self::TransferRate => http(cell, |http| http.transfer_rate(cell.seconds)),
+            Self::ConnectMin => http(cell, |http| http.connect_ms(cell.ops)[0]),
+            Self::ConnectMean => http(cell, |http| http.connect_ms(cell.ops)[1]),
+            Self::ConnectMax => http(cell, |http| http.connect_ms(cell.ops)[2]),
+            Self::TotalMin => http(cell, |http| http.total_min_ms),
+            Self::TotalMean => cell.latency.mean_ms,
+            Self::TotalMax => cell.latency.max_ms,
             Self::Nothing => f64::NAN,
             Self::Rss => memory(cell, |server| server.rss_kib),
             Self::Pss => memory(cell, |server| server.pss_kib_after),
@@ -221,8 +293,17 @@ impl Value {
             Self::KibPerSecondInStep => "KiB a second from the first beginning to the last end",
             Self::Seconds | Self::LoginSeconds => "seconds",
             Self::UsersLeft => "users left",
-            Self::ClientCpuFrom | Self::ClientCpuTo => "% of a processor",
-            Self::Skew => "ms",
+            Self::ClientCpuFrom | Self::ClientCpuTo | Self::ServerCpu => "% of a processor",
+            Self::Skew
+            | Self::ConnectMin
+            | Self::ConnectMean
+            | Self::ConnectMax
+            | Self::TotalMin
+            | Self::TotalMean
+            | Self::TotalMax => "ms",
+            Self::DocumentBytes => "bytes",
+            Self::KeptAlive => "requests",
+            Self::TransferRate => "units of 1000 bytes a second",
             Self::Sync => "of 1",
             Self::Nothing => "",
             Self::Rss | Self::Pss | Self::Uss | Self::PeakRss => "MiB of memory",
@@ -233,6 +314,11 @@ impl Value {
 /// Of the server, in MiB; no number where its process is not known.
 fn memory(cell: &CellReport, kib: fn(&ServerAudit) -> u64) -> f64 {
     cell.audit.server.as_ref().map_or(f64::NAN, |server| kib(server) as f64 / 1024.0)
+}
+
+/// Of HTTP; no number of anything else.
+fn http(cell: &CellReport, of: impl Fn(&HttpFigures) -> f64) -> f64 {
+    cell.http.as_ref().map_or(f64::NAN, of)
 }
 
 /// What a row's figures are of, where neither its name nor a column's says that: ` [20 users, 64k]`.
@@ -275,6 +361,27 @@ mod tests {
         assert_eq!((plus_minus(&[5.0], 5.0), plus_minus(&[4.0, 6.0], 5.0)), (None, None));
         assert!((plus_minus(&[4.0, 5.0, 6.0], 5.0).unwrap() - 4.30 / 3f64.sqrt()).abs() < 1e-9);
         assert_eq!(plus_minus(&[5.0; 20], 5.0), Some(0.0));
+    }
+
+    /// Six columns with their intervals beside them would take some 120 columns of a terminal.
+    #[test]
+    fn a_table_too_wide_for_a_terminal_has_its_intervals_beneath() {
+        let number =
+            Number { published: Some(1388.82), measured: Some(2e6), plus_minus: Some(1e5), faults: 0 };
+        let row = Row { name: "Different files".to_owned(), numbers: vec![number; 6] };
+        let columns = (1..7).map(|count| count.to_string()).collect();
+        let wide =
+            Table { title: "wide".to_owned(), columns, is_beside: false, rows: vec![row.clone(), row] };
+        let narrow = Table {
+            columns: wide.columns[..2].to_vec(),
+            rows: vec![Row { name: "x".to_owned(), numbers: vec![number; 2] }],
+            ..wide.clone()
+        };
+        let (wide, narrow) = (wide.render(), narrow.render());
+        assert!(wide.lines().all(|line| line.chars().count() <= WIDTH), "{wide}");
+        let whose = |word: &str| wide.lines().any(|line| line.split_whitespace().any(|one| one == word));
+        assert!(["now", "2000000", "\u{b1}", "100000", "document"].into_iter().all(whose), "{wide}");
+        assert!(wide.contains("1388.82") && narrow.contains("2000000\u{b1}100000"), "{wide}{narrow}");
     }
 
     #[test]

@@ -130,6 +130,14 @@ pub(crate) fn row(cell: &CellReport, color: bool) -> String {
             .unwrap_or_default();
         return format!("{head}   {memory:<55} {:>3}", cell.failures());
     }
+    if cell.is_empty() {
+        // No zeros: nothing of these was measured.
+        let failures = cell.failures();
+        return format!(
+            "{head} {:>9} {:>7} {:>6} {:>6} {:>6} {failures:>5} {:>11} {:>5} {verdict}",
+            "-", "-", "-", "-", "-", "-", "-"
+        );
+    }
     format!(
         "{head} {:>9} {:>7} {:>6} {:>6} {:>6} {:>5} {:>11} {:>5.2} {verdict}",
         rate(cell.ops_per_s),
@@ -287,7 +295,8 @@ pub fn users(count: u32) -> String {
     if count == 1 { "1 user".to_owned() } else { format!("{count} users") }
 }
 
-const WIDTH: usize = 100;
+/// Columns of a terminal that a line may take.
+pub(crate) const WIDTH: usize = 100;
 
 /// To the width of a terminal, further lines a little to the right.
 pub(crate) fn cut(line: &str) -> String {

@@ -52,6 +52,18 @@ impl HttpFigures {
             segments_per_response: audit.network.segments_sent as f64 / asked.max(1) as f64,
         })
     }
+
+    /// How long connecting took, least, mean and most, of so many requests: one on a kept connection has none.
+    pub(super) fn connect_ms(&self, requests: u64) -> [f64; 3] {
+        let has_kept = self.connect.count < requests;
+        let mean = self.connect.mean_ms * self.connect.count as f64 / requests.max(1) as f64;
+        [if has_kept { 0.0 } else { self.connect_min_ms }, mean, self.connect.max_ms]
+    }
+
+    /// In units of 1000 bytes a second, heads included.
+    pub(super) fn transfer_rate(&self, seconds: f64) -> f64 {
+        self.wire_bytes as f64 / 1e3 / seconds
+    }
 }
 
 /// How the fields are spelt.
@@ -96,7 +108,7 @@ fn block(cell: &CellReport, http: &HttpFigures, spelling: Spelling) -> String {
         (bytes, format!("{} bytes", http.wire_bytes)),
         (html, format!("{} bytes", cell.bytes)),
         ("Requests per seconds", format!("{:.2}", cell.ops_per_s)),
-        ("Transfer rate", format!("{:.2} kb/s", http.wire_bytes as f64 / 1e3 / cell.seconds)),
+        ("Transfer rate", format!("{:.2} kb/s", http.transfer_rate(cell.seconds))),
     ];
     let mut out = String::new();
     for (name, value) in fields {
@@ -104,19 +116,18 @@ fn block(cell: &CellReport, http: &HttpFigures, spelling: Spelling) -> String {
     }
     let then = spelling == Spelling::Then;
     let _ = writeln!(out, "\n{}", if then { "Connnection Times (ms)" } else { "Connection Times (ms)" });
-    let _ = writeln!(out, "{:<10}{:>8}{:>8}{:>8}", "", "min", "avg", "max");
-    // A request on a kept connection has none.
-    let has_kept = http.connect.count < cell.ops;
-    let connect_mean = http.connect.mean_ms * http.connect.count as f64 / cell.ops.max(1) as f64;
-    let connect_min = if has_kept { 0.0 } else { http.connect_min_ms };
+    // Ours has three digits more behind the point.
+    let wide = if then { 8 } else { 12 };
+    let _ = writeln!(out, "{:<10}{:>wide$}{:>wide$}{:>wide$}", "", "min", "avg", "max");
+    let [connect_min, connect_mean, connect_max] = http.connect_ms(cell.ops);
     let times = [
-        ("Connect:", connect_min, connect_mean, http.connect.max_ms),
+        ("Connect:", connect_min, connect_mean, connect_max),
         ("Total:", http.total_min_ms, cell.latency.mean_ms, cell.latency.max_ms),
     ];
     for (name, min, avg, max) in times {
         let _ = match spelling {
-            Spelling::Then => writeln!(out, "{name:<10}{min:>8.0}{avg:>8.0}{max:>8.0}"),
-            Spelling::Modern => writeln!(out, "{name:<10}{min:>8.3}{avg:>8.3}{max:>8.3}"),
+            Spelling::Then => writeln!(out, "{name:<10}{min:>wide$.0}{avg:>wide$.0}{max:>wide$.0}"),
+            Spelling::Modern => writeln!(out, "{name:<10}{min:>wide$.3}{avg:>wide$.3}{max:>wide$.3}"),
         };
     }
     if spelling == Spelling::Modern {

@@ -142,11 +142,8 @@ fn status(report: &Report, asked: Option<Outcome>, allows_failures: &dyn Fn(&Cel
         Some(Outcome::Inconclusive) => INCONCLUSIVE,
         Some(Outcome::Passed) => 0,
         None => {
-            if is_client_bound() || report.cells.iter().any(CellReport::misses_its_load) {
-                INCONCLUSIVE
-            } else {
-                0
-            }
+            let misses = report.cells.iter().any(CellReport::misses_its_load);
+            if is_client_bound() || misses || report.is_unsteady() { INCONCLUSIVE } else { 0 }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use super::plot::{Axis, Scale, Series};
 use super::words::{escaped, number, of_rate};
 use crate::report::Machine;
-use crate::report::table::{Number, Table};
+use crate::report::table::{Number, Table, as_published};
 
 /// From the fastest operation to the slowest; the few slow ones take as much room as the many fast.
 pub(super) const SHARE: Axis =
@@ -104,10 +104,10 @@ fn document(document: &Table) -> String {
     let mut rows = Vec::new();
     for row in &document.rows {
         let name = escaped(&row.name);
-        let theirs = |one: &Number| one.published.map_or_else(|| "-".to_owned(), of_rate);
+        let theirs = |one: &Number| one.published.map_or_else(|| "-".to_owned(), as_published);
         let ours = |one: &Number| measured(one);
         if document.is_beside {
-            let either = |one: &Number| one.published.map_or_else(|| ours(one), of_rate);
+            let either = |one: &Number| one.published.map_or_else(|| ours(one), as_published);
             rows.push([name].into_iter().chain(row.numbers.iter().map(either)).collect());
             continue;
         }

@@ -34,13 +34,19 @@ pub(super) fn figures(load: &Load<'_>) -> String {
         + &figure("Mean latency over time", &lines(SECONDS, MEAN, &waits))
 }
 
+/// What is not drawn, where there are more figures than lines can be told apart.
+pub(super) fn left_out(load: &Load<'_>) -> Option<String> {
+    let more = load.cells.len().checked_sub(MOST_LINES).filter(|&more| more > 0)?;
+    Some(format!("Drawn are the first {MOST_LINES}; {more} more are in the table."))
+}
+
 /// A line a figure.
 fn each(load: &Load<'_>, line: impl Fn(&CellReport, &str, usize) -> Series) -> Vec<Series> {
     let many = load.cells.iter().take(MOST_LINES).enumerate().map(|(color, cell)| {
         let measured = &cell.measured;
         let repetition = match measured.repetition {
             0 => String::new(),
-            repetition => format!(" (again, {})", repetition + 1),
+            repetition => format!(", repetition {}", repetition + 1),
         };
         line(cell, &format!("{}{repetition}", users(measured.users)), color)
     });

@@ -2,7 +2,7 @@
 
 use super::page;
 use super::parts::{documents, grid, list, machine, of_shares, section, table, warnings};
-use super::pictures::figures;
+use super::pictures::{figures, left_out};
 use super::words::{date, escaped, number, of_count, of_ms, of_rate};
 use crate::host::verdict::Bound;
 use crate::report::load::{loads, titled};
@@ -17,7 +17,8 @@ pub fn render(report: &Report) -> String {
     body += &section("Every figure", &every_figure(report));
     body += &warnings(doubts(report));
     for load in loads(report) {
-        body += &section(&load.title, &grid(&figures(&load)));
+        let left_out = left_out(&load).map(|said| list("soft", [said])).unwrap_or_default();
+        body += &section(&load.title, &(grid(&figures(&load)) + &left_out));
     }
     body += &section("What bounded each figure", &bounds(report));
     body += &section("What single users got", &fairness(report));
@@ -26,12 +27,26 @@ pub fn render(report: &Report) -> String {
         body += &section("To be known besides", &list("soft", remarks));
     }
     body += &documents(&report.tables, &report.notes);
-    let settings = [
-        ("server", format!("{} at {}", report.target, report.address)),
-        ("measured by", format!("millrace {}", report.version)),
-    ];
-    body += &machine(&report.machine, &settings);
+    body += &machine(&report.machine, &settings(report));
     page("Millrace bench", &title, &about, &body)
+}
+
+/// Where, by what, and how it was measured.
+fn settings(report: &Report) -> Vec<(&'static str, String)> {
+    let mut settings = vec![("server", format!("{} at {}", report.target, report.address))];
+    settings.extend(report.server.clone().map(|command| ("its command", command)));
+    settings.push(("measured by", format!("millrace {}", report.version)));
+    settings.extend(report.settings().into_iter().map(|(whose, said)| {
+        let of_all = whose.is_none();
+        let said = said.iter().map(|(name, value)| format!("--{name} {value}")).collect::<Vec<_>>().join(" ");
+        match whose {
+            Some(load) => ("beside that", format!("{load}: {said}")),
+            None => {
+                ("settings", if of_all && said.is_empty() { "none that all share".to_owned() } else { said })
+            }
+        }
+    }));
+    settings
 }
 
 fn doubts(report: &Report) -> Vec<String> {
