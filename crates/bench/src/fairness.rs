@@ -67,7 +67,7 @@ impl Goodput {
         let mean = a_second(sorted.iter().sum::<f64>() / sorted.len() as f64);
         let slowest_hundredth = Some(a_second(sorted[sorted.len() / 100]));
         let unit = unit.to_owned();
-        (max > 0.0).then(|| Self { unit, min, median, max, mean, slowest_hundredth, quantiles })
+        (max > 0.0).then_some(Self { unit, min, median, max, mean, slowest_hundredth, quantiles })
     }
 }
 

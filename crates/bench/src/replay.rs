@@ -56,7 +56,7 @@ pub struct Logged {
     pub skipped: u64,
 }
 
-/// All files that downloads need must fit there.
+/// All files that downloads need must fit there, and of each user its largest upload: the next one replaces it.
 const MOST_FILES: u64 = 4 << 30;
 
 /// What no transfer lasts or moves, in seconds and bytes: such a line is none of a transfer.
@@ -112,6 +112,16 @@ impl Script {
             return Err(format!(
                 "its downloads have {} different sizes, {needed} bytes together; {MOST_FILES} are possible",
                 script.downloads().len()
+            ));
+        }
+        let uploads = script.users.iter().map(|jobs| {
+            let uploads = jobs.iter().filter(|job| job.op == Op::Stor);
+            uploads.map(|job| job.bytes).max().unwrap_or(0)
+        });
+        let room = uploads.fold(0u64, u64::saturating_add);
+        if room > MOST_FILES {
+            return Err(format!(
+                "its uploads would leave {room} bytes at the same time on the server; {MOST_FILES} are possible"
             ));
         }
         Ok(script)
@@ -344,6 +354,8 @@ Mon Oct  1 00:00:00 2001 1 10.0.0.1 5 /y b _ o r bob ftp 0 * c
 
     #[test]
     fn what_is_no_log_is_refused() {
+        let upload = "Sun Sep  9 01:46:41 2001 1 h 9999999999 /a b _ i r bob ftp 0 * c\n";
+        assert!(Script::parse(upload).unwrap_err().contains("its uploads would leave"));
         assert!(Script::parse("").is_err() && Script::parse("nonsense\n").is_err());
         let vast = "Sun Sep  9 01:46:50 2001 1 h 99999999999999 /f b _ o r a ftp 0 * c\n";
         assert!(Script::parse(vast).unwrap_err().contains("sizes"));

@@ -8,8 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use crate::host::verdict::Bound;
 use crate::plan::Plan;
-use crate::report::{CellReport, Ending, Machine, Measured};
+use crate::report::{CellReport, Ending, Machine, Measured, titled};
 use crate::run::{Progress, RunError, run};
 
 /// How often an answer must stand up.
@@ -77,6 +78,8 @@ pub struct Trial {
     pub users: u32,
     /// Why it did not go well, if it did not.
     pub objection: Option<String>,
+    /// What bounded it, as reports name it.
+    pub bound: &'static str,
     /// Operations a second.
     pub ops_per_s: f64,
 }
@@ -104,6 +107,10 @@ pub struct Capacity {
     pub recovers: Option<bool>,
     /// Whether the search came to its end; what it had found until then holds.
     pub ending: Ending,
+    /// The preset, and in which form.
+    pub plan: String,
+    /// What the quick form of the preset shortened, in words; nothing in the full one.
+    pub quick: Vec<String>,
     /// Every load, in order.
     pub trials: Vec<Trial>,
 }
@@ -114,6 +121,13 @@ impl Capacity {
         self.what == "idle"
     }
 
+    /// Claims that what ended the search was this client's machine, or what else ran on it: then the server may hold more.
+    pub fn is_of_this_client(&self) -> bool {
+        let failed = self.trials.iter().filter(|trial| trial.objection.is_some() && trial.users > self.users);
+        let nearest = failed.min_by_key(|trial| trial.users);
+        nearest.is_some_and(|trial| trial.bound == Bound::Client.name())
+    }
+
     /// As JSON, in lines for people.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a capacity has no map with keys that are no text")
@@ -122,11 +136,12 @@ impl Capacity {
     /// As a table for other programs: a line a load.
     pub fn csv(&self) -> String {
         let line = |trial: &Trial| {
-            let Trial { purpose, users, ops_per_s, objection } = trial;
+            let Trial { purpose, users, ops_per_s, bound, objection } = trial;
             let said = objection.as_deref().unwrap_or_default().replace('"', "\"\"");
-            format!("{},{users},{ops_per_s},\"{said}\"\r\n", purpose.name())
+            format!("{},{users},{ops_per_s},\"{said}\",{bound}\r\n", purpose.name())
         };
-        "purpose,users,ops_per_s,objection\r\n".to_owned() + &self.trials.iter().map(line).collect::<String>()
+        "purpose,users,ops_per_s,objection,bound\r\n".to_owned()
+            + &self.trials.iter().map(line).collect::<String>()
     }
 }
 
@@ -139,8 +154,10 @@ pub fn search(
 ) -> Result<Capacity, RunError> {
     let mut plan = plan.clone();
     plan.steps.truncate(1);
-    let (mut course, mut trials, mut alone) = (Course::new(most), Vec::new(), None);
+    let (mut course, mut trials) = (Course::new(most), Vec::new());
+    let mut alone: Vec<f64> = Vec::new();
     let length = plan.steps.first().map_or(plan.base.duration, |step| step.duration);
+    let quiet = plan.steps.first().map_or(plan.base.quiet, |step| step.quiet);
     let what = plan.cells().first().map_or_else(String::new, |cell| Measured::of(cell).name());
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let mut ending = Ending::Complete;
@@ -148,6 +165,7 @@ pub fn search(
         let times = if purpose == Purpose::Soak { SOAK } else { 1 };
         for step in &mut plan.steps {
             (step.users, step.duration) = (vec![users], length * times);
+            step.quiet = quiet * times;
         }
         let report = match run(&plan, progress) {
             Err(RunError::Interrupted) if !trials.is_empty() => {
@@ -161,26 +179,65 @@ pub fn search(
             break;
         }
         let planned = (length * times).as_secs_f64();
-        let objection = report.cells.iter().find_map(|cell| criterion.objection(cell, planned, alone));
+        // Each figure is held against the same one of a user alone.
+        let mut cells = report.cells.iter().enumerate();
+        let objection =
+            cells.find_map(|(at, cell)| criterion.objection(cell, planned, alone.get(at).copied()));
+        let bound = bound_of(&report.cells);
         let ops_per_s = report.cells.iter().map(|cell| cell.ops_per_s).sum();
         if users == 1 {
-            alone = Some(report.cells.iter().map(|cell| pace(cell, planned)).sum());
+            alone = report.cells.iter().map(|cell| pace(cell, planned)).collect();
         }
         course.note(users, purpose, objection.is_none());
-        trials.push(Trial { purpose, users, objection, ops_per_s });
+        trials.push(Trial { purpose, users, objection, bound, ops_per_s });
     }
     let Course { good, bad, lowered, recovers, .. } = course;
     let is_shaky = lowered > 0;
     let (is_open, machine) = (bad > most, Machine::this());
     let target = plan.target.to_string();
     let (users, ceiling) = (good, None);
-    Ok(Capacity { target, what, began, machine, users, is_open, ceiling, is_shaky, recovers, ending, trials })
+    let (quick, plan) = (plan.quick.clone(), titled(&plan.name, plan.as_published, &plan.quick));
+    Ok(Capacity {
+        target,
+        what,
+        began,
+        machine,
+        users,
+        is_open,
+        ceiling,
+        is_shaky,
+        recovers,
+        ending,
+        plan,
+        quick,
+        trials,
+    })
+}
+
+/// What a load showed of limits: those of this client's machine make every other finding worth less.
+fn bound_of(cells: &[CellReport]) -> &'static str {
+    let bounds = || cells.iter().map(|cell| cell.verdict.bound);
+    let other = || bounds().find(|&bound| bound != Bound::Unsaturated);
+    bounds().find(|&bound| bound == Bound::Client).or_else(other).unwrap_or(Bound::Unsaturated).name()
 }
 
 impl Criterion {
     /// Why a load did not go well.
     fn objection(&self, cell: &CellReport, planned: f64, alone: Option<f64>) -> Option<String> {
         let users = cell.measured.users;
+        // Where whoever fails is out, the question is who was left: users begin one after the other, and go at the
+        // pace that they are given.
+        if let Some(standing) = &cell.standing {
+            let left = standing.left;
+            return match &standing.first_death {
+                Some(death) => Some(format!("{left} were left standing: the first died of {}", death.why)),
+                None if left < users => Some(format!("only {left} began before the time was over")),
+                None if cell.is_empty() => {
+                    Some("nothing moved before it was quiet: a longer --quiet may do".to_owned())
+                }
+                None => None,
+            };
+        }
         let faults = cell.faults.count() + cell.login_faults.count();
         if faults > 0 {
             let first = cell.login_faults.kinds().chain(cell.faults.kinds()).next();

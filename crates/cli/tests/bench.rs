@@ -317,7 +317,8 @@ fn a_search_asks_for_no_more_than_it_may() {
     let reports = ["--html", page.to_str().unwrap(), "--csv", csv.to_str().unwrap()];
     let length = ["--duration", "300ms", "--warm-up", "0"];
     let output = serving.bench(&[&arguments[..], &length, &reports].concat());
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    // 3 where this machine, and not the server, is what two users are too many for.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
     let [page, csv] = [page, csv].map(|path| {
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -328,11 +329,13 @@ fn a_search_asks_for_no_more_than_it_may() {
         "{page}"
     );
     assert!(
-        csv.starts_with("purpose,users,ops_per_s,objection\r\n,1,") && csv.contains("\r\nfor long,"),
+        csv.starts_with("purpose,users,ops_per_s,objection,bound\r\n,1,") && csv.contains("\r\nfor long,"),
         "{csv}"
     );
     let answer = text(&output.stdout);
-    assert!(answer.lines().last().unwrap().contains("users") && !answer.contains("  4 users"), "{answer}");
+    assert!(answer.contains("the most users of noop") && !answer.contains("  4 users"), "{answer}");
+    let rated = serving.bench(&["--search", "users", "--ops", "noop", "--rate", "100"]);
+    assert!(text(&rated.stderr).contains("a search takes --think"), "{rated:?}");
 }
 
 #[test]

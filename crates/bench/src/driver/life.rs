@@ -96,7 +96,10 @@ impl Life {
     /// It waits for the server from now on.
     pub(super) fn start(&mut self, now: Instant, desk: &mut Desk<'_>) {
         desk.busy += 1;
-        desk.tally.most_at_once = desk.tally.most_at_once.max(desk.busy as u32);
+        // Logins before the load are none of it.
+        if self.begun_ops > 0 {
+            desk.tally.most_at_once = desk.tally.most_at_once.max(desk.busy as u32);
+        }
         self.be_patient_from(now, desk);
     }
 

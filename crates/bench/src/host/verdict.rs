@@ -84,7 +84,7 @@ const SHORTEST: f64 = 0.1;
 /// A rule: the evidence if it holds.
 type Rule = fn(&Audit, Load) -> Option<String>;
 
-const RULES: [(Bound, Rule); 12] = [
+const RULES: [(Bound, Rule); 13] = [
     (Bound::Client, client_cannot),
     (Bound::Client, client_thread_full),
     (Bound::Server, server_full),
@@ -92,6 +92,7 @@ const RULES: [(Bound, Rule); 12] = [
     (Bound::Client, client_takes_the_machine),
     (Bound::Server, server_takes_the_machine),
     (Bound::Client, client_never_idle),
+    (Bound::Client, somebody_takes_the_machine),
     (Bound::Client, client_held_back),
     (Bound::Server, server_turns_connections_away),
     (Bound::Network, packets_lost),
@@ -136,6 +137,16 @@ fn client_never_idle(audit: &Audit, _: Load) -> Option<String> {
     let wanted = audit.client.keenest_thread;
     (audit.server.is_none() && wanted >= KEEN_THREAD).then(|| {
         format!("a thread of this client was busy or kept waiting for {:.0} % of the time", wanted * 100.0)
+    })
+}
+
+/// Where nobody knows the server's share, a full machine may be the server's doing: but then nobody knows that either.
+fn somebody_takes_the_machine(audit: &Audit, _: Load) -> Option<String> {
+    (audit.server.is_none() && audit.machine_busy >= FULL_MACHINE).then(|| {
+        let busy = audit.machine_busy * 100.0;
+        format!(
+            "this machine was {busy:.0} % busy, and whose doing that was cannot be told: give --server-pid"
+        )
     })
 }
 
@@ -276,6 +287,8 @@ mod tests {
         assert_eq!(bound(|audit| audit.client.lag_p99_ms = 50.0), Bound::Client);
         let unknown = |audit: &mut Audit| (audit.server, audit.client.keenest_thread) = (None, 0.99);
         assert_eq!(bound(unknown), Bound::Client);
+        assert_eq!(bound(|audit| (audit.server, audit.machine_busy) = (None, 0.98)), Bound::Client);
+        assert_eq!(bound(|audit| audit.server = None), Bound::Unsaturated);
         assert_eq!(bound(|audit| audit.server.as_mut().unwrap().cpu_seconds = 19.0), Bound::Server);
         assert_eq!(bound(|audit| audit.machine_busy = 0.98), Bound::Server);
         assert_eq!(bound(|audit| audit.network.retransmitted = 20), Bound::Network);

@@ -80,6 +80,8 @@ pub struct Plan {
     pub base: Settings,
     /// One after the other.
     pub steps: Vec<Settings>,
+    /// The preset is in the form that its document had, flaws and all.
+    pub as_published: bool,
     /// What the quick form of the preset shortened, in words; nothing in the full one.
     pub quick: Vec<String>,
     /// The document's tables.
@@ -132,13 +134,15 @@ impl Plan {
                 base: Settings::default(),
                 steps: vec![Settings::default()],
                 full: Vec::new(),
+                as_published: false,
             },
             None if target.scheme == Scheme::Http => Preset::built_in("http")?,
             None => Preset::built_in("default")?,
         };
-        let Preset { name, summary, notes, base, steps, tables, mut full } = preset;
+        let Preset { name, summary, notes, base, steps, tables, mut full, as_published } = preset;
         let (quick, allowed, helper) = (Vec::new(), Vec::new(), None);
-        let mut plan = Self { target, name, summary, notes, base, steps, quick, tables, allowed, helper };
+        let mut plan =
+            Self { target, name, summary, notes, base, steps, as_published, quick, tables, allowed, helper };
         for &(name, value) in flags {
             let wrong = |wrong| PlanError::Flag { name: name.to_owned(), wrong };
             plan.set(name, value).map_err(wrong)?;

@@ -89,6 +89,8 @@ pub struct Preset {
     pub steps: Vec<Settings>,
     /// Of a quick form: the same steps in full.
     pub full: Vec<Settings>,
+    /// It is in the form that its document had, flaws and all.
+    pub as_published: bool,
 }
 
 impl Preset {
@@ -121,6 +123,7 @@ impl Preset {
             base: Settings::default(),
             steps: Vec::new(),
             full: Vec::new(),
+            as_published: form.as_published,
         };
         if let Some(table) = preset.tables.iter().find(|table| !table.is_complete()) {
             let wrong =

@@ -35,6 +35,9 @@ pub struct RaceReport {
     /// What the quick form of the preset shortened, in words; nothing in the full one.
     #[serde(default)]
     pub quick: Vec<String>,
+    /// The preset was in the form that its document had, flaws and all.
+    #[serde(default)]
+    pub as_published: bool,
     /// When the race began, in seconds since 1970.
     pub began: u64,
     /// How long it took.
@@ -148,6 +151,7 @@ impl RaceReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             plan: plan.name.clone(),
             summary: plan.summary.clone(),
+            as_published: plan.as_published,
             quick: plan.quick.clone(),
             began: began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             seconds: began.elapsed().map_or(0.0, |elapsed| elapsed.as_secs_f64()),
@@ -173,7 +177,7 @@ impl RaceReport {
 
     /// The preset, and in which form it ran.
     pub fn titled(&self) -> String {
-        crate::report::titled(&self.plan, &self.quick)
+        crate::report::titled(&self.plan, self.as_published, &self.quick)
     }
 
     /// As JSON, in lines for people: what is no further apart than a figure of a block stands in one.

@@ -57,6 +57,9 @@ pub struct Report {
     /// What the quick form of the preset shortened, in words; nothing in the full one.
     #[serde(default)]
     pub quick: Vec<String>,
+    /// The preset was in the form that its document had, flaws and all.
+    #[serde(default)]
+    pub as_published: bool,
     /// The server, without its password.
     pub target: String,
     /// Where it was found.
@@ -78,6 +81,13 @@ pub struct Report {
     /// Whether it is all there.
     #[serde(default)]
     pub ending: Ending,
+}
+
+/// Settings, as flags.
+pub(crate) struct Set {
+    /// Whose they are; nothing for those of every figure.
+    pub(crate) load: Option<String>,
+    pub(crate) said: String,
 }
 
 /// How a run ended.
@@ -285,6 +295,7 @@ impl Report {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             plan: plan.name.clone(),
             summary: plan.summary.clone(),
+            as_published: plan.as_published,
             quick: plan.quick.clone(),
             target: plan.target.to_string(),
             address,
@@ -314,7 +325,7 @@ impl Report {
 
     /// How it was measured: what holds for every figure, then what single loads have besides. What a figure's name says
     /// is not said again.
-    pub(crate) fn settings(&self) -> Vec<(Option<String>, Vec<(String, String)>)> {
+    pub(crate) fn settings(&self) -> Vec<Set> {
         const NAMED: [&str; 6] = ["ops", "size", "users", "mode", "label", "server-pid"];
         let is_shared = |setting: &(&String, &String)| {
             self.cells.iter().all(|cell| cell.settings.get(setting.0) == Some(setting.1))
@@ -322,14 +333,14 @@ impl Report {
         let of = |cell: &CellReport, shared: bool| {
             let said = cell.settings.iter().filter(|setting| !NAMED.contains(&setting.0.as_str()));
             let some = said.filter(|setting| is_shared(setting) == shared);
-            some.map(|(name, value)| (name.clone(), value.clone())).collect::<Vec<_>>()
+            some.map(|(name, value)| format!("--{name} {value}")).collect::<Vec<_>>().join(" ")
         };
         let Some(first) = self.cells.first() else { return Vec::new() };
-        let mut told = vec![(None, of(first, true))];
+        let mut told = vec![Set { load: None, said: of(first, true) }];
         for load in load::loads(self) {
             let own = load.cells.first().map(|cell| of(cell, false)).unwrap_or_default();
             if !own.is_empty() {
-                told.push((Some(load.title), own));
+                told.push(Set { load: Some(load.title), said: own });
             }
         }
         told
@@ -337,7 +348,7 @@ impl Report {
 
     /// The preset, and in which form it ran.
     pub fn titled(&self) -> String {
-        titled(&self.plan, &self.quick)
+        titled(&self.plan, self.as_published, &self.quick)
     }
 
     /// As JSON, in lines for people.
@@ -653,8 +664,9 @@ fn pss_per_session(cell: &Cell, audit: &Audit) -> Option<f64> {
 }
 
 /// A preset's name; of its quick form, that it was no more.
-pub(crate) fn titled(plan: &str, quick: &[String]) -> String {
-    if quick.is_empty() { plan.to_owned() } else { format!("{plan}, QUICK FORM") }
+pub(crate) fn titled(plan: &str, as_published: bool, quick: &[String]) -> String {
+    let published = if as_published { ", as published" } else { "" };
+    format!("{plan}{}{published}", if quick.is_empty() { "" } else { ", QUICK FORM" })
 }
 
 /// For other programs: `quick`, or `full`.

@@ -6,7 +6,7 @@ use super::load::titled;
 use super::summary::{self, UNSEEN};
 use super::users::render as render_users;
 use super::zb::{self, Spelling};
-use super::{CellReport, Ending, Report, TlsFigures};
+use super::{CellReport, Ending, Report, TlsFigures, quick_sentence};
 use crate::chaos::ChaosReport;
 use crate::colony::Standing;
 use crate::histogram::Percentiles;
@@ -56,9 +56,13 @@ pub fn render(report: &Report, color: bool) -> String {
 
 /// The answer of a search, and how it was found.
 pub fn capacity(capacity: &Capacity) -> String {
-    let mut out = String::new();
+    let head = format!("{}: the most users of {} at {}", capacity.plan, capacity.what, capacity.target);
+    let mut out = format!("{}\n", cut(&head));
     for trial in &capacity.trials {
-        let words = trial.objection.as_deref().unwrap_or("well");
+        let words = match &trial.objection {
+            Some(objection) => format!("{objection} ({})", trial.bound),
+            None => "well".to_owned(),
+        };
         let purpose = trial.purpose.name();
         let done = match capacity.is_of_idle_users() {
             true => "     logged in  ".to_owned(),
@@ -67,8 +71,23 @@ pub fn capacity(capacity: &Capacity) -> String {
         let line = format!("{:>7} users {done}{purpose:<10}  {words}", trial.users);
         let _ = writeln!(out, "{}", cut(&line));
     }
-    let _ = writeln!(out, "{}", cut(&answer(capacity)));
+    for sentence in search_sentences(capacity) {
+        let _ = writeln!(out, "{}", cut(&sentence));
+    }
     out
+}
+
+/// The answer, and what it is worth.
+pub(crate) fn search_sentences(capacity: &Capacity) -> Vec<String> {
+    let mut said: Vec<String> = quick_sentence(&capacity.quick).into_iter().collect();
+    said.push(answer(capacity));
+    if capacity.is_of_this_client() {
+        said.push(
+            "What ended it was this client's machine, or what else ran on it: the server may hold more."
+                .to_owned(),
+        );
+    }
+    said
 }
 
 /// The same in a sentence.

@@ -211,6 +211,18 @@ fn a_hard_limit_of_users_is_found_within_two_percent() {
     assert!(refused.contains("421 Full."), "{refused}");
 }
 
+/// Each figure of a load is held against the same one of a user alone: against all of them together, a third of three
+/// would be at a third of the pace, whatever the server does.
+#[test]
+fn a_search_of_several_figures_finds_users_too() {
+    let toy = Toy::start(Fault::Nothing);
+    let flags =
+        [("ops", "noop"), ("think", "50ms"), ("duration", "200ms"), ("warm-up", "0"), ("repeat", "3")];
+    let criterion = Criterion { pace: 0.4, starved: 1.0 };
+    let capacity = search(&Plan::new(&toy.url(), None, &flags).unwrap(), 2, criterion, &Silent).unwrap();
+    assert!(capacity.users >= 1, "{capacity:?}");
+}
+
 #[test]
 fn a_search_of_users_that_do_nothing_says_so_and_whose_limit_ended_it() {
     let toy = Toy::start(Fault::Nothing);

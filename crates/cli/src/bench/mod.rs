@@ -164,6 +164,11 @@ fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitC
             "a log says how many users it has: --replay has no --search.".to_owned(),
         ));
     }
+    if plan.steps.iter().any(|step| step.rate.is_some()) {
+        return Err(Failure::Configuration(
+            "--rate is shared by all users, so that with more of them each gets less: a search takes --think.".to_owned(),
+        ));
+    }
     let output = Output::open(arguments)?;
     let most = arguments.most_users(plan);
     let found = unless_interrupted(search(plan, most, Criterion::default(), progress))?;
@@ -171,6 +176,7 @@ fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitC
     let capacity = Capacity { ceiling: arguments.ceiling(), ..found };
     output.write_capacity(&capacity)?;
     Ok(match capacity.ending {
+        Ending::Complete if capacity.is_of_this_client() => ExitCode::from(INCONCLUSIVE),
         Ending::Complete => ExitCode::SUCCESS,
         Ending::Interrupted => ExitCode::from(INCONCLUSIVE),
         Ending::Failed(_) => ExitCode::from(FAILED),

@@ -7,7 +7,7 @@ use super::words::{date, escaped, number, of_count, of_ms, of_rate};
 use crate::host::verdict::Bound;
 use crate::report::load::{loads, titled};
 use crate::report::text::users;
-use crate::report::{CellReport, Report, summary};
+use crate::report::{CellReport, Report, Set, summary};
 
 /// The page.
 pub fn render(report: &Report) -> String {
@@ -36,15 +36,9 @@ fn settings(report: &Report) -> Vec<(&'static str, String)> {
     let mut settings = vec![("server", format!("{} at {}", report.target, report.address))];
     settings.extend(report.server.clone().map(|command| ("its command", command)));
     settings.push(("measured by", format!("millrace {}", report.version)));
-    settings.extend(report.settings().into_iter().map(|(whose, said)| {
-        let of_all = whose.is_none();
-        let said = said.iter().map(|(name, value)| format!("--{name} {value}")).collect::<Vec<_>>().join(" ");
-        match whose {
-            Some(load) => ("beside that", format!("{load}: {said}")),
-            None => {
-                ("settings", if of_all && said.is_empty() { "none that all share".to_owned() } else { said })
-            }
-        }
+    settings.extend(report.settings().into_iter().map(|Set { load, said }| match load {
+        Some(load) => ("beside that", format!("{load}: {said}")),
+        None => ("settings", said),
     }));
     settings
 }

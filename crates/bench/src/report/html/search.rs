@@ -10,8 +10,8 @@ use crate::search::{Capacity, Trial};
 /// The page.
 pub fn render(capacity: &Capacity) -> String {
     let title = format!("{}: the most users", capacity.target);
-    let about = format!("{}. {}.", capacity.what, date(capacity.began));
-    let mut body = section("In short", &list("lead card", [text::answer(capacity)]));
+    let about = format!("{}: {}. {}.", capacity.plan, capacity.what, date(capacity.began));
+    let mut body = section("In short", &list("lead card", text::search_sentences(capacity)));
     body += &grid(&figure("Rate against users", &rates(&capacity.trials)));
     body += &section("Every load, in order", &trials(&capacity.trials));
     let settings = [
@@ -50,7 +50,8 @@ fn trials(trials: &[Trial]) -> String {
                 "<span class=\"said\">{}</span>",
                 escaped(trial.objection.as_deref().unwrap_or("it went well"))
             ),
+            trial.bound.to_owned(),
         ]
     });
-    table(&["purpose", "users", "ops/s", "what came of it"], &rows.collect::<Vec<_>>())
+    table(&["purpose", "users", "ops/s", "what came of it", "limit"], &rows.collect::<Vec<_>>())
 }
