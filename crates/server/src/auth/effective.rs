@@ -79,7 +79,13 @@ pub fn resolve(user: &User, group: impl Fn(&str) -> Option<Group>) -> Effective 
     let mut said = Map::new();
     let mut origins = Vec::new();
     let (mut of_groups, mut unknown_groups) = (Vec::new(), Vec::new());
+    // Sources may have a name from two places: it is one group, which is drawn from once.
+    let mut groups: Vec<String> = Vec::with_capacity(user.groups.len());
     for name in &user.groups {
+        if groups.contains(name) {
+            continue;
+        }
+        groups.push(name.clone());
         match group(name) {
             Some(group) => of_groups.push((Origin::Group(group.name), group.profile)),
             None => unknown_groups.push(name.clone()),
@@ -94,7 +100,7 @@ pub fn resolve(user: &User, group: impl Fn(&str) -> Option<Group>) -> Effective 
         }
     }
     let said = serde_json::from_value(Value::Object(said)).expect("a profile is read as it was written");
-    Effective { user: user.name.clone(), groups: user.groups.clone(), unknown_groups, said, origins }
+    Effective { user: user.name.clone(), groups, unknown_groups, said, origins }
 }
 
 /// What a profile says.
@@ -200,7 +206,7 @@ impl Effective {
                 upload: limit(&said.session_upload),
                 sessions: None,
             },
-            // What all members share is set while the server runs.
+            // What all members share is said where the groups are.
             groups: self
                 .groups
                 .iter()
@@ -327,6 +333,15 @@ mod tests {
             let found = groups.iter().find(|(name, _)| *name == wanted);
             found.map(|(name, said)| Group { name: (*name).to_owned(), profile: profile(said) })
         })
+    }
+
+    #[test]
+    fn a_group_that_is_named_twice_is_one() {
+        let user = User { groups: ["a", "b", "a", "b"].map(str::to_owned).to_vec(), ..User::default() };
+        let effective =
+            resolve(&user, |name| (name == "a").then(|| Group { name: name.to_owned(), ..Group::default() }));
+        assert_eq!((effective.groups.len(), effective.unknown_groups.len()), (2, 1));
+        assert_eq!(effective.limits().groups.len(), 2);
     }
 
     #[test]
