@@ -290,6 +290,76 @@ fn what_members_of_a_group_share_is_theirs_together_and_another_configuration_ch
 }
 
 #[test]
+fn a_limit_that_comes_later_reaches_a_transfer_that_looked_too_early() {
+    let none = AccountLimits::default();
+    let own = AccountLimits { user: rate(400_000), ..AccountLimits::default() };
+    let with = |value| ServerLimits { session: rate(value), ..ServerLimits::default() };
+    for (before, configured, account, expected) in [
+        (with(100_000_000), with(400_000), &none, 400_000),
+        (with(400_000), with(0), &none, 0),
+        (ServerLimits::default(), with(400_000), &none, 400_000),
+        // What `millrace user set` writes, of which nothing is configured anew.
+        (ServerLimits::default(), ServerLimits::default(), &own, 400_000),
+    ] {
+        let bench = Bench::new(before);
+        let mut member = bench.member("alice", &none);
+        let mut pace = Pace::new(Direction::Download);
+        let mut look = |member: &Member, at: Duration| {
+            let allowed = pace.allowance(&bench.tree, member, bench.start + at, u64::MAX);
+            allowed.inspect(|bytes| pace.spend(*bytes))
+        };
+        look(&member, Duration::ZERO);
+        bench.tree.configure(configured, bench.start);
+        // A turn before the account is looked at.
+        look(&member, Duration::from_secs(10));
+        bench.tree.log_in(&mut member, b"alice", account, bench.start).unwrap();
+        let slice = look(&member, Duration::from_secs(20)).unwrap();
+        assert_eq!(slice, if expected == 0 { u64::MAX } else { expected / 10 });
+    }
+}
+
+#[test]
+fn what_was_set_for_a_session_holds_when_its_account_is_looked_at_again() {
+    let bench = Bench::new(ServerLimits::default());
+    let mut member = bench.member("alice", &AccountLimits::default());
+    bench.tree.limit_member(&mut member, 7, &rate(5_000), bench.start);
+    let limits = AccountLimits { session: rate(9_000), ..AccountLimits::default() };
+    bench.tree.log_in(&mut member, b"alice", &limits, bench.start).unwrap();
+    assert_eq!(member.report(7).unwrap().download, 5_000);
+    bench.tree.restore_member(&member, bench.start);
+    assert_eq!(member.report(7), None);
+    assert!(bench.tree.meter(&member, Direction::Download).is_some(), "the account's own");
+    bench.tree.limit_member(&mut member, 7, &rate(5_000), bench.start);
+    member.log_out();
+    assert_eq!(member.report(7), None, "somebody else may log in");
+}
+
+#[test]
+fn a_look_at_an_account_leaves_it_its_place_unless_there_are_too_many() {
+    let most = |value| AccountLimits {
+        user: Limits { sessions: Some(Limit::of(value)), ..Limits::default() },
+        ..AccountLimits::default()
+    };
+    let bench = Bench::new(ServerLimits::default());
+    let mut members = [bench.member("alice", &most(3)), bench.member("alice", &most(3))];
+    members.iter_mut().for_each(|member| {
+        bench.tree.log_in(member, b"alice", &most(2), bench.start).unwrap();
+    });
+    let mut third = bench.tree.connect(listener(), bench.start).unwrap();
+    assert!(bench.tree.log_in(&mut third, b"alice", &most(2), bench.start).is_err());
+    assert!(bench.tree.log_in(&mut members[0], b"alice", &most(1), bench.start).is_err(), "one is to go");
+    assert!(bench.tree.log_in(&mut members[1], b"alice", &most(1), bench.start).is_ok(), "the other stays");
+    let report =
+        || bench.tree.report().into_iter().find(|one| one.scope.to_string() == "user alice").unwrap();
+    assert_eq!((report().sessions, report().most_sessions), (1, 1));
+    // Of who is not there what is configured now is told.
+    members[1].log_out();
+    let user = Limits { sessions: Some(Limit::of(9)), ..Limits::default() };
+    bench.tree.configure(ServerLimits { user, ..ServerLimits::default() }, bench.start);
+    assert_eq!((report().sessions, report().most_sessions), (0, 9));
+}
+
+#[test]
 fn what_was_not_moved_is_given_back() {
     let bench = Bench::new(ServerLimits { server: rate(1_000_000), ..ServerLimits::default() });
     let member = bench.member("alice", &AccountLimits::default());

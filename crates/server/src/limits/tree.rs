@@ -126,9 +126,12 @@ impl Node {
         self.sessions.load(Relaxed) + self.guests.load(Relaxed) > 1
     }
 
+    fn is_in_use(&self) -> bool {
+        self.sessions.load(Relaxed) + self.guests.load(Relaxed) > 0
+    }
+
     fn is_idle(&self, now: Nanos) -> bool {
-        self.sessions.load(Relaxed) == 0
-            && self.guests.load(Relaxed) == 0
+        !self.is_in_use()
             && self.download.is_settled(now)
             && self.upload.is_settled(now)
             && self.wanted().set == Limits::default()
@@ -173,6 +176,18 @@ impl Part {
     fn node(&self) -> &Arc<Node> {
         match self {
             Self::Session(Seat(node)) | Self::Guest(Guest(node)) => node,
+        }
+    }
+
+    /// The same, unless there may be fewer now.
+    fn stay(self) -> Result<Self, Refused> {
+        let node = self.node();
+        let most = node.most_sessions.load(Relaxed);
+        match &self {
+            Self::Session(_) if most > 0 && node.sessions.load(Relaxed) as u64 > most => {
+                Err(Refused { scope: node.scope.clone(), value: most, is_default: false })
+            }
+            Self::Session(_) | Self::Guest(_) => Ok(self),
         }
     }
 }
@@ -269,7 +284,8 @@ impl Tree {
         Ok(Member { server, listener, login: None, session: None })
     }
 
-    /// A member logged in: takes its place among its groups' and its user's sessions, or is refused.
+    /// A member logged in, or its account was looked at again: takes its place among its groups' and its user's sessions,
+    /// or is refused. A place that it has it keeps meanwhile, and what was set for the session holds.
     pub(crate) fn log_in(
         &self,
         member: &mut Member,
@@ -277,13 +293,13 @@ impl Tree {
         limits: &AccountLimits,
         now: Instant,
     ) -> Result<(), Refused> {
-        self.join(member, user, limits, now, |node| node.enter().map(Part::Session))
+        self.join(member, user, limits, now, false)
     }
 
     /// A member comes in a user's name and is not the user: what it moves counts as the user's, and it takes no place
     /// among the sessions, so that it keeps nobody out.
     pub(crate) fn visit(&self, member: &mut Member, user: &[u8], limits: &AccountLimits, now: Instant) {
-        let joined = self.join(member, user, limits, now, |node| Ok(Part::Guest(Guest::of(node))));
+        let joined = self.join(member, user, limits, now, true);
         debug_assert!(joined.is_ok(), "no guest is refused");
     }
 
@@ -293,9 +309,10 @@ impl Tree {
         user: &[u8],
         limits: &AccountLimits,
         now: Instant,
-        enter: impl Fn(&Arc<Node>) -> Result<Part, Refused>,
+        as_guest: bool,
     ) -> Result<(), Refused> {
-        member.log_out();
+        let mut held = member.parts_as(user, as_guest);
+        let is_new = held.is_empty();
         let clock = self.moment(now);
         let (user_limits, session_limits, group_limits) = {
             let defaults = lock(&self.defaults);
@@ -303,24 +320,39 @@ impl Tree {
             let of_groups: Vec<Limits> = limits.groups.iter().map(of_group).collect();
             (limits.user.clone().or(&defaults.user), limits.session.clone().or(&defaults.session), of_groups)
         };
-        // Others are to hear of it, where there are others.
+        // Transfers are to hear of it, where there can be any: others' in any case, the member's own if it was there.
         let mut changed = false;
+        let mut enter = |node: &Arc<Node>, limits: Limits| {
+            let differs = node.configure(limits, clock);
+            let place = held.iter().position(|part| Arc::ptr_eq(part.node(), node));
+            let part = match place {
+                Some(at) => held.swap_remove(at).stay()?,
+                None if as_guest => Part::Guest(Guest::of(node)),
+                None => Part::Session(node.enter()?),
+            };
+            changed |= differs && node.is_shared() || !is_new && (differs || place.is_none());
+            Ok(part)
+        };
         let mut groups = Vec::with_capacity(limits.groups.len());
         for (group, shared) in limits.groups.iter().zip(group_limits) {
             let node = node(&self.groups, &group.name, clock, |name| Scope::Group(Arc::clone(name)));
-            let differs = node.configure(shared, clock);
-            groups.push(enter(&node)?);
-            changed |= differs && node.is_shared();
+            groups.push(enter(&node, shared)?);
         }
         let node = node(&self.users, user, clock, |name| Scope::User(Arc::clone(name)));
-        let differs = node.configure(user_limits, clock);
-        let is_default = limits.user.sessions.is_none() && node.wanted().set.sessions.is_none();
-        let user = enter(&node).map_err(|refused| Refused { is_default, ..refused })?;
-        changed |= differs && node.is_shared();
-        if !session_limits.is_empty() {
-            self.note_schedule(&session_limits);
-            member.session = Some(Node::new(Scope::Session(0), session_limits, clock));
-        }
+        let user = enter(&node, user_limits).map_err(|refused: Refused| Refused {
+            is_default: limits.user.sessions.is_none() && node.wanted().set.sessions.is_none(),
+            ..refused
+        })?;
+        self.note_schedule(&session_limits);
+        let session_differs = match &member.session {
+            Some(node) => node.configure(session_limits, clock),
+            None if session_limits.is_empty() => false,
+            None => {
+                member.session = Some(Node::new(Scope::Session(0), session_limits, clock));
+                true
+            }
+        };
+        changed |= !is_new && (session_differs || !held.is_empty());
         member.login = Some(Box::new(Login { groups, user, moved: limits.moved.clone() }));
         if changed {
             self.generation.fetch_add(1, Relaxed);
@@ -428,6 +460,10 @@ impl Tree {
             node.configure(defaults.listeners.get(address).cloned().unwrap_or_default(), clock);
         }
         drop(nodes);
+        // Of those who are there their accounts are looked at, and of others nothing else is known.
+        for node in lock(&self.users).values().filter(|node| !node.is_in_use()) {
+            node.configure(defaults.user.clone(), clock);
+        }
         *lock(&self.defaults) = defaults;
         self.generation.fetch_add(1, Relaxed);
     }
@@ -575,6 +611,16 @@ impl Member {
     pub(crate) fn log_out(&mut self) {
         self.login = None;
         self.session = None;
+    }
+
+    /// Takes out the places that it has as this user, or as a guest of this user; those of somebody else are free.
+    fn parts_as(&mut self, user: &[u8], as_guest: bool) -> Vec<Part> {
+        let Some(login) = self.login.take() else { return Vec::new() };
+        let is_same = matches!(&login.user.node().scope, Scope::User(name) if **name == *user)
+            && matches!(&login.user, Part::Guest(_)) == as_guest;
+        let Login { mut groups, user, .. } = *login;
+        groups.push(user);
+        if is_same { groups } else { Vec::new() }
     }
 
     /// What the user may move, where that is bounded.
