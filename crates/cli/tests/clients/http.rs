@@ -302,7 +302,7 @@ fn curl_uses_a_link_without_a_login_until_its_key_is_taken_away() {
     assert_eq!(read(server.served().join("new.txt")), b"sent by a link");
     assert_eq!(status(&[&put]), "403", "it is for sending");
     // Somebody whom nobody knows may do nothing.
-    assert_eq!(status(&[&link(&server, &["/a b.txt", "--user", "bob"])]), "401");
+    assert_eq!(status(&[&link(&server, &["/a b.txt", "--user", "bob"])]), "403");
 
     fs::write(server.served().parent().unwrap().join("keys"), KEYS[1]).unwrap();
     let socket = server.served().parent().unwrap().join("socket");
