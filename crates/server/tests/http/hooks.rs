@@ -124,6 +124,52 @@ fn a_request_is_refused_or_rewritten_before_it_is_carried_out() {
     assert_eq!(scratch.read("full"), None);
 }
 
+/// An upload has an address that is nobody's business; its pieces may come by POST.
+#[test]
+fn what_is_told_of_an_answer_is_what_was_asked_about_the_request() {
+    let scratch = Scratch::new();
+    let (served, told) = serve(&scratch, |_| Ruling::Pass);
+    let tus = "Tus-Resumable: 1.0.0\r\n";
+    let begun = ask(&served, "POST /up", &format!("{tus}Upload-Length: 4\r\n"), b"");
+    let address = begun.field("location").unwrap().to_owned();
+    let piece = format!(
+        "{tus}X-HTTP-Method-Override: PATCH\r\nUpload-Offset: 0\r\n\
+         Content-Type: application/offset+octet-stream\r\n"
+    );
+    assert_eq!(ask(&served, &format!("POST {address}"), &piece, b"1234").status, 204);
+    let heard = || -> Vec<String> {
+        let heard = told.heard.lock().unwrap();
+        heard.iter().filter(|line| !line.contains("connect") && !line.contains("log")).cloned().collect()
+    };
+    let expected = "command PUT /up 4|reply PUT /up 201|command PATCH /up|upload /up 4|reply PATCH /up 204";
+    eventually("all is heard", || heard().len() >= 5);
+    assert_eq!(heard().join("|"), expected);
+}
+
+#[test]
+fn who_was_let_in_is_so_though_a_command_is_refused_and_what_is_no_request_is_none() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"content");
+    let (served, told) = serve(&scratch, |moment| match &*moment.verb {
+        "DELETE" => Ruling::Refuse(Refusal::new("550 Keep it.")),
+        _ => Ruling::Pass,
+    });
+    let mut client = served.connect();
+    for (line, status) in [("DELETE /a", 403), ("DELETE /a", 403), ("GET /a", 200)] {
+        client.send(format!("{line} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\n\r\n"));
+        assert_eq!(client.response().status, status);
+    }
+    client.send("no request\r\n\r\n");
+    assert_eq!(client.response().status, 400);
+    client.end_writing();
+    client.expect_end();
+    let heard = || told.heard.lock().unwrap().join("|");
+    eventually("the end is heard", || heard().ends_with("|disconnect"));
+    let expected = "connect|login|command DELETE /a|command DELETE /a|command GET /a|download /a 7|reply GET /a 200\
+                    |logout|disconnect";
+    assert_eq!(heard(), expected);
+}
+
 #[test]
 fn who_may_not_log_in_gets_nothing_by_http_either() {
     let scratch = Scratch::new();
