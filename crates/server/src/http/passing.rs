@@ -4,6 +4,7 @@
 //! to the client as either takes it, a client that goes ends it, and silence has an end.
 
 use std::ffi::OsStr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -12,21 +13,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_ftp::session::Permission;
+use millrace_http::cgi::{self, Variable};
 use millrace_http::target::Target;
-use millrace_http::{Framing, Head, Refusal, Slots, Status, cgi, fastcgi, request};
+use millrace_http::{Framing, Head, Refusal, Slots, Status, fastcgi, request};
 use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
 
 use super::answerer::Answerer;
 use super::connection::{Asked, Connection, Work};
 use super::conversation::{self, Conversation};
 use super::find::Found;
-use super::programs::Lane;
+use super::programs::{Lane, Slot};
 use super::running::Time;
 use super::side::forward;
 use super::who::Who;
 use super::writing::Refused;
 use crate::config::{Pass, Upstream};
 use crate::limits::Direction;
+use crate::state::Server;
 use crate::worker::Core;
 
 /// For how long a connection that nobody uses is kept, and how many of them by a worker.
@@ -150,76 +153,61 @@ impl Connection {
             self.work = Work::Queued(core.now.instant + config.silence, Box::new(asked));
             return;
         };
-        let has_body = head.framing != Framing::None;
-        if let Upstream::Http(_) = config.to {
-            return match self.forward(core, head, target, who, pass) {
-                Ok(conversation) => {
-                    self.slot = Some(slot);
-                    self.begin_conversation(core, head, bytes, conversation);
-                }
-                Err(Refused { refusal, reached }) => {
-                    self.tell_limit(core, reached.as_deref());
-                    self.fail(core, head, refusal.status, refusal.reason);
-                }
-            };
+        match config.to {
+            Upstream::Http(_) => self.pass_to_server(core, head, bytes, target, who, (pass, slot)),
+            Upstream::FastCgi(_) => self.pass_to_application(core, head, bytes, target, who, (pass, slot)),
         }
+    }
+
+    fn pass_to_server(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        target: &Target<'_>,
+        who: &Who,
+        (pass, slot): (usize, Slot),
+    ) {
+        match self.forward(core, head, target, who, pass) {
+            Ok(conversation) => {
+                self.slot = Some(slot);
+                self.begin_conversation(core, head, bytes, conversation);
+            }
+            Err(Refused { refusal, reached }) => {
+                self.tell_limit(core, reached.as_deref());
+                self.fail(core, head, refusal.status, refusal.reason);
+            }
+        }
+    }
+
+    fn pass_to_application(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        target: &Target<'_>,
+        who: &Who,
+        (pass, slot): (usize, Slot),
+    ) {
         let Ok(local) = self.local() else {
             return self.fail_with(core, head, &FileError::Exhausted);
         };
-        let kept = core.http.passing[pass].take();
-        let (user, path, peer) = (who.user.clone(), target.path.clone(), self.peer.ip());
-        let (query, encrypted) = (target.query.unwrap_or_default().to_vec(), self.is_encrypted());
-        let protocol = self.protocol(head.version);
-        let (text, uri) = (bytes.to_vec(), forward::path_and_query(head, target));
-        let (server, storage) = (Arc::clone(&core.server), Arc::clone(&who.account.storage));
-        self.ask_pool(core, bytes, move || {
-            let config = &server.config.passes[pass];
-            let mut slots = Slots::new();
-            let Ok(Some((head, _))) = request::parse(&text, &mut slots) else {
-                return Err(FileError::Unsupported);
-            };
-            let (script, path_info) = config.split(&path);
-            let file = match (&config.root, &config.suffix) {
-                // Applications that look for a script nearby would run what was uploaded as a picture.
-                (Some(root), Some(_)) => match script_file(&*storage, script, root)? {
-                    Some(file) => Some(file),
-                    None => return Ok(Found::Asking(Asking::Nowhere)),
-                },
-                (None, Some(_)) => return Ok(Found::Asking(Asking::Nowhere)),
-                (Some(root), None) => Some(root.join(relative(script))),
-                (None, None) => None,
-            };
-            let request = cgi::Request {
-                script,
-                path_info,
-                path_translated: None,
-                query: &query,
-                user: user.as_deref(),
-                peer,
-                local,
-                encrypted,
-                protocol,
-            };
-            let mut variables = cgi::environment(&head, &request);
-            if let (Some(root), Some(file)) = (&config.root, &file) {
-                variables.push(("DOCUMENT_ROOT".to_owned(), root.as_os_str().as_bytes().to_vec()));
-                variables.push(("SCRIPT_FILENAME".to_owned(), file.as_os_str().as_bytes().to_vec()));
-            }
-            variables.push(("REQUEST_URI".to_owned(), uri));
-            let mut records = Vec::new();
-            fastcgi::begin(&variables, config.keep, &mut records);
-            let Upstream::FastCgi(to) = &config.to else { return Err(FileError::Unsupported) };
-            let was_used = kept.is_some();
-            let connected = kept.map_or_else(|| conversation::connect(to, config.silence.min(CONNECT)), Ok);
-            Ok(Found::Asking(match connected {
-                Ok(socket) => {
-                    let mut conversation = Conversation::new(socket, pass, records, has_body, config.keep);
-                    conversation.was_used = was_used;
-                    Asking::To(Box::new(conversation))
-                }
-                Err(error) => Asking::Failed(format!("{to} cannot be connected to: {error}")),
-            }))
-        });
+        let passed = Passed {
+            server: Arc::clone(&core.server),
+            pass,
+            kept: core.http.passing[pass].take(),
+            storage: Arc::clone(&who.account.storage),
+            user: who.user.clone(),
+            path: target.path.clone(),
+            query: target.query.unwrap_or_default().to_vec(),
+            uri: forward::path_and_query(head, target),
+            head: bytes.to_vec(),
+            peer: self.peer.ip(),
+            local,
+            encrypted: self.is_encrypted(),
+            protocol: self.protocol(head.version),
+        };
+        self.ask_pool(core, bytes, move || passed.ask().map(Found::Asking));
         if let Work::Asked(asked) = &mut self.work {
             asked.slot = Some(slot);
         }
@@ -279,6 +267,85 @@ impl Connection {
             forward::Forward { link: theirs, request, length, server: Arc::clone(&core.server), pass };
         core.server.side.spawn(|_| forward.run());
         Ok(Conversation::new(ours.into(), pass, Vec::new(), head.framing != Framing::None, false))
+    }
+}
+
+/// A request that goes to an application.
+struct Passed {
+    server: Arc<Server>,
+    pass: usize,
+    /// A connection that is open.
+    kept: Option<OwnedFd>,
+    storage: Arc<dyn Storage>,
+    user: Option<Vec<u8>>,
+    path: VirtualPath,
+    query: Vec<u8>,
+    /// The path and the query, as applications that look for themselves take them apart.
+    uri: Vec<u8>,
+    head: Vec<u8>,
+    peer: IpAddr,
+    local: SocketAddr,
+    encrypted: bool,
+    protocol: &'static str,
+}
+
+impl Passed {
+    /// Connects to the application, and begins with the request. May wait.
+    fn ask(mut self) -> Result<Asking, FileError> {
+        let kept = self.kept.take();
+        let mut slots = Slots::new();
+        let Ok(Some((head, _))) = request::parse(&self.head, &mut slots) else {
+            return Err(FileError::Unsupported);
+        };
+        let config = &self.server.config.passes[self.pass];
+        let Upstream::FastCgi(to) = &config.to else { return Err(FileError::Unsupported) };
+        let Some(variables) = self.variables(&head, config)? else { return Ok(Asking::Nowhere) };
+        let mut records = Vec::new();
+        fastcgi::begin(&variables, config.keep, &mut records);
+        let was_used = kept.is_some();
+        let connected = kept.map_or_else(|| conversation::connect(to, config.silence.min(CONNECT)), Ok);
+        Ok(match connected {
+            Ok(socket) => {
+                let has_body = head.framing != Framing::None;
+                let mut conversation = Conversation::new(socket, self.pass, records, has_body, config.keep);
+                conversation.was_used = was_used;
+                Asking::To(Box::new(conversation))
+            }
+            Err(error) => Asking::Failed(format!("{to} cannot be connected to: {error}")),
+        })
+    }
+
+    /// What the application is told; `None` where the script that it is to run is none.
+    fn variables(&self, head: &Head<'_, '_>, config: &Pass) -> Result<Option<Vec<Variable>>, FileError> {
+        let (script, path_info) = config.split(&self.path);
+        let file = match (&config.root, &config.suffix) {
+            // Applications that look for a script nearby would run what was uploaded as a picture.
+            (Some(root), Some(_)) => match script_file(&*self.storage, script, root)? {
+                Some(file) => Some(file),
+                None => return Ok(None),
+            },
+            (None, Some(_)) => return Ok(None),
+            (Some(root), None) => Some(root.join(relative(script))),
+            (None, None) => None,
+        };
+        let request = cgi::Request {
+            script,
+            path_info,
+            path_translated: None,
+            query: &self.query,
+            user: self.user.as_deref(),
+            peer: self.peer,
+            local: self.local,
+            encrypted: self.encrypted,
+            protocol: self.protocol,
+        };
+        let mut variables = cgi::environment(head, &request);
+        if let (Some(root), Some(file)) = (&config.root, &file) {
+            variables.push(("DOCUMENT_ROOT".to_owned(), root.as_os_str().as_bytes().to_vec()));
+            variables.push(("SCRIPT_FILENAME".to_owned(), file.as_os_str().as_bytes().to_vec()));
+        }
+        variables.push(("REQUEST_URI".to_owned(), self.uri.clone()));
+        Ok(Some(variables))
     }
 }
 

@@ -94,54 +94,86 @@ impl Connection {
         let links = core.http.web.links.clone();
         let link = links.verify(&target.path, target.query, head.method, core.now.wall.seconds);
         let (said, host) = (&*said(head, link.is_some()), host_of(core, head, target));
-        if let Some(who) = &self.who
-            && !matches!(link, Some(Err(_)))
-            && who.authorization == said
+        if !matches!(link, Some(Err(_)))
+            && let Some(who) = self.still_known(core, said, host)
+        {
+            return Some(who);
+        }
+        if let Some(link) = link {
+            self.try_link(core, head, bytes, link, host);
+            return None;
+        }
+        let login = self.login_of(core, head, bytes, said, host)?;
+        self.try_login(core, head, bytes, (said, host), login)
+    }
+
+    /// Whoever was let in and says the same again, for as long as that holds.
+    fn still_known(&self, core: &Core, said: &[u8], host: &[u8]) -> Option<Arc<Who>> {
+        let who = self.who.as_ref()?;
+        let holds = who.authorization == said
             && who.host == host
             && core.now.instant < who.until
-            && who.edition == core.server.edition()
-        {
-            return Some(Arc::clone(who));
-        }
-        match link {
-            None => {}
-            Some(Ok(link)) => {
-                self.follow_link(core, bytes, link, plain_host(host));
-                return None;
-            }
-            Some(Err(bad)) => {
-                let reason = match bad {
-                    Bad::Expired => "The time of this link is over.",
-                    Bad::Forged => "This link is not good, or not for this.",
-                };
-                self.fail(core, head, Status::FORBIDDEN, reason);
-                return None;
-            }
-        }
-        let (user, password) = match (said, authorization::basic(said)) {
+            && who.edition == core.server.edition();
+        holds.then(|| Arc::clone(who))
+    }
+
+    /// Has the accounts asked about a link, where it is good.
+    fn try_link(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        link: Result<Link, Bad>,
+        host: &[u8],
+    ) {
+        let reason = match link {
+            Ok(link) => return self.follow_link(core, bytes, link, plain_host(host)),
+            Err(Bad::Expired) => "The time of this link is over.",
+            Err(Bad::Forged) => "This link is not good, or not for this.",
+        };
+        self.fail(core, head, Status::FORBIDDEN, reason);
+    }
+
+    /// The name and the password that a request says, where it may say them here; otherwise it is answered, or the
+    /// accounts are asked about the client's certificate.
+    fn login_of(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        said: &[u8],
+        host: &[u8],
+    ) -> Option<(Vec<u8>, Vec<u8>)> {
+        match (said, authorization::basic(said)) {
             (b"", _) if self.shows_certificate() && !self.is_banned(core) => {
                 if let Err(not_now) = self.may_try(core, said, Means::Certificate) {
                     return self.answer_not_now(core, head, &not_now);
                 }
                 self.recognize(core, bytes, plain_host(host));
-                return None;
             }
             (b"", _) if !core.server.config.anonymous => {
                 self.challenge(core, head, "This is for users: say who you are.");
-                return None;
             }
-            (b"", _) => (ANONYMOUS.to_vec(), Vec::new()),
-            (_, None) => {
-                self.challenge(core, head, "The only way to log in here is Basic.");
-                return None;
-            }
+            (b"", _) => return Some((ANONYMOUS.to_vec(), Vec::new())),
+            (_, None) => self.challenge(core, head, "The only way to log in here is Basic."),
             (_, Some(_)) if !self.takes_passwords(core) => {
                 let reason = "A password is taken over HTTPS only.";
                 self.fail(core, head, Status::FORBIDDEN, reason);
-                return None;
             }
-            (_, Some(login)) => login,
-        };
+            (_, Some(login)) => return Some(login),
+        }
+        None
+    }
+
+    /// Has the accounts decide about a name and a password: at once where they can, else by the pool.
+    fn try_login(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        (said, host): (&[u8], &[u8]),
+        (user, password): (Vec<u8>, Vec<u8>),
+    ) -> Option<Arc<Who>> {
         let (from, encrypted) = (self.peer.ip(), self.is_encrypted());
         if core.server.bans.is_banned(from, &user, core.now.instant) {
             let asked = Asked { serial: 0, head: bytes.to_vec(), slot: None };
@@ -155,37 +187,39 @@ impl Connection {
         let (edition, accounts) = core.server.accounts_for_login();
         let certified = self.certificate_names().iter().any(|name| name.as_bytes() == user);
         let attempt = Tried { user, password, from, encrypted, certified, host: plain_host(host) };
-        let quick = match certified {
-            true => None,
-            false => accounts.quick(&attempt.now()),
-        };
+        let quick = if certified { None } else { accounts.quick(&attempt.now()) };
         match quick {
             Some(Decision::Granted(account)) => {
-                let let_in = self.let_in(core, (said, host), &attempt.user, account, edition);
-                match let_in {
-                    Ok(who) => Some(who),
-                    Err(not_now) => self.answer_not_now(core, head, &not_now),
+                match self.let_in(core, (said, host), &attempt.user, account, edition) {
+                    Ok(who) => return Some(who),
+                    Err(not_now) => return self.answer_not_now(core, head, &not_now),
                 }
             }
             Some(decision) => {
                 let asked = Asked { serial: 0, head: bytes.to_vec(), slot: None };
                 self.login_decided(core, asked, &attempt.user, decision, edition);
-                None
             }
-            None => {
-                let serial = self.ask(core, bytes);
-                let (key, inbox) = (self.key, core.sender.clone());
-                core.server.logins.run(move || {
-                    let by_certificate = by_certificate(&*accounts, &attempt);
-                    let decision = by_certificate.unwrap_or_else(|| accounts.authenticate(&attempt.now()));
-                    inbox.send(worker::Message::Http(
-                        key,
-                        Message::Login(serial, attempt.user, decision, edition),
-                    ));
-                });
-                None
-            }
+            None => self.have_decided(core, bytes, accounts, attempt, edition),
         }
+        None
+    }
+
+    /// Has the accounts decide, however long that takes.
+    fn have_decided(
+        &mut self,
+        core: &mut Core,
+        bytes: &[u8],
+        accounts: Arc<dyn Authenticator>,
+        attempt: Tried,
+        edition: u64,
+    ) {
+        let serial = self.ask(core, bytes);
+        let (key, inbox) = (self.key, core.sender.clone());
+        core.server.logins.run(move || {
+            let by_certificate = by_certificate(&*accounts, &attempt);
+            let decision = by_certificate.unwrap_or_else(|| accounts.authenticate(&attempt.now()));
+            inbox.send(worker::Message::Http(key, Message::Login(serial, attempt.user, decision, edition)));
+        });
     }
 
     /// Asks the accounts whether a client who says nothing is somebody by the certificate alone: the first of its
