@@ -374,7 +374,9 @@ impl Connection {
             // Before the lease goes: a port that is to be bound anew must be closed by then.
             drop(watched);
         }
-        if let (Link::Open(socket), Ok(())) = (&mut running.link, &result) {
+        if let (Link::Open(socket), Direction::Upload, Ok(())) =
+            (&mut running.link, running.direction, &result)
+        {
             socket.part(&mut core.scratch);
         }
         if let Work::Receive(receiver) = &running.work

@@ -190,8 +190,8 @@ impl Socket {
         }
     }
 
-    /// What TLS wants before the socket is closed: our goodbye, and nothing of the client's left unread, which
-    /// would make the kernel throw away what it has not sent yet.
+    /// What TLS wants before the socket of an upload is closed: our goodbye, and nothing of the client's left unread,
+    /// which would make the kernel throw away what it has not sent yet. For a download [`Running::part`] does it.
     pub(crate) fn part(&mut self, scratch: &mut [u8]) {
         if let Some(channel) = &mut self.tls {
             let _ = channel.close(&self.fd);

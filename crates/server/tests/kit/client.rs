@@ -259,6 +259,34 @@ pub(crate) fn reset(stream: TcpStream) {
     drop(stream);
 }
 
+/// Waits until the other end's kernel has all that was sent on a connection of IPv4.
+pub(crate) fn wait_until_arrived(stream: &TcpStream) {
+    let (own, other) = (stream.local_addr().unwrap(), stream.peer_addr().unwrap());
+    super::eventually("what was sent has arrived", || {
+        // What waits to be acknowledged, and to be read.
+        queues(own, other).is_some_and(|queues| queues.starts_with("00000000:"))
+    });
+}
+
+/// Ends a connection of IPv4 with a reset, of which the other end's kernel knows then.
+pub(crate) fn reset_and_arrive(stream: TcpStream) {
+    let (own, other) = (stream.local_addr().unwrap(), stream.peer_addr().unwrap());
+    reset(stream);
+    super::eventually("the reset has arrived", || queues(other, own).is_none());
+}
+
+/// How much is in the queues of the socket between these two ports of this machine, if there is one.
+fn queues(own: SocketAddr, other: SocketAddr) -> Option<String> {
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("/proc is mounted");
+    let ends = [own, other].map(|address| format!(":{:04X}", address.port()));
+    table.lines().find_map(|line| {
+        // Its number, both addresses, the state, the queues.
+        let mut fields = line.split_whitespace().skip(1);
+        let is_it = ends.iter().all(|end| fields.next().is_some_and(|field| field.ends_with(end)));
+        is_it.then(|| fields.nth(1).map(str::to_owned)).flatten()
+    })
+}
+
 /// Connects from an address of this machine, such as 127.0.0.77.
 pub(crate) fn data_from(from: &str, to: SocketAddr) -> TcpStream {
     let from: IpAddr = from.parse().unwrap();

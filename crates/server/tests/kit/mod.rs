@@ -14,7 +14,9 @@ mod tls;
 
 use std::time::{Duration, Instant};
 
-pub(crate) use client::{Client, Reply, Sink, data_from, parse_passive, port_line, reset};
+pub(crate) use client::{
+    Client, Reply, Sink, data_from, parse_passive, port_line, reset, reset_and_arrive, wait_until_arrived,
+};
 pub(crate) use gate::{AtLogin, Gate};
 pub(crate) use http::{
     HttpClient, Response, ServedHttp, http_config, https_config, serve_http, serve_http_with,

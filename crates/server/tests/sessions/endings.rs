@@ -8,7 +8,9 @@ use std::time::Duration;
 use millrace_storage::{Fault, FaultStorage, MemoryStorage};
 use millrace_vfs::{Storage, VirtualPath};
 
-use crate::kit::{PATIENCE, Scratch, Sink, config, pattern, serve, serve_with, within};
+use crate::kit::{
+    PATIENCE, Scratch, Sink, config, pattern, reset_and_arrive, serve, serve_with, wait_until_arrived, within,
+};
 
 #[test]
 fn a_listing_that_met_its_bound_is_no_226() {
@@ -150,41 +152,68 @@ fn whoever_quits_makes_room_at_once() {
     }
 }
 
+/// Also of a small file, which is sent in one go.
 #[test]
 fn a_client_that_sends_on_a_download_gets_all_of_it() {
     let scratch = Scratch::new();
-    let content = pattern(3 << 20);
-    scratch.write("f", &content);
     let served = serve(scratch.storage());
-    for junk in [&b"x"[..], &[b'x'; 40_000]] {
-        let mut client = served.login();
-        let mut data = client.passive();
-        data.write_all(junk).unwrap();
-        client.expect("RETR f", 150);
-        let mut got = vec![0; content.len()];
-        data.read_exact(&mut got).expect("the connection is not reset before its end");
-        assert_eq!(data.read(&mut [0]).unwrap(), 0);
-        assert!(got == content);
-        drop(data);
-        client.expect_reply(226);
-        assert_eq!(client.fetch("RETR f").len(), content.len(), "the session goes on");
+    for length in [1, 1 << 10, 16 << 10, 3 << 20] {
+        let content = pattern(length);
+        scratch.write("f", &content);
+        for junk in [&b"x"[..], &[b'x'; 40_000]] {
+            let mut client = served.login();
+            let mut data = client.passive();
+            data.write_all(junk).unwrap();
+            wait_until_arrived(&data);
+            client.expect("RETR f", 150);
+            let mut got = vec![0; content.len()];
+            data.read_exact(&mut got).expect("the connection is not reset before its end");
+            assert_eq!(data.read(&mut [0]).unwrap(), 0);
+            assert!(got == content, "{length}");
+            drop(data);
+            client.expect_reply(226);
+            assert_eq!(client.fetch("RETR f").len(), content.len(), "the session goes on");
+        }
     }
+}
+
+#[test]
+fn a_small_download_is_226_to_a_client_that_ended_first_and_not_to_one_that_was_reset() {
+    let served = serve(Arc::new(MemoryStorage::new()));
+    let mut client = served.login();
+    client.store("STOR f", b"content");
+    let mut data = client.passive();
+    data.shutdown(Shutdown::Write).unwrap();
+    client.expect("RETR f", 150);
+    let mut content = Vec::new();
+    data.read_to_end(&mut content).unwrap();
+    assert_eq!(content, b"content");
+    client.expect_reply(226);
+
+    reset_and_arrive(client.passive());
+    client.expect("RETR f", 150);
+    let reply = client.reply();
+    assert!(matches!(reply.code, 425 | 426), "{reply:?}");
+    assert_eq!(client.fetch("RETR f"), b"content", "the session goes on");
 }
 
 #[test]
 fn a_client_that_never_stops_sending_on_a_download_is_told_426() {
     let scratch = Scratch::new();
-    scratch.write("f", &pattern(1 << 20));
     let served = serve(scratch.storage());
-    let mut client = served.login();
-    let mut data = client.passive();
-    data.write_all(b"x").unwrap();
-    client.expect("RETR f", 150);
-    let mut reader = data.try_clone().unwrap();
-    let reader = std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
-    // Until it is cut.
-    let junk = [b'x'; 65536];
-    while data.write_all(&junk).is_ok() {}
-    client.expect_reply(426);
-    let _ = reader.join().unwrap();
+    for length in [1_000, 1 << 20] {
+        scratch.write("f", &pattern(length));
+        let mut client = served.login();
+        let mut data = client.passive();
+        data.write_all(b"x").unwrap();
+        wait_until_arrived(&data);
+        client.expect("RETR f", 150);
+        let mut reader = data.try_clone().unwrap();
+        let reader = std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+        // Until it is cut.
+        let junk = [b'x'; 65536];
+        while data.write_all(&junk).is_ok() {}
+        client.expect_reply(426);
+        let _ = reader.join().unwrap();
+    }
 }

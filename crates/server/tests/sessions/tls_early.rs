@@ -3,7 +3,9 @@
 use millrace_net::tls::{Heard, Versions};
 use millrace_server::config::{Resumption, Tls};
 
-use super::kit::{Scratch, Secured, Served, TlsClient, config, connector, pattern, policy, serve_with};
+use super::kit::{
+    Scratch, Secured, Served, TlsClient, config, connector, pattern, policy, serve_with, wait_until_arrived,
+};
 
 fn serve(files: &Scratch, resumption: Resumption) -> Served {
     let tls = Tls { resumption, ..policy(files) };
@@ -98,4 +100,61 @@ fn another_port_and_another_protection_give_it_up() {
     }
     client.expect("PROT P", 200);
     assert_eq!(client.fetch("RETR f"), b"content");
+}
+
+/// As in clear: nothing that was sent is lost to a reset by what nobody wants to read.
+#[test]
+fn a_client_that_sends_on_an_encrypted_download_gets_all_of_it() {
+    let files = Scratch::new();
+    let served = serve(&files, Resumption::Require);
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let mut client = log_in(&served, versions);
+        for length in [1_000, 3 << 20] {
+            let content = pattern(length);
+            files.write("f", &content);
+            let mut data = early(&mut client);
+            data.write_all(&[b'x'; 40_000]).unwrap();
+            wait_until_arrived(&data.socket);
+            client.expect("RETR f", 150);
+            assert!(data.read_to_end().unwrap() == (Heard::End, content));
+            // More than a first look has seen; then its end.
+            data.write_all(&[b'x'; 40_000]).unwrap();
+            data.finish();
+            client.expect_reply(226);
+            assert_eq!(client.fetch("RETR f").len(), length, "the session goes on");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_never_stops_sending_on_an_encrypted_download_is_told_426() {
+    let files = Scratch::new();
+    let served = serve(&files, Resumption::Require);
+    files.write("f", &pattern(1_000));
+    let mut client = log_in(&served, Versions::All);
+    let mut data = early(&mut client);
+    data.write_all(b"x").unwrap();
+    wait_until_arrived(&data.socket);
+    client.expect("RETR f", 150);
+    // Until it is cut.
+    while data.write_all(&[b'x'; 65_536]).is_ok() {}
+    client.expect_reply(426);
+    assert_eq!(client.fetch("RETR f"), pattern(1_000), "the session goes on");
+}
+
+/// What is there before ours is read: a client's goodbye is its end, and no reason to wait for more.
+#[test]
+fn a_client_that_says_goodbye_first_is_told_226_though_it_stays() {
+    let files = Scratch::new();
+    let served = serve(&files, Resumption::Require);
+    files.write("f", &pattern(1_000));
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let mut client = log_in(&served, versions);
+        let mut data = early(&mut client);
+        data.channel.close(&data.socket).unwrap();
+        wait_until_arrived(&data.socket);
+        client.expect("RETR f", 150);
+        assert!(data.read_to_end().unwrap() == (Heard::End, pattern(1_000)));
+        client.expect_reply(226);
+    }
 }
