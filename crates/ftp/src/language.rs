@@ -58,6 +58,11 @@ const GERMAN: &[(&str, &str)] = &[
     ("Transfer aborted", "Übertragung abgebrochen"),
     ("The listing is not whole", "Das Verzeichnis ist nicht vollständig"),
     ("Transfer failed", "Übertragung fehlgeschlagen"),
+    (
+        "Transfer complete, without what could not be read",
+        "Übertragung beendet, ohne das, was nicht zu lesen war",
+    ),
+    ("more", "weitere"),
     ("no such file or directory", "keine solche Datei, kein solches Verzeichnis"),
     ("permission denied", "nicht erlaubt"),
     ("is a directory", "ist ein Verzeichnis"),

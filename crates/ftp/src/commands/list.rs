@@ -110,18 +110,21 @@ fn request(
     format: Format,
     line_end: &'static [u8],
 ) -> Result<ListRequest, Reply> {
-    let (options, path) = ListOptions::parse(argument);
+    let (mut options, path) = ListOptions::parse(argument);
+    // As in `ls`: what is not gone into is not gone through.
+    options.recursive &= !options.directory;
     let format = match format {
         Format::Names if options.long => Format::Unix,
         format => format,
     };
     let listing = Listing { options, line_end, ..Listing::new(format, session.now.wall) };
     let literal = literal(session, path, listing.clone());
-    let Some((folder, search)) = search::split(path) else { return literal };
+    let Some((folder, search)) = search::split(path, options) else { return literal };
+    let only_directories = options.directory && path.ends_with(b"/");
     let prefix = folder.to_vec();
     let path = session.path(folder)?;
     let rights = session.permissions_at(&path).rights();
-    let listing = Listing { prefix, search, rights, ..listing };
+    let listing = Listing { prefix, search, rights, only_directories, ..listing };
     // A pattern may be longer than any name.
     let literal = literal.ok().map(Box::new);
     Ok(ListRequest { path, listing, files: true, literal })

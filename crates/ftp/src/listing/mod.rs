@@ -120,6 +120,8 @@ pub struct Listing {
     pub budget: u64,
     /// How many directories below the first `-R` goes.
     pub depth: usize,
+    /// Only directories, and these as `ls -d d*/` shows them: with a slash, and a link as what it leads to.
+    pub only_directories: bool,
     /// What the directory and those above it are. `MLSD` shows a link to one of them as a link: as a directory
     /// it would have no end for a mirror that goes into it.
     pub ancestors: Vec<(u64, u64)>,
@@ -141,6 +143,7 @@ impl Listing {
             sort_bound: SORT_BOUND,
             budget: BUDGET,
             depth: DEPTH,
+            only_directories: false,
             ancestors: Vec::new(),
         }
     }
@@ -193,6 +196,17 @@ impl fmt::Display for Cut {
     }
 }
 
+/// What a listing has left out: folders that it could not go into. One that is gone by now is none of them.
+#[derive(Debug)]
+pub struct Unread {
+    /// The first.
+    pub path: VirtualPath,
+    /// Why.
+    pub why: FileError,
+    /// So many others.
+    pub more: u64,
+}
+
 /// A listing in progress: bytes on demand. All calls may wait for the device.
 #[derive(Debug)]
 pub struct Lister {
@@ -210,6 +224,7 @@ pub struct Lister {
     names: NameQueue,
     left: u64,
     cut: Option<Cut>,
+    unread: Option<Unread>,
     /// Made before they were asked for, and whether there may be more behind them.
     ahead: Option<(Vec<u8>, bool)>,
 }
@@ -261,6 +276,7 @@ impl Lister {
             names: NameQueue::default(),
             left: if listing.is_bounded() { listing.budget } else { u64::MAX },
             cut: None,
+            unread: None,
             ahead: None,
             listing,
         }
@@ -310,18 +326,37 @@ impl Lister {
         self.cut
     }
 
+    /// What it could not go into, where there was such a thing; asked once, at its end.
+    pub fn take_unread(&mut self) -> Option<Unread> {
+        self.unread.take()
+    }
+
     /// Reads further: a batch, or the next directory. Answers false at the end of all.
     fn advance(&mut self, out: &mut Vec<u8>) -> Result<bool, FileError> {
         let Some(mut directory) = self.directory.take() else { return self.next_directory() };
         let is_fresh = std::mem::take(&mut self.is_fresh);
+        let begin = out.len();
         if is_fresh {
             self.write_heading(out);
             self.queue_itself(directory.as_ref());
         }
-        let more = if self.wants_names_only() {
-            self.read_names(directory.as_mut(), is_fresh, out)?
+        let read = if self.wants_names_only() {
+            self.read_names(directory.as_mut(), is_fresh, out)
         } else {
-            self.read_entries(directory.as_mut(), is_fresh, out)?
+            self.read_entries(directory.as_mut(), is_fresh, out)
+        };
+        let more = match read {
+            // One may ask for the names in it, and not what they are.
+            Err(error @ FileError::PermissionDenied) if self.depth() > 0 => {
+                if is_fresh {
+                    out.truncate(begin);
+                }
+                self.queue.clear();
+                self.next = 0;
+                self.pass_over(error)?;
+                false
+            }
+            read => read?,
         };
         if more {
             self.directory = Some(directory);
@@ -333,6 +368,7 @@ impl Lister {
     fn wants_names_only(&self) -> bool {
         matches!(self.line, Line::Names)
             && self.tree.is_none()
+            && !self.listing.only_directories
             && matches!(self.listing.order(), Sort::Name | Sort::Unsorted)
     }
 
@@ -365,6 +401,10 @@ impl Lister {
             if passes_through {
                 self.queue.clear();
             }
+        }
+        if self.listing.only_directories {
+            self.queue.retain(|entry| entry.metadata.is_directory());
+            self.queue.iter_mut().for_each(as_directory);
         }
         Ok(more)
     }
@@ -435,8 +475,7 @@ impl Lister {
         self.cut != Some(Cut::Budget)
     }
 
-    /// Goes on with a directory below; answers false where there is none. One that cannot be opened is
-    /// passed over: it may have been removed, or be forbidden.
+    /// Goes on with a directory below; answers false where there is none.
     fn next_directory(&mut self) -> Result<bool, FileError> {
         let Some(tree) = &mut self.tree else { return Ok(false) };
         if self.cut == Some(Cut::Budget) {
@@ -460,13 +499,24 @@ impl Lister {
             self.look_up(name)?;
             return Ok(true);
         }
-        self.directory = match tree.storage.open_directory(&tree.path) {
-            Ok(directory) => Some(directory),
-            Err(FileError::Cancelled) => return Err(FileError::Cancelled),
-            Err(_) => None,
-        };
+        match tree.storage.open_directory(&tree.path) {
+            Ok(directory) => self.directory = Some(directory),
+            Err(error) => self.pass_over(error)?,
+        }
         self.is_fresh = true;
         Ok(true)
+    }
+
+    /// Where it is cannot be read, which is no reason to end there: as `ls` it goes on, and says so in the end. What
+    /// was removed meanwhile is not there, and no word is lost on it.
+    fn pass_over(&mut self, error: FileError) -> Result<(), FileError> {
+        match (error, &mut self.unread, &self.tree) {
+            (FileError::Cancelled, ..) => return Err(FileError::Cancelled),
+            (FileError::NotFound | FileError::NotDirectory, ..) | (_, _, None) => {}
+            (_, Some(unread), _) => unread.more += 1,
+            (why, first, Some(tree)) => *first = Some(Unread { path: tree.path.clone(), why, more: 0 }),
+        }
+        Ok(())
     }
 
     /// A level that is a plain name: it is there, or it is not.
@@ -479,11 +529,13 @@ impl Lister {
         let Ok(path) = tree.path.join(&name) else { return Ok(()) };
         let entry = match tree.storage.entry(&path) {
             Ok(entry) => entry,
-            Err(FileError::Cancelled) => return Err(FileError::Cancelled),
-            Err(_) => return Ok(()),
+            Err(error) => return self.pass_over(error),
         };
-        if self.affords(1) {
+        if self.affords(1) && (!self.listing.only_directories || entry.metadata.is_directory()) {
             (self.queue, self.next) = (vec![entry], 0);
+        }
+        if self.listing.only_directories {
+            self.queue.iter_mut().for_each(as_directory);
         }
         Ok(())
     }
@@ -556,6 +608,12 @@ impl Lister {
     }
 }
 
+/// `d/`: the directory, and not the link that leads to it.
+fn as_directory(entry: &mut DirEntry) {
+    entry.link = None;
+    entry.name.push(b'/');
+}
+
 /// Claims that a pattern's match is listed: hidden names only where they are asked for.
 fn is_wanted(name: &[u8], pattern: &Glob, options: ListOptions) -> bool {
     let is_shown = name.first() != Some(&b'.') || pattern.names_hidden() || options.shows_hidden();
@@ -610,7 +668,11 @@ mod tests {
     impl Directory for Fixed {
         fn next_batch(&mut self, entries: &mut Vec<DirEntry>, most: usize) -> Result<(), FileError> {
             entries.extend(self.0.by_ref().take(most));
-            Ok(())
+            // As of a folder in which names may be read, and nothing else.
+            match entries.iter().any(|entry| entry.name == b"dark") {
+                true => Err(FileError::PermissionDenied),
+                false => Ok(()),
+            }
         }
 
         fn next_names(&mut self, visit: &mut dyn FnMut(&[u8]), most: usize) -> Result<usize, FileError> {
@@ -623,12 +685,16 @@ mod tests {
     }
 
     /// Directories by path; no other question is asked of it.
+    /// Those without entries that are said here are forbidden.
     #[derive(Debug, Default)]
-    struct Forest(BTreeMap<&'static str, Vec<DirEntry>>);
+    struct Forest(BTreeMap<&'static str, Vec<DirEntry>>, &'static [&'static str]);
 
     impl Storage for Forest {
         fn open_directory(&self, path: &VirtualPath) -> Result<Box<dyn Directory>, FileError> {
             let path = std::str::from_utf8(path.as_bytes()).unwrap();
+            if self.1.contains(&path) {
+                return Err(FileError::PermissionDenied);
+            }
             self.0.get(path).cloned().map(Fixed::boxed).ok_or(FileError::NotFound)
         }
         fn open_read(&self, _: &VirtualPath, _: Wait) -> Result<ReadHandle, FileError> {
@@ -648,7 +714,11 @@ mod tests {
         }
         fn entry(&self, path: &VirtualPath) -> Result<DirEntry, FileError> {
             let parent = path.parent();
-            let entries = self.0.get(std::str::from_utf8(parent.as_bytes()).unwrap());
+            let parent = std::str::from_utf8(parent.as_bytes()).unwrap();
+            if self.1.contains(&parent) {
+                return Err(FileError::PermissionDenied);
+            }
+            let entries = self.0.get(parent);
             let entry = entries.into_iter().flatten().find(|entry| entry.name == path.name());
             entry.cloned().ok_or(FileError::NotFound)
         }
@@ -821,12 +891,18 @@ mod tests {
             link,
             directory("gone"),
         ];
-        let mut forest = Forest::default();
-        forest.0.insert("/pub", root.clone());
-        forest.0.insert("/pub/sub", vec![directory("deep"), entry("x", FileKind::File, 1)]);
-        forest.0.insert("/pub/sub/deep", vec![entry("y", FileKind::File, 1)]);
-        forest.0.insert("/pub/empty", Vec::new());
+        let forest = Forest(forest_of(&root), &[]);
         (root, Arc::new(forest))
+    }
+
+    fn forest_of(root: &[DirEntry]) -> BTreeMap<&'static str, Vec<DirEntry>> {
+        let deep = entry("deep", FileKind::Directory, 0);
+        BTreeMap::from([
+            ("/pub", root.to_vec()),
+            ("/pub/sub", vec![deep, entry("x", FileKind::File, 1)]),
+            ("/pub/sub/deep", vec![entry("y", FileKind::File, 1)]),
+            ("/pub/empty", Vec::new()),
+        ])
     }
 
     fn recursive(listing: Listing) -> Lister {
@@ -865,10 +941,32 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_folder_of_which_only_names_may_be_read_ends_no_listing_of_a_tree() {
+        let (root, _) = forest();
+        let mut folders = forest_of(&root);
+        folders.insert("/pub/empty", files(&["a", "dark"]));
+        let mut lister = Lister::new(Fixed::boxed(root), listing(Format::Unix, "-Ra"))
+            .in_tree(Arc::new(Forest(folders, &[])), VirtualPath::parse(b"/pub").unwrap());
+        let mut out = Vec::new();
+        while lister.fill(&mut out, 1).unwrap() {}
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.contains("./sub/deep:") && !text.contains("./empty:") && !text.contains("dark"),
+            "{text}"
+        );
+        assert_eq!(lister.take_unread().unwrap().path.as_bytes(), b"/pub/empty");
+        // Asked about itself, it is no empty folder.
+        let mut itself = Lister::new(Fixed::boxed(files(&["dark"])), listing(Format::Unix, ""));
+        assert!(matches!(itself.fill(&mut Vec::new(), 1), Err(FileError::PermissionDenied)));
+    }
+
     /// What a search in the forest lists: the last word of each line.
     fn search(format: Format, options: &str, pattern: &str) -> String {
-        let (_, search) = search::split(pattern.as_bytes()).unwrap();
-        let text = all(recursive(Listing { search, ..listing(format, options) }));
+        let listing = listing(format, options);
+        let (_, search) = search::split(pattern.as_bytes(), listing.options).unwrap();
+        let only_directories = listing.options.directory && pattern.ends_with('/');
+        let text = all(recursive(Listing { search, only_directories, ..listing }));
         let words = text.lines().map(|line| line.rsplit(' ').next().unwrap());
         words.collect::<Vec<_>>().join(" ")
     }
@@ -893,6 +991,54 @@ mod tests {
         assert_eq!(search(Format::Names, "-r", "s*/*"), "sub/x sub/deep");
         assert_eq!(search(Format::Names, "-R", "s*/*"), "sub/deep sub/x sub/deep/y");
         assert_eq!(search(Format::Unix, "-R", "s*/*"), "sub/deep sub/x  ./sub/deep: y");
+    }
+
+    #[test]
+    fn a_slash_behind_a_pattern_with_d_asks_for_the_folders_themselves() {
+        for (pattern, expected) in [
+            ("*/", "empty/ gone/ link/ sub/"),
+            ("[ls]*/", "link/ sub/"),
+            ("z*/", ""),
+            ("s*/*/", "sub/deep/"),
+            ("s*/deep/", "sub/deep/"),
+            ("s*/x/", ""),
+        ] {
+            assert_eq!(search(Format::Names, "-d", pattern), expected, "{pattern}");
+            assert_eq!(search(Format::Unix, "-d", pattern), expected, "{pattern}");
+        }
+        assert_eq!(search(Format::Names, "-d", "[sz]*"), "sub z");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_passed_over_and_told_and_what_is_gone_is_not() {
+        let unread = |forbidden, argument: &str, pattern: &str| {
+            let (root, _) = forest();
+            let forest = Forest(forest_of(&root), forbidden);
+            let options = ListOptions::parse(argument.as_bytes()).0;
+            let search =
+                search::split(pattern.as_bytes(), options).map_or_else(Vec::new, |(_, search)| search);
+            let listing = Listing { search, ..listing(Format::Unix, argument) };
+            let mut lister = Lister::new(Fixed::boxed(root), listing)
+                .in_tree(Arc::new(forest), VirtualPath::parse(b"/pub").unwrap());
+            let mut out = Vec::new();
+            while lister.fill(&mut out, 1).unwrap() {}
+            assert_eq!(lister.cut(), None);
+            let unread = lister.take_unread().map(|unread| {
+                assert!(matches!(unread.why, FileError::PermissionDenied));
+                (String::from_utf8_lossy(unread.path.as_bytes()).into_owned(), unread.more)
+            });
+            (unread, String::from_utf8(out).unwrap())
+        };
+        let (all, text) = unread(&[], "-R", "");
+        assert!(all.is_none() && text.contains("./sub/deep:"), "a folder that is gone is none of them");
+        let (one, text) = unread(&["/pub/sub"], "-R", "");
+        assert_eq!(one, Some(("/pub/sub".to_owned(), 0)));
+        // What it holds is not told as nothing.
+        assert!(!text.contains("./sub:") && text.contains("./empty:"), "{text}");
+        assert_eq!(unread(&["/pub/empty", "/pub/sub"], "-R", "").0, Some(("/pub/empty".to_owned(), 1)));
+        assert_eq!(unread(&["/pub/sub"], "", "s*/*").0, Some(("/pub/sub".to_owned(), 0)));
+        assert_eq!(unread(&["/pub/sub"], "", "s*/x").0, Some(("/pub/sub".to_owned(), 0)));
+        assert_eq!(unread(&["/pub/sub"], "", "e*/*").0, None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use millrace_vfs::VirtualPath;
 
+use super::ListOptions;
 use crate::glob::Glob;
 
 /// One component of a pattern.
@@ -48,8 +49,9 @@ impl Searched {
 }
 
 /// Splits a path before its first component that is a pattern: the folder to search, with its slash, or nothing; and
-/// the levels beneath. A slash at the end asks for what is in the folders that match. `None` where there is no pattern.
-pub fn split(path: &[u8]) -> Option<(&[u8], Vec<Level>)> {
+/// the levels beneath. A slash at the end asks for what is in the folders that match, or with `-d` for these alone.
+/// `None` where there is no pattern.
+pub fn split(path: &[u8], options: ListOptions) -> Option<(&[u8], Vec<Level>)> {
     let mut begin = 0;
     for component in path.split(|&byte| byte == b'/') {
         if Glob::is_pattern(component) {
@@ -57,7 +59,7 @@ pub fn split(path: &[u8]) -> Option<(&[u8], Vec<Level>)> {
             let components = pattern.split(|&byte| byte == b'/');
             let mut levels: Vec<Level> =
                 components.filter(|part| !matches!(part[..], [] | [b'.'])).map(Level::new).collect();
-            if pattern.ends_with(b"/") {
+            if pattern.ends_with(b"/") && !options.directory {
                 levels.push(Level::new(b"*"));
             }
             return Some((folder, levels));
@@ -83,9 +85,11 @@ mod tests {
             ("d*/", "", &["d*", "*"]),
         ] {
             let expected = (folder.as_bytes(), levels.iter().map(|text| level(text)).collect());
-            assert_eq!(split(path.as_bytes()), Some(expected), "{path}");
+            assert_eq!(split(path.as_bytes(), ListOptions::default()), Some(expected), "{path}");
         }
-        assert_eq!(split(b"a/b"), None);
-        assert_eq!(split(b""), None);
+        assert_eq!(split(b"a/b", ListOptions::default()), None);
+        assert_eq!(split(b"", ListOptions::default()), None);
+        let themselves = ListOptions { directory: true, ..ListOptions::default() };
+        assert_eq!(split(b"a/d*/", themselves), Some((&b"a/"[..], vec![level("d*")])));
     }
 }

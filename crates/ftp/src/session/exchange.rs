@@ -11,7 +11,7 @@ use millrace_vfs::{
 
 use crate::codec::Coding;
 use crate::digest::Algorithm;
-use crate::listing::{Lister, Listing};
+use crate::listing::{Lister, Listing, Unread};
 use crate::reply::{Replies, Reply, code};
 use crate::session::permission::Permissions;
 use crate::session::rules::Rules;
@@ -460,6 +460,8 @@ pub struct Outcome {
     pub bytes: u64,
     /// `Ok` only when every byte arrived: for an upload, committed under its name.
     pub result: Result<(), TransferError>,
+    /// Of a listing, what it could not go into.
+    pub unread: Option<Box<Unread>>,
 }
 
 /// Why a transfer did not end well.

@@ -6,7 +6,8 @@ use std::io::ErrorKind;
 
 use millrace_vfs::{Counted, FileError, OverQuota, QuotaScope};
 
-use super::TransferError;
+use super::{Session, TransferError};
+use crate::listing::Unread;
 use crate::reply::Part::{Fixed, Own};
 use crate::reply::{Part, Reply, code};
 
@@ -35,6 +36,18 @@ pub(super) fn transfer_failure(error: TransferError) -> Reply {
         TransferError::Refused(reply) => reply,
         TransferError::File(error) => file_failure(Fixed("Transfer failed"), &error),
     }
+}
+
+/// The reply to a listing that is whole but for what it could not go into. Programs that list a tree want what there is
+/// of it: a 4yz would have some of them ask again and again.
+pub(super) fn not_all_read(unread: &Unread) -> Reply {
+    let path = Session::quoted(&unread.path);
+    let what = [Fixed("Transfer complete, without what could not be read"), Own(b": "), Own(&path)];
+    let why = [Own(b" ("), Fixed(told(&unread.why)), Own(b")")];
+    let count = unread.more.to_string();
+    let more = [Own(b"; "), Own(count.as_bytes()), Own(b" "), Fixed("more")];
+    let more = if unread.more > 0 { &more[..] } else { &[] };
+    Reply::of(code::CLOSING_DATA, &[&what[..], &why, more, &[Own(b".")]].concat())
 }
 
 /// The reply to a file operation that failed, behind what it was about.

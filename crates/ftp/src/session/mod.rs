@@ -521,7 +521,10 @@ impl Session {
             }
         };
         let step = match outcome.result {
-            Ok(()) => success(self),
+            Ok(()) => match outcome.unread {
+                None => success(self),
+                Some(unread) => failure::not_all_read(&unread).into(),
+            },
             Err(error) => failure::transfer_failure(error).into(),
         };
         if self.is_busy() { step } else { self.finish(step) }

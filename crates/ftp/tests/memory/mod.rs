@@ -196,7 +196,7 @@ impl Driver {
     pub(crate) fn end(&mut self, result: Result<(), TransferError>) {
         self.transfer = None;
         self.aborted = false;
-        self.handle(Input::TransferEnded(Outcome { bytes: 0, result }));
+        self.handle(Input::TransferEnded(Outcome { bytes: 0, result, unread: None }));
         self.pump();
     }
 

@@ -40,7 +40,7 @@ impl Connection {
             Ok(link) => link,
             Err(why) => {
                 core.discard(transfer);
-                return Some(Outcome { bytes: 0, result: Err(why) });
+                return Some(Outcome { bytes: 0, result: Err(why), unread: None });
             }
         };
         if !core.server.config.coalesce {
@@ -326,9 +326,15 @@ impl Connection {
         running.shared.add(lines.len() as u64);
         core.out.extend_from_slice(&lines);
         if sender.is_drained() {
-            let end = match sender.whole() {
-                Err(TransferError::Cut(why)) => {
+            let end = match (sender.whole(), sender.take_unread()) {
+                (Err(TransferError::Cut(why)), _) => {
                     format!("{code} End of status, which is not whole: {why}.\r\n")
+                }
+                (_, Some(unread)) => {
+                    format!(
+                        "{code} End of status, without {} folder(s) that could not be read.\r\n",
+                        unread.more + 1
+                    )
                 }
                 _ => format!("{code} End of status.\r\n"),
             };
@@ -385,6 +391,10 @@ impl Connection {
             let text = "an upload without close_notify was taken for whole, as this client is excused";
             self.log(core, log::Event::Warning { text });
         }
+        let unread = match &mut running.work {
+            Work::Send(sender) => sender.take_unread().map(Box::new),
+            _ => None,
+        };
         self.drop_lease(core);
         let failure = result.as_ref().err().map(describe);
         let transferred = Transferred {
@@ -400,7 +410,7 @@ impl Connection {
         if running.work.end_may_wait() {
             core.discard(std::mem::replace(&mut running.work, Work::Lent));
         }
-        Some(Outcome { bytes, result })
+        Some(Outcome { bytes, result, unread })
     }
 
     /// The client has said its last. What it asked for is done as far as that is possible, but a transfer, or a

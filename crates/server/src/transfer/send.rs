@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
 use millrace_ftp::codec::{Coding, Encoder};
-use millrace_ftp::listing::Lister;
+use millrace_ftp::listing::{Lister, Unread};
 use millrace_ftp::session::{ByteRange, TransferError};
 use millrace_net::tls::{Channel, Unwritten};
 use millrace_net::{copy, stream};
@@ -282,6 +282,14 @@ impl Sender {
                 Err(TransferError::File(FileError::OutOfRange))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// What a listing that is at its end could not go into.
+    pub(crate) fn take_unread(&mut self) -> Option<Unread> {
+        match &mut self.source {
+            Source::Listing(lister) => lister.take_unread(),
+            _ => None,
         }
     }
 

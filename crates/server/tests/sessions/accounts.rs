@@ -99,6 +99,38 @@ fn permissions_hold_at_their_place_whatever_command_asks() {
     assert!(!client.expect("STAT .", 213).text.contains("home"));
 }
 
+/// As `ls` has it: the rest of the tree is listed, and what is not is named.
+#[test]
+fn a_listing_of_a_tree_names_what_may_not_be_read() {
+    let (served, _, scratch) = server(
+        r#"{"access": "rw", "tree": [{"path": "/in", "access": ["write"]}, {"path": "/home", "access": "none"}]}"#,
+    );
+    fs::create_dir(scratch.path().join("pub/new")).unwrap();
+    let mut client = login(&served);
+    for line in ["LIST -R", "NLST -R", "LIST */f*", "LIST -R */*"] {
+        let (listing, reply) = client.try_fetch(line);
+        let listing = String::from_utf8(listing).unwrap();
+        assert!(
+            listing.contains("file") && !listing.contains("in/file") && !listing.contains("in:"),
+            "{listing}"
+        );
+        let expected =
+            "226 Transfer complete, without what could not be read: \"/in\" (permission denied).\r\n";
+        assert_eq!(reply.text, expected, "{line}");
+    }
+    let status = client.expect("STAT -R .", 213).text;
+    assert!(
+        status.ends_with("213 End of status, without 1 folder(s) that could not be read.\r\n"),
+        "{status}"
+    );
+    for line in ["LIST", "LIST -R pub", "NLST p*/*"] {
+        assert_eq!(client.try_fetch(line).1.text, "226 Transfer complete.\r\n", "{line}");
+    }
+    client.expect("LANG de", 200);
+    let (_, reply) = client.try_fetch("LIST -R");
+    assert!(reply.text.contains("ohne das, was nicht zu lesen war: \"/in\" (nicht erlaubt)."), "{reply:?}");
+}
+
 #[test]
 fn what_may_not_be_read_is_not_made_readable_by_a_new_name() {
     let (served, _, _scratch) = server(

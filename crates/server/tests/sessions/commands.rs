@@ -309,6 +309,17 @@ fn the_root_has_a_name_in_a_listing_of_itself() {
         assert!(client.fetch(line).ends_with(b" /\r\n"), "{line}");
     }
     assert_eq!(client.fetch("NLST -d f"), b"f\r\n");
+    client.expect("CWD /", 250);
+    assert_eq!(client.fetch("NLST -d *"), b"d\r\n");
+    assert_eq!(client.fetch("NLST -d d*/"), b"d/\r\n");
+    assert_eq!(client.fetch("NLST -dR d*/"), b"d/\r\n");
+    assert_eq!(client.fetch("NLST d*/"), b"d/f\r\n");
+    let line = client.fetch("LIST -d d*/");
+    assert!(
+        line.starts_with(b"d")
+            && line.ends_with(b" d/\r\n")
+            && line.iter().filter(|&&b| b == b'\n').count() == 1
+    );
 }
 
 #[test]
