@@ -1,7 +1,7 @@
 //! What `millrace serve` writes about its clients, and where.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -23,6 +23,7 @@ impl Site {
         fs::write(folder.join("files/f"), b"content").unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
             .args(["serve", "files", "--ftp", "127.0.0.1:0", "--http", "off", "--user", "u:secret"])
+            .args(["--passive-ports", "61100-61163"])
             .args(flags)
             .current_dir(&folder)
             .stdin(Stdio::null())
@@ -100,11 +101,15 @@ impl Client {
         self.expect(code)
     }
 
-    /// Downloads; nobody looks at what.
-    fn fetch(&mut self, name: &str) {
+    fn passive(&mut self) -> TcpStream {
         let reply = self.say("EPSV", "229");
         let port: u16 = reply.split('|').nth(3).unwrap().parse().unwrap();
-        let data = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        TcpStream::connect(("127.0.0.1", port)).unwrap()
+    }
+
+    /// Downloads; nobody looks at what.
+    fn fetch(&mut self, name: &str) {
+        let data = self.passive();
         self.say(&format!("RETR {name}"), "150");
         std::io::copy(&mut &data, &mut std::io::sink()).unwrap();
         self.expect("226");
@@ -168,6 +173,41 @@ fn what_is_refused_is_told_and_every_line_of_the_json_log_is_json() {
     let warnings = told(&lines, "text");
     assert!(warnings.iter().any(|text| text.contains("read anew")), "{warnings:?}");
     assert!(!lines.concat().contains("secret"));
+}
+
+#[test]
+fn each_transfer_that_fails_has_a_line_that_says_why() {
+    let mut site = Site::start("failed", &["--log-format", "json"]);
+    fs::File::create(site.folder.join("files/large")).unwrap().set_len(64 << 20).unwrap();
+    let mut client = site.log_in();
+    client.say("TYPE I", "200");
+    // Nobody comes, and the client gives up.
+    client.say("EPSV", "229");
+    client.say("RETR f", "150");
+    client.say("ABOR", "426");
+    client.expect("226");
+    // What was sent is not read: that resets the connection.
+    let mut data = client.passive();
+    client.say("RETR large", "150");
+    data.read_exact(&mut [0; 1]).unwrap();
+    drop(data);
+    client.expect("426");
+    // Half the head of a block.
+    client.say("MODE B", "200");
+    let mut data = client.passive();
+    client.say("STOR up", "150");
+    data.write_all(b"\x40\x00").unwrap();
+    drop(data);
+    client.expect("426");
+    client.say("QUIT", "221");
+    let lines = site.log_up_to("quit");
+    let failed = told(&lines, "failed");
+    let [gone, reset, malformed] = &failed[..] else { panic!("{failed:?}") };
+    assert_eq!(gone, "download aborted");
+    assert!(reset.starts_with("download data connection broke: "), "{reset}");
+    assert!(malformed.starts_with("upload ") && malformed.len() > 10, "{malformed}");
+    assert_eq!(told(&lines, "path")[..3], ["download /f", "download /large", "upload /up"]);
+    assert!(!site.folder.join("files/up").exists());
 }
 
 #[test]
