@@ -323,8 +323,10 @@ mod tests {
         assert_eq!(shell("yes", Purpose::Answer).run(b"").unwrap().how, How::TooLong);
         let ended = shell("head -c 8000000 /dev/zero; exit 4", Purpose::Work).run(b"").unwrap();
         assert_eq!((ended.how, ended.output.len()), (How::Exited(4), MOST));
+        // How much one says in a short time is the machine's affair.
         let ended = Program { time: SHORT, ..shell("yes", Purpose::Work) }.run(b"").unwrap();
-        assert_eq!((ended.how, ended.output.len()), (How::OutOfTime, MOST));
+        assert_eq!(ended.how, How::OutOfTime);
+        assert!(ended.output.len() <= MOST);
     }
 
     #[test]

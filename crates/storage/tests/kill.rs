@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use common::{Scratch, path, upload};
@@ -29,7 +30,9 @@ fn a_kill_at_any_moment_leaves_whole_files_and_loses_nothing_acknowledged() {
     let (mut uploads, mut swept) = (0, 0);
     for round in 0..rounds {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let told = run_and_kill(scratch.path(), round, Duration::from_micros(3_000 + (seed >> 33) % 30_000));
+        let moment =
+            Moment { uploads: (seed >> 33) % 40, later: Duration::from_micros((seed >> 40) % 5_000) };
+        let told = run_and_kill(scratch.path(), round, moment);
         uploads += told.len();
         for (name, generation) in told {
             let newest = acknowledged.entry(name).or_insert(0);
@@ -47,7 +50,7 @@ fn a_kill_at_any_moment_leaves_whole_files_and_loses_nothing_acknowledged() {
         assert!(scratch.names().iter().all(|name| !name.starts_with('.')), "{:?}", scratch.names());
     }
     println!("{rounds} kills, {uploads} uploads acknowledged, {swept} leftovers swept");
-    assert!(uploads as u64 > rounds, "the children were given time to work: {uploads}");
+    assert!(uploads as u64 > rounds, "the children worked: {uploads}");
 }
 
 fn remove_new_names(scratch: &Scratch) {
@@ -56,8 +59,14 @@ fn remove_new_names(scratch: &Scratch) {
     }
 }
 
+/// When the child is killed: in the midst of what follows so many uploads, however long these take.
+struct Moment {
+    uploads: u64,
+    later: Duration,
+}
+
 /// Answers every (name, generation) that the child said it had committed.
-fn run_and_kill(root: &Path, round: u64, after: Duration) -> Vec<(String, u64)> {
+fn run_and_kill(root: &Path, round: u64, moment: Moment) -> Vec<(String, u64)> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture", "--test-threads=1", "upload_until_killed"])
         .env(CHILD, root)
@@ -67,11 +76,15 @@ fn run_and_kill(root: &Path, round: u64, after: Duration) -> Vec<(String, u64)> 
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     while lines.next().expect("the child begins").unwrap() != "ready" {}
+    let (tell, told) = channel();
     let reader = std::thread::spawn(move || {
         let lines = lines.map_while(Result::ok);
-        lines.filter_map(|line| parse_acknowledgement(&line)).collect()
+        lines.filter_map(|line| parse_acknowledgement(&line)).inspect(|_| _ = tell.send(())).collect()
     });
-    std::thread::sleep(after);
+    for _ in 0..moment.uploads {
+        told.recv_timeout(Duration::from_secs(60)).expect("the child goes on");
+    }
+    std::thread::sleep(moment.later);
     child.kill().unwrap();
     child.wait().unwrap();
     reader.join().unwrap()

@@ -84,14 +84,18 @@ fn connect(from: IpAddr, to: SocketAddr) -> TcpStream {
     socket
 }
 
+/// When a test gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits for the listener's next connection.
+fn wait_for_arrival(lease: &Lease) {
+    assert!(stream::wait_readable(lease.listener().unwrap(), PATIENCE), "nobody comes");
+}
+
+/// Waits for the connection of a lease.
 fn accept(lease: &mut Lease) -> Option<OwnedFd> {
-    for _ in 0..200 {
-        match lease.accept(&mut Nobody) {
-            Ok(socket) => return Some(socket),
-            Err(_) => std::thread::sleep(Duration::from_millis(1)),
-        }
-    }
-    None
+    wait_for_arrival(lease);
+    lease.accept(&mut Nobody).ok()
 }
 
 #[test]
@@ -125,6 +129,7 @@ fn a_late_connection_never_reaches_the_next_session() {
     let pool = pool(range(1));
     let first = lease(&pool, client(1));
     let _late = connect(client(1), first.address());
+    wait_for_arrival(&first);
     drop(first);
     let mut second = lease(&pool, client(1));
     assert!(second.accept(&mut Nobody).is_err());
@@ -133,7 +138,7 @@ fn a_late_connection_never_reaches_the_next_session() {
     let _own = connect(client(1), second.address());
     assert!(accept(&mut second).is_some());
     let _left = connect(client(1), second.address());
-    std::thread::sleep(Duration::from_millis(20));
+    wait_for_arrival(&second);
     drop(second);
     let mut third = lease(&pool, client(1));
     assert!(third.accept(&mut Nobody).is_err());
@@ -153,9 +158,9 @@ fn an_exhausted_range_is_shared_by_addresses_and_each_gets_its_own() {
     };
     assert_eq!(one.address(), two.address());
     let second = connect(client(2), two.address());
-    std::thread::sleep(Duration::from_millis(20));
+    wait_for_arrival(&one);
     assert!(one.accept(&mut Nobody).is_err(), "given another's connection");
-    wake.recv_timeout(Duration::from_secs(5)).unwrap();
+    wake.recv_timeout(PATIENCE).unwrap();
     let socket = two.accept(&mut Nobody).unwrap();
     assert_eq!(TcpStream::from(socket).peer_addr().unwrap(), second.local_addr().unwrap());
     let _first = connect(client(1), one.address());
@@ -175,10 +180,10 @@ fn a_client_with_a_lease_everywhere_waits_in_line() {
     }
     assert!(delivered.try_recv().is_err());
     drop(first);
-    let (number, second) = delivered.recv_timeout(Duration::from_secs(5)).unwrap();
+    let (number, second) = delivered.recv_timeout(PATIENCE).unwrap();
     assert_eq!(number, 2);
     drop(second);
-    assert_eq!(delivered.recv_timeout(Duration::from_secs(5)).unwrap().0, 3);
+    assert_eq!(delivered.recv_timeout(PATIENCE).unwrap().0, 3);
 }
 
 #[test]
@@ -214,11 +219,7 @@ fn a_port_that_is_given_back_keeps_the_connection_that_had_come() {
     let pool = pool(range(1));
     let mut early = lease(&pool, client(1));
     let data = connect(client(1), early.address());
-    // A local connection is in the listener's line once the client has it.
-    let begin = Instant::now();
-    while data.peer_addr().is_err() {
-        assert!(begin.elapsed() < Duration::from_secs(10));
-    }
+    wait_for_arrival(&early);
     assert!(early.give_back(&mut Nobody));
     let mut next = lease(&pool, client(1));
     assert!(next.accept(&mut Nobody).is_err());

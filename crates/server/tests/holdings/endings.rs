@@ -87,7 +87,9 @@ const STATES: [State; 22] = [
     }),
     ("Running", "another server is silent", |site| site.say("GET /silent/ HTTP/1.1\r\nHost: h\r\n\r\n")),
     ("Running", "another server answers", |site| site.heard("GET /endless/ HTTP/1.1\r\nHost: h\r\n\r\n")),
-    ("Ruled", "a hook is asked", |site| site.say(&format!("DELETE /asked HTTP/1.1\r\n{USER}\r\n"))),
+    ("Ruled", "a hook is asked", |site| {
+        site.ruled(|| site.say(&format!("DELETE /asked HTTP/1.1\r\n{USER}\r\n")))
+    }),
 ];
 
 #[test]

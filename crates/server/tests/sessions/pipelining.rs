@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use millrace_storage::MemoryStorage;
 
-use crate::kit::{Scratch, Sink, eventually, serve};
+use crate::kit::{PATIENCE, Scratch, Sink, eventually, serve};
 
 #[test]
 fn hundreds_of_commands_in_one_packet_get_their_replies_in_order() {
@@ -87,7 +87,7 @@ fn commands_and_the_end_of_the_connection_may_come_together() {
             client.send(bytes);
             client.stream.shutdown(Shutdown::Write).unwrap();
             let mut rest = Vec::new();
-            client.stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+            client.stream.set_read_timeout(Some(PATIENCE)).unwrap();
             client.stream.read_to_end(&mut rest).expect("the server closes its side soon");
         }
     }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ pub(super) struct Site {
     pub(super) scratch: Scratch,
     pub(super) served: ServedHttp,
     faults: Faults,
+    slow: Arc<Slow>,
 }
 
 /// A client in some state, and others without whom it would not be.
@@ -60,9 +61,25 @@ impl Victim {
     }
 }
 
-/// Is asked about one method, and takes its time.
-#[derive(Debug)]
-struct Slow;
+/// Is asked about one method, and answers when it is let go.
+#[derive(Debug, Default)]
+struct Slow {
+    /// How often it was asked, and how many of these may be answered.
+    asked: Mutex<(u64, u64)>,
+    change: Condvar,
+}
+
+impl Slow {
+    fn asked(&self) -> u64 {
+        self.asked.lock().unwrap().0
+    }
+
+    fn let_go(&self) {
+        let mut asked = self.asked.lock().unwrap();
+        asked.1 = asked.0;
+        self.change.notify_all();
+    }
+}
 
 impl Hooks for Slow {
     fn concerns(&self, event: Event, verb: &str) -> bool {
@@ -70,7 +87,10 @@ impl Hooks for Slow {
     }
 
     fn call(&self, _: &Moment) -> Ruling {
-        thread::sleep(Duration::from_millis(300));
+        let mut asked = self.asked.lock().unwrap();
+        asked.0 += 1;
+        let number = asked.0;
+        drop(self.change.wait_timeout_while(asked, PATIENCE, |asked| asked.1 < number).unwrap());
         Ruling::Pass
     }
 }
@@ -115,11 +135,12 @@ impl Site {
             most: 1,
             time: 2 * STALL,
         };
+        let slow = Arc::new(Slow::default());
         let served = serve_http_with(Config {
             accounts: Arc::new(accounts),
             programs,
             passes: vec![beneath("/silent", silent), beneath("/endless", endless)],
-            hooks: Some(Arc::new(Slow)),
+            hooks: Some(slow.clone()),
             sessions,
             stall_timeout: STALL,
             // Others shake hands and ask within this, on a machine that is busy with other things.
@@ -130,7 +151,7 @@ impl Site {
             sort_entries: 100,
             ..https_config(&scratch)
         });
-        Self { scratch, served, faults }
+        Self { scratch, served, faults, slow }
     }
 
     /// A client that has said this.
@@ -165,9 +186,18 @@ impl Site {
         victim
     }
 
-    /// The disk answers again.
+    /// A client about whose request a hook is asked.
+    pub(super) fn ruled<V>(&self, ask: impl FnOnce() -> V) -> V {
+        let before = self.slow.asked();
+        let victim = ask();
+        within(LONGEST, "the hook is asked", || self.slow.asked() > before);
+        victim
+    }
+
+    /// Disks and hooks answer again.
     pub(super) fn let_go(&self) {
         self.faults.reset();
+        self.slow.let_go();
     }
 
     fn pids(&self) -> Vec<String> {
