@@ -379,8 +379,12 @@ impl Running {
 
     /// How far it has come.
     pub(crate) fn progress(&self, now: Instant) -> Progress {
+        let unwritten = match &self.work {
+            Work::Receive(receiver) => receiver.unwritten(),
+            _ => 0,
+        };
         Progress {
-            bytes: self.shared.bytes(),
+            bytes: self.shared.bytes() + unwritten,
             total: self.total,
             elapsed: now.saturating_duration_since(self.started),
         }

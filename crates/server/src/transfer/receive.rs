@@ -3,7 +3,7 @@
 //! What may be written at once (in place, on a local file system) is written at once; what stages, or may
 //! hang, is collected and written by the blocking pool, a small file with a single trip. A large file whose
 //! bytes need no conversion goes by `splice` on a thread of the pool, where a disk that is slower than the
-//! network may hold it up.
+//! network may hold it up. Only what is staged is collected for longer than until the next bytes are waited for.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -243,13 +243,13 @@ impl Receiver {
         if self.decoder.is_some() || self.left.is_some() || upload.readiness() == Readiness::MayHang {
             self.buffer.extend_from_slice(bytes);
             let splices = full && self.decoder.is_none() && self.left.is_none();
-            // The end may be in what has come, and the connection stay open behind it.
-            let may_end = self.ends_itself && !full && !bytes.is_empty();
+            // The end may be in what has come, and the connection stay open behind it. In place what has come is
+            // there, also where the next bytes take long, or never come.
+            let is_for_now = !full && !bytes.is_empty() && (self.ends_itself || !upload.is_staged());
             return match self.ended {
                 true => Some(Turn::Commit),
-                false => {
-                    (splices || may_end || self.buffer.len() >= COLLECT).then_some(Turn::Job(JobKind::Sink))
-                }
+                false => (splices || is_for_now || self.buffer.len() >= COLLECT)
+                    .then_some(Turn::Job(JobKind::Sink)),
             };
         }
         if let Err(error) = upload.write_all(bytes) {
@@ -423,6 +423,15 @@ impl Receiver {
             }
         }
         Ok(())
+    }
+}
+
+/// In place the part that came is there, whatever ended the upload.
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        if !self.buffer.is_empty() && self.upload.as_ref().is_some_and(|upload| !upload.is_staged()) {
+            let _ = self.write_collected(&Shared::default());
+        }
     }
 }
 

@@ -166,6 +166,43 @@ fn in_place_a_reset_leaves_the_part_that_came() {
     }
 }
 
+/// What a logger appends line by line over a bad connection.
+#[test]
+fn in_place_what_came_is_there_in_every_form_before_the_next_bytes_come() {
+    let scratch = Scratch::new();
+    let served = serve(scratch.storage());
+    let mut client = served.login();
+    for (line, name) in [("TYPE I", "i"), ("TYPE A", "a"), ("TYPE E", "e")] {
+        scratch.write(name, b"old");
+        client.expect(line, 200);
+        let mut data = client.passive();
+        client.expect(format!("APPE {name}"), 150);
+        for length in [1_003, 2_003] {
+            data.write_all(&[b'x'; 1_000]).unwrap();
+            eventually("it is written", || scratch.read(name).unwrap().len() == length);
+        }
+        assert!(client.expect("STAT", 211).text.contains("2000 bytes"));
+        client.expect("ABOR", 426);
+        client.expect_reply(226);
+        assert_eq!(scratch.read(name).unwrap().len(), 2_003);
+    }
+}
+
+#[test]
+fn a_staged_upload_tells_how_much_of_it_has_come() {
+    let scratch = Scratch::new();
+    let served = serve(scratch.storage());
+    let mut client = served.login();
+    client.expect("TYPE A", 200);
+    let mut data = client.passive();
+    client.expect("STOR f", 150);
+    data.write_all(&[b'x'; 1_000]).unwrap();
+    eventually("it says so", || client.expect("STAT", 211).text.contains("1000 bytes"));
+    assert_eq!(scratch.names(), [""; 0]);
+    drop(data);
+    client.expect_reply(226);
+}
+
 #[test]
 fn a_half_closed_upload_is_an_ended_one() {
     let served = serve(Arc::new(MemoryStorage::new()));
