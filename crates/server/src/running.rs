@@ -182,9 +182,10 @@ impl Server {
             (Door::Http, &config.http),
             (Door::Https, &config.https),
         ];
-        // A port that IPv4 has a listener of its own for.
+        // A port that IPv4 has a listener of its own for. One that is yet to be chosen is nobody else's.
         let all = doors.iter().flat_map(|(_, addresses)| addresses.iter());
-        let of_ipv4: Vec<u16> = all.filter(|address| address.is_ipv4()).map(SocketAddr::port).collect();
+        let of_ipv4: Vec<u16> =
+            all.filter(|address| address.is_ipv4() && address.port() != 0).map(SocketAddr::port).collect();
         for ((door, addresses), bound) in doors.into_iter().zip(&mut bound) {
             for &address in addresses {
                 let only_its_own = of_ipv4.contains(&address.port());

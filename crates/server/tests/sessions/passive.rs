@@ -367,6 +367,17 @@ fn all_addresses_of_ipv4_and_of_ipv6_share_a_port() {
 }
 
 #[test]
+fn ports_that_are_chosen_for_ipv6_serve_ipv4_too() {
+    let scratch = Scratch::new();
+    let ftp = vec![SocketAddr::from(([127, 0, 0, 1], 0)), SocketAddr::from(([0; 16], 0))];
+    let served = serve_with(Config { ftp, ..config(scratch.storage()) });
+    let port = served.running.ftp_addresses()[1].port();
+    for ip in ["127.0.0.1", "::1"] {
+        Client::connect(SocketAddr::new(ip.parse().unwrap(), port)).expect_reply(220);
+    }
+}
+
+#[test]
 fn ipv6_has_epsv_and_lpsv() {
     let mut config = config(storage());
     config.ftp = vec!["[::1]:0".parse().unwrap()];
