@@ -210,6 +210,19 @@ fn each_transfer_that_fails_has_a_line_that_says_why() {
     assert!(!site.folder.join("files/up").exists());
 }
 
+/// Somebody may bill by that file.
+#[test]
+fn a_transfer_log_that_cannot_be_written_is_told_of() {
+    let mut site = Site::start("full", &["--quiet", "--xferlog", "/dev/full"]);
+    let mut client = site.log_in();
+    client.fetch("f");
+    let lines = site.log_up_to("cannot be written");
+    assert!(lines.last().unwrap().contains("the transfer log cannot be written: No space left"), "{lines:?}");
+    client.fetch("f");
+    site.signal("-TERM");
+    site.log_up_to("2 lines are missing from the transfer log, which could not be written");
+}
+
 #[test]
 fn a_transfer_log_that_was_moved_is_begun_anew_at_sighup() {
     let mut site = Site::start("rotation", &["--xferlog", "xfer"]);

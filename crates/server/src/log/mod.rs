@@ -23,7 +23,7 @@ use millrace_vfs::{Timestamp, VirtualPath};
 
 pub(crate) use access::Request;
 
-use self::writer::Writer;
+use self::writer::{Gap, Writer};
 use crate::config::LogFormat;
 use crate::limits::{Reached, Setting};
 
@@ -159,8 +159,8 @@ impl Log {
             });
             opened.transpose()
         };
-        let xferlog = open(xferlog, "the transfer log, whose disk does not keep up")?;
-        let access = open(access, "the access log, whose disk does not keep up")?;
+        let xferlog = open(xferlog, "the transfer log")?;
+        let access = open(access, "the access log")?;
         Ok(Self { format, events, xferlog, access })
     }
 
@@ -293,7 +293,16 @@ impl Log {
 fn events(format: LogFormat) -> io::Result<Arc<Writer>> {
     // A descriptor of its own: the lock of the standard library's must not be held by who is stuck.
     let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    let notice = move |lines| missing(format, lines, "the log, which nobody reads");
+    let notice = move |gap: Gap<'_>| match gap {
+        Gap::Dropped(lines) => {
+            warning(format, &format!("{lines} lines are missing from the log, which nobody reads"))
+        }
+        // There is nobody to be told.
+        Gap::Failing(_) => Vec::new(),
+        Gap::Lost(lines) => {
+            warning(format, &format!("{lines} lines are missing from the log, which could not be written"))
+        }
+    };
     Writer::start(stderr, Box::new(notice)).map(Arc::new)
 }
 
@@ -305,9 +314,17 @@ fn log_file(
     events: Option<Arc<Writer>>,
 ) -> io::Result<LogFile> {
     let file = append(path)?;
-    let notice = move |lines| {
-        let notice = missing(format, lines, of);
-        events.iter().for_each(|events| events.push(&notice));
+    let notice = move |gap: Gap<'_>| {
+        let text = match gap {
+            Gap::Dropped(lines) => {
+                format!("{lines} lines are missing from {of}, whose disk does not keep up")
+            }
+            Gap::Failing(error) => {
+                format!("{of} cannot be written: {error}; lines are missing until it can be")
+            }
+            Gap::Lost(lines) => format!("{lines} lines are missing from {of}, which could not be written"),
+        };
+        events.iter().for_each(|events| events.push(&warning(format, &text)));
         Vec::new()
     };
     Ok(LogFile { path: path.into(), writer: Arc::new(Writer::start(file, Box::new(notice))?) })
@@ -326,11 +343,10 @@ fn wall() -> Timestamp {
     Timestamp { seconds: wall.as_secs() as i64, nanoseconds: wall.subsec_nanos() }
 }
 
-/// The line that stands for lines that are missing.
-fn missing(format: LogFormat, lines: u64, of: &str) -> Vec<u8> {
+/// A line that is about the log itself.
+fn warning(format: LogFormat, text: &str) -> Vec<u8> {
     let (now, subject) = (wall(), NOBODY);
-    let text = format!("{lines} lines are missing from {of}");
-    let (event, mut line) = (Event::Warning { text: &text }, String::new());
+    let (event, mut line) = (Event::Warning { text }, String::new());
     match format {
         LogFormat::Off => {}
         LogFormat::Json | LogFormat::JsonWarnings => write_json(&mut line, now, &subject, &event),

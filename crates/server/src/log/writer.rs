@@ -5,7 +5,8 @@
 //! crowd is written together: to wake a thread costs more than a line.
 //!
 //! What waits to be written is bounded. Lines beyond that are dropped and counted, and when there is room
-//! again the count is written where they would have stood: a log has gaps only where it says so.
+//! again the count is written where they would have stood: a log has gaps only where it says so. So it is with lines
+//! that cannot be written, on a full disk: that is told at once, and how many there were when one can be.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -28,8 +29,19 @@ const CROWD: usize = WAITING / 4;
 /// How long the end of a server waits for its last lines to be taken.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Says how many lines are missing, in the words of the log.
-type Notice = Box<dyn Fn(u64) -> Vec<u8> + Send>;
+/// What is wrong with a log.
+#[derive(Debug)]
+pub(super) enum Gap<'a> {
+    /// So many lines found no room.
+    Dropped(u64),
+    /// Lines cannot be written from now on.
+    Failing(&'a io::Error),
+    /// They can be again, or it is the end; so many could not.
+    Lost(u64),
+}
+
+/// Tells of it; answers what the log itself says of it.
+type Notice = Box<dyn Fn(Gap<'_>) -> Vec<u8> + Send>;
 
 /// Where the lines go.
 type Sink = Box<dyn Write + Send>;
@@ -161,18 +173,24 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread. A log that cannot be written must not stop the server, so errors are nobody's.
-    fn write_out(&self, mut sink: Sink, notice: &Notice, rest: Duration) {
+    /// The thread. A log that cannot be written must not stop the server.
+    fn write_out(&self, sink: Sink, notice: &Notice, rest: Duration) {
         let (mut lines, mut rests) = (Vec::new(), None);
+        let mut page = Page { sink, lost: 0, is_torn: false };
         while let Some((dropped, next)) = self.take(&mut lines, rests) {
             rests = Some(rest);
-            sink = next.unwrap_or(sink);
-            if dropped > 0 {
-                lines.extend_from_slice(&notice(dropped));
+            if let Some(sink) = next {
+                page = Page { sink, is_torn: false, ..page };
             }
-            let _ = sink.write_all(&lines);
+            if dropped > 0 {
+                lines.extend_from_slice(&notice(Gap::Dropped(dropped)));
+            }
+            page.write(&lines, notice);
             lines.clear();
             lines.shrink_to(KEPT);
+        }
+        if page.lost > 0 {
+            let _ = notice(Gap::Lost(page.lost));
         }
         self.lock().ended = true;
         self.ended.notify_all();
@@ -203,6 +221,57 @@ impl Shared {
     }
 }
 
+/// What is written to, and what has become of it.
+struct Page {
+    sink: Sink,
+    /// Lines that could not be written and were not told of.
+    lost: u64,
+    /// The last of what was written is no whole line.
+    is_torn: bool,
+}
+
+impl Page {
+    fn write(&mut self, lines: &[u8], notice: &Notice) {
+        match self.write_from_new_line(lines) {
+            Ok(()) if self.lost > 0 => {
+                let told = notice(Gap::Lost(std::mem::take(&mut self.lost)));
+                // What goes wrong now shows itself with the next line.
+                let _ = self.sink.write_all(&told);
+            }
+            Ok(()) => {}
+            Err((error, rest)) => {
+                if self.lost == 0 {
+                    let _ = notice(Gap::Failing(&error));
+                }
+                self.lost += rest.iter().filter(|&&byte| byte == b'\n').count() as u64;
+            }
+        }
+    }
+
+    /// Answers what could not be written, beginning with the rest of a line.
+    fn write_from_new_line<'a>(&mut self, lines: &'a [u8]) -> Result<(), (io::Error, &'a [u8])> {
+        if self.is_torn {
+            self.sink.write_all(b"\n").map_err(|error| (error, lines))?;
+            self.is_torn = false;
+        }
+        let mut rest = lines;
+        while !rest.is_empty() {
+            let error = match self.sink.write(rest) {
+                Ok(0) => io::ErrorKind::WriteZero.into(),
+                Ok(count) => {
+                    self.is_torn = rest[count - 1] != b'\n';
+                    rest = &rest[count..];
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => error,
+            };
+            return Err((error, rest));
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader, Read};
@@ -213,7 +282,10 @@ mod tests {
     fn a_log_that_nobody_reads_holds_nobody_up_and_says_what_is_missing() {
         const LINES: u64 = 100_000;
         let (reader, sink) = io::pipe().unwrap();
-        let notice = |dropped| format!("{dropped} missing\n").into_bytes();
+        let notice = |gap: Gap<'_>| match gap {
+            Gap::Dropped(dropped) => format!("{dropped} missing\n").into_bytes(),
+            gap => panic!("{gap:?}"),
+        };
         let writer = Writer::start(sink, Box::new(notice)).unwrap();
         for number in 0..LINES {
             writer.push(format!("line {number} of a log that nobody reads\n").as_bytes());
@@ -276,6 +348,64 @@ mod tests {
         assert_eq!(line, "a\n");
         assert_eq!(first.lines().count(), 0);
         assert_eq!(second.lines().map(Result::unwrap).collect::<Vec<_>>(), ["b"]);
+    }
+
+    /// A disk with so much room.
+    struct Disk(Arc<Mutex<(usize, Vec<u8>)>>);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut disk = self.0.lock().unwrap();
+            let count = bytes.len().min(disk.0);
+            if count == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            disk.0 -= count;
+            disk.1.extend_from_slice(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_told_once_and_what_is_missing_when_there_is_room() {
+        let disk = Arc::new(Mutex::new((6, Vec::new())));
+        let (tell, told) = std::sync::mpsc::channel();
+        let tell = Mutex::new(tell);
+        let notice = move |gap: Gap<'_>| {
+            let text = match gap {
+                Gap::Dropped(_) => "dropped".to_owned(),
+                Gap::Failing(error) => format!("{:?}", error.kind()),
+                Gap::Lost(lines) => format!("{lines} lost"),
+            };
+            tell.lock().unwrap().send(text.clone()).unwrap();
+            format!("{text}\n").into_bytes()
+        };
+        let hear = || told.recv_timeout(Duration::from_secs(30)).unwrap();
+        let writer = Writer::resting(Disk(Arc::clone(&disk)), Box::new(notice), Duration::ZERO).unwrap();
+        writer.push(b"one\ntwo\nthree\n");
+        assert_eq!(hear(), "StorageFull");
+        writer.push(b"four\n");
+        disk.lock().unwrap().0 = 1000;
+        // Whether there was room for the fourth is the thread's luck.
+        writer.push(b"five\n");
+        let lost = hear();
+        let begin = std::time::Instant::now();
+        let written = loop {
+            let written = String::from_utf8(disk.lock().unwrap().1.clone()).unwrap();
+            if written.contains(&lost) && written.contains("five\n") {
+                break written;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(30), "{written}");
+            thread::yield_now();
+        };
+        let rest = written.strip_prefix("one\ntw\n").unwrap_or_else(|| panic!("{written}"));
+        let lines: Vec<&str> = rest.lines().filter(|&line| line != lost).collect();
+        assert_eq!(lines.last(), Some(&"five"), "{written}");
+        assert_eq!(lost, format!("{} lost", 2 + 2 - lines.len()));
     }
 
     #[test]
