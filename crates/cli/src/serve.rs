@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use millrace_server::limits::Quotas;
 use millrace_server::{Config, Control, Running, Server, StartError};
-use millrace_storage::LocalStorage;
+use millrace_storage::{LocalStorage, SweepReport};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -169,16 +169,24 @@ fn listen_to_signals(mut signals: Signals, running: Arc<Running>, again: Again) 
 /// How often it is looked for uploads that nobody has gone on with.
 const SWEEP: Duration = Duration::from_secs(3600);
 
+/// What an operator is to hear of a sweep. That some folders are others' to read is no news where nothing was left.
+fn swept(report: SweepReport) -> Option<String> {
+    let SweepReport { removed, failed, unseen, .. } = report;
+    let about = |count: u64, what: &str| if count > 0 { format!("; {count} {what}") } else { String::new() };
+    (removed > 0 || failed > 0).then(|| {
+        format!(
+            "removed {removed} uploads that a killed server left unfinished{}{}",
+            about(failed, "could not be removed"),
+            about(unseen, "folders could not be looked through")
+        )
+    })
+}
+
 /// Removes what a killed server left, while this one already serves; and now and then what clients have left.
 fn sweep(trees: Vec<Arc<LocalStorage>>, running: Arc<Running>) {
     let sweep = move || {
         for tree in &trees {
-            let report = tree.sweep();
-            if report.removed > 0 || report.failed > 0 {
-                let (removed, failed) = (report.removed, report.failed);
-                let text = format!(
-                    "removed {removed} uploads that a killed server left unfinished; {failed} could not be removed"
-                );
+            if let Some(text) = swept(tree.sweep()) {
                 warn(&running, &text);
             }
         }
@@ -221,5 +229,21 @@ fn address_of(address: &std::net::SocketAddr) -> String {
     match address {
         std::net::SocketAddr::V4(address) => address.ip().to_string(),
         std::net::SocketAddr::V6(address) => format!("[{}]", address.ip()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_is_told_of_where_something_was_left() {
+        let told =
+            |removed, failed, unseen| swept(SweepReport { removed, failed, unseen, ..Default::default() });
+        assert_eq!(told(0, 0, 3), None);
+        let whole = "removed 2 uploads that a killed server left unfinished";
+        assert_eq!(told(2, 0, 0).unwrap(), whole);
+        let rest = "; 1 could not be removed; 3 folders could not be looked through";
+        assert_eq!(told(2, 1, 3).unwrap(), format!("{whole}{rest}"));
     }
 }

@@ -205,6 +205,30 @@ fn a_directory_renamed_under_an_upload_takes_the_upload_with_it() {
     assert!(matches!(error, FileError::NotFound), "{error:?}");
 }
 
+/// By somebody who may: of one account's folder, that is another account.
+#[test]
+fn a_root_removed_under_an_upload_is_told_and_holds_up_nobody() {
+    for old in [None, Some("old")] {
+        let scratch = Scratch::new();
+        let root = scratch.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        if let Some(old) = old {
+            std::fs::write(root.join("f"), old).unwrap();
+        }
+        let storage = LocalStorage::open(&root, LocalOptions::default()).unwrap();
+        let mut begun = storage.open_write(&path("/f"), WriteMode::Replace, Wait::Allowed).unwrap();
+        begun.write_all(&[7; 300_000]).unwrap();
+        std::fs::remove_dir_all(&root).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let ends = [begun.commit().unwrap_err(), upload(&storage, "/g", b"content").unwrap_err()];
+            tell.send(ends).unwrap();
+        });
+        let ends = told.recv_timeout(std::time::Duration::from_secs(30)).expect("it ends");
+        assert!(ends.iter().all(|error| matches!(error, FileError::NotFound)), "{ends:?}");
+    }
+}
+
 #[test]
 fn a_root_that_cannot_be_served_is_named() {
     let scratch = Scratch::new();

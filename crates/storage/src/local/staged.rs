@@ -55,7 +55,7 @@ use rustix::io::Errno;
 
 use super::errno::file_error;
 use super::metadata;
-use super::staging::{StagingArea, hidden_name, hold};
+use super::staging::{ATTEMPTS, StagingArea, hidden_name, hold};
 use super::target::{Destination, Target};
 use super::tree::magic_link;
 use super::upload::{synchronise_directory, synchronise_file, write_all_at};
@@ -184,7 +184,7 @@ impl StagingFile {
     /// A file with a hidden name beside its target, where there are no unnamed ones.
     fn open_hidden(target: &Target, mode: Mode) -> Result<Self, FileError> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        loop {
+        for _ in 0..ATTEMPTS {
             let directory = Arc::clone(&target.directory);
             let name = hidden_name();
             let file =
@@ -195,6 +195,7 @@ impl StagingFile {
                 return Ok(Self { file, hidden: Some(HiddenName::new(directory, name)) });
             }
         }
+        Err(file_error(Errno::BUSY))
     }
 
     /// One that has a name already.

@@ -32,6 +32,10 @@ const SUFFIX: &[u8] = b".part";
 /// The staging directory, at the root of the tree.
 pub(super) const DIRECTORY: &str = ".millrace-staging";
 
+/// How often something is made again that was gone before it was held: a sweep takes it away once or twice. Where it
+/// goes on, the folder is one in which nothing lasts.
+pub(super) const ATTEMPTS: usize = 16;
+
 /// The mark, in the staging directory, that hidden names may lie elsewhere.
 pub(super) const ELSEWHERE: &str = "elsewhere";
 
@@ -205,8 +209,14 @@ pub(super) fn open(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
 /// Opens the staging directory, made if need be, with a shared lock that keeps others from removing it. `None`
 /// where there can be none that is ours.
 fn make_and_share(root: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
-    loop {
-        match make_and_open(root) {
+    for _ in 0..ATTEMPTS {
+        match rustix::fs::mkdirat(root, DIRECTORY, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            // The root itself was removed: nothing is made in it any more.
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return without(errno),
+        }
+        match open(root) {
             Ok(directory) => {
                 share(&directory)?;
                 // Somebody may have removed it before it was locked.
@@ -216,18 +226,17 @@ fn make_and_share(root: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
             }
             // Removed between making and opening.
             Err(Errno::NOENT) => {}
-            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => {
-                return Ok(None);
-            }
-            Err(errno) => return Err(errno),
+            Err(errno) => return without(errno),
         }
     }
+    Ok(None)
 }
 
-fn make_and_open(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
-    match rustix::fs::mkdirat(root, DIRECTORY, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => open(root),
-        Err(errno) => Err(errno),
+/// There can be no such directory, or something else is wrong.
+fn without(errno: Errno) -> rustix::io::Result<Option<OwnedFd>> {
+    match errno {
+        Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => Ok(None),
+        errno => Err(errno),
     }
 }
 
@@ -242,7 +251,7 @@ fn share(directory: &OwnedFd) -> rustix::io::Result<()> {
 /// Sets the mark, with a lock that keeps a sweep from removing it while we live.
 fn set_mark(directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    loop {
+    for _ in 0..ATTEMPTS {
         let mark = rustix::fs::openat(directory, ELSEWHERE, flags, Mode::RUSR | Mode::WUSR)?;
         rustix::io::retry_on_intr(|| rustix::fs::flock(&mark, FlockOperation::LockShared))?;
         // A sweep may have removed it in between.
@@ -250,4 +259,5 @@ fn set_mark(directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
             return Ok(mark);
         }
     }
+    Err(Errno::BUSY)
 }

@@ -31,8 +31,10 @@ pub struct SweepReport {
     pub removed: u64,
     /// Hidden files that a living process uses.
     pub living: u64,
-    /// Leftovers, or directories, that could not be dealt with.
+    /// Leftovers that could not be removed.
     pub failed: u64,
+    /// Directories that could not be looked through: they are others' to read.
+    pub unseen: u64,
     /// Directories that were walked; 0 where the staging directory told everything.
     pub walked: u64,
 }
@@ -58,9 +60,9 @@ fn sweep_elsewhere(root: &OwnedFd, directory: &OwnedFd, report: &mut SweepReport
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(mark) = rustix::fs::openat(directory, staging::ELSEWHERE, flags, Mode::empty()) else { return };
     let is_dead = rustix::fs::flock(&mark, FlockOperation::NonBlockingLockExclusive).is_ok();
-    let failed = report.failed;
+    let before = (report.failed, report.unseen);
     walk(root, MOST_LEVELS, report);
-    if is_dead && report.failed == failed {
+    if is_dead && (report.failed, report.unseen) == before {
         let _ = rustix::fs::unlinkat(directory, staging::ELSEWHERE, AtFlags::empty());
     }
 }
@@ -83,7 +85,7 @@ fn walk(directory: &OwnedFd, levels: usize, report: &mut SweepReport) {
     report.walked += 1;
     // A second descriptor has a position of its own.
     let Ok(directory) = reopen_directory(directory) else {
-        report.failed += 1;
+        report.unseen += 1;
         return;
     };
     visit(&directory, report, |name, kind, report| {
@@ -101,7 +103,7 @@ fn descend(directory: &OwnedFd, name: &std::ffi::CStr, levels: usize, report: &m
         Ok(child) => walk(&child, levels, report),
         // Gone, or no directory after all.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-        Err(_) => report.failed += 1,
+        Err(_) => report.unseen += 1,
     }
 }
 
@@ -118,7 +120,7 @@ fn visit(
             Ok(entry) => visit(entry.file_name(), entry.file_type(), report),
             Err(Errno::INTR) => {}
             Err(_) => {
-                report.failed += 1;
+                report.unseen += 1;
                 return;
             }
         }
