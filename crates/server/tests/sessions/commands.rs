@@ -296,6 +296,28 @@ fn parts_that_are_the_target_by_another_name_or_come_twice_do_no_harm() {
 }
 
 #[test]
+fn nobody_makes_a_program_that_runs_as_somebody_else() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = Scratch::new();
+    scratch.write("f", b"old");
+    let mode = |name: &str| std::fs::metadata(scratch.file(name)).unwrap().permissions().mode() & 0o7777;
+    std::fs::set_permissions(scratch.file("f"), PermissionsExt::from_mode(0o6755)).unwrap();
+    let served = serve(scratch.storage());
+    let mut client = served.login();
+    for line in ["SITE CHMOD 4755 f", "SITE CHMOD 2755 f", "MFF UNIX.mode=06755; f"] {
+        client.expect(line, 550);
+    }
+    // Its content is another's.
+    client.store("STOR f", b"new");
+    assert_eq!(mode("f"), 0o755);
+    client.expect("SITE CHMOD 1750 f", 200);
+    // For a folder it means something else: what is made in it is its group's.
+    client.expect("MKD d", 257);
+    client.expect("SITE CHMOD 2775 d", 200);
+    assert_eq!((mode("f"), mode("d")), (0o1750, 0o2775));
+}
+
+#[test]
 fn the_root_has_a_name_in_a_listing_of_itself() {
     let storage = MemoryStorage::new();
     storage.insert("/d/f", "1");

@@ -46,6 +46,10 @@ fn convert(stat: Statx) -> Metadata {
     }
 }
 
+/// A program with one of these runs as its owner or group. Nobody gives them to a file from afar, and they do not outlive
+/// its content: the server may run as somebody with more rights than whoever uploads.
+pub(super) const SET_ID: u32 = 0o6000;
+
 fn kind(mode: u32) -> FileKind {
     match FileType::from_raw_mode(mode) {
         FileType::RegularFile => FileKind::File,

@@ -408,6 +408,9 @@ impl Storage for LocalStorage {
             rustix::fs::chownat(&fd, c"", user, group, AtFlags::EMPTY_PATH).map_err(file_error)?;
         }
         if let Some(mode) = change.mode {
+            if mode & metadata::SET_ID != 0 && metadata::of_descriptor(&fd)?.is_file() {
+                return Err(FileError::PermissionDenied);
+            }
             let mode = Mode::from_raw_mode(mode & 0o7777);
             rustix::fs::chmodat(CWD, magic_link(&fd), mode, AtFlags::empty()).map_err(file_error)?;
         }

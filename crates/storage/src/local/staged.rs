@@ -327,8 +327,9 @@ fn inherit(file: &File, old: &Metadata) {
         let group = rustix::fs::Gid::from_raw(old.owner.group);
         let _ = rustix::fs::fchown(file, Some(user), Some(group));
     }
-    if stat.st_mode & 0o7777 != old.mode {
-        let _ = rustix::fs::fchmod(file, Mode::from_raw_mode(old.mode));
+    let mode = old.mode & !metadata::SET_ID;
+    if stat.st_mode & 0o7777 != mode {
+        let _ = rustix::fs::fchmod(file, Mode::from_raw_mode(mode));
     }
 }
 
