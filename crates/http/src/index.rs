@@ -164,7 +164,7 @@ fn json_row(entry: &DirEntry, first: bool, out: &mut Vec<u8>) {
         FileKind::File => "file",
         FileKind::Directory => "directory",
         FileKind::Symlink => "link",
-        FileKind::Other => "other",
+        FileKind::Other(_) => "other",
     };
     let _ = write!(out, "\",\"type\":\"{kind}\",\"mtime\":\"");
     write_time(entry, b'T', out);

@@ -24,7 +24,7 @@ pub use error::FileError;
 pub use handle::{
     Committed, DirEntry, Directory, FileRange, Link, ReadHandle, ReadStream, Readiness, Upload, WriteMode,
 };
-pub use metadata::{Change, FileKind, Metadata, Owner, Timestamp};
+pub use metadata::{Change, FileKind, Metadata, Owner, Special, Timestamp};
 pub use partial::{Partial, PartialKey, PartialMode, PartialState, Resting};
 pub use path::{PathError, VirtualPath};
 pub use quota::{Counted, Held, OverQuota, QuotaScope};

@@ -9,8 +9,21 @@ pub enum FileKind {
     Directory,
     /// A symbolic link (only where the link itself was asked for).
     Symlink,
-    /// A device, socket or pipe.
-    Other,
+    /// Something that has no content of its own.
+    Other(Special),
+}
+
+/// What is neither file nor directory nor link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Special {
+    /// A pipe, or what nobody knows.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// A device that is read by characters.
+    CharacterDevice,
+    /// A device that is read by blocks.
+    BlockDevice,
 }
 
 /// A point in time: seconds and nanoseconds since 1970-01-01 00:00 UTC.

@@ -373,7 +373,7 @@ impl Writer {
             let rights = match if leads_on { target.kind } else { FileKind::Symlink } {
                 FileKind::File => &self.file_rights,
                 FileKind::Directory => &self.directory_rights,
-                FileKind::Symlink | FileKind::Other => &self.name_rights,
+                FileKind::Symlink | FileKind::Other(_) => &self.name_rights,
             };
             text(b"perm=", rights, out);
         }
@@ -436,7 +436,7 @@ fn write_type(item: &Item<'_>, out: &mut Vec<u8>) {
         (_, FileKind::File) => b"type=file;",
         (_, FileKind::Directory) => b"type=dir;",
         (_, FileKind::Symlink) => b"type=OS.unix=slink;",
-        (_, FileKind::Other) => b"type=OS.unix=special;",
+        (_, FileKind::Other(_)) => b"type=OS.unix=special;",
     });
 }
 
@@ -621,7 +621,7 @@ fn parse_name(text: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use millrace_vfs::Owner;
+    use millrace_vfs::{Owner, Special};
     use proptest::prelude::*;
 
     use super::*;
@@ -698,7 +698,8 @@ mod tests {
         let mut out = Vec::new();
         writer(facts, Rights::ALL).with_links(Links::Shown).write(&item(&file, &plain), &mut out);
         assert_eq!(out, b"type=OS.unix=slink:to;unique=7g7;perm=adfrw; l");
-        let (pipe, nowhere) = (metadata(FileKind::Other), line(facts, &item(&dangling, &plain)));
+        let (pipe, nowhere) =
+            (metadata(FileKind::Other(Special::Pipe)), line(facts, &item(&dangling, &plain)));
         assert_eq!(nowhere, "type=OS.unix=slink:to;unique=7g7;perm=df; l");
         assert_eq!(line(Facts::PERM, &Item::new(b"p", &pipe)), "perm=df; p");
     }
@@ -761,7 +762,7 @@ mod tests {
         #[test]
         fn what_is_written_is_read_back(
             name in prop::collection::vec(prop_oneof![prop::sample::select(&b"\r\n ;="[..]), 1..=255u8], 1..40),
-            kind in prop::sample::select(vec![FileKind::File, FileKind::Directory, FileKind::Symlink, FileKind::Other]),
+            kind in prop::sample::select(vec![FileKind::File, FileKind::Directory, FileKind::Symlink, FileKind::Other(Special::Socket)]),
             size: u64, mode in 0..0o10000u32, user: u32, seconds in 0..253_402_300_799i64, device: u64, inode: u64,
         ) {
             let modified = Timestamp { seconds, nanoseconds: 0 };
@@ -774,14 +775,14 @@ mod tests {
             let permissions: &[u8] = match kind {
                 FileKind::File => b"r",
                 FileKind::Directory => b"el",
-                FileKind::Symlink | FileKind::Other => b"",
+                FileKind::Symlink | FileKind::Other(_) => b"",
             };
             let expected = Line {
                 kind: Some(match kind {
                     FileKind::File => Kind::File,
                     FileKind::Directory => Kind::Directory,
                     FileKind::Symlink => Kind::Link,
-                    FileKind::Other => Kind::Other,
+                    FileKind::Other(_) => Kind::Other,
                 }),
                 size: (kind == FileKind::File).then_some(size),
                 modified: Some(modified),

@@ -10,7 +10,7 @@
 
 use std::{fmt, sync::Arc};
 
-use millrace_vfs::{FileKind, Metadata, Owner, Timestamp};
+use millrace_vfs::{FileKind, Metadata, Owner, Special, Timestamp};
 
 use super::OwnerNames;
 use crate::{
@@ -176,7 +176,10 @@ fn mode_column(metadata: &Metadata, is_link: bool) -> [u8; 10] {
         FileKind::File => b'-',
         FileKind::Directory => b'd',
         FileKind::Symlink => b'l',
-        FileKind::Other => b'p',
+        FileKind::Other(Special::Pipe) => b'p',
+        FileKind::Other(Special::Socket) => b's',
+        FileKind::Other(Special::CharacterDevice) => b'c',
+        FileKind::Other(Special::BlockDevice) => b'b',
     };
     for (at, letter) in b"rwxrwxrwx".iter().enumerate() {
         if mode & (0o400 >> at) != 0 {
@@ -199,7 +202,10 @@ fn parse_mode(column: &[u8]) -> Option<(FileKind, u32)> {
         b'-' => FileKind::File,
         b'd' => FileKind::Directory,
         b'l' => FileKind::Symlink,
-        b'b' | b'c' | b'p' | b's' => FileKind::Other,
+        b'p' => FileKind::Other(Special::Pipe),
+        b's' => FileKind::Other(Special::Socket),
+        b'c' => FileKind::Other(Special::CharacterDevice),
+        b'b' => FileKind::Other(Special::BlockDevice),
         _ => return None,
     };
     let mut mode = 0;
@@ -361,7 +367,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read_back(
-            name in name(), link in prop::option::of(name()), kind in prop::sample::select(vec![FileKind::File, FileKind::Directory, FileKind::Other]),
+            name in name(), link in prop::option::of(name()), kind in prop::sample::select(vec![FileKind::File, FileKind::Directory, FileKind::Other(Special::Pipe), FileKind::Other(Special::Socket), FileKind::Other(Special::CharacterDevice), FileKind::Other(Special::BlockDevice)]),
             mode in 0..0o10000u32, size: u64, links in 1..u32::MAX, user: u32, group: u32, seconds in 0..2 * NOW.seconds,
         ) {
             let mut metadata = metadata(kind, mode);

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use millrace_vfs::{FileError, FileKind, Metadata, Owner, Readiness, Timestamp};
+use millrace_vfs::{FileError, FileKind, Metadata, Owner, Readiness, Special, Timestamp};
 use rustix::fs::{AtFlags, FileType, Mode, Statx, StatxFlags, StatxTimestamp};
 
 use super::errno::file_error;
@@ -55,7 +55,10 @@ fn kind(mode: u32) -> FileKind {
         FileType::RegularFile => FileKind::File,
         FileType::Directory => FileKind::Directory,
         FileType::Symlink => FileKind::Symlink,
-        _ => FileKind::Other,
+        FileType::Socket => FileKind::Other(Special::Socket),
+        FileType::CharacterDevice => FileKind::Other(Special::CharacterDevice),
+        FileType::BlockDevice => FileKind::Other(Special::BlockDevice),
+        FileType::Fifo | FileType::Unknown => FileKind::Other(Special::Pipe),
     }
 }
 

@@ -73,7 +73,7 @@ pub(super) fn find(
         match old.map(|old| old.kind) {
             Some(_) if exclusive => return Err(FileError::AlreadyExists),
             Some(FileKind::Directory) => return Err(FileError::IsDirectory),
-            Some(FileKind::Other) => return Err(FileError::NotRegular),
+            Some(FileKind::Other(_)) => return Err(FileError::NotRegular),
             // The text of a long link lies on the device.
             Some(FileKind::Symlink) if wait == Wait::Never => return Err(FileError::WouldWait),
             Some(FileKind::Symlink) => (parent, name) = follow(&directory, &parent, &name)?,
