@@ -225,6 +225,7 @@ const GERMAN: &[(&str, &str)] = &[
         "Ready to receive; writing in place at the end of the file.",
         "Empfangsbereit; geschrieben wird ans Ende der Datei.",
     ),
+    ("STOU takes the beginning of a name, or nothing.", "STOU nimmt den Anfang eines Namens oder nichts."),
     ("ALLO takes numbers of bytes.", "ALLO erwartet Anzahlen von Bytes."),
     ("There is room.", "Platz ist vorhanden."),
     ("No allocation is needed here.", "Platz muss hier nicht reserviert werden."),

@@ -15,6 +15,8 @@ const DONT: u8 = 254;
 const DO: u8 = 253;
 const WONT: u8 = 252;
 const WILL: u8 = 251;
+const SB: u8 = 250;
+const SE: u8 = 240;
 
 /// What the reader found next.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,6 +47,10 @@ enum State {
     Command,
     /// After IAC and WILL, WONT, DO or DONT.
     Option(u8),
+    /// Behind IAC and SB: all up to IAC and SE is about an option, which nobody asked for.
+    Subnegotiation,
+    /// The same, after IAC.
+    Subcommand,
     /// In a line that is too long.
     Skip,
 }
@@ -80,6 +86,15 @@ impl LineReader {
             }
             (State::Skip, _) => {}
             (State::Command, WILL | WONT | DO | DONT) => self.state = State::Option(byte),
+            (State::Command, SB) => self.state = State::Subnegotiation,
+            (State::Subcommand, SE) => self.state = State::Text,
+            // The line ends all the same: where these bytes were a name's, there is no end of theirs.
+            (State::Subnegotiation | State::Subcommand, b'\n') => {
+                self.state = State::Text;
+                return Some(Event::Line(Cow::Owned(std::mem::take(&mut self.partial))));
+            }
+            (State::Subnegotiation, IAC) => self.state = State::Subcommand,
+            (State::Subnegotiation | State::Subcommand, _) => self.state = State::Subnegotiation,
             (State::Command, _) => {
                 self.state = State::Text;
                 if byte == IAC {
@@ -189,6 +204,9 @@ mod tests {
             events(b"\xff\xfb\x01\xff\xfd\x03\xff\xfe\x05NOOP\r\n", &[]),
             [Event::Refuse([IAC, DONT, 1]), Event::Refuse([IAC, WONT, 3]), line(b"NOOP")]
         );
+        // What is said of an option, up to its end; without one, the line's end is the line's.
+        assert_eq!(events(b"\xff\xfa\x18\x01\xff\xff\xff\xf0PWD\r\n", &[]), [line(b"PWD")]);
+        assert_eq!(events(b"CWD a\xff\xfab\r\nPWD\r\n", &[]), [line(b"CWD a"), line(b"PWD")]);
     }
 
     #[test]
@@ -204,7 +222,7 @@ mod tests {
     proptest! {
         #[test]
         fn pieces_do_not_matter(
-            input in prop::collection::vec(prop::sample::select(&b"ab\r\n\0\xff\xf4\xfb\xfd"[..]), 0..60),
+            input in prop::collection::vec(prop::sample::select(&b"ab\r\n\0\xff\xf4\xfb\xfd\xfa\xf0"[..]), 0..60),
             cuts in prop::collection::vec(0usize..60, 0..6),
         ) {
             let mut cuts = cuts;

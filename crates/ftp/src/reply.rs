@@ -94,6 +94,11 @@ impl Reply {
         Self { code, text: Cow::Owned(text.into()), fixed: Vec::new(), before: Vec::new() }
     }
 
+    /// The same under another code.
+    pub(crate) fn coded(self, code: u16) -> Self {
+        Self { code, ..self }
+    }
+
     /// A reply of one line, some of which is always the same and has translations.
     pub(crate) fn of(code: u16, parts: &[Part<'_>]) -> Self {
         let (mut text, mut fixed) = (Vec::new(), Vec::new());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_vfs::VirtualPath;
+use millrace_vfs::{FileError, VirtualPath};
 
 use super::{Argument, Command, Feat, PATH, Paths, ROW, When, parameters, retr};
 use crate::codec::{Coding, Structure, Type};
@@ -154,7 +154,16 @@ fn mlsd(session: &mut Session, argument: &[u8]) -> Step {
     let links = links(session);
     let listing =
         Listing { rights, line_end, links, ..Listing::new(Format::Facts(session.facts), session.now.wall) };
-    ask_for(session, ListRequest { path, listing, files: false, literal: None }, opened)
+    let request = ListRequest { path: path.clone(), listing, files: false, literal: None };
+    session.subject = Some(path);
+    session.ask_whether(Request::List(Box::new(request)), |session, answer| match answer {
+        // RFC 3659 section 7.2.1: what is there and is no directory is a wrong argument.
+        Answer::Failed(error @ FileError::NotDirectory) => {
+            session.refusal(&error).coded(code::BAD_ARGUMENT).into()
+        }
+        Answer::Failed(error) => session.refusal(&error).into(),
+        answer => opened(session, answer),
+    })
 }
 
 /// How this session is shown links. A client that says who it is (`CLNT`: lftp, FileZilla, WinSCP, NcFTP) knows what

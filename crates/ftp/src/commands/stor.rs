@@ -142,7 +142,11 @@ fn stou(session: &mut Session, argument: &[u8]) -> Step {
 
 /// What the name that `STOU` makes begins with.
 fn beginning(session: &Session, argument: &[u8]) -> Result<VirtualPath, Reply> {
-    session.path(if argument.is_empty() { b"upload" } else { argument })
+    let path = session.path(if argument.is_empty() { b"upload" } else { argument })?;
+    match path.is_root() {
+        true => Err(Reply::new(code::BAD_NAME, "STOU takes the beginning of a name, or nothing.")),
+        false => Ok(path),
+    }
 }
 
 fn unique(session: &mut Session, answer: Answer) -> Step {

@@ -176,6 +176,8 @@ fn list(storage: &Arc<dyn Storage>, request: ListRequest, limits: ListLimits) ->
         Err(FileError::NotDirectory) if files && !listing.is_search() => {
             entry_itself(&**storage, &path, listing)
         }
+        // It is in what is no directory, and so is not there.
+        Err(FileError::NotDirectory) if storage.entry(&path).is_err() => Err(FileError::NotFound),
         Err(error) => Err(error),
     }
 }
@@ -391,7 +393,7 @@ fn walk(
             continue;
         }
         let mut entries = Vec::new();
-        match read_all(storage, &path, shared, WALK - visited, &mut entries) {
+        match read_all(storage, &path, shared, WALK.saturating_sub(visited), &mut entries) {
             // One that has been removed meanwhile has nothing in it.
             Err(FileError::NotFound) if passes_over && path != *top => {}
             Err(FileError::PermissionDenied | FileError::Io(_)) if passes_over && path != *top => {

@@ -406,6 +406,18 @@ fn quotes_and_backslashes_are_bytes_of_a_name() {
     }
 }
 
+#[test]
+fn what_names_no_file_begins_no_unique_name() {
+    let scratch = Scratch::new();
+    let served = serve(scratch.storage());
+    let mut client = served.login();
+    client.expect("PASV", 227);
+    for name in ["/", "..", ".", "../.."] {
+        client.expect(format!("STOU {name}"), 553);
+    }
+    assert_eq!(scratch.names(), [""; 0]);
+}
+
 /// faults.md 12: ProFTPD takes `~` as home and refuses a file of that name.
 #[test]
 fn a_tilde_is_a_name() {
@@ -543,6 +555,9 @@ fn listings_of_odd_arguments_are_answered() {
     for command in ["LIST", "MLSD", "NLST"] {
         assert_eq!(run(&mut client, format!("{command} missing").as_bytes()).code, 550, "{command}");
     }
+    // RFC 3659 section 7.2.1 parts what is no directory from what is not there.
+    assert_eq!(run(&mut client, b"MLSD f").code, 501);
+    assert_eq!(run(&mut client, b"MLSD f/x").code, 550);
     client.store("STOR .hidden", b"");
     assert!(String::from_utf8(client.fetch("LIST")).unwrap().contains(".hidden"));
 }
