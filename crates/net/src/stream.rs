@@ -117,6 +117,32 @@ mod pacing {
     nix::getsockopt_impl!(MaxPacingRate, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, usize, GetUsize);
 }
 
+/// How many bytes of what was sent on a connection the other side has acknowledged.
+pub fn acknowledged(socket: impl AsFd) -> io::Result<u64> {
+    Ok(nix::sys::socket::getsockopt(&socket, progress::Info)?.bytes_acknowledged)
+}
+
+/// `TCP_INFO`, as far as it is of use here, as nix lets others add options to its own. Linux has as much since 4.1.
+mod progress {
+    use nix::libc;
+    use nix::sys::socket::sockopt::GetStruct;
+
+    #[derive(Debug, Clone, Copy)]
+    pub(super) struct Info;
+
+    /// `struct tcp_info` up to `tcpi_bytes_acked`.
+    #[repr(C)]
+    #[derive(Debug, Clone, Copy)]
+    pub(super) struct Facts {
+        states: [u8; 8],
+        counts: [u32; 24],
+        rates: [u64; 2],
+        pub(super) bytes_acknowledged: u64,
+    }
+
+    nix::getsockopt_impl!(Info, libc::IPPROTO_TCP, libc::TCP_INFO, Facts, GetStruct<Facts>);
+}
+
 /// Waits until there is something to read, or the time is over; answers whether there is. For threads
 /// that may wait.
 pub fn wait_readable(socket: impl AsFd, most: Duration) -> bool {

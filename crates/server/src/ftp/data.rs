@@ -460,6 +460,9 @@ impl Connection {
             }
             (None, Link::Open(_)) if running.pace.paused.is_some() => running.pace.paused,
             (None, Link::Parting(parting)) => Some(parting.until),
+            (None, Link::Open(_)) if running.direction == Direction::Download => {
+                Some(running.taken.due(running.moved, config.stall_timeout))
+            }
             (None, Link::Open(_) | Link::Control) => Some(running.moved + config.stall_timeout),
             (None, Link::Lent) => None,
         }
@@ -481,6 +484,12 @@ impl Connection {
         if let (None, Link::Parting(parting)) = (&running.ending, &running.link) {
             let result = parting.give_up();
             return self.end_transfer(core, result);
+        }
+        if let (None, Link::Open(socket), Direction::Download) =
+            (&running.ending, &running.link, running.direction)
+            && running.taken.look(&socket.fd, &mut running.moved, core.now.instant)
+        {
+            return;
         }
         let error = match (running.ending.take(), &running.link) {
             (Some((error, _)), _) => error,

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use millrace_ftp::session::{ByteRange, TransferError};
 use millrace_vfs::{FileError, FileRange, ReadHandle, ReadStream, Readiness};
 
 use crate::limits::{Direction, Member, Pace, Tree};
-use crate::transfer::{Sender, Shared, Socket, TURN, Turn};
+use crate::transfer::{Sender, Shared, Socket, TURN, Taken, Turn};
 
 /// A piece of a body.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(super) struct Body {
     begun: u64,
     /// When a byte last moved: what the stall timeout counts from.
     pub(super) moved: Instant,
+    /// What the client has taken since.
+    pub(super) taken: Taken,
     /// What limits allow it.
     pace: Pace,
     /// Names the job that has the sender.
@@ -76,6 +79,7 @@ impl Body {
             shared: Shared::default(),
             begun: 0,
             moved: now,
+            taken: Taken::default(),
             pace,
             serial: 0,
         }
@@ -132,6 +136,7 @@ impl Body {
                     self.pace.spend((allowed - share) as u64);
                     if self.shared.bytes() != before {
                         self.moved = now;
+                        self.taken = Taken::default();
                     }
                     match turn {
                         // Nothing is left of the allowance: the next one has its time.
@@ -154,6 +159,11 @@ impl Body {
         }
     }
 
+    /// Claims that the client takes of what it was sent, though it is slow.
+    pub(super) fn still_takes(&mut self, socket: &OwnedFd, now: Instant) -> bool {
+        self.taken.look(socket, &mut self.moved, now)
+    }
+
     /// Until when a limit keeps it waiting.
     pub(super) fn paused(&self) -> Option<Instant> {
         self.pace.paused
@@ -168,6 +178,7 @@ impl Body {
     pub(super) fn take_back(&mut self, sender: Sender, now: Instant) {
         self.current = Current::Sending(Box::new(sender));
         self.moved = now;
+        self.taken = Taken::default();
     }
 
     /// What is left when the connection ends, if closing it may wait for a file system.

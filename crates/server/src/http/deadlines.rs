@@ -37,7 +37,7 @@ impl Connection {
             Work::Sending(sending) if sending.body.is_lent() => None,
             Work::Sending(sending) => match sending.body.paused() {
                 Some(until) => Some(until),
-                None => Some(sending.body.moved + config.stall_timeout),
+                None => Some(sending.body.taken.due(sending.body.moved, config.stall_timeout)),
             },
         }
     }
@@ -87,8 +87,16 @@ impl Connection {
             }
             work => {
                 self.work = work;
-                self.flags.broken = true;
+                self.flags.broken |= !self.is_read_slowly(now);
             }
+        }
+    }
+
+    /// Claims that the client takes of a body that it is sent, though it is slow.
+    fn is_read_slowly(&mut self, now: Instant) -> bool {
+        match &mut self.work {
+            Work::Sending(sending) => sending.body.still_takes(&self.socket.fd, now),
+            _ => false,
         }
     }
 }

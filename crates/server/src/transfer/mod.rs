@@ -22,7 +22,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_ftp::session::{Content, Progress, Protection, Transfer, TransferError, Via};
 use millrace_net::stream;
@@ -52,6 +52,8 @@ pub(crate) struct Running {
     pub(crate) started: Instant,
     /// When a byte last moved, or the connection came about: what the stall timeout counts from.
     pub(crate) moved: Instant,
+    /// What the client has taken since.
+    pub(crate) taken: Taken,
     pub(crate) total: Option<u64>,
     pub(crate) shared: Arc<Shared>,
     /// Distinguishes this transfer's job from that of one before it.
@@ -86,6 +88,31 @@ impl Shared {
 
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether a client takes anything of what it is sent, while it takes our side nothing to send more: megabytes may lie in
+/// the kernel's buffers, and whoever reads some kilobytes a second is no client that stands still.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Taken(Option<u64>);
+
+impl Taken {
+    /// When to look next, where the last byte moved then: half-way first, for something to compare with.
+    pub(crate) fn due(self, moved: Instant, stall_timeout: Duration) -> Instant {
+        moved + if self.0.is_none() { stall_timeout / 2 } else { stall_timeout }
+    }
+
+    /// Looks. `true` at first, and where the client has taken more since: then it counts from now.
+    pub(crate) fn look(&mut self, socket: &OwnedFd, moved: &mut Instant, now: Instant) -> bool {
+        let Ok(acknowledged) = stream::acknowledged(socket) else { return false };
+        match self.0.replace(acknowledged) {
+            None => true,
+            Some(before) if acknowledged > before => {
+                *moved = now;
+                true
+            }
+            Some(_) => false,
+        }
     }
 }
 
@@ -275,6 +302,7 @@ impl Running {
             ascii,
             started: now,
             moved: now,
+            taken: Taken::default(),
             total,
             shared: Arc::default(),
             serial,
@@ -313,6 +341,7 @@ impl Running {
         };
         if self.shared.bytes() != before || share < allowed || matches!(turn, Turn::Yield) {
             self.moved = now;
+            self.taken = Taken::default();
         }
         self.pace.spend((allowed - share) as u64);
         match turn {

@@ -166,6 +166,28 @@ fn a_slow_transfer_is_not_a_stalled_one() {
     assert_eq!(client.fetch("RETR slow"), b"slowest");
 }
 
+/// The kernel takes megabytes of a download at once, and asks for more when a third of them has left: whoever reads some
+/// kilobytes a second is silent to the server for minutes, and reads all the time.
+#[test]
+fn a_client_that_reads_slowly_is_not_a_stalled_one() {
+    const STALL: Duration = Duration::from_secs(2);
+    let storage = MemoryStorage::new();
+    storage.insert("/big", vec![b'x'; 16 << 20]);
+    let served = serve_with(Config { stall_timeout: STALL, ..config(Arc::new(storage)) });
+    let mut client = served.login();
+    let mut data = client.passive();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&data, 8 << 10).unwrap();
+    client.expect("RETR big", 150);
+    let (begin, mut piece) = (Instant::now(), [0; 8 << 10]);
+    while begin.elapsed() < STALL * 3 {
+        assert!(data.read(&mut piece).unwrap() > 0, "ended after {:?}", begin.elapsed());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    client.expect("STAT", 211);
+    drop(data);
+    client.expect_reply(426);
+}
+
 #[test]
 fn each_wrong_password_is_answered_later_and_the_last_ends_the_connection() {
     let served = served(|config| {
