@@ -4,7 +4,7 @@
 //! What it does not understand it leaves out. A name with a control character in it is none: what lies behind the
 //! accounts may take a NUL for the end.
 
-use super::der::{Der, SEQUENCE};
+use super::der::{Der, EXTENSIONS, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE};
 
 /// id-at-commonName, 2.5.4.3.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
@@ -15,14 +15,10 @@ const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 /// The user principal name of Windows domains, 1.3.6.1.4.1.311.20.2.3.
 const USER_PRINCIPAL_NAME: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x82, 0x37, 0x14, 0x02, 0x03];
 
-const OBJECT_IDENTIFIER: u8 = 0x06;
-const OCTET_STRING: u8 = 0x04;
 const UTF8_STRING: u8 = 0x0c;
 const PRINTABLE_STRING: u8 = 0x13;
 const IA5_STRING: u8 = 0x16;
 const SET: u8 = 0x31;
-/// Extensions of a certificate.
-const EXTENSIONS: u8 = 0xa3;
 
 /// Alternative names by their tags.
 const OTHER_NAME: u8 = 0xa0;

@@ -10,17 +10,11 @@ use std::path::Path;
 
 use rustls::pki_types::pem::{Error, PemObject};
 
-use super::der::{self, SEQUENCE};
+use super::der::{self, BIT_STRING, INTEGER, SEQUENCE, VERSION};
 use super::identity::LoadError;
 
 /// A file is read so far. Lists of what was taken back can be long.
 const LONGEST: u64 = 64 << 20;
-
-/// Tags of DER.
-const INTEGER: u8 = 0x02;
-const BIT_STRING: u8 = 0x03;
-/// The first of a certificate, unless it is very old.
-const VERSION: u8 = 0xa0;
 
 /// What a file is read for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

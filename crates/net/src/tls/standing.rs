@@ -5,11 +5,15 @@ use std::time::{Duration, SystemTime};
 use rustls::server::ParsedCertificate;
 
 use super::acceptor::KeyPair;
-use super::der::{Der, SEQUENCE};
-use super::identity::{Identity, LoadError};
+use super::der::{Der, EXTENSIONS, INTEGER, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, VERSION};
+use super::identity::{self, Identity, LoadError};
 
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
+
+/// id-ce-authorityKeyIdentifier, 2.5.29.35; and the first that may be in one.
+const AUTHORITY_KEY_IDENTIFIER: &[u8] = &[0x55, 0x1d, 0x23];
+const KEY_IDENTIFIER: u8 = 0x80;
 
 /// What a certificate says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +42,35 @@ impl KeyPair {
         let covers = names.iter().all(is_for);
         let (from, until, is_self_signed) = read(der).ok_or_else(|| wrong("this is no certificate"))?;
         Ok(Standing { from, until, covers, is_self_signed })
+    }
+
+    /// The key by which the certificate was signed, as it names that, and its serial number, both as they are written (RFC
+    /// 5280 sections 4.2.1.1 and 4.1.2.2); `None` where it cannot be read, or names none.
+    pub fn authority_and_serial(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let chain = identity::certificates(&self.certificate).ok()?;
+        let (authority, serial) = authority_and_serial(chain.first()?)?;
+        Some((authority.to_vec(), serial.to_vec()))
+    }
+}
+
+fn authority_and_serial(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut signed = Der(certificate).expect(SEQUENCE)?.expect(SEQUENCE)?;
+    let _ = signed.expect(VERSION);
+    let serial = signed.expect(INTEGER)?;
+    let mut extensions = loop {
+        let (tag, mut value) = signed.next()?;
+        if tag == EXTENSIONS {
+            break value.expect(SEQUENCE)?;
+        }
+    };
+    loop {
+        let mut extension = extensions.expect(SEQUENCE)?;
+        if extension.expect(OBJECT_IDENTIFIER)?.0 != AUTHORITY_KEY_IDENTIFIER {
+            continue;
+        }
+        // It is not critical, so this comes next.
+        let key = extension.expect(OCTET_STRING)?.expect(SEQUENCE)?.expect(KEY_IDENTIFIER)?;
+        return Some((key.0, serial.0));
     }
 }
 
@@ -160,7 +193,7 @@ mod tests {
         #[test]
         fn nothing_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0usize..400, byte: u8) {
             let _ = read(&bytes);
-            let _ = next_update(&bytes);
+            let _ = (next_update(&bytes), authority_and_serial(&bytes));
             let _ = time((UTC_TIME, Der(&bytes)));
             let _ = time((GENERALIZED_TIME, Der(&bytes)));
             let mut der = certificate((2026, 1, 1), (2027, 1, 1));
@@ -168,6 +201,7 @@ mod tests {
             der[at] = byte;
             let _ = read(&der);
             let _ = read(&der[..at]);
+            let _ = (authority_and_serial(&der), authority_and_serial(&der[..at]));
         }
     }
 }

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! - `settings.rs` is what is configured, `kept.rs` what is kept in its folder.
-//! - `schedule.rs` says when something is to be done: pure, and told what time it is.
+//! - `advice.rs` asks when the CA would have a certificate renewed; `schedule.rs` says when something is to be done: pure, and told what time it is.
 //! - `order.rs` has one order, from the account to the certificate; `directory.rs` is how the CA is talked to.
 //! - `challenges.rs` answers the CA when it asks at our doors who has a name.
 //!
@@ -15,6 +15,7 @@
 //! one step, on the disk and for connections from then on, in the way in which other files of certificates are read
 //! again; sessions go on with theirs.
 
+mod advice;
 mod challenges;
 mod directory;
 mod kept;
@@ -28,10 +29,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use instant_acme::CertificateIdentifier;
 use millrace_net::tls::Standing;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{Notify, watch};
 
+use advice::Advice;
 use challenges::Tokens;
 use directory::Directory;
 use order::{Issued, Order, Trouble};
@@ -117,19 +120,34 @@ async fn renew(server: &Arc<Server>) {
 async fn keep(server: &Arc<Server>, settings: Option<Arc<Settings>>) {
     let Some(settings) = settings else { return std::future::pending().await };
     let (mut schedule, mut standing) = (Schedule::default(), kept(server, &settings).await);
+    // What the CA knows the certificate by, if it wants to know it.
+    let mut known = None;
     loop {
         let now = settings.clock.now();
+        if let Some(held) = &standing
+            && schedule.wants_advice(now)
+        {
+            let advice = advise(&settings).await;
+            schedule.advised(&advice, settings.clock.now(), luck());
+            if schedule.is_early(held, settings.clock.now()) {
+                server.log.warn(&hurried(&settings, &advice));
+            }
+            known = advice.certificate.or(known);
+            continue;
+        }
         if !schedule.is_due(standing.as_ref(), now) {
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
-                () = server.acme.again.notified() => standing = kept(server, &settings).await,
+                () = server.acme.again.notified() => {
+                    (standing, known) = (kept(server, &settings).await, None);
+                }
             }
             continue;
         }
-        match fetch(server, &settings).await {
+        match fetch(server, &settings, known.clone()).await {
             Ok(issued) => {
                 schedule.succeeded(settings.clock.now());
-                standing = Some(issued);
+                (standing, known) = (Some(issued), None);
                 server.log.warn(&arrived(&settings, &issued));
                 take_over(server).await;
             }
@@ -158,12 +176,25 @@ async fn kept(server: &Arc<Server>, settings: &Arc<Settings>) -> Option<Standing
     }
 }
 
-/// One order, to its end; the certificate is on the disk then.
-async fn fetch(server: &Server, settings: &Arc<Settings>) -> Result<Standing, Trouble> {
+/// When the CA would have the certificate renewed.
+async fn advise(settings: &Arc<Settings>) -> Advice {
+    let own = Arc::clone(settings);
+    match elsewhere(move || Directory::new(&own)).await {
+        Ok(directory) => advice::ask(settings, directory).await,
+        Err(_) => Advice::none(),
+    }
+}
+
+/// One order, to its end; the certificate is on the disk then. It takes the place of one that the CA may know.
+async fn fetch(
+    server: &Server,
+    settings: &Arc<Settings>,
+    replaces: Option<CertificateIdentifier<'static>>,
+) -> Result<Standing, Trouble> {
     let tls = server.tls.as_ref().ok_or_else(|| Trouble::of("there is no TLS"))?;
     let own = Arc::clone(settings);
     let directory = elsewhere(move || Directory::new(&own)).await.map_err(Trouble::of)?;
-    let order = Order { settings, directory, tokens: &server.acme.tokens, acceptor: &tls.acceptor };
+    let order = Order { settings, directory, tokens: &server.acme.tokens, acceptor: &tls.acceptor, replaces };
     let Issued { chain, key } = order.fulfil().await?;
     let own = Arc::clone(settings);
     elsewhere(move || own.keep_certificate(&chain, &key)).await.map_err(Trouble::of)
@@ -195,6 +226,16 @@ fn arrived(settings: &Settings, issued: &Standing) -> String {
         "ACME: {directory} has issued a certificate for {}, good until {}",
         names(settings),
         date(issued.until)
+    )
+}
+
+fn hurried(settings: &Settings, advice: &Advice) -> String {
+    let reason = advice.reason.as_ref().map(|url| format!("; it says why at {}", Trouble::of(url)));
+    format!(
+        "ACME: {} wants the certificate for {} renewed before its time{}",
+        settings.directory,
+        names(settings),
+        reason.unwrap_or_default()
     )
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use instant_acme::{
-    Account, AuthorizationStatus, ChallengeHandle, ChallengeType, Error, HttpClient, Identifier, NewAccount,
-    NewOrder, OrderStatus, Problem, RetryPolicy,
+    Account, AuthorizationStatus, CertificateIdentifier, ChallengeHandle, ChallengeType, Error, HttpClient,
+    Identifier, NewAccount, NewOrder, OrderStatus, Problem, RetryPolicy,
 };
 use millrace_net::tls::Acceptor;
 
@@ -31,6 +31,8 @@ pub(super) struct Order<'a> {
     pub(super) directory: Directory,
     pub(super) tokens: &'a Tokens,
     pub(super) acceptor: &'a Acceptor,
+    /// The certificate whose place it takes, where the CA wants to know that (RFC 9773 section 5).
+    pub(super) replaces: Option<CertificateIdentifier<'static>>,
 }
 
 /// What came of it, in PEM.
@@ -89,8 +91,7 @@ impl Order<'_> {
 
     async fn begin(&self) -> Result<Issued, Failure> {
         let account = self.account().await?;
-        let names: Vec<Identifier> = self.settings.domains.iter().cloned().map(Identifier::Dns).collect();
-        let mut order = account.new_order(&NewOrder::new(&names)).await?;
+        let mut order = self.order(&account).await?;
         let shown = self.answer(&mut order).await?;
         let retries = RetryPolicy::new().timeout(WAIT);
         match order.poll_ready(&retries).await {
@@ -102,6 +103,18 @@ impl Order<'_> {
         let key = order.finalize().await?;
         let chain = order.poll_certificate(&retries).await?;
         Ok(Issued { chain, key })
+    }
+
+    async fn order(&self, account: &Account) -> Result<instant_acme::Order, Error> {
+        let names: Vec<Identifier> = self.settings.domains.iter().cloned().map(Identifier::Dns).collect();
+        if let Some(replaced) = self.replaces.clone() {
+            match account.new_order(&NewOrder::new(&names).replaces(replaced)).await {
+                // Another order has replaced it, or it is forgotten: then this is one like others.
+                Err(Error::Api(problem)) if !is_about(&problem, "rateLimited") => {}
+                done => return done,
+            }
+        }
+        account.new_order(&NewOrder::new(&names)).await
     }
 
     /// The account that is kept, or a new one.

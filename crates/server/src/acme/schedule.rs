@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use millrace_net::tls::Standing;
 
+use super::advice::Advice;
 use super::order::Trouble;
 
 /// The pause behind a first failure where nobody answered, or what came made no sense; doubled each time.
@@ -27,21 +28,50 @@ pub(super) struct Schedule {
     failures: u32,
     /// Since when, and for how long, nothing is to be done.
     pause: Option<(SystemTime, Duration)>,
+    /// When the CA would have the certificate renewed that is there.
+    advised: Option<SystemTime>,
+    /// Since when, and for how long, it is not asked about that.
+    content: Option<(SystemTime, Duration)>,
 }
 
 impl Schedule {
-    /// Claims that a certificate is to be fetched now: there is none, or two thirds of its time are over.
+    /// Claims that a certificate is to be fetched now: there is none, the CA's time for it has come, or, if it has said
+    /// nothing of that, two thirds of its time are over.
     pub(super) fn is_due(&self, held: Option<&Standing>, now: SystemTime) -> bool {
-        let is_pause = self.pause.is_some_and(|(since, pause)| {
-            // Where the clock was set back, nobody knows how long it has been.
-            now.duration_since(since).is_ok_and(|passed| passed < pause)
-        });
-        !is_pause && held.is_none_or(|held| now >= renewal(held))
+        !is_on(self.pause, now) && held.is_none_or(|held| now >= self.renewal(held))
+    }
+
+    /// Claims that the CA is to be asked when it would have a certificate renewed.
+    pub(super) fn wants_advice(&self, now: SystemTime) -> bool {
+        !is_on(self.pause, now) && !is_on(self.content, now)
+    }
+
+    /// The CA was asked, and has said this or nothing. Of a window some moment is chosen, so that not all come at its
+    /// beginning, and kept for as long as it is within. `luck` is from 0 to 1.
+    pub(super) fn advised(&mut self, advice: &Advice, now: SystemTime, luck: f64) {
+        self.content = Some((now, advice.again));
+        let Some((start, end)) = advice.window else { return };
+        if self.advised.is_none_or(|chosen| chosen < start || chosen > end) {
+            let length = end.duration_since(start).unwrap_or_default();
+            self.advised = start.checked_add(length.mul_f64(luck.clamp(0.0, 1.0)));
+        }
+    }
+
+    /// Claims that a certificate is due only because the CA has said so.
+    pub(super) fn is_early(&self, held: &Standing, now: SystemTime) -> bool {
+        self.is_due(Some(held), now) && now < by_age(held)
+    }
+
+    fn renewal(&self, held: &Standing) -> SystemTime {
+        match self.advised {
+            Some(advised) => advised.min(at_last(held)),
+            None => by_age(held),
+        }
     }
 
     /// It was fetched.
     pub(super) fn succeeded(&mut self, now: SystemTime) {
-        *self = Self { failures: 0, pause: Some((now, DONE)) };
+        *self = Self { pause: Some((now, DONE)), ..Self::default() };
     }
 
     /// It was not; answers for how long nothing is done. `luck` is from 0 to 1.
@@ -56,10 +86,25 @@ impl Schedule {
     }
 }
 
+/// Claims that it is not over.
+fn is_on(pause: Option<(SystemTime, Duration)>, now: SystemTime) -> bool {
+    // Where the clock was set back, nobody knows how long it has been.
+    pause.is_some_and(|(since, pause)| now.duration_since(since).is_ok_and(|passed| passed < pause))
+}
+
 /// When a third of the time is left.
-fn renewal(held: &Standing) -> SystemTime {
+fn by_age(held: &Standing) -> SystemTime {
+    before_its_end(held, 3)
+}
+
+/// Whatever a CA advises, so much has to be left for tries that fail.
+fn at_last(held: &Standing) -> SystemTime {
+    before_its_end(held, 10)
+}
+
+fn before_its_end(held: &Standing, part: u32) -> SystemTime {
     let life = held.until.duration_since(held.from).unwrap_or_default();
-    held.until.checked_sub(life / 3).unwrap_or(held.from)
+    held.until.checked_sub(life / part).unwrap_or(held.from)
 }
 
 #[cfg(test)]
@@ -90,6 +135,52 @@ mod tests {
         }
         assert!(!schedule.is_due(Some(&held(0, 6)), day(3)));
         assert!(schedule.is_due(Some(&held(0, 6)), day(4)));
+    }
+
+    fn advice(window: Option<(u32, u32)>, again: Duration) -> Advice {
+        let window = window.map(|(start, end)| (day(start), day(end)));
+        Advice { window, again, ..Advice::none() }
+    }
+
+    #[test]
+    fn what_the_ca_advises_counts_and_without_advice_the_age_does() {
+        let held = held(0, 90);
+        for (window, luck, due) in [
+            // It is to be taken back.
+            (Some((0, 0)), 0.5, 0),
+            (Some((20, 30)), 0.0, 20),
+            (Some((20, 30)), 1.0, 30),
+            (Some((70, 74)), 0.5, 72),
+            // Too late for tries that fail.
+            (Some((200, 300)), 0.5, 81),
+            (None, 0.5, 60),
+        ] {
+            let mut schedule = Schedule::default();
+            schedule.advised(&advice(window, DAY), day(0), luck);
+            let begin = (0..100).find(|now| schedule.is_due(Some(&held), day(*now))).unwrap();
+            assert_eq!(begin, due, "{window:?}");
+            assert_eq!(schedule.is_early(&held, day(due)), due < 60, "{window:?}");
+        }
+    }
+
+    #[test]
+    fn advice_is_asked_for_again_when_the_ca_says_and_stays_where_it_says_the_same() {
+        let mut schedule = Schedule::default();
+        assert!(schedule.wants_advice(day(0)));
+        schedule.advised(&advice(Some((20, 30)), 3 * DAY), day(0), 0.3);
+        assert!(!schedule.wants_advice(day(2)) && schedule.wants_advice(day(3)));
+        schedule.advised(&advice(Some((20, 30)), DAY), day(3), 0.9);
+        assert!(schedule.is_due(Some(&held(0, 90)), day(23)), "the moment is the one of before");
+        schedule.advised(&advice(None, DAY), day(4), 0.9);
+        assert!(schedule.is_due(Some(&held(0, 90)), day(23)), "who says nothing takes nothing back");
+        schedule.advised(&advice(Some((25, 30)), DAY), day(5), 1.0);
+        assert!(
+            !schedule.is_due(Some(&held(0, 90)), day(29)) && schedule.is_due(Some(&held(0, 90)), day(30))
+        );
+        schedule.succeeded(day(30));
+        assert!(!schedule.is_due(Some(&held(30, 120)), day(60)), "of the next one it has said nothing");
+        let pause = schedule.failed(&refusal(None), day(60), 0.0);
+        assert!(!schedule.wants_advice(day(60)) && schedule.wants_advice(day(60) + pause));
     }
 
     #[test]
