@@ -3,12 +3,12 @@
 //! Certificates and policies can be replaced while sessions run. What is replaced is replaced whole: where one
 //! file cannot be used, all stays as it was.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use millrace_net::tls::{Acceptor, Connector, LoadError, Outlook, Plan, Trust, Versions};
 
@@ -28,33 +28,48 @@ pub(crate) struct Security {
     pub(crate) mixers: Mixers,
 }
 
-/// Addresses of clients that show one session's tickets in another (rclone and curl do, with several sessions at once).
+/// Networks of clients that show one session's tickets in another (rclone and curl do, with several sessions at once).
 /// There a ticket does not tell whose a data connection is.
 #[derive(Debug, Default)]
 pub(crate) struct Mixers {
     /// Claims that there is none, without a lock.
     some: AtomicBool,
-    /// Locked for a look, while there are some.
-    seen: Mutex<HashSet<IpAddr>>,
+    /// By the last time that it was seen. Locked for a look, while there are some.
+    seen: Mutex<HashMap<IpAddr, Instant>>,
 }
 
 impl Mixers {
-    /// So many are told apart; when there are more, everybody is taken for one.
+    /// So many are told apart; of more, the oldest is forgotten.
     const MOST: usize = 1024;
 
-    pub(crate) fn note(&self, address: IpAddr) {
+    /// For so long is it remembered.
+    const MEMORY: Duration = Duration::from_secs(86_400);
+
+    pub(crate) fn note(&self, address: IpAddr, now: Instant) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.len() <= Self::MOST {
-            seen.insert(address);
+        let network = network(address);
+        if seen.len() == Self::MOST && !seen.contains_key(&network) {
+            let oldest = seen.iter().min_by_key(|(_, since)| **since).map(|(network, _)| *network);
+            oldest.map(|network| seen.remove(&network));
         }
+        seen.insert(network, now);
         self.some.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn has(&self, address: IpAddr) -> bool {
+    pub(crate) fn has(&self, address: IpAddr, now: Instant) -> bool {
         self.some.load(Ordering::Relaxed) && {
             let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.len() > Self::MOST || seen.contains(&address)
+            let since = seen.get(&network(address));
+            since.is_some_and(|since| now.saturating_duration_since(*since) < Self::MEMORY)
         }
+    }
+}
+
+/// What one client has of addresses: of IPv6 it is 2^64.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
     }
 }
 
@@ -169,7 +184,6 @@ fn stamps(plan: &Plan) -> Vec<Stamp> {
 mod tests {
     use std::path::PathBuf;
     use std::sync::atomic::AtomicU32;
-    use std::time::Duration;
 
     use millrace_net::tls::{KeyPair, self_signed};
 
@@ -289,12 +303,21 @@ mod tests {
     }
 
     #[test]
-    fn mixers_are_told_apart_up_to_a_bound_and_beyond_it_everybody_is_one() {
-        let (mixers, address) = (Mixers::default(), |number: u32| IpAddr::from(number.to_be_bytes()));
-        assert!(!mixers.has(address(1)));
-        mixers.note(address(1));
-        assert!(mixers.has(address(1)) && !mixers.has(address(2)));
-        (3..3 + Mixers::MOST as u32).for_each(|number| mixers.note(address(number)));
-        assert!(mixers.has(address(2)));
+    fn mixers_are_told_apart_by_their_networks_up_to_a_bound_and_for_a_day() {
+        let (mixers, now) = (Mixers::default(), Instant::now());
+        let address = |number: u32| IpAddr::from(number.to_be_bytes());
+        assert!(!mixers.has(address(1), now));
+        mixers.note(address(1), now);
+        assert!(mixers.has(address(1), now) && !mixers.has(address(2), now));
+        assert!(!mixers.has(address(1), now + Mixers::MEMORY));
+        let [one, same, other] =
+            ["2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1"].map(|text| text.parse().unwrap());
+        mixers.note(one, now);
+        assert!(mixers.has(same, now) && !mixers.has(other, now));
+        let second = now + Duration::from_secs(1);
+        mixers.note(address(1), second);
+        (3..2 + Mixers::MOST as u32).for_each(|number| mixers.note(address(number), second));
+        assert!(!mixers.has(one, second), "the oldest gives way");
+        assert!(mixers.has(address(1), second) && !mixers.has(address(2), second), "and nobody else is one");
     }
 }

@@ -245,6 +245,11 @@ impl Connection {
                     secure.names = client_names(certificate).into();
                     self.session.show_certificate();
                 }
+                // Whoever has one cache for all sessions shows one in another, before any port is shared: there it could
+                // not be told, as the ticket of another session is one that says whose it is.
+                if let (true, Some(tls)) = (secure.host.take_foreign(), &core.server.tls) {
+                    tls.mixers.note(self.session.peer().ip(), core.now.instant);
+                }
                 let client = secure.names.first().cloned();
                 let (version, cipher) = (tls.version().unwrap_or("?"), tls.cipher().unwrap_or("?"));
                 self.log(core, log::Event::Secured { version, cipher, client: client.as_deref() });
@@ -305,7 +310,7 @@ impl Connection {
         let tls = match (protection, &self.secure, &core.server.tls) {
             (Protection::Clear, ..) => return Ok(()),
             (Protection::AsServer, Some(secure), _) => {
-                // What the control connection has shown, or one before whose handshake failed, is not this one's.
+                // What one before has shown, whose handshake failed, is not this one's.
                 secure.host.take_foreign();
                 secure.host.data()
             }
@@ -328,7 +333,12 @@ impl Connection {
     /// before, or would be refused if they did not.
     pub(super) fn badge(&self, core: &Core) -> Option<Badge> {
         let secure = self.secure.as_ref()?;
-        if core.server.tls.as_ref().is_none_or(|tls| tls.mixers.has(self.session.peer().ip())) {
+        if core
+            .server
+            .tls
+            .as_ref()
+            .is_none_or(|tls| tls.mixers.has(self.session.peer().ip(), core.now.instant))
+        {
             return None;
         }
         let is_sure = || secure.resumes || self.resumption(core) == Resumption::Require;
@@ -376,7 +386,7 @@ impl Connection {
         secure.owes_ticket |= is_resumed;
         secure.resumes |= is_resumed;
         if let (true, Some(tls)) = (is_foreign, &core.server.tls) {
-            tls.mixers.note(self.session.peer().ip());
+            tls.mixers.note(self.session.peer().ip(), core.now.instant);
         }
         if policy == Resumption::Off || is_resumed || self.session.protection() == Protection::AsClient {
             return Ok(());

@@ -155,6 +155,36 @@ fn who_does_not_resume_is_told_so_and_the_others_are_served() {
     assert_eq!(other.fetch("RETR f"), b"content");
 }
 
+/// rclone, and curl with several sessions at once, show on any connection what they were given last, on whichever.
+#[test]
+fn sessions_whose_client_shows_one_in_the_other_do_not_share() {
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let files = Scratch::new();
+        let served = serve(&files, Resumption::Prefer, LONG);
+        let mut one = log_in(&served, versions);
+        assert_eq!(one.store("STOR warm", b"of one").code, 226);
+        // It has resumed, and would share a port with others of whom that is known.
+        let mut other = TlsClient::explicit(served.address, one.connector.clone()).ready();
+        assert_eq!(other.store("STOR warm", b"of the other").code, 226);
+        for name in ["a", "b", "c"] {
+            let port = parse_passive(&one.expect("PASV", 227));
+            // It waits until the port is free.
+            other.send("PASV");
+            one.expect(&format!("STOR {name}"), 150);
+            let mut data = Secured::over(TcpStream::connect(port).unwrap(), &one.connector).unwrap();
+            data.write_all(name.as_bytes()).unwrap();
+            data.finish();
+            one.expect_reply(226);
+            assert_eq!(files.read(name).unwrap(), name.as_bytes());
+            let port = parse_passive(&other.expect_reply(227));
+            other.expect("RETR warm", 150);
+            let mut data = Secured::over(TcpStream::connect(port).unwrap(), &other.connector).unwrap();
+            assert_eq!(data.read_to_end().unwrap(), (Heard::End, b"of the other".to_vec()));
+            other.expect_reply(226);
+        }
+    }
+}
+
 #[test]
 fn what_is_no_hello_reaches_nobody() {
     use std::io::{Read, Write};
