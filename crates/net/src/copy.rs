@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2};
+use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2, retry_on_intr};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
 /// Reads from the page cache alone; [`io::ErrorKind::WouldBlock`] where the bytes are not in it, also
@@ -18,7 +18,7 @@ pub fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<us
 
 /// The same, into several buffers.
 pub fn scatter_cached(file: &File, buffers: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
-    match preadv2(file, buffers, offset, ReadWriteFlags::NOWAIT) {
+    match retry_on_intr(|| preadv2(file, buffers, offset, ReadWriteFlags::NOWAIT)) {
         Ok(count) => Ok(count),
         Err(Errno::OPNOTSUPP) if is_in_memory(file) => scatter(file, buffers, offset),
         Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => Err(io::ErrorKind::WouldBlock.into()),
@@ -28,7 +28,7 @@ pub fn scatter_cached(file: &File, buffers: &mut [IoSliceMut<'_>], offset: u64) 
 
 /// Reads into several buffers, and may wait for the disk.
 pub fn scatter(file: &File, buffers: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
-    Ok(preadv(file, buffers, offset)?)
+    Ok(retry_on_intr(|| preadv(file, buffers, offset))?)
 }
 
 /// Claims that a file lies on tmpfs or ramfs, which do not know `RWF_NOWAIT` and have nothing to wait for (but

@@ -427,8 +427,11 @@ impl Running {
         if let (Some(tls), Some(policy)) = (&self.state.tls, &config.tls) {
             tls.replace(policy)?;
             tls.doubts(SystemTime::now()).iter().for_each(|text| self.log.warn(text));
-            let mut settings = self.state.settings.write().unwrap_or_else(PoisonError::into_inner);
-            *settings = Arc::new(Settings { tls: Some(policy.of_sessions()), ..Settings::clone(&settings) });
+            {
+                let mut settings = self.state.settings.write().unwrap_or_else(PoisonError::into_inner);
+                *settings =
+                    Arc::new(Settings { tls: Some(policy.of_sessions()), ..Settings::clone(&settings) });
+            }
             acme::configure(&self.state, config.acme.as_ref());
         }
         *self.state.hooks.write().unwrap_or_else(PoisonError::into_inner) = config.hooks;

@@ -140,11 +140,11 @@ impl Acceptor {
     pub fn accept(&self, protocols: &[&[u8]]) -> Result<Tls, Fault> {
         let base = self.current();
         if protocols.is_empty() {
-            return Tls::server(Arc::clone(&base.plain));
+            return Ok(Tls::server(Arc::clone(&base.plain))?.settling());
         }
         let mut config = ServerConfig::clone(&base.plain);
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-        let tls = Tls::server(Arc::new(config))?;
+        let tls = Tls::server(Arc::new(config))?.settling();
         Ok(match self.challenges.is_pending() {
             true => tls.challenged(Arc::clone(&self.challenges)),
             false => tls,
@@ -284,7 +284,7 @@ impl Host {
             config.alpn_protocols = vec![ALPN_FTP_DATA.to_vec(), ALPN_FTP.to_vec()];
             Arc::new(config)
         });
-        Tls::server(Arc::clone(config))
+        Ok(Tls::server(Arc::clone(config))?.settling())
     }
 
     /// What its data connections are known by.

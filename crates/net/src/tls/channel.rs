@@ -54,8 +54,15 @@ pub enum Heard {
 pub enum Unwritten {
     /// What was to be sent could not be read.
     Source(io::Error),
-    /// The socket takes nothing: for now, where it is [`io::ErrorKind::WouldBlock`].
+    /// The socket takes nothing: for now, where it is [`io::ErrorKind::WouldBlock`]. Or nothing can be encrypted any more.
     Socket(io::Error),
+}
+
+impl Unwritten {
+    /// The keys are used up, or worse.
+    pub(super) fn sealing(error: rustls::Error) -> Self {
+        Self::Socket(io::Error::new(io::ErrorKind::InvalidData, error))
+    }
 }
 
 impl Channel {
@@ -130,13 +137,13 @@ impl Channel {
         if self.tls.has_ended() {
             return Ok(Heard::End);
         }
-        let begun = self.tls.begin(buffer);
-        let count = stream::read(&socket, &mut buffer[begun..])?;
-        if count == 0 {
+        let (begun, unheard) = (self.tls.begin(buffer), self.tls.take_unheard());
+        let count = if unheard { 0 } else { stream::read(&socket, &mut buffer[begun..])? };
+        if count == 0 && !unheard {
             return Ok(Heard::Cut { within_record: begun > 0 });
         }
         let filled = begun + count;
-        let more = filled == buffer.len();
+        let more = unheard || filled == buffer.len();
         let result = self.tls.receive(&mut buffer[..filled], &mut self.out, take);
         if !self.out.is_empty() {
             // An answer to a key update, or an alert: if the socket is full, the next write takes it along.
@@ -179,7 +186,7 @@ impl Channel {
         read: &mut dyn FnMut(&mut [io::IoSliceMut<'_>]) -> io::Result<usize>,
     ) -> Result<usize, Unwritten> {
         self.flush_unless_held(&socket).map_err(Unwritten::Socket)?;
-        let count = self.tls.seal_from(most, read, &mut self.out).map_err(Unwritten::Source)?;
+        let count = self.tls.seal_from(most, read, &mut self.out)?;
         match self.flush(&socket) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(Unwritten::Socket(error)),
             _ => Ok(count),

@@ -9,7 +9,7 @@
 //! that stops without that claim was cut.
 
 use std::fmt;
-use std::io::{self, IoSliceMut};
+use std::io::IoSliceMut;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedS
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
 use super::challenge::Challenges;
+use super::channel::Unwritten;
 use super::hello::Hello;
 use super::records::{Opened, Read, Records};
 use super::replenish::{self, Renewal};
@@ -32,6 +33,7 @@ const KEPT: usize = 64 * 1024 + 256;
 /// The largest record, with what encryption adds to it.
 const RECORD: usize = 16 * 1024;
 const OVERHEAD: usize = 64;
+const HEADER: usize = 5;
 
 /// More messages than a handshake that fails has to say.
 const FAREWELLS: usize = 16;
@@ -54,6 +56,10 @@ pub struct Tls {
     tls12: Option<Arc<rustls::ServerConfig>>,
     /// For a CA, until the client has spoken.
     challenges: Option<Arc<Challenges>>,
+    /// It is to settle: what comes behind the handshake is not rustls's, which would have its answers wait.
+    is_to_settle: bool,
+    /// There may be whole records in `incoming`.
+    unheard: bool,
 }
 
 enum Side {
@@ -127,22 +133,40 @@ impl Tls {
         self
     }
 
+    /// The same, but for bulk: it can settle when the handshake is over.
+    pub(super) fn settling(mut self) -> Self {
+        self.is_to_settle = true;
+        self
+    }
+
     fn new(side: Side) -> Self {
         let (incoming, peeked, ended) = (Vec::new(), false, false);
         let (tls12, challenges) = (None, None);
-        Self { side, incoming, hello: None, peeked, ended, renewal: None, tls12, challenges }
+        let (is_to_settle, unheard) = (false, false);
+        Self {
+            side,
+            incoming,
+            hello: None,
+            peeked,
+            ended,
+            renewal: None,
+            tls12,
+            challenges,
+            is_to_settle,
+            unheard,
+        }
     }
 
     /// Leaves it to [`Records`], which copy less, to open and to seal from here on; for the server's side of a connection
     /// that is there for bulk, whose handshake is over and sent. What the handshake was like, but for the version and the
     /// client's certificate, is to be asked for before.
     pub fn settle(self) -> Result<Self, Fault> {
-        let Self { side, incoming, ended, .. } = self;
+        let Self { side, incoming, ended, unheard, .. } = self;
         let side = match side {
             Side::Server(server) => Side::Settled(Box::new(Records::new(*server)?)),
             side => side,
         };
-        Ok(Self { incoming, peeked: true, ended, ..Self::new(side) })
+        Ok(Self { incoming, peeked: true, ended, unheard, ..Self::new(side) })
     }
 
     /// Copies what waits for its rest to the front of `buffer`, behind which the socket is to be read.
@@ -188,9 +212,14 @@ impl Tls {
             // Somebody else's.
             replenish::sealed();
         }
+        let goes_by_records = self.is_to_settle && self.is_handshaking();
+        let mut end = if goes_by_records { record_end(wire, 0) } else { wire.len() };
         let result = loop {
-            match self.step(&mut wire[used..], &mut used, out, take) {
+            match self.step(&mut wire[used..end], &mut used, out, take) {
                 Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) if end < wire.len() && self.is_handshaking() => {
+                    end = record_end(wire, end);
+                }
                 Ok(ControlFlow::Break(())) => break Ok(()),
                 Err(error) => break Err(error),
             }
@@ -199,6 +228,7 @@ impl Tls {
             renewal.keep(&messages);
         }
         self.keep(&wire[used.min(wire.len())..]);
+        self.unheard = end < wire.len();
         match result {
             Ok(()) if self.incoming.len() > KEPT => {
                 Err(Fault(rustls::Error::General("a handshake message is too long".to_owned())))
@@ -219,6 +249,12 @@ impl Tls {
                 Err(Fault(error))
             }
         }
+    }
+
+    /// Claims, once, that what [`Tls::begin`] copies has to be taken before more is read: it came with the end of the
+    /// handshake, and may be all there is.
+    pub fn take_unheard(&mut self) -> bool {
+        std::mem::take(&mut self.unheard)
     }
 
     /// Keeps what waits for its rest.
@@ -295,14 +331,19 @@ impl Tls {
 
     /// Has `read` put up to `most` plain bytes into buffers, and makes records of them; answers how many there were. Where
     /// they are read into the records themselves, no more than those of a batch.
-    pub fn seal_from(&mut self, most: usize, read: &mut Read<'_>, out: &mut Wire) -> io::Result<usize> {
+    pub fn seal_from(
+        &mut self,
+        most: usize,
+        read: &mut Read<'_>,
+        out: &mut Wire,
+    ) -> Result<usize, Unwritten> {
         if let Side::Settled(records) = &mut self.side {
             return records.seal_from(most, read, out);
         }
         let mut plain = vec![0; most.min(RECORD)];
-        let count = read(&mut [IoSliceMut::new(&mut plain)])?;
+        let count = read(&mut [IoSliceMut::new(&mut plain)]).map_err(Unwritten::Source)?;
         let sealed = self.seal(&plain[..count], out);
-        sealed.map(|()| count).map_err(|fault| io::Error::new(io::ErrorKind::InvalidData, fault))
+        sealed.map(|()| count).map_err(|Fault(error)| Unwritten::sealing(error))
     }
 
     /// Says that nothing more will be sent: the end that the other side can trust.
@@ -463,6 +504,15 @@ impl<D> Writer for Traffic<'_, D> {
     fn update_keys(&mut self) -> Result<(), rustls::Error> {
         self.0.take().map_or(Ok(()), |writer| writer.refresh_traffic_keys())
     }
+}
+
+/// Where the record ends that begins there, as far as it has come.
+fn record_end(wire: &[u8], at: usize) -> usize {
+    let length = match wire[at..] {
+        [_, _, _, high, low, ..] => HEADER + usize::from(u16::from_be_bytes([high, low])),
+        _ => HEADER,
+    };
+    wire.len().min(at + length)
 }
 
 /// Claims that this is nothing, or the record of an alert: in clear, or sealed under TLS 1.3, where it is two bytes,

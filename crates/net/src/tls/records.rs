@@ -26,6 +26,7 @@ use rustls::{
     AlertDescription, ConnectionTrafficSecrets, Error, PeerMisbehaved, ProtocolVersion, SupportedCipherSuite,
 };
 
+use super::channel::Unwritten;
 use super::wire::Wire;
 
 const HEADER: usize = 5;
@@ -71,6 +72,9 @@ pub(super) struct Records {
     peer: Option<CertificateDer<'static>>,
     /// What came without content, since there was some.
     idle: u8,
+    /// The other side has asked for new keys of ours: they come before the next of our bytes, once for all that were
+    /// asked for until then. Whoever asks and never reads has so nothing kept for it.
+    owes_keys: bool,
 }
 
 /// How a record is made.
@@ -174,7 +178,7 @@ impl Records {
             SupportedCipherSuite::Tls12(suite) => suite.common.confidentiality_limit,
         };
         let (reading, writing) = (Half::new(secrets.rx)?, Half::new(secrets.tx)?);
-        Ok(Self { form, reading, writing, most, keys, peer, idle: 0 })
+        Ok(Self { form, reading, writing, most, keys, peer, idle: 0, owes_keys: false })
     }
 
     /// The version in use.
@@ -222,7 +226,7 @@ impl Records {
                 }
                 APPLICATION_DATA => Ok(Other::Nothing),
                 ALERT => self.heed_alert(plain),
-                HANDSHAKE if self.form == Form::Tls13 => self.heed_key_update(plain, out),
+                HANDSHAKE if self.form == Form::Tls13 => self.heed_key_update(plain),
                 HANDSHAKE => Err((AlertDescription::NoRenegotiation, general("a renegotiation is refused"))),
                 _ => Err((AlertDescription::UnexpectedMessage, general("a record of an unexpected type"))),
             };
@@ -300,19 +304,13 @@ impl Records {
     }
 
     /// New keys for what comes, and if they are asked for, for what goes (RFC 8446, section 4.6.3).
-    fn heed_key_update(
-        &mut self,
-        content: &[u8],
-        out: &mut Wire,
-    ) -> Result<Other, (AlertDescription, Error)> {
+    fn heed_key_update(&mut self, content: &[u8]) -> Result<Other, (AlertDescription, Error)> {
         let failed = |error| (AlertDescription::InternalError, error);
         let &[24, 0, 0, 1, wanted @ (0 | 1)] = content else {
             let what = "a handshake message that is no key update";
             return Err((AlertDescription::UnexpectedMessage, general(what)));
         };
-        if wanted == 1 {
-            self.change_keys(false, out).map_err(failed)?;
-        }
+        self.owes_keys |= wanted == 1;
         self.reading = self.keys.update_rx_secret().and_then(Half::new).map_err(failed)?;
         Ok(Other::Nothing)
     }
@@ -320,9 +318,7 @@ impl Records {
     /// Puts the records of plain bytes into `out`, as large as they may be.
     pub(super) fn seal(&mut self, plain: &[u8], out: &mut Wire) -> Result<(), Error> {
         plain.chunks(PLAIN).try_for_each(|part| {
-            if self.writing.sequence >= self.most {
-                self.change_keys(true, out)?;
-            }
+            self.renew_keys(1, out)?;
             self.seal_one(APPLICATION_DATA, part, out)
         })
     }
@@ -330,6 +326,12 @@ impl Records {
     /// Says that nothing more will be sent.
     pub(super) fn close(&mut self, out: &mut Wire) -> Result<(), Error> {
         self.seal_one(ALERT, &[WARNING, AlertDescription::CloseNotify.into()], out)
+    }
+
+    /// Before so many records: new keys, where they are owed, or would be used up.
+    fn renew_keys(&mut self, records: usize, out: &mut Wire) -> Result<(), Error> {
+        let is_used_up = self.writing.sequence.saturating_add(records as u64) > self.most;
+        if is_used_up || self.owes_keys { self.change_keys(is_used_up, out) } else { Ok(()) }
     }
 
     /// Sends with a new key from here on, and asks the other side to do so, too, if it `is_to_follow`. Under TLS 1.2 there
@@ -341,6 +343,7 @@ impl Records {
         let next = self.keys.update_tx_secret().and_then(Half::new)?;
         self.seal_one(HANDSHAKE, &[24, 0, 0, 1, u8::from(is_to_follow)], out)?;
         self.writing = next;
+        self.owes_keys = false;
         Ok(())
     }
 
@@ -360,26 +363,27 @@ impl Records {
         most: usize,
         read: &mut Read<'_>,
         out: &mut Wire,
-    ) -> io::Result<usize> {
+    ) -> Result<usize, Unwritten> {
         let most = most.min(BATCH);
-        if self.writing.sequence.saturating_add((BATCH / PLAIN) as u64) > self.most {
-            self.change_keys(true, out).map_err(invalid)?;
-        }
+        let needed = most.div_ceil(PLAIN);
+        self.renew_keys(needed, out).map_err(Unwritten::sealing)?;
         let (start, stride) = (self.start(), self.length(PLAIN));
-        let room = out.room(stride * (BATCH / PLAIN));
+        let room = &mut out.room(stride * needed)[..stride * needed];
         let mut left = most;
         let mut records = room.chunks_exact_mut(stride);
         let mut parts: [IoSliceMut<'_>; BATCH / PLAIN] = std::array::from_fn(|_| {
             let length = left.min(PLAIN);
             left -= length;
+            // Fewer, where less is left.
             IoSliceMut::new(records.next().map_or(&mut [], |record| &mut record[start..start + length]))
         });
-        let count = read(&mut parts)?.min(most);
+        let count = read(&mut parts).map_err(Unwritten::Source)?.min(most);
         let mut sealed = 0;
         for (record, at) in room.chunks_exact_mut(stride).zip((0..count).step_by(PLAIN)) {
             let length = (count - at).min(PLAIN);
             let whole = self.length(length);
-            self.seal_within(APPLICATION_DATA, &mut record[..whole], length).map_err(invalid)?;
+            let record = &mut record[..whole];
+            self.seal_within(APPLICATION_DATA, record, length).map_err(Unwritten::sealing)?;
             sealed += whole;
         }
         out.fill(sealed);
@@ -429,10 +433,6 @@ impl Records {
         }
         error
     }
-}
-
-fn invalid(error: Error) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 fn general(what: &str) -> Error {
@@ -486,6 +486,17 @@ mod tests {
 
     /// A client of rustls and a server that has settled, for this suite.
     fn met(acceptor: &Acceptor, suite: rustls::SupportedCipherSuite) -> (End, End) {
+        let (mut client, mut server) = meeting(acceptor, suite);
+        while server.tls.is_handshaking() || client.tls.is_handshaking() {
+            server.hear(&mut client, usize::MAX).unwrap();
+            client.hear(&mut server, usize::MAX).unwrap();
+        }
+        server.tls = server.tls.settle().unwrap();
+        (client, server)
+    }
+
+    /// The same two, before the handshake.
+    fn meeting(acceptor: &Acceptor, suite: rustls::SupportedCipherSuite) -> (End, End) {
         let provider = Arc::new(CryptoProvider { cipher_suites: vec![suite], ..ring::default_provider() });
         let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[suite.version()])
@@ -496,13 +507,8 @@ mod tests {
         let name = ServerName::try_from("localhost").unwrap();
         let end = |tls| End { tls, out: Wire::default() };
         let mut client = end(Tls::client(Arc::new(config), name).unwrap());
-        let mut server = end(acceptor.host().data().unwrap());
+        let server = end(acceptor.host().data().unwrap());
         client.tls.receive(&mut [], &mut client.out, &mut |_| {}).unwrap();
-        while server.tls.is_handshaking() || client.tls.is_handshaking() {
-            server.hear(&mut client, usize::MAX).unwrap();
-            client.hear(&mut server, usize::MAX).unwrap();
-        }
-        server.tls = server.tls.settle().unwrap();
         (client, server)
     }
 
@@ -613,6 +619,57 @@ mod tests {
                 assert_eq!(client.hear(&mut server, usize::MAX).unwrap(), b"here as well");
             }
         });
+    }
+
+    #[test]
+    fn new_keys_may_be_asked_for_with_the_last_word_of_the_handshake() {
+        let folder = Folder::new();
+        let suite = ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
+        for piece in [usize::MAX, 1000, 1] {
+            let (mut client, mut server) = meeting(&folder.acceptor(), suite);
+            server.hear(&mut client, usize::MAX).unwrap();
+            client.hear(&mut server, usize::MAX).unwrap();
+            assert!(server.tls.is_handshaking() && !client.tls.is_handshaking());
+            client.tls.update_keys(&mut client.out).unwrap();
+            client.tls.seal(b"a file, and", &mut client.out).unwrap();
+            let said = client.out.pending().to_vec();
+            let (mut at, mut heard) = (0, Vec::new());
+            while server.tls.is_handshaking() {
+                let end = said.len().min(at + piece.min(said.len()));
+                heard.extend(server.take(&said[at..end], usize::MAX).unwrap());
+                at = end;
+            }
+            server.tls = server.tls.settle().unwrap();
+            if server.tls.take_unheard() {
+                let mut buffer = vec![0; 256 * 1024];
+                let begun = server.tls.begin(&mut buffer);
+                let mut take = |bytes: &[u8]| heard.extend_from_slice(bytes);
+                server.tls.receive(&mut buffer[..begun], &mut server.out, &mut take).unwrap();
+            }
+            heard.extend(server.take(&said[at..], piece).unwrap());
+            assert_eq!(heard, b"a file, and", "pieces of {piece}");
+            server.tls.seal(b"what is said to it", &mut server.out).unwrap();
+            assert_eq!(client.hear(&mut server, usize::MAX).unwrap(), b"what is said to it");
+        }
+    }
+
+    #[test]
+    fn who_asks_for_new_keys_and_reads_nothing_has_nothing_kept_for_it() {
+        let folder = Folder::new();
+        let (mut client, mut server) = met(&folder.acceptor(), ring::cipher_suite::TLS13_AES_128_GCM_SHA256);
+        for _ in 0..1000 {
+            client.tls.update_keys(&mut client.out).unwrap();
+            client.tls.seal(b"x", &mut client.out).unwrap();
+            assert_eq!(server.hear(&mut client, usize::MAX).unwrap(), b"x");
+            assert!(server.out.is_empty());
+        }
+        let mut read = |parts: &mut [std::io::IoSliceMut<'_>]| {
+            (&b"all of them are answered at once"[..]).read_vectored(parts)
+        };
+        server.tls.records().unwrap().seal_from(100, &mut read, &mut server.out).unwrap();
+        assert_eq!(client.hear(&mut server, usize::MAX).unwrap(), b"all of them are answered at once");
+        server.tls.seal(b", and once", &mut server.out).unwrap();
+        assert_eq!(client.hear(&mut server, usize::MAX).unwrap(), b", and once");
     }
 
     #[test]
