@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use millrace_net::tls::{Heard, Versions};
+use millrace_net::tls::{Heard, Versions, Wire};
 use millrace_server::auth::DataSecurity;
 use millrace_server::config::{CloseNotify, Resumption, Tls};
 use millrace_server::{Account, Attempt, Authenticator, Config, Decision, Permissions, Running};
@@ -234,6 +234,48 @@ fn plain_text_behind_auth_ends_the_connection() {
     let _ = client.into_stream().read_to_end(&mut rest);
     // At most an alert.
     assert!(rest.len() <= 7, "{rest:?}");
+}
+
+/// Whatever comes where the handshake belongs, nothing in clear is ever answered to it, and others are served.
+#[test]
+fn noise_where_the_handshake_belongs_reaches_nobody() {
+    let site = Site::new();
+    let mut hello = Wire::default();
+    let mut tls = connector(Versions::All).connect("localhost").unwrap();
+    tls.receive(&mut [], &mut hello, &mut |_| {}).unwrap();
+    let mut random = Random(29);
+    fn noise(random: &mut Random, most: usize) -> Vec<u8> {
+        (0..random.below(most)).map(|_| random.below(256) as u8).collect()
+    }
+    for round in 0..300 {
+        let mut said = hello.pending().to_vec();
+        match round % 4 {
+            0 => said = noise(&mut random, 600),
+            1 => said.truncate(random.below(said.len())),
+            2 => (0..=random.below(6)).for_each(|_| {
+                let at = random.below(said.len());
+                said[at] = random.below(256) as u8;
+            }),
+            _ => said = [&said[..], &noise(&mut random, 300)].concat(),
+        }
+        let mut client = Client::connect(site.served.address);
+        client.expect_reply(220);
+        // The command in two pieces; and the noise with the second one, or behind its answer.
+        let (first, second) = b"AUTH TLS\r\n".split_at(random.below(10));
+        client.send(first);
+        let at_once = random.below(4) == 0 && !said.is_empty();
+        client.send(if at_once { [second, &said].concat() } else { second.to_vec() });
+        client.expect_reply(234);
+        if !at_once {
+            client.send(&said);
+        }
+        let mut socket = client.into_stream();
+        let _ = socket.shutdown(Shutdown::Write);
+        let mut heard = Vec::new();
+        let _ = socket.read_to_end(&mut heard);
+        assert!(matches!(heard.first(), None | Some(20..=23)), "round {round}: {}", heard.escape_ascii());
+    }
+    assert_eq!(site.explicit(Versions::All).store("STOR f", b"content").code, 226);
 }
 
 #[test]

@@ -99,6 +99,7 @@ public final class Session {
         boolean reuses = arguments[5].equals("reuse");
         for (boolean implicit : new boolean[] {false, true}) {
             session(arguments, implicit, "TLSv1.2", "P", reuses);
+            session(arguments, implicit, "TLSv1.2", "C", reuses);
             session(arguments, implicit, "TLSv1.3", "P", reuses);
             session(arguments, implicit, "TLSv1.3", "C", reuses);
         }

@@ -30,13 +30,14 @@ fn libcurl_with_gnutls_resumes_for_a_hundred_transfers() {
         let server = Server::secure(policy);
         for door in DOORS {
             pycurl_session(&python, &server, door, "1.2", "P", 10);
+            pycurl_session(&python, &server, door, "1.2", "C", 10);
             pycurl_session(&python, &server, door, "1.3", "C", 10);
             if policy == REQUIRE {
                 // It would take TLS 1.3, without tickets: the server answers with 1.2.
                 pycurl_session(&python, &server, door, "any", "P", transfers(policy));
             }
         }
-        let sessions = if policy == REQUIRE { 6 } else { 4 };
+        let sessions = if policy == REQUIRE { 8 } else { 6 };
         let log = server.log_with(" disconnected", sessions);
         assert_eq!(log.matches(" connected").count(), sessions, "one control connection each");
         server.assert_all_resumed();
@@ -72,7 +73,7 @@ fn commons_net_moves_files_and_resumes_where_it_is_made_to() {
         let arguments: Vec<String> =
             [&open[..], &more, &rest].concat().into_iter().map(str::to_owned).collect();
         run(&java, &server, &arguments);
-        let log = server.log_with(" disconnected", 6);
+        let log = server.log_with(" disconnected", 8);
         assert_eq!(log.contains("tls-session-not-resumed"), sessions == "fresh", "{log}");
     }
 }

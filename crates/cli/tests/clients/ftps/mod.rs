@@ -62,6 +62,7 @@ fn curl_session(policy: &str) {
     for (door, scheme) in DOORS.into_iter().zip(["ftp", "ftps"]) {
         for (versions, level) in [
             (&["--tls-max", "1.2"][..], "--ssl-reqd"),
+            (&["--tls-max", "1.2"], "--ftp-ssl-control"),
             (&["--tlsv1.3"], "--ssl-reqd"),
             (&["--tlsv1.3"], "--ftp-ssl-control"),
         ] {
@@ -81,8 +82,8 @@ fn curl_session(policy: &str) {
             }
         }
     }
-    let log = server.log_with(" disconnected", 6);
-    assert_eq!(log.matches(" connected").count(), 6, "one control connection each");
+    let log = server.log_with(" disconnected", 8);
+    assert_eq!(log.matches(" connected").count(), 8, "one control connection each");
     server.assert_all_resumed();
 }
 
@@ -99,7 +100,7 @@ fn ftplib_moves_files_with_sessions_and_without() {
         let server = Server::secure(policy);
         script(&server, "session.py", include_str!("session.py"));
         for door in DOORS {
-            for (version, level) in [("1.2", "P"), ("1.3", "P"), ("1.3", "C")] {
+            for (version, level) in [("1.2", "P"), ("1.2", "C"), ("1.3", "P"), ("1.3", "C")] {
                 let first = ["session.py", "127.0.0.1", &server.port_of(door)].map(str::to_owned);
                 let rest =
                     server.arguments(&[door, version, level, sessions, &transfers(policy).to_string()]);
@@ -138,7 +139,7 @@ fn lftp_resumes_for_a_hundred_transfers() {
             std::fs::write(folder.join(format!("u{number}")), noise(number, 3000)).unwrap();
         }
         for (door, scheme) in DOORS.into_iter().zip(["ftp", "ftps"]) {
-            for (version, level) in [("1.2", "yes"), ("1.3", "yes"), ("1.3", "no")] {
+            for (version, level) in [("1.2", "yes"), ("1.2", "no"), ("1.3", "yes"), ("1.3", "no")] {
                 let commands = format!(
                     "set ssl:ca-file {}; set ftp:ssl-force yes; set ftp:ssl-protect-data {level}; \
                      set ftp:ssl-protect-list {level}; set ssl:priority NORMAL:-VERS-ALL:+VERS-TLS{version}; \

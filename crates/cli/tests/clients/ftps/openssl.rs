@@ -49,11 +49,13 @@ fn sslscan_finds_nothing_weak() {
     let Some(sslscan) = tool("sslscan") else { return };
     let server = Server::secure(REQUIRE);
     let (explicit, implicit) = (server.address.to_string(), server.ftps.unwrap().to_string());
+    let https = server.https.unwrap().to_string();
     let scan = |arguments: &[&str]| judge(&sslscan.run(&server, &[&["--no-colour"], arguments].concat()));
     std::thread::scope(|scope| {
         // It waits for seconds on what does not answer.
         scope.spawn(|| scan(&["--starttls-ftp", &explicit]));
         scope.spawn(|| scan(&[&implicit]));
+        scope.spawn(|| scan(&[&https]));
     });
 }
 
