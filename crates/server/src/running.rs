@@ -100,7 +100,7 @@ pub struct Running {
     /// Written out at the end.
     log: Log,
     /// Closed at the end.
-    pools: [BlockingPool; 2],
+    pools: [BlockingPool; 3],
     /// Waited for at the end: what has happened must be heard of.
     hook_pools: Pools,
     pub(crate) state: Arc<State>,
@@ -215,7 +215,7 @@ impl Server {
             threads: Mutex::default(),
             grace: state.config.grace,
             log: state.log.clone(),
-            pools: [state.pool.clone(), state.logins.clone()],
+            pools: [state.pool.clone(), state.long.clone(), state.logins.clone()],
             hook_pools: state.hook_pools.clone(),
             state: Arc::clone(&state),
             housekeeping: Mutex::default(),
@@ -290,6 +290,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         acme: Acme::default(),
         promises: Promises::default(),
         pool: BlockingPool::new(config.blocking_threads),
+        long: BlockingPool::new(config.blocking_threads / 4),
         logins: BlockingPool::new(LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from))),
         hook_pools: Pools::new(config.hook_threads),
         passive: PassivePool::new(config.passive_ports.clone(), Arc::clone(&proxies)),

@@ -48,6 +48,9 @@ pub(crate) struct Server {
     /// Names of uploads that take them at their end.
     pub(crate) promises: Promises,
     pub(crate) pool: BlockingPool,
+    /// For what takes long though no disk is slow: hashes, copies, walks over trees. Whoever may read may ask for as
+    /// many as they like, so these have threads of their own, a quarter as many, and others keep theirs.
+    pub(crate) long: BlockingPool,
     /// Threads of their own for logins: a burst of wrong passwords must not keep disks from being read.
     pub(crate) logins: BlockingPool,
     /// And for hooks, which may hang.

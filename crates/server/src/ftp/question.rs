@@ -96,7 +96,8 @@ impl Connection {
         if let Some(question) = &mut self.question {
             question.change = act::change(&request);
         }
-        core.server.pool.run(move || {
+        let pool = if request.is_long() { &core.server.long } else { &core.server.pool };
+        pool.run(move || {
             let mut reply = Promise { sender, message: Some(Message::Answer(key, serial, internal_error())) };
             reply.message = Some(Message::Answer(
                 key,

@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_server::Config;
 use millrace_storage::{Fault, FaultStorage, MemoryStorage};
 
 use crate::kit::{Client, PATIENCE, Scratch, Served, Sink, config, pattern, serve, serve_with, within};
@@ -154,6 +155,26 @@ fn abor_stops_a_hash() {
     client.expect_reply(226);
     faults.reset();
     client.expect("XSHA256 f", 250);
+}
+
+#[test]
+fn hashes_leave_threads_for_everybody_else() {
+    let scratch = Scratch::new();
+    std::fs::File::create(scratch.file("huge")).unwrap().set_len(1 << 38).unwrap();
+    let served = serve_with(Config { blocking_threads: 4, ..config(scratch.storage()) });
+    let mut hashing: Vec<_> = (0..8).map(|_| served.login()).collect();
+    for client in &mut hashing {
+        client.send("XSHA256 huge\r\nNOOP\r\n");
+        client.expect_reply(200);
+    }
+    let mut other = served.login();
+    other.store("STOR f", b"content");
+    assert_eq!(other.fetch("RETR f"), b"content");
+    assert_eq!(other.fetch("NLST"), b"f\r\nhuge\r\n");
+    for client in &mut hashing {
+        client.expect("ABOR", 426);
+        client.expect_reply(226);
+    }
 }
 
 #[test]
