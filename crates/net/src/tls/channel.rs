@@ -16,6 +16,10 @@ use crate::stream;
 /// What is encrypted before the socket is offered it: 4 full records, one call.
 const BATCH: usize = 64 * 1024;
 
+/// The longest record on the wire, and what may stand before it. Asking the socket for less at a time would be a
+/// call for every few bytes of what can only be opened whole.
+const RECORD: usize = 16 * 1024 + 512;
+
 /// How large the buffer must be that the channel reads into: more than the longest handshake message.
 pub const BUFFER: usize = 256 * 1024;
 
@@ -101,7 +105,7 @@ impl Channel {
             }
             let begun = self.tls.begin(buffer);
             // A small read: what follows the handshake is mostly the transfer's to read.
-            let most = buffer.len().min(begun + 16 * 1024 + 512);
+            let most = buffer.len().min(begun + RECORD);
             match stream::read(&socket, &mut buffer[begun..most]) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
@@ -130,6 +134,17 @@ impl Channel {
         buffer: &mut [u8],
         take: &mut dyn FnMut(&[u8]),
     ) -> io::Result<Heard> {
+        self.read_some(socket, buffer, usize::MAX, take)
+    }
+
+    /// As [`Channel::read`], where no more than `most` bytes are wanted: it may be up to two records more.
+    pub fn read_some(
+        &mut self,
+        socket: impl AsFd,
+        buffer: &mut [u8],
+        most: usize,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<Heard> {
         if !self.early.is_empty() {
             take(&std::mem::take(&mut self.early));
             return Ok(Heard::Bytes { more: true });
@@ -138,12 +153,13 @@ impl Channel {
             return Ok(Heard::End);
         }
         let (begun, unheard) = (self.tls.begin(buffer), self.tls.take_unheard());
-        let count = if unheard { 0 } else { stream::read(&socket, &mut buffer[begun..])? };
+        let room = buffer.len().min(begun.saturating_add(most.max(RECORD)));
+        let count = if unheard { 0 } else { stream::read(&socket, &mut buffer[begun..room])? };
         if count == 0 && !unheard {
             return Ok(Heard::Cut { within_record: begun > 0 });
         }
         let filled = begun + count;
-        let more = unheard || filled == buffer.len();
+        let more = unheard || filled == room;
         let result = self.tls.receive(&mut buffer[..filled], &mut self.out, take);
         if !self.out.is_empty() {
             // An answer to a key update, or an alert: if the socket is full, the next write takes it along.

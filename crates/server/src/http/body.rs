@@ -11,7 +11,7 @@ use millrace_ftp::session::{ByteRange, TransferError};
 use millrace_vfs::{FileError, FileRange, ReadHandle, ReadStream, Readiness};
 
 use crate::limits::{Direction, Member, Pace, Tree};
-use crate::transfer::{Sender, Shared, Socket, TURN, Taken, Turn};
+use crate::transfer::{Sender, Share, Shared, Socket, TURN, Taken, Turn};
 
 /// A piece of a body.
 #[derive(Debug)]
@@ -127,13 +127,12 @@ impl Body {
                             None => Progress::Pause,
                         };
                     };
-                    let allowed = allowed.min(TURN as u64) as usize;
-                    let mut share = allowed;
+                    let mut share = Share::new(allowed.min(TURN as u64));
                     if let Some(flow) = self.pace.flow() {
                         socket.keep_to(flow);
                     }
                     let turn = sender.turn(socket, &self.shared, scratch, &mut share);
-                    self.pace.spend((allowed - share) as u64);
+                    self.pace.spend(share.moved());
                     if self.shared.bytes() != before {
                         self.moved = now;
                         self.taken = Taken::default();

@@ -40,7 +40,7 @@ impl Connection {
             (std::mem::take(&mut core.control_buffer), std::mem::take(&mut core.plain));
         let received = match self.socket.tls {
             None => self.receive(&mut buffer).map(|count| &buffer[..count]),
-            Some(_) => self.receive_secure(&mut core.scratch, &mut plain).then_some(&plain[..]),
+            Some(_) => self.receive_secure(&mut core.scratch, usize::MAX, &mut plain).then_some(&plain[..]),
         };
         if let Some(bytes) = received {
             let count = bytes.len();
@@ -139,7 +139,8 @@ impl Connection {
         self.answer_page(core, record, refusal.status, refusal.reason, &[]);
     }
 
-    /// Takes more of a request's body, until `body` has `most` bytes.
+    /// Takes more of a request's body, until `body` has `most` bytes; it may be more of what came with the head, or
+    /// in a record.
     pub(super) fn take_body(
         &mut self,
         core: &mut Core,
@@ -150,7 +151,7 @@ impl Connection {
         while body.len() < most && !intake.has_ended() {
             let input = match self.input.is_empty() {
                 false => std::mem::take(&mut self.input),
-                true if self.flags.readable => self.read_body(core),
+                true if self.flags.readable => self.read_body(core, most - body.len()),
                 true => return Ok(()),
             };
             let mut wire = &input[..];
@@ -163,15 +164,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads a piece of a request's body; nothing where nothing came.
-    fn read_body(&mut self, core: &mut Core) -> Vec<u8> {
+    /// Reads a piece of a request's body, of about as much as is wanted; nothing where nothing came.
+    fn read_body(&mut self, core: &mut Core, wanted: usize) -> Vec<u8> {
         if self.socket.tls.is_some() {
             let mut plain = Vec::new();
-            self.receive_secure(&mut core.scratch, &mut plain);
+            self.receive_secure(&mut core.scratch, wanted, &mut plain);
             return plain;
         }
         let mut scratch = std::mem::take(&mut core.scratch);
-        let count = self.receive(&mut scratch).unwrap_or(0);
+        let room = scratch.len().min(wanted);
+        let count = self.receive(&mut scratch[..room]).unwrap_or(0);
         let piece = scratch[..count].to_vec();
         core.scratch = scratch;
         piece

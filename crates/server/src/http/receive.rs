@@ -144,20 +144,28 @@ impl Connection {
         self.work = Work::Receiving(receiving);
     }
 
+    /// Collects what has come and the limits allow.
     fn collect(&mut self, core: &mut Core, receiving: &mut Receiving) -> Result<(), Refusal> {
-        let room = COLLECT.saturating_sub(receiving.buffer.len());
-        let allowed =
-            receiving.pace.allowance(&core.server.limits, &self.member, core.now.instant, room as u64);
-        let Some(allowed) = allowed else { return self.within_quota(core, receiving) };
-        let before = receiving.buffer.len();
-        let most = before + usize::try_from(allowed).unwrap_or(usize::MAX).min(room);
-        let taken = self.take_body(core, &mut receiving.intake, &mut receiving.buffer, most);
-        let count = receiving.buffer.len() - before;
-        receiving.pace.spend(count as u64);
-        if count > 0 {
-            receiving.moved = core.now.instant;
+        while receiving.buffer.len() < COLLECT && !receiving.intake.has_ended() {
+            let before = receiving.buffer.len();
+            let (limits, room) = (&core.server.limits, COLLECT - before);
+            let allowed = receiving.pace.allowance(limits, &self.member, core.now.instant, room as u64);
+            // Where it is not a quota that forbids more, the wheel wakes it.
+            let Some(allowed) = allowed else { return self.within_quota(core, receiving) };
+            let most = before + usize::try_from(allowed).unwrap_or(usize::MAX).min(room);
+            let taken = self.take_body(core, &mut receiving.intake, &mut receiving.buffer, most);
+            let count = receiving.buffer.len() - before;
+            receiving.pace.spend(count as u64);
+            if count > 0 {
+                receiving.moved = core.now.instant;
+            }
+            taken.and_then(|()| self.within_quota(core, receiving))?;
+            if receiving.buffer.len() < most {
+                receiving.pace.fall_out_of_line();
+                break;
+            }
         }
-        taken.and_then(|()| self.within_quota(core, receiving))
+        Ok(())
     }
 
     /// Refuses more than the user may upload.

@@ -146,10 +146,13 @@ impl Connection {
         self.flags.broken = true;
     }
 
-    /// Reads once; claims that something for us came of it.
-    pub(super) fn receive_secure(&mut self, wire: &mut [u8], plain: &mut Vec<u8>) -> bool {
+    /// Reads once, about as much as is `wanted`; claims that something for us came of it.
+    pub(super) fn receive_secure(&mut self, wire: &mut [u8], wanted: usize, plain: &mut Vec<u8>) -> bool {
         let Some(channel) = &mut self.socket.tls else { return false };
-        match channel.read(&self.socket.fd, wire, &mut |bytes| plain.extend_from_slice(bytes)) {
+        let read = channel.read_some(&self.socket.fd, wire, wanted, &mut |bytes| {
+            plain.extend_from_slice(bytes);
+        });
+        match read {
             // See `receive` for an end that came with these bytes.
             Ok(Heard::Bytes { more }) => self.flags.readable = more || self.flags.hung_up,
             // Lengths and chunks say themselves whether something is whole: an end need not be told.

@@ -91,9 +91,16 @@ impl Meter {
         self.left
     }
 
-    /// So many bytes were moved; never more than the allowance.
+    /// So many bytes were moved. What is more than the allowance, as records are read whole, is owed: the next
+    /// allowance is behind it.
     pub(crate) fn spend(&mut self, bytes: u64) {
+        let owed = bytes.saturating_sub(self.left);
         self.left = self.left.saturating_sub(bytes);
+        if owed > 0 {
+            for (node, _) in &self.way {
+                node.bucket(self.direction).reserve(owed, self.start);
+            }
+        }
     }
 
     /// It is not the limit that the transfer waits for: it holds up nobody meanwhile, and its next place is

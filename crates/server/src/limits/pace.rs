@@ -91,7 +91,7 @@ impl Pace {
         self.quota.as_ref().map_or(metered, |piece| metered.min(piece.left))
     }
 
-    /// So many bytes were moved.
+    /// So many bytes were moved, whether they were allowed or not: see [`Meter::spend`].
     pub(crate) fn spend(&mut self, bytes: u64) {
         if let Some(meter) = &mut self.meter {
             meter.spend(bytes);

@@ -38,12 +38,18 @@ impl Bench {
 
     /// Lets transfers move all they may, looked at once a tick, and answers what each moved.
     fn run(&self, meters: &mut [Meter], from: Duration, to: Duration) -> Vec<u64> {
+        self.run_in_pieces(1, meters, from, to)
+    }
+
+    /// The same, where bytes come in pieces and the last one is taken whole, allowed or not.
+    fn run_in_pieces(&self, piece: u64, meters: &mut [Meter], from: Duration, to: Duration) -> Vec<u64> {
         let mut moved = vec![0; meters.len()];
         let mut at = from;
         while at < to {
             let now = self.tree.nanos(self.start + at);
             for (meter, moved) in meters.iter_mut().zip(&mut moved) {
                 while let Allowance::Now(bytes) = meter.allowance(now, u64::MAX) {
+                    let bytes = bytes.next_multiple_of(piece);
                     meter.spend(bytes);
                     *moved += bytes;
                 }
@@ -99,6 +105,49 @@ fn the_sessions_of_a_user_share_fairly() {
         moved.iter().for_each(|&one| assert_within(one, 50_000_000 / count, 4.0));
         assert_within(bench.run(&mut others, Duration::ZERO, TEN_SECONDS)[0], 50_000_000, 2.0);
     }
+}
+
+/// Who reads more than it may, as one has to of a record, pays for it before it reads on: alone, and in the stead of
+/// nobody else.
+#[test]
+fn what_was_moved_beyond_an_allowance_is_waited_for() {
+    const PIECE: u64 = 66 * 1024;
+    for value in [20_000, 100_000, 1_000_000] {
+        let bench = Bench::new(ServerLimits { user: rate(value), ..ServerLimits::default() });
+        let members: Vec<_> =
+            ["alice", "bob", "bob"].map(|user| bench.member(user, &AccountLimits::default())).into();
+        let mut meters = bench.meters(&members);
+        let moved = bench.run_in_pieces(PIECE, &mut meters, Duration::ZERO, TEN_SECONDS * 10);
+        for (one, drawers) in [(moved[0], 1), (moved[1] + moved[2], 2)] {
+            let most = value * 102 + drawers * PIECE;
+            assert!((value * 98..=most).contains(&one), "{one} bytes at {value} a second");
+        }
+        // A transfer that begins anew finds what the last one has left to be paid.
+        drop(meters);
+        let mut meters = bench.meters(&members[..1]);
+        let again = bench.run(&mut meters, TEN_SECONDS * 10, TEN_SECONDS * 20);
+        assert!(moved[0] + again[0] <= value * 204 + PIECE, "{moved:?} {again:?}");
+    }
+}
+
+/// A quota is charged all that was moved, too, and says when that was too much.
+#[test]
+fn what_was_moved_beyond_a_piece_of_a_quota_is_charged() {
+    let day = |bytes| Some(Per { bytes, period: Period::Day });
+    let quota = TransferQuota { upload: day(1_000_000), ..TransferQuota::default() };
+    let moved = Moved { quota, traffic: Arc::default() };
+    let limits = AccountLimits { moved: Some(moved.clone()), ..AccountLimits::default() };
+    let bench = Bench::new(ServerLimits::default());
+    let member = bench.member("alice", &limits);
+    let mut sum = 0;
+    while sum <= 1_000_000 {
+        let mut pace = Pace::new(Direction::Upload);
+        let allowed = pace.allowance(&bench.tree, &member, bench.start, u64::MAX).unwrap();
+        pace.spend(allowed + 66 * 1024);
+        sum += allowed + 66 * 1024;
+        assert_eq!(pace.over().is_some(), sum > 1_000_000, "{sum}");
+    }
+    assert!(moved.check(Direction::Upload, 0).is_err());
 }
 
 #[test]

@@ -39,6 +39,38 @@ use crate::log::Direction;
 /// Bytes that one turn of one transfer may move before others have theirs: some 0.3 ms.
 pub(crate) const TURN: usize = 1 << 20;
 
+/// What may be moved in one go, and what was. That may be more: what is encrypted is read in whole records.
+#[derive(Debug)]
+pub(crate) struct Share {
+    most: u64,
+    moved: u64,
+}
+
+impl Share {
+    pub(crate) fn new(most: u64) -> Self {
+        Self { most, moved: 0 }
+    }
+
+    /// What may still be moved.
+    pub(crate) fn left(&self) -> usize {
+        usize::try_from(self.most.saturating_sub(self.moved)).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.moved >= self.most
+    }
+
+    /// So many bytes were moved.
+    pub(crate) fn take(&mut self, bytes: usize) {
+        self.moved += bytes as u64;
+    }
+
+    /// All that was moved, allowed or not.
+    pub(crate) fn moved(&self) -> u64 {
+        self.moved
+    }
+}
+
 /// A transfer that is under way.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -199,11 +231,16 @@ impl Socket {
         }
     }
 
-    /// Reads through TLS, and gives what it came to to `take`.
-    fn receive(&mut self, buffer: &mut [u8], take: &mut dyn FnMut(&[u8])) -> io::Result<Heard> {
+    /// Reads through TLS, about as much as is `wanted`, and gives what it came to to `take`.
+    fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        wanted: usize,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<Heard> {
         match &mut self.tls {
             None => Err(io::ErrorKind::Unsupported.into()),
-            Some(channel) => channel.read(&self.fd, buffer, take),
+            Some(channel) => channel.read_some(&self.fd, buffer, wanted, take),
         }
     }
 
@@ -321,14 +358,13 @@ impl Running {
         if let Work::Receive(receiver) = &self.work
             && receiver.has_ended()
         {
-            return Turn::Commit;
+            return if self.pace.over().is_some() { self.held_up() } else { Turn::Commit };
         }
         let wanted = self.wanted();
         let Some(allowed) = self.pace.allowance(tree, member, now, wanted) else { return self.held_up() };
-        let allowed = allowed.min(TURN as u64) as usize;
+        let mut share = Share::new(allowed.min(TURN as u64));
         let Link::Open(socket) = &mut self.link else { return Turn::Wait };
         let before = self.shared.bytes();
-        let mut share = allowed;
         let turn = match &mut self.work {
             Work::Send(sender) => {
                 if let Some(flow) = self.pace.flow() {
@@ -339,12 +375,14 @@ impl Running {
             Work::Receive(receiver) => receiver.turn(socket, &self.shared, scratch, &mut share),
             Work::Lent => Turn::Wait,
         };
-        if self.shared.bytes() != before || share < allowed || matches!(turn, Turn::Yield) {
+        if self.shared.bytes() != before || share.moved() > 0 || matches!(turn, Turn::Yield) {
             self.moved = now;
             self.taken = Taken::default();
         }
-        self.pace.spend((allowed - share) as u64);
+        self.pace.spend(share.moved());
         match turn {
+            // What was too much may have been the end.
+            Turn::Commit if self.pace.over().is_some() => return self.held_up(),
             Turn::Wait => self.pace.fall_out_of_line(),
             // To sleep at once is cheaper than to come again and hear so.
             Turn::Yield if self.pace.is_limited() => {
@@ -442,19 +480,19 @@ impl Job {
     /// Does it; on a thread that may wait.
     pub(crate) fn run(self) -> JobDone {
         let Self { serial, work, mut socket, shared, most, started } = self;
-        let mut left = most;
+        let mut share = Share::new(most);
         let (work, result) = match work {
             Work::Send(mut sender) => {
                 let result = sender.fill().err().map(|error| Err(TransferError::File(error)));
                 (Work::Send(sender), result)
             }
             Work::Receive(mut receiver) => {
-                let result = receiver.sink(socket.as_mut(), &shared, &mut left, started);
+                let result = receiver.sink(socket.as_mut(), &shared, &mut share, started);
                 (Work::Receive(receiver), result)
             }
             Work::Lent => (Work::Lent, None),
         };
-        JobDone { serial, work, socket, taken: most - left, result }
+        JobDone { serial, work, socket, taken: share.moved(), result }
     }
 }
 

@@ -16,7 +16,7 @@ use millrace_net::stream;
 use millrace_net::tls::{self, Heard};
 use millrace_vfs::{FileError, Readiness, Upload};
 
-use super::{End, JobKind, Shared, Socket, Turn};
+use super::{End, JobKind, Share, Shared, Socket, Turn};
 
 /// A read as full as this says that more is coming: time for the pool and `splice`. engine.md: recv 64 KiB
 /// first; a full buffer, then splice.
@@ -27,9 +27,6 @@ const COLLECT: usize = 256 * 1024;
 
 /// How much file a compressed buffer may become at a time.
 const DECODED: usize = 256 * 1024;
-
-/// Room for what TLS keeps of a record or a handshake message whose rest has not come.
-const LEFT: usize = 66 * 1024;
 
 /// How long a splicing thread waits for more before it gives the socket back to the reactor.
 const LINGER: Duration = Duration::from_millis(20);
@@ -149,23 +146,23 @@ impl Receiver {
         self.upload.is_some()
     }
 
-    /// Receives up to `share` bytes, from which what was received is taken away.
+    /// Receives its share, or through TLS a little more.
     pub(super) fn turn(
         &mut self,
         socket: &mut Socket,
         shared: &Shared,
         scratch: &mut [u8],
-        share: &mut usize,
+        share: &mut Share,
     ) -> Turn {
         if socket.tls.is_some() {
             return self.turn_by_records(socket, shared, scratch, share);
         }
-        while *share > 0 {
-            let room = scratch.len().min(LARGE).min(*share);
+        while !share.is_used_up() {
+            let room = scratch.len().min(LARGE).min(share.left());
             match stream::read(&socket.fd, &mut scratch[..room]) {
                 Ok(count) => {
                     self.ended = count == 0 || (count < room && socket.end == End::Orderly);
-                    *share -= count;
+                    share.take(count);
                     if let Some(turn) = self.take(&scratch[..count], count == LARGE, shared) {
                         return turn;
                     }
@@ -186,13 +183,11 @@ impl Receiver {
         socket: &mut Socket,
         shared: &Shared,
         scratch: &mut [u8],
-        share: &mut usize,
+        share: &mut Share,
     ) -> Turn {
-        while *share > 0 {
-            // No more than the limits allow, but for what is left of a record.
-            let room = scratch.len().min(LEFT.saturating_add(*share));
+        while !share.is_used_up() {
             let mut opened = std::mem::take(&mut self.records().opened);
-            let heard = socket.receive(&mut scratch[..room], &mut |bytes| opened.extend_from_slice(bytes));
+            let heard = socket.receive(scratch, share.left(), &mut |bytes| opened.extend_from_slice(bytes));
             let more = match heard {
                 Ok(heard) => self.hear(heard),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
@@ -202,7 +197,7 @@ impl Receiver {
                 Ok(more) => more,
                 Err(error) => return Turn::Done(Err(error)),
             };
-            *share = share.saturating_sub(opened.len());
+            share.take(opened.len());
             let turn = self.take(&opened, opened.len() >= LARGE, shared);
             opened.clear();
             self.records().opened = opened;
@@ -270,13 +265,13 @@ impl Receiver {
     }
 
     /// Writes what was collected, and then commits, where that was all; otherwise splices for as long as bytes
-    /// keep coming and `most`, from which they are taken away, allows more. May wait. `None`: the reactor goes
+    /// keep coming and its share allows more. May wait. `None`: the reactor goes
     /// on; an end that is met here is its to judge ([`Turn::Commit`]).
     pub(super) fn sink(
         &mut self,
         socket: Option<&mut Socket>,
         shared: &Shared,
-        most: &mut u64,
+        share: &mut Share,
         started: Instant,
     ) -> Option<Result<(), TransferError>> {
         let commits = self.ended;
@@ -287,7 +282,7 @@ impl Receiver {
             && self.decoder.is_none()
             && self.left.is_none()
             && let Some(socket) = socket
-            && let Err(error) = self.splice(socket, shared, most)
+            && let Err(error) = self.splice(socket, shared, share)
         {
             return Some(Err(error));
         }
@@ -354,24 +349,21 @@ impl Receiver {
     }
 
     /// Reads through TLS and writes, for as long as bytes keep coming.
-    fn pump(&mut self, socket: &mut Socket, shared: &Shared, most: &mut u64) -> Result<(), TransferError> {
+    fn pump(&mut self, socket: &mut Socket, shared: &Shared, share: &mut Share) -> Result<(), TransferError> {
         let mut wire = std::mem::take(&mut self.records().wire);
         wire.resize(tls::BUFFER, 0);
-        let mut moved = 0;
-        while moved < STRETCH && *most > 0 && !self.ended && !shared.is_cancelled() {
+        while share.moved() < STRETCH && !share.is_used_up() && !self.ended && !shared.is_cancelled() {
             let Some(upload) = &mut self.upload else { break };
-            let room = wire.len().min(LEFT.saturating_add(usize::try_from(*most).unwrap_or(usize::MAX)));
             let (mut count, mut written) = (0, Ok(()));
-            let heard = socket.receive(&mut wire[..room], &mut |bytes| {
+            let heard = socket.receive(&mut wire, share.left(), &mut |bytes| {
                 if written.is_ok() {
                     written = upload.write_all(bytes);
-                    count += bytes.len() as u64;
+                    count += bytes.len();
                 }
             });
             written.map_err(TransferError::File)?;
-            shared.add(count);
-            moved += count;
-            *most = most.saturating_sub(count);
+            shared.add(count as u64);
+            share.take(count);
             match heard {
                 Ok(heard) => _ = self.hear(heard)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -386,9 +378,14 @@ impl Receiver {
         Ok(())
     }
 
-    fn splice(&mut self, socket: &mut Socket, shared: &Shared, most: &mut u64) -> Result<(), TransferError> {
+    fn splice(
+        &mut self,
+        socket: &mut Socket,
+        shared: &Shared,
+        share: &mut Share,
+    ) -> Result<(), TransferError> {
         if socket.tls.is_some() {
-            return self.pump(socket, shared, most);
+            return self.pump(socket, shared, share);
         }
         let Some(upload) = &mut self.upload else { return Ok(()) };
         let conduit = match &mut self.conduit {
@@ -399,10 +396,9 @@ impl Receiver {
                 Err(_) => return Ok(()),
             },
         };
-        let mut moved = 0;
-        while moved < STRETCH && *most > 0 && !shared.is_cancelled() {
+        while share.moved() < STRETCH && !share.is_used_up() && !shared.is_cancelled() {
             let Some((file, position)) = upload.file().map_err(TransferError::File)? else { return Ok(()) };
-            match conduit.receive(&socket.fd, file, position, *most) {
+            match conduit.receive(&socket.fd, file, position, share.left() as u64) {
                 Ok(0) => {
                     self.ended = true;
                     return Ok(());
@@ -410,8 +406,7 @@ impl Receiver {
                 Ok(count) => {
                     upload.advance(count as u64);
                     shared.add(count as u64);
-                    moved += count as u64;
-                    *most -= count as u64;
+                    share.take(count);
                 }
                 Err((Side::Socket, error)) if error.kind() == io::ErrorKind::WouldBlock => {
                     if !stream::wait_readable(&socket.fd, LINGER) {

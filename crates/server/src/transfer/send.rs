@@ -16,7 +16,7 @@ use millrace_net::tls::{Channel, Unwritten};
 use millrace_net::{copy, stream};
 use millrace_vfs::{FileError, FileRange, ReadHandle, ReadStream, Readiness};
 
-use super::{JobKind, Shared, Socket, Turn};
+use super::{JobKind, Share, Shared, Socket, Turn};
 
 /// Up to here a file is read and sent rather than handed to `sendfile`: one packet holds data and FIN.
 /// engine.md: -5 to -10 % CPU at 1 KiB, a loss at 100 KiB.
@@ -114,13 +114,13 @@ impl Sender {
         }
     }
 
-    /// Sends up to `share` bytes, from which what was sent is taken away.
+    /// Sends its share.
     pub(crate) fn turn(
         &mut self,
         socket: &mut Socket,
         shared: &Shared,
         scratch: &mut [u8],
-        share: &mut usize,
+        share: &mut Share,
     ) -> Turn {
         let is_file = match (&self.source, &self.encoder) {
             (Source::File(range), None) => range.readiness == Readiness::Cached,
@@ -143,22 +143,22 @@ impl Sender {
         fd: &OwnedFd,
         channel: &mut Channel,
         shared: &Shared,
-        share: &mut usize,
+        share: &mut Share,
     ) -> Turn {
         let Source::File(FileRange { file, .. }) = &self.source else { return Turn::Wait };
         let end = self.end.unwrap_or(u64::MAX);
         while self.offset < end {
-            if *share == 0 {
+            if share.is_used_up() {
                 return Turn::Yield;
             }
-            let most = (end - self.offset).min(FILL.min(*share) as u64) as usize;
+            let most = (end - self.offset).min(FILL.min(share.left()) as u64) as usize;
             let read =
                 if self.offset + most as u64 <= self.warmed { copy::scatter } else { copy::scatter_cached };
             match channel.write_from(fd, most, &mut |parts| read(file, parts, self.offset)) {
                 Ok(0) => return Turn::Done(Err(TransferError::File(shrunk()))),
                 Ok(count) => {
                     self.offset += count as u64;
-                    *share -= count;
+                    share.take(count);
                     shared.add(count as u64);
                 }
                 Err(Unwritten::Socket(error)) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -179,13 +179,13 @@ impl Sender {
         socket: &Socket,
         shared: &Shared,
         scratch: &mut [u8],
-        share: &mut usize,
+        share: &mut Share,
     ) -> Turn {
         let Source::File(FileRange { file, .. }) = &self.source else { return Turn::Wait };
         let end = self.end.unwrap_or(u64::MAX);
         if let Some(small) = scratch.get_mut(..end.saturating_sub(self.offset) as usize)
             && small.len() as u64 <= SMALL
-            && small.len() <= *share
+            && small.len() <= share.left()
             && let Ok(count) = copy::read_cached(file, small, self.offset)
             && count == small.len()
         {
@@ -193,7 +193,7 @@ impl Sender {
             match write(&socket.fd, small) {
                 Ok(count) => {
                     self.offset += count as u64;
-                    *share -= count;
+                    share.take(count);
                     shared.add(count as u64);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
@@ -201,10 +201,10 @@ impl Sender {
             }
         }
         while self.offset < end {
-            if *share == 0 {
+            if share.is_used_up() {
                 return Turn::Yield;
             }
-            let length = (end - self.offset).min(CHUNK).min(*share as u64);
+            let length = (end - self.offset).min(CHUNK).min(share.left() as u64);
             if self.offset + length > self.warmed && !copy::is_cached(file, self.offset, length) {
                 return Turn::Job(JobKind::Fill);
             }
@@ -212,7 +212,7 @@ impl Sender {
                 Ok(0) => return Turn::Done(Err(TransferError::File(shrunk()))),
                 Ok(count) => {
                     self.offset += count as u64;
-                    *share -= count;
+                    share.take(count);
                     shared.add(count as u64);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
@@ -223,17 +223,17 @@ impl Sender {
         Turn::Done(Ok(()))
     }
 
-    fn turn_by_buffer(&mut self, socket: &mut Socket, shared: &Shared, share: &mut usize) -> Turn {
+    fn turn_by_buffer(&mut self, socket: &mut Socket, shared: &Shared, share: &mut Share) -> Turn {
         loop {
             while self.sent < self.buffer.len() {
-                if *share == 0 {
+                if share.is_used_up() {
                     return Turn::Yield;
                 }
-                let end = self.buffer.len().min(self.sent + *share);
+                let end = self.buffer.len().min(self.sent.saturating_add(share.left()));
                 match socket.write(&self.buffer[self.sent..end]) {
                     Ok(count) => {
                         self.sent += count;
-                        *share -= count;
+                        share.take(count);
                         shared.add(count as u64);
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
@@ -246,7 +246,7 @@ impl Sender {
             if !self.fills_at_once() {
                 return Turn::Job(JobKind::Fill);
             }
-            if *share == 0 {
+            if share.is_used_up() {
                 return Turn::Yield;
             }
             if let Err(error) = self.fill() {

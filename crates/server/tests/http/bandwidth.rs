@@ -10,7 +10,7 @@ use millrace_server::config::{Pass, Peer, Programs, Upstream};
 use millrace_server::limits::{Limit, Limits, ServerLimits};
 use millrace_vfs::VirtualPath;
 
-use crate::kit::{PATIENCE, Scratch, http_config, serve_http_with};
+use crate::kit::{PATIENCE, Scratch, http_config, https_config, serve_http_with};
 
 const RATE: u64 = 400_000;
 
@@ -82,6 +82,39 @@ fn a_limit_holds_for_programs_and_other_servers_in_both_directions() {
                 assert_eq!(answer.text().trim(), LENGTH.to_string(), "{target}");
                 assert_held(begin, target);
             });
+        }
+    });
+}
+
+#[test]
+fn a_limit_holds_for_uploads_in_clear_in_tls_and_in_pieces() {
+    let scratch = Scratch::new();
+    let session = Limits { upload: Some(Limit::of(RATE)), ..Limits::default() };
+    let limits = ServerLimits { session, ..ServerLimits::default() };
+    let served = serve_http_with(Config { limits, ..https_config(&scratch) });
+    const FIELDS: &str = "Host: h\r\nAuthorization: Basic dTpw\r\n";
+    let length = format!("Content-Length: {LENGTH}\r\n\r\n").into_bytes();
+    let body = vec![7; LENGTH];
+    let chunk = format!("Transfer-Encoding: chunked\r\n\r\n{LENGTH:x}\r\n").into_bytes();
+    let bodies = [
+        ("length", [&length[..], &body].concat()),
+        ("chunks", [&chunk[..], &body, b"\r\n0\r\n\r\n"].concat()),
+    ];
+    std::thread::scope(|scope| {
+        for (framing, body) in &bodies {
+            for in_tls in [false, true] {
+                let served = &served;
+                scope.spawn(move || {
+                    let mut client = if in_tls { served.connect_securely() } else { served.connect() };
+                    let target = format!("/{framing}-{in_tls}");
+                    let begin = Instant::now();
+                    let head = format!("PUT {target} HTTP/1.1\r\n{FIELDS}");
+                    client.send([head.as_bytes(), body].concat());
+                    assert_eq!(client.response().status, 201, "{target}");
+                    assert_held(begin, &target);
+                    assert!(served.get(&target, "").body == [7; LENGTH], "{target}");
+                });
+            }
         }
     });
 }

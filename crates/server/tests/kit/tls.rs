@@ -183,6 +183,17 @@ impl TlsClient {
         data.finish();
         self.reply()
     }
+
+    /// The same where the server may hang up on more than it wants.
+    #[track_caller]
+    pub(crate) fn try_store(&mut self, line: &str, content: &[u8]) -> Reply {
+        let socket = self.passive();
+        self.expect(line, 150);
+        let mut data = Secured::over(socket, &self.connector).unwrap();
+        let _ = data.write_all(content);
+        let _ = data.channel.close(&data.socket);
+        self.reply()
+    }
 }
 
 /// The first whole reply of what was received.

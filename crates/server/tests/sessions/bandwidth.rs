@@ -7,12 +7,13 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_net::tls::Versions;
 use millrace_server::limits::{AccountLimits, Limit, Limits, Scope, ScopeReport, ServerLimits};
 use millrace_server::{Accounts, Config, Permissions};
 use millrace_storage::MemoryStorage;
 use millrace_vfs::Storage;
 
-use crate::kit::{Scratch, config, eventually, pattern, serve_with};
+use crate::kit::{Scratch, TlsClient, config, connector, eventually, pattern, policy, serve_with};
 
 fn both(rate: u64) -> Limits {
     Limits { download: Some(Limit::of(rate)), upload: Some(Limit::of(rate)), ..Limits::default() }
@@ -50,6 +51,38 @@ fn a_limit_holds_by_sendfile_by_splice_and_by_buffers() {
                 let begin = Instant::now();
                 assert!(client.fetch(format!("RETR {name}")) == *content);
                 assert_held(begin, content.len(), RATE);
+            });
+        }
+    });
+}
+
+/// A record is read whole, whatever may be moved of it, and so is what follows it in the same read.
+#[test]
+fn a_limit_holds_through_tls_staged_in_place_and_converted() {
+    const RATE: u64 = 400_000;
+    let content = pattern(400_000);
+    let (staged, in_place) = (Scratch::new(), Scratch::new());
+    let kinds = [
+        (&staged, staged.storage(), "TYPE I"),
+        (&in_place, in_place.in_place(), "TYPE I"),
+        (&staged, staged.storage(), "TYPE A"),
+    ];
+    std::thread::scope(|scope| {
+        for (number, (files, storage, representation)) in kinds.into_iter().enumerate() {
+            let content = &content;
+            scope.spawn(move || {
+                let limits = ServerLimits { session: both(RATE), ..ServerLimits::default() };
+                let certificates = Scratch::new();
+                let tls = Some(policy(&certificates));
+                let served = serve_with(Config { tls, ..limited(storage, limits) });
+                let mut client = TlsClient::explicit(served.address, connector(Versions::All)).ready();
+                client.expect(representation, 200);
+                let (name, begin) = (format!("f{number}"), Instant::now());
+                assert_eq!(client.store(&format!("STOR {name}"), content).code, 226);
+                assert_held(begin, content.len(), RATE);
+                let begin = Instant::now();
+                client.fetch(&format!("RETR {name}"));
+                assert_held(begin, files.read(&name).unwrap().len(), RATE);
             });
         }
     });

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use millrace_net::tls::Versions;
 use millrace_server::Config;
 use millrace_server::limits::Quotas;
 use millrace_storage::{Allowance, Ledger, LocalOptions, Quota, Tally};
 use millrace_vfs::{QuotaScope, Storage};
 
-use crate::kit::{Client, Scratch, Served, config, eventually, serve_with};
+use crate::kit::{Client, Scratch, Served, TlsClient, config, connector, eventually, policy, serve_with};
 
 fn held_to(storage: Arc<dyn Storage>, bytes: u64, files: u64) -> Arc<dyn Storage> {
     let tally = Arc::new(Tally::new("test", Arc::clone(&storage)));
@@ -160,6 +161,10 @@ fn uploads_at_once_are_never_over_together() {
 
 /// Serves to `u` what may be moved only so far.
 fn serve_moving(storage: Arc<dyn Storage>, keys: &str) -> Served {
+    serve_moving_with(storage, keys, |_| {})
+}
+
+fn serve_moving_with(storage: Arc<dyn Storage>, keys: &str, change: impl FnOnce(&mut Config)) -> Served {
     use millrace_server::auth::{Chain, Group, Homes, Listed, Profile, User};
     let mut config = config(storage);
     let root = std::env::temp_dir().canonicalize().unwrap();
@@ -175,6 +180,7 @@ fn serve_moving(storage: Arc<dyn Storage>, keys: &str) -> Served {
     config.accounts = Arc::new(chain);
     config.quotas = Some(quotas);
     config.http = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+    change(&mut config);
     serve_with(config)
 }
 
@@ -215,6 +221,25 @@ fn an_upload_that_is_just_as_long_as_what_is_left_is_whole() {
     assert_eq!(scratch.read("a").unwrap().len(), 200_000);
     client.passive();
     assert!(client.expect("STOR b", 552).text.contains("may transfer no more"));
+}
+
+#[test]
+fn uploads_through_tls_end_at_the_quota_of_the_day_whatever_their_pace() {
+    for rate in ["", ", \"upload\": 400000"] {
+        let (scratch, certificates) = (Scratch::new(), Scratch::new());
+        let folder = scratch.path().file_name().unwrap().to_str().unwrap();
+        let keys = format!("{{\"directory\": \"{folder}\", \"quota-upload\": \"300k/day\"{rate}}}");
+        let served = serve_moving_with(scratch.storage(), &keys, |config| {
+            config.tls = Some(policy(&certificates));
+        });
+        let mut client = TlsClient::explicit(served.address, connector(Versions::All)).ready();
+        let mut taken = 0;
+        // Each is larger than a piece of the quota, and comes in one go.
+        while client.try_store(&format!("STOR f{taken}"), &[b'x'; 70_000]).code == 226 {
+            taken += 70_000;
+        }
+        assert_eq!(taken, 280_000, "{keys}");
+    }
 }
 
 #[test]
