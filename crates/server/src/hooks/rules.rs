@@ -48,8 +48,8 @@ const CHANGES: [&str; 20] = [
     "LOCK",
 ];
 
-/// What methods of HTTP are called in FTP, and what besides where they are about a directory: a rule about the one holds
-/// for the other, so that there is no way round it.
+/// What methods of HTTP, and commands by their names of RFC 775, are called in FTP, and what besides where they are about a
+/// directory: a rule about the one holds for the other, so that there is no way round it.
 const ALIKE: &[(&str, &[&str], &[&str])] = &[
     ("GET", &["RETR"], LISTS),
     ("HEAD", &["GET", "RETR"], LISTS),
@@ -61,6 +61,11 @@ const ALIKE: &[(&str, &[&str], &[&str])] = &[
     ("MOVE", &["RNTO", "RNFR"], &[]),
     ("COPY", &["SITE COPY"], &[]),
     ("PROPFIND", LISTS, &[]),
+    ("XCWD", &["CWD"], &[]),
+    ("XCUP", &["CDUP"], &[]),
+    ("XPWD", &["PWD"], &[]),
+    ("XMKD", &["MKD"], &[]),
+    ("XRMD", &["RMD"], &[]),
 ];
 
 /// What tells the names in a directory.

@@ -225,6 +225,20 @@ fn every_row_that_names_paths_has_a_line_in_the_table() {
 }
 
 #[test]
+fn a_rule_about_a_verb_holds_for_its_old_name() {
+    let twins = [("XCWD", "CWD"), ("XCUP", "CDUP"), ("XPWD", "PWD"), ("XMKD", "MKD"), ("XRMD", "RMD")];
+    for row in COMMANDS.iter().filter(|row| row.source == "RFC 775") {
+        let (_, name) = twins.iter().find(|twin| twin.0 == row.verb).expect(row.verb);
+        let (served, switched) = serve(vec![rule(&[name], &[], Action::Refuse("552 Kept.".to_owned()))]);
+        switched.hold.store(true, Ordering::Relaxed);
+        let takes_path = matches!(row.paths, Paths::Whole(_)) && row.verb != "XCUP";
+        let line = if takes_path { format!("{} d", row.verb) } else { row.verb.to_owned() };
+        assert_eq!(served.login().command(line).text, "552 Kept.\r\n", "{}", row.verb);
+    }
+    assert_eq!(COMMANDS.iter().filter(|row| row.source == "RFC 775").count(), twins.len());
+}
+
+#[test]
 fn only_a_command_with_one_path_is_put_to_another() {
     let to = |text: &str| Action::Rewrite(Template::parse(text).unwrap());
     let (served, switched) = serve(vec![
