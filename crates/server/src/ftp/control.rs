@@ -434,13 +434,14 @@ impl Connection {
                 None
             }
             Act::StartTls => {
+                let companion = self.companion(core);
                 // The 234, in clear.
                 self.send(core);
                 self.note_logout(core);
                 self.account = None;
                 self.member.log_out();
                 self.drop_lease(core);
-                self.begin_tls(core, false);
+                self.begin_tls(core, false, companion);
                 None
             }
             Act::StopTls => {

@@ -98,7 +98,10 @@ impl Connection {
 
     fn begin(&mut self, core: &mut Core, implicit: bool) {
         match implicit {
-            true => self.begin_tls(core, true),
+            true => {
+                let companion = self.companion(core);
+                self.begin_tls(core, true, companion);
+            }
             false => self.feed(core, Input::Connected),
         }
     }

@@ -78,6 +78,7 @@ impl Connection {
 
     /// Keeps a lease for the transfer that is to come, but not for long: others may wait for the port.
     fn hold(&mut self, core: &mut Core, mut lease: Box<Lease>) -> Answer {
+        self.expect_use();
         // The port is the same where a proxy passes it on.
         let address = SocketAddr::new(self.session.local().ip(), lease.address().port());
         lease.due = Some(core.now.instant + core.server.config.connect_timeout);

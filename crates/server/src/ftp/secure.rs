@@ -13,18 +13,22 @@ use std::time::Instant;
 
 use millrace_ftp::session::{Input, Protection, TransferError};
 use millrace_net::stream;
-use millrace_net::tls::{Badge, Channel, Fault, Host, Tls, client_names};
+use millrace_net::tls::{Channel, Fault, Host, Tls, client_names};
 
 use super::Connection;
 use super::early::Early;
 use crate::auth::plain_host;
 use crate::config::Resumption;
 use crate::log;
+use crate::passive::apart::{Companion, Mark};
 use crate::transfer::Socket;
 use crate::worker::Core;
 
 /// What is read of a control connection at a time.
 const READ: usize = 16 * 1024;
+
+/// As connections call it.
+const TLS12: &str = "TLS 1.2";
 
 /// A control connection's TLS, and what its data connections need of it.
 #[derive(Debug)]
@@ -45,6 +49,8 @@ pub(super) struct Secure {
     resumes: bool,
     /// A data connection has used up a ticket: the next replies bring another.
     owes_ticket: bool,
+    /// Whose tickets are not taken for its own.
+    companion: Companion,
     /// The log has been told that data connections do not resume.
     told: bool,
     /// The data connection of a transfer that has not begun.
@@ -83,8 +89,14 @@ fn hear(socket: &OwnedFd, tls: &mut Tls, core: &mut Core, plain: &mut Vec<u8>) -
 }
 
 impl Connection {
+    /// Before the client is told to begin TLS, or as soon as it may.
+    pub(super) fn companion(&self, core: &Core) -> Companion {
+        let is_there = stream::peek(&self.socket, &mut [0]).is_ok();
+        core.server.passive.companions().join(self.session.peer().ip(), is_there)
+    }
+
     /// The handshake is about to begin. `implicit`: it is the first thing on the connection.
-    pub(super) fn begin_tls(&mut self, core: &mut Core, implicit: bool) {
+    pub(super) fn begin_tls(&mut self, core: &mut Core, implicit: bool, companion: Companion) {
         let Some(security) = &core.server.tls else { return };
         let mut host = security.acceptor.host();
         if security.policy().resumption == Resumption::Require {
@@ -102,6 +114,7 @@ impl Connection {
                     closed: false,
                     resumes: false,
                     owes_ticket: false,
+                    companion,
                     told: false,
                     early: Early::Nothing,
                 }));
@@ -240,6 +253,7 @@ impl Connection {
                 secure.stage = Stage::Open;
                 secure.server_name =
                     tls.hello().and_then(|hello| hello.server_name.as_deref().map(Into::into));
+                secure.companion.met(tls.hello(), tls.version() == Some(TLS12));
                 tls.forget_hello();
                 if let Some(certificate) = tls.peer_certificate() {
                     secure.names = client_names(certificate).into();
@@ -263,6 +277,9 @@ impl Connection {
             Stage::Open | Stage::Goodbye => {}
         }
         if !plain.is_empty() {
+            if let Some(secure) = &self.secure {
+                secure.companion.heard();
+            }
             self.take_bytes(core, plain);
         }
         let ended = |secure: &Secure| secure.tls.as_ref().is_some_and(Tls::has_ended);
@@ -282,6 +299,10 @@ impl Connection {
         let mut result = Ok(());
         if std::mem::take(&mut secure.owes_ticket) {
             result = tls.replenish(&mut core.wire);
+            secure.companion.given();
+        }
+        if !core.out.is_empty() {
+            secure.companion.told();
         }
         result = result.and_then(|()| tls.seal(&core.out, &mut core.wire));
         if self.state.closing.is_some() && !std::mem::replace(&mut secure.closed, true) {
@@ -312,6 +333,7 @@ impl Connection {
             (Protection::AsServer, Some(secure), _) => {
                 // What one before has shown, whose handshake failed, is not this one's.
                 secure.host.take_foreign();
+                secure.companion.may_use();
                 secure.host.data()
             }
             (Protection::AsClient, _, Some(security)) => {
@@ -329,9 +351,9 @@ impl Connection {
         self.account.as_ref().and_then(|account| account.data.resumption).unwrap_or_else(of_server)
     }
 
-    /// What its data connections can be told from others by: where it is sure that they resume, as they have done so
-    /// before, or would be refused if they did not.
-    pub(super) fn badge(&self, core: &Core) -> Option<Badge> {
+    /// What its data connections can be told from others by, one of which is to come: where it is sure that they resume,
+    /// as they have done so before, or would be refused if they did not.
+    pub(super) fn badge(&self, core: &Core) -> Option<Mark> {
         let secure = self.secure.as_ref()?;
         if core
             .server
@@ -342,7 +364,15 @@ impl Connection {
             return None;
         }
         let is_sure = || secure.resumes || self.resumption(core) == Resumption::Require;
-        (self.session.protection() == Protection::AsServer && is_sure()).then(|| secure.host.badge())
+        (self.session.protection() == Protection::AsServer && is_sure())
+            .then(|| secure.companion.mark(secure.host.badge()))
+    }
+
+    /// The client may connect from now on, and show one of its tickets.
+    pub(super) fn expect_use(&self) {
+        if let Some(secure) = &self.secure {
+            secure.companion.may_use();
+        }
     }
 
     /// Moves a data connection's handshake on; answers whether it is over. `None`: this turn has no time for

@@ -17,12 +17,13 @@
 //! When every port of the range is leased, a port is shared by clients of *different* addresses, told
 //! apart by where a connection comes from; an address that left one of them without its connection gets no
 //! other lease of that port while it stays open. Sessions of *one* address share a port where all of them are
-//! known to resume their TLS sessions: the ticket in the ClientHello says whose a connection is ([`doorman`]), and
-//! what shows none is closed. Any other client whose address has a lease on every port waits in line until one is
+//! known to resume their TLS sessions, and to keep them apart ([`apart`]): the ticket in the ClientHello says whose a
+//! connection is ([`doorman`]), and what shows none is closed. Any other client whose address has a lease on every port waits in line until one is
 //! given back.
 //!
 //! What comes from where proxies connect is of whom its header names, and nobody's before that ([`Lease::accept`]).
 
+pub(crate) mod apart;
 mod doorman;
 mod lease;
 mod port;
@@ -39,9 +40,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_net::listener;
-use millrace_net::tls::Badge;
 
 use crate::proxied::Proxies;
+use apart::{Companions, Mark};
 use doorman::Doorman;
 pub(crate) use lease::{Doorkeeper, Lease, TurnedAway};
 use port::{Port, Reception, SharedTenants, Tenant};
@@ -62,6 +63,7 @@ pub(crate) struct PassivePool {
 struct Shared {
     range: RangeInclusive<u16>,
     reception: Reception,
+    companions: Companions,
     /// The number of the next tenant.
     next: AtomicU64,
     /// Locked for a lease, an accept or a return: a few map operations and at most one bind.
@@ -86,7 +88,7 @@ pub(crate) struct Guest {
     /// Where its connection will come from.
     pub(crate) client: IpAddr,
     /// What its connection can be known by, where its client is sure to resume its TLS session.
-    pub(crate) badge: Option<Badge>,
+    pub(crate) badge: Option<Mark>,
     /// How to tell it that its connection has come.
     pub(crate) wake: Wake,
 }
@@ -112,7 +114,8 @@ impl PassivePool {
     /// A pool over these ports; nothing is bound yet.
     pub(crate) fn new(range: RangeInclusive<u16>, proxies: Arc<Proxies>) -> Self {
         let (reception, next) = (Reception { proxies, doorman: Doorman::default() }, AtomicU64::new(0));
-        Self { shared: Arc::new(Shared { range, reception, next, hosts: Mutex::default() }) }
+        let companions = Companions::default();
+        Self { shared: Arc::new(Shared { range, reception, companions, next, hosts: Mutex::default() }) }
     }
 
     /// Leases a port on the address `local` to a client; where there is none now, `deliver` is called
@@ -134,6 +137,11 @@ impl PassivePool {
                 Leasing::Queued
             }
         }
+    }
+
+    /// The sessions that may come to share a port by their tickets.
+    pub(crate) fn companions(&self) -> &Companions {
+        &self.shared.companions
     }
 
     /// The ports that may be used, for messages.
@@ -222,9 +230,9 @@ impl Host {
     fn share(&mut self, mut tenant: Tenant) -> Result<Place, Tenant> {
         let client = tenant.client;
         let by_address = self.leased.values().find(|port| port.tenants.lock().admits(client));
-        let by_badge = || match tenant.badge {
-            Some(_) => self.leased.values().find(|port| port.tenants.lock().all_have_badges(client)),
-            None => None,
+        let by_badge = || {
+            let mark = tenant.badge.as_ref()?;
+            self.leased.values().find(|port| port.tenants.lock().are_apart_from(client, mark))
         };
         let Some(port) = by_address.or_else(by_badge) else { return Err(tenant) };
         let place = Place { port: Arc::clone(port), tenant: tenant.number };

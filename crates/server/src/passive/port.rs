@@ -4,10 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millrace_net::tls::{Badge, Hello};
+use millrace_net::tls::Hello;
 use millrace_net::{listener, proxy};
 
 use super::Wake;
+use super::apart::Mark;
 use super::doorman::Doorman;
 use crate::proxied::Proxies;
 
@@ -37,7 +38,7 @@ pub(super) struct Tenant {
     /// Where its connection will come from.
     pub(super) client: IpAddr,
     /// What its connection can be known by, where its client is sure to resume its TLS session.
-    pub(super) badge: Option<Badge>,
+    pub(super) badge: Option<Mark>,
     /// Somebody else of its address has, or had, to do with the port: an address alone says nothing.
     pub(super) by_badge: bool,
     /// What another accepted for it.
@@ -116,9 +117,11 @@ impl Tenants {
         self.list.iter().all(|tenant| tenant.client != client) && !self.expected.contains(&client)
     }
 
-    /// Claims that everybody of this address can be known by a ticket.
-    pub(super) fn all_have_badges(&self, client: IpAddr) -> bool {
-        self.list.iter().filter(|tenant| tenant.client == client).all(|tenant| tenant.badge.is_some())
+    /// Claims that everybody of this address can be told from whom this mark is of, by a ticket.
+    pub(super) fn are_apart_from(&self, client: IpAddr, mark: &Mark) -> bool {
+        let is_apart = |badge: &Mark| badge.is_apart_from(mark);
+        let mut of_client = self.list.iter().filter(|tenant| tenant.client == client);
+        of_client.all(|tenant| tenant.badge.as_ref().is_some_and(is_apart))
     }
 
     /// From now on everybody of this address is known by a ticket.

@@ -113,6 +113,49 @@ fn fifty_sessions_of_one_address_share_the_only_port() {
 }
 
 #[test]
+fn who_shows_one_sessions_tickets_in_another_shares_no_port() {
+    for (versions, resumption) in [
+        (Versions::Tls12, Resumption::Prefer),
+        (Versions::Tls12, Resumption::Require),
+        (Versions::Tls13, Resumption::Prefer),
+        (Versions::Tls13, Resumption::Require),
+    ] {
+        let files = Scratch::new();
+        let served = serve(&files, resumption, LONG);
+        // One cache for both: each resumes its own session once, before the other's ticket is in its place.
+        let cache = connector(versions);
+        let mut clients = [(); 2].map(|()| {
+            let mut client = TlsClient::explicit(served.address, cache.clone()).ready();
+            client.store("STOR warm", b"x");
+            client
+        });
+        let port = parse_passive(&clients[0].expect("PASV", 227));
+        // The port is the first one's until its connection has come, whatever that shows.
+        clients[1].send("PASV");
+        for (number, client) in clients.iter_mut().enumerate() {
+            if number == 1 {
+                assert_eq!(parse_passive(&client.expect_reply(227)), port);
+            }
+            let socket = TcpStream::connect(port).unwrap();
+            client.expect(&format!("STOR {number}"), 150);
+            if let Ok(mut data) = Secured::over(socket, &cache)
+                && data.write_all(&content(number)).is_ok()
+            {
+                data.finish();
+            }
+            let reply = client.reply();
+            let stored = files.read(&number.to_string());
+            match reply.code {
+                226 => {
+                    assert!(stored.unwrap() == content(number), "{versions:?} {resumption:?}: another's file")
+                }
+                _ => assert_eq!((reply.code, stored), (522, None), "{versions:?} {resumption:?}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn the_handshake_may_begin_before_the_command_here_as_well() {
     let files = Scratch::new();
     let served = serve(&files, Resumption::Require, LONG);
