@@ -323,8 +323,14 @@ impl Rules {
         Refusal::new("451 What this leads to cannot be recorded now; try again later.")
     }
 
-    /// The chain for one moment, from one of the rules on; where the file is then.
-    fn chain(&self, first: usize, moment: &Moment) -> Result<Option<VirtualPath>, Refusal> {
+    /// The chain for one moment, from one of the rules on; where the file is then. By what a file was `verified`, it is
+    /// not verified again.
+    fn chain(
+        &self,
+        first: usize,
+        moment: &Moment,
+        mut verified: Vec<Algorithm>,
+    ) -> Result<Option<VirtualPath>, Refusal> {
         let mut path = moment.path.clone();
         let (mut letters, mut after) = (Vec::new(), Vec::new());
         for (at, rule) in self.rules.iter().enumerate().skip(first).filter(|(_, rule)| rule.matches(moment)) {
@@ -333,7 +339,9 @@ impl Rules {
                     letters.extend(rule.letter(moment, path.as_ref()));
                     Ok(Done::On)
                 }
-                (true, Action::Verify(algorithm), Some(path)) => self.verify(at, *algorithm, moment, path),
+                (true, Action::Verify(algorithm), Some(path)) => {
+                    self.verify(at, *algorithm, moment, path, &mut verified)
+                }
                 (true, ..) => self
                     .perform(rule, self.webhooks[at].as_ref(), moment, path.as_ref())
                     .map(|moved| moved.map_or(Done::On, Done::At)),
@@ -354,22 +362,25 @@ impl Rules {
         if let (false, Some(queue)) = (letters.is_empty(), self.queue.get()) {
             queue.put(moment.session, letters).map_err(|error| self.broken(&error))?;
         }
-        for (first, sum, _turn) in after {
+        // From the last to the first: what a chain comes to is behind the rules that this one still has a turn at.
+        while let Some((first, sum, _turn)) = after.pop() {
             // The file is accepted, whatever becomes of the hash.
-            let _ = self.go_on(first, &sum);
+            let _ = self.go_on(first, &sum, &verified);
         }
         Ok(path)
     }
 
     /// The rest of a chain for a file that has waited.
-    fn go_on(&self, first: usize, moment: &Moment) -> Result<(), Refusal> {
-        self.chain(first, moment).map(drop).inspect_err(|refusal| self.tell_refused(moment, refusal))
+    fn go_on(&self, first: usize, moment: &Moment, verified: &[Algorithm]) -> Result<(), Refusal> {
+        self.chain(first, moment, verified.to_vec())
+            .map(drop)
+            .inspect_err(|refusal| self.tell_refused(moment, refusal))
     }
 
     /// A refused upload is one that failed.
     fn tell_refused(&self, moment: &Moment, refusal: &Refusal) {
         let reason = Some(format!("refused: {}", refusal.text()));
-        let _ = self.chain(0, &Moment { event: Event::UploadFailed, reason, ..moment.clone() });
+        let _ = self.chain(0, &Moment { event: Event::UploadFailed, reason, ..moment.clone() }, Vec::new());
     }
 
     /// Holds a file to its hash, once both are there. Of the two the file goes on first, so that a hash is nowhere
@@ -380,21 +391,26 @@ impl Rules {
         algorithm: Algorithm,
         moment: &Moment,
         path: &VirtualPath,
+        verified: &mut Vec<Algorithm>,
     ) -> Result<Done<'_>, Refusal> {
         let (Some(storage), Some(pair)) = (&moment.storage, Pair::of(path, algorithm)) else {
             return Ok(Done::On);
         };
+        if verified.contains(&algorithm) {
+            return Ok(Done::On);
+        }
         let turn = self.turns.take(at, &**storage, &pair);
         if !pair.compare(&**storage, algorithm)? {
             return Ok(Done::Waits);
         }
+        verified.push(algorithm);
         let is_sum = *path == pair.sum;
         let other = if is_sum { pair.file } else { pair.sum };
         let bytes = storage.metadata(&other, Wait::Allowed).ok().map(|file| file.size);
         let argument = other.as_bytes().to_vec();
         let other = Moment { path: Some(other), argument, bytes, elapsed: None, ..moment.clone() };
         match is_sum {
-            true => self.go_on(at + 1, &other).map(|()| Done::On),
+            true => self.go_on(at + 1, &other, verified).map(|()| Done::On),
             false => Ok(Done::Before(Box::new(other), turn)),
         }
     }
@@ -529,7 +545,7 @@ impl Hooks for Rules {
         {
             queue.forget(moment.session);
         }
-        let path = match self.chain(0, moment) {
+        let path = match self.chain(0, moment, Vec::new()) {
             Ok(path) => path,
             Err(refusal) => {
                 if moment.event == Event::Upload {
@@ -708,6 +724,8 @@ fn move_file(storage: &dyn Storage, from: &VirtualPath, to: &VirtualPath) -> Res
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn matches(pattern: &str, path: &str) -> bool {
@@ -737,5 +755,53 @@ mod tests {
         }
         // Tried way by way this would take years.
         assert!(!matches(&"/**/a".repeat(12), &"/a/b".repeat(1000)));
+    }
+
+    /// What patterns mean, tried way by way: each part stands for its component, and `**` for any number of them.
+    fn means<T>(pattern: &[Option<Glob>], rest: &[T], is_one: &dyn Fn(&Glob, &T) -> bool) -> bool {
+        match (pattern.split_first(), rest.split_first()) {
+            (None, None) => true,
+            (Some((None, after)), _) => {
+                (0..=rest.len()).any(|skipped| means(after, &rest[skipped..], is_one))
+            }
+            (Some((Some(glob), after)), Some((one, beneath))) => {
+                is_one(glob, one) && means(after, beneath, is_one)
+            }
+            (None, Some(_)) | (Some((Some(_), _)), None) => false,
+        }
+    }
+
+    /// Any path of these components.
+    fn paths(components: &'static [&'static str]) -> impl Strategy<Value = Vec<&'static str>> {
+        proptest::collection::vec(proptest::sample::select(components), 0..6)
+    }
+
+    proptest! {
+        #[test]
+        fn patterns_mean_what_trying_every_way_says(
+            pattern in paths(&["a", "b", "a*", "*", "?b", "**", "**"]),
+            path in paths(&["a", "b", "ab", ".b"]),
+            levels in paths(&["a", "b", "b*", "*", "..", ".."]),
+        ) {
+            let pattern = PathPattern::new(&pattern.join("/"));
+            let names: Vec<&[u8]> = path.iter().map(|name| name.as_bytes()).collect();
+            let expected = means(&pattern.0, &names, &|glob, name| matches_hidden(glob, name));
+            prop_assert_eq!(pattern.matches(&names), expected);
+
+            let folder = VirtualPath::parse(format!("/{}", path.join("/")).as_bytes()).unwrap();
+            let mut at: Vec<Level> = names.iter().map(|name| Level::Name(name.to_vec())).collect();
+            let levels: Vec<Level> = levels.iter().map(|level| Level::new(level.as_bytes())).collect();
+            let expected = levels.iter().any(|level| {
+                match level {
+                    Level::Name(name) if name == b".." => drop(at.pop()),
+                    level => at.push(level.clone()),
+                }
+                means(&pattern.0, &at, &|glob, level| match level {
+                    Level::Name(name) => matches_hidden(glob, name),
+                    Level::Pattern(level) => glob.overlaps(level),
+                })
+            });
+            prop_assert_eq!(pattern.may_cover(&Searched { folder, levels }), expected);
+        }
     }
 }

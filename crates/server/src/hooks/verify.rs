@@ -89,7 +89,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turns {
-    /// Waits until nobody else is at this pair, which a rule's time limit bounds.
+    /// Waits until nobody else is at this pair: for what is done to it, which has its time limits.
     pub(super) fn take(&self, rule: usize, storage: &dyn Storage, pair: &Pair) -> Turn<'_> {
         let directory = storage.metadata(&pair.file.parent(), Wait::Allowed);
         let identity = directory.map_or((0, 0), |directory| directory.identity);

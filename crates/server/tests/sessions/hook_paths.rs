@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millrace_ftp::commands::{COMMANDS, Command, Paths, SITE_COMMANDS};
+use millrace_ftp::digest::Algorithm;
 use millrace_server::hooks::{Action, Event, Hooks, Moment, PathPattern, Rule, Rules, Ruling, Template};
 use millrace_server::{Accounts, Config, Permissions};
 use millrace_storage::MemoryStorage;
@@ -207,6 +208,32 @@ fn no_pattern_leads_up_and_so_round_a_rule() {
     assert_eq!(names, b"/free/../else/d\r\n/free/../else/f\r\n");
     for way in ["/f*/../keep", "/f*/../../../keep", "/f*/d/../../k*", "/[f]ree/../[k]eep"] {
         assert_eq!(client.try_fetch(format!("NLST {way}/{any}")).1.text, "552 Kept.\r\n", "{way}");
+    }
+}
+
+#[test]
+fn two_rules_that_verify_a_file_hold_it_to_its_hash_once() {
+    let on_upload = |paths: &[&str], action| Rule { on: vec![Event::Upload], ..rule(&[], paths, action) };
+    let verify = || Action::Verify(Algorithm::parse(b"SHA-256").unwrap());
+    let (served, switched) = serve(vec![
+        on_upload(&["/keep/**"], verify()),
+        on_upload(&["/**"], verify()),
+        on_upload(&["/keep/**"], Action::Move(Template::parse("/else/{name}").unwrap())),
+    ]);
+    switched.hold.store(true, Ordering::Relaxed);
+    let mut client = served.login();
+    let hash = b"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    for (name, sum_first) in [("a", false), ("b", true)] {
+        let mut halves = [(name.to_owned(), &b"abc"[..]), (format!("{name}.sha256"), &hash[..])];
+        if sum_first {
+            halves.reverse();
+        }
+        for (half, content) in &halves {
+            client.store(format!("STOR /keep/{half}"), content);
+        }
+        for (half, _) in &halves {
+            client.expect(format!("SIZE /else/{half}"), 213);
+        }
     }
 }
 
