@@ -77,6 +77,17 @@ impl Connection {
         core.server.hooks().map(|_| Box::default())
     }
 
+    /// A reload may have brought hooks: they are asked about what begins from then on.
+    fn begin_hooks(&mut self, core: &Core) {
+        if self.hooked.is_none() {
+            self.hooked = Self::hooked(core);
+            if let Some(user) = self.session.user() {
+                let user = user.to_vec();
+                self.note_login(&user);
+            }
+        }
+    }
+
     /// Claims that no line can be taken before a hook has answered.
     pub(super) fn awaits_hook(&self) -> bool {
         let blocks = |then: &Option<Then>| matches!(then, Some(Then::Greet { .. } | Then::Line(_)));
@@ -108,7 +119,11 @@ impl Connection {
 
     /// A line for the session, if nobody objects.
     pub(super) fn line(&mut self, core: &mut Core, line: &[u8]) {
-        if self.hooked.is_none() || self.session.is_busy() {
+        if self.session.is_busy() {
+            return self.feed(core, Input::Line(line));
+        }
+        self.begin_hooks(core);
+        if self.hooked.is_none() {
             return self.feed(core, Input::Line(line));
         }
         let Some(named) = self.session.named(line) else { return self.feed(core, Input::Line(line)) };

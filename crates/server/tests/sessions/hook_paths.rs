@@ -238,6 +238,25 @@ fn two_rules_that_verify_a_file_hold_it_to_its_hash_once() {
 }
 
 #[test]
+fn rules_that_a_reload_brings_hold_in_sessions_that_run() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let accounts = || Accounts::new().user("u", "p", Permissions::READ_WRITE, storage.clone());
+    let served = serve_with(Config { accounts: Arc::new(accounts()), ..config(storage.clone()) });
+    let mut client = served.login();
+    client.store("STOR f", b"12345");
+    let upload = Rule { on: vec![Event::Upload], ..refuse(&["/n"], "552 No upload.") };
+    let by_user = Rule { users: vec![PathPattern::new("u")], ..refuse(&["/f"], "552 Kept.") };
+    let rules: Arc<dyn Hooks> = Arc::new(Rules::new(vec![by_user, upload], None));
+    let new = Config { accounts: Arc::new(accounts()), hooks: Some(rules), ..config(storage.clone()) };
+    served.running.reload(new).unwrap();
+    assert_eq!(client.expect("DELE f", 552).text, "552 Kept.\r\n");
+    assert_eq!(client.try_store("STOR n", b"1").text, "552 No upload.\r\n");
+    let new = Config { accounts: Arc::new(accounts()), ..config(storage.clone()) };
+    served.running.reload(new).unwrap();
+    client.expect("DELE f", 250);
+}
+
+#[test]
 fn every_row_that_names_paths_has_a_line_in_the_table() {
     let verbs: Vec<&str> = LINES.iter().map(|line| line.rsplit('|').next().unwrap()).collect();
     let table = |prefix: &'static str, rows: &'static [Command]| {
