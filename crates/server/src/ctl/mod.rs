@@ -12,8 +12,9 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
@@ -28,11 +29,38 @@ const CLIENTS: usize = 16;
 /// The longest request.
 const LONGEST: u64 = 64 * 1024;
 
+/// How long the end of the program waits for answers that are being written: who asks for the end hears so.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// A control socket that is open. It is closed, and removed, when this is dropped.
 pub struct Control {
     path: PathBuf,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    answering: Arc<Answering>,
+}
+
+/// How many requests are being answered.
+#[derive(Default)]
+struct Answering {
+    count: Mutex<usize>,
+    none: Condvar,
+}
+
+impl Answering {
+    fn begin(&self) {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+    }
+
+    fn end(&self) {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.none.notify_all();
+    }
+
+    fn wait(&self, most: Duration) {
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.none.wait_timeout_while(count, most, |count| *count > 0);
+    }
 }
 
 impl std::fmt::Debug for Control {
@@ -46,14 +74,20 @@ struct Served {
     running: Weak<Running>,
     reload: Reload,
     clients: AtomicUsize,
+    answering: Arc<Answering>,
 }
 
 impl Control {
     /// Opens the socket. One that a killed server left is replaced, one that answers is not.
     pub fn open(path: &Path, running: &Arc<Running>, reload: Reload) -> io::Result<Self> {
         let listener = open(path)?;
-        let served =
-            Arc::new(Served { running: Arc::downgrade(running), reload, clients: AtomicUsize::new(0) });
+        let answering = Arc::new(Answering::default());
+        let served = Arc::new(Served {
+            running: Arc::downgrade(running),
+            reload,
+            clients: AtomicUsize::new(0),
+            answering: Arc::clone(&answering),
+        });
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let accept = move || {
@@ -67,7 +101,7 @@ impl Control {
             }
         };
         let thread = thread::Builder::new().name("millrace-control".to_owned()).spawn(accept)?;
-        Ok(Self { path: path.to_owned(), stop, thread: Some(thread) })
+        Ok(Self { path: path.to_owned(), stop, thread: Some(thread), answering })
     }
 }
 
@@ -81,6 +115,7 @@ impl Drop for Control {
             let _ = thread.join();
         }
         let _ = std::fs::remove_file(&self.path);
+        self.answering.wait(LAST_WORDS);
     }
 }
 
@@ -115,6 +150,17 @@ fn take_in(served: &Arc<Served>, stream: UnixStream) {
     }
 }
 
+/// `false` where there is no server any more.
+fn answer(served: &Served, line: &[u8], out: &mut UnixStream) -> io::Result<bool> {
+    let Some(running) = served.running.upgrade() else { return Ok(false) };
+    let mut answer = request::answer(line, &running, &served.reload).to_string();
+    // The end of the server, which may be what was asked for, waits for who holds it.
+    drop(running);
+    answer.push('\n');
+    out.write_all(answer.as_bytes())?;
+    Ok(true)
+}
+
 fn serve(served: &Served, stream: UnixStream) -> io::Result<()> {
     let mut out = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
@@ -123,10 +169,12 @@ fn serve(served: &Served, stream: UnixStream) -> io::Result<()> {
         if reader.by_ref().take(LONGEST).read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }
-        let Some(running) = served.running.upgrade() else { return Ok(()) };
-        let mut answer = request::answer(&line, &running, &served.reload).to_string();
-        answer.push('\n');
-        out.write_all(answer.as_bytes())?;
+        served.answering.begin();
+        let answered = answer(served, &line, &mut out);
+        served.answering.end();
+        if !answered? {
+            return Ok(());
+        }
         if line.last() != Some(&b'\n') {
             // Too long, or the last: what follows would be read as another request.
             return Ok(());
