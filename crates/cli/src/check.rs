@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use millrace_server::config::{Acme, Challenge, Clients, LogFormat, Resumption, Tls};
+use millrace_server::limits::Limit;
 use millrace_server::{Config, Permissions};
 use millrace_storage::{LocalOptions, Uploads};
 
@@ -185,11 +186,11 @@ fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     if !config.coalesce {
         writeln!(out, "              150 always goes out before the data.")?;
     }
-    let sessions = limit(config.sessions, "as many as the descriptor limit allows");
-    let each = limit(config.sessions_per_address, "no limit");
+    let sessions = limit(&config.sessions, "as many as the descriptor limit allows");
+    let each = limit(&config.sessions_per_address, "no limit");
     writeln!(out, "Sessions      {sessions}; from one address: {each}")?;
-    if config.sessions_per_network > 0 {
-        let (network, bits) = (limit(config.sessions_per_network, ""), config.network_bits);
+    if !config.sessions_per_network.is_none() {
+        let (network, bits) = (limit(&config.sessions_per_network, ""), config.network_bits);
         writeln!(out, "              from one network (/{}, or IPv6 /{}): {network}", bits.ipv4, bits.ipv6)?;
     }
     logins(config, out)?;
@@ -238,8 +239,12 @@ fn bans(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
             list(&bans.deny)
         )?;
     }
-    if config.cpu_limit > 0 {
-        writeln!(out, "Busy          above {} % of all processors nobody may log in", config.cpu_limit)?;
+    if !config.cpu_limit.is_none() {
+        let whose = "of all processors nobody may log in";
+        match config.cpu_limit.follows_the_clock() {
+            false => writeln!(out, "Busy          above {} % {whose}", config.cpu_limit)?,
+            true => writeln!(out, "Busy          above so many percent {whose}: {}", config.cpu_limit)?,
+        }
     }
     match bans.after {
         0 => writeln!(out, "Bans          none for failed logins"),
@@ -318,8 +323,8 @@ fn logs(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn limit(count: usize, unlimited: &str) -> String {
-    if count == 0 { unlimited.to_owned() } else { format!("at most {count}") }
+fn limit(limit: &Limit, unlimited: &str) -> String {
+    if limit.is_none() { unlimited.to_owned() } else { format!("at most {limit}") }
 }
 
 /// `30 s`, `5 min`: the largest unit that needs no fraction.

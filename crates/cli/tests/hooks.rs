@@ -482,6 +482,12 @@ fn a_queue_has_one_server_and_what_cannot_be_is_said() {
         ("[[hook]]\non = \"command\"\nverbs = \"SITE\"\nrewrite = \"/b\"", "name them, as in"),
         ("[[hook]]\non = \"command\"\nverbs = \"NOOP\"\nrewrite = \"/b\"", "NOOP is about no path"),
         ("[[hook]]\non = \"upload\"\nrunn = [\"x\"]", "did you mean `run`?"),
+        (
+            "[[hook]]\non = \"command\"\nverbs = [\"STOR\", \"STRO\"]\nrefuse = \"no\"",
+            "There is no command or method \"STRO\"",
+        ),
+        ("[[hook]]\non = \"command\"\nverbs = \"SITE STOR\"\nrefuse = \"no\"", "method \"SITE STOR\""),
+        ("[[hook]]\non = \"command\"\nrefuse = \"226 ok\"", "226 is no code of a refusal"),
     ] {
         let error = error(keys);
         assert!(error.to_lowercase().contains(&expected.to_lowercase()), "{keys}: {error}");

@@ -103,7 +103,7 @@ fn a_transfer_without_an_agreed_connection_gets_425() {
 fn help_knows_every_row() {
     // HELP SITE is the list of the other table.
     for (prefix, command) in rows().filter(|(_, command)| command.verb != "SITE") {
-        let mut driver = Driver::new(Default::default());
+        let mut driver = Driver::logged_in_with(EVERYTHING);
         for help in [
             format!("HELP {prefix}{}", command.verb),
             format!("HELP {prefix}{}", command.verb.to_lowercase()),
@@ -112,6 +112,18 @@ fn help_knows_every_row() {
         }
         let list = driver.say(format!("HELP {prefix}"));
         assert!(list.split_whitespace().any(|word| word == command.verb), "{}", command.verb);
+    }
+}
+
+#[test]
+fn help_tells_administrators_alone_of_what_others_do_not_know() {
+    let mut driver = Driver::new(Default::default());
+    for verb in ["INTERNALSHUTDOWN", "LIMITBANDWIDTH", "SITE LIMITBANDWIDTH"] {
+        let help = driver.say(format!("HELP {verb}"));
+        assert!(help.starts_with("502 "), "{help}");
+        for list in ["HELP", "HELP SITE"] {
+            assert!(!driver.say(list).contains(verb.trim_start_matches("SITE ")), "{verb}");
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use millrace_vfs::VirtualPath;
 use crate::auth::{Authenticator, Password};
 use crate::bans::BanRules;
 use crate::hooks::Hooks;
-use crate::limits::{LoginRates, NetworkBits, Quotas, ServerLimits};
+use crate::limits::{Limit, LoginRates, NetworkBits, Quotas, ServerLimits};
 use crate::network::Network;
 use crate::web::Web;
 
@@ -64,12 +64,12 @@ pub struct Config {
     pub hooks: Option<Arc<dyn Hooks>>,
     /// Threads at most for hooks: so many may be called at a time.
     pub hook_threads: usize,
-    /// Sessions at most; 0 for what the descriptor limit allows.
-    pub sessions: usize,
-    /// Sessions at most from one address; 0 for no limit.
-    pub sessions_per_address: usize,
-    /// Sessions at most from one network; 0 for no limit.
-    pub sessions_per_network: usize,
+    /// Sessions at most; none for what the descriptor limit allows.
+    pub sessions: Limit,
+    /// Sessions at most from one address.
+    pub sessions_per_address: Limit,
+    /// Sessions at most from one network.
+    pub sessions_per_network: Limit,
     /// How large such a network is.
     pub network_bits: NetworkBits,
     /// How often somebody may log in.
@@ -80,8 +80,8 @@ pub struct Config {
     pub quotas: Option<Arc<Quotas>>,
     /// Who may connect, and who is banned for failed logins.
     pub bans: BanRules,
-    /// Percent of the machine's processors above which nobody may log in; 0 for no limit.
-    pub cpu_limit: u8,
+    /// Percent of the machine's processors above which nobody may log in.
+    pub cpu_limit: Limit,
     /// The text of the first reply.
     pub greeting: String,
     /// From connecting to being logged in.
@@ -417,15 +417,15 @@ impl Config {
             blocking_threads: 256,
             hooks: None,
             hook_threads: Self::DEFAULT_HOOK_THREADS,
-            sessions: 0,
-            sessions_per_address: 0,
-            sessions_per_network: 0,
+            sessions: Limit::none(),
+            sessions_per_address: Limit::none(),
+            sessions_per_network: Limit::none(),
             network_bits: NetworkBits::default(),
             logins: LoginRates::default(),
             limits: ServerLimits::default(),
             quotas: None,
             bans: BanRules::default(),
-            cpu_limit: 0,
+            cpu_limit: Limit::none(),
             greeting: "Millrace ready.".to_owned(),
             login_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(300),

@@ -58,12 +58,14 @@ fn is_stopped((stopped, change): &(Mutex<bool>, Condvar)) -> bool {
 fn look(server: &Server, workers: &[Sender<Message>], before: Option<i64>) -> i64 {
     let wall = wall_seconds();
     let minute = wall.div_euclid(60);
-    if server.config.cpu_limit > 0 {
+    if !server.cpu_limit.is_none() {
         server.load.look();
     }
     server.limits.set_clock(wall);
     if before != Some(minute) {
         server.limits.tick(Instant::now());
+        [&server.session_limit, &server.cpu_limit].into_iter().for_each(|limit| limit.tick(wall));
+        [&server.addresses, &server.networks].into_iter().for_each(|crowd| crowd.tick(wall));
         if server.limits.sessions_follow_the_clock() {
             let errand = Errand::new(Client::tick);
             workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));

@@ -25,7 +25,9 @@ use crate::ftp::Promises;
 use crate::hooks::Pools;
 use crate::housekeeping::{Housekeeping, keep_dav, keep_quotas, wall_seconds};
 use crate::http::{Dav, Kept, Side, Tus};
-use crate::limits::{Crowd, Limits, Logins, NetworkBits, Scope, ScopeReport, ServerLimits, Tree};
+use crate::limits::{
+    Crowd, Limit, Limits, Logins, NetworkBits, Scope, ScopeReport, ServerLimits, Timed, Tree,
+};
 use crate::load::Load;
 use crate::log::Log;
 use crate::network::Network;
@@ -284,6 +286,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
     if let Some(text) = trouble {
         log.warn(&text);
     }
+    let timed = |limit: &Limit| Timed::new(limit.clone(), wall_seconds());
     Ok(State {
         settings: RwLock::new(Arc::new(settings)),
         tls,
@@ -297,11 +300,13 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         proxies,
         log,
         sessions: AtomicUsize::new(0),
-        session_limit: session_limit(config.sessions, descriptors),
+        session_limit: timed(&config.sessions),
+        session_room: session_room(descriptors),
+        cpu_limit: timed(&config.cpu_limit),
         descriptors,
         descriptor_reserve: descriptor_reserve(descriptors),
-        addresses: Crowd::new(config.sessions_per_address, NetworkBits::ADDRESS),
-        networks: Crowd::new(config.sessions_per_network, config.network_bits),
+        addresses: Crowd::new(timed(&config.sessions_per_address), NetworkBits::ADDRESS),
+        networks: Crowd::new(timed(&config.sessions_per_network), config.network_bits),
         logins_rated: Logins::new(config.logins.clone(), config.network_bits, Instant::now()),
         bans: Bans::new(config.bans.clone()),
         load: Load::default(),
@@ -329,10 +334,9 @@ fn really(asked: SocketAddr, doors: &[(&Vec<SocketAddr>, &[SocketAddr])]) -> Soc
 }
 
 /// Sessions at most: those asked for, but no more than leave descriptors for data connections and files.
-fn session_limit(asked: usize, descriptors: u64) -> usize {
+fn session_room(descriptors: u64) -> usize {
     let reserve = descriptor_reserve(descriptors);
-    let most = usize::try_from(descriptors.saturating_sub(reserve)).unwrap_or(usize::MAX).max(1);
-    if asked == 0 { most } else { asked.min(most) }
+    usize::try_from(descriptors.saturating_sub(reserve)).unwrap_or(usize::MAX).max(1)
 }
 
 /// Descriptors that sessions leave to others.

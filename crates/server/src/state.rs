@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::ftp::Promises;
 use crate::hooks::{Hooks, Pools};
 use crate::http::{Dav, Kept, Side, Tus};
-use crate::limits::{Crowd, Logins, Tree};
+use crate::limits::{Crowd, Logins, Timed, Tree};
 use crate::load::Load;
 use crate::log::Log;
 use crate::passive::PassivePool;
@@ -59,7 +59,11 @@ pub(crate) struct Server {
     pub(crate) log: Log,
     /// Control connections now.
     pub(crate) sessions: AtomicUsize,
-    pub(crate) session_limit: usize,
+    /// How many there may be, and how many descriptors are enough for.
+    pub(crate) session_limit: Timed,
+    pub(crate) session_room: usize,
+    /// Percent of the processors above which nobody may log in.
+    pub(crate) cpu_limit: Timed,
     /// Descriptors that there may be.
     pub(crate) descriptors: u64,
     /// Descriptors that sessions leave to others.

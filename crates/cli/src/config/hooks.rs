@@ -47,6 +47,10 @@ fn rule(table: HookTable, places: &Places<'_>) -> Result<Rule, Failure> {
     let action = action(&table, places)?.ok_or_else(|| {
         places.error(&place, "hook", "say what is to be done: refuse, rewrite, move, verify, run or webhook")
     })?;
+    for said in &table.verbs {
+        let known = Action::check_verb(&said.value.to_uppercase());
+        known.map_err(|message| places.error(&said.place, "verbs", &message))?;
+    }
     let patterns = |said: &[Said<String>]| said.iter().map(|said| PathPattern::new(&said.value)).collect();
     let size = |said: &Option<Said<Count>>| said.as_ref().map(|said| said.value.0 as u64);
     let rule = Rule {
@@ -111,6 +115,8 @@ fn template(said: &Said<String>, places: &Places<'_>) -> Result<Template, Failur
 fn action(table: &HookTable, places: &Places<'_>) -> Result<Option<Action>, Failure> {
     let mut actions = Vec::new();
     if let Some(said) = &table.refuse {
+        let checked = Action::check_refusal(&said.value);
+        checked.map_err(|message| places.error(&said.place, "refuse", &message))?;
         actions.push((said.place.clone(), Action::Refuse(said.value.clone())));
     }
     if let Some(said) = &table.rewrite {

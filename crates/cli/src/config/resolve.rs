@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_server::auth::{Chain, Homes, Mounts, Password};
-use millrace_server::limits::{NetworkBits, Quotas};
+use millrace_server::limits::{Limit, NetworkBits, Quotas};
 use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{Ledger, LocalOptions, LocalStorage};
 use millrace_vfs::VirtualPath;
@@ -222,9 +222,9 @@ pub(crate) fn resolve(
             "blocking-threads",
             default.blocking_threads,
         )?,
-        sessions: count(written.sessions, default.sessions),
-        sessions_per_address: count(written.sessions_per_address, default.sessions_per_address),
-        sessions_per_network: count(written.sessions_per_network, default.sessions_per_network),
+        sessions: any_limit(written.sessions),
+        sessions_per_address: any_limit(written.sessions_per_address),
+        sessions_per_network: any_limit(written.sessions_per_network),
         network_bits: network_bits(
             written.network_bits_ipv4,
             written.network_bits_ipv6,
@@ -481,12 +481,17 @@ fn network_bits(
     })
 }
 
-fn cpu_limit(said: Option<Said<Count>>, places: &Places<'_>) -> Result<u8, Failure> {
+/// None where nothing is said.
+fn any_limit(said: Option<Said<Limit>>) -> Limit {
+    said.map(|said| said.value).unwrap_or_default()
+}
+
+fn cpu_limit(said: Option<Said<Limit>>, places: &Places<'_>) -> Result<Limit, Failure> {
     match said {
-        None => Ok(0),
-        Some(said) => u8::try_from(said.value.0).ok().filter(|percent| *percent <= 100).ok_or_else(|| {
-            places.error(&said.place, "cpu-limit", "expected at most 100: percent of all processors")
-        }),
+        Some(said) if said.value.most() > 100 => {
+            Err(places.error(&said.place, "cpu-limit", "expected at most 100: percent of all processors"))
+        }
+        said => Ok(any_limit(said)),
     }
 }
 

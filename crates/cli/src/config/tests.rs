@@ -410,7 +410,7 @@ fn errors_in_a_file_show_where() {
         ),
         (
             "sessions = -1",
-            r#"HERE/m.toml:1:12: -1 is below zero; write a number such as 100.
+            r#"HERE/m.toml:1:12: -1 is below zero; write a number such as 1000.
     1 | sessions = -1
       |            ^^"#,
         ),

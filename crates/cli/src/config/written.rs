@@ -378,13 +378,13 @@ pub(crate) struct Written {
     pub(crate) hook_threads: Option<Said<Count>>,
     /// Sessions at most.
     #[arg(skip)]
-    pub(crate) sessions: Option<Said<Count>>,
+    pub(crate) sessions: Option<Said<Limit>>,
     /// Sessions at most from one address.
     #[arg(skip)]
-    pub(crate) sessions_per_address: Option<Said<Count>>,
+    pub(crate) sessions_per_address: Option<Said<Limit>>,
     /// Sessions at most from one network.
     #[arg(skip)]
-    pub(crate) sessions_per_network: Option<Said<Count>>,
+    pub(crate) sessions_per_network: Option<Said<Limit>>,
     /// How many bits of an IPv4 address are its network's.
     #[arg(skip)]
     pub(crate) network_bits_ipv4: Option<Said<Count>>,
@@ -447,7 +447,7 @@ pub(crate) struct Written {
     pub(crate) ban_time: Option<Said<Period>>,
     /// Percent of the machine's processors above which nobody may log in.
     #[arg(skip)]
-    pub(crate) cpu_limit: Option<Said<Count>>,
+    pub(crate) cpu_limit: Option<Said<Limit>>,
     /// The hash of the password of `INTERNALSHUTDOWN`.
     #[arg(skip)]
     pub(crate) shutdown_password: Option<Said<String>>,

@@ -1,5 +1,6 @@
 //! `KEY=VALUE`: settings of a user on the command line, of the same names and forms as in a `[[user]]` table.
 
+use std::path::{Component, Path};
 use std::str::FromStr;
 
 use millrace_server::auth::{Profile, User};
@@ -48,8 +49,22 @@ pub(crate) fn apply(settings: &[Setting], user: &mut User) -> Result<(), Failure
     }
     let profile = serde_json::from_value(Value::Object(keys));
     user.profile = profile.map_err(|error| Failure::Configuration(format!("{error}.")))?;
+    check_directory(&user.profile)?;
     user.groups = groups;
     Ok(())
+}
+
+/// What the server would find out at each login.
+fn check_directory(profile: &Profile) -> Result<(), Failure> {
+    let descends = |component| matches!(component, Component::Normal(_) | Component::CurDir);
+    match &profile.directory {
+        Some(folder) if !Path::new(folder).components().all(descends) => {
+            Err(Failure::Configuration(format!(
+                "directory: {folder} has to lie within the folder that is served, without .. or a leading /."
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The first of these that the key can be: what TOML would read, the text itself, the words between commas.
@@ -144,6 +159,8 @@ mod tests {
             (&["sessions=2", "access=all"], "access: "),
             (&["expires=soon"], "2027-01-31"),
             (&["from=lan"], "10.0.0.0/8"),
+            (&["directory=../../etc"], "within the folder"),
+            (&["directory=/etc"], "within the folder"),
             (&["nonsense="], "unknown field `nonsense`"),
         ] {
             let error = applied(settings).unwrap_err();

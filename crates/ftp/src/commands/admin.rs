@@ -28,6 +28,11 @@ pub(super) const INTERNALSHUTDOWN: Command = Command {
     ..WAARP
 };
 
+/// Claims that a command is none to whoever uses this session.
+pub(super) fn is_unknown(session: &Session, command: &Command) -> bool {
+    command.source == WAARP.source && !session.permissions().allows(Permission::Admin)
+}
+
 fn limit_bandwidth(session: &mut Session, argument: &[u8]) -> Step {
     if !session.permissions().allows(Permission::Admin) {
         return session.unknown();

@@ -1,6 +1,6 @@
 //! The commands about the conversation itself: `NOOP`, `ABOR`, `SYST`, `HELP`, `FEAT`, `SITE`.
 
-use super::{Argument, COMMANDS, Command, Feat, ROW, SITE_COMMANDS, When, site};
+use super::{Argument, COMMANDS, Command, Feat, ROW, SITE_COMMANDS, When, admin, site};
 use crate::reply::{Reply, code};
 use crate::session::{Act, DataPlan, Session, Step, split};
 
@@ -61,13 +61,15 @@ fn help(session: &mut Session, argument: &[u8]) -> Step {
     if verb.eq_ignore_ascii_case(b"SITE") {
         return site::help(session, rest.unwrap_or_default());
     }
-    help_in(COMMANDS, argument.trim_ascii())
+    help_in(session, COMMANDS, argument.trim_ascii())
 }
 
 /// `HELP`, of a table.
-pub(super) fn help_in(table: &'static [Command], verb: &[u8]) -> Step {
+pub(super) fn help_in(session: &Session, table: &'static [Command], verb: &[u8]) -> Step {
+    let is_known = |command: &&Command| !admin::is_unknown(session, command);
     if verb.is_empty() {
-        let rows = table.chunks(8).map(|row| {
+        let known: Vec<&Command> = table.iter().filter(is_known).collect();
+        let rows = known.chunks(8).map(|row| {
             let row: String = row.iter().map(|command| format!(" {:<11}", command.verb)).collect();
             row.trim_end().as_bytes().to_vec()
         });
@@ -79,7 +81,7 @@ pub(super) fn help_in(table: &'static [Command], verb: &[u8]) -> Step {
         )
         .into();
     }
-    match super::find_in(table, verb) {
+    match super::find_in(table, verb).filter(is_known) {
         Some(command) => Reply::owned(code::HELP, format!("Syntax: {}", command.help)).into(),
         None => Reply::new(code::NOT_IMPLEMENTED, "Unknown command; HELP lists those that are known.").into(),
     }

@@ -23,7 +23,7 @@ use crate::transfer::Link;
 use crate::worker::{Core, Message};
 
 /// Commands whose arguments are nobody's business.
-pub(super) const SECRET: [&str; 3] = ["PASS", "ACCT", "INTERNALSHUTDOWN"];
+pub(super) const SECRET: [&str; 4] = ["PASS", "ACCT", "INTERNALSHUTDOWN", "SITE GPASS"];
 
 /// A session's part in it; there is none where there are no hooks.
 #[derive(Debug, Default)]
@@ -136,9 +136,10 @@ impl Connection {
         }
         let argument = line.get(named.verb.len() + 1..).unwrap_or_default();
         let mut paths = named.paths.into_iter();
+        let verb = named.site.map_or(named.verb.to_owned(), |site| format!("{} {site}", named.verb));
         let moment = Moment {
-            verb: named.site.map_or(named.verb.to_owned(), |site| format!("{} {site}", named.verb)),
-            argument: if SECRET.contains(&named.verb) { Vec::new() } else { argument.to_vec() },
+            argument: if SECRET.contains(&&*verb) { Vec::new() } else { argument.to_vec() },
+            verb,
             path: paths.next(),
             also: paths.collect(),
             searched: named.searched,

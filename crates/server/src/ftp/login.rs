@@ -85,9 +85,9 @@ impl Connection {
 
     /// What is decided without asking the accounts.
     fn turned_away(&mut self, core: &mut Core, user: &[u8]) -> Option<Verdict> {
-        let most = core.server.config.cpu_limit;
-        if most > 0 && core.server.load.percent() > most {
-            let reached = Reached::new(LimitKey::CpuLimit, u64::from(most));
+        let most = core.server.cpu_limit.value();
+        if most > 0 && u64::from(core.server.load.percent()) > most {
+            let reached = Reached::new(LimitKey::CpuLimit, most);
             self.log(core, log::Event::Limited { reached: &reached, reason: None });
             return Some(Verdict::Unavailable("The server is too busy; try again later.".to_owned()));
         }

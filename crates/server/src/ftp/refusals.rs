@@ -95,11 +95,12 @@ pub(super) fn parting(replies: &Replies) -> Option<Box<str>> {
 
 /// A line as it may be read by others: without a password, and not for ever.
 pub(super) fn shown(line: &[u8]) -> &[u8] {
-    let verb = line.split(|&byte| byte == b' ').next().unwrap_or_default();
-    if SECRET.iter().any(|secret| verb.eq_ignore_ascii_case(secret.as_bytes())) {
-        return verb;
-    }
-    &line[..line.len().min(SHOWN)]
+    let is_said = |secret: &&&str| {
+        let said = line.get(..secret.len()).is_some_and(|said| said.eq_ignore_ascii_case(secret.as_bytes()));
+        said && line.get(secret.len()).is_none_or(|&next| next == b' ')
+    };
+    let end = SECRET.iter().find(is_said).map_or(SHOWN, |secret| secret.len());
+    &line[..line.len().min(end)]
 }
 
 #[cfg(test)]
@@ -114,6 +115,8 @@ mod tests {
             (b"pass secret", b"pass"),
             (b"ACCT 123456", b"ACCT"),
             (b"INTERNALSHUTDOWN secret", b"INTERNALSHUTDOWN"),
+            (b"site gpass secret", b"site gpass"),
+            (b"PASSED by", b"PASSED by"),
             (b"", b""),
         ] {
             assert_eq!(shown(line), expected);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use millrace_ftp::commands::{COMMANDS, Paths, SITE_COMMANDS};
+use millrace_ftp::commands::{COMMANDS, Command, Paths, SITE_COMMANDS};
 use millrace_ftp::digest::Algorithm;
 use millrace_ftp::glob::Glob;
 use millrace_ftp::listing::search::{Level, Searched};
@@ -25,7 +25,7 @@ use crate::program::{How, Program, Purpose};
 
 /// Commands that change something: what they are about to do is put down before, where a rule is about
 /// [`Event::Interrupted`].
-const CHANGES: [&str; 20] = [
+const CHANGES: [&str; 23] = [
     "STOR",
     "APPE",
     "STOU",
@@ -37,6 +37,9 @@ const CHANGES: [&str; 20] = [
     "XRMD",
     "RMDA",
     "COMB",
+    "MFMT",
+    "MFF",
+    "MDTM",
     "SITE",
     "PUT",
     "PATCH",
@@ -46,6 +49,27 @@ const CHANGES: [&str; 20] = [
     "COPY",
     "PROPPATCH",
     "LOCK",
+];
+
+/// Methods of HTTP, some of which only others answer.
+const METHODS: [&str; 17] = [
+    "GET",
+    "HEAD",
+    "OPTIONS",
+    "POST",
+    "PUT",
+    "PATCH",
+    "DELETE",
+    "MKCOL",
+    "MOVE",
+    "COPY",
+    "PROPFIND",
+    "PROPPATCH",
+    "LOCK",
+    "UNLOCK",
+    "REPORT",
+    "SEARCH",
+    "TRACE",
 ];
 
 /// What methods of HTTP, and commands by their names of RFC 775, are called in FTP, and what besides where they are about a
@@ -125,6 +149,33 @@ impl Action {
     /// Claims that events can be posted to this address; the error is for people.
     pub fn check_url(url: &str) -> Result<(), String> {
         Webhook::check(url)
+    }
+
+    /// Claims that there is a command or a method of this name; the error is for people.
+    pub fn check_verb(verb: &str) -> Result<(), String> {
+        let is_in = |table: &[Command], name: &str| table.iter().any(|command| command.verb == name);
+        let is_known = match verb.split_once(' ') {
+            Some(("SITE", name)) => is_in(SITE_COMMANDS, name),
+            Some(_) => false,
+            None => is_in(COMMANDS, verb) || METHODS.contains(&verb),
+        };
+        match is_known {
+            true => Ok(()),
+            false => {
+                Err(format!("there is no command or method {verb:?}, such as STOR, \"SITE CHMOD\" or PUT"))
+            }
+        }
+    }
+
+    /// Claims that a client can be refused with this text; the error is for people.
+    pub fn check_refusal(text: &str) -> Result<(), String> {
+        let code = text.split_once(' ').map_or(text, |(code, _)| code);
+        match code.parse::<u16>() {
+            Ok(number) if code.len() == 3 && !(400..600).contains(&number) => {
+                Err(format!("{code} is no code of a refusal: those are 400 to 599"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Claims that a command can be put to another path; the error is for people. Methods of HTTP can.
@@ -305,6 +356,10 @@ impl Rules {
 
     /// Puts down what a command is about to do.
     fn intend(&self, moment: &Moment) -> Result<(), Refusal> {
+        // Where it can be read in one way only, it says no time that is to be set.
+        if moment.verb == "MDTM" && moment.also.is_empty() {
+            return Ok(());
+        }
         let mut moment = moment.clone();
         moment.event = Event::Interrupted;
         let matching = self.rules.iter().filter(|rule| rule.matches(&moment));

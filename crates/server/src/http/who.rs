@@ -353,12 +353,12 @@ impl Connection {
 
     /// Claims that the accounts may be asked about somebody who says this, unless that was just answered.
     fn may_try(&mut self, core: &mut Core, said: &[u8], means: Means) -> Result<(), NotNow> {
-        let most = core.server.config.cpu_limit;
+        let most = core.server.cpu_limit.value();
         let (from, wall) = (self.peer.ip(), core.server.limits.wall());
         let not_now = if !means.is_login() || self.is_known(said) {
             return Ok(());
-        } else if most > 0 && core.server.load.percent() > most {
-            let reached = Reached::new(LimitKey::CpuLimit, u64::from(most));
+        } else if most > 0 && u64::from(core.server.load.percent()) > most {
+            let reached = Reached::new(LimitKey::CpuLimit, most);
             let reason = "The server is too busy; try again later.";
             NotNow { status: Status::SERVICE_UNAVAILABLE, reason, wait: A_WHILE, reached }
         } else if let Err(too_many) = core.server.logins_rated.attempt(from, core.now.instant, wall) {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{LimitKey, Reached};
+use super::{LimitKey, Reached, Timed};
 use crate::network::Network;
 
 /// How many bits of an address are its network's.
@@ -40,13 +40,13 @@ impl Default for NetworkBits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Crowded {
     /// On the server, which has so many.
-    Server(usize),
+    Server(u64),
     /// On the server, whose process may have so many files open, which is not enough for more.
     Descriptors(u64),
     /// From an address.
-    Address(usize),
+    Address(u64),
     /// From a network.
-    Network(Network, usize),
+    Network(Network, u64),
 }
 
 impl Crowded {
@@ -62,41 +62,39 @@ impl Crowded {
     /// For the log.
     pub(crate) fn reached(self) -> Reached {
         match self {
-            Self::Server(most) => Reached::new(LimitKey::Sessions, most as u64),
+            Self::Server(most) => Reached::new(LimitKey::Sessions, most),
             Self::Descriptors(most) => Reached::new(LimitKey::OpenFiles, most),
-            Self::Address(most) => Reached::new(LimitKey::SessionsPerAddress, most as u64),
-            Self::Network(network, most) => {
-                Reached::new(LimitKey::SessionsPerNetwork, most as u64).of(network)
-            }
+            Self::Address(most) => Reached::new(LimitKey::SessionsPerAddress, most),
+            Self::Network(network, most) => Reached::new(LimitKey::SessionsPerNetwork, most).of(network),
         }
     }
 }
 
-/// Sessions per network; costs nothing where there is no limit.
+/// Sessions per network; costs nothing where there never is a limit.
 #[derive(Debug)]
 pub(crate) struct Crowd {
-    /// 0 for no limit.
-    limit: usize,
+    limit: Timed,
     bits: NetworkBits,
-    /// Locked for one map operation, and only where there is a limit.
-    counts: Mutex<HashMap<Network, usize>>,
+    /// Locked for one map operation, and only where there is a limit at some time.
+    counts: Mutex<HashMap<Network, u64>>,
 }
 
 impl Crowd {
-    pub(crate) fn new(limit: usize, bits: NetworkBits) -> Self {
+    pub(crate) fn new(limit: Timed, bits: NetworkBits) -> Self {
         Self { limit, bits, counts: Mutex::default() }
     }
 
     /// Counts an address in, or answers which network has as many sessions as it may, and how many that is.
-    pub(crate) fn enter(&self, address: IpAddr) -> Result<(), (Network, usize)> {
-        if self.limit == 0 {
+    pub(crate) fn enter(&self, address: IpAddr) -> Result<(), (Network, u64)> {
+        if self.limit.is_none() {
             return Ok(());
         }
         let network = self.bits.network(address);
         let mut counts = self.counts();
         let count = counts.entry(network).or_default();
-        if *count >= self.limit {
-            return Err((network, self.limit));
+        let most = self.limit.value();
+        if most > 0 && *count >= most {
+            return Err((network, most));
         }
         *count += 1;
         Ok(())
@@ -104,7 +102,7 @@ impl Crowd {
 
     /// Counts an address out.
     pub(crate) fn leave(&self, address: IpAddr) {
-        if self.limit == 0 {
+        if self.limit.is_none() {
             return;
         }
         let network = self.bits.network(address);
@@ -117,7 +115,12 @@ impl Crowd {
         }
     }
 
-    fn counts(&self) -> MutexGuard<'_, HashMap<Network, usize>> {
+    /// It is this moment now, in seconds since 1970.
+    pub(crate) fn tick(&self, wall: i64) {
+        self.limit.tick(wall);
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<Network, u64>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -127,11 +130,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::limits::{Refused, Scope, Setting};
+    use crate::limits::{Limit, Refused, Scope, Setting};
 
     #[test]
     fn addresses_of_a_network_share_its_places() {
-        let crowd = Crowd::new(2, NetworkBits { ipv4: 24, ipv6: 48 });
+        let crowd = Crowd::new(Timed::new(Limit::of(2), 0), NetworkBits { ipv4: 24, ipv6: 48 });
         let enter = |address: &str| crowd.enter(address.parse().unwrap()).is_ok();
         for (address, fits) in [
             ("192.0.2.1", true),
@@ -153,6 +156,20 @@ mod tests {
             crowd.leave(address.parse().unwrap());
         }
         assert!(crowd.counts().is_empty(), "nobody is remembered who has left");
+    }
+
+    #[test]
+    fn a_limit_of_an_address_follows_the_clock_and_counts_who_came_before_it() {
+        let limit = "none; 00:01-00:02 UTC 2; 00:02-00:03 UTC 3".parse().unwrap();
+        let crowd = Crowd::new(Timed::new(limit, 0), NetworkBits::ADDRESS);
+        let address = "192.0.2.1".parse().unwrap();
+        assert!((0..2).all(|_| crowd.enter(address).is_ok()));
+        crowd.tick(60);
+        assert_eq!(crowd.enter(address).unwrap_err().1, 2);
+        crowd.tick(120);
+        assert!(crowd.enter(address).is_ok() && crowd.enter(address).is_err());
+        crowd.tick(180);
+        assert!(crowd.enter(address).is_ok());
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod meter;
 mod pace;
 mod reached;
 mod schedule;
+mod timed;
 mod traffic;
 mod tree;
 
@@ -33,6 +34,7 @@ pub(crate) use pace::Pace;
 pub use reached::LimitKey;
 pub(crate) use reached::{Reached, Setting};
 pub use schedule::{Limit, LimitError};
+pub(crate) use timed::Timed;
 pub use traffic::{Moved, Per, Period, Quotas, Ratio, TransferQuota, TransferQuotaError, Used};
 pub use tree::{Direction, Scope, ScopeReport};
 pub(crate) use tree::{Member, Tree};

@@ -89,6 +89,11 @@ impl Limit {
         self.0.is_always(0)
     }
 
+    /// The most that it ever is; 0 where it never is anything.
+    pub fn most(&self) -> u64 {
+        self.0.rules.iter().map(|rule| rule.value).chain([self.0.otherwise]).max().unwrap_or(0)
+    }
+
     /// Claims that the value depends on the time.
     pub fn follows_the_clock(&self) -> bool {
         !self.0.rules.is_empty()

@@ -249,14 +249,16 @@ impl Worker {
 impl Server {
     /// Counts a new session in of somebody whose address is still to be told, or says why not.
     fn admit_somebody(&self) -> Result<(), Crowded> {
-        if self.sessions.fetch_add(1, Ordering::Relaxed) >= self.session_limit {
-            self.sessions.fetch_sub(1, Ordering::Relaxed);
-            return Err(match self.config.sessions {
-                asked if asked == self.session_limit => Crowded::Server(asked),
-                _ => Crowded::Descriptors(self.descriptors),
-            });
-        }
-        Ok(())
+        let (before, most) = (self.sessions.fetch_add(1, Ordering::Relaxed), self.session_limit.value());
+        let crowded = if most > 0 && before as u64 >= most {
+            Crowded::Server(most)
+        } else if before >= self.session_room {
+            Crowded::Descriptors(self.descriptors)
+        } else {
+            return Ok(());
+        };
+        self.sessions.fetch_sub(1, Ordering::Relaxed);
+        Err(crowded)
     }
 
     /// Counts a new session in, or says why not.

@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_server::limits::Limit;
 use millrace_storage::{Fault, FaultStorage, MemoryStorage};
 use millrace_vfs::{Storage, VirtualPath};
 
@@ -141,7 +142,7 @@ fn what_comes_behind_quit_does_not_reset_the_connection() {
 #[test]
 fn whoever_quits_makes_room_at_once() {
     let mut config = config(Arc::new(MemoryStorage::new()));
-    config.sessions = 1;
+    config.sessions = Limit::of(1);
     let served = serve_with(config);
     let mut clients = Vec::new();
     for _ in 0..5 {

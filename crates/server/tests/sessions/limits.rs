@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_server::limits::Limit;
 use millrace_storage::MemoryStorage;
 
 use crate::kit::{Client, config, eventually, serve, serve_with};
@@ -13,7 +14,7 @@ use crate::kit::{Client, config, eventually, serve, serve_with};
 #[test]
 fn one_session_too_many_is_told_and_place_is_made_by_one_that_ends() {
     let mut config = config(Arc::new(MemoryStorage::new()));
-    config.sessions = 3;
+    config.sessions = Limit::of(3);
     let served = serve_with(config);
     let mut clients: Vec<_> = (0..3).map(|_| served.login()).collect();
     let mut refused = Client::connect(served.address);
@@ -30,7 +31,7 @@ fn one_session_too_many_is_told_and_place_is_made_by_one_that_ends() {
 #[test]
 fn an_address_has_its_own_limit() {
     let mut config = config(Arc::new(MemoryStorage::new()));
-    config.sessions_per_address = 2;
+    config.sessions_per_address = Limit::of(2);
     let served = serve_with(config);
     let mut clients: Vec<_> = (0..2).map(|_| served.connect()).collect();
     Client::connect(served.address).expect_reply(421);
@@ -45,7 +46,7 @@ fn an_address_has_its_own_limit() {
 #[test]
 fn a_network_has_its_own_limit() {
     let mut config = config(Arc::new(MemoryStorage::new()));
-    config.sessions_per_network = 2;
+    config.sessions_per_network = Limit::of(2);
     let served = serve_with(config);
     let from = |address: &str| Client::connect_from(address, served.address);
     let mut clients = vec![from("127.0.0.2"), from("127.0.0.3")];
@@ -62,7 +63,7 @@ fn a_network_has_its_own_limit() {
 #[test]
 fn a_thousand_refused_clients_cost_nothing() {
     let mut config = config(Arc::new(MemoryStorage::new()));
-    config.sessions = 1;
+    config.sessions = Limit::of(1);
     let served = serve_with(config);
     let mut client = served.login();
     for _ in 0..1_000 {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_net::tls::Versions;
+use millrace_server::limits::Limit;
 use millrace_server::{BanRules, Config};
 use millrace_storage::MemoryStorage;
 
@@ -125,7 +126,7 @@ fn a_header_may_come_in_pieces_and_with_the_first_commands() {
 #[test]
 fn bans_lists_and_limits_are_about_the_client_and_not_the_proxy() {
     let bans = BanRules { after: 1, deny: vec!["198.51.100.0/24".parse().unwrap()], ..BanRules::default() };
-    let served = serve_with(Config { bans, sessions_per_address: 2, ..trusting() });
+    let served = serve_with(Config { bans, sessions_per_address: Limit::of(2), ..trusting() });
     for guess in 0..5 {
         let mut guesser = client(&served, &line("192.0.2.66"));
         guesser.expect(format!("USER guess{guess}"), 331);
@@ -192,8 +193,11 @@ fn what_is_malformed_missing_or_too_long_is_refused() {
 
 #[test]
 fn a_header_that_does_not_come_is_not_waited_for() {
-    let served =
-        serve_with(Config { connect_timeout: Duration::from_millis(200), sessions: 1, ..trusting() });
+    let served = serve_with(Config {
+        connect_timeout: Duration::from_millis(200),
+        sessions: Limit::of(1),
+        ..trusting()
+    });
     let mut silent = Client::of(data_from(PROXY, served.address));
     assert!(silent.expect_reply(421).text.contains("PROXY header"));
     silent.expect_end();

@@ -72,8 +72,8 @@ pub(super) fn run(session: &mut Session, argument: &[u8]) -> Step {
     }
 }
 
-pub(super) fn help(_: &mut Session, argument: &[u8]) -> Step {
-    control::help_in(SITE_COMMANDS, argument.trim_ascii())
+pub(super) fn help(session: &mut Session, argument: &[u8]) -> Step {
+    control::help_in(session, SITE_COMMANDS, argument.trim_ascii())
 }
 
 /// Names with blanks between them; a name in quotes may have blanks in it, and quotes, doubled. `None`

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use millrace_server::config::{Pass, Peer, Programs, Upstream};
 use millrace_server::hooks::{Event, Hooks, Moment, Ruling};
+use millrace_server::limits::Limit;
 use millrace_server::{Accounts, Config, Permissions};
 use millrace_storage::{Fault, FaultStorage, Faults, LocalOptions, LocalStorage};
 use millrace_vfs::VirtualPath;
@@ -141,7 +142,7 @@ impl Site {
             programs,
             passes: vec![beneath("/silent", silent), beneath("/endless", endless)],
             hooks: Some(slow.clone()),
-            sessions,
+            sessions: Limit::of(sessions as u64),
             stall_timeout: STALL,
             // Others shake hands and ask within this, on a machine that is busy with other things.
             http_head_timeout: 3 * STALL,
