@@ -12,10 +12,11 @@ const NAMED: usize = 10;
 /// How evenly the users were served: by bytes, or by operations where these move none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {
-    /// Jain's index: 1 where all got the same, 1/n where one got all.
-    pub jain: f64,
+    /// Jain's index: 1 where all got the same, 1/n where one got all. Nothing where nobody got anything, or users were to
+    /// get different things.
+    pub jain: Option<f64>,
     /// The least that a user got, against the median.
-    pub min_over_median: f64,
+    pub min_over_median: Option<f64>,
     /// How many got less than half of the median.
     pub starved: usize,
     /// The first of them, by their numbers.
@@ -71,26 +72,41 @@ impl Goodput {
     }
 }
 
+/// What the users of a figure were to get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// As much as they can in the figure's time.
+    All,
+    /// Each so much, in whatever time that takes: what counts is how fast each got it.
+    SoMuch,
+    /// A log gives each user jobs of its own.
+    Different,
+}
+
 impl Fairness {
     /// Of a figure that took so many seconds.
-    pub(crate) fn of(users: &[UserTally], seconds: f64) -> Self {
+    pub(crate) fn of(users: &[UserTally], due: Due, seconds: f64) -> Self {
         if users.is_empty() {
             return Self::default();
         }
         let moves_bytes = users.iter().any(|user| user.bytes > 0);
-        let got = |user: &UserTally| if moves_bytes { user.bytes as f64 } else { user.ops as f64 };
+        let got = |user: &UserTally| {
+            let all = if moves_bytes { user.bytes as f64 } else { user.ops as f64 };
+            if due == Due::SoMuch { all * seconds / own_time(user).unwrap_or(seconds).max(1e-9) } else { all }
+        };
         let mut sorted: Vec<f64> = users.iter().map(got).collect();
         sorted.sort_by(f64::total_cmp);
         let median = sorted[sorted.len() / 2];
-        let mut starved: Vec<u32> =
-            users.iter().filter(|user| got(user) < STARVED * median).map(|user| user.number).collect();
+        let is_starved = |user: &&UserTally| due != Due::Different && got(user) < STARVED * median;
+        let mut starved: Vec<u32> = users.iter().filter(is_starved).map(|user| user.number).collect();
         starved.sort_unstable();
         let (unit, scale) = if moves_bytes { ("kB/s", 1e3) } else { ("ops/s", 1.0) };
         let halted = users.iter().max_by_key(|user| user.longest_gap);
         let longest = users.iter().max_by_key(|user| user.longest);
+        let is_of = |tells: bool| tells && due != Due::Different;
         Self {
-            jain: jain(&sorted),
-            min_over_median: if median > 0.0 { sorted[0] / median } else { 0.0 },
+            jain: jain(&sorted).filter(|_| is_of(true)),
+            min_over_median: is_of(median > 0.0).then(|| sorted[0] / median),
             starved: starved.len(),
             starved_users: starved.into_iter().take(NAMED).collect(),
             goodput: Goodput::of(&sorted, unit, scale, seconds),
@@ -103,9 +119,14 @@ impl Fairness {
 }
 
 /// R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness (1984): (sum x)^2 / (n * sum x^2).
-fn jain(shares: &[f64]) -> f64 {
+fn jain(shares: &[f64]) -> Option<f64> {
     let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
-    if squares == 0.0 { 0.0 } else { sum * sum / (shares.len() as f64 * squares) }
+    (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
+/// From a user's first beginning to its last end, in seconds.
+fn own_time(user: &UserTally) -> Option<f64> {
+    Some(user.ended?.saturating_duration_since(user.began?).as_secs_f64())
 }
 
 #[cfg(test)]
@@ -118,44 +139,68 @@ mod tests {
 
     #[test]
     fn even_shares_are_fair() {
-        let fairness = Fairness::of(&users(&[10; 50]), 1.0);
-        assert_eq!((fairness.jain, fairness.min_over_median, fairness.starved), (1.0, 1.0, 0));
+        let fairness = Fairness::of(&users(&[10; 50]), Due::All, 1.0);
+        assert_eq!((fairness.jain, fairness.min_over_median, fairness.starved), (Some(1.0), Some(1.0), 0));
     }
 
     #[test]
     fn one_who_gets_all_is_not() {
-        let fairness = Fairness::of(&users(&[0, 0, 0, 9]), 1.0);
-        assert_eq!(fairness.jain, 0.25);
+        let fairness = Fairness::of(&users(&[0, 0, 0, 9]), Due::All, 1.0);
+        assert_eq!((fairness.jain, fairness.min_over_median), (Some(0.25), None));
     }
 
     #[test]
     fn the_starved_are_named() {
         let mut ops = [100; 100];
         ops[42] = 3;
-        let fairness = Fairness::of(&users(&ops), 1.0);
+        let fairness = Fairness::of(&users(&ops), Due::All, 1.0);
         assert_eq!((fairness.starved, &fairness.starved_users[..]), (1, &[42][..]));
-        assert!((fairness.min_over_median - 0.03).abs() < 1e-9 && fairness.jain < 0.995);
+        assert!((fairness.min_over_median.unwrap() - 0.03).abs() < 1e-9 && fairness.jain.unwrap() < 0.995);
     }
 
     #[test]
     fn nobody_is_no_division_by_zero() {
-        assert_eq!(Fairness::of(&[], 1.0), Fairness::default());
-        assert_eq!(Fairness::of(&users(&[0, 0]), 1.0).jain, 0.0);
+        assert_eq!(Fairness::of(&[], Due::All, 1.0), Fairness::default());
+        assert_eq!(Fairness::of(&users(&[0, 0]), Due::All, 1.0).jain, None);
     }
 
     #[test]
     fn what_users_got_is_a_distribution() {
         let ops: Vec<u64> = (0..=100).rev().collect();
         let mut all = users(&ops);
-        let goodput = Fairness::of(&all, 2.0).goodput.unwrap();
+        let goodput = Fairness::of(&all, Due::All, 2.0).goodput.unwrap();
         assert_eq!(
             (goodput.unit.as_str(), goodput.min, goodput.median, goodput.max),
             ("ops/s", 0.0, 25.0, 50.0)
         );
         assert_eq!((goodput.quantiles.len(), goodput.quantiles[1], goodput.quantiles[19]), (21, 2.5, 47.5));
         all[3].bytes = 8000;
-        let goodput = Fairness::of(&all, 2.0).goodput.unwrap();
+        let goodput = Fairness::of(&all, Due::All, 2.0).goodput.unwrap();
         assert_eq!((goodput.unit.as_str(), goodput.median, goodput.max), ("kB/s", 0.0, 4.0));
-        assert_eq!(Fairness::of(&users(&[0, 0]), 1.0).goodput, None);
+        assert_eq!(Fairness::of(&users(&[0, 0]), Due::All, 1.0).goodput, None);
+    }
+
+    /// Four users with one file each, of whom one got it at half of the others' speed.
+    #[test]
+    fn who_is_to_get_so_much_is_served_as_fast_as_it_got_that() {
+        let opened = std::time::Instant::now();
+        let mut all = users(&[1; 4]);
+        for (user, ms) in all.iter_mut().zip([10, 20, 10, 10]) {
+            user.bytes = 1000;
+            user.began = Some(opened);
+            user.ended = Some(opened + std::time::Duration::from_millis(ms));
+        }
+        let fairness = Fairness::of(&all, Due::SoMuch, 0.02);
+        assert!((fairness.min_over_median.unwrap() - 0.5).abs() < 1e-9, "{fairness:?}");
+        let goodput = fairness.goodput.unwrap();
+        assert!((goodput.median - 100.0).abs() < 1e-9 && (goodput.min - 50.0).abs() < 1e-9, "{goodput:?}");
+        assert_eq!(Fairness::of(&all, Due::All, 0.02).min_over_median, Some(1.0));
+    }
+
+    #[test]
+    fn who_is_to_get_different_things_is_not_compared() {
+        let fairness = Fairness::of(&users(&[1, 50, 100]), Due::Different, 1.0);
+        assert_eq!((fairness.jain, fairness.min_over_median, fairness.starved), (None, None, 0));
+        assert!(fairness.goodput.is_some());
     }
 }

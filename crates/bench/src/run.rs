@@ -1,5 +1,6 @@
 //! Takes the figures of a plan, one after the other.
 
+use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -18,8 +19,8 @@ use crate::crew::{self, Order};
 use crate::driver::{self, Driver, DriverError, Gate, Post};
 use crate::host::{Audit, GLANCE, Watch, holdings};
 use crate::limits::{ephemeral_ports, users_a_process};
-use crate::plan::{Cache, Cell, Dataset, MOST_FILES, Plan};
-use crate::report::{CellReport, Ending, Figures, Report};
+use crate::plan::{Cache, Cell, Dataset, MOST_FILES, Op, Plan};
+use crate::report::{CellReport, Commands, Ending, Figures, Report};
 use crate::tally::{Live, Tally};
 use crate::target::{Target, is_own_machine};
 use crate::timeline::{self, Moment, Timeline};
@@ -38,8 +39,11 @@ pub enum RunError {
         /// What the system says.
         error: io::Error,
     },
-    /// It is somebody else's machine, for all one knows.
-    #[error("{0} is not this machine; to load a server of your own there, say so with --allow {0}")]
+    /// It is somebody else's machine, for all one knows: addresses of networks change hands.
+    #[error(
+        "{0} is no loopback address, so the server may be somebody else's; to load one of your own there, say so with \
+         --allow {0}"
+    )]
     NotAllowed(IpAddr),
     /// The users need more descriptors than there are.
     #[error(
@@ -269,7 +273,7 @@ impl Station {
     pub(crate) fn open(plan: &Plan, progress: &dyn Progress) -> Result<Self, RunError> {
         let address = check(plan)?;
         let driver = driver::open(&plan.target, address, plan.base.patience);
-        driver.reach(Chores(progress))?;
+        driver.reach(plan.steps.first().unwrap_or(&plan.base), Chores(progress))?;
         Ok(Self { address, driver, target: plan.target.clone(), helper: plan.helper.clone() })
     }
 
@@ -335,10 +339,14 @@ impl Station {
             deeds.end();
             outcome
         });
-        let Attended { audit, begun, login_seconds, timeline, was_in_time } = outcome;
+        let Attended { audit, begun, login_seconds, timeline, ran, was_in_time } = outcome;
         let mut sum = Tally::default();
         for tally in results.into_inner().expect("no worker panics with it") {
             sum.add(tally?);
+        }
+        let commands = ran.map(|ran| ran.told(sum.latency.count(), sum.ended));
+        if let Some(ran) = ran {
+            sum.ended = sum.ended.max(Some(ran.last));
         }
         driver.check(cell, &mut sum, chores)?;
         if !was_in_time {
@@ -349,7 +357,7 @@ impl Station {
             ChaosReport::settle(chaos, users, &deeds, server, before)
         });
         let timeline = timeline::since(sum.opened.map_or(Duration::ZERO, |opened| opened - begun), timeline);
-        Ok(Figures { tally: sum, audit, login_seconds, timeline, chaos })
+        Ok(Figures { tally: sum, audit, login_seconds, timeline, chaos, commands })
     }
 
     /// A worker's share, by whoever does it.
@@ -370,13 +378,17 @@ impl Station {
     }
 }
 
-/// Whether the plan may and can be run; answers where the server is.
-fn check(plan: &Plan) -> Result<SocketAddr, RunError> {
+/// Where the server is, if it may be loaded.
+pub(crate) fn address_of(plan: &Plan) -> Result<SocketAddr, RunError> {
     let address =
         plan.target.address().map_err(|error| RunError::Host { host: plan.target.host.clone(), error })?;
-    if !is_own_machine(address.ip()) && !plan.allowed.contains(&address.ip()) {
-        return Err(RunError::NotAllowed(address.ip()));
-    }
+    let is_allowed = is_own_machine(address.ip()) || plan.allowed.contains(&address.ip());
+    if is_allowed { Ok(address) } else { Err(RunError::NotAllowed(address.ip())) }
+}
+
+/// Whether the plan may and can be run; answers where the server is.
+fn check(plan: &Plan) -> Result<SocketAddr, RunError> {
+    let address = address_of(plan)?;
     let descriptors = millrace_net::limits::raise_descriptors();
     for cell in plan.cells() {
         driver::permits(plan.target.scheme, &cell)?;
@@ -408,7 +420,7 @@ fn check_ports(cell: &Cell) -> Result<(), RunError> {
 
 /// Whether the files can be made at all; whether they fit on the server's disk is the driver's to find out.
 fn check_files(cell: &Cell) -> Result<(), RunError> {
-    let Some(dataset) = cell.settings.dataset else { return Ok(()) };
+    let Some(dataset) = cell.settings.dataset.filter(|_| cell.op == Op::Retr) else { return Ok(()) };
     let (files, size, most) = (u64::from(cell.files()), cell.size.unwrap_or(0), MOST_FILES);
     if files > most { Err(RunError::TooManyFiles { dataset, size, files, most }) } else { Ok(()) }
 }
@@ -447,8 +459,30 @@ struct Attended {
     begun: Instant,
     login_seconds: f64,
     timeline: Vec<Moment>,
+    ran: Option<Ran>,
     /// Nobody had asked to end it before it began to count.
     was_in_time: bool,
+}
+
+/// Commands of the server's, as the file tells that each of them adds a byte to.
+#[derive(Debug, Clone, Copy)]
+struct Ran {
+    count: u64,
+    /// When the last of them was seen.
+    last: Instant,
+}
+
+impl Ran {
+    /// How long a file is; nothing of none.
+    fn length(file: &str) -> u64 {
+        fs::metadata(file).map_or(0, |metadata| metadata.len())
+    }
+
+    /// For the report: of so many operations, the last of which ended then.
+    fn told(self, ops: u64, ended: Option<Instant>) -> Commands {
+        let behind = ended.map_or(Duration::ZERO, |ended| self.last.saturating_duration_since(ended));
+        Commands { ran: self.count, of: ops, behind_s: behind.as_secs_f64() }
+    }
 }
 
 /// Meets the workers between the phases, and watches meanwhile.
@@ -475,6 +509,7 @@ impl Coordinator<'_> {
         let was_in_time = !stop.is_asked();
         let begun = Instant::now();
         let before = self.counts();
+        let had_run = self.cell.settings.ran.as_deref().map_or(0, Ran::length);
         self.gate.meet();
         let mut told = begun;
         while self.lives.iter().any(|live| live.finished.load(Ordering::Acquire) == 0) {
@@ -484,23 +519,49 @@ impl Coordinator<'_> {
                 self.note(before, begun.elapsed());
             }
         }
+        let ran = self.attend_commands(had_run, before[0], stop, &mut watch);
+        let end = self.moment(before, begun.elapsed());
         let audit = watch.end();
         self.gate.meet();
-        let timeline = self.timeline.moments();
-        Attended { audit, begun, login_seconds, timeline, was_in_time }
+        let timeline = self.timeline.ending(end);
+        Attended { audit, begun, login_seconds, timeline, ran, was_in_time }
+    }
+
+    /// Where the server runs a command for each operation: waits until that of the last has added its byte, or none did
+    /// for as long as anybody is patient.
+    fn attend_commands(&self, had_run: u64, ops: u64, stop: &Stop, watch: &mut Watch) -> Option<Ran> {
+        let (file, patience) = (self.cell.settings.ran.as_deref()?, self.cell.settings.patience);
+        let asked = self.counts()[0] - ops;
+        let mut ran = Ran { count: 0, last: Instant::now() };
+        loop {
+            let count = Ran::length(file).saturating_sub(had_run);
+            if count > ran.count {
+                ran = Ran { count, last: Instant::now() };
+            }
+            if ran.count >= asked || ran.last.elapsed() >= patience || stop.is_asked() {
+                return Some(ran);
+            }
+            watch.glance();
+        }
     }
 
     fn note(&mut self, before: [u64; 5], elapsed: Duration) {
         let [ops, bytes, faults, waited_us, sessions] = self.counts();
         let what = self.cell;
         (self.tell)(Snapshot { cell: (0, 1), what, elapsed, sessions, ops, bytes, faults, waited_us });
-        self.timeline.note(Moment {
+        self.timeline.note(self.moment(before, elapsed));
+    }
+
+    /// How far it has come since it counted `before`.
+    fn moment(&self, before: [u64; 5], elapsed: Duration) -> Moment {
+        let [ops, bytes, faults, waited_us, _] = self.counts();
+        Moment {
             seconds: elapsed.as_secs_f64(),
             ops: ops - before[0],
             bytes: bytes - before[1],
             faults: faults - before[2],
             waited_us: waited_us - before[3],
-        });
+        }
     }
 
     /// Operations, bytes, faults, their latencies' sum and the sessions of all workers.

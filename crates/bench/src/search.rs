@@ -4,12 +4,13 @@
 //! answer that does not stand up is lowered, and the report says so. At last it loads the server beyond the answer and
 //! asks once more: a server that does not come back from that has hysteresis.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
 use crate::host::verdict::Bound;
-use crate::plan::Plan;
+use crate::plan::{Plan, Settings};
 use crate::report::{CellReport, Ending, Machine, Measured, titled};
 use crate::run::{Progress, RunError, run};
 
@@ -89,8 +90,10 @@ pub struct Trial {
 pub struct Capacity {
     /// The server, without its password.
     pub target: String,
-    /// Of what: `retr 1k pasv`.
+    /// Of what: `retr 1k pasv, stor 1k pasv`.
     pub what: String,
+    /// How each load was put on: settings by their flags' names.
+    pub settings: BTreeMap<String, String>,
     /// When it began, in seconds since 1970.
     pub began: u64,
     /// The client's machine.
@@ -158,7 +161,8 @@ pub fn search(
     let mut alone: Vec<f64> = Vec::new();
     let length = plan.steps.first().map_or(plan.base.duration, |step| step.duration);
     let quiet = plan.steps.first().map_or(plan.base.quiet, |step| step.quiet);
-    let what = plan.cells().first().map_or_else(String::new, |cell| Measured::of(cell).name());
+    let what = names(&plan);
+    let settings = plan.steps.first().map_or_else(BTreeMap::new, Settings::told);
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let mut ending = Ending::Complete;
     while let Some((users, purpose)) = course.next() {
@@ -200,6 +204,7 @@ pub fn search(
     Ok(Capacity {
         target,
         what,
+        settings,
         began,
         machine,
         users,
@@ -212,6 +217,14 @@ pub fn search(
         quick,
         trials,
     })
+}
+
+/// What a load does, one after the other, without the users.
+fn names(plan: &Plan) -> String {
+    let mut names: Vec<String> = plan.cells().iter().map(|cell| Measured::of(cell).name()).collect();
+    let mut known = BTreeSet::new();
+    names.retain(|name| known.insert(name.clone()));
+    names.join(", ")
 }
 
 /// What a load showed of limits: those of this client's machine make every other finding worth less.

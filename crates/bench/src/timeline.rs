@@ -51,7 +51,20 @@ impl Timeline {
         }
     }
 
-    pub(crate) fn moments(self) -> Vec<Moment> {
+    /// With how it ended, where that is not what the last point says: what ends behind it is drawn, too. A point that
+    /// would stand close before the end gives way to it.
+    pub(crate) fn ending(mut self, end: Moment) -> Vec<Moment> {
+        let mut lasts = self.moments.iter().rev().map(|moment| moment.seconds);
+        let (last, before) = (lasts.next(), lasts.next().unwrap_or(0.0));
+        if let Some(last) = last {
+            if end.seconds <= last {
+                return self.moments;
+            }
+            if end.seconds - last < (last - before) / 2.0 {
+                self.moments.pop();
+            }
+        }
+        self.moments.push(end);
         self.moments
     }
 }
@@ -67,20 +80,31 @@ pub(crate) fn since(later: Duration, moments: Vec<Moment>) -> Vec<Moment> {
 mod tests {
     use super::*;
 
+    fn at_second(seconds: f64) -> Moment {
+        Moment { seconds, ops: seconds as u64, bytes: 0, faults: 0, waited_us: 0 }
+    }
+
+    #[test]
+    fn what_ends_behind_the_last_point_is_there() {
+        let ends = |points: &[f64], end: f64| {
+            let mut timeline = Timeline::new();
+            points.iter().for_each(|&seconds| timeline.note(at_second(seconds)));
+            timeline.ending(at_second(end)).iter().map(|moment| moment.seconds).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(&[], 0.1), [0.1]);
+        assert_eq!(ends(&[1.0, 2.0], 2.75), [1.0, 2.0, 2.75]);
+        assert_eq!(ends(&[1.0, 2.0], 2.25), [1.0, 2.25], "no piece is much shorter than the others");
+        assert_eq!(ends(&[1.0, 2.0], 2.0), [1.0, 2.0]);
+    }
+
     #[test]
     fn a_long_run_has_no_more_points_than_a_short_one_and_they_are_evenly_spaced() {
         for length in [10, MOST, 5 * MOST, 100 * MOST + 7] {
             let mut timeline = Timeline::new();
             for at in 1..=length {
-                timeline.note(Moment {
-                    seconds: at as f64,
-                    ops: at as u64,
-                    bytes: 0,
-                    faults: 0,
-                    waited_us: 0,
-                });
+                timeline.note(at_second(at as f64));
             }
-            let moments = timeline.moments();
+            let moments = timeline.moments;
             assert!((MOST / 2 - 1..=MOST).contains(&moments.len()) || moments.len() == length);
             let step = moments[0].seconds;
             assert!(moments.iter().zip(1..).all(|(moment, at)| moment.seconds == step * f64::from(at)));

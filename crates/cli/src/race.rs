@@ -30,8 +30,10 @@ Examples:
   millrace race --list                                   the servers that are known by name
 
 Exit status: 0 when all is well; 1 when operations of anybody failed, bytes were wrong, or a
-server or this machine failed; 2 for usage; 3 when the figures vary too much for any comparison to say anything, or the race was
-interrupted. Ctrl-C ends a race early and reports what there is; a second one ends it at once.
+server or this machine failed; 2 for usage; 3 when the figures vary too much for any comparison to
+say anything, or the race was interrupted.
+
+Ctrl-C ends a race early and reports what there is; a second one ends it at once.
 
 peers/install gets the servers. docs/benchmarks.md says how to read the intervals.";
 
@@ -116,6 +118,12 @@ pub(crate) fn run(arguments: &Race) -> Result<ExitCode, Failure> {
         return list();
     }
     let [json, page, csv] = Sink::open_all([&arguments.json, &arguments.html, &arguments.csv])?;
+    if let (Some(path), Some((name, _))) = (&arguments.read, arguments.flags.pairs().next()) {
+        return Err(Failure::Configuration(format!(
+            "--read {}: it was measured already, and --{name} comes too late.",
+            path.display()
+        )));
+    }
     let report = match &arguments.read {
         Some(path) => read(path)?,
         None => match arguments.measure()? {

@@ -146,7 +146,7 @@ fn operations_that_fail_fail_the_run_unless_a_threshold_allows_them() {
 #[test]
 fn presets_are_listed_and_may_be_files() {
     let list = text(&millrace(&["bench", "--list"]).stdout);
-    assert!(list.contains("\nwaarp-1k ") && list.lines().all(|line| line.len() <= 120), "{list}");
+    assert!(list.contains("\nwaarp-1k ") && list.lines().all(|line| line.len() <= 100), "{list}");
 
     let serving = Serving::start("preset");
     let file = serving.folder.with_extension("toml");
@@ -180,7 +180,10 @@ fn what_makes_no_sense_exits_with_2_and_says_what_to_do() {
         (&["bench", "ftp://127.0.0.1:1/", "--cache", "cold"], "--server-root DIRECTORY"),
         (&["bench", "ftp://127.0.0.1:1/", "--duration", "0"], "no time at all"),
         (&["bench", "ftp://127.0.0.1:1/", "--duration", "1000h"], "between 0 and 24h"),
+        (&["bench", "ftp://127.0.0.1:1/", "--think", "-1s"], "--think: \"-1s\""),
+        (&["bench", "ftp://127.0.0.1:1/", "--speed", "10"], "--speed: "),
         (&["bench", "ftp://127.0.0.1:1/", "--keep-alive", "off"], "http:// only"),
+        (&["race", "ftp://127.0.0.1:1/", "ftp://192.0.2.9/"], "--allow 192.0.2.9"),
         (&["bench", "ftp://127.0.0.1:1/", "--file", "/f", "--verify"], "cannot be verified"),
         (&["race", "http://127.0.0.1:1/", "http://127.0.0.1:2/", "--ops", "noop"], "cannot be measured"),
         (&["poller-bench", "--sockets", "100", "--active", "200"], "--active 200"),
@@ -266,6 +269,35 @@ fn a_baseline_is_compared_and_must_be_a_report() {
 }
 
 #[test]
+fn a_run_is_shown_again_as_it_was() {
+    let serving = Serving::start("read");
+    let json = serving.folder.with_extension("json");
+    let path = json.to_str().unwrap();
+    let first = serving.bench(&[&SHORT[..], &["--ops", "noop", "--json", path]].concat());
+    let again = millrace(&["bench", "--read", path]);
+    assert_eq!(text(&again.stdout), text(&first.stdout));
+    assert_eq!(again.status.code(), first.status.code());
+    let page = text(&millrace(&["bench", "--read", path, "--html", "-"]).stdout);
+    assert!(page.starts_with("<!doctype html>") && page.contains("Every figure"), "{page}");
+    for (arguments, words) in [
+        (&["--users", "5"][..], "--users comes too late"),
+        (&["--compat", "zb"], "over HTTP"),
+        (&["--baseline", path], "cannot be used with"),
+        (&["ftp://127.0.0.1:1/"], "cannot be used with"),
+    ] {
+        let late = millrace(&[&["bench", "--read", path], arguments].concat());
+        assert_eq!(late.status.code(), Some(2), "{late:?}");
+        assert!(text(&late.stderr).contains(words), "{late:?}");
+    }
+    std::fs::write(&json, "{}").unwrap();
+    let none = millrace(&["bench", "--read", path]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(text(&none.stderr).contains("is no report of a load"), "{none:?}");
+    assert_eq!(millrace(&["race", "--read", path, "--users", "5"]).status.code(), Some(2));
+    std::fs::remove_file(&json).unwrap();
+}
+
+#[test]
 fn a_server_that_is_not_there_is_said_at_once() {
     let output = millrace(&["bench", "ftp://127.0.0.1:1/"]);
     assert_eq!(output.status.code(), Some(1));
@@ -273,6 +305,16 @@ fn a_server_that_is_not_there_is_said_at_once() {
     let serving = Serving::start("wrong");
     let output = millrace(&["bench", &serving.url.replace(":pw@", ":pv@")]);
     assert!(text(&output.stderr).contains("refused the login: 530"), "{output:?}");
+    let output = millrace(&["bench", &format!("{}/nowhere", serving.url.trim_end_matches('/'))]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("there is no folder \"nowhere\" for test files"), "{output:?}");
+    let mut arguments = vec!["bench", &serving.url, "--ops", "noop,retr", "--count", "1", "--users", "1"];
+    // Every test file is as large as that, and the server takes none of them.
+    arguments.extend(["--warm-up", "0"]);
+    std::fs::create_dir(serving.folder.join("millrace-bench-1024-0")).unwrap();
+    let output = millrace(&arguments);
+    let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("with --ops retr --file NAME).") && !said.contains(".."), "{said}");
 }
 
 #[test]

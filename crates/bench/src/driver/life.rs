@@ -147,7 +147,6 @@ impl Life {
     pub(super) fn count_bytes(&mut self, moved: u64, desk: &mut Desk<'_>) {
         desk.tally.bytes += moved;
         self.counts.bytes += moved;
-        Live::bump(&desk.live.bytes, moved);
     }
 
     /// Something has failed; where a death rule holds, that was the end of it.

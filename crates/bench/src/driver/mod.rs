@@ -24,7 +24,7 @@ use self::http::HttpDriver;
 use crate::chaos::{Deeds, Mischief};
 use crate::chore::{Chores, Left};
 use crate::colony::Commune;
-use crate::plan::{Cell, Op};
+use crate::plan::{Cell, Op, Settings};
 use crate::run::Stop;
 use crate::tally::{Live, Tally};
 use crate::target::{Scheme, Target};
@@ -71,6 +71,25 @@ pub enum DriverError {
         /// The command.
         what: String,
         /// Its reply.
+        reply: String,
+    },
+    /// The account may not write, and the load needs files.
+    #[error(
+        "the server refused {what}: {reply} (the load takes an account that may write there; or download what is there \
+         already, with --ops retr --file NAME)"
+    )]
+    NotStored {
+        /// The command.
+        what: String,
+        /// Its reply.
+        reply: String,
+    },
+    /// The target's folder is not there, or not for this account.
+    #[error("there is no folder {folder:?} for test files, make it first: the server says {reply}")]
+    NoFolder {
+        /// As in the target.
+        folder: String,
+        /// What the server says of it.
         reply: String,
     },
     /// The server's replies cannot be followed.
@@ -126,7 +145,11 @@ impl DriverError {
     pub(crate) fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::NoOperation { .. } | Self::NoRoom { .. } | Self::UnknownRoom | Self::NoProgram { .. }
+            Self::NoOperation { .. }
+                | Self::NoRoom { .. }
+                | Self::UnknownRoom
+                | Self::NoProgram { .. }
+                | Self::NoFolder { .. }
         )
     }
 }
@@ -161,8 +184,9 @@ pub(crate) fn permits(scheme: Scheme, cell: &Cell) -> Result<(), DriverError> {
 
 /// A way to load a server.
 pub(crate) trait Driver: Sync {
-    /// Claims that the server is there and lets the account in: half an hour of failures would say the same.
-    fn reach(&self, chores: Chores<'_>) -> Result<(), DriverError>;
+    /// Claims that the server is there and lets the account in, asked as the load will ask: half an hour of failures
+    /// would say the same.
+    fn reach(&self, settings: &Settings, chores: Chores<'_>) -> Result<(), DriverError>;
 
     /// Puts there what the cell needs.
     fn prepare(&self, cell: &Cell, chores: Chores<'_>) -> Result<(), DriverError>;

@@ -449,6 +449,11 @@ impl<'a> Desk<'a> {
         self.cell.settings.replay.as_ref().map_or(&[], |script| script.jobs(user))
     }
 
+    /// Bytes have moved, of an operation that may yet take long.
+    pub(super) fn note_moved(&self, count: u64) {
+        Live::bump(&self.live.bytes, count);
+    }
+
     /// Claims that operations begin at moments of their own.
     pub(super) fn is_paced(&self) -> bool {
         self.arrivals.is_some()

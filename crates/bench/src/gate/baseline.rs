@@ -103,8 +103,16 @@ impl Baseline {
             (then != now).then(|| format!("{what} was {}, and is {}", words(then), words(now)))
         };
         let settings = otherwise(&self.report, &now);
-        CIRCUMSTANCES.iter().filter_map(differs).chain(settings).collect()
+        let schemes = [&self.report, &now].map(scheme);
+        let spoken = (schemes[0] != schemes[1])
+            .then(|| format!("the target was {}://, and is {}://", schemes[0], schemes[1]));
+        CIRCUMSTANCES.iter().filter_map(differs).chain(spoken).chain(settings).collect()
     }
+}
+
+/// How a report's server was spoken to; addresses and accounts may differ.
+fn scheme(report: &Value) -> &str {
+    report["target"].as_str().and_then(|target| target.split_once("://")).map_or("", |parts| parts.0)
 }
 
 /// Of figures that both reports have, what was set otherwise: the same name is then of another load.

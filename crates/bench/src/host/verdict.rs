@@ -56,6 +56,10 @@ pub(crate) struct Load {
     /// Operations of a fixed rate that found no free user.
     pub(crate) missed: u64,
     pub(crate) ops: u64,
+    /// Operations that the server let fail.
+    pub(crate) failed: u64,
+    /// The slowest operation.
+    pub(crate) slowest_ms: f64,
     /// Bad users have the server connect to where nobody answers: its SYNs are repeated.
     pub(crate) has_black_holes: bool,
 }
@@ -78,8 +82,25 @@ const DISK_WAIT: f64 = 0.25;
 /// From here on, other virtual machines disturb the figure.
 const STOLEN: f64 = 0.03;
 
+/// What other virtual machines left of the processors, 0 to 1: a thread that used all of that was never idle, though the
+/// clock shows less. Nobody knows which thread they held up, so each is held against what was left on the whole.
+fn left(audit: &Audit) -> f64 {
+    1.0 - audit.stolen
+}
+
+fn is_machine_full(audit: &Audit) -> bool {
+    audit.machine_busy >= FULL_MACHINE * left(audit)
+}
+
 /// Of less than this, in seconds, the machine's counters tell nothing.
 const SHORTEST: f64 = 0.1;
+
+/// Listening queues that overflow so seldom, or for so few of the operations, are no limit...
+const FEW_OVERFLOWS: u64 = 10;
+const SHARE_OF_OVERFLOWS: f64 = 0.01;
+/// ...and none of this load's, where no operation waited for so long: a client repeats what a full queue dropped after
+/// 200 ms at the earliest (`TCP_RTO_MIN`). The kernel counts every program's queues together.
+const SENT_AGAIN_MS: f64 = 200.0;
 
 /// A rule: the evidence if it holds.
 type Rule = fn(&Audit, Load) -> Option<String>;
@@ -106,19 +127,30 @@ pub(crate) fn judge(audit: &Audit, load: Load) -> Verdict {
         Load { op: Op::Idle, .. } => Some("nothing was asked of the server"),
         Load { ops: 0, client_faults: 0, .. } => Some("no operation ended well"),
         // The kernel counts the machine's time in ticks of 10 ms.
-        _ if audit.seconds < SHORTEST => Some("it was too short to tell what was at its limit"),
+        _ if is_too_short(audit) => Some("it was too short to tell what was at its limit"),
         _ => None,
     };
     if let Some(reason) = nothing {
         return Verdict { bound: Bound::Unsaturated, evidence: vec![reason.to_owned()] };
     }
     let found = RULES.iter().find_map(|(bound, rule)| Some((*bound, rule(audit, load)?)));
-    let (bound, reason) = found.unwrap_or_else(|| {
-        (Bound::Unsaturated, "nothing was at its limit: more users or a higher rate may get more".to_owned())
-    });
+    let (bound, reason) = found.unwrap_or_else(|| (Bound::Unsaturated, no_limit(load)));
     let mut evidence = vec![reason];
     evidence.extend(cautions(audit, load));
     Verdict { bound, evidence }
+}
+
+/// More of a load under which operations fail would only have more of them fail.
+fn no_limit(load: Load) -> String {
+    match load.failed {
+        0 => "nothing was at its limit: more users or a higher rate may get more".to_owned(),
+        failed => format!("no limit of this machine was seen, and {failed} operations failed"),
+    }
+}
+
+/// Claims that a figure was over before the machine's counters could tell anything of it.
+pub(crate) fn is_too_short(audit: &Audit) -> bool {
+    audit.seconds < SHORTEST
 }
 
 fn client_cannot(_: &Audit, load: Load) -> Option<String> {
@@ -128,21 +160,21 @@ fn client_cannot(_: &Audit, load: Load) -> Option<String> {
 
 fn client_thread_full(audit: &Audit, _: Load) -> Option<String> {
     let used = audit.client.busiest_thread;
-    (used >= FULL_THREAD)
+    (used >= FULL_THREAD * left(audit))
         .then(|| format!("a thread of this client used {:.0} % of a processor: try --threads", used * 100.0))
 }
 
 /// Where the server's CPU is known, the rules before this one weigh the two against each other.
 fn client_never_idle(audit: &Audit, _: Load) -> Option<String> {
     let wanted = audit.client.keenest_thread;
-    (audit.server.is_none() && wanted >= KEEN_THREAD).then(|| {
+    (audit.server.is_none() && wanted >= KEEN_THREAD * left(audit)).then(|| {
         format!("a thread of this client was busy or kept waiting for {:.0} % of the time", wanted * 100.0)
     })
 }
 
 /// Where nobody knows the server's share, a full machine may be the server's doing: but then nobody knows that either.
 fn somebody_takes_the_machine(audit: &Audit, _: Load) -> Option<String> {
-    (audit.server.is_none() && audit.machine_busy >= FULL_MACHINE).then(|| {
+    (audit.server.is_none() && is_machine_full(audit)).then(|| {
         let busy = audit.machine_busy * 100.0;
         format!(
             "this machine was {busy:.0} % busy, and whose doing that was cannot be told: give --server-pid"
@@ -153,7 +185,7 @@ fn somebody_takes_the_machine(audit: &Audit, _: Load) -> Option<String> {
 /// What remains is for the server and for this client: too little to tell whose limit it was.
 fn others_take_the_machine(audit: &Audit, _: Load) -> Option<String> {
     let busy = audit.machine_busy * audit.cores as f64;
-    (audit.server.is_some() && audit.machine_busy >= FULL_MACHINE && audit.others > busy / 2.0).then(|| {
+    (audit.server.is_some() && is_machine_full(audit) && audit.others > busy / 2.0).then(|| {
         format!(
             "other programs used {:.2} of the {} that server and client may run on",
             audit.others,
@@ -169,12 +201,12 @@ fn processors(count: usize) -> String {
 fn client_takes_the_machine(audit: &Audit, _: Load) -> Option<String> {
     let server = audit.server.as_ref()?.cpu_seconds;
     let client = audit.client.cpu_seconds;
-    (audit.machine_busy >= FULL_MACHINE && client > server).then(|| shared(audit, server))
+    (is_machine_full(audit) && client > server).then(|| shared(audit, server))
 }
 
 fn server_takes_the_machine(audit: &Audit, _: Load) -> Option<String> {
     let server = audit.server.as_ref()?.cpu_seconds;
-    let fills = audit.machine_busy >= FULL_MACHINE && server >= audit.client.cpu_seconds;
+    let fills = is_machine_full(audit) && server >= audit.client.cpu_seconds;
     fills.then(|| shared(audit, server))
 }
 
@@ -197,14 +229,19 @@ fn server_full(audit: &Audit, _: Load) -> Option<String> {
     let server = audit.server.as_ref()?;
     let used = server.cpu_seconds / audit.seconds;
     let most = (audit.cores as u64).min(server.threads).max(1);
-    (used >= FULL_THREAD * most as f64)
+    (used >= FULL_THREAD * most as f64 * left(audit))
         .then(|| format!("the server used {used:.2} of the {most} processors that its threads can use"))
 }
 
 fn server_turns_connections_away(audit: &Audit, load: Load) -> Option<String> {
-    let dropped = audit.network.listen_drops.max(audit.network.listen_overflows);
-    (dropped as f64 > load.ops as f64 * 0.001)
+    let dropped = overflows(audit);
+    let is_much = dropped >= FEW_OVERFLOWS && dropped as f64 > load.ops as f64 * SHARE_OF_OVERFLOWS;
+    (is_much && load.slowest_ms >= SENT_AGAIN_MS)
         .then(|| format!("listening queues on this machine overflowed {dropped} times"))
+}
+
+fn overflows(audit: &Audit) -> u64 {
+    audit.network.listen_drops.max(audit.network.listen_overflows)
 }
 
 fn packets_lost(audit: &Audit, load: Load) -> Option<String> {
@@ -248,6 +285,12 @@ fn cautions(audit: &Audit, load: Load) -> Vec<String> {
         let count = audit.network.syn_retransmitted;
         found.push(format!("{count} connection attempts were repeated, each after a second or more"));
     }
+    let (dropped, decides) = (overflows(audit), server_turns_connections_away(audit, load).is_some());
+    if dropped > 0 && !decides {
+        found.push(format!(
+            "listening queues on this machine, of whichever program, overflowed {dropped} times"
+        ));
+    }
     if audit.server.is_none() {
         found.push("the server's CPU is not known: give --server-pid".to_owned());
     }
@@ -259,7 +302,15 @@ mod tests {
     use super::*;
     use crate::host::{ClientAudit, NetworkAudit, ServerAudit};
 
-    const LOAD: Load = Load { op: Op::Retr, ops: 1000, client_faults: 0, missed: 0, has_black_holes: false };
+    const LOAD: Load = Load {
+        op: Op::Retr,
+        ops: 1000,
+        failed: 0,
+        slowest_ms: 1000.0,
+        client_faults: 0,
+        missed: 0,
+        has_black_holes: false,
+    };
 
     /// Ten seconds on two processors, half of each used.
     fn calm() -> Audit {
@@ -293,7 +344,30 @@ mod tests {
         assert_eq!(bound(|audit| audit.machine_busy = 0.98), Bound::Server);
         assert_eq!(bound(|audit| audit.network.retransmitted = 20), Bound::Network);
         assert_eq!(bound(|audit| audit.disk_busy = 0.9), Bound::Disk);
-        assert_eq!(bound(|audit| audit.network.listen_drops = 9), Bound::Server);
+        assert_eq!(bound(|audit| audit.network.listen_drops = 30), Bound::Server);
+    }
+
+    #[test]
+    fn queues_that_overflow_now_and_then_or_hold_up_nobody_are_no_limit_of_the_server() {
+        let verdict = |drops: u64, ops: u64, slowest_ms: f64| {
+            let mut audit = calm();
+            audit.network.listen_drops = drops;
+            judge(&audit, Load { ops, slowest_ms, ..LOAD })
+        };
+        // Twelve transfers, while some other program's queue overflowed twice.
+        for (drops, ops, slowest_ms) in [(2, 12, 1000.0), (30, 1000, 150.0), (30, 30_000, 1000.0)] {
+            let found = verdict(drops, ops, slowest_ms);
+            assert_eq!(found.bound, Bound::Unsaturated, "{found:?}");
+            assert!(found.evidence[1].contains(&format!("overflowed {drops} times")), "{found:?}");
+        }
+        assert_eq!(verdict(30, 1000, 200.0).bound, Bound::Server);
+    }
+
+    #[test]
+    fn more_load_is_no_advice_where_operations_fail() {
+        let reason = |failed: u64| judge(&calm(), Load { failed, ..LOAD }).evidence[0].clone();
+        assert!(reason(0).contains("more users or a higher rate"));
+        assert_eq!(reason(40), "no limit of this machine was seen, and 40 operations failed");
     }
 
     #[test]
@@ -316,6 +390,22 @@ mod tests {
     #[test]
     fn a_machine_full_of_other_programs_tells_nothing() {
         assert_eq!(bound(|audit| (audit.machine_busy, audit.others) = (0.99, 1.2)), Bound::Client);
+    }
+
+    #[test]
+    fn limits_are_held_against_what_other_virtual_machines_left() {
+        let stolen = |change: fn(&mut Audit)| {
+            bound(|audit| {
+                audit.stolen = 0.32;
+                change(audit);
+            })
+        };
+        assert_eq!(stolen(|_| {}), Bound::Unsaturated);
+        assert_eq!(stolen(|audit| audit.client.busiest_thread = 0.65), Bound::Client);
+        assert_eq!(stolen(|audit| audit.machine_busy = 0.66), Bound::Server);
+        assert_eq!(stolen(|audit| audit.server.as_mut().unwrap().cpu_seconds = 13.0), Bound::Server);
+        let unknown = |audit: &mut Audit| (audit.server, audit.client.keenest_thread) = (None, 0.66);
+        assert_eq!(stolen(unknown), Bound::Client);
     }
 
     #[test]

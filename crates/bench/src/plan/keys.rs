@@ -37,7 +37,7 @@ impl Settings {
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// Every setting.
-pub const KEYS: [Key; 52] = [
+pub const KEYS: [Key; 53] = [
     Key {
         name: "ops",
         value: "OP,...",
@@ -166,7 +166,7 @@ pub const KEYS: [Key; 52] = [
         name: "patience",
         value: "TIME",
         help: "how long an operation may take before it is an error",
-        set: |s, t| put(&mut s.patience, value::duration(t).map(|time| time.max(SHORTEST))),
+        set: |s, t| put(&mut s.patience, value::some_time(t).map(|time| time.max(SHORTEST))),
     },
     Key {
         name: "seed",
@@ -287,6 +287,12 @@ pub const KEYS: [Key; 52] = [
         value: "DIRECTORY",
         help: "where the target's folder is on this machine: what a cold cache needs",
         set: |s, t| put(&mut s.server_root, Ok(Some(t.to_owned()))),
+    },
+    Key {
+        name: "ran",
+        value: "FILE",
+        help: "what each command that the server runs for a transfer adds a byte to: the last ends the figure",
+        set: |s, t| put(&mut s.ran, Ok(Some(t.to_owned()))),
     },
     Key {
         name: "total",
@@ -414,6 +420,7 @@ mod tests {
             ("barrier", ""),
             ("cache", "cold"),
             ("server-root", "/srv/ftp"),
+            ("ran", "/srv/ran"),
             ("total", "20000"),
             ("chaos", "10%:unread,abor"),
             ("replay", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/xferlog")),
@@ -437,7 +444,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        let any_text = ["file", "label", "server-root", "raw-target"];
+        let any_text = ["file", "label", "server-root", "raw-target", "ran"];
         for key in KEYS.iter().filter(|key| !any_text.contains(&key.name)) {
             assert!(Settings::default().set(key.name, "?!").is_err(), "{}", key.name);
         }

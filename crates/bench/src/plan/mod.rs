@@ -277,7 +277,8 @@ impl Cell {
     /// How many test files its downloads are spread over.
     pub fn files(&self) -> u32 {
         const BUDGET: u64 = 256 << 20;
-        if let Some(dataset) = &self.settings.dataset {
+        // Only downloads are of files that are there before.
+        if let Some(dataset) = self.settings.dataset.filter(|_| self.op == Op::Retr) {
             let as_many = dataset.bytes().div_ceil(self.size.unwrap_or(0).max(1)).max(1);
             return self.settings.files.unwrap_or_else(|| u32::try_from(as_many).unwrap_or(u32::MAX));
         }
@@ -367,6 +368,9 @@ mod tests {
         let large = cell(&[("dataset-vs-ram", "2"), ("files", "4")]);
         assert_eq!((large[0].files(), large[0].size), (4, Some(5 << 20)));
         assert_eq!([0, 1].map(|repetition: usize| large[repetition].file_of(0, 0)), [0, 3]);
+        let flags = [("ops", "idle,login,noop"), ("dataset-vs-ram", "2"), ("users", "5")];
+        let others = Plan::new(URL, None, &flags).unwrap().cells();
+        assert!(others.iter().all(|cell| cell.files() <= 5), "they have no files");
         let plain = &cell(&[])[0];
         assert_eq!((plain.files(), plain.file_of(2, 7)), (3, 2));
     }

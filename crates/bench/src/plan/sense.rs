@@ -1,6 +1,6 @@
 //! What cannot be asked for together: a flag that would do nothing, or claim what it does not do, is refused.
 
-use super::{Download, Op, Plan, PlanError, Settings};
+use super::{Download, OnDeath, Op, Plan, PlanError, Settings, TlsVersion};
 use crate::target::Scheme;
 
 /// All of this a log says itself.
@@ -23,6 +23,48 @@ const SAID_BY_A_LOG: [&str; 14] = [
 /// Only requests have this.
 const OF_HTTP: [&str; 4] = ["http", "keep-alive", "raw-target", "cgi"];
 
+/// A flag that does something only beside something else: claims that a step heeds it, and what to say where none does.
+struct Needs {
+    flags: &'static [&'static str],
+    heeds: fn(&Settings) -> bool,
+    wrong: &'static str,
+}
+
+const NEEDS: [Needs; 6] = [
+    Needs {
+        flags: &["speed"],
+        heeds: |step| step.replay.is_some(),
+        wrong: "it is how fast a log is replayed: it takes --replay",
+    },
+    Needs {
+        flags: &["least-rate", "clock"],
+        heeds: |step| step.read_rate.is_some(),
+        wrong: "it judges users who read at a rate: it takes --read-rate",
+    },
+    Needs {
+        flags: &["quiet"],
+        heeds: |step| step.on_death != OnDeath::Off,
+        wrong: "it ends a load whose users may die: it takes --on-death",
+    },
+    Needs {
+        flags: &["think"],
+        heeds: |step| step.rate.is_none(),
+        wrong: "--rate says when operations begin: take one of them",
+    },
+    Needs {
+        flags: &["size"],
+        heeds: |step| {
+            step.ops.iter().any(|&op| op.has_size() && !(op == Op::Retr && step.downloads_own_file()))
+        },
+        wrong: "nothing of this is done with test files",
+    },
+    Needs {
+        flags: &["resume", "prot"],
+        heeds: |step| step.tls != TlsVersion::Off,
+        wrong: "it is about TLS: it takes ftpes://, ftps:// or --tls",
+    },
+];
+
 /// Whether the flags make sense together; `has_preset`: beside a preset that somebody named.
 pub(super) fn check(plan: &Plan, has_preset: bool, flags: &[(&str, &str)]) -> Result<(), PlanError> {
     let is_over_http = plan.target.scheme == Scheme::Http;
@@ -37,6 +79,13 @@ pub(super) fn check(plan: &Plan, has_preset: bool, flags: &[(&str, &str)]) -> Re
     }
     if plan.steps.iter().any(|step| step.verify && is_of_own_file(step)) {
         return wrong("verify", "what is in a --file of your own is not known, so it cannot be verified");
+    }
+    let is_secure = matches!(plan.target.scheme, Scheme::Ftps | Scheme::Ftpes);
+    for Needs { flags, heeds, wrong: why } in &NEEDS {
+        let is_heeded = |step: &Settings| heeds(step) || (is_secure && flags.contains(&"prot"));
+        if let Some(name) = said(flags).filter(|_| !plan.steps.iter().any(is_heeded)) {
+            return wrong(name, why);
+        }
     }
     if flags.iter().all(|flag| flag.0 != "replay") {
         return Ok(());
@@ -99,6 +148,37 @@ mod tests {
         }
         let preset = Preset::built_in("waarp-1k").unwrap();
         assert!(wrong(URL, Some(&preset), &[replay]).contains("take one of them"));
+    }
+
+    #[test]
+    fn what_would_do_nothing_is_refused() {
+        for (flags, word) in [
+            (&[("speed", "10")][..], "--replay"),
+            (&[("ops", "noop"), ("speed", "10")], "--replay"),
+            (&[("least-rate", "50")], "--read-rate"),
+            (&[("clock", "command")], "--read-rate"),
+            (&[("quiet", "5s")], "--on-death"),
+            (&[("rate", "5"), ("think", "1s")], "--rate says"),
+            (&[("ops", "login,noop"), ("size", "1k")], "test files"),
+            (&[("prot", "clear")], "ftpes://"),
+            (&[("resume", "off")], "ftpes://"),
+            (&[("patience", "0")], "no time at all"),
+        ] {
+            let said = wrong(URL, None, flags);
+            let last = flags.last().unwrap().0;
+            assert!(said.starts_with(&format!("--{last}: ")) && said.contains(word), "{flags:?}: {said}");
+        }
+        for (url, flags) in [
+            (URL, &[("ops", "retr"), ("read-rate", "1k"), ("least-rate", "50"), ("clock", "command")][..]),
+            (URL, &[("on-death", "drop-out"), ("quiet", "5s")]),
+            (URL, &[("ops", "login,retr"), ("size", "1k"), ("think", "1s")]),
+            (URL, &[("tls", "1.3"), ("prot", "clear"), ("resume", "off")]),
+            ("ftpes://127.0.0.1/", &[("prot", "clear"), ("resume", "off")]),
+        ] {
+            assert_eq!(wrong(url, None, flags), "", "{flags:?}");
+        }
+        let modern = Preset::built_in("dkftp-modern").unwrap();
+        assert_eq!(wrong(URL, Some(&modern), &[("least-rate", "50"), ("quiet", "9s"), ("size", "1m")]), "");
     }
 
     #[test]

@@ -281,13 +281,16 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         "k" | "kib" => 1 << 10,
         "m" | "mib" => 1 << 20,
         "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
         "kb" => 1000,
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
         _ => return Err(format!("{text:?} is no size: write 10k, 64MiB or a number of bytes")),
     };
     match number.parse::<f64>() {
         Ok(number) if number >= 0.0 && number * (factor as f64) < 9e15 => Ok((number * factor as f64) as u64),
+        Ok(number) if number >= 9e15 / factor as f64 => Err(format!("{text:?} is more than 9 PB")),
         _ => Err(format!("{text:?} is no number")),
     }
 }
@@ -432,6 +435,8 @@ mod tests {
         assert_eq!(size("64MiB"), Ok(64 << 20));
         assert_eq!(size("1.5m"), Ok(3 << 19));
         assert_eq!(size("100kB"), Ok(100_000));
+        assert_eq!(size("2T"), Ok(2 << 40));
+        assert_eq!(size("9000TiB"), Err("\"9000TiB\" is more than 9 PB".to_owned()));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
         assert_eq!(duration("24h"), Ok(LONGEST));

@@ -42,19 +42,19 @@ pub const METRICS: [Metric; 9] = [
         name: "rate",
         unit: "MB/s",
         more_is_better: true,
-        of: |cell| is_large(cell).then_some(cell.mb_per_s),
+        of: |cell| cell.is_of_bytes().then_some(cell.mb_per_s),
     },
     Metric {
         name: "rate",
         unit: "ops/s",
         more_is_better: true,
-        of: |cell| (!is_large(cell) && !is_idle(cell)).then_some(cell.ops_per_s),
+        of: |cell| (!cell.is_of_bytes() && !is_idle(cell)).then_some(cell.ops_per_s),
     },
     Metric {
         name: "p99",
         unit: "ms",
         more_is_better: false,
-        of: |cell| (!is_idle(cell) && cell.ops > 0).then_some(cell.latency.p99_ms),
+        of: |cell| cell.has_operations().then_some(cell.latency.p99_ms),
     },
     Metric {
         name: SERVER_CPU,
@@ -72,19 +72,15 @@ pub const METRICS: [Metric; 9] = [
         name: "longest stall",
         unit: "ms",
         more_is_better: false,
-        of: |cell| (!is_idle(cell) && cell.ops > 0).then_some(cell.fairness.longest_wait_ms),
+        of: |cell| cell.has_operations().then_some(cell.fairness.longest_wait_ms),
     },
     Metric {
         name: "fairness",
         unit: "least of a user over the median",
         more_is_better: true,
-        of: |cell| (!is_idle(cell) && cell.ops > 0).then_some(cell.fairness.min_over_median),
+        of: |cell| cell.fairness.min_over_median.filter(|_| !is_idle(cell) && cell.ops > 0),
     },
 ];
-
-fn is_large(cell: &CellReport) -> bool {
-    cell.measured.size.is_some_and(|size| size >= 1 << 20)
-}
 
 fn is_idle(cell: &CellReport) -> bool {
     cell.measured.op == "idle"

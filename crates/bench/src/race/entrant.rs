@@ -6,7 +6,7 @@ use super::RaceError;
 use crate::chore::Stop;
 use crate::peers::{HTTP, Installed, Peer, PeerError, Ports, Running};
 use crate::plan::{Cell, Op};
-use crate::target::Target;
+use crate::target::{Scheme, Target};
 
 /// The folder that listings are made of, and how many files it has.
 const LISTED: &str = "listing";
@@ -59,6 +59,29 @@ impl Entrant {
         matches!(self.server, Server::Known { .. })
     }
 
+    /// Where it is, if it runs already.
+    pub(super) fn url(&self) -> Option<&str> {
+        match &self.server {
+            Server::Url(url) => Some(url),
+            Server::Known { .. } => None,
+        }
+    }
+
+    /// Claims that it is spoken to by TLS.
+    fn is_over_tls(&self) -> bool {
+        let target = self.url().and_then(|url| Target::parse(url).ok());
+        target.is_some_and(|target| matches!(target.scheme, Scheme::Ftps | Scheme::Ftpes))
+    }
+
+    /// A target of the right kind, to plan with before anyone runs.
+    pub(super) fn anyone(entrants: &[Self]) -> &'static str {
+        match entrants {
+            [first, ..] if first.is_over_http() => "http://127.0.0.1:80/",
+            all if all.iter().any(Self::is_over_tls) => "ftpes://127.0.0.1:21/",
+            _ => "ftp://127.0.0.1:21/",
+        }
+    }
+
     /// Claims that it is spoken to by HTTP.
     pub(super) fn is_over_http(&self) -> bool {
         match &self.server {
@@ -83,7 +106,9 @@ impl Entrant {
                 (Server::Known { installed, .. }, Some(peer)) => installed.peer = peer,
                 _ => {
                     let label = &entrant.label;
-                    return Err(RaceError::Usage(format!("{http} speaks HTTP, and {label} does not")));
+                    return Err(RaceError::Usage(format!(
+                        "{http} speaks HTTP, and {label} does not: leave one of them out"
+                    )));
                 }
             }
         }

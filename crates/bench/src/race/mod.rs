@@ -6,6 +6,7 @@
 //! follows from the seed.
 
 mod comparison;
+mod conclusions;
 mod entrant;
 mod report;
 mod scenario;
@@ -18,6 +19,7 @@ use std::time::{Duration, SystemTime};
 use thiserror::Error;
 
 pub use self::comparison::{Comparison, METRICS, Metric, Outcome};
+pub(crate) use self::conclusions::in_a_row;
 pub use self::entrant::Entrant;
 use self::entrant::Started;
 pub use self::report::{Contestant, RaceReport, SentinelReport};
@@ -27,7 +29,7 @@ use crate::driver;
 use crate::peers::{PeerError, Ports};
 use crate::plan::{Cell, Form, Op, Plan, PlanError, Preset, usual};
 use crate::report::{CellReport, Ending};
-use crate::run::{Progress, RunError, Silent, Snapshot, Station, Stop};
+use crate::run::{Progress, RunError, Silent, Snapshot, Station, Stop, address_of};
 use crate::stats::Random;
 
 /// Blocks, where nobody says how many: fewer leave intervals too wide to be of use.
@@ -177,12 +179,15 @@ impl Race {
             helper: settings.helper,
             warnings: Vec::new(),
         };
-        let plan = race.plan(race.anyone(), None)?;
+        let plan = race.plan(Entrant::anyone(&race.entrants), None)?;
         let repeated = plan.cells().iter().map(|cell| cell.repetition + 1).max().unwrap_or(1);
         race.blocks = settings.blocks.unwrap_or(if repeated > 1 { repeated } else { BLOCKS });
         race.cells = plan.cells().into_iter().filter(|cell| cell.repetition == 0).collect();
         for cell in &race.cells {
             driver::permits(plan.target.scheme, cell).map_err(RunError::from)?;
+        }
+        for url in race.entrants.iter().filter_map(Entrant::url) {
+            address_of(&race.plan(url, None)?)?;
         }
         race.leave_out_listings();
         Ok(race)
@@ -201,7 +206,7 @@ impl Race {
     /// report ([`Ending`]); it is an error only where nothing was measured.
     pub fn run(&self, watcher: &dyn Watcher) -> Result<RaceReport, RaceError> {
         let began = SystemTime::now();
-        let plan = self.plan(self.anyone(), None)?;
+        let plan = self.plan(Entrant::anyone(&self.entrants), None)?;
         let mut draws = Random::new(self.seed);
         let mut course =
             Course { race: self, watcher, taken: 0, figures: Vec::new(), contestants: Vec::new() };
@@ -220,11 +225,6 @@ impl Race {
         }
         let Course { figures, contestants, .. } = course;
         Ok(RaceReport::new(self, &plan, began, contestants, figures, readings, ending))
-    }
-
-    /// A target of the right kind, to plan with before anyone runs.
-    fn anyone(&self) -> &'static str {
-        if self.entrants[0].is_over_http() { "http://127.0.0.1:80/" } else { "ftp://127.0.0.1:21/" }
     }
 
     /// What one of them has to do.
@@ -409,6 +409,27 @@ mod tests {
         let race = Race::new(entrants.to_vec(), None, &[("ops", "noop")], Settings::default());
         let error = race.unwrap_err();
         assert!(error.is_usage() && error.to_string().contains("noop cannot be measured"), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_may_not_be_loaded_is_refused_before_anybody_starts() {
+        let start = |flags: &[(&str, &str)]| {
+            let entrants = [URL, "ftp://192.0.2.9/"].map(|url| Entrant::parse(url).unwrap());
+            Race::new(entrants.to_vec(), None, flags, Settings::default())
+        };
+        let error = start(&[]).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains("--allow 192.0.2.9"), "{error}");
+        assert!(start(&[("allow", "192.0.2.9")]).is_ok());
+    }
+
+    #[test]
+    fn what_is_about_tls_may_be_said_in_a_race_over_tls() {
+        let start = |url: &str| {
+            let entrants = [url, url].map(|url| Entrant::parse(url).unwrap());
+            Race::new(entrants.to_vec(), None, &[("prot", "clear")], Settings::default()).map(drop)
+        };
+        assert!(start("ftpes://a:b@127.0.0.1:2121/").is_ok());
+        assert!(start(URL).unwrap_err().to_string().starts_with("--prot: "));
     }
 
     #[test]

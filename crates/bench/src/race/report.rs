@@ -1,17 +1,16 @@
 //! What a race found: every figure, and every comparison with its interval.
 
-use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::comparison::{CONFIDENCE, MARGIN, Outcome, SERVER_CPU};
+use super::comparison::{CONFIDENCE, MARGIN, Outcome};
 use super::entrant::{Entrant, Server, Started};
 use super::scenario::Scenario;
 use super::{Figure, Race};
 use crate::plan::Plan;
 use crate::report::table::Table;
-use crate::report::{CellReport, Ending, Machine, lines, text};
+use crate::report::{CellReport, Ending, Machine, lines};
 use crate::stats::{Confidence, Drift, Stillness};
 
 /// Changes when the meaning of a field does.
@@ -188,11 +187,13 @@ impl RaceReport {
 
     /// Reads a report that [`RaceReport::json`] wrote. The error is a sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let report: Self =
+        let mut report: Self =
             serde_json::from_str(text).map_err(|error| format!("is no report of a race: {error}"))?;
         if report.kind != KIND || report.format != FORMAT {
             return Err(format!("is a report of kind {} in format {}", report.kind, report.format));
         }
+        // What an earlier build concluded from the same figures it may have said worse.
+        report.conclude();
         Ok(report)
     }
 
@@ -213,24 +214,6 @@ impl RaceReport {
         (0..self.contestants.len()).any(|at| self.failed(at) > 0)
     }
 
-    /// How many operations and logins of one of them failed.
-    fn failed(&self, at: usize) -> u64 {
-        let cells = self.scenarios.iter().flat_map(|scenario| &scenario.standings[at].cells);
-        cells.filter(|cell| cell.has_failures()).map(CellReport::failures).sum()
-    }
-
-    /// A claim that the race has failed, where somebody let operations fail: their rates are of what was left.
-    fn failures(&self) -> Option<String> {
-        let told = (0..self.contestants.len()).filter_map(|at| {
-            let failed = self.failed(at);
-            (failed > 0).then(|| format!("{failed} of {}", self.contestants[at].label))
-        });
-        let told = told.collect::<Vec<_>>().join(", ");
-        (!told.is_empty()).then(|| {
-            format!("OPERATIONS FAILED, and the race with them: {told}. A rate says little where some are left out.")
-        })
-    }
-
     /// Claims that a figure could not be taken at all, though nobody asked to end it.
     pub fn has_gaps(&self) -> bool {
         if self.ending == Ending::Interrupted {
@@ -247,94 +230,6 @@ impl RaceReport {
             .flat_map(|scenario| scenario.standings.iter().filter_map(|standing| standing.main()))
             .filter_map(|main| main.outcome)
             .all(|outcome| outcome == Outcome::Unclear)
-    }
-
-    /// A sentence a contestant.
-    fn conclude(&mut self) {
-        let reference = self.reference().to_owned();
-        let others = (0..self.contestants.len()).filter(|at| *at != self.against);
-        let first = crate::report::quick_sentence(&self.quick);
-        let others = others
-            .flat_map(|at| [Some(self.conclusion(at, &reference)), self.costs(at, &reference)])
-            .flatten();
-        self.conclusions = first.into_iter().chain(self.failures()).chain(others).collect();
-        self.conclusions.push(self.sentinel.words.clone());
-        let taken: usize = self
-            .scenarios
-            .iter()
-            .flat_map(|scenario| &scenario.standings)
-            .map(|standing| standing.cells.len())
-            .sum();
-        let all = self.blocks as usize * self.contestants.len() * self.scenarios.len();
-        self.conclusions.extend(match &self.ending {
-            Ending::Complete => None,
-            Ending::Interrupted => {
-                Some(format!("It was interrupted: {taken} of {all} figures are here, and are whole."))
-            }
-            Ending::Failed(error) => {
-                Some(format!("It did not end as it should, with {taken} of {all} figures: {error}."))
-            }
-        });
-    }
-
-    fn conclusion(&self, at: usize, reference: &str) -> String {
-        let mut told: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for scenario in &self.scenarios {
-            let kind = match scenario.standings[at].main() {
-                None => "not measured",
-                // Of one block nothing can be told.
-                Some(main) => main.outcome.unwrap_or(Outcome::Unclear).name(),
-            };
-            told.entry(kind).or_default().push(&scenario.title);
-        }
-        let label = &self.contestants[at].label;
-        let all = self.scenarios.len();
-        if told.len() == 1
-            && let Some((kind, _)) = told.first_key_value()
-        {
-            let [of_any, of_all] = match &self.scenarios[..] {
-                [only] => [format!("at {}", only.title), format!("at {}", only.title)],
-                _ => [format!("in any of the {all} loads"), format!("in all {all} loads")],
-            };
-            return match *kind {
-                "same" => format!("{label} and {reference} do not differ {of_any}."),
-                "cannot tell" => format!(
-                    "No difference between {label} and {reference} was seen {of_any}; the figures vary too much \
-                     to rule one out."
-                ),
-                "not measured" => format!("{label} could not be measured."),
-                kind => format!("{label} is {kind} than {reference} {of_all}."),
-            };
-        }
-        let mut parts = Vec::new();
-        for (kind, words) in [
-            ("better", "is better than {} at"),
-            ("worse", "is worse than {} at"),
-            ("same", "does as well at"),
-            ("cannot tell", "shows no clear difference at"),
-            ("not measured", "could not be measured at"),
-        ] {
-            if let Some(titles) = told.get(kind) {
-                parts.push(format!("{} {}", words.replace("{}", reference), titles.join(", ")));
-            }
-        }
-        format!("{label} {}.", parts.join("; it "))
-    }
-
-    /// What it costs where it is known to differ: true even where the client or another program had the machine.
-    fn costs(&self, at: usize, reference: &str) -> Option<String> {
-        let told = [(Outcome::Worse, "more"), (Outcome::Better, "less")].map(|(outcome, word)| {
-            let told = self.scenarios.iter().filter_map(|scenario| {
-                let cpu = scenario.standings[at].of(SERVER_CPU).filter(|cpu| cpu.outcome == Some(outcome))?;
-                Some(format!("{} times at {}", text::factor(cpu.ratio?.middle), scenario.title))
-            });
-            (word, told.collect::<Vec<_>>().join(", "))
-        });
-        let told = told.iter().filter(|(_, loads)| !loads.is_empty());
-        let told: Vec<String> = told.map(|(word, loads)| format!("{word} CPU ({loads})")).collect();
-        let label = &self.contestants[at].label;
-        (!told.is_empty())
-            .then(|| format!("For an operation {label} needs {} than {reference}.", told.join(" and ")))
     }
 
     fn warn(&mut self) {

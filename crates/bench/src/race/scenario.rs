@@ -149,6 +149,12 @@ impl Standing {
         }
     }
 
+    /// In how many of its blocks the client was at its limit, of those that were long enough to see that.
+    pub fn client_bound_of(&self) -> Option<(usize, usize)> {
+        let seen = self.cells.iter().filter(|cell| !cell.is_too_short()).count();
+        (seen > 0).then_some((self.client_bound, seen))
+    }
+
     /// What the load is about: memory, or the rate.
     pub fn main(&self) -> Option<&Comparison> {
         self.comparisons.first()

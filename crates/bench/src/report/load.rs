@@ -43,11 +43,11 @@ pub(crate) fn titled(cell: &CellReport) -> String {
 impl<'a> Load<'a> {
     /// The number of users with the highest rate: the middle one of its repetitions, and how many these are.
     pub(crate) fn best(&self) -> Option<(&'a CellReport, usize)> {
-        let rates = self.by_users(&|cell| Some(cell.ops_per_s));
+        let rates = self.by_users(&|cell| Some(cell.achieved()));
         let users = rates.iter().max_by(|one, other| one.1.total_cmp(&other.1))?.0;
         let of_users = self.cells.iter().copied().filter(|cell| f64::from(cell.measured.users) == users);
         let mut repetitions: Vec<&CellReport> = of_users.collect();
-        repetitions.sort_by(|one, other| one.ops_per_s.total_cmp(&other.ops_per_s));
+        repetitions.sort_by(|one, other| one.achieved().total_cmp(&other.achieved()));
         Some((repetitions[(repetitions.len() - 1) / 2], repetitions.len()))
     }
 
@@ -55,14 +55,15 @@ impl<'a> Load<'a> {
     pub(crate) fn unsteady(&self) -> Vec<String> {
         let mut rates: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         for cell in self.cells.iter().filter(|cell| cell.ops > 0 && cell.measured.op != "idle") {
-            rates.entry(cell.measured.users).or_default().push(cell.ops_per_s);
+            rates.entry(cell.measured.users).or_default().push(cell.achieved());
         }
+        let unit = if self.cells.iter().any(|cell| cell.measured.endless) { " MB" } else { "" };
         let doubtful = rates.into_iter().filter_map(|(count, rates)| {
             let mean = rates.iter().sum::<f64>() / rates.len() as f64;
             let share = plus_minus(&rates, mean)? / mean;
             (share > UNSTEADY).then(|| {
                 format!(
-                    "{}, {}: its {} repetitions differ too much to tell a mean: {} a second, give or take {:.0} %",
+                    "{}, {}: its {} repetitions differ too much to tell a mean: {}{unit} a second, give or take {:.0} %",
                     self.title,
                     users(count),
                     rates.len(),
@@ -87,7 +88,7 @@ impl<'a> Load<'a> {
 
     /// The fewest users that get nine tenths of the highest rate, where more were tried than these.
     pub(crate) fn knee(&self) -> Option<u32> {
-        let rates = self.by_users(&|cell| Some(cell.ops_per_s));
+        let rates = self.by_users(&|cell| Some(cell.achieved()));
         Some(rates[knee(&rates)?].0 as u32)
     }
 }

@@ -36,14 +36,15 @@ fn row(cell: &CellReport) -> String {
     let server = cell.server_us_per_op.map_or_else(String::new, |us| format!("{us:.1}"));
     // No zeros where nothing was measured.
     let known = |text: String| if cell.is_empty() { "-".to_owned() } else { text };
+    let of_ops = |text: String| if cell.measured.endless { "-".to_owned() } else { known(text) };
     let columns = [
         titled(cell),
         cell.measured.users.to_string(),
-        known(rate(cell.ops_per_s)),
+        of_ops(rate(cell.ops_per_s)),
         known(rate(cell.mb_per_s)),
-        known(ms(latency.p50_ms)),
-        known(ms(latency.p99_ms)),
-        known(ms(latency.max_ms)),
+        of_ops(ms(latency.p50_ms)),
+        of_ops(ms(latency.p99_ms)),
+        of_ops(ms(latency.max_ms)),
         cell.failures().to_string(),
         server,
         cell.verdict.bound.name().to_owned(),

@@ -1,14 +1,14 @@
 //! A report in a few plain sentences, for somebody who reads no tables: what stands at the top of a page and at the
 //! end of a terminal's report.
 
+use std::collections::BTreeSet;
+
 use super::load::{Load, loads};
 use super::text::{ms, rate, users};
 use super::{CellReport, Ending, Report, quick_sentence, short_size};
 use crate::colony::Standing;
 use crate::host::verdict::Bound;
 
-/// From here on a transfer is told by its bytes rather than by its number.
-const LARGE: u64 = 1 << 20;
 /// Of fewer operations nobody is the hundredth.
 const FEW: u64 = 100;
 /// More loads than these are told by the tables: nobody reads so many sentences.
@@ -27,12 +27,18 @@ pub fn sentences(report: &Report) -> Vec<String> {
     } else {
         loads.iter().filter_map(of_load).collect::<Vec<_>>()
     });
+    // Steps that differ in their names alone may have the same to say.
+    let mut said = BTreeSet::new();
+    sentences.retain(|sentence| said.insert(sentence.clone()));
     sentences.extend(unfaithful(&report.cells));
     sentences.extend([failures(report), bounds(&report.cells)]);
     sentences.extend(match &report.ending {
         Ending::Complete => None,
         Ending::Interrupted => Some("It was interrupted: not everything was measured.".to_owned()),
-        Ending::Failed(error) => Some(format!("It did not end as it should: {error}.")),
+        // What a server says ends in a full stop of its own.
+        Ending::Failed(error) => {
+            Some(format!("It did not end as it should: {}.", error.trim_end_matches('.')))
+        }
     });
     sentences
 }
@@ -40,7 +46,7 @@ pub fn sentences(report: &Report) -> Vec<String> {
 /// What the server did with the number of users that got most, and whether fewer would have got as much.
 fn of_load(load: &Load<'_>) -> Option<String> {
     let (best, repetitions) = load.best()?;
-    let mut said = achievement(best)?;
+    let mut said = of_cell(best)?;
     if repetitions > 2 {
         said += &format!(" That is the middle one of {repetitions} repetitions.");
     }
@@ -53,7 +59,7 @@ fn of_load(load: &Load<'_>) -> Option<String> {
 }
 
 /// What a server did, in a sentence.
-fn achievement(cell: &CellReport) -> Option<String> {
+pub(super) fn of_cell(cell: &CellReport) -> Option<String> {
     let measured = &cell.measured;
     let whose = format!("{} {}", users(measured.users), if measured.users == 1 { "gets" } else { "get" });
     if measured.op == "idle" {
@@ -78,8 +84,13 @@ fn achievement(cell: &CellReport) -> Option<String> {
         _ => format!("99 of 100 take at most {} ms", ms(cell.latency.p99_ms)),
     };
     let size = measured.size.map_or_else(String::new, |size| format!(" of {}", short_size(size)));
-    let is_large = measured.size.is_some_and(|size| size >= LARGE);
+    let is_large = cell.is_of_bytes();
     let how = how(cell);
+    if measured.endless {
+        let way = if measured.op == "stor" { "up" } else { "down" };
+        let each = if measured.users == 1 { "one transfer" } else { "one transfer each" };
+        return Some(format!("{whose} {bytes} MB a second {way}, in {each} that was cut off{how}."));
+    }
     Some(match measured.op.as_str() {
         "retr" if is_large => format!("{whose} {bytes} MB a second down, in files{size}{how}."),
         "stor" if is_large => format!("{whose} {bytes} MB a second up, in files{size}{how}."),
@@ -100,15 +111,14 @@ fn stood(cell: &CellReport, standing: &Standing) -> String {
     let Standing { started, left, first_death, .. } = standing;
     let asked = cell.measured.users;
     let what = format!("{}{}", cell.measured.name(), how(cell));
+    let some = format!("{left} of the {started} users that began were left standing, of {asked} asked for");
+    // Whoever dies of a client that cannot keep up says nothing of the server.
+    let is_of_client = cell.verdict.bound == Bound::Client && (first_death.is_some() || *started < asked);
+    let whose = if is_of_client { " THAT IS THIS CLIENT'S LIMIT, and no answer on the server." } else { "" };
     match first_death {
         None if *started == asked => format!("All {} were left standing: {what}.", users(asked)),
-        None => format!(
-            "{left} of the {started} users that began were left standing, of {asked} asked for: {what}."
-        ),
-        Some(death) => format!(
-            "{left} of the {started} users that began were left standing, of {asked} asked for: {what}. The first died of: {}.",
-            death.why
-        ),
+        None => format!("{some}: {what}.{whose}"),
+        Some(death) => format!("{some}: {what}.{whose} The first died of: {}.", death.why),
     }
 }
 
@@ -159,7 +169,7 @@ fn bounds(cells: &[CellReport]) -> String {
     let count = |bound| cells.iter().filter(|cell| cell.verdict.bound == bound).count();
     let found = LIMITS.iter().find(|limit| count(limit.0) > 0);
     let Some((bound, whose, so)) = found else {
-        return match cells.iter().any(CellReport::is_barren) {
+        return match cells.iter().any(|cell| cell.is_barren() || cell.has_failures()) {
             true => "No limit of this machine was seen: why operations failed stands with them.".to_owned(),
             // What a log or a count asks for is all that there is.
             false if cells.iter().all(|cell| cell.replay.is_some()) => "Nothing was at its limit.".to_owned(),

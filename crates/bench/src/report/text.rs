@@ -6,7 +6,7 @@ use super::load::titled;
 use super::summary::{self, UNSEEN};
 use super::users::render as render_users;
 use super::zb::{self, Spelling};
-use super::{CellReport, Ending, Report, TlsFigures, quick_sentence};
+use super::{CellReport, Commands, Ending, Report, TlsFigures, quick_sentence};
 use crate::chaos::ChaosReport;
 use crate::colony::Standing;
 use crate::histogram::Percentiles;
@@ -101,7 +101,11 @@ pub(crate) fn answer(capacity: &Capacity) -> String {
         true => "; they only logged in and did nothing (--ops noop --think 1s has them do something)",
         false => "",
     };
-    let shaky = if capacity.is_shaky { "; an answer above it did not stand up" } else { "" };
+    let shaky = match capacity.users {
+        _ if !capacity.is_shaky => "",
+        0 => "; no answer stood up",
+        _ => "; an answer above it did not stand up",
+    };
     let recovers = match capacity.recovers {
         Some(true) => "; it holds them right after more than that",
         Some(false) => "; ! after more than that it no longer holds them",
@@ -112,7 +116,10 @@ pub(crate) fn answer(capacity: &Capacity) -> String {
         Ending::Interrupted => "; it was interrupted, and there may be more".to_owned(),
         Ending::Failed(error) => format!("; it ended early: {error}"),
     };
-    format!("{}{more}{idle}{shaky}{recovers}{early}", users(capacity.users))
+    match capacity.users {
+        0 => format!("It does not hold a single user well{shaky}{early}."),
+        count => format!("It holds {}{more}{idle}{shaky}{recovers}{early}.", users(count)),
+    }
 }
 
 const HEAD: &str =
@@ -157,16 +164,19 @@ pub(crate) fn row(cell: &CellReport, color: bool) -> String {
             "-", "-", "-", "-", "-", "-", "-"
         );
     }
+    // Of a transfer that is cut off when the time is over only the bytes tell something.
+    let of_ops = |text: String| if cell.measured.endless { "-".to_owned() } else { text };
+    let fair = cell.fairness.min_over_median;
     format!(
-        "{head} {:>9} {:>7} {:>6} {:>6} {:>6} {:>5} {:>11} {:>5.2} {verdict}",
-        rate(cell.ops_per_s),
+        "{head} {:>9} {:>7} {:>6} {:>6} {:>6} {:>5} {:>11} {:>5} {verdict}",
+        of_ops(rate(cell.ops_per_s)),
         rate(cell.mb_per_s),
-        ms(p50_ms),
-        ms(p99_ms),
-        ms(max_ms),
+        of_ops(ms(p50_ms)),
+        of_ops(ms(p99_ms)),
+        of_ops(ms(max_ms)),
         cell.failures(),
-        format!("{server}+{}", microseconds(cell.client_us_per_op)),
-        cell.fairness.min_over_median,
+        of_ops(format!("{server}+{}", microseconds(cell.client_us_per_op))),
+        fair.map_or_else(|| "-".to_owned(), |fair| format!("{fair:.2}")),
     )
 }
 
@@ -198,17 +208,22 @@ fn notes(cell: &CellReport) -> String {
     lines.extend(cell.upload_check.as_ref().map(ToString::to_string));
     let files = cell.measured.files;
     lines.extend(cell.measured.dataset.map(|dataset| format!("{files} test files: {dataset}")));
+    lines.extend(cell.commands.as_ref().map(|Commands { ran, behind_s, .. }| {
+        format!(
+            "{ran} commands ran, the last {behind_s:.1} s after the last transfer, which is in the figure"
+        )
+    }));
     lines.extend(cell.chaos.as_ref().map(|chaos| chaos_line(cell, chaos)));
     lines.extend(cell.warnings.iter().map(|warning| format!("! {warning}")));
     for kind in cell.faults.kinds() {
         lines.push(format!("! {kind}"));
     }
-    // Who has smaller files in a log got fewer bytes.
-    if cell.fairness.starved > 0 && cell.replay.is_none() {
+    if cell.fairness.starved > 0 {
         let fairness = &cell.fairness;
+        let jain = fairness.jain.map_or_else(String::new, |jain| format!("; Jain {jain:.3}"));
         lines.push(format!(
-            "! {} users got less than half of the median: {:?}; Jain {:.3}",
-            fairness.starved, fairness.starved_users, fairness.jain
+            "! {} users got less than half of the median: {:?}{jain}",
+            fairness.starved, fairness.starved_users
         ));
     }
     let name = titled(cell);

@@ -97,9 +97,12 @@ fn block(cell: &CellReport, http: &HttpFigures, spelling: Spelling) -> String {
         Spelling::Modern => ["Document Length", "Concurrency Level", "Bytes transferred", "HTML transferred"],
     };
     let [document, concurrency, bytes, html] = names;
+    // No zero where there was no document; zb had one.
+    let is_known = cell.ops > 0 || spelling == Spelling::Then;
+    let length = if is_known { format!("{} bytes", http.document_bytes) } else { "-".to_owned() };
     let fields = [
         ("Server", http.server.clone()),
-        (document, format!("{} bytes", http.document_bytes)),
+        (document, length),
         (concurrency, cell.measured.users.to_string()),
         ("Time taken for tests", format!("{:.3} seconds", cell.seconds)),
         ("Complete requests", cell.ops.to_string()),
@@ -115,6 +118,9 @@ fn block(cell: &CellReport, http: &HttpFigures, spelling: Spelling) -> String {
         let _ = writeln!(out, "{:<24}{}", format!("{name}:"), value.replace(char::is_control, "?"));
     }
     let then = spelling == Spelling::Then;
+    if cell.ops == 0 && !then {
+        return out + "\nNo request ended well: there are no times.\n";
+    }
     let _ = writeln!(out, "\n{}", if then { "Connnection Times (ms)" } else { "Connection Times (ms)" });
     // Ours has three digits more behind the point.
     let wide = if then { 8 } else { 12 };
@@ -134,13 +140,13 @@ fn block(cell: &CellReport, http: &HttpFigures, spelling: Spelling) -> String {
         let latency = &cell.latency;
         let _ = writeln!(
             out,
-            "Total p50 {:.3}  p90 {:.3}  p99 {:.3}  p99.9 {:.3}; connects of 1 s or more: {}; Jain {:.3}",
+            "Total p50 {:.3}  p90 {:.3}  p99 {:.3}  p99.9 {:.3}; connects of 1 s or more: {}; Jain {}",
             latency.p50_ms,
             latency.p90_ms,
             latency.p99_ms,
             latency.p999_ms,
             http.slow_connects,
-            cell.fairness.jain
+            cell.fairness.jain.map_or_else(|| "-".to_owned(), |jain| format!("{jain:.3}"))
         );
         let _ = writeln!(
             out,

@@ -2,13 +2,13 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use millrace_bench::fault;
 use millrace_bench::plan::{Form, Plan, Preset};
 use millrace_bench::poller::SELECTORS;
-use millrace_bench::report::{CellReport, Report, csv, zb};
+use millrace_bench::report::{CellReport, Report, csv, text, zb};
 use millrace_bench::run::{Silent, run};
 
 use crate::is_permitted;
@@ -32,25 +32,35 @@ enum Flaw {
 
 /// A server that runs until its process ends; it answers where it listens.
 fn start(flaw: Flaw) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/index.html", listener.local_addr().unwrap());
-    let served = Arc::new(AtomicU64::new(0));
-    std::thread::spawn(move || {
-        for socket in listener.incoming().flatten() {
-            let served = Arc::clone(&served);
-            std::thread::spawn(move || serve(socket, flaw, &served));
-        }
-    });
-    url
+    start_counting(flaw).0
 }
 
-fn serve(mut socket: TcpStream, flaw: Flaw, served: &AtomicU64) {
+/// The first lines of all requests that a toy has served.
+type Heard = Arc<Mutex<Vec<String>>>;
+
+/// The same, and what it hears.
+fn start_counting(flaw: Flaw) -> (String, Heard) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/index.html", listener.local_addr().unwrap());
+    let (served, heard) = (Arc::new(AtomicU64::new(0)), Heard::default());
+    let hears = Arc::clone(&heard);
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let (served, heard) = (Arc::clone(&served), Arc::clone(&hears));
+            std::thread::spawn(move || serve(socket, flaw, &served, &heard));
+        }
+    });
+    (url, heard)
+}
+
+fn serve(mut socket: TcpStream, flaw: Flaw, served: &AtomicU64, heard: &Mutex<Vec<String>>) {
     socket.set_nodelay(true).unwrap();
     let mut lines = BufReader::new(socket.try_clone().unwrap()).lines().map_while(Result::ok);
     let mut here = 0;
     while let Some(first) = lines.next() {
         let rest: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
         assert!(first.starts_with("GET /index.html HTTP/1."), "{first}");
+        heard.lock().unwrap().push(first.clone());
         let says = |what: &str| rest.iter().any(|line| line.eq_ignore_ascii_case(what));
         let keeps =
             if first.ends_with("1.1") { !says("Connection: close") } else { says("Connection: Keep-Alive") };
@@ -76,10 +86,13 @@ fn serve(mut socket: TcpStream, flaw: Flaw, served: &AtomicU64) {
     }
 }
 
-fn measure(flaw: Flaw, flags: &[(&str, &str)]) -> CellReport {
+fn measure_all(flaw: Flaw, flags: &[(&str, &str)]) -> Report {
     let always = [("ops", "get"), ("warm-up", "0"), ("duration", "30s"), ("users", "4")];
-    let plan = Plan::new(&start(flaw), None, &[&always[..], flags].concat()).unwrap();
-    let [cell] = <[CellReport; 1]>::try_from(run(&plan, &Silent).unwrap().cells).unwrap();
+    run(&Plan::new(&start(flaw), None, &[&always[..], flags].concat()).unwrap(), &Silent).unwrap()
+}
+
+fn measure(flaw: Flaw, flags: &[(&str, &str)]) -> CellReport {
+    let [cell] = <[CellReport; 1]>::try_from(measure_all(flaw, flags).cells).unwrap();
     cell
 }
 
@@ -119,7 +132,13 @@ fn documents_of_another_length_have_failed() {
 #[test]
 fn the_block_of_zeusbench_is_of_complete_requests_only() {
     let refused = [("total", "40"), ("keep-alive", "off")];
-    let cell = measure(Flaw::Refuses(1), &refused);
+    let report = measure_all(Flaw::Refuses(1), &refused);
+    let block = zb::render(&report, zb::Spelling::Modern);
+    assert!(block.contains("Document Length:        -\n") && !block.contains("Total"), "{block}");
+    assert!(block.ends_with("No request ended well: there are no times.\n"), "{block}");
+    let page = text::render(&report, false);
+    assert!(!page.contains("more users or a higher rate"), "{page}");
+    let [cell] = <[CellReport; 1]>::try_from(report.cells).unwrap();
     let http = cell.http.unwrap();
     assert_eq!((cell.ops, cell.faults.count()), (0, 40), "{:?}", cell.faults);
     assert_eq!((http.connect.count, http.document_bytes, http.wire_bytes), (0, 0, 0), "{http:?}");
@@ -177,6 +196,22 @@ fn a_file_is_no_answer_of_a_program() {
     let said = error.to_string();
     assert!(said.contains("is answered out of a file (the answer has last-modified)"), "{said}");
     assert_eq!(measure(Flaw::OfFile, &[("total", "20")]).ops, 20, "elsewhere files are what is asked for");
+}
+
+/// Asked as the load asks, and once: to ask a program is to run it.
+#[test]
+fn who_looks_whether_the_server_is_there_asks_as_the_load_does() {
+    for (cgi, http, repeat) in [("on", "1.0", "3"), ("off", "1.0", "1"), ("off", "1.1", "1")] {
+        let (url, heard) = start_counting(Flaw::Nothing);
+        let flags = [("ops", "get"), ("cgi", cgi), ("http", http), ("keep-alive", "off"), ("repeat", repeat)];
+        let few = [("total", "20"), ("users", "2"), ("duration", "30s"), ("warm-up", "0")];
+        let report = run(&Plan::new(&url, None, &[&flags[..], &few].concat()).unwrap(), &Silent).unwrap();
+        let asked: u64 = report.cells.iter().map(|cell| cell.ops).sum();
+        let heard = heard.lock().unwrap();
+        assert_eq!(heard.len() as u64, asked + 1, "one was to see who is there");
+        let version = format!("HTTP/{http}");
+        assert!(heard.iter().all(|line| line.ends_with(&version)), "{:?}", heard.first());
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use millrace_bench::plan::Plan;
 use millrace_bench::race::{Entrant, Race, RaceReport, Settings};
-use millrace_bench::report::{html, markdown, summary, text};
+use millrace_bench::report::{Report, html, markdown, summary, text};
 use millrace_bench::run::{Silent, run};
 use serde_json::Value;
 
@@ -44,6 +44,9 @@ fn a_runs_page_has_the_numbers_of_its_json() {
     let report = run(&Plan::new(&toy.url(), None, &flags).unwrap(), &Silent).unwrap();
     let page = html::run(&report);
     assert!(holds_only_what_json_holds(&page, &report.json()) > 60);
+    let again = Report::parse(&report.json()).unwrap();
+    assert_eq!(html::run(&again), page, "a run that is read again is the same");
+    assert_eq!(text::render(&again, false), text::render(&report, false));
     for part in ["In short", "Every figure", "Rate against users", "<svg", "Machine and settings"] {
         assert!(page.contains(part), "{part}");
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -66,6 +66,8 @@ struct Shared {
     noops: AtomicU64,
     downloads: AtomicU64,
     faults: AtomicU64,
+    /// From where those came who wait for each answer.
+    starved: Mutex<Vec<IpAddr>>,
     /// Held by whoever answers a NOOP, so that a stall stops all.
     answering: Mutex<()>,
 }
@@ -97,6 +99,7 @@ impl Toy {
             noops: AtomicU64::new(0),
             downloads: AtomicU64::new(0),
             faults: AtomicU64::new(0),
+            starved: Mutex::default(),
             answering: Mutex::default(),
         });
         let toy = Self { address, shared: Arc::clone(&shared), _alone: alone };
@@ -120,6 +123,11 @@ impl Toy {
 }
 
 impl Toy {
+    /// From where those came whom it starves.
+    pub(crate) fn starved(&self) -> Vec<IpAddr> {
+        self.shared.starved.lock().unwrap().clone()
+    }
+
     /// How many downloads it was asked for.
     pub(crate) fn downloads(&self) -> u64 {
         self.shared.downloads.load(Ordering::SeqCst)
@@ -142,6 +150,9 @@ impl Session {
             _ => None,
         };
         control.set_nodelay(true).unwrap();
+        if let (Some(_), Ok(peer)) = (delay, control.peer_addr()) {
+            shared.starved.lock().unwrap().push(peer.ip());
+        }
         Self { control, shared, passive: None, delay }
     }
 

@@ -106,3 +106,51 @@ fn both_death_rules_hold_whatever_the_selector() {
         }
     }
 }
+
+/// Of transfers that take long the throughput over time would else be nothing, and then a needle.
+#[test]
+fn bytes_are_seen_while_they_move() {
+    let toy = Toy::start(Fault::Nothing);
+    let slow = [("ops", "retr"), ("size", "60k"), ("users", "2"), ("count", "1"), ("read-rate", "20k")];
+    let cell = only(measure(&toy, &[&slow[..], &[("chunk", "1000"), ("duration", "20s")]].concat()));
+    assert_eq!((cell.ops, cell.bytes), (2, 2 * 60 * 1024), "{:?}", cell.faults);
+    let seen = cell.timeline.iter().filter(|moment| moment.ops == 0 && moment.bytes > 0).count();
+    assert!(seen >= 1, "{:?}", cell.timeline);
+    let last = cell.timeline.last().unwrap();
+    assert_eq!((last.ops, last.bytes), (cell.ops, cell.bytes), "the end is there, too");
+}
+
+/// The toy runs nothing: what its commands would leave behind comes from the test.
+#[test]
+fn a_figure_with_commands_takes_until_the_last_has_run() {
+    let toy = Toy::start(Fault::Nothing);
+    let file = std::env::temp_dir().join(format!("millrace-ran-{}", std::process::id()));
+    let name = file.to_str().unwrap().to_owned();
+    std::fs::write(&file, "from before").unwrap();
+    let few = [("ops", "retr"), ("size", "1k"), ("users", "2"), ("count", "3"), ("duration", "20s")];
+    let measured = |patience: &str| {
+        only(measure(&toy, &[&few[..], &[("ran", &name[..]), ("patience", patience)]].concat()))
+    };
+    // Nobody runs any.
+    let cell = measured("3s");
+    let commands = cell.commands.unwrap();
+    assert_eq!((commands.ran, commands.of), (0, cell.ops));
+    assert!(cell.warnings.iter().any(|warning| warning.starts_with("only 0 commands were seen to run")));
+    // One runs behind each download, and late.
+    let (done, place) = (toy.downloads(), file.clone());
+    let commands = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while toy.downloads() < done + 6 {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(300));
+            std::fs::write(&place, "from before and six.").unwrap();
+        });
+        let cell = measured("30s");
+        assert!(cell.seconds >= 0.3 && cell.ops_per_s <= 20.0, "{} {}", cell.seconds, cell.ops_per_s);
+        assert!(cell.warnings.iter().all(|warning| !warning.contains("commands")), "{:?}", cell.warnings);
+        cell.commands.unwrap()
+    });
+    std::fs::remove_file(&file).unwrap();
+    assert!(commands.ran >= 6, "{commands:?}");
+}

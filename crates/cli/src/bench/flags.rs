@@ -38,7 +38,7 @@ pub(crate) struct Bench {
     /// The server to load: ftp://user:password@host:port/folder
     ///
     /// Test files are made in the folder, and removed afterwards.
-    #[arg(value_name = "TARGET", required_unless_present = "list")]
+    #[arg(value_name = "TARGET", required_unless_present_any = ["list", "read"])]
     pub(crate) target: Option<String>,
 
     /// What to measure: a preset's name, or a file of your own that ends in .toml
@@ -58,6 +58,11 @@ pub(crate) struct Bench {
     /// Say each preset in a line
     #[arg(long, conflicts_with = "target")]
     pub(crate) list: bool,
+
+    /// Show a run that --json has written, rather than run one
+    #[arg(long, value_name = "FILE",
+          conflicts_with_all = ["target", "list", "quick", "as_published", "search", "fail_if", "baseline"])]
+    pub(crate) read: Option<PathBuf>,
 
     /// Load this server too, though it is not this machine: one of your own
     ///
@@ -141,6 +146,9 @@ impl Bench {
     }
 }
 
+/// Kinds of values that are numbers.
+const COUNTED: [&str; 4] = ["N", "TIME", "SIZE", "PERCENT"];
+
 /// A flag for each row of [`KEYS`]: pairs of a name and a value.
 #[derive(Debug, Default)]
 pub(crate) struct Flags(Vec<(&'static str, String)>);
@@ -158,7 +166,11 @@ impl Args for Flags {
             let flag = Arg::new(key.name).long(key.name).help(key.help).help_heading("What is measured");
             command.arg(match key.value {
                 "" => flag.action(ArgAction::SetTrue),
-                value => flag.value_name(value).allow_negative_numbers(true),
+                // What begins with a sign is no such value, which the setting says better than "unexpected argument".
+                value if COUNTED.iter().any(|kind| value.starts_with(kind)) => {
+                    flag.value_name(value).allow_hyphen_values(true)
+                }
+                value => flag.value_name(value),
             })
         })
     }

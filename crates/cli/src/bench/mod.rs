@@ -7,6 +7,7 @@ pub(crate) mod output;
 pub(crate) mod progress;
 
 use std::io::{Write, stderr, stdin, stdout};
+use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,6 +40,9 @@ const ECHO: Duration = Duration::from_millis(500);
 static STOP: Stop = Stop::new();
 
 pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
+    if let Some(path) = &arguments.read {
+        return show(path, arguments);
+    }
     let Some(target) = &arguments.target else { return list() };
     let form = Form { as_published: arguments.as_published, quick: arguments.quick };
     let settings = arguments.settings();
@@ -66,7 +70,7 @@ pub(crate) fn work() -> Result<(), Failure> {
 
 fn figures(plan: &Plan, arguments: &Bench) -> Result<ExitCode, Failure> {
     if arguments.compat.is_some() && plan.cells().iter().all(|cell| cell.op != Op::Get) {
-        return Err(Failure::Configuration("--compat zb is for figures over HTTP.".to_owned()));
+        return Err(no_compat());
     }
     let (gate, output) = (Gate::open(arguments, plan)?, Output::open(arguments)?);
     let report = match Live::open(plan) {
@@ -77,6 +81,26 @@ fn figures(plan: &Plan, arguments: &Bench) -> Result<ExitCode, Failure> {
     let judgement = gate.judge(&report);
     output.write(&report, &judgement.text)?;
     Ok(ExitCode::from(status(&report, judgement.outcome, &|cell| gate.allows_failures(cell))))
+}
+
+/// `--read`.
+fn show(path: &Path, arguments: &Bench) -> Result<ExitCode, Failure> {
+    let wrong = |what: String| Failure::Configuration(format!("--read {}: {what}.", path.display()));
+    if let Some((name, _)) = arguments.settings().first() {
+        return Err(wrong(format!("it was measured already, and --{name} comes too late")));
+    }
+    let output = Output::open(arguments)?;
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let report = Report::parse(&text).map_err(wrong)?;
+    if arguments.compat.is_some() && report.cells.iter().all(|cell| cell.http.is_none()) {
+        return Err(no_compat());
+    }
+    output.write(&report, "")?;
+    Ok(ExitCode::from(status(&report, None, &|_| false)))
+}
+
+fn no_compat() -> Failure {
+    Failure::Configuration("--compat zb is for figures over HTTP.".to_owned())
 }
 
 /// `None`, and a line, where somebody did not wait for the first figure.
@@ -199,7 +223,7 @@ pub(crate) fn preset(name: &str, form: Form) -> Result<Preset, Failure> {
     }
     let text = std::fs::read_to_string(name)
         .map_err(|error| Failure::Configuration(format!("{name} cannot be read: {error}.")))?;
-    let stem = std::path::Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
+    let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
     Preset::parse(&stem, name, &text, form).map_err(advise_plan)
 }
 

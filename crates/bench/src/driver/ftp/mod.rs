@@ -30,7 +30,7 @@ use super::{Driver, DriverError, Post};
 use crate::chaos::{Deeds, Mischief};
 use crate::chore::{Chore, Chores};
 use crate::payload::{FileId, Payload, UploadCheck};
-use crate::plan::{Cache, Cell, Download, Op};
+use crate::plan::{Cache, Cell, Download, Op, Settings};
 use crate::replay::Script;
 use crate::tally::{Tally, UserTally};
 use crate::target::Target;
@@ -121,8 +121,17 @@ impl FtpDriver {
 }
 
 impl Driver for FtpDriver {
-    fn reach(&self, chores: Chores<'_>) -> Result<(), DriverError> {
-        self.chore(chores, Chore::Reaching).map(Errand::quit)
+    fn reach(&self, _: &Settings, chores: Chores<'_>) -> Result<(), DriverError> {
+        let mut errand = self.chore(chores, Chore::Reaching)?;
+        let folder = &self.target.path;
+        if !folder.is_empty() {
+            errand.command(b"CWD", folder.as_bytes()).map_err(|error| match error {
+                DriverError::Refused { reply, .. } => DriverError::NoFolder { folder: folder.clone(), reply },
+                error => error,
+            })?;
+        }
+        errand.quit();
+        Ok(())
     }
 
     fn prepare(&self, cell: &Cell, chores: Chores<'_>) -> Result<(), DriverError> {
@@ -146,7 +155,10 @@ impl Driver for FtpDriver {
             let (id, size) = (Files::download_id(number), cell.size.unwrap_or(0));
             if is_new || cell.settings.cache == Cache::Created {
                 self.remember([path.clone()]);
-                errand.store(&path, &payload, id, size)?;
+                errand.store(&path, &payload, id, size).map_err(|error| match error {
+                    DriverError::Refused { what, reply } => DriverError::NotStored { what, reply },
+                    error => error,
+                })?;
             }
             match cell.settings.cache {
                 Cache::Any | Cache::Created => {}

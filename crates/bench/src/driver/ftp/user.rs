@@ -276,7 +276,14 @@ impl User {
     /// Something has come on the control connection, or it has ended.
     fn on_control(&mut self, desk: &mut Desk<'_>) {
         let connection = self.connection;
-        while self.hear(desk) && desk.tells_once() && self.connection == connection {}
+        loop {
+            // With what ended the handshake a greeting may have come, of which no event will tell.
+            let was_handshaking = self.control.as_ref().is_some_and(Link::is_handshaking);
+            let may_be_more = self.hear(desk) && self.connection == connection;
+            if !may_be_more || !(was_handshaking || desk.tells_once()) {
+                break;
+            }
+        }
         self.look_for_data(desk);
     }
 

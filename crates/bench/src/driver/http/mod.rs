@@ -8,6 +8,7 @@ mod user;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use self::response::{Head, Reader};
@@ -29,11 +30,13 @@ pub(crate) struct HttpDriver {
     target: Target,
     address: SocketAddr,
     patience: Duration,
+    /// The `--raw-target` that a program was found to answer: to ask again would run it once more.
+    program: Mutex<Option<Option<String>>>,
 }
 
 impl HttpDriver {
     pub(crate) fn new(target: Target, address: SocketAddr, patience: Duration) -> Self {
-        Self { target, address, patience: patience.min(PATIENCE) }
+        Self { target, address, patience: patience.min(PATIENCE), program: Mutex::default() }
     }
 
     /// The head of the answer to one request, without a load. It has one: that is where a response ends.
@@ -58,6 +61,21 @@ impl HttpDriver {
         Ok(Ok(reader.head().cloned()))
     }
 
+    /// Remembers that a program answers; it fails where a file does.
+    fn note_program(&self, settings: &Settings, head: Option<Head>) -> Result<(), DriverError> {
+        if let Some(field) = head.filter(|head| head.status == 200).and_then(|head| head.of_file) {
+            return Err(DriverError::NoProgram { target: self.target.to_string(), field });
+        }
+        *self.program.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings.raw_target.clone());
+        Ok(())
+    }
+
+    /// Claims that a program is known to answer what such a load asks for.
+    fn is_program(&self, settings: &Settings) -> bool {
+        let known = self.program.lock().unwrap_or_else(PoisonError::into_inner);
+        known.as_ref() == Some(&settings.raw_target)
+    }
+
     /// The same, in words where there is none.
     fn probe(&self, settings: &Settings, heed: Heed<'_>) -> Result<Option<Head>, DriverError> {
         let address = self.address;
@@ -74,20 +92,19 @@ impl HttpDriver {
 }
 
 impl Driver for HttpDriver {
-    fn reach(&self, chores: Chores<'_>) -> Result<(), DriverError> {
-        // What a status says of the document is for the figures: a preset may ask for another.
-        self.probe(&Settings::default(), Heed::to(chores, Chore::Reaching)).map(drop)
+    fn reach(&self, settings: &Settings, chores: Chores<'_>) -> Result<(), DriverError> {
+        let head = self.probe(settings, Heed::to(chores, Chore::Reaching))?;
+        // What a status says of the document is for the figures.
+        if settings.cgi { self.note_program(settings, head) } else { Ok(()) }
     }
 
     fn prepare(&self, cell: &Cell, chores: Chores<'_>) -> Result<(), DriverError> {
-        if !cell.settings.cgi {
+        let settings = &cell.settings;
+        if !settings.cgi || self.is_program(settings) {
             return Ok(());
         }
-        let head = self.probe(&cell.settings, Heed::to(chores, Chore::Reaching))?;
-        match head.filter(|head| head.status == 200).and_then(|head| head.of_file) {
-            Some(field) => Err(DriverError::NoProgram { target: self.target.to_string(), field }),
-            None => Ok(()),
-        }
+        let head = self.probe(settings, Heed::to(chores, Chore::Reaching))?;
+        self.note_program(settings, head)
     }
 
     fn work(&self, post: &Post<'_>) -> Result<Tally, DriverError> {

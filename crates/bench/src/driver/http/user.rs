@@ -181,6 +181,7 @@ impl Client for User {
     fn abandon(&mut self, desk: &mut Desk<'_>) {
         if matches!(self.state, State::Connecting | State::Waiting) {
             self.life.count_bytes(self.reader.body, desk);
+            desk.note_moved(self.reader.body);
             desk.busy -= 1;
         }
         self.close(desk);
@@ -371,6 +372,7 @@ impl User {
         }
         desk.tally.wire_bytes += all;
         desk.tally.kept_alive += u64::from(keeps_alive);
+        desk.note_moved(body);
         self.life.record(Instant::now(), body, desk);
         let think = match desk.cell.pace() {
             Pace::Closed { think } => think,

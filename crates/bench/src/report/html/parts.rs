@@ -94,7 +94,8 @@ pub(super) fn curve(name: &str, color: usize, histogram: &[(u64, u64)]) -> Serie
 /// The tables of a document, with its numbers and ours.
 pub(super) fn documents(tables: &[Table], notes: &[String]) -> String {
     let tables = tables.iter().fold(String::new(), |out, one| out + &document(one));
-    section("The document's own tables", &(tables + &list("small soft", notes)))
+    let title = if tables.is_empty() { "What the preset is about" } else { "The document's own tables" };
+    section(title, &(tables + &list("small soft", notes)))
 }
 
 fn document(document: &Table) -> String {

@@ -6,7 +6,7 @@ use super::parts::{
 };
 use super::plot::{Axis, Scale, Series, interval, lines};
 use super::words::{date, escaped, number, of_count, of_ms, of_rate};
-use crate::race::{Comparison, Outcome, RaceReport, Scenario, Standing};
+use crate::race::{Comparison, Outcome, RaceReport, Scenario, Standing, in_a_row};
 use crate::report::text::factor;
 
 const BLOCK: Axis = Axis { label: "block", scale: Scale::Ordinal };
@@ -41,13 +41,6 @@ pub fn render(report: &RaceReport) -> String {
     ];
     body += &machine(&report.machine, &settings);
     page("Millrace race", &title, &about, &body)
-}
-
-fn in_a_row(names: &[&str]) -> String {
-    match names {
-        [before @ .., last] if !before.is_empty() => format!("{} and {last}", before.join(", ")),
-        _ => names.concat(),
-    }
 }
 
 /// Which of a standing's comparisons a table is about.
@@ -129,7 +122,10 @@ fn load(report: &RaceReport, scenario: &Scenario) -> String {
         row.extend(main_cells(report, at, standing));
         row.extend(columns.iter().map(|column| standing.of(column.1).map_or_else(|| "-".to_owned(), shown)));
         row.push(of_count(standing.errors));
-        row.extend((!is_idle).then(|| format!("{} of {}", standing.client_bound, standing.cells.len())));
+        row.extend((!is_idle).then(|| match standing.client_bound_of() {
+            Some((bound, seen)) => format!("{bound} of {seen}"),
+            None => "?".to_owned(),
+        }));
         row
     });
     let table = table(&head, &rows.collect::<Vec<_>>());
@@ -221,15 +217,4 @@ fn contestants(report: &RaceReport) -> String {
 fn capital(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_stand_in_a_row() {
-        assert_eq!(in_a_row(&["a"]), "a");
-        assert_eq!(in_a_row(&["a", "b", "c"]), "a, b and c");
-    }
 }

@@ -85,18 +85,23 @@ fn every_figure(report: &Report) -> String {
     let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), of_rate);
     let rows = report.cells.iter().map(|cell| {
         let latency = &cell.latency;
+        let nothing = || "-".to_owned();
+        // No zeros where nothing was measured, and of what was cut off only its bytes.
+        let of_ops = |shown: String| if cell.has_operations() { shown } else { nothing() };
         let mut row = vec![escaped(&titled(cell)), of_count(u64::from(cell.measured.users))];
-        row.extend([cell.ops_per_s, cell.mb_per_s].map(of_rate));
+        row.push(of_ops(of_rate(cell.ops_per_s)));
+        row.push(if cell.bytes > 0 { of_rate(cell.mb_per_s) } else { nothing() });
         row.extend(
-            [latency.p50_ms, latency.p90_ms, latency.p99_ms, latency.p999_ms, latency.max_ms].map(of_ms),
+            [latency.p50_ms, latency.p90_ms, latency.p99_ms, latency.p999_ms, latency.max_ms]
+                .map(|ms| of_ops(of_ms(ms))),
         );
         let logins = match cell.login_faults.count() {
             0 => String::new(),
             logins => format!(" + {} at login", of_count(logins)),
         };
         row.push(of_count(cell.faults.count()) + &logins);
-        row.push(optional(cell.server_us_per_op));
-        row.push(of_rate(cell.client_us_per_op));
+        row.push(of_ops(optional(cell.server_us_per_op)));
+        row.push(of_ops(of_rate(cell.client_us_per_op)));
         row.push(optional(cell.pss_kib_per_session));
         row.push(format!("<span class=\"mark\">{}</span>", cell.verdict.bound.name()));
         row
@@ -173,8 +178,10 @@ fn fairness(report: &Report) -> String {
         let mut row = vec![escaped(&titled(cell)), of_count(u64::from(cell.measured.users))];
         row.push(escaped(&goodput.unit));
         row.extend([goodput.min, goodput.median, goodput.max].map(of_rate));
-        row.push(number(fairness.min_over_median, format!("{:.2}", fairness.min_over_median)));
-        row.push(number(fairness.jain, format!("{:.3}", fairness.jain)));
+        let of_one = |value: Option<f64>, digits: usize| {
+            value.map_or_else(|| "-".to_owned(), |value| number(value, format!("{value:.digits$}")))
+        };
+        row.extend([of_one(fairness.min_over_median, 2), of_one(fairness.jain, 3)]);
         row.push(of_count(fairness.starved as u64));
         row.push(of_ms(fairness.longest_wait_ms));
         row.push(of_count(u64::from(fairness.longest_waiting_user)));

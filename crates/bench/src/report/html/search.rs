@@ -7,6 +7,12 @@ use super::words::{date, escaped, of_count, of_rate};
 use crate::report::text;
 use crate::search::{Capacity, Trial};
 
+/// Settings that the title says, or the search itself.
+const SHOWN: [&str; 5] = ["ops", "size", "mode", "users", "server-pid"];
+/// As `Criterion::default` has it.
+const WELL: &str = "where nothing fails, users get on average at least 75 % of the pace that one alone gets, the slowest \
+    hundredth of them, too, and at most 1 % get less than half of the median";
+
 /// The page.
 pub fn render(capacity: &Capacity) -> String {
     let title = format!("{}: the most users", capacity.target);
@@ -14,8 +20,12 @@ pub fn render(capacity: &Capacity) -> String {
     let mut body = section("In short", &list("lead card", text::search_sentences(capacity)));
     body += &grid(&figure("Rate against users", &rates(&capacity.trials)));
     body += &section("Every load, in order", &trials(&capacity.trials));
+    let told = capacity.settings.iter().filter(|setting| !SHOWN.contains(&setting.0.as_str()));
+    let told: Vec<String> = told.map(|(name, value)| format!("--{name} {value}")).collect();
     let settings = [
         ("server", capacity.target.clone()),
+        ("each load", format!("{}: {}", capacity.what, told.join(" "))),
+        ("it goes well", WELL.to_owned()),
         ("measured by", format!("millrace {}", env!("CARGO_PKG_VERSION"))),
     ];
     body += &machine(&capacity.machine, &settings);
@@ -46,12 +56,16 @@ fn trials(trials: &[Trial]) -> String {
             },
             of_count(u64::from(trial.users)),
             of_rate(trial.ops_per_s),
-            format!(
-                "<span class=\"said\">{}</span>",
-                escaped(trial.objection.as_deref().unwrap_or("it went well"))
-            ),
-            trial.bound.to_owned(),
+            // One column less: the table is to fit a telephone.
+            format!("<span class=\"said\">{}</span>", escaped(&what_came(trial))),
         ]
     });
-    table(&["purpose", "users", "ops/s", "what came of it", "limit"], &rows.collect::<Vec<_>>())
+    table(&["purpose", "users", "ops/s", "what came of it"], &rows.collect::<Vec<_>>())
+}
+
+fn what_came(trial: &Trial) -> String {
+    match &trial.objection {
+        Some(objection) => format!("{objection} ({})", trial.bound),
+        None => "it went well".to_owned(),
+    }
 }
