@@ -336,6 +336,11 @@ impl Upload for FaultyUpload {
         self.inner.write_all(bytes)
     }
 
+    fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
+        self.faults.call(Wait::Allowed)?;
+        self.inner.preview()
+    }
+
     fn commit(self: Box<Self>) -> Result<Committed, FileError> {
         self.faults.call(Wait::Allowed)?;
         self.inner.commit()

@@ -125,19 +125,22 @@ impl Storage for MemoryStorage {
                 let exclusive = mode == WriteMode::CreateNew;
                 return Ok(Box::new(Staged::new(Arc::clone(&self.shared), place, exclusive, bits)));
             }
-            (WriteMode::Append, Some(file)) => file.content().len() as u64,
             (WriteMode::At(offset), Some(file)) if offset > file.content().len() as u64 => {
                 return Err(FileError::OutOfRange);
             }
             (WriteMode::At(offset), Some(_)) => offset,
             (WriteMode::At(1..), None) => return Err(FileError::NotFound),
-            (WriteMode::Append | WriteMode::At(_), None) => 0,
+            // It goes to where the end is.
+            (WriteMode::Append, _) | (WriteMode::At(_), None) => 0,
         };
         let file = match old {
             Some(file) => file,
             None => tree.make_file(&place, Content::empty(&self.shared.room), bits)?,
         };
-        Ok(Box::new(InPlace::new(file, offset)))
+        Ok(Box::new(match mode {
+            WriteMode::Append => InPlace::appending(file),
+            _ => InPlace::new(file, offset),
+        }))
     }
 
     fn metadata(&self, path: &VirtualPath, _: Wait) -> Result<Metadata, FileError> {

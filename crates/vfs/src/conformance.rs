@@ -20,7 +20,9 @@ const CLAIMS: &[(&str, Claim)] = &[
     ("an empty upload makes an empty file", empty_upload),
     ("an aborted upload to a new name in a staging back end leaves nothing", abort_of_a_new_name),
     ("a dropped upload is an abort", drop_is_abort),
+    ("an upload of which nothing came changes nothing", nothing_came_of_it),
     ("a failed commit leaves the old file", failed_commit),
+    ("a staged upload is looked at before it has its name", preview),
     ("an append goes on at the end, or begins the file", append),
     ("an append that is undone leaves the file as it was", undone_append),
     ("an upload at an offset keeps the rest", at_offset),
@@ -176,6 +178,18 @@ fn drop_is_abort(storage: &dyn Storage) {
     assert_eq!(names(storage, "/"), [b"f"]);
 }
 
+fn nothing_came_of_it(storage: &dyn Storage) {
+    write(storage, "/f", b"the old file");
+    for name in ["/f", "/new"] {
+        let open = || storage.open_write(&path(name), WriteMode::Replace, Wait::Allowed).unwrap();
+        drop(open());
+        open().abort();
+        open().undo();
+    }
+    assert_eq!(read(storage, "/f").unwrap(), b"the old file");
+    assert_eq!(names(storage, "/"), [b"f"]);
+}
+
 fn failed_commit(storage: &dyn Storage) {
     if !stages(storage) {
         return;
@@ -200,6 +214,38 @@ fn append(storage: &dyn Storage) {
     upload.write_all(b"x").unwrap();
     upload.abort();
     assert_eq!(read(storage, "/f").unwrap(), b"abcabcabcx", "what came of an append stays");
+}
+
+fn preview(storage: &dyn Storage) {
+    if !stages(storage) {
+        return;
+    }
+    let shows = |name: &str, content: Option<&[u8]>| assert!(read(storage, name).as_deref() == content);
+    for length in [0, 3, 70_000, 300_000] {
+        let content = pattern(length);
+        write(storage, "/old", b"old");
+        for (name, before) in [("/old", Some(&b"old"[..])), ("/new", None)] {
+            for is_committed in [false, true] {
+                let mut upload = storage.open_write(&path(name), WriteMode::Replace, Wait::Allowed).unwrap();
+                upload.write_all(&content).unwrap();
+                for _ in 0..2 {
+                    let seen = upload.preview().unwrap().map(read_all);
+                    assert!(seen.is_none_or(|seen| seen == content), "{length} bytes");
+                    shows(name, before);
+                }
+                assert_eq!(names(storage, "/"), [b"old"], "no other name is seen");
+                if is_committed {
+                    assert_eq!(upload.commit().unwrap().size, u64::from(length));
+                    shows(name, Some(&content));
+                } else {
+                    drop(upload);
+                    shows(name, before);
+                }
+            }
+            storage.remove_file(&path(name)).unwrap();
+            write(storage, "/old", b"old");
+        }
+    }
 }
 
 fn undone_append(storage: &dyn Storage) {
@@ -631,17 +677,20 @@ fn read(storage: &dyn Storage, name: &str) -> Option<Vec<u8>> {
 }
 
 fn read_path(storage: &dyn Storage, path: &VirtualPath) -> Option<Vec<u8>> {
-    let mut handle = match storage.open_read(path, Wait::Allowed) {
-        Err(FileError::NotFound) => return None,
-        result => result.unwrap(),
-    };
+    match storage.open_read(path, Wait::Allowed) {
+        Err(FileError::NotFound) => None,
+        result => Some(read_all(result.unwrap())),
+    }
+}
+
+fn read_all(mut handle: ReadHandle) -> Vec<u8> {
     let size = handle.size();
     let mut content = Vec::new();
     loop {
         let part = read_at(&mut handle, content.len() as u64, 1 << 16);
         if part.is_empty() {
             assert!(size.is_none_or(|size| size == content.len() as u64), "the handle says how long it is");
-            return Some(content);
+            return content;
         }
         content.extend(part);
     }

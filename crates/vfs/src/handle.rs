@@ -73,7 +73,7 @@ pub enum WriteMode {
 /// An upload in progress. Dropping it without [`Upload::commit`] is an abort.
 ///
 /// Bytes arrive in order. Nothing may be visible under the name before `commit` where the back end
-/// stages; where it writes in place, what came is there.
+/// stages; where it writes in place, what came is there, and of an upload of which nothing came the old file is.
 pub trait Upload: Send + std::fmt::Debug {
     /// The descriptor and position at which the next bytes go, for `splice`; `None` where bytes must
     /// pass through [`Upload::write_all`]. After splicing, say so with [`Upload::advance`].
@@ -82,6 +82,12 @@ pub trait Upload: Send + std::fmt::Debug {
     fn advance(&mut self, count: u64);
     /// Takes the next bytes.
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), FileError>;
+    /// Of a staged upload of which everything has arrived: what it holds, to be read before `commit`. What is a file of
+    /// the host can be found there by a name, which no client sees. `None` where there is no looking beforehand. May
+    /// wait; nothing more is written behind it.
+    fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
+        Ok(None)
+    }
     /// Ends the upload: everything arrived, make it the file.
     fn commit(self: Box<Self>) -> Result<Committed, FileError>;
     /// Ends the upload without its having arrived whole. A staged upload vanishes; in place, what came

@@ -12,6 +12,7 @@ use thiserror::Error;
 /// An absolute, normalised path within a [`Storage`](crate::Storage), for example `/pub/file.txt`.
 ///
 /// The root is `/`; no other path ends in a slash.
+// It is kept as nothing, which takes no memory: a session at rest has several.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VirtualPath(Box<[u8]>);
 
@@ -37,7 +38,7 @@ impl VirtualPath {
 
     /// The path `/`.
     pub fn root() -> Self {
-        Self(Box::from(&b"/"[..]))
+        Self(Box::default())
     }
 
     /// Parses an absolute or relative path as seen from the root.
@@ -53,7 +54,7 @@ impl VirtualPath {
         if argument.contains(&0) {
             return Err(PathError::Nul);
         }
-        let begins = if argument.first() == Some(&b'/') || self.is_root() { &[][..] } else { &self.0 };
+        let begins = if argument.first() == Some(&b'/') { &[][..] } else { &self.0 };
         // Exactly what is needed where nothing vanishes: there is nothing to give back then.
         let slash = usize::from(argument.first() != Some(&b'/'));
         let mut path = Vec::with_capacity(begins.len() + slash + argument.len());
@@ -72,11 +73,10 @@ impl VirtualPath {
                 }
             }
         }
-        match path.len() {
-            0 => Ok(Self::root()),
-            length if length > Self::MAX_LENGTH => Err(PathError::TooLong),
-            _ => Ok(Self(path.into_boxed_slice())),
+        if path.len() > Self::MAX_LENGTH {
+            return Err(PathError::TooLong);
         }
+        Ok(Self(path.into_boxed_slice()))
     }
 
     /// The path of the entry `name` in this directory. `name` must be a single component.
@@ -86,10 +86,8 @@ impl VirtualPath {
 
     /// The directory that holds this path; the root is its own parent.
     pub fn parent(&self) -> Self {
-        match self.0.iter().rposition(|&byte| byte == b'/') {
-            None | Some(0) => Self::root(),
-            Some(end) => Self(Box::from(&self.0[..end])),
-        }
+        let end = self.0.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        Self(Box::from(&self.0[..end]))
     }
 
     /// The last component, empty for the root.
@@ -105,18 +103,17 @@ impl VirtualPath {
 
     /// Claims that this is `/`.
     pub fn is_root(&self) -> bool {
-        self.0.len() == 1
+        self.0.is_empty()
     }
 
     /// Claims that this path is `ancestor` or lies beneath it.
     pub fn starts_with(&self, ancestor: &VirtualPath) -> bool {
-        ancestor.is_root()
-            || (self.0.starts_with(&ancestor.0) && matches!(self.0.get(ancestor.0.len()), None | Some(b'/')))
+        self.0.starts_with(&ancestor.0) && matches!(self.0.get(ancestor.0.len()), None | Some(b'/'))
     }
 
     /// The whole path with its leading slash.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        if self.is_root() { b"/" } else { &self.0 }
     }
 
     /// The path without its leading slash, as a back end opens it beneath its root; `.` for the root.
@@ -134,7 +131,7 @@ impl fmt::Debug for VirtualPath {
 /// Lossy where the name is not UTF-8; control characters are escaped. For logs, never for the wire.
 impl fmt::Display for VirtualPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for chunk in self.0.utf8_chunks() {
+        for chunk in self.as_bytes().utf8_chunks() {
             for character in chunk.valid().chars() {
                 if character.is_control() {
                     write!(f, "{}", character.escape_default())?;

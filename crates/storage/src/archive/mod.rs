@@ -46,6 +46,13 @@ impl Archives {
         Self { inner }
     }
 
+    /// The folder that would be read as an archive by this name, whether it is there or not; a file of the name goes
+    /// first.
+    pub fn folder_named(path: &VirtualPath) -> Option<VirtualPath> {
+        let (stem, _) = ending(path)?;
+        path.parent().join(stem).ok()
+    }
+
     /// The folder that the name of an archive stands for, if there is one.
     fn folder(&self, path: &VirtualPath) -> Option<(VirtualPath, Format)> {
         let (stem, format) = ending(path)?;

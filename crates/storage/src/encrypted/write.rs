@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use millrace_vfs::{Committed, FileError, ReadStream, Readiness, Upload};
+use millrace_vfs::{Committed, FileError, ReadHandle, ReadStream, Readiness, Upload};
 
 use super::chunk::{self, CONTENT, Place, STORED, Salt, Sealer};
 use super::read::Reader;
@@ -22,6 +22,8 @@ pub(super) struct Writer {
     kept: Option<Reader>,
     /// What came stays also where not all of it did.
     in_place: bool,
+    /// The last chunk is written.
+    is_sealed: bool,
 }
 
 impl Writer {
@@ -35,8 +37,18 @@ impl Writer {
         let salt = chunk::random()?;
         upload.write_all(&chunk::header(&salt))?;
         let (content, stored) = (Vec::new(), Vec::with_capacity(STORED));
-        let mut writer =
-            Self { upload, sealer, salt, content, stored, number: 0, length: 0, kept: None, in_place };
+        let mut writer = Self {
+            upload,
+            sealer,
+            salt,
+            content,
+            stored,
+            number: 0,
+            length: 0,
+            kept: None,
+            in_place,
+            is_sealed: false,
+        };
         if let Some((reader, end)) = kept {
             writer.kept = Some(reader);
             writer.copy_kept(end)?;
@@ -70,11 +82,18 @@ impl Writer {
         Ok(())
     }
 
+    fn seal_last(&mut self) -> Result<(), FileError> {
+        if !std::mem::replace(&mut self.is_sealed, true) {
+            self.seal(true)?;
+        }
+        Ok(())
+    }
+
     fn finish(mut self) -> Result<Committed, FileError> {
         if let Some(end) = self.kept.as_ref().map(Reader::length) {
             self.copy_kept(end)?;
         }
-        self.seal(true)?;
+        self.seal_last()?;
         self.upload.commit()?;
         Ok(Committed { size: self.length })
     }
@@ -98,6 +117,16 @@ impl Upload for Writer {
             bytes = &bytes[count..];
         }
         Ok(())
+    }
+
+    fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
+        if self.in_place {
+            return Ok(None);
+        }
+        self.seal_last()?;
+        let Some(stored) = self.upload.preview()? else { return Ok(None) };
+        let reader = Reader::open(stored, self.sealer.clone())?;
+        Ok(Some(ReadHandle::Stream(Box::new(reader))))
     }
 
     fn commit(self: Box<Self>) -> Result<Committed, FileError> {

@@ -3,27 +3,65 @@
 //! The quickest way over an existing file, because nothing is truncated, linked or renamed: on ext4 a
 //! truncation to nothing, and a rename over a file, start a flush. The price: a reader during the upload sees
 //! new bytes before old ones, and what an interrupted upload leaves is its first part under the final name.
-//! The tail of a longer old file is cut off at the end, and also on abort, never before.
+//! The tail of a longer old file is cut off at the end, and also on abort, never before, and only while nobody else has
+//! begun with the file (`claims.rs`): of two who upload to one name at once the first hears that the second has it. Until the first byte has
+//! come nothing is changed: an upload whose data connection never comes leaves the old file as it was, and takes away
+//! again what it has made. An empty file that is uploaded to its end is one.
 //!
-//! `REST` and `APPE` always write in place. The position of an append is the size at the time of opening, and
-//! not `O_APPEND`, into which the kernel does not splice; two appends to one file at once overwrite each other.
+//! `REST` and `APPE` always write in place. An append is opened with `O_APPEND`: whatever else appends to the file, another
+//! session or a program of this machine, nobody's bytes are overwritten. The kernel does not splice into such a file.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
-use millrace_vfs::{Committed, FileError, Readiness, Upload};
+use millrace_vfs::{Committed, FileError, Metadata, Readiness, Upload, VirtualPath, Wait};
+use rustix::fs::AtFlags;
 
+use super::claims::Claim;
+use super::tree::Tree;
 use super::upload::{synchronise_directory, synchronise_file, truncate, write_all_at};
+use super::{file_error, metadata};
 
 /// An upload into the file itself.
 #[derive(Debug)]
 pub(super) struct InPlace {
     file: File,
+    /// Without which nothing is overwritten or cut; what is appended goes behind everybody's.
+    claim: Claim,
     position: u64,
     size: u64,
     replaces: bool,
+    /// Each write goes to where the end is then.
+    appends: bool,
     readiness: Readiness,
     durability: Durability,
+    /// The file is its own, and nothing has come yet.
+    made: Option<Made>,
+}
+
+/// A file that an upload has made.
+#[derive(Debug)]
+pub(super) struct Made {
+    tree: Arc<Tree>,
+    path: VirtualPath,
+    /// What it was at first.
+    metadata: Metadata,
+}
+
+impl Made {
+    pub(super) fn new(tree: &Arc<Tree>, path: &VirtualPath, file: &File) -> Option<Self> {
+        let metadata = metadata::of_descriptor(file).ok()?;
+        Some(Self { tree: Arc::clone(tree), path: path.clone(), metadata })
+    }
+
+    /// Takes it away again, if it still is what was made: anybody else who has the name by now has written to it.
+    fn remove(self) {
+        let Ok(parent) = self.tree.parent(&self.path, Wait::Allowed) else { return };
+        if metadata::of_entry(&parent, self.path.name()).is_ok_and(|now| now == self.metadata) {
+            let _ = rustix::fs::unlinkat(&parent, self.path.name(), AtFlags::empty());
+        }
+    }
 }
 
 /// What a commit waits for.
@@ -42,22 +80,49 @@ impl InPlace {
     /// behind the last byte received does not belong to the new file.
     pub(super) fn new(
         file: File,
+        claim: Claim,
         position: u64,
         size: u64,
         replaces: bool,
         readiness: Readiness,
         durability: Durability,
     ) -> Self {
-        Self { file, position, size, replaces, readiness, durability }
+        Self { file, claim, position, size, replaces, appends: false, readiness, durability, made: None }
     }
 
+    /// The same, of a file that was made for it.
+    pub(super) fn of(mut self, made: Option<Made>) -> Self {
+        self.made = made;
+        self
+    }
+
+    /// The same, of a file that was opened to be appended to.
+    pub(super) fn appending(mut self) -> Self {
+        self.appends = true;
+        self
+    }
+
+    /// Where the file ends now. One that nobody can find any more has lost its bytes.
+    fn end(&self) -> Result<u64, FileError> {
+        let stat = rustix::fs::fstat(&self.file).map_err(file_error)?;
+        match stat.st_nlink {
+            0 => Err(FileError::NotFound),
+            _ => Ok(u64::try_from(stat.st_size).unwrap_or(0)),
+        }
+    }
+
+    fn check_claim(&self) -> Result<(), FileError> {
+        if self.appends { Ok(()) } else { self.claim.check() }
+    }
+
+    /// Of a file that is empty nothing is cut, but its time says that it was uploaded.
     fn has_old_tail(&self) -> bool {
-        self.replaces && self.size > self.position
+        self.replaces && (self.size > self.position || self.position == 0)
     }
 
     fn cut_old_tail(&mut self) -> Result<(), FileError> {
         if self.has_old_tail() {
-            truncate(&self.file, self.position)?;
+            self.claim.hold(|| truncate(&self.file, self.position))?;
             self.size = self.position;
         }
         Ok(())
@@ -66,18 +131,27 @@ impl InPlace {
 
 impl Upload for InPlace {
     fn file(&mut self) -> Result<Option<(&File, u64)>, FileError> {
-        Ok(Some((&self.file, self.position)))
+        self.check_claim()?;
+        Ok((!self.appends).then_some((&self.file, self.position)))
     }
 
     fn advance(&mut self, count: u64) {
+        self.made = None;
         self.position += count;
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+        if !bytes.is_empty() {
+            self.made = None;
+        }
+        self.check_claim()?;
+        // Linux appends whatever position it is told, where a file was opened for that.
         write_all_at(&self.file, &mut self.position, bytes)
     }
 
     fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {
+        self.made = None;
+        self.check_claim()?;
         self.cut_old_tail()?;
         match &self.durability {
             Durability::Cached => {}
@@ -87,13 +161,16 @@ impl Upload for InPlace {
                 synchronise_directory(directory)?;
             }
         }
-        Ok(Committed { size: self.size.max(self.position) })
+        Ok(Committed { size: self.end()? })
     }
 
     fn abort(self: Box<Self>) {}
 
     fn undo(mut self: Box<Self>) {
-        if self.position > self.size && truncate(&self.file, self.size).is_ok() {
+        // What others have appended meanwhile is not ours to cut off.
+        let is_ours = !self.appends || self.end().is_ok_and(|end| end == self.position);
+        let cut = || truncate(&self.file, self.size);
+        if is_ours && self.position > self.size && self.claim.hold(cut).is_ok() {
             self.position = self.size;
         }
     }
@@ -110,9 +187,16 @@ impl Upload for InPlace {
     }
 }
 
-/// However the upload ends, no byte of the old file stays behind the new ones.
+/// However the upload ends, no byte of the old file stays behind the new ones, where there are any.
 impl Drop for InPlace {
     fn drop(&mut self) {
-        let _ = self.cut_old_tail();
+        if let Some(made) = self.made.take() {
+            let _ = self.claim.hold(|| {
+                made.remove();
+                Ok(())
+            });
+        } else if self.position > 0 {
+            let _ = self.cut_old_tail();
+        }
     }
 }

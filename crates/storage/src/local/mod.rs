@@ -5,6 +5,7 @@
 //! the kernel has in its caches is answered, and only where the file system is a local one; a download costs
 //! `openat2` and `fstat` there, and an upload in place over an existing name the same.
 
+mod claims;
 mod copy;
 mod directory;
 mod errno;
@@ -37,9 +38,10 @@ use rustix::fs::{
 use rustix::io::Errno;
 use thiserror::Error;
 
+use claims::Claim;
 use directory::{Listing, read_link};
 use errno::file_error;
-use in_place::{Durability, InPlace};
+use in_place::{Durability, InPlace, Made};
 use partial::Partials;
 use staged::Staged;
 use staging::{StagingArea, refuse_reserved};
@@ -101,7 +103,7 @@ pub enum LocalError {
     /// Nothing would keep a symbolic link from leading out of the directory.
     #[error(
         "the kernel refuses openat2 ({0}), without which symbolic links could lead out of the served directory: \
-         Linux 5.6 or newer is needed, and a container's seccomp profile that allows the call"
+         Linux 5.10 or newer is needed, and a container's seccomp profile that allows the call"
     )]
     NoConfinement(#[source] io::Error),
 }
@@ -262,7 +264,14 @@ impl LocalStorage {
         bits: Option<u32>,
         wait: Wait,
     ) -> Result<InPlace, FileError> {
-        let (file, stat, readiness, is_new) = self.open_to_write(path, mode, bits, wait)?;
+        let Opened { file, stat, readiness, is_new, is_ours } = self.open_to_write(path, mode, bits, wait)?;
+        let made = if is_ours { Made::new(&self.tree, path, &file) } else { None };
+        let claim = Claim::take((stat.st_dev, stat.st_ino), wait)?;
+        // Whoever had it may have cut it meanwhile; what is replaced is cut anyway.
+        let stat = match mode {
+            WriteMode::Replace | WriteMode::CreateNew => stat,
+            WriteMode::Append | WriteMode::At(_) => rustix::fs::fstat(&file).map_err(file_error)?,
+        };
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let position = match mode {
             WriteMode::Replace | WriteMode::CreateNew => 0,
@@ -275,36 +284,61 @@ impl LocalStorage {
             (true, false) => Durability::File,
             (true, true) => Durability::FileAndName(self.tree.parent(path, wait)?),
         };
-        Ok(InPlace::new(file, position, size, mode == WriteMode::Replace, readiness, durability))
+        let replaces = mode == WriteMode::Replace;
+        let upload = InPlace::new(file, claim, position, size, replaces, readiness, durability).of(made);
+        Ok(if mode == WriteMode::Append { upload.appending() } else { upload })
     }
 
-    /// Opens the file to write in place, and says whether the open made it (or may have: with several
-    /// writers nobody can tell).
+    /// Opens the file to write in place.
     fn open_to_write(
         &self,
         path: &VirtualPath,
         mode: WriteMode,
         bits: Option<u32>,
         wait: Wait,
-    ) -> Result<(File, Stat, Readiness, bool), FileError> {
+    ) -> Result<Opened, FileError> {
+        let how = OFlags::WRONLY | if mode == WriteMode::Append { OFlags::APPEND } else { OFlags::empty() };
         if mode != WriteMode::CreateNew {
-            match self.open_regular(path, OFlags::WRONLY, Mode::empty(), wait) {
+            match self.open_regular(path, how, Mode::empty(), wait) {
                 Err(FileError::NotFound) if !matches!(mode, WriteMode::At(1..)) => {}
-                result => return result.map(|(file, stat, readiness)| (file, stat, readiness, false)),
+                result => return result.map(|opened| Opened::new(opened, false, false)),
             }
         }
         if wait == Wait::Never {
             return Err(FileError::WouldWait);
         }
-        let exclusive = if mode == WriteMode::CreateNew { OFlags::EXCL } else { OFlags::empty() };
-        let flags = OFlags::WRONLY | OFlags::CREATE | exclusive;
         let bits = bits.map(Mode::from_raw_mode);
-        let (file, stat, readiness) =
-            self.open_regular(path, flags, bits.unwrap_or(self.staged.mode), wait)?;
+        let make = |flags| {
+            self.open_regular(path, how | OFlags::CREATE | flags, bits.unwrap_or(self.staged.mode), wait)
+        };
+        let opened = match make(OFlags::EXCL) {
+            // Made by another meanwhile, or a link that leads to nothing yet.
+            Err(FileError::AlreadyExists) if mode != WriteMode::CreateNew => {
+                Opened::new(make(OFlags::empty())?, true, false)
+            }
+            made => Opened::new(made?, true, true),
+        };
         if let Some(bits) = bits {
-            metadata::widen(&file, stat.st_mode, bits);
+            metadata::widen(&opened.file, opened.stat.st_mode, bits);
         }
-        Ok((file, stat, readiness, true))
+        Ok(opened)
+    }
+}
+
+/// A file that is open to be written to in place.
+struct Opened {
+    file: File,
+    stat: Stat,
+    readiness: Readiness,
+    /// The opening made it, or may have: with several writers nobody can tell.
+    is_new: bool,
+    /// It surely did.
+    is_ours: bool,
+}
+
+impl Opened {
+    fn new((file, stat, readiness): (File, Stat, Readiness), is_new: bool, is_ours: bool) -> Self {
+        Self { file, stat, readiness, is_new, is_ours }
     }
 }
 
@@ -568,6 +602,30 @@ mod tests {
         assert_eq!((report.removed, report.failed), (0, 0));
         assert!(report.walked > 0, "a mark says that hidden names were beside their targets");
         assert!(scratch.is_empty());
+    }
+
+    /// Each with its whole lines, whoever else writes: a session, or a program of this machine with its log.
+    #[test]
+    fn two_who_append_at_once_overwrite_nobody() {
+        use std::io::Write;
+        for uploads in [Uploads::Staged, Uploads::InPlace] {
+            let scratch = Scratch::new("appends");
+            let storage =
+                LocalStorage::open(&scratch.0, LocalOptions { uploads, ..LocalOptions::default() }).unwrap();
+            let path: VirtualPath = VirtualPath::root().resolve(b"/log").unwrap();
+            let open = || storage.open_write(&path, WriteMode::Append, Wait::Allowed).unwrap();
+            let (mut one, mut other) = (open(), open());
+            let log = scratch.0.join("log");
+            let mut local = std::fs::OpenOptions::new().append(true).open(&log).unwrap();
+            for _ in 0..3 {
+                one.write_all(b"1").unwrap();
+                other.write_all(b"22").unwrap();
+                local.write_all(b"3").unwrap();
+            }
+            other.undo();
+            assert_eq!(one.commit().unwrap().size, 12);
+            assert_eq!(std::fs::read(&log).unwrap(), b"122312231223");
+        }
     }
 
     #[test]

@@ -49,7 +49,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use millrace_vfs::{Committed, FileError, Metadata, Readiness, Upload};
+use millrace_vfs::{Committed, FileError, FileRange, Metadata, ReadHandle, Readiness, Upload};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
@@ -117,6 +117,14 @@ impl Upload for Staged {
         let result = write_all_at(&self.opened()?.file, &mut position, bytes);
         self.position = position;
         result
+    }
+
+    fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
+        self.opened()?;
+        let Self { destination, area, file, position, .. } = self;
+        let file = file.as_mut().expect("it was opened in the line above");
+        let file = Arc::new(file.reveal(destination.target()?, area)?);
+        Ok(Some(ReadHandle::File(FileRange { file, size: *position, readiness: Readiness::MayHang })))
     }
 
     fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {
@@ -220,6 +228,19 @@ impl StagingFile {
             }
             (error, self.file)
         })
+    }
+
+    /// The file as others of ours may look at it: opened by a hidden name, which it has until it has its own.
+    fn reveal(&mut self, target: &Target, area: &StagingArea) -> Result<File, FileError> {
+        let hidden = match self.hidden.take() {
+            Some(hidden) => hidden,
+            None => self.link_hidden(target, area)?,
+        };
+        let hidden = self.hidden.insert(hidden);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&*hidden.directory, &hidden.name, flags, Mode::empty())
+            .map(File::from)
+            .map_err(file_error)
     }
 
     /// Gives the file its final name.

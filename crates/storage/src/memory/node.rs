@@ -341,6 +341,15 @@ impl FileNode {
         Ok(())
     }
 
+    /// Writes behind what is in the file now.
+    pub(super) fn append(&self, bytes: &[u8]) -> Result<(), FileError> {
+        let mut state = self.state();
+        let end = state.content.len();
+        Arc::make_mut(&mut state.content).write_at(end, bytes)?;
+        state.attributes.modified = now();
+        Ok(())
+    }
+
     /// Cuts the file to a length, where it is longer.
     pub(super) fn truncate(&self, length: usize) {
         Arc::make_mut(&mut self.state().content).truncate(length);

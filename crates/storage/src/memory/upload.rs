@@ -70,13 +70,21 @@ pub(super) struct InPlace {
     position: u64,
     /// How long the file was when it began.
     old_length: usize,
+    /// Each write goes to where the end is then.
+    appends: bool,
 }
 
 impl InPlace {
     /// An upload that begins at `position`.
     pub(super) fn new(file: Arc<FileNode>, position: u64) -> Self {
         let old_length = file.content().len();
-        Self { file, position, old_length }
+        Self { file, position, old_length, appends: false }
+    }
+
+    /// One that goes on from where the file ends, whoever else appends to it.
+    pub(super) fn appending(file: Arc<FileNode>) -> Self {
+        let position = file.content().len() as u64;
+        Self { appends: true, ..Self::new(file, position) }
     }
 }
 
@@ -90,7 +98,10 @@ impl Upload for InPlace {
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), FileError> {
-        self.file.write_at(self.position, bytes)?;
+        match self.appends {
+            true => self.file.append(bytes)?,
+            false => self.file.write_at(self.position, bytes)?,
+        }
         self.position += bytes.len() as u64;
         Ok(())
     }
@@ -102,7 +113,10 @@ impl Upload for InPlace {
     fn abort(self: Box<Self>) {}
 
     fn undo(self: Box<Self>) {
-        self.file.truncate(self.old_length);
+        // What others have appended meanwhile is not ours to cut off.
+        if !self.appends || self.file.content().len() as u64 == self.position {
+            self.file.truncate(self.old_length);
+        }
     }
 
     fn readiness(&self) -> Readiness {

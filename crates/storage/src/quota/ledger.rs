@@ -4,7 +4,9 @@
 //! the row, at the cost of one small transaction; a tree that is quiet for a while is written again. After a kill
 //! in between, the tree is counted anew when it is first changed, so a row is never wrong, only missing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -60,6 +62,8 @@ pub struct Ledger {
     book: Option<Arc<Book>>,
     /// Those that are in use. Guarded for a look-up.
     tallies: Mutex<HashMap<String, Arc<Tally>>>,
+    /// Trees that somebody is held to a quota in, as far as was asked. Guarded for a look.
+    known: Mutex<HashSet<String>>,
 }
 
 /// The database. Opened when it is first needed.
@@ -77,7 +81,7 @@ impl Ledger {
     /// counted anew by each process.
     pub fn new(path: Option<PathBuf>) -> Self {
         let book = |path| Arc::new(Book { path, connection: Mutex::default(), complaint: Mutex::default() });
-        Self { book: path.map(book), tallies: Mutex::default() }
+        Self { book: path.map(book), tallies: Mutex::default(), known: Mutex::default() }
     }
 
     /// Opens the file now.
@@ -93,7 +97,20 @@ impl Ledger {
         }
         let tally = Arc::new(Tally::kept(tree, Arc::clone(storage), self.book.clone()));
         tallies.insert(tree.to_owned(), Arc::clone(&tally));
+        lock(&self.known).insert(tree.to_owned());
         tally
+    }
+
+    /// The tally of a tree that somebody else is held to a quota in, or was; `None` for any other. Whether it was before
+    /// this process began is looked up only where that may wait.
+    pub fn tally_of_others(
+        &self,
+        tree: &str,
+        storage: &Arc<dyn Storage>,
+        may_wait: bool,
+    ) -> Option<Arc<Tally>> {
+        let is_known = lock(&self.known).contains(tree) || (may_wait && self.kept(tree).is_some());
+        is_known.then(|| self.tally(tree, storage))
     }
 
     /// Keeps what is quiet; with `last`, whatever is not under way. To be called about every second. The error is
@@ -241,6 +258,9 @@ fn connect(path: &Path) -> Result<Connection, LedgerError> {
         // Where that fails, opening does, and says why.
         let _ = std::fs::create_dir_all(folder);
     }
+    // Who has how much is not for everybody on this machine; the files that SQLite puts beside get the same mode. Where
+    // it cannot be made, opening says why.
+    let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let mut connection = Connection::open(path).map_err(failed)?;
     let version = prepare(&mut connection).map_err(failed)?;
     if version == VERSION { Ok(connection) } else { Err(LedgerError::Foreign(path.to_owned())) }
@@ -269,4 +289,24 @@ fn prepare(connection: &mut Connection) -> rusqlite::Result<i64> {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn nobody_else_can_read_who_has_how_much() {
+        let folder = std::env::temp_dir().join(format!("millrace-ledger-mode-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let ledger = Ledger::new(Some(folder.join("quotas.db")));
+        ledger.put_note("a", "note");
+        for entry in std::fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            let mode = entry.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{}", entry.path().display());
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

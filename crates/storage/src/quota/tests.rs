@@ -154,6 +154,21 @@ fn an_upload_that_is_given_up_counts_what_it_leaves() {
 }
 
 #[test]
+fn an_upload_of_which_nothing_came_counts_nothing() {
+    for (quota, _folder) in quotas(100, 2) {
+        store(&quota, "a", WriteMode::Replace, 60).unwrap();
+        for name in ["a", "new"] {
+            for mode in [WriteMode::Replace, WriteMode::Append] {
+                drop(quota.open_write(&path(name), mode, Wait::Allowed).unwrap());
+                quota.open_write(&path(name), mode, Wait::Allowed).unwrap().undo();
+            }
+        }
+        let made = u64::from(quota.entry(&path("new")).is_ok());
+        check(&quota, 60, 1 + made);
+    }
+}
+
+#[test]
 fn a_file_that_vanishes_under_its_replacement_gives_no_credit() {
     let quota = quota_of(Arc::new(MemoryStorage::new()), 100, 10);
     store(&quota, "a", WriteMode::Replace, 60).unwrap();
@@ -270,6 +285,7 @@ fn what_was_quiet_is_kept_and_what_was_not_is_counted_anew() {
 fn a_reactor_never_waits_for_a_count() {
     let folder = Folder::new();
     let tree = folder.local(Uploads::InPlace);
+    tree.open_write(&path("a"), WriteMode::Append, Wait::Allowed).unwrap().commit().unwrap();
     let ledger = folder.ledger();
     let quota = Quota::new(Arc::clone(&tree), ledger.tally("t", &tree), UNLIMITED, QuotaScope::Account);
     let open = |wait| quota.open_write(&path("a"), WriteMode::Append, wait).map(drop);

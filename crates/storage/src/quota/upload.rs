@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use millrace_vfs::{Committed, FileError, Readiness, Upload, VirtualPath, Wait, WriteMode};
+use millrace_vfs::{Committed, FileError, ReadHandle, Readiness, Upload, VirtualPath, Wait, WriteMode};
 
 use super::Terms;
 use super::tally::Charge;
@@ -25,7 +25,8 @@ pub(super) struct Metered {
     /// Whether what lies behind the last byte stays.
     keeps_rest: bool,
     is_staged: bool,
-    /// Where the next byte goes.
+    /// Where the first byte went, and the next one goes.
+    start: u64,
     position: u64,
     /// Up to where bytes are paid for: what was there before was paid for by another.
     paid: u64,
@@ -53,6 +54,7 @@ impl Metered {
             path,
             before,
             keeps_rest: matches!(mode, WriteMode::At(_) | WriteMode::Append),
+            start: position,
             position,
             paid: before.unwrap_or(0),
         }
@@ -86,6 +88,14 @@ impl Metered {
         Ok(())
     }
 
+    /// Whether it began at all its own storage knows best, and to what length it went back.
+    fn settle_as_found(&mut self) {
+        let found = self.terms.size(&self.path, Wait::Allowed).unwrap_or(self.before);
+        if let Some(charge) = self.charge.take() {
+            charge.settle(self.before, found);
+        }
+    }
+
     /// What came stays.
     fn settle_in_place(&mut self) {
         if let Some(charge) = self.charge.take() {
@@ -113,8 +123,10 @@ impl Metered {
     fn leave(&mut self) {
         if let Some(inner) = self.inner.take() {
             inner.abort();
-            if !self.is_staged {
-                self.settle_in_place();
+            match (self.is_staged, self.position == self.start) {
+                (true, _) => {}
+                (false, true) => self.settle_as_found(),
+                (false, false) => self.settle_in_place(),
             }
         }
     }
@@ -145,6 +157,10 @@ impl Upload for Metered {
         self.inner()?.write_all(bytes)
     }
 
+    fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
+        self.inner()?.preview()
+    }
+
     fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {
         let inner = self.inner.take().ok_or(FileError::Cancelled)?;
         match self.is_staged {
@@ -165,8 +181,7 @@ impl Upload for Metered {
         if let Some(inner) = self.inner.take() {
             inner.undo();
             if !self.is_staged {
-                self.position = 0;
-                self.settle_in_place();
+                self.settle_as_found();
             }
         }
     }

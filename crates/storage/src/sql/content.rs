@@ -111,6 +111,12 @@ impl Hold {
         Ok(size.map(|row| row.number(0)).transpose()?.map(|size| (hold, size.unsigned_abs())))
     }
 
+    /// Holds it a second time.
+    pub(super) fn again(&self) -> Self {
+        self.shared.contents.open().entry(self.content).or_default().holders += 1;
+        Self { shared: Arc::clone(&self.shared), content: self.content }
+    }
+
     /// Says whether a node has it. Said within the transaction that gives it one: whoever takes it away again
     /// comes after that.
     pub(super) fn set_named(&self, is_named: bool) {

@@ -22,6 +22,11 @@ impl Reader {
         Ok(Hold::of(shared, content)?.map(|(hold, size)| Self { hold, size, current: None }))
     }
 
+    /// Reads a content that has no name, up to here.
+    pub(super) fn unnamed(hold: Hold, size: u64) -> Self {
+        Self { hold, size, current: None }
+    }
+
     fn load(&mut self, number: u64) -> Result<&[u8], FileError> {
         if self.current.as_ref().is_none_or(|(current, _)| *current != number) {
             let content = self.hold.content;

@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use millrace_vfs::{Committed, FileError, Readiness, Upload, VirtualPath};
+use millrace_vfs::{Committed, FileError, ReadHandle, Readiness, Upload, VirtualPath};
 
 use super::content::{self, CHUNK, Hold};
+use super::read::Reader;
 use super::{Shared, tree};
 
 /// What is gathered before it is written, in bytes: some chunks for each transaction.
@@ -80,6 +81,12 @@ impl Upload for Staged {
 
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), FileError> {
         self.body.write(bytes)
+    }
+
+    fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
+        self.body.flush()?;
+        let reader = Reader::unnamed(self.body.hold.again(), self.body.offset);
+        Ok(Some(ReadHandle::Stream(Box::new(reader))))
     }
 
     fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {

@@ -1,0 +1,137 @@
+//! Whose a file is that is written in place: of several uploads to it, the one that began last.
+//!
+//! An upload that is given up has something to do yet: what came and is not written, and the tail of the old file, which is to
+//! be cut off. Its client may long be back with the next upload by then, of which nothing may be overwritten or cut.
+//! So whoever begins takes the file over, and whoever has lost it changes nothing any more.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use millrace_vfs::{FileError, Wait};
+
+/// A file system, and a file of it.
+pub(super) type Identity = (u64, u64);
+
+/// The files that are being written in place: in the whole process, for a file may lie in several trees.
+static FILES: Mutex<BTreeMap<Identity, Claimed>> = Mutex::new(BTreeMap::new());
+
+#[derive(Debug)]
+struct Claimed {
+    file: Arc<Claimable>,
+    /// How many claims there are of it, lost ones too.
+    count: usize,
+}
+
+/// A file that can be one's own.
+#[derive(Debug, Default)]
+struct Claimable {
+    /// Whose it is: the last who came.
+    owner: AtomicU64,
+    /// Held by its owner while something is done that nobody may come between.
+    turn: Mutex<()>,
+}
+
+/// An upload's part in a file.
+#[derive(Debug)]
+pub(super) struct Claim {
+    identity: Identity,
+    file: Arc<Claimable>,
+    number: u64,
+}
+
+impl Claim {
+    /// Takes a file over. Waits, where that is allowed, while its owner does what nobody may come between.
+    pub(super) fn take(identity: Identity, wait: Wait) -> Result<Self, FileError> {
+        let file = {
+            let mut files = lock(&FILES);
+            let unknown = || Claimed { file: Arc::default(), count: 0 };
+            let claimed = files.entry(identity).or_insert_with(unknown);
+            claimed.count += 1;
+            Arc::clone(&claimed.file)
+        };
+        // From here on it is given back, also where it is not had.
+        let mut claim = Self { identity, file, number: 0 };
+        claim.number = claim.take_over(wait)?;
+        Ok(claim)
+    }
+
+    fn take_over(&self, wait: Wait) -> Result<u64, FileError> {
+        let _turn = match (wait, self.file.turn.try_lock()) {
+            (_, Ok(turn)) => turn,
+            (_, Err(TryLockError::Poisoned(error))) => error.into_inner(),
+            (Wait::Allowed, Err(TryLockError::WouldBlock)) => lock(&self.file.turn),
+            (Wait::Never, Err(TryLockError::WouldBlock)) => return Err(FileError::WouldWait),
+        };
+        Ok(self.file.owner.fetch_add(1, Ordering::AcqRel) + 1)
+    }
+
+    /// [`FileError::Busy`] once another upload has the file.
+    pub(super) fn check(&self) -> Result<(), FileError> {
+        match self.file.owner.load(Ordering::Acquire) == self.number {
+            true => Ok(()),
+            false => Err(FileError::Busy),
+        }
+    }
+
+    /// Does something to the file that is still one's own, while nobody can take it over.
+    pub(super) fn hold<T>(&self, work: impl FnOnce() -> Result<T, FileError>) -> Result<T, FileError> {
+        let _turn = lock(&self.file.turn);
+        self.check()?;
+        work()
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut files = lock(&FILES);
+        if let Entry::Occupied(mut claimed) = files.entry(self.identity) {
+            claimed.get_mut().count -= 1;
+            if claimed.get().count == 0 {
+                claimed.remove();
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// File systems that there are not.
+    const NOWHERE: u64 = u64::MAX;
+
+    fn is_known(identity: Identity) -> bool {
+        lock(&FILES).contains_key(&identity)
+    }
+
+    #[test]
+    fn a_file_is_whose_who_came_last_and_forgotten_with_the_last() {
+        let (this, other) = ((NOWHERE, 1), (NOWHERE, 2));
+        let first = Claim::take(this, Wait::Never).unwrap();
+        let elsewhere = Claim::take(other, Wait::Never).unwrap();
+        assert!(first.check().is_ok());
+        let second = Claim::take(this, Wait::Never).unwrap();
+        assert!(matches!(first.hold(|| Ok(())), Err(FileError::Busy)));
+        drop(first);
+        assert!(second.hold(|| Ok(())).is_ok() && elsewhere.check().is_ok());
+        drop((second, elsewhere));
+        assert!(!is_known(this) && !is_known(other));
+    }
+
+    #[test]
+    fn nobody_takes_over_in_the_middle_of_something() {
+        let this = (NOWHERE - 1, 1);
+        let first = Claim::take(this, Wait::Never).unwrap();
+        let busy = first.hold(|| Claim::take(this, Wait::Never).map(drop));
+        assert!(matches!(busy, Err(FileError::WouldWait)));
+        assert!(first.check().is_ok(), "who did not get it has taken nothing");
+        drop(first);
+        assert!(!is_known(this));
+    }
+}

@@ -1,0 +1,61 @@
+//! Uploads in place that meet: of two to one file the later one has it.
+
+mod common;
+
+use common::{Scratch, download, path, upload};
+use millrace_storage::{LocalOptions, LocalStorage, Uploads};
+use millrace_vfs::{FileError, Storage, Upload, Wait, WriteMode};
+
+fn in_place(scratch: &Scratch) -> LocalStorage {
+    let options = LocalOptions { uploads: Uploads::InPlace, ..LocalOptions::default() };
+    LocalStorage::open(scratch.path(), options).unwrap()
+}
+
+fn begun(storage: &LocalStorage, mode: WriteMode, content: &[u8]) -> Box<dyn Upload> {
+    let mut upload = storage.open_write(&path("/f"), mode, Wait::Allowed).unwrap();
+    upload.write_all(content).unwrap();
+    upload
+}
+
+/// The first one's client is gone, and back with the second, before the server has given the first one up.
+#[test]
+fn an_upload_that_is_given_up_takes_nothing_from_the_next() {
+    let scratch = Scratch::new();
+    // The same folder may be served by several trees.
+    let (storage, other) = (in_place(&scratch), in_place(&scratch));
+    for mode in [WriteMode::Replace, WriteMode::At(3), WriteMode::Append] {
+        upload(&storage, "/f", &[b'o'; 100]).unwrap();
+        let first = begun(&storage, WriteMode::Replace, b"new");
+        begun(&other, mode, &[b'n'; 200]).commit().unwrap();
+        first.abort();
+        let expected = match mode {
+            WriteMode::Append => [&b"new"[..], &[b'o'; 97], &[b'n'; 200]].concat(),
+            WriteMode::At(_) => [&b"new"[..], &[b'n'; 200]].concat(),
+            _ => vec![b'n'; 200],
+        };
+        assert_eq!(download(&storage, "/f").unwrap(), expected, "{mode:?}");
+    }
+}
+
+#[test]
+fn of_two_who_replace_a_file_at_once_the_first_is_told_and_the_second_has_it() {
+    let scratch = Scratch::new();
+    let storage = in_place(&scratch);
+    upload(&storage, "/f", &[b'o'; 100]).unwrap();
+    let mut first = begun(&storage, WriteMode::Replace, b"one");
+    let second = begun(&storage, WriteMode::Replace, b"second");
+    assert!(matches!(first.write_all(b"more"), Err(FileError::Busy)));
+    assert!(matches!(first.file(), Err(FileError::Busy)));
+    assert!(matches!(first.commit(), Err(FileError::Busy)));
+    second.commit().unwrap();
+    assert_eq!(download(&storage, "/f").unwrap(), b"second");
+}
+
+#[test]
+fn an_upload_that_nobody_follows_cuts_what_it_left_of_the_old_file() {
+    let scratch = Scratch::new();
+    let storage = in_place(&scratch);
+    upload(&storage, "/f", &[b'o'; 100]).unwrap();
+    begun(&storage, WriteMode::Replace, b"new").abort();
+    assert_eq!(download(&storage, "/f").unwrap(), b"new");
+}
