@@ -3,9 +3,12 @@
 //!
 //! ```text
 //! bare_tls serve CERTIFICATE KEY                          prints its port
-//! bare_tls load PORT download|upload SECONDS BYTES        from, or to, that
-//! bare_tls load PORT download|upload SECONDS BYTES USER PASSWORD FILE     the same of an FTPS server
+//! bare_tls load PORT download|drain|upload SECONDS BYTES        from, or to, that
+//! bare_tls load PORT download|drain|upload SECONDS BYTES USER PASSWORD FILE     the same of an FTPS server
 //! ```
+//!
+//! `drain` is a download that nobody decrypts: after the handshake the kernel drops what comes, so that the rate is the
+//! server's, where that of a `download` is the client's as soon as opening a record takes longer than sealing it.
 //!
 //! `load` makes one transfer after the other and prints a line of JSON; the rate counts from the first byte asked for
 //! to the end that TLS says (and for FTPS the 226), data handshakes included.
@@ -18,6 +21,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
@@ -37,19 +42,26 @@ const CHUNK: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const USAGE: &str = "bare_tls serve CERTIFICATE KEY
-bare_tls load PORT download|upload SECONDS BYTES [USER PASSWORD FILE]";
+bare_tls load PORT download|drain|upload SECONDS BYTES [USER PASSWORD FILE]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments[..] {
         ["serve", certificate, key] => serve(certificate.as_ref(), key.as_ref()),
-        ["load", port, direction @ ("download" | "upload"), seconds, bytes] => {
+        ["load", port, direction @ ("download" | "drain" | "upload"), seconds, bytes] => {
             load(port, direction, seconds, bytes, None)
         }
-        ["load", port, direction @ ("download" | "upload"), seconds, bytes, user, password, file] => {
-            load(port, direction, seconds, bytes, Some([user, password, file]))
-        }
+        [
+            "load",
+            port,
+            direction @ ("download" | "drain" | "upload"),
+            seconds,
+            bytes,
+            user,
+            password,
+            file,
+        ] => load(port, direction, seconds, bytes, Some([user, password, file])),
         _ => Err(USAGE.into()),
     };
     match done {
@@ -113,6 +125,23 @@ fn receive(stream: &mut impl Read) -> io::Result<u64> {
     }
 }
 
+/// Counts what comes, which the kernel drops; a few records at the start may have come with the handshake.
+fn drain(stream: &mut Client) -> io::Result<u64> {
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock)?;
+    }
+    let mut dropped = vec![0; 16 * CHUNK];
+    let mut total = 0;
+    loop {
+        match recv(&stream.sock, &mut dropped[..], RecvFlags::TRUNC) {
+            Ok((_, 0)) => return Ok(total),
+            Ok((_, count)) => total += count as u64,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// Transfers until the time is over.
 fn load(port: &str, direction: &str, seconds: &str, bytes: &str, ftps: Option<[&str; 3]>) -> Result<()> {
     let (port, seconds, bytes): (u16, f64, u64) = (port.parse()?, seconds.parse()?, bytes.parse()?);
@@ -134,9 +163,14 @@ fn load(port: &str, direction: &str, seconds: &str, bytes: &str, ftps: Option<[&
                 if count != bytes {
                     return Err(format!("{count} of {bytes} bytes came").into());
                 }
-                // vsftpd and ProFTPD wait for it before their 226.
-                stream.conn.send_close_notify();
-                let _ = stream.flush();
+                part(&mut stream);
+            }
+            "drain" => {
+                let count = drain(&mut stream)?;
+                if count + (CHUNK as u64) < bytes {
+                    return Err(format!("{count} of {bytes} bytes came").into());
+                }
+                part(&mut stream);
             }
             _ => {
                 send(&mut stream, bytes)?;
@@ -163,6 +197,12 @@ fn load(port: &str, direction: &str, seconds: &str, bytes: &str, ftps: Option<[&
         transfers * bytes
     );
     Ok(())
+}
+
+/// The client's end, for which vsftpd and ProFTPD wait before their 226.
+fn part(stream: &mut Client) {
+    stream.conn.send_close_notify();
+    let _ = stream.conn.write_tls(&mut stream.sock);
 }
 
 fn client_config() -> Result<Arc<ClientConfig>> {
@@ -192,7 +232,7 @@ fn encrypt(socket: TcpStream, config: &Arc<ClientConfig>) -> Result<Client> {
 /// A transfer of the bare loop.
 fn bare(port: u16, config: &Arc<ClientConfig>, direction: &str, bytes: u64) -> Result<Client> {
     let mut stream = connect(port, config)?;
-    let mut head = if direction == "download" { b"D".to_vec() } else { b"U".to_vec() };
+    let mut head = if direction == "upload" { b"U".to_vec() } else { b"D".to_vec() };
     head.extend(bytes.to_be_bytes());
     stream.write_all(&head)?;
     Ok(stream)
@@ -228,7 +268,7 @@ impl Session {
         let numbers: Vec<u16> = numbers.split(',').map(str::parse).collect::<std::result::Result<_, _>>()?;
         let &[.., high, low] = &numbers[..] else { return Err("no port in 227".into()) };
         let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, high << 8 | low))?;
-        let verb = if direction == "download" { "RETR" } else { "STOR" };
+        let verb = if direction == "upload" { "STOR" } else { "RETR" };
         let command = format!("{verb} {}", self.file);
         self.say(&command, "150")?;
         encrypt(socket, &self.config)

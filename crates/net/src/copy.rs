@@ -6,8 +6,9 @@
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
-use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2, retry_on_intr};
+use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2, read, retry_on_intr};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
 /// Reads from the page cache alone; [`io::ErrorKind::WouldBlock`] where the bytes are not in it, also
@@ -50,10 +51,28 @@ pub fn is_cached(file: &File, offset: u64, length: u64) -> bool {
 }
 
 /// Sends up to `length` bytes of a file from `offset`, without copying them through this process.
-/// 0 is the end of the file; [`io::ErrorKind::WouldBlock`] a full socket.
-pub fn send_file(socket: impl AsFd, file: &File, offset: u64, length: usize) -> io::Result<usize> {
+/// 0 is the end of the file; [`io::ErrorKind::WouldBlock`] a full socket. What this kernel does not do with such a file
+/// ([`Side::Kernel`]) has to be read and written.
+pub fn send_file(
+    socket: impl AsFd,
+    file: &File,
+    offset: u64,
+    length: usize,
+) -> Result<usize, (Side, io::Error)> {
     let mut offset = offset;
-    Ok(rustix::fs::sendfile(socket, file, Some(&mut offset), length)?)
+    rustix::fs::sendfile(socket, file, Some(&mut offset), length).map_err(|errno| {
+        let side = match errno {
+            errno if is_refused(errno) => Side::Kernel,
+            Errno::IO => Side::File,
+            _ => Side::Socket,
+        };
+        (side, errno.into())
+    })
+}
+
+/// Claims that it is the call itself that is not to be had: the file system has none, or a filter forbids it.
+fn is_refused(errno: Errno) -> bool {
+    matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM)
 }
 
 /// A pipe that pages pass through from a socket to a file.
@@ -77,7 +96,7 @@ impl Conduit {
 
     /// Moves what has come on the socket, up to `most` bytes, into the file at `offset`. 0 is the end of the stream;
     /// [`io::ErrorKind::WouldBlock`] an empty socket. What was taken off the socket is always written,
-    /// or the error is the file's ([`Side::File`]).
+    /// or the error is the file's ([`Side::File`]). With [`Side::Kernel`] nothing was, and never will be.
     pub fn receive(
         &mut self,
         socket: impl AsFd,
@@ -89,6 +108,7 @@ impl Conduit {
         let wanted = self.capacity.min(usize::try_from(most).unwrap_or(usize::MAX));
         let taken = match splice(socket, None, &self.write, None, wanted, flags) {
             Ok(taken) => taken,
+            Err(error) if is_refused(error) => return Err((Side::Kernel, error.into())),
             Err(error) => return Err((Side::Socket, error.into())),
         };
         let mut written = 0;
@@ -98,10 +118,27 @@ impl Conduit {
                 Ok(0) => return Err((Side::File, io::ErrorKind::WriteZero.into())),
                 Ok(count) => written += count,
                 Err(Errno::INTR) => {}
+                Err(error) if is_refused(error) => {
+                    self.write_out(file, position, taken - written).map_err(|error| (Side::File, error))?;
+                    written = taken;
+                }
                 Err(error) => return Err((Side::File, error.into())),
             }
         }
         Ok(taken)
+    }
+
+    /// Writes so many bytes of those in the pipe, as any file takes them.
+    fn write_out(&self, file: &File, mut position: u64, mut left: usize) -> io::Result<()> {
+        let mut chunk = vec![0; left.min(64 * 1024)];
+        while left > 0 {
+            let most = chunk.len().min(left);
+            let count = retry_on_intr(|| read(&self.read, &mut chunk[..most]))?;
+            file.write_all_at(&chunk[..count], position)?;
+            position += count as u64;
+            left -= count;
+        }
+        Ok(())
     }
 }
 
@@ -112,13 +149,14 @@ pub enum Side {
     Socket,
     /// The file system's.
     File,
+    /// Nobody's: the kernel does not do such a thing here.
+    Kernel,
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::os::unix::fs::FileExt;
 
     use super::*;
 
@@ -162,6 +200,38 @@ mod tests {
         let mut content = [0; 10];
         file.read_exact_at(&mut content, 0).unwrap();
         assert_eq!(&content, b"0123abc789");
+    }
+
+    /// Into a file that was opened to append to, the kernel splices nothing.
+    #[test]
+    fn what_the_kernel_does_not_move_is_written() {
+        let path = std::env::temp_dir().join(format!("millrace-copy-{}-append", std::process::id()));
+        let file = File::options().read(true).append(true).create(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        let (mut client, server) = pair();
+        let content: Vec<u8> = (0..200_000_u32).map(|number| (number % 251) as u8).collect();
+        client.write_all(&content[..100]).unwrap();
+        let mut conduit = Conduit::new().unwrap();
+        assert_eq!(conduit.receive(&server, &file, 0, 70).unwrap(), 70);
+        let (rest, writer) = (content[100..].to_vec(), client.try_clone().unwrap());
+        std::thread::spawn(move || (&writer).write_all(&rest).unwrap());
+        let mut length = 70;
+        while length < content.len() {
+            length += conduit.receive(&server, &file, length as u64, 1 << 20).unwrap_or_else(|(_, error)| {
+                assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                0
+            });
+        }
+        let mut written = vec![0; content.len()];
+        file.read_exact_at(&mut written, 0).unwrap();
+        assert!(written == content);
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_send_is_nobodys_error() {
+        let (_client, server) = pair();
+        let directory = File::open(std::env::temp_dir()).unwrap();
+        assert_eq!(send_file(&server, &directory, 0, 1).unwrap_err().0, Side::Kernel);
     }
 
     #[test]

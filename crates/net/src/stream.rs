@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
@@ -182,6 +182,21 @@ pub struct Unread {
     pub has_ended: bool,
 }
 
+/// Waits until the peer has said its last, or the time is over; answers whether it has. What it says before that is
+/// left there. For threads that may wait.
+pub fn wait_for_end(socket: impl AsFd, most: Duration) -> bool {
+    let end = Instant::now() + most;
+    loop {
+        let mut sockets = [PollFd::new(&socket, PollFlags::RDHUP)];
+        let left = end.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut sockets, Some(&left)) {
+            Err(rustix::io::Errno::INTR) => {}
+            result => return matches!(result, Ok(1..)),
+        }
+    }
+}
+
 /// Waits until there is room to write, or a connection attempt has ended; answers whether that came in time. For
 /// threads that may wait.
 pub fn wait_writable(socket: impl AsFd, most: Duration) -> bool {
@@ -201,9 +216,22 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+
+    #[test]
+    fn an_end_is_heard_behind_what_is_not_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        assert!(!wait_for_end(&socket, Duration::from_millis(1)));
+        client.write_all(b"NOOP\r\n").unwrap();
+        assert!(!wait_for_end(&socket, Duration::from_millis(1)));
+        drop(client);
+        assert!(wait_for_end(&socket, Duration::from_secs(30)));
+    }
 
     #[test]
     fn a_pace_is_kept_until_another_is_said_or_none() {

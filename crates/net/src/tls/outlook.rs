@@ -55,7 +55,10 @@ impl Outlook {
         let certificates = self.certificates.iter().filter_map(|(file, standing)| {
             let file = file.display();
             match () {
-                () if standing.until <= now => Some(format!("TLS: the certificate in {file} has expired")),
+                () if standing.until <= now => Some(format!(
+                    "TLS: the certificate in {file} has expired, and clients refuse it: put a new one in its place, \
+                     which is read within seconds"
+                )),
                 () if standing.from > now => Some(format!("TLS: the certificate in {file} is not good yet")),
                 () if standing.until < now + SOON => {
                     let days = days(standing.until.duration_since(now));

@@ -54,7 +54,7 @@ impl Wanted {
     }
 }
 
-const SWAPPED: &str = "were the files of certificate and key swapped?";
+const SWAPPED: &str = "the files of certificate and key may have been swapped";
 
 /// What people have in their files instead, by its label: what it is, and what to do.
 const INSTEAD: [(&str, &str, &str); 16] = [
