@@ -182,6 +182,7 @@ const GERMAN: &[(&str, &str)] = &[
         "Zu viele unbekannte Befehle: Die Steuerverbindung wird geschlossen.",
     ),
     ("Permission denied: this account may not do that.", "Nicht erlaubt: Dieses Konto darf das nicht."),
+    ("Aborted before it had begun.", "Abgebrochen, bevor es begonnen hatte."),
     ("End of status.", "Ende des Status."),
     ("The command line is too long.", "Die Befehlszeile ist zu lang."),
     ("ABOR successful.", "ABOR erfolgreich."),
@@ -251,7 +252,34 @@ const GERMAN: &[(&str, &str)] = &[
     ("Will connect to you.", "Der Server wird die Verbindung aufbauen."),
     ("Only EPSV from now on.", "Von jetzt an nur noch EPSV."),
     ("PASV cannot name an IPv6 address: use EPSV.", "PASV kann keine IPv6-Adresse nennen: EPSV verwenden."),
+    (
+        "Telnet options in the line have no end; a byte 255 of a name is sent twice.",
+        "Telnet-Optionen in der Zeile haben kein Ende; ein Byte 255 eines Namens wird doppelt gesendet.",
+    ),
     ("No passive port.", "Kein passiver Port."),
+    ("No passive port: {}.", "Kein passiver Port: {}."),
+    ("{} created.", "{} angelegt."),
+    ("{} is the current directory.", "{} ist das aktuelle Verzeichnis."),
+    (
+        "The file has {} bytes: it cannot be restarted at {}.",
+        "Die Datei hat {} Bytes: Sie kann nicht bei {} fortgesetzt werden.",
+    ),
+    ("Restarting at {}; send RETR, STOR or APPE.", "Es geht bei {} weiter; jetzt RETR, STOR oder APPE."),
+    (
+        "Ready to receive; writing in place from byte {}.",
+        "Bereit zum Empfang; es wird ab Byte {} in die Datei selbst geschrieben.",
+    ),
+    ("Only {} bytes are free.", "Nur {} Bytes sind frei."),
+    ("The mask is {}.", "Die Maske ist {}."),
+    ("The mask is {} now.", "Die Maske ist jetzt {}."),
+    ("The checksum is {}.", "Die Prüfsumme ist {}."),
+    ("{} of {} bytes are free.", "{} von {} Bytes sind frei."),
+    ("Idle after {} seconds; up to {} can be had.", "Untätig nach {} Sekunden; bis zu {} sind möglich."),
+    ("Idle after {} seconds now.", "Untätig jetzt nach {} Sekunden."),
+    ("The time is from 1 to {} seconds.", "Die Zeit liegt zwischen 1 und {} Sekunden."),
+    ("Copied {} bytes.", "{} Bytes kopiert."),
+    ("Removed; {} entries in all.", "Entfernt; {} Einträge insgesamt."),
+    ("Combined; the file has {} bytes.", "Zusammengefügt; die Datei hat {} Bytes."),
     ("One server has it all: go on with PASV.", "Ein Server hat alles: weiter mit PASV."),
     (
         "PRET takes a command that uses the data connection.",
@@ -316,7 +344,8 @@ const GERMAN: &[(&str, &str)] = &[
     ("Type is EBCDIC non-print (code page 037).", "Der Typ ist EBCDIC ohne Drucksteuerung (Codepage 037)."),
     ("Page structure is not served.", "Die Seitenstruktur gibt es hier nicht."),
     ("Structure set.", "Struktur gesetzt."),
-    ("Compressed mode is not served; MODE Z is.", "Den komprimierten Modus gibt es hier nicht, aber MODE Z."),
+    ("Compressed mode is not served.", "Den komprimierten Modus gibt es hier nicht."),
+    ("MODE Z is switched off on this server.", "MODE Z ist auf diesem Server abgeschaltet."),
     ("Mode set.", "Modus gesetzt."),
     ("The level is a digit from 0 to 9.", "Die Stufe ist eine Ziffer von 0 bis 9."),
     ("Deflate level set.", "Kompressionsstufe gesetzt."),
@@ -412,8 +441,10 @@ mod tests {
         }
         let behind = files.iter().flat_map(|file| file.split("Fixed(\"").skip(1));
         let literals = behind.map(|text| text.split('"').next().unwrap_or_default().to_owned());
+        let filled = files.iter().flat_map(|file| file.split("Reply::filled(").skip(1));
+        let sentences = filled.map(|call| arguments(call).split('"').nth(1).unwrap_or(call).to_owned());
         let of_files = errors().into_iter().map(|error| told(&error).to_owned());
-        literals.chain(of_files).collect()
+        literals.chain(sentences).chain(of_files).collect()
     }
 
     #[test]
@@ -425,8 +456,9 @@ mod tests {
             let is_kept = KEPT.contains(&&text[..]) || text.starts_with("Syntax: ");
             assert!(is_kept || german(text).is_some(), "no German for: {text}");
         }
-        for (english, _) in GERMAN {
+        for (english, german) in GERMAN {
             assert!(texts.iter().any(|text| text == english), "nobody says: {english}");
+            assert_eq!(english.matches("{}").count(), german.matches("{}").count(), "{english}");
         }
     }
 

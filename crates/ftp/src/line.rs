@@ -25,6 +25,8 @@ pub enum Event<'a> {
     Line(Cow<'a, [u8]>),
     /// A line longer than [`MAX_LINE`] has ended.
     TooLong,
+    /// A line has ended within what Telnet says of an option: what it means is not known, and so it is none.
+    Torn,
     /// A Telnet option was proposed; these bytes refuse it.
     Refuse([u8; 3]),
 }
@@ -88,10 +90,11 @@ impl LineReader {
             (State::Command, WILL | WONT | DO | DONT) => self.state = State::Option(byte),
             (State::Command, SB) => self.state = State::Subnegotiation,
             (State::Subcommand, SE) => self.state = State::Text,
-            // The line ends all the same: where these bytes were a name's, there is no end of theirs.
+            // The line ends all the same: where these bytes were a name's (`\xff\xfa` of Latin-1), there is no end of
+            // theirs, and the name is not what has come of it.
             (State::Subnegotiation | State::Subcommand, b'\n') => {
-                self.state = State::Text;
-                return Some(Event::Line(Cow::Owned(std::mem::take(&mut self.partial))));
+                (self.state, self.partial) = (State::Text, Vec::new());
+                return Some(Event::Torn);
             }
             (State::Subnegotiation, IAC) => self.state = State::Subcommand,
             (State::Subnegotiation | State::Subcommand, _) => self.state = State::Subnegotiation,
@@ -174,6 +177,7 @@ mod tests {
                 found.push(match event {
                     Event::Line(line) => Event::Line(Cow::Owned(line.into_owned())),
                     Event::TooLong => Event::TooLong,
+                    Event::Torn => Event::Torn,
                     Event::Refuse(bytes) => Event::Refuse(bytes),
                 });
             }
@@ -204,9 +208,9 @@ mod tests {
             events(b"\xff\xfb\x01\xff\xfd\x03\xff\xfe\x05NOOP\r\n", &[]),
             [Event::Refuse([IAC, DONT, 1]), Event::Refuse([IAC, WONT, 3]), line(b"NOOP")]
         );
-        // What is said of an option, up to its end; without one, the line's end is the line's.
+        // What is said of an option, up to its end; without one, the line is none.
         assert_eq!(events(b"\xff\xfa\x18\x01\xff\xff\xff\xf0PWD\r\n", &[]), [line(b"PWD")]);
-        assert_eq!(events(b"CWD a\xff\xfab\r\nPWD\r\n", &[]), [line(b"CWD a"), line(b"PWD")]);
+        assert_eq!(events(b"CWD a\xff\xfab\r\nPWD\r\n", &[]), [Event::Torn, line(b"PWD")]);
     }
 
     #[test]

@@ -67,11 +67,21 @@ pub struct Reply {
     code: u16,
     /// The text of the last line, which in a reply of one line is the only one.
     text: Cow<'static, [u8]>,
-    /// What of a text that was made is always the same, and where it stands.
-    fixed: Vec<(usize, &'static str)>,
+    made: Made,
     /// The lines before the last, in a reply of several: the first stands behind the code and a hyphen,
     /// the others are written as they are.
     before: Vec<Vec<u8>>,
+}
+
+/// What of a text is always the same, and has translations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Made {
+    /// All of one that was not made, nothing of one that was.
+    Plainly,
+    /// These words, each where it stands.
+    OfParts(Vec<(usize, &'static str)>),
+    /// What stands around these.
+    ByFilling(&'static str, Vec<Vec<u8>>),
 }
 
 /// A part of a text that is made for one reply.
@@ -86,12 +96,23 @@ pub(crate) enum Part<'a> {
 impl Reply {
     /// A reply of one line with a fixed text.
     pub const fn new(code: u16, text: &'static str) -> Self {
-        Self { code, text: Cow::Borrowed(text.as_bytes()), fixed: Vec::new(), before: Vec::new() }
+        Self { code, text: Cow::Borrowed(text.as_bytes()), made: Made::Plainly, before: Vec::new() }
     }
 
     /// A reply of one line with a text made now.
     pub fn owned(code: u16, text: impl Into<Vec<u8>>) -> Self {
-        Self { code, text: Cow::Owned(text.into()), fixed: Vec::new(), before: Vec::new() }
+        Self { code, text: Cow::Owned(text.into()), made: Made::Plainly, before: Vec::new() }
+    }
+
+    /// A reply of one line: a sentence with a value for each `{}` in it.
+    pub(crate) fn filled<const N: usize>(
+        code: u16,
+        sentence: &'static str,
+        values: [impl Into<Vec<u8>>; N],
+    ) -> Self {
+        let values: Vec<Vec<u8>> = values.into_iter().map(Into::into).collect();
+        let text = fill(sentence, &values);
+        Self { made: Made::ByFilling(sentence, values), ..Self::owned(code, text) }
     }
 
     /// The same under another code.
@@ -111,7 +132,7 @@ impl Reply {
                 Part::Own(bytes) => text.extend_from_slice(bytes),
             }
         }
-        Self { fixed, ..Self::owned(code, text) }
+        Self { made: Made::OfParts(fixed), ..Self::owned(code, text) }
     }
 
     /// A reply of several lines: `first`, then `lines` as they are, then `last`.
@@ -156,17 +177,21 @@ impl Reply {
             let text = std::str::from_utf8(text).ok().and_then(words);
             return Self { text: text.map_or(self.text, |text| Cow::Borrowed(text.as_bytes())), ..self };
         }
-        if self.fixed.is_empty() {
-            return self;
-        }
-        let (mut text, mut copied) = (Vec::new(), 0);
-        for (at, fixed) in self.fixed.drain(..) {
-            text.extend_from_slice(&self.text[copied..at]);
-            text.extend_from_slice(words(fixed).unwrap_or(fixed).as_bytes());
-            copied = at + fixed.len();
-        }
-        text.extend_from_slice(&self.text[copied..]);
-        Self { text: Cow::Owned(text), ..self }
+        self.text = Cow::Owned(match std::mem::replace(&mut self.made, Made::Plainly) {
+            Made::Plainly => return self,
+            Made::ByFilling(sentence, values) => fill(words(sentence).unwrap_or(sentence), &values),
+            Made::OfParts(parts) => {
+                let (mut text, mut copied) = (Vec::new(), 0);
+                for (at, fixed) in parts {
+                    text.extend_from_slice(&self.text[copied..at]);
+                    text.extend_from_slice(words(fixed).unwrap_or(fixed).as_bytes());
+                    copied = at + fixed.len();
+                }
+                text.extend_from_slice(&self.text[copied..]);
+                text
+            }
+        });
+        self
     }
 
     /// Claims that it only announces what follows (1xx): not the end of the command.
@@ -194,6 +219,19 @@ impl Reply {
         write_text(&self.text, out);
         out.extend_from_slice(b"\r\n");
     }
+}
+
+/// A sentence with each `{}` in it replaced by its value.
+fn fill(sentence: &str, values: &[Vec<u8>]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(sentence.len() + 32);
+    let mut values = values.iter();
+    for (number, words) in sentence.split("{}").enumerate() {
+        if number > 0 {
+            text.extend_from_slice(values.next().map_or(b"", |value| value));
+        }
+        text.extend_from_slice(words.as_bytes());
+    }
+    text
 }
 
 /// Text with what could end or forge a line made harmless: control characters become `?`'s of their
@@ -291,6 +329,15 @@ mod tests {
         assert_eq!(written(&reply.translated(german)), b"550 no: nein.\r\n");
         assert_eq!(written(&Reply::owned(550, "no").translated(german)), b"550 no\r\n");
         assert_eq!(written(&Reply::new(550, "no").translated(german)), b"550 nein\r\n");
+    }
+
+    #[test]
+    fn a_sentence_is_filled_in_any_language() {
+        let german = |text: &str| (text == "{} of {} bytes.").then_some("von {1}: {} Bytes, {}");
+        let reply = Reply::filled(200, "{} of {} bytes.", ["{}", "2"]);
+        assert_eq!(written(&reply), b"200 {} of 2 bytes.\r\n");
+        assert_eq!(written(&reply.translated(german)), b"200 von {1}: {} Bytes, 2\r\n");
+        assert_eq!(written(&Reply::filled(200, "{}.", ["1"]).translated(german)), b"200 1.\r\n");
     }
 
     #[test]

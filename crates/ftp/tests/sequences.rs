@@ -349,6 +349,17 @@ fn foreign_addresses_are_taken_where_the_server_allows_them_and_low_ports_never(
 }
 
 #[test]
+fn compression_that_is_switched_off_is_not_offered_and_refused() {
+    let mut driver = Driver::new(Settings { mode_z: false, ..Settings::default() });
+    driver.say("USER ann");
+    driver.say("PASS secret");
+    assert!(!driver.say("FEAT").contains("MODE Z"));
+    assert_eq!(driver.say("MODE Z"), "504 MODE Z is switched off on this server.\r\n");
+    assert_eq!(driver.code("MODE S"), 200);
+    assert!(Driver::logged_in().say("FEAT").contains(" MODE Z\r\n"));
+}
+
+#[test]
 fn families_are_those_of_the_control_connection() {
     let mut four = Driver::logged_in();
     assert_eq!(four.say("EPRT |2|2001:db8::7|1025|"), "522 This connection is IPv4, use (1).\r\n");

@@ -73,10 +73,21 @@ fn recognized(session: &mut Session, answer: Answer) -> Step {
     }
 }
 
+/// Claims that any password lets in whoever has this name.
+fn is_guest(session: &Session, name: &[u8]) -> bool {
+    session.settings.anonymous
+        && (name.eq_ignore_ascii_case(b"anonymous") || name.eq_ignore_ascii_case(b"ftp"))
+}
+
+/// What guests give as a password is their address, by custom (RFC 1635). What does not look like one may be a password
+/// that somebody has given by mistake, and is forgotten.
+fn address_of_guest(session: &Session, name: &[u8], password: &[u8]) -> Option<Box<[u8]>> {
+    let is_address = password.contains(&b'@') && password.len() <= 128;
+    (session.settings.keeps_addresses && is_guest(session, name) && is_address).then(|| password.into())
+}
+
 fn password_wanted(session: &Session, name: &[u8]) -> Reply {
-    let anonymous = session.settings.anonymous
-        && (name.eq_ignore_ascii_case(b"anonymous") || name.eq_ignore_ascii_case(b"ftp"));
-    match anonymous {
+    match is_guest(session, name) {
         true => Reply::new(code::NEED_PASSWORD, "Anonymous access is welcome; any password will do."),
         false => Reply::new(code::NEED_PASSWORD, "Password, please."),
     }
@@ -120,6 +131,11 @@ fn logged_in(session: &mut Session, password: Option<Vec<u8>>, answer: Answer) -
                 return Step::mismatch();
             };
             session.directory = grant.home.clone();
+            let guest = password.as_deref().and_then(|said| address_of_guest(session, &name, said));
+            // Nor is it the address of whoever was here before.
+            if guest.is_some() || session.extras.is_some() {
+                session.extras_mut().guest = guest;
+            }
             session.access = Access::User(Login {
                 name: name.into(),
                 permissions: grant.permissions,

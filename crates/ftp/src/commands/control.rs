@@ -92,7 +92,7 @@ fn feat(session: &mut Session, _: &[u8]) -> Step {
         Feat::Silent => None,
         Feat::Line(line) => Some(line.to_owned()),
         Feat::WithTls(line) => session.settings.tls.as_ref().map(|_| line.to_owned()),
-        Feat::Made(make) => Some(make(session)),
+        Feat::Made(make) => make(session),
     };
     let of_site = SITE_COMMANDS.iter().filter_map(line).map(|line| format!("SITE {line}"));
     // Features that are no verbs.

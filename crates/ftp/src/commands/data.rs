@@ -232,9 +232,7 @@ fn leased(session: &mut Session, answer: Answer) -> Result<SocketAddr, Reply> {
             session.data = DataPlan::Passive;
             Ok(address)
         }
-        Answer::NoPort(why) => {
-            Err(Reply::owned(code::NO_DATA_CONNECTION, format!("No passive port: {why}.")))
-        }
+        Answer::NoPort(why) => Err(Reply::filled(code::NO_DATA_CONNECTION, "No passive port: {}.", [why])),
         _ => Err(Reply::new(code::NO_DATA_CONNECTION, "No passive port.")),
     }
 }

@@ -7,7 +7,7 @@
 
 use millrace_vfs::{FileError, VirtualPath};
 
-use super::{Argument, Command, Feat, PATH, Paths, ROW};
+use super::{Argument, Command, Feat, PATH, Paths, ROW, retr};
 use crate::digest::{Algorithm, Span, Target};
 use crate::reply::{Reply, code};
 use crate::session::{Answer, ByteRange, Permission, Permissions, Request, Session, Step, split};
@@ -18,7 +18,7 @@ const DIGEST: Command =
 
 pub(super) const HASH: Command = Command {
     verb: "HASH",
-    feat: Feat::Made(|session| format!("HASH {}", feature(session))),
+    feat: Feat::Made(|session| Some(format!("HASH {}", feature(session)))),
     paths: PATH,
     help: "HASH <file>",
     source: "draft-bryan-ftpext-hash",
@@ -114,6 +114,9 @@ fn hash(session: &mut Session, argument: &[u8]) -> Step {
     let (algorithm, range) = (current(session), std::mem::take(&mut session.restart));
     let name = argument.to_vec();
     of_path(session, argument, algorithm, range, move |hash, length| {
+        if length == 0 && range.start > 0 {
+            return retr::past_the_end(range.start, range.start);
+        }
         let last = (range.start + length).saturating_sub(1);
         let text = format!("{} {}-{last} {hash} ", algorithm.name(), range.start);
         Reply::owned(code::FILE_STATUS, [text.as_bytes(), &name].concat())

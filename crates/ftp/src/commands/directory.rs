@@ -86,6 +86,6 @@ fn arrived(session: &mut Session) -> Step {
 }
 
 fn pwd(session: &mut Session, _: &[u8]) -> Step {
-    let text = [&Session::quoted(session.directory())[..], b" is the current directory."].concat();
-    Reply::owned(code::PATH_CREATED, text).into()
+    let path = Session::quoted(session.directory());
+    Reply::filled(code::PATH_CREATED, "{} is the current directory.", [path]).into()
 }

@@ -100,7 +100,7 @@ fn mkd(session: &mut Session, argument: &[u8]) -> Step {
 /// The reply to a directory that was made.
 pub(super) fn made(session: &mut Session, _: Answer) -> Step {
     let Some(path) = session.subject.take() else { return Step::mismatch() };
-    Reply::owned(code::PATH_CREATED, [&Session::quoted(&path)[..], b" created."].concat()).into()
+    Reply::filled(code::PATH_CREATED, "{} created.", [Session::quoted(&path)]).into()
 }
 
 fn rnfr(session: &mut Session, argument: &[u8]) -> Step {

@@ -55,7 +55,7 @@ pub(super) const MLST: Command = Command {
     verb: "MLST",
     argument: Argument::Optional,
     needs: Permissions::only(Permission::List),
-    feat: Feat::Made(|session| format!("MLST {}", session.facts.feature())),
+    feat: Feat::Made(|session| Some(format!("MLST {}", session.facts.feature()))),
     paths: PATH,
     help: "MLST [<path>]",
     note: "control characters in the path are escaped, as `\\012`; MLSD gives names byte for byte",
@@ -151,9 +151,9 @@ fn mlsd(session: &mut Session, argument: &[u8]) -> Step {
     let rights = session.permissions_at(&path).rights();
     // The entry of the directory itself is part of an MLSD (RFC 3659 section 7.2).
     let line_end = line_end(session.coding);
-    let links = links(session);
-    let listing =
-        Listing { rights, line_end, links, ..Listing::new(Format::Facts(session.facts), session.now.wall) };
+    let (links, lore) = (links(session), Arc::clone(&session.settings.lore));
+    let format = Format::Facts(session.facts);
+    let listing = Listing { rights, line_end, links, lore, ..Listing::new(format, session.now.wall) };
     let request = ListRequest { path: path.clone(), listing, files: false, literal: None };
     session.subject = Some(path);
     session.ask_whether(Request::List(Box::new(request)), |session, answer| match answer {
@@ -259,7 +259,9 @@ fn mlst(session: &mut Session, argument: &[u8]) -> Step {
             return Step::mismatch();
         };
         let rights = session.permissions_at(&path).rights();
-        let writer = Writer::new(session.facts, rights, Arc::new(NumericOwners)).with_links(links(session));
+        let writer = Writer::new(session.facts, rights, Arc::new(NumericOwners))
+            .with_links(links(session))
+            .with_lore(Arc::clone(&session.settings.lore));
         Reply::lines(code::FILE_ACTION_OK, "Facts:", [fact_line(&writer, &entry, &path)], "End").into()
     })
 }

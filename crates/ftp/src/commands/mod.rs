@@ -124,8 +124,8 @@ pub enum Feat {
     Line(&'static str),
     /// This line, where there is a certificate.
     WithTls(&'static str),
-    /// A line that depends on the session.
-    Made(fn(&Session) -> String),
+    /// A line, or none, that depends on the session.
+    Made(fn(&Session) -> Option<String>),
 }
 
 /// The defaults of a row, so that each shows only what is particular to it.

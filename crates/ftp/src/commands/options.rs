@@ -19,10 +19,10 @@ pub(super) const LANG: Command = Command {
     verb: "LANG",
     argument: Argument::Optional,
     when: When::Always,
-    feat: Feat::Made(|session| format!("LANG {}", Language::feature(session.language()))),
+    feat: Feat::Made(|session| Some(format!("LANG {}", Language::feature(session.language())))),
     help: "LANG [<language>]",
     source: "RFC 2640",
-    note: "English and German; reasons that the system gives, and names of settings, are English",
+    note: "English and German; lists, reasons that the system gives, and names of settings are English",
     run: lang,
     ..ROW
 };

@@ -70,7 +70,8 @@ fn rest(session: &mut Session, argument: &[u8]) -> Step {
     match parse_offset(argument) {
         Some(start) => {
             session.restart = ByteRange { start, end: None };
-            Reply::owned(code::NEED_MORE, format!("Restarting at {start}; send RETR, STOR or APPE.")).into()
+            Reply::filled(code::NEED_MORE, "Restarting at {}; send RETR, STOR or APPE.", [start.to_string()])
+                .into()
         }
         None => Reply::new(code::BAD_ARGUMENT, "The offset is a number of bytes.").into(),
     }

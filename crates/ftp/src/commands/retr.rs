@@ -33,8 +33,7 @@ fn opened(session: &mut Session, answer: Answer) -> Step {
     let size = handle.size();
     if let Some(size) = size {
         if point.range.start > size {
-            let text = format!("The file has {size} bytes: it cannot be restarted at {}.", point.range.start);
-            return Reply::owned(code::BAD_RESTART, text).into();
+            return past_the_end(size, point.range.start).into();
         }
         point.range.end = point.range.end.map(|end| end.min(size));
     }
@@ -43,6 +42,12 @@ fn opened(session: &mut Session, answer: Answer) -> Step {
     let content = Content::Send(handle, point.range);
     let transfer = Transfer { skip: point.skip, ..Transfer::new(content, session.coding, path) };
     session.transfer(announcement, transfer, complete)
+}
+
+/// The reply to a range that begins behind the end.
+pub(super) fn past_the_end(size: u64, start: u64) -> Reply {
+    let values = [size.to_string(), start.to_string()];
+    Reply::filled(code::BAD_RESTART, "The file has {} bytes: it cannot be restarted at {}.", values)
 }
 
 /// The reply to a transfer that ended well.

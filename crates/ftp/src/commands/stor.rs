@@ -63,6 +63,13 @@ struct Plan {
     offset: Option<u64>,
     /// How many bytes `RANG` lets in.
     most: Option<u64>,
+    /// How many `ALLO` has announced.
+    announced: Option<u64>,
+}
+
+/// What `ALLO` said is of the command that follows, whatever becomes of that.
+fn announced(session: &mut Session) -> Option<u64> {
+    session.extras.as_mut()?.announced.take()
 }
 
 fn stor(session: &mut Session, argument: &[u8]) -> Step {
@@ -92,6 +99,7 @@ fn write_mode(session: &Session) -> Result<WriteMode, Reply> {
 }
 
 fn begin(session: &mut Session, argument: &[u8], mode: WriteMode) -> Step {
+    let announced = announced(session);
     let path = match session.path(argument) {
         Ok(path) => path,
         Err(reply) => return reply.into(),
@@ -105,7 +113,7 @@ fn begin(session: &mut Session, argument: &[u8], mode: WriteMode) -> Step {
         WriteMode::At(start) => session.range.end.map(|end| end - start),
         _ => None,
     };
-    let plan = Plan { offset, most };
+    let plan = Plan { offset, most, announced };
     let bits = site::file_bits(session);
     session.ask_about(
         path,
@@ -116,9 +124,10 @@ fn begin(session: &mut Session, argument: &[u8], mode: WriteMode) -> Step {
             };
             let announcement = match plan.offset {
                 Some(0) => retr::announcement(session, &path, None),
-                Some(start) => Reply::owned(
+                Some(start) => Reply::filled(
                     code::OPENING_DATA,
-                    format!("Ready to receive; writing in place from byte {start}."),
+                    "Ready to receive; writing in place from byte {}.",
+                    [start.to_string()],
                 ),
                 None => Reply::new(
                     code::OPENING_DATA,
@@ -155,7 +164,7 @@ fn unique(session: &mut Session, answer: Answer) -> Step {
     let here = path.parent() == session.directory;
     let text = [&b"FILE: "[..], if here { path.name() } else { path.as_bytes() }].concat();
     let announcement = Reply::owned(code::OPENING_DATA, &text[..]);
-    let plan = Plan { offset: Some(0), most: None };
+    let plan = Plan { offset: Some(0), most: None, announced: announced(session) };
     receive(session, announcement, upload, path, plan, move |_| Reply::owned(code::CLOSING_DATA, text).into())
 }
 
@@ -168,7 +177,8 @@ fn receive(
     success: impl FnOnce(&mut Session) -> Step + Send + 'static,
 ) -> Step {
     let content = Content::Receive(upload, plan.most);
-    let transfer = Transfer { offset: plan.offset, ..Transfer::new(content, session.coding, path) };
+    let Plan { offset, announced, .. } = plan;
+    let transfer = Transfer { offset, announced, ..Transfer::new(content, session.coding, path) };
     session.transfer(announcement, transfer, success)
 }
 
@@ -190,10 +200,14 @@ fn allo(session: &mut Session, argument: &[u8]) -> Step {
             Step::from(session.refusal(&over.clone().into())).because(Bound::Quota(over))
         }
         Answer::Space(space) if space.available < bytes => {
-            let text = format!("Only {} bytes are free.", space.available);
-            Step::from(Reply::owned(code::NO_SPACE, text)).because(Bound::Space(space.available))
+            let free = [space.available.to_string()];
+            let reply = Reply::filled(code::NO_SPACE, "Only {} bytes are free.", free);
+            Step::from(reply).because(Bound::Space(space.available))
         }
-        Answer::Space(_) => Reply::new(code::OK, "There is room.").into(),
+        Answer::Space(_) => {
+            session.extras_mut().announced = Some(bytes);
+            Reply::new(code::OK, "There is room.").into()
+        }
         _ => Reply::new(code::SUPERFLUOUS, "No allocation is needed here.").into(),
     })
 }

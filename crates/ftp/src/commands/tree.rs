@@ -59,7 +59,8 @@ pub(super) const COMB: Command = Command {
     paths: Paths::Within(target_and_parts),
     help: "COMB <target> <part> [<part> ...]; with quotes around a name that has a blank in it",
     source: "Serv-U",
-    note: "the parts are removed when all of them are in the target",
+    note: "the parts are removed when all of them are in the target; to a file that is there they are appended, and a \
+           server that is killed meanwhile leaves it longer",
     run: comb,
     ..ROW
 };
@@ -95,7 +96,8 @@ pub(super) fn rmda(session: &mut Session, argument: &[u8]) -> Step {
         Ok(path) if path.is_root() => DENIED.into(),
         Ok(path) => session.ask_about(path, Request::RemoveTree, |_, answer| match answer {
             Answer::Count(entries) => {
-                Reply::owned(code::FILE_ACTION_OK, format!("Removed; {entries} entries in all.")).into()
+                Reply::filled(code::FILE_ACTION_OK, "Removed; {} entries in all.", [entries.to_string()])
+                    .into()
             }
             _ => Step::mismatch(),
         }),
@@ -115,7 +117,8 @@ fn comb(session: &mut Session, argument: &[u8]) -> Step {
         |target| Request::Combine(target, paths, bits),
         |_, answer| match answer {
             Answer::Count(bytes) => {
-                Reply::owned(code::FILE_ACTION_OK, format!("Combined; the file has {bytes} bytes.")).into()
+                Reply::filled(code::FILE_ACTION_OK, "Combined; the file has {} bytes.", [bytes.to_string()])
+                    .into()
             }
             _ => Step::mismatch(),
         },

@@ -29,6 +29,8 @@ pub enum Input<'a> {
     /// A command line that was longer than [`crate::line::MAX_LINE`]. It waits its turn like any other:
     /// [`Session::takes`](crate::Session::takes) of the empty line says when.
     LineTooLong,
+    /// A command line with Telnet in it that has no end.
+    LineTorn,
     /// The answer to the open question ([`Act::Ask`]).
     Answer(Answer),
     /// The running transfer has ended.
@@ -282,6 +284,9 @@ pub enum Answer {
     Space(Space),
     /// To [`Request::Progress`].
     Progress(Progress),
+    /// Somebody who waits says `STAT`: a line that was not given to the session yet, of which this is the verb, has waited
+    /// so long for the word of a hook. It answers no question.
+    Waiting(Vec<u8>, Duration),
 }
 
 /// What an answer about a tree does not tell of.
@@ -398,6 +403,8 @@ pub struct Transfer {
     /// answered with [`Reply::marker`] once what was before it is stored. `None` where the place is not
     /// known (`APPE`): markers then get no reply, because a `REST` with one would go astray.
     pub offset: Option<u64>,
+    /// Uploads: how many bytes there will be, where `ALLO` said so. A hint: it is held to nothing.
+    pub announced: Option<u64>,
     /// How the data connection is protected.
     pub protection: Protection,
 }
@@ -412,6 +419,7 @@ impl Transfer {
             path,
             skip: 0,
             offset: None,
+            announced: None,
             protection: Protection::Clear,
         }
     }

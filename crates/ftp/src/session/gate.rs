@@ -4,6 +4,8 @@
 //! refused before the login, and one that needs a permission is refused without it. There is no other
 //! place where that is decided.
 
+use std::time::Duration;
+
 use millrace_vfs::VirtualPath;
 
 use super::{
@@ -28,6 +30,9 @@ pub(super) const EXPELLED: Reply = Reply::new(
 );
 
 pub(super) const GOODBYE: Reply = Reply::new(code::GOODBYE, "Goodbye.");
+
+/// The reply to a command that its client has given up while a hook was asked about it.
+pub const NOT_BEGUN: Reply = Reply::new(code::TRANSFER_ABORTED, "Aborted before it had begun.");
 
 /// Splits a line into its verb and its argument, which is `None` where not even a space follows.
 pub(crate) fn split(line: &[u8]) -> (&[u8], Option<&[u8]>) {
@@ -253,4 +258,11 @@ pub(super) fn progress_report(progress: &Progress) -> Step {
     let seconds = progress.elapsed.as_secs_f64();
     let lines = [format!(" {}{total} bytes in {seconds:.1} s", progress.bytes).into_bytes()];
     Reply::lines(code::SYSTEM_STATUS, "Transfer in progress:", lines, "End of status.").into()
+}
+
+/// The reply to `STAT` while a command waits to be run.
+pub(super) fn waiting_report(verb: &[u8], elapsed: Duration) -> Step {
+    let seconds = format!(": {:.1} s", elapsed.as_secs_f64());
+    let line = [b" ", verb, seconds.as_bytes()].concat();
+    Reply::lines(code::SYSTEM_STATUS, "A command waits to be allowed:", [line], "End of status.").into()
 }

@@ -47,8 +47,8 @@ pub use exchange::{
     Act, Answer, Bound, ByteRange, Content, Credentials, Grant, Input, LeftOut, ListRequest, Now, Outcome,
     Progress, Protection, Request, Step, Transfer, TransferError, Verdict, Via,
 };
-pub use gate::Named;
 pub(crate) use gate::{DENIED, split, wrong_syntax};
+pub use gate::{NOT_BEGUN, Named};
 pub use permission::{Permission, Permissions};
 pub use rules::Rules;
 pub(crate) use security::Security;
@@ -124,6 +124,10 @@ pub(crate) struct Extras {
     pub(crate) deflate_level: Option<u8>,
     /// Directories whose notes were told, the last one last.
     pub(crate) told: Vec<VirtualPath>,
+    /// What `ALLO` said of the next upload, in bytes.
+    pub(crate) announced: Option<u64>,
+    /// What an anonymous user gave as an address.
+    pub(crate) guest: Option<Box<[u8]>>,
 }
 
 /// A path named for the command that follows.
@@ -245,6 +249,10 @@ impl Session {
             Input::LineTooLong => {
                 self.nonsense(Reply::new(code::UNKNOWN_COMMAND, "The command line is too long."))
             }
+            Input::LineTorn => self.nonsense(Reply::new(
+                code::BAD_ARGUMENT,
+                "Telnet options in the line have no end; a byte 255 of a name is sent twice.",
+            )),
             Input::Answer(answer) => self.answered(answer),
             Input::TransferEnded(outcome) => self.transfer_ended(outcome),
             Input::Deadline => self.expired(),
@@ -319,6 +327,11 @@ impl Session {
             Access::User(login) => Some(&login.name),
             _ => None,
         }
+    }
+
+    /// What an anonymous user gave as an address.
+    pub fn guest(&self) -> Option<&[u8]> {
+        self.extras.as_ref().and_then(|extras| extras.guest.as_deref())
     }
 
     /// What the client said of itself, with `CLNT` or `CSID`.
@@ -444,7 +457,7 @@ impl Session {
         self.source = None;
         self.deadline = None;
         if let Some(extras) = &mut self.extras {
-            (extras.umask, extras.idle) = (None, None);
+            (extras.umask, extras.idle, extras.announced, extras.guest) = (None, None, None, None);
         }
     }
 
@@ -483,6 +496,9 @@ impl Session {
     fn answered(&mut self, answer: Answer) -> Step {
         if let Answer::Progress(progress) = answer {
             return gate::progress_report(&progress);
+        }
+        if let Answer::Waiting(verb, elapsed) = answer {
+            return gate::waiting_report(&verb, elapsed);
         }
         let question = match std::mem::replace(&mut self.phase, Phase::Ready) {
             Phase::Asking(question) => question,

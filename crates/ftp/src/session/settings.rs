@@ -1,7 +1,10 @@
 //! What every session of a server shares.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::listing::{Lore, NoLore};
 
 /// How sessions behave. One value is shared by all.
 #[derive(Debug, Clone)]
@@ -22,8 +25,12 @@ pub struct Settings {
     pub public_ip: Option<Ipv4Addr>,
     /// Whether `PORT` may name another host than the client's (FXP).
     pub foreign_data: bool,
+    /// Whether `MODE Z` is served.
+    pub mode_z: bool,
     /// The user and password prompts say that `anonymous` is welcome.
     pub anonymous: bool,
+    /// Whether the address is kept that an anonymous user gives for a password: a transfer log has it.
+    pub keeps_addresses: bool,
     /// Whether who logs in, or enters a directory, is told what lies there to be told: `.message`, and that
     /// there is a `README`.
     pub notes: bool,
@@ -31,6 +38,8 @@ pub struct Settings {
     pub umask: Option<u32>,
     /// What TLS is for; `None` where there is no certificate, and so no TLS.
     pub tls: Option<TlsPolicy>,
+    /// What is known of files besides what the storage says.
+    pub lore: Arc<dyn Lore>,
 }
 
 /// What has to be encrypted.
@@ -55,10 +64,13 @@ impl Default for Settings {
             login_attempts: 5,
             public_ip: None,
             foreign_data: false,
+            mode_z: true,
             anonymous: false,
             tls: None,
+            keeps_addresses: false,
             notes: false,
             umask: None,
+            lore: Arc::new(NoLore),
         }
     }
 }

@@ -39,7 +39,7 @@ fn lines(input: &[u8], size: usize) -> Vec<Option<Vec<u8>>> {
         while let Some(event) = reader.next(&mut piece) {
             match event {
                 Event::Line(line) => found.push(Some(line.into_owned())),
-                Event::TooLong => found.push(None),
+                Event::TooLong | Event::Torn => found.push(None),
                 Event::Refuse(bytes) => assert_eq!(bytes[0], 255),
             }
         }

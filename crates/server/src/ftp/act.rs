@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use millrace_ftp::digest::{Algorithm, Hasher};
 use millrace_ftp::listing::{Format, Lister};
@@ -13,6 +14,7 @@ use millrace_vfs::{
     DirEntry, FileError, ReadHandle, Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode,
 };
 
+use super::Lore;
 use super::notes;
 use super::unique::{self, Promises};
 use crate::transfer::{FILL, Shared};
@@ -60,6 +62,7 @@ pub(crate) struct Changed {
 pub(crate) fn change(request: &Request) -> Option<Changed> {
     let (verb, path, from) = match request {
         Request::Rename(from, to) => ("rename-to", to, Some(from.clone())),
+        Request::Copy(from, to) => ("copy-to", to, Some(from.clone())),
         request => change_at(request).map(|(verb, path)| (verb, path, None))?,
     };
     Some(Changed { verb, path: path.clone(), from })
@@ -73,7 +76,6 @@ fn change_at(request: &Request) -> Option<(&'static str, &VirtualPath)> {
         Request::RemoveFile(path) => Some(("remove", path)),
         Request::Change(path, _) => Some(("change-attributes", path)),
         Request::MakeSymlink(_, path) => Some(("make-link", path)),
-        Request::Copy(_, to) => Some(("copy-to", to)),
         Request::Combine(target, ..) => Some(("combine-into", target)),
         _ => None,
     }
@@ -85,6 +87,7 @@ pub(crate) fn answer(
     request: Request,
     limits: ListLimits,
     promises: &Promises,
+    lore: &Lore,
     shared: &Shared,
 ) -> Answer {
     let files = &**storage;
@@ -114,7 +117,14 @@ pub(crate) fn answer(
             return at_fault(combine(files, target, parts, bits, shared).map(Answer::Count));
         }
         Request::Digest(path, algorithm, range) => {
-            digest(files, &path, algorithm, range, shared).map(|(hash, bytes)| Answer::Digest(hash, bytes))
+            let before = files.metadata(&path, Wait::Allowed);
+            let digest = digest(files, &path, algorithm, range, shared);
+            if let (Ok(before), Ok((hash, _)), true) = (before, &digest, range == ByteRange::default())
+                && let Ok(after) = files.metadata(&path, Wait::Allowed)
+            {
+                lore.learn((&before, &after), SystemTime::now(), algorithm, hash);
+            }
+            digest.map(|(hash, bytes)| Answer::Digest(hash, bytes))
         }
         Request::TreeSize(path) => {
             tree_size(files, &path, shared).map(|(bytes, left_out)| Answer::Sum(bytes, left_out))

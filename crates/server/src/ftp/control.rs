@@ -70,7 +70,7 @@ pub(crate) struct Connection {
     /// A line that the session does not take yet.
     held: Option<Held>,
     /// What came behind the held line.
-    pending: Vec<u8>,
+    pub(super) pending: Vec<u8>,
     /// Replies that the client has not taken.
     pub(super) output: Vec<u8>,
     pub(super) state: State,
@@ -89,6 +89,7 @@ pub(crate) struct Connection {
 enum Held {
     Line(Vec<u8>),
     TooLong,
+    Torn,
 }
 
 /// What is known of the control socket.
@@ -200,6 +201,7 @@ impl Connection {
             while self.state.hung_up && !self.state.broken && self.hang_up(core) {
                 self.read_on(core);
             }
+            self.note_hang_up(core);
             self.send(core);
             if self.is_over() {
                 self.leave(core);
@@ -253,17 +255,28 @@ impl Connection {
             && !self.awaits_hook()
     }
 
-    /// Takes lines for as long as the session takes them and the client takes the replies.
+    /// Takes what there is to be taken now.
     fn read_on(&mut self, core: &mut Core) {
+        loop {
+            self.take_lines(core);
+            if !self.hears_while_asked(core) {
+                return;
+            }
+        }
+    }
+
+    /// Takes lines for as long as the session takes them and the client takes the replies.
+    fn take_lines(&mut self, core: &mut Core) {
         let is_open = |state: &State| state.closing.is_none() && !state.broken;
         while is_open(&self.state) && self.output.is_empty() && !self.awaits_hook() {
             if let Some(held) = self.held.take_if(|held| match held {
                 Held::Line(line) => self.session.takes(line),
-                Held::TooLong => self.session.takes(b""),
+                Held::TooLong | Held::Torn => self.session.takes(b""),
             }) {
                 match held {
                     Held::Line(line) => self.line(core, &line),
                     Held::TooLong => self.feed(core, Input::LineTooLong),
+                    Held::Torn => self.feed(core, Input::LineTorn),
                 }
             } else if self.is_changing() && (self.held.is_some() || !self.pending.is_empty()) {
                 return self.refuse_injection(core);
@@ -292,13 +305,20 @@ impl Connection {
             return false;
         }
         if self.is_abort_waiting() {
-            if let Some(outcome) = self.abort(core, TransferError::Aborted)
+            if let Some(input) = self.abort_hook(core) {
+                self.feed(core, input);
+            } else if let Some(outcome) = self.abort(core, TransferError::Aborted)
                 && let Some(outcome) = self.transfer_over(core, outcome)
             {
                 self.feed(core, Input::TransferEnded(outcome));
             }
             return true;
         }
+        self.looks_ahead(core)
+    }
+
+    /// Reads behind a line that has to wait, but not for ever; answers whether it has.
+    pub(super) fn looks_ahead(&mut self, core: &mut Core) -> bool {
         let reads = self.state.readable && self.pending.len() < LOOK_AHEAD && !self.is_queued();
         if reads {
             self.read(core);
@@ -306,7 +326,7 @@ impl Connection {
         reads
     }
 
-    fn is_abort_waiting(&self) -> bool {
+    pub(super) fn is_abort_waiting(&self) -> bool {
         let is_abort = |line: &[u8]| line.trim_ascii_end().eq_ignore_ascii_case(b"ABOR");
         let (mut reader, mut rest) = (LineReader::default(), &self.pending[..]);
         let mut behind = std::iter::from_fn(|| reader.next(&mut rest));
@@ -347,7 +367,7 @@ impl Connection {
 
     pub(super) fn take_bytes(&mut self, core: &mut Core, bytes: &[u8]) {
         let mut rest = bytes;
-        if self.held.is_some() {
+        if self.held.is_some() || self.awaits_hook() {
             return self.pending.extend_from_slice(rest);
         }
         while let Some(event) = self.reader.next(&mut rest) {
@@ -356,6 +376,8 @@ impl Connection {
                 LineEvent::Line(line) => self.held = Some(Held::Line(line.into_owned())),
                 LineEvent::TooLong if self.session.takes(b"") => self.feed(core, Input::LineTooLong),
                 LineEvent::TooLong => self.held = Some(Held::TooLong),
+                LineEvent::Torn if self.session.takes(b"") => self.feed(core, Input::LineTorn),
+                LineEvent::Torn => self.held = Some(Held::Torn),
                 LineEvent::Refuse(bytes) => core.out.extend_from_slice(&bytes),
             }
             if core.out.len() > OUT {
@@ -418,6 +440,7 @@ impl Connection {
             Act::Abort if self.port_deadline.take().is_some() => {
                 Some(Input::Answer(Answer::NoPort("the wait for one was aborted".to_owned())))
             }
+            Act::Abort if self.awaits_word() => self.abort_hook(core),
             Act::Abort => {
                 let outcome = self.abort(core, TransferError::Aborted)?;
                 self.transfer_over(core, outcome).map(Input::TransferEnded)
@@ -503,9 +526,9 @@ impl Connection {
     /// When something is due, whatever it is.
     fn due(&self, core: &Core) -> Option<Instant> {
         let transfer = self.running.as_deref().and_then(|running| self.transfer_due(running, core));
-        let (question, lease) = (self.question_due(), self.lease_due());
+        let (question, lease, hook) = (self.question_due(), self.lease_due(), self.hook_due());
         let closing = self.state.closing.filter(|_| !self.holds_replies());
-        [self.session.deadline(), self.port_deadline, closing, transfer, question, lease]
+        [self.session.deadline(), self.port_deadline, closing, transfer, question, lease, hook]
             .into_iter()
             .flatten()
             .min()
@@ -527,7 +550,7 @@ impl Connection {
         }
         self.look_at = None;
         let is_due = |moment: Option<Instant>| moment.is_some_and(|moment| moment <= now);
-        if is_due(self.state.closing) && !self.holds_replies() {
+        if (is_due(self.state.closing) && !self.holds_replies()) || is_due(self.hook_due()) {
             self.state.broken = true;
         } else if is_due(self.port_deadline) {
             self.no_port(core);
@@ -561,6 +584,9 @@ impl Connection {
         }
         if self.running.is_some() {
             self.transfer_overdue(core);
+        }
+        if let Some(input) = self.abort_hook(core) {
+            self.feed(core, input);
         }
     }
 
@@ -608,6 +634,6 @@ mod tests {
     /// A thousand idle sessions are a megabyte at most: this, the allocator's share, a user's name.
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Connection>() <= 768, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 776, "{}", size_of::<Connection>());
     }
 }

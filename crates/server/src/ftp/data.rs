@@ -213,7 +213,11 @@ impl Connection {
 
     /// Everything of an upload has come.
     fn commit(&mut self, core: &mut Core) -> Option<Outcome> {
+        let holds = self.asks_beforehand(core);
         let Work::Receive(receiver) = &mut self.running.as_deref_mut()?.work else { return None };
+        if holds {
+            receiver.hold_back();
+        }
         match receiver.commit_at_once() {
             Some(result) => self.conclude(core, result),
             None => {
@@ -274,11 +278,16 @@ impl Connection {
         let Some(running) = self.running.as_deref_mut() else { return };
         let (key, sender, serial) = (self.key, core.sender.clone(), running.serial);
         let mut job = running.lend(kind);
+        job.listen_to(&self.socket);
         if let Some(socket) = job.known_socket() {
             core.forget(&socket.fd);
             socket.registered = false;
         }
-        core.server.pool.run(move || {
+        let pool = match running.direction {
+            Direction::Listing => &core.server.listings,
+            Direction::Download | Direction::Upload => &core.server.pool,
+        };
+        pool.run(move || {
             let failed = JobDone {
                 serial,
                 work: Work::Lent,
@@ -360,8 +369,32 @@ impl Connection {
         self.conclude(core, Err(error)).map(|outcome| end_report(core, Some(via), outcome))
     }
 
+    /// An upload in place that fails leaves its file in order first: whoever hears 426 may ask for the size at once, and go
+    /// on there. `None`: it ends when that is done, or has taken too long.
+    fn leave_its_file(
+        &mut self,
+        core: &mut Core,
+        result: Result<(), TransferError>,
+    ) -> Option<Result<(), TransferError>> {
+        let owes = |work: &Work| matches!(work, Work::Receive(receiver) if receiver.owes_its_file());
+        match (result, self.running.as_deref_mut()) {
+            (Err(error), Some(running)) if owes(&running.work) => {
+                running.ending = Some((error, core.now.instant + JOB_GRACE));
+                self.lend(core, JobKind::Leave);
+                None
+            }
+            (result, _) => Some(result),
+        }
+    }
+
     /// The end of a transfer: closes the data connection, gives up what is not whole, logs.
     fn conclude(&mut self, core: &mut Core, result: Result<(), TransferError>) -> Option<Outcome> {
+        let result = self.leave_its_file(core, result)?;
+        self.conclude_now(core, result)
+    }
+
+    /// The same where nobody is left to hear of it: what is to be done to the file is done when it can be.
+    fn conclude_now(&mut self, core: &mut Core, result: Result<(), TransferError>) -> Option<Outcome> {
         let mut running = self.running.take()?;
         let mut bytes = running.shared.bytes();
         if let Work::Receive(receiver) = &running.work {
@@ -396,6 +429,7 @@ impl Connection {
             _ => None,
         };
         self.drop_lease(core);
+        let guest = self.session.guest().map(<[u8]>::to_vec);
         let failure = result.as_ref().err().map(describe);
         let transferred = Transferred {
             direction: running.direction,
@@ -404,9 +438,14 @@ impl Connection {
             elapsed: core.now.instant.saturating_duration_since(running.started),
             failure: failure.as_deref(),
             ascii: running.ascii,
+            guest: guest.as_deref(),
         };
         self.log(core, log::Event::Transferred(&transferred));
-        self.note_transfer(core, &transferred);
+        let whole = match (&mut running.work, &result) {
+            (Work::Receive(receiver), Ok(())) => receiver.take_whole(),
+            _ => None,
+        };
+        self.note_transfer(core, &transferred, whole);
         if running.work.end_may_wait() {
             core.discard(std::mem::replace(&mut running.work, Work::Lent));
         }
@@ -446,7 +485,7 @@ impl Connection {
                 stream::reset_on_close(&socket.fd);
             }
         }
-        let _ = self.conclude(core, Err(TransferError::Aborted));
+        let _ = self.conclude_now(core, Err(TransferError::Aborted));
     }
 
     /// When the transfer has waited long enough for whatever it waits for.
@@ -460,7 +499,7 @@ impl Connection {
             }
             (None, Link::Open(_)) if running.pace.paused.is_some() => running.pace.paused,
             (None, Link::Parting(parting)) => Some(parting.until),
-            (None, Link::Open(_)) if running.direction == Direction::Download => {
+            (None, Link::Open(_)) if running.direction != Direction::Upload => {
                 Some(running.taken.due(running.moved, config.stall_timeout))
             }
             (None, Link::Open(_) | Link::Control) => Some(running.moved + config.stall_timeout),
@@ -485,9 +524,9 @@ impl Connection {
             let result = parting.give_up();
             return self.end_transfer(core, result);
         }
-        if let (None, Link::Open(socket), Direction::Download) =
+        if let (None, Link::Open(socket), Direction::Download | Direction::Listing) =
             (&running.ending, &running.link, running.direction)
-            && running.taken.look(&socket.fd, &mut running.moved, core.now.instant)
+            && running.taken.look(stream::acknowledged(&socket.fd), &mut running.moved, core.now.instant)
         {
             return;
         }

@@ -1,24 +1,26 @@
 //! What a session does about hooks: it asks, tells, and waits.
 //!
 //! Its events go to the hooks one after the other, on threads of theirs. While one of them is asked, what
-//! depends on the answer waits ([`Then`]); while one is told, replies are held back.
+//! depends on the answer waits ([`Then`]); while one is told, replies are held back. What the session hears of its
+//! client meanwhile is in `asked.rs`.
 
 use std::collections::VecDeque;
 use std::slice;
-use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
 
 use millrace_ftp::reply::{Replies, code};
 use millrace_ftp::session::{Answer, Input, Outcome, Request, Session, TransferError, Verdict};
-use millrace_vfs::{FileError, VirtualPath};
+use millrace_vfs::{FileError, Upload, VirtualPath};
 
 use super::Connection;
 use super::act::{self, Changed};
 use crate::auth::Account;
 use crate::blocking::Line;
-use crate::hooks::{self, Event, Moment, Refusal, Ruling};
+use crate::hooks::{self, Event, Moment, Pending, Refusal, Ruling};
 use crate::limits::Reached;
 use crate::log::{self, Direction, Transferred};
+use crate::program::Recall;
 use crate::transfer::Link;
 use crate::worker::{Core, Message};
 
@@ -33,28 +35,70 @@ pub(super) struct Hooked {
     /// The command that runs, whose reply is to be told.
     command: Option<Moment>,
     /// How the last transfer ended, until the session hears of it.
-    ended: Option<Moment>,
-    /// What the hooks have before them, and what waits for the answer.
-    current: Option<(u64, Option<Then>)>,
-    /// What they will have next.
-    next: VecDeque<(Moment, Option<Then>)>,
+    ended: Option<(Moment, Option<Unnamed>)>,
+    /// What the hooks have before them.
+    pub(super) current: Option<Current>,
+    /// What they will have next, and what waits for the answer.
+    pub(super) next: VecDeque<(Moment, Option<Then>)>,
+    /// Since when the client is known to be gone.
+    pub(super) left: Option<Instant>,
     /// What was last asked to be written.
     changing: Option<VirtualPath>,
     /// How they are called: also when the connection is gone, an event waits for the one before it.
     line: Arc<Line>,
 }
 
+/// What the hooks have before them.
+#[derive(Debug)]
+pub(super) struct Current {
+    serial: u64,
+    /// What waits for the answer.
+    pub(super) then: Option<Then>,
+    /// By which they hear that nobody does any more.
+    pub(super) recall: Recall,
+}
+
+/// An upload that has no name yet, and why it could not take it.
+#[derive(Debug)]
+pub(super) struct Unnamed {
+    pub(super) pending: Arc<Pending>,
+    failure: Arc<Mutex<Option<FileError>>>,
+}
+
+impl Unnamed {
+    fn new(upload: Box<dyn Upload>) -> Self {
+        let failure = Arc::new(Mutex::new(None));
+        let told = Arc::clone(&failure);
+        let pending = Pending::new(upload, move |upload| {
+            let error = match upload.commit() {
+                Ok(_) => return Ok(()),
+                Err(error) => error,
+            };
+            let why = error.to_string();
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            Err(why)
+        });
+        Self { pending, failure }
+    }
+
+    fn failure(&self) -> Option<FileError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 /// What goes on with the answer.
 #[derive(Debug)]
-enum Then {
+pub(super) enum Then {
     /// The greeting.
     Greet { implicit: bool },
-    /// The command.
-    Line(Vec<u8>),
+    /// The command, which has waited since then.
+    Line(Vec<u8>, Instant),
     /// The login, granted by this edition of the accounts.
     LogIn(Box<Account>, u64),
-    /// The reply to an upload.
-    End(Outcome),
+    /// The reply to an upload, which may have no name yet.
+    End(Outcome, Option<Unnamed>),
+    /// Nothing any more.
+    GivenUp,
 }
 
 impl Hooked {
@@ -66,8 +110,13 @@ impl Hooked {
         };
     }
 
-    fn all(&self) -> impl Iterator<Item = &Option<Then>> {
-        self.current.iter().map(|(_, then)| then).chain(self.next.iter().map(|(_, then)| then))
+    /// The command that runs is to be told of no more.
+    pub(super) fn forget_command(&mut self) {
+        self.command = None;
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Option<Then>> {
+        self.current.iter().map(|current| &current.then).chain(self.next.iter().map(|(_, then)| then))
     }
 }
 
@@ -88,9 +137,15 @@ impl Connection {
         }
     }
 
+    /// Claims that a staged upload takes its name only when hooks have had their word.
+    pub(super) fn asks_beforehand(&self, core: &Core) -> bool {
+        self.concerning(core, Event::Upload, "")
+            && core.server.hooks().is_some_and(|hooks| hooks.asks_beforehand())
+    }
+
     /// Claims that no line can be taken before a hook has answered.
     pub(super) fn awaits_hook(&self) -> bool {
-        let blocks = |then: &Option<Then>| matches!(then, Some(Then::Greet { .. } | Then::Line(_)));
+        let blocks = |then: &Option<Then>| matches!(then, Some(Then::Greet { .. } | Then::Line(..)));
         self.hooked.as_ref().is_some_and(|hooked| hooked.all().any(blocks))
     }
 
@@ -149,19 +204,19 @@ impl Connection {
             hooked.command = tells.then(|| Moment { event: Event::Reply, storage: None, ..moment.clone() });
         }
         match asks {
-            true => self.submit(core, moment, Some(Then::Line(line.to_vec()))),
+            true => self.submit(core, moment, Some(Then::Line(line.to_vec(), core.now.instant))),
             false => self.feed(core, Input::Line(line)),
         }
     }
 
     /// Replies are about to be sent: perhaps the last of the command.
     pub(super) fn note_replies(&mut self, core: &mut Core, replies: &Replies) {
-        let Some(hooked) = self.hooked.as_mut().filter(|hooked| hooked.command.is_some()) else { return };
         let Some(last) = replies.iter().filter(|reply| !reply.is_preliminary()).last() else { return };
-        if self.session.is_busy() {
+        // Or of one that is answered while the command waits.
+        if self.session.is_busy() || self.awaits_hook() {
             return;
         }
-        if let Some(mut moment) = hooked.command.take() {
+        if let Some(mut moment) = self.hooked.as_mut().and_then(|hooked| hooked.command.take()) {
             (moment.code, moment.time) = (Some(last.code()), SystemTime::now());
             self.submit(core, moment, None);
         }
@@ -210,7 +265,12 @@ impl Connection {
     }
 
     /// A transfer has ended; the session is to hear of it only now.
-    pub(super) fn note_transfer(&mut self, core: &Core, transferred: &Transferred<'_>) {
+    pub(super) fn note_transfer(
+        &mut self,
+        core: &Core,
+        transferred: &Transferred<'_>,
+        whole: Option<Box<dyn Upload>>,
+    ) {
         let event = match (transferred.direction, transferred.failure) {
             (Direction::Listing, _) => return,
             (Direction::Upload, None) => Event::Upload,
@@ -228,19 +288,22 @@ impl Connection {
             reason: transferred.failure.map(str::to_owned),
             ..self.moment(core, event)
         };
+        let whole = whole.map(Unnamed::new);
+        let moment = Moment { pending: whole.as_ref().map(|whole| Arc::clone(&whole.pending)), ..moment };
         if let Some(hooked) = &mut self.hooked {
-            hooked.ended = Some(moment);
+            hooked.ended = Some((moment, whole));
         }
     }
 
     /// How a transfer ended, for the session, unless a hook is asked first.
     pub(super) fn transfer_over(&mut self, core: &mut Core, outcome: Outcome) -> Option<Outcome> {
-        let Some(moment) = self.hooked.as_mut().and_then(|hooked| hooked.ended.take()) else {
+        let Some((moment, whole)) = self.hooked.as_mut().and_then(|hooked| hooked.ended.take()) else {
             return Some(outcome);
         };
-        if moment.event == Event::Upload && self.concerning(core, Event::Upload, "") {
+        let asks = moment.event == Event::Upload && self.concerning(core, Event::Upload, "");
+        if asks || whole.is_some() {
             // The client may be waiting for the 150.
-            self.submit(core, moment, Some(Then::End(outcome)));
+            self.submit(core, moment, Some(Then::End(outcome, whole)));
             return None;
         }
         self.tell(core, moment);
@@ -256,6 +319,7 @@ impl Connection {
             (_, Answer::Failed(_) | Answer::FailedAt(..)) => return,
             ("remove", _) => Event::Delete,
             ("rename-to", _) => Event::Rename,
+            ("copy-to", _) => Event::Copy,
             ("make-directory", _) => Event::MakeDirectory,
             ("remove-directory" | "remove-tree", _) => Event::RemoveDirectory,
             _ => return,
@@ -264,7 +328,11 @@ impl Connection {
             Some(from) => (from.clone(), Some(changed.path.clone())),
             None => (changed.path.clone(), None),
         };
-        self.tell(core, Moment { path: Some(path), to, ..self.moment(core, event) });
+        let bytes = match answer {
+            Answer::Count(bytes) if event == Event::Copy => Some(*bytes),
+            _ => None,
+        };
+        self.tell(core, Moment { path: Some(path), to, bytes, ..self.moment(core, event) });
     }
 
     /// The session is about to hear that a limit is in a file's way: the log says which, and where it is a quota
@@ -291,15 +359,16 @@ impl Connection {
         if self.hooked.is_none() {
             return;
         }
-        if let Some(moment) = self.hooked.as_mut().and_then(|hooked| hooked.ended.take()) {
+        if let Some((moment, _)) = self.hooked.as_mut().and_then(|hooked| hooked.ended.take()) {
             self.tell(core, moment);
         }
         self.note_logout(core);
         self.tell(core, self.moment(core, Event::Disconnect));
-        let (Some(hooked), Some(hooks)) = (self.hooked.take(), core.server.hooks()) else {
+        let (Some(mut hooked), Some(hooks)) = (self.hooked.take(), core.server.hooks()) else {
             return;
         };
-        // Nobody waits for an answer any more.
+        // Nobody waits for an answer any more, and what has not begun never will.
+        while hooked.give_up().is_some() {}
         let moments: Vec<Moment> = hooked.next.into_iter().map(|(moment, _)| moment).collect();
         if !moments.is_empty() {
             hooked.line.put(core.server.hook_pools.of(&*hooks, &moments), move || {
@@ -311,7 +380,9 @@ impl Connection {
     /// A hook has answered.
     pub(crate) fn ruled(&mut self, core: &mut Core, serial: u64, ruling: Ruling) {
         let Some(hooked) = &mut self.hooked else { return };
-        let Some((_, then)) = hooked.current.take_if(|(number, _)| *number == serial) else { return };
+        let Some(Current { then, .. }) = hooked.current.take_if(|current| current.serial == serial) else {
+            return;
+        };
         self.call_next(core);
         match then {
             Some(then) => self.go_on(core, then, ruling),
@@ -320,22 +391,36 @@ impl Connection {
         }
     }
 
+    /// An upload that came whole has not become a file.
+    fn could_not_be_named(&mut self, core: &mut Core, then: Then, error: FileError) {
+        let Then::End(outcome, _) = then else { return };
+        let text = format!("an upload that had come could not take its name: {error}");
+        self.log(core, log::Event::Warning { text: &text });
+        let result = Err(TransferError::File(error));
+        self.feed(core, Input::TransferEnded(Outcome { result, ..outcome }));
+    }
+
     fn go_on(&mut self, core: &mut Core, then: Then, ruling: Ruling) {
+        if let Then::End(_, Some(whole)) = &then
+            && let Some(error) = whole.failure()
+        {
+            return self.could_not_be_named(core, then, error);
+        }
         match (then, ruling) {
             (Then::Greet { .. }, Ruling::Refuse(refusal)) => {
                 self.log_refusal(core, Event::Connect, &refusal);
                 self.feed(core, Input::Dismissed(refusal.farewell()));
             }
             (Then::Greet { implicit }, _) => self.begin(core, implicit),
-            (Then::Line(line), Ruling::Refuse(refusal)) => {
+            (Then::Line(line, _), Ruling::Refuse(refusal)) => {
                 self.log_refusal(core, Event::Command, &refusal);
                 self.feed(core, Input::Refused(&line, refusal.reply(code::FILE_UNAVAILABLE)));
             }
-            (Then::Line(line), Ruling::Rewrite(path)) => match Session::rewritten(&line, &path) {
+            (Then::Line(line, since), Ruling::Rewrite(path)) => match Session::rewritten(&line, &path) {
                 Some(line) => self.feed(core, Input::Line(&line)),
-                None => self.go_on(core, Then::Line(line), Ruling::Refuse(Refusal::of_rewriting())),
+                None => self.go_on(core, Then::Line(line, since), Ruling::Refuse(Refusal::of_rewriting())),
             },
-            (Then::Line(line), Ruling::Pass) => self.feed(core, Input::Line(&line)),
+            (Then::Line(line, _), Ruling::Pass) => self.feed(core, Input::Line(&line)),
             (Then::LogIn(..), Ruling::Refuse(refusal)) => {
                 self.log_refusal(core, Event::Login, &refusal);
                 let verdict = Verdict::Refused(refusal.text().to_owned());
@@ -345,12 +430,17 @@ impl Connection {
                 let Some(user) = self.session.claimed_user().map(<[u8]>::to_vec) else { return };
                 self.let_in(core, user, *account, edition);
             }
-            (Then::End(outcome), Ruling::Refuse(refusal)) => {
+            (Then::End(outcome, _), Ruling::Refuse(refusal)) if refusal == Refusal::of_giving_up() => {
+                let result = Err(TransferError::Aborted);
+                self.feed(core, Input::TransferEnded(Outcome { result, ..outcome }));
+            }
+            (Then::End(outcome, _), Ruling::Refuse(refusal)) => {
                 self.log_refusal(core, Event::Upload, &refusal);
                 let result = Err(TransferError::Refused(refusal.reply(code::FILE_UNAVAILABLE)));
                 self.feed(core, Input::TransferEnded(Outcome { result, ..outcome }));
             }
-            (Then::End(outcome), _) => self.feed(core, Input::TransferEnded(outcome)),
+            (Then::End(outcome, _), _) => self.feed(core, Input::TransferEnded(outcome)),
+            (Then::GivenUp, _) => {}
         }
     }
 
@@ -391,7 +481,7 @@ impl Connection {
         let serial = core.next_serial();
         let Some(hooked) = &mut self.hooked else { return };
         let Some((moment, then)) = hooked.next.pop_front() else { return };
-        hooked.current = Some((serial, then));
+        hooked.current = Some(Current { serial, then, recall: moment.recall.clone() });
         // Where there are none any more, nobody objects.
         let hooks = core.server.hooks();
         let (key, sender) = (self.key, core.sender.clone());
@@ -400,7 +490,13 @@ impl Connection {
             .as_ref()
             .map_or_else(|| pools.brief(), |hooks| pools.of(&**hooks, slice::from_ref(&moment)));
         hooked.line.put(pool, move || {
-            let ruling = hooks.map_or(Ruling::Pass, |hooks| hooks::call(&*hooks, &moment));
+            let ruling = match hooks {
+                Some(hooks) => hooks::call(&*hooks, &moment),
+                None => {
+                    hooks::conclude(&moment, &Ruling::Pass);
+                    Ruling::Pass
+                }
+            };
             sender.send(Message::Ruled(key, serial, ruling));
         });
     }
@@ -426,6 +522,8 @@ impl Connection {
             code: None,
             reason: None,
             storage: self.account.as_ref().map(Account::for_hooks),
+            recall: Recall::default(),
+            pending: None,
         }
     }
 }

@@ -61,9 +61,7 @@ impl Connection {
                 self.port_deadline = Some(core.now.instant + core.server.config.connect_timeout);
                 None
             }
-            Leasing::Unavailable(error) => {
-                Some(self.without_port(core, format!("none of them can be bound ({})", error.kind())))
-            }
+            Leasing::Unavailable(error) => Some(self.without_port(core, Some(&error))),
         }
     }
 
@@ -108,13 +106,21 @@ impl Connection {
     /// It did not come in time.
     pub(super) fn no_port(&mut self, core: &mut Core) {
         self.port_deadline = None;
-        let answer = self.without_port(core, "all of them are in use".to_owned());
+        let hindrance = core.server.passive.hindrance(self.local().ip());
+        let answer = self.without_port(core, hindrance.as_ref());
         self.feed(core, Input::Answer(answer));
     }
 
-    fn without_port(&self, core: &mut Core, reason: String) -> Answer {
+    fn without_port(&self, core: &mut Core, error: Option<&io::Error>) -> Answer {
         let range = core.server.passive.range();
-        let reached = Reached::new(LimitKey::PassivePorts, format!("{}-{}", range.start(), range.end()));
+        let ports = Reached::new(LimitKey::PassivePorts, format!("{}-{}", range.start(), range.end()));
+        let (reached, reason) = match error {
+            None => (ports, "all of them are in use".to_owned()),
+            Some(error) => match Reached::by_lack(error) {
+                Some(reached) => (reached, "the server has no descriptor left for one".to_owned()),
+                None => (ports, format!("none of them can be bound ({})", error.kind())),
+            },
+        };
         self.log(core, log::Event::Limited { reached: &reached, reason: Some(&reason) });
         Answer::NoPort(reason)
     }

@@ -144,19 +144,14 @@ impl Connection {
             let credentials = Credentials { user, password: Vec::new() };
             let attempt = attempt(&credentials, from, encrypted, certified, &host);
             let was_enough = certified && account.certificate_suffices;
-            let decision = match accounts.current(&attempt) {
+            let decision = match accounts.look_again(&account, &attempt) {
                 Some(Decision::Granted(now)) if was_enough && !now.certificate_suffices => {
                     Decision::Refused("the certificate is no longer enough".to_owned())
                 }
                 Some(Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword) => {
                     Decision::Refused("the account is no longer there".to_owned())
                 }
-                Some(decision) => decision,
-                // Where the accounts cannot tell, the clock still can.
-                None => match account.effective.as_ref().map(|effective| effective.admit(&attempt)) {
-                    Some(Err(reason)) => Decision::Refused(reason),
-                    _ => Decision::Granted(account),
-                },
+                decision => decision.unwrap_or(Decision::Granted(account)),
             };
             reply.message = Some(Message::Login(key, serial, decision));
         });
@@ -251,13 +246,11 @@ impl Connection {
         let encrypted = self.session.is_encrypted();
         let accounts = core.server.accounts();
         let (key, sender) = (self.key, core.sender.clone());
-        let effective = account.effective.clone();
+        let account = account.clone();
         let number = self.reviews.begin();
         core.server.logins.run(move || {
             let attempt = attempt(&credentials, from, encrypted, certified, &host);
-            // Where the accounts cannot tell, the clock still can.
-            let by_clock = || effective?.admit(&attempt).err().map(Decision::Refused);
-            if let Some(decision) = accounts.current(&attempt).or_else(by_clock) {
+            if let Some(decision) = accounts.look_again(&account, &attempt) {
                 let reviewed = Reviewed { user: credentials.user, decision, number };
                 sender.send(Message::Reviewed(key, Box::new(reviewed)));
             }

@@ -2,12 +2,14 @@
 
 pub(crate) mod act;
 mod admin;
+mod asked;
 mod control;
 mod data;
 mod early;
 mod hooking;
 mod lease;
 mod login;
+mod lore;
 mod notes;
 mod question;
 mod refusals;
@@ -16,4 +18,5 @@ mod unique;
 
 pub(crate) use control::Connection;
 pub(crate) use login::Reviewed;
+pub(crate) use lore::Lore;
 pub(crate) use unique::Promises;

@@ -91,18 +91,22 @@ impl Connection {
         };
         let storage = Arc::clone(&account.storage);
         let limits = ListLimits { sort_entries: core.server.config.sort_entries };
-        let promises = core.server.promises.clone();
+        let (promises, lore) = (core.server.promises.clone(), Arc::clone(&core.server.lore));
         let (key, sender, serial, shared) = self.question(core);
         if let Some(question) = &mut self.question {
             question.change = act::change(&request);
         }
-        let pool = if request.is_long() { &core.server.long } else { &core.server.pool };
+        let pool = match &request {
+            Request::List(_) => &core.server.listings,
+            request if request.is_long() => &core.server.long,
+            _ => &core.server.pool,
+        };
         pool.run(move || {
             let mut reply = Promise { sender, message: Some(Message::Answer(key, serial, internal_error())) };
             reply.message = Some(Message::Answer(
                 key,
                 serial,
-                act::answer(&storage, request, limits, &promises, &shared),
+                act::answer(&storage, request, limits, &promises, &lore, &shared),
             ));
         });
         None
@@ -150,6 +154,7 @@ impl Connection {
         let question = self.question.as_ref();
         self.running.as_deref().is_some_and(|running| running.ending.is_none())
             || question.is_some_and(|question| question.give_up.is_none() && question.user.is_empty())
+            || self.awaits_word()
     }
 
     /// Cancels the long question, or ends the transfer; answers the outcome if that is known already.

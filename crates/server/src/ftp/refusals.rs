@@ -23,6 +23,8 @@ pub(super) enum About<'a> {
     Line(&'a [u8]),
     /// A line that was too long to be kept.
     TooLong,
+    /// A line of which nobody knows what it means.
+    Torn,
     /// The command that had to wait for its answer, where only its verb is known.
     Answer,
     /// What is logged elsewhere.
@@ -35,6 +37,7 @@ impl<'a> About<'a> {
         match input {
             Input::Line(line) => Self::Line(line),
             Input::LineTooLong => Self::TooLong,
+            Input::LineTorn => Self::Torn,
             Input::Answer(Answer::Login(_)) => Self::Other,
             Input::Answer(_) => Self::Answer,
             _ => Self::Other,
@@ -55,6 +58,7 @@ impl<'a> About<'a> {
         Some(match self {
             Self::Line(line) => shown(line),
             Self::TooLong => b"(a line that is too long)",
+            Self::Torn => b"(a line with Telnet options that have no end)",
             Self::Answer => verb.as_bytes(),
             Self::Other => return None,
         })
@@ -93,14 +97,30 @@ pub(super) fn parting(replies: &Replies) -> Option<Box<str>> {
     })
 }
 
-/// A line as it may be read by others: without a password, and not for ever.
+/// A line as it may be read by others: without a password, also where its command is spelt so that it is none, and not
+/// for ever.
 pub(super) fn shown(line: &[u8]) -> &[u8] {
-    let is_said = |secret: &&&str| {
-        let said = line.get(..secret.len()).is_some_and(|said| said.eq_ignore_ascii_case(secret.as_bytes()));
-        said && line.get(secret.len()).is_none_or(|&next| next == b' ')
-    };
-    let end = SECRET.iter().find(is_said).map_or(SHOWN, |secret| secret.len());
+    let end = SECRET.iter().find_map(|secret| end_of(secret, line)).unwrap_or(SHOWN);
     &line[..line.len().min(end)]
+}
+
+/// Where the words of a command end that a line begins with, whatever stands before and between them.
+fn end_of(command: &str, line: &[u8]) -> Option<usize> {
+    let mut rest = line;
+    for word in command.split(' ') {
+        rest = &rest[rest.iter().position(|byte| !is_blank(*byte))?..];
+        let (said, behind) = rest.split_at_checked(word.len())?;
+        if !said.eq_ignore_ascii_case(word.as_bytes()) || behind.first().is_some_and(|next| !is_blank(*next))
+        {
+            return None;
+        }
+        rest = behind;
+    }
+    Some(line.len() - rest.len())
+}
+
+fn is_blank(byte: u8) -> bool {
+    byte <= b' ' || byte == 0x7f
 }
 
 #[cfg(test)]
@@ -117,6 +137,13 @@ mod tests {
             (b"INTERNALSHUTDOWN secret", b"INTERNALSHUTDOWN"),
             (b"site gpass secret", b"site gpass"),
             (b"PASSED by", b"PASSED by"),
+            (b" PASS secret", b" PASS"),
+            (b"PASS\tsecret", b"PASS"),
+            (b"\0 pass \x01secret", b"\0 pass"),
+            (b"SITE  GPASS\tsecret", b"SITE  GPASS"),
+            (b"SITE CHMOD 644 f", b"SITE CHMOD 644 f"),
+            (b"SITE", b"SITE"),
+            (b" ", b" "),
             (b"", b""),
         ] {
             assert_eq!(shown(line), expected);

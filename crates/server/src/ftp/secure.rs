@@ -259,11 +259,6 @@ impl Connection {
                     secure.names = client_names(certificate).into();
                     self.session.show_certificate();
                 }
-                // Whoever has one cache for all sessions shows one in another, before any port is shared: there it could
-                // not be told, as the ticket of another session is one that says whose it is.
-                if let (true, Some(tls)) = (secure.host.take_foreign(), &core.server.tls) {
-                    tls.mixers.note(self.session.peer().ip(), core.now.instant);
-                }
                 let client = secure.names.first().cloned();
                 let (version, cipher) = (tls.version().unwrap_or("?"), tls.cipher().unwrap_or("?"));
                 self.log(core, log::Event::Secured { version, cipher, client: client.as_deref() });
@@ -369,9 +364,9 @@ impl Connection {
     }
 
     /// The client may connect from now on, and show one of its tickets.
-    pub(super) fn expect_use(&self) {
-        if let Some(secure) = &self.secure {
-            secure.companion.may_use();
+    pub(super) fn expect_use(&mut self) {
+        if let Some(secure) = &mut self.secure {
+            secure.companion.expect_use();
         }
     }
 
@@ -413,6 +408,7 @@ impl Connection {
         let policy = self.resumption(core);
         let Some(secure) = &mut self.secure else { return Ok(()) };
         let is_foreign = secure.host.take_foreign();
+        secure.companion.used(is_resumed);
         secure.owes_ticket |= is_resumed;
         secure.resumes |= is_resumed;
         if let (true, Some(tls)) = (is_foreign, &core.server.tls) {

@@ -8,7 +8,9 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millrace_vfs::{Committed, FileError, Readiness, Storage, Upload, VirtualPath, Wait, WriteMode};
+use millrace_vfs::{
+    Committed, FileError, ReadHandle, Readiness, Storage, Upload, VirtualPath, Wait, WriteMode,
+};
 
 /// Names that are tried: `upload`, `upload.1`, ...
 const TRIES: u32 = 1000;
@@ -94,6 +96,10 @@ impl Upload for Unique {
 
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), FileError> {
         self.inner.write_all(bytes)
+    }
+
+    fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
+        self.inner.preview()
     }
 
     fn commit(self: Box<Self>) -> Result<Committed, FileError> {

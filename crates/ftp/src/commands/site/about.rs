@@ -80,8 +80,8 @@ fn quota(_: &mut Session, answer: Answer) -> Step {
             Reply::lines(code::OK, "Quota here:", lines.map(String::into_bytes), "End").into()
         }
         Answer::Space(space) => {
-            let text = format!("{} of {} bytes are free.", space.available, space.total);
-            Reply::owned(code::OK, text).into()
+            let values = [space.available.to_string(), space.total.to_string()];
+            Reply::filled(code::OK, "{} of {} bytes are free.", values).into()
         }
         _ => Step::mismatch(),
     }
@@ -93,14 +93,18 @@ fn idle(session: &mut Session, argument: &[u8]) -> Step {
     if argument.is_empty() {
         let now = session.extras.as_ref().and_then(|extras| extras.idle).map(u64::from);
         let now = now.unwrap_or(session.settings.idle_timeout.as_secs());
-        return Reply::owned(code::OK, format!("Idle after {now} seconds; up to {most} can be had.")).into();
+        let values = [now.to_string(), most.to_string()];
+        return Reply::filled(code::OK, "Idle after {} seconds; up to {} can be had.", values).into();
     }
     match crate::decimal::parse_decimal(argument).filter(|seconds| (1..=most).contains(seconds)) {
         Some(seconds) => {
             session.extras_mut().idle = Some(u32::try_from(seconds).unwrap_or(u32::MAX));
-            Reply::owned(code::OK, format!("Idle after {seconds} seconds now.")).into()
+            Reply::filled(code::OK, "Idle after {} seconds now.", [seconds.to_string()]).into()
         }
-        None => Reply::owned(code::BAD_ARGUMENT, format!("The time is from 1 to {most} seconds.")).into(),
+        None => {
+            let most = [most.to_string()];
+            Reply::filled(code::BAD_ARGUMENT, "The time is from 1 to {} seconds.", most).into()
+        }
     }
 }
 

@@ -47,5 +47,5 @@ fn checkmethod(session: &mut Session, argument: &[u8]) -> Step {
             }
         }
     }
-    Reply::owned(code::OK, format!("The checksum is {}.", digest::current(session).name())).into()
+    Reply::filled(code::OK, "The checksum is {}.", [digest::current(session).name()]).into()
 }

@@ -23,14 +23,14 @@ fn umask(session: &mut Session, argument: &[u8]) -> Step {
     let argument = argument.trim_ascii();
     if argument.is_empty() {
         return match current(session).or(session.settings.umask) {
-            Some(mask) => Reply::owned(code::OK, format!("The mask is {mask:03o}.")).into(),
+            Some(mask) => Reply::filled(code::OK, "The mask is {}.", [format!("{mask:03o}")]).into(),
             None => Reply::new(code::OK, "The mask is the server's own.").into(),
         };
     }
     match parse_mode(argument).filter(|&mask| mask <= 0o777) {
         Some(mask) => {
             session.extras_mut().umask = Some(mask);
-            Reply::owned(code::OK, format!("The mask is {mask:03o} now.")).into()
+            Reply::filled(code::OK, "The mask is {} now.", [format!("{mask:03o}")]).into()
         }
         None => wrong_syntax(&UMASK).into(),
     }

@@ -1,0 +1,142 @@
+//! What a session hears while hooks are asked about it: that it need not wait any longer, and how long it has.
+//!
+//! The invariant: what waits for a hook's word and has not begun can be given up at any moment: by `ABOR`, and by a client
+//! that is gone. It is then not done, its program is killed, and the hook's thread is free for others. An upload has
+//! come by then: `ABOR` has it refused, and one whose client is gone is as good as any other.
+
+use std::time::{Duration, Instant};
+
+use millrace_ftp::line::{Event as LineEvent, LineReader};
+use millrace_ftp::session::{Answer, Input, NOT_BEGUN, Outcome, TransferError, Verdict};
+
+use super::Connection;
+use super::hooking::{Hooked, Then};
+use super::refusals::About;
+use crate::worker::Core;
+
+/// How long a hook is waited for whose client has hung up: what it asked for last is still done.
+const LEFT_GRACE: Duration = Duration::from_secs(5);
+
+impl Hooked {
+    /// Takes out what waits for a hook's word and has not begun, if anything does; whatever is answered is nobody's.
+    pub(super) fn give_up(&mut self) -> Option<Then> {
+        let waits =
+            |then: &Option<Then>| matches!(then, Some(Then::Greet { .. } | Then::Line(..) | Then::LogIn(..)));
+        if let Some(current) = self.current.as_mut().filter(|current| waits(&current.then)) {
+            current.recall.give();
+            return current.then.replace(Then::GivenUp);
+        }
+        let at = self.next.iter().position(|(_, then)| waits(then))?;
+        self.next.remove(at)?.1
+    }
+
+    /// Gives up an upload that hooks have before them and that has no name yet.
+    fn give_up_unnamed(&mut self, core: &Core) -> Option<Outcome> {
+        let current = self.current.as_mut()?;
+        let Some(Then::End(_, Some(unnamed))) = &current.then else { return None };
+        core.discard(unnamed.pending.give_up()?);
+        match current.then.replace(Then::GivenUp) {
+            Some(Then::End(outcome, _)) => Some(Outcome { result: Err(TransferError::Aborted), ..outcome }),
+            _ => None,
+        }
+    }
+
+    /// Claims that something waits for a hook's word.
+    fn is_asking(&self) -> bool {
+        self.all().flatten().any(|then| !matches!(then, Then::GivenUp))
+    }
+}
+
+impl Connection {
+    /// Claims that a login or an upload waits for a hook's word, which `ABOR` would end.
+    pub(super) fn awaits_word(&self) -> bool {
+        let word = |then: &Then| matches!(then, Then::LogIn(..) | Then::End(..));
+        self.hooked.as_ref().is_some_and(|hooked| hooked.all().flatten().any(word))
+    }
+
+    /// The client does not want to wait for that word: what the session hears at once, if anything. An upload that was
+    /// written in place is refused when its program has ended.
+    pub(super) fn abort_hook(&mut self, core: &Core) -> Option<Input<'static>> {
+        let hooked = self.hooked.as_mut()?;
+        let (moments, ends) = (&hooked.next, |then: &Option<Then>| matches!(then, Some(Then::End(..))));
+        moments.iter().filter(|(_, then)| ends(then)).for_each(|(moment, _)| moment.recall.give());
+        if let Some(current) = hooked.current.as_ref().filter(|current| ends(&current.then)) {
+            current.recall.give();
+        }
+        if let Some(outcome) = hooked.give_up_unnamed(core) {
+            return Some(Input::TransferEnded(outcome));
+        }
+        match hooked.give_up()? {
+            Then::LogIn(..) => {
+                let verdict = Verdict::Refused(String::from_utf8_lossy(NOT_BEGUN.text()).into_owned());
+                Some(Input::Answer(Answer::Login(verdict)))
+            }
+            _ => None,
+        }
+    }
+
+    /// While hooks are asked about a line, those behind it wait; but it is looked whether one says `ABOR`, or, where no
+    /// other was sent before, `STAT`. Answers whether there may be more to do.
+    pub(super) fn hears_while_asked(&mut self, core: &mut Core) -> bool {
+        if !self.awaits_hook() || self.state.broken || self.state.closing.is_some() {
+            return false;
+        }
+        if self.is_abort_waiting() {
+            return self.give_up_line(core);
+        }
+        let is_first = self.pending.is_empty();
+        let reads = self.looks_ahead(core);
+        if reads && is_first {
+            self.answer_status(core);
+        }
+        reads
+    }
+
+    /// `ABOR`: its own reply comes in its turn.
+    fn give_up_line(&mut self, core: &mut Core) -> bool {
+        let Some(hooked) = &mut self.hooked else { return false };
+        let Some(Then::Line(line, _)) = hooked.give_up() else { return false };
+        // It was never run.
+        hooked.forget_command();
+        self.feed_about(core, Input::Refused(&line, NOT_BEGUN), About::Line(&line));
+        true
+    }
+
+    /// `STAT`, sent by somebody who waits.
+    fn answer_status(&mut self, core: &mut Core) {
+        let (mut reader, mut rest) = (LineReader::default(), &self.pending[..]);
+        let asks = match reader.next(&mut rest) {
+            Some(LineEvent::Line(line)) => line.trim_ascii_end().eq_ignore_ascii_case(b"STAT"),
+            _ => false,
+        };
+        let after = self.pending.len() - rest.len();
+        let waiting = self.hooked.as_ref().into_iter().flat_map(|hooked| hooked.all().flatten());
+        let waiting = waiting.filter_map(|then| match then {
+            Then::Line(line, since) => Some((verb_of(line), *since)),
+            _ => None,
+        });
+        if let (true, Some((verb, since))) = (asks, waiting.last()) {
+            self.pending.drain(..after);
+            let elapsed = core.now.instant.saturating_duration_since(since);
+            self.feed(core, Input::Answer(Answer::Waiting(verb, elapsed)));
+        }
+    }
+
+    /// The client may have gone: from then on what it asked for has only so long.
+    pub(super) fn note_hang_up(&mut self, core: &Core) {
+        if let (true, Some(hooked)) = (self.state.hung_up, &mut self.hooked) {
+            hooked.left.get_or_insert(core.now.instant);
+        }
+    }
+
+    /// When a hook is not waited for any longer.
+    pub(super) fn hook_due(&self) -> Option<Instant> {
+        let hooked = self.hooked.as_ref().filter(|hooked| hooked.is_asking())?;
+        Some(hooked.left? + LEFT_GRACE)
+    }
+}
+
+/// What a line says first; the rest may be a password.
+fn verb_of(line: &[u8]) -> Vec<u8> {
+    line.split(|byte| *byte == b' ').next().unwrap_or_default().to_ascii_uppercase()
+}

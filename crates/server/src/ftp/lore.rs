@@ -1,0 +1,137 @@
+//! What is known of files besides what the storage says: media types, by their names, and hashes that somebody has asked
+//! for.
+//!
+//! A hash is kept with what the file was when it was hashed, and holds for as long as the file is that. A file that was
+//! changed just before is not kept: another change might leave its times as they are.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use millrace_ftp::digest::Algorithm;
+use millrace_ftp::listing;
+use millrace_vfs::{Metadata, Timestamp};
+
+/// So many hashes are kept, in some 2 MiB.
+const MOST: usize = 10_000;
+
+/// The time of a file is exact to a tick of the kernel's clock, on vfat to two seconds.
+const SETTLED: i64 = 3;
+
+/// Hashes by what tells files apart.
+#[derive(Debug, Default)]
+pub(crate) struct Lore {
+    known: Mutex<HashMap<(u64, u64), Known>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    state: State,
+    /// As the fact has it.
+    text: Box<str>,
+}
+
+/// What a file was.
+type State = (u64, Timestamp, Option<Timestamp>);
+
+fn state(metadata: &Metadata) -> State {
+    (metadata.size, metadata.modified, metadata.changed)
+}
+
+impl Lore {
+    /// A file of which this was known `before` and `after` it was read through has this hash.
+    pub(crate) fn learn(
+        &self,
+        (before, after): (&Metadata, &Metadata),
+        now: SystemTime,
+        algorithm: Algorithm,
+        hash: &str,
+    ) {
+        let changed = after.changed.map_or(after.modified, |changed| changed.max(after.modified));
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
+        let is_settled = changed.seconds.saturating_add(SETTLED) < now;
+        if before.identity == after.identity && state(before) == state(after) && is_settled {
+            let mut known = self.known();
+            // Whoever still wants to know asks again.
+            if known.len() >= MOST && !known.contains_key(&after.identity) {
+                known.clear();
+            }
+            let text = format!("{}:{hash}", algorithm.name()).into();
+            known.insert(after.identity, Known { state: state(after), text });
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<(u64, u64), Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl listing::Lore for Lore {
+    fn media_type(&self, name: &[u8], out: &mut Vec<u8>) {
+        // Without parameters, which a fact has no room for.
+        let media_type = millrace_http::media_type::of(name).split(';').next().unwrap_or_default();
+        out.extend_from_slice(media_type.as_bytes());
+    }
+
+    fn hash(&self, metadata: &Metadata, out: &mut Vec<u8>) {
+        let known = self.known();
+        if let Some(known) = known.get(&metadata.identity).filter(|known| known.state == state(metadata)) {
+            out.extend_from_slice(known.text.as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_ftp::listing::Lore as _;
+    use millrace_vfs::{FileKind, Owner};
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp { seconds, nanoseconds: 0 }
+    }
+
+    fn metadata(identity: u64, size: u64, changed: i64) -> Metadata {
+        Metadata {
+            kind: FileKind::File,
+            size,
+            modified: at(1),
+            created: None,
+            changed: Some(at(changed)),
+            mode: 0o644,
+            owner: Owner::default(),
+            links: 1,
+            identity: (1, identity),
+        }
+    }
+
+    fn wall(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_hash_holds_until_the_file_is_another() {
+        let lore = Lore::default();
+        let told = |metadata: &Metadata| {
+            let mut out = Vec::new();
+            lore.hash(metadata, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        let file = metadata(7, 3, 100);
+        lore.learn((&file, &file), wall(102), Algorithm::Sha256, "ab");
+        assert_eq!(told(&file), "", "it may be changed within the same tick");
+        lore.learn((&file, &metadata(7, 3, 101)), wall(200), Algorithm::Sha256, "ab");
+        assert_eq!(told(&file), "", "it was changed while it was read");
+        lore.learn((&file, &file), wall(200), Algorithm::Sha256, "ab");
+        assert_eq!(told(&file), "SHA-256:ab");
+        for other in [metadata(8, 3, 100), metadata(7, 4, 100), metadata(7, 3, 101)] {
+            assert_eq!(told(&other), "");
+        }
+        for number in 0..MOST as u64 {
+            let other = metadata(100 + number, 3, 100);
+            lore.learn((&other, &other), wall(200), Algorithm::Sha256, "cd");
+        }
+        assert!(lore.known().len() <= MOST && told(&file).is_empty());
+    }
+}
