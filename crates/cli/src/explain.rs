@@ -4,41 +4,57 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use millrace_server::auth::{self, Effective, Origin};
+use millrace_server::auth::{self, Effective, Explained, Origin};
 use millrace_server::limits::{Limits, Used};
-use millrace_server::{Attempt, Permissions, Protocol};
+use millrace_server::{Attempt, Config, Network, Permissions, Protocol};
 
 use crate::args::Explain;
 use crate::config::{self, Written};
 use crate::failure::Failure;
 
 pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
-    let site = config::load(Written::default(), arguments.config.as_deref())?;
+    let flags = Written { users: arguments.users.clone(), ..Written::default() };
+    let site = config::load(flags, arguments.config.as_deref())?;
     let attempt = Attempt {
         user: arguments.user.as_bytes(),
         password: b"",
         from: arguments.from,
         protocol: if arguments.http { Protocol::Http } else { Protocol::Ftp },
-        encrypted: arguments.tls,
-        certified: false,
+        encrypted: arguments.tls || arguments.certificate,
+        certified: arguments.certificate,
         host: "",
         now: SystemTime::now(),
     };
     let found = site.accounts.explain(&attempt).map_err(|why| Failure::Running(format!("{why}.")))?;
-    let Some((source, effective)) = found else {
+    let Some(explained) = found else {
         return Err(Failure::Configuration(format!(
-            "no account is named {}; anonymous is {}.",
+            "no account is named {}; anonymous is {}.{}",
             arguments.user,
-            if site.config.anonymous { "on" } else { "off" }
+            if site.config.anonymous { "on" } else { "off" },
+            silent(&site.accounts.silent_before(None)),
         )));
     };
     // Nobody may read on; that is no failure.
-    let folders = site.mounts.of(&effective);
+    let effective = &explained.effective;
+    let folders = site.mounts.of(effective);
     let shared = shared(&effective.groups, &site.config.limits.groups);
-    let text = explanation(&source, &effective, &shared, &folders, &attempt);
-    let used = used(&site.accounts.used(&effective, attempt.now));
+    let silent = silent(&site.accounts.silent_before(Some(&explained.source)));
+    let refused = at_the_door(&site.config, &attempt).or_else(|| explained.refused.clone());
+    let text = explanation(&explained, &silent, &shared, &folders) + &verdict(effective, refused, &attempt);
+    let used = used(&site.accounts.used(effective, attempt.now));
     let _ = io::stdout().write_all(format!("{text}{used}").as_bytes());
     Ok(())
+}
+
+/// What is to be said of sources that are asked at logins only.
+fn silent(sources: &[&str]) -> String {
+    match sources {
+        [] => String::new(),
+        sources => format!(
+            " First asked at a login, and it decides where it knows the name: {}.",
+            sources.join(", then ")
+        ),
+    }
 }
 
 /// What is used of quotas, a line each.
@@ -75,17 +91,17 @@ fn shared(groups: &[String], limits: &[(Arc<str>, Limits)]) -> String {
 }
 
 fn explanation(
-    source: &str,
-    effective: &Effective,
+    Explained { source, effective, .. }: &Explained,
+    silent: &str,
     shared: &str,
     folders: &[(String, Permissions)],
-    attempt: &Attempt<'_>,
 ) -> String {
     let mut text = format!("{} is in {source}", effective.user);
     match &effective.groups[..] {
-        [] => text += ".\n\n",
-        groups => text += &format!(", and of {}.\n\n", groups.join(", ")),
+        [] => text += ".",
+        groups => text += &format!(", and of {}.", groups.join(", ")),
     }
+    text += &format!("{silent}\n\n");
     for (key, value, origin) in effective.explain() {
         let by = match origin {
             Origin::Default => "by default".to_owned(),
@@ -105,11 +121,43 @@ fn explanation(
     for (path, access) in folders {
         text += &format!("At {path} lies another folder, with at most {}.\n", auth::Access(*access));
     }
-    let how = if attempt.encrypted { "with TLS" } else { "without TLS" };
-    text += &format!("\nA login from {} by {} {how}, now: ", attempt.from, attempt.protocol);
-    match effective.admit(attempt) {
-        Ok(()) => text += "let in with the right password.\n",
-        Err(why) => text += &format!("refused, {why}.\n"),
-    }
     text
+}
+
+/// Why the server asks nobody about a login.
+fn at_the_door(config: &Config, attempt: &Attempt<'_>) -> Option<String> {
+    let names = |networks: &[Network]| networks.iter().any(|network| network.contains(attempt.from));
+    let requires_tls = config.tls.as_ref().is_some_and(|tls| tls.login_required);
+    match config {
+        _ if names(&config.bans.deny) => Some("the address is in the server's deny".to_owned()),
+        _ if !config.bans.allow.is_empty() && !names(&config.bans.allow) => {
+            Some("the address is not in the server's allow".to_owned())
+        }
+        _ if attempt.encrypted => None,
+        _ if requires_tls => {
+            Some("the connection is not encrypted, and the server's tls-required wants it to be".to_owned())
+        }
+        _ if attempt.protocol == Protocol::Http && !attempt.from.is_loopback() => {
+            Some("no password is taken by HTTP without TLS from another computer".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// What would come of a login.
+fn verdict(effective: &Effective, refused: Option<String>, attempt: &Attempt<'_>) -> String {
+    let how = match (attempt.certified, attempt.encrypted) {
+        (true, _) => "with a certificate",
+        (false, true) => "with TLS",
+        (false, false) => "without TLS",
+    };
+    let verdict = match refused {
+        Some(why) => format!("refused, {why}"),
+        None if attempt.certified && effective.certificate_suffices() => {
+            "let in without a password".to_owned()
+        }
+        None if effective.said.totp.is_some() => "let in with the right password and code".to_owned(),
+        None => "let in with the right password".to_owned(),
+    };
+    format!("\nA login from {} by {} {how}, now: {verdict}.\n", attempt.from, attempt.protocol)
 }

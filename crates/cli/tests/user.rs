@@ -329,6 +329,105 @@ fn users_of_other_servers_log_in() {
 }
 
 #[test]
+fn what_holds_is_explained_of_a_database_that_a_flag_names_and_with_who_is_asked_first() {
+    let site = Site::new("explained");
+    site.tell(&["--users", "own.db", "add", "alice", "access=ro", "--hash", HASH]);
+    let (_, explained) = site.ask(&["explain", "alice", "--users", "own.db"]);
+    assert!(explained.starts_with("alice is in the database of users own.db.\n\n"), "{explained}");
+    assert!(explained.contains("access            ro "), "{explained}");
+    assert!(explained.ends_with("without TLS, now: let in with the right password.\n"), "{explained}");
+    for (setting, how, verdict) in [
+        ("groups=typo", &[][..], "without TLS, now: refused, alice is of the group typo in "),
+        ("groups=", &[], "without TLS, now: let in with the right password.\n"),
+        ("totp=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", &[], "now: let in with the right password and code.\n"),
+        ("totp=", &["--tls"], "with TLS, now: let in with the right password.\n"),
+        ("tls-client-login=alone", &["--tls"], "now: refused, there is no client certificate"),
+        (
+            "tls-client-login=alone",
+            &["--certificate"],
+            "with a certificate, now: let in without a password.\n",
+        ),
+        (
+            "tls-client-login=",
+            &["--http", "--from", "192.0.2.1"],
+            "now: refused, no password is taken by HTTP without TLS from another computer",
+        ),
+        (
+            "directory=customers/{user}",
+            &[],
+            "now: refused, the folder customers, in which customers/alice would be made, is not there in ",
+        ),
+        ("directory=", &[], "now: let in"),
+    ] {
+        site.tell(&["--users", "own.db", "set", "alice", setting]);
+        let (_, explained) = site.ask(&[&["explain", "alice", "--users", "own.db"], how].concat());
+        assert!(explained.contains(verdict), "{setting} {how:?}: {explained}");
+    }
+    let (is_known, told) = site.ask(&["explain", "alice"]);
+    assert!(!is_known && told.ends_with("no account is named alice; anonymous is on.\n"), "{told}");
+    site.configure(
+        "deny = \"192.0.2.0/24\"\ntls-self-signed = true\nstate = \"state\"\ntls-required = \"login\"\n",
+    );
+    for (how, verdict) in [
+        (&["--tls", "--from", "192.0.2.1"][..], "now: refused, the address is in the server's deny"),
+        (&[], "now: refused, the connection is not encrypted, and the server's tls-required"),
+        (&["--tls"], "now: let in with the right password"),
+    ] {
+        let common = ["explain", "alice", "--users", "own.db", "--config", "m.toml"];
+        let (_, explained) = site.ask(&[&common[..], how].concat());
+        assert!(explained.contains(verdict), "{how:?}: {explained}");
+    }
+    site.configure("[[source]]\nprogram = [\"logins\"]\n");
+    let first = " First asked at a login, and it decides where it knows the name: the program logins.\n";
+    // It is asked behind the database.
+    for (name, is_in_it) in [("alice", true), ("bob", false)] {
+        let (is_known, told) = site.ask(&["explain", name, "--users", "own.db", "--config", "m.toml"]);
+        assert_eq!((is_known, told.contains(first)), (is_in_it, !is_in_it), "{told}");
+    }
+}
+
+#[test]
+fn what_a_group_named_anonymous_says_holds_for_the_anonymous_user() {
+    let site = Site::new("anonymous");
+    fs::create_dir_all(site.0.join("files/incoming")).unwrap();
+    fs::write(site.0.join("files/.env"), "secret").unwrap();
+    fs::write(site.0.join("files/plain"), "content").unwrap();
+    let example = TEXT.split("# The anonymous user\n").nth(1).unwrap();
+    let example = example.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    site.configure(&example.replace("[\"write\"]", "[\"list\", \"mkdir\"]"));
+    let serving = site.serve_with(&["--config", "m.toml"], |_| {});
+    let log_in = || {
+        let mut client = serving.connect();
+        client.say("USER anonymous", "331");
+        client.ask("PASS x@");
+        client
+    };
+    let mut client = log_in();
+    client.expect("230");
+    for (line, code) in [
+        ("TYPE I", "200"),
+        ("SIZE plain", "213"),
+        ("SIZE .env", "550"),
+        ("MKD made", "550"),
+        ("MKD incoming/made", "257"),
+        ("DELE plain", "550"),
+    ] {
+        client.say(line, code);
+    }
+    let (_, explained) = site.ask(&["explain", "ftp", "--config", "m.toml"]);
+    assert!(explained.starts_with("anonymous is in the configuration, and of anonymous.\n"), "{explained}");
+    assert!(
+        explained.contains("deny-names        .*") && explained.contains("download          20"),
+        "{explained}"
+    );
+    site.configure(&example.replace("sessions = 50", "from = [\"192.0.2.1\"]"));
+    let serving = site.serve_with(&["--config", "m.toml"], |_| {});
+    let mut client = serving.connect();
+    client.say("USER anonymous", "331");
+    client.say("PASS x@", "530");
+}
+
+#[test]
 fn a_code_is_asked_for_until_the_secret_is_taken_back() {
     let site = Site::new("totp");
     site.tell(&["add", "alice", "--hash", HASH]);

@@ -186,10 +186,23 @@ impl<'a> Assembly<'a> {
         for group in &self.groups {
             chain = chain.group(group.clone());
         }
-        let Some(access) = anonymous else { return Ok((chain, Vec::new())) };
-        let tree = self.open("", access == Access::ReadOnly)?;
-        let login = Login { name: None, access, beneath: None };
-        Ok((chain.anonymous(access.permissions(), tree), vec![login]))
+        let Some(said) = anonymous else { return Ok((chain, Vec::new())) };
+        let tree = self.open("", said == Access::ReadOnly)?;
+        let chain = chain.anonymous(said.permissions(), tree);
+        let login = match chain.anonymous_settings() {
+            None => Login { name: None, access: said, beneath: None },
+            Some(effective) => self.anonymous(&effective)?,
+        };
+        Ok((chain, vec![login]))
+    }
+
+    /// The anonymous user, of whom a group says more.
+    fn anonymous(&self, effective: &Effective) -> Result<Login, Failure> {
+        let wrong = |why: String| Failure::Configuration(format!("the group anonymous: {why}."));
+        let folder = effective.directory().map_err(wrong)?;
+        let is_template = effective.said.directory.as_ref().is_some_and(|folder| folder.contains('{'));
+        self.homes.check(folder.as_deref().unwrap_or_default(), is_template).map_err(wrong)?;
+        Ok(Login { name: None, access: access(effective), beneath: folder.map(PathBuf::from) })
     }
 
     /// The users, as a source, and what is to be told of them.
@@ -261,6 +274,9 @@ impl<'a> Assembly<'a> {
             self.homes
                 .open(&folder, access == Access::ReadOnly, false)
                 .map_err(|message| self.places.error(place, "--user", &message))?;
+        } else if let Some(folder) = &folder {
+            let there = self.homes.check(folder, true);
+            there.map_err(|message| self.places.error(place, "directory", &message))?;
         }
         Ok(Login { name: Some(user.name.clone()), access, beneath: folder.map(PathBuf::from) })
     }

@@ -25,7 +25,7 @@ const CACHE: Duration = Duration::from_secs(60);
 pub(crate) struct SourceTable {
     /// A program and its arguments.
     #[serde(deserialize_with = "one_or_more")]
-    program: Vec<Said<String>>,
+    pub(super) program: Vec<Said<String>>,
     /// The URL of a web service.
     call: Option<Said<String>>,
     /// Headers that go with a call: `Name: value`.
@@ -61,7 +61,7 @@ pub(crate) struct SourceTable {
     #[serde(deserialize_with = "one_or_more")]
     attributes: Vec<Said<String>>,
     /// Holds the password with which a database or directory is asked.
-    password_file: Option<Said<PathBuf>>,
+    pub(super) password_file: Option<Said<PathBuf>>,
     /// Certificates that the server's has to be signed by.
     ca: Option<Said<PathBuf>>,
     timeout: Option<Said<Period>>,

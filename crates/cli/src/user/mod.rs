@@ -296,7 +296,7 @@ fn show(stored: &Stored, config: Option<&Path>) -> Result<(), Failure> {
         // As the server has it: its groups are in the file.
         let attempt = Attempt::new(user.name.as_bytes(), b"");
         let found = site.accounts.explain(&attempt).map_err(|why| Failure::Running(format!("{why}.")))?;
-        if let Some((_, effective)) = found {
+        if let Some(auth::Explained { effective, .. }) = found {
             text += &explain::used(&site.accounts.used(&effective, attempt.now));
         }
     }

@@ -26,9 +26,9 @@ use serde_json::json;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use super::Attempt;
-use super::chain::{Found, Needs, Proof, Source};
 use super::profile::{Profile, User};
 use super::recent::Recent;
+use super::source::{Found, Needs, Proof, Source};
 use super::turns::Turns;
 use crate::program::{Ended, How, Program, Purpose};
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use millrace_ftp::session::{Permission, Permissions};
-use millrace_storage::{Ledger, Quota};
+use millrace_storage::{Ledger, LocalStorage, Quota};
 use millrace_vfs::{QuotaScope, Storage};
 
 use super::effective::{Effective, resolve, seconds};
@@ -24,104 +24,21 @@ use super::homes::Homes;
 use super::hosts::VirtualHost;
 use super::mounts::Mounts;
 use super::password::{Kept, Mac, Password, hash_password};
-use super::profile::{Group, User};
+use super::profile::{Access, Group, User};
+use super::source::{Found, Needs, Proof, Source};
 use super::totp::{DIGITS, Secret, Used};
-use super::{Account, Accounts, Attempt, Authenticator, Changed, Decision};
+use super::{Account, Accounts, Attempt, Authenticator, Changed, Decision, Told};
 use crate::limits::{self, AccountLimits, Moved, Quotas};
 
-/// What has to be at hand for a source to tell anything of a user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
-    /// The name.
-    Name,
-    /// The password, or a certificate with the name in it, which is as good a proof.
-    Proof,
-    /// The password, whatever else there is: to ask without one would count as a failed login.
-    Password,
-}
-
-impl Needs {
-    /// Claims that all of it is at hand, where there is no password.
-    fn are_met_without_password(self, attempt: &Attempt<'_>) -> bool {
-        match self {
-            Self::Name => true,
-            Self::Proof => attempt.certified,
-            Self::Password => false,
-        }
-    }
-}
-
-/// Where accounts are kept. One value serves all workers.
-pub trait Source: Send + Sync + Debug {
-    /// How the log names it: `users.db`.
-    fn name(&self) -> &str;
-
-    /// Who has this name. Asked on a thread that may wait; what takes longer than a client would, a source gives
-    /// up itself. The error is for the log.
-    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String>;
-
-    /// As [`Source::find`], on a reactor thread; `None` where that would wait.
-    fn find_at_once(&self, attempt: &Attempt<'_>) -> Option<Found> {
-        let _ = attempt;
-        None
-    }
-
-    /// What [`Source::find`] can tell only with: of somebody logged in long ago there is no password any more.
-    fn needs(&self) -> Needs {
-        Needs::Name
-    }
-
-    /// Whether names, however wrong, are looked up in hashes here.
-    fn holds_hashes(&self) -> bool {
-        true
-    }
-
-    /// Asked once when the server starts, so that whoever starts it hears of what does not work; logins are refused
-    /// until it does. The error is of the same form as that of [`Source::find`].
-    fn begin(&self) -> Result<(), String> {
-        Ok(())
-    }
-
-    /// Claims that it has groups for other purposes too: those that nothing is said of here mean nothing. Where this is
-    /// not so, a group that is not there is a mistake, and its members are not let in.
-    fn has_groups_of_its_own(&self) -> bool {
-        false
-    }
-
-    /// What was changed since this was asked last. Asked every second, on a thread of its own, which it must not
-    /// hold up; `present` has the names of those who are logged in.
-    fn changed(&self, present: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {
-        let _ = present;
-        Changed::Nothing
-    }
-}
-
-/// What a source knows of a name.
-#[derive(Debug)]
-pub enum Found {
-    /// Nothing: the next source is asked.
-    Nobody,
-    /// A user, and what is to be made of the password.
-    User(Box<User>, Proof),
-}
-
-/// What is to be made of a password.
-#[derive(Debug)]
-pub enum Proof {
-    /// It is to be compared.
-    Password(Password),
-    /// The source has found it right.
-    Right,
-    /// The source has found it wrong, or there is none that would be right.
-    Wrong,
-    /// The source has found it right, and the account not to be used now: for the log.
-    Refused(String),
-}
+/// The user whom any password lets in, and the group whose settings are that one's.
+const ANONYMOUS: &str = "anonymous";
 
 /// Sources in order, with what belongs to all of them.
 #[derive(Debug)]
 pub struct Chain {
     sources: Vec<Box<dyn Source>>,
+    /// What of most of their users is remembered: which it was. One for all of them, so that a session is small.
+    names: Vec<Arc<Told>>,
     groups: HashMap<String, Group>,
     homes: Arc<Homes>,
     /// Other folders, for those who come by other names.
@@ -135,11 +52,23 @@ pub struct Chain {
     codes: Used,
 }
 
+/// What holds for a user.
+#[derive(Debug)]
+pub struct Explained {
+    /// The name of the source that knows the user.
+    pub source: String,
+    /// What is said, and by whom.
+    pub effective: Effective,
+    /// Why a login would be refused, though the password is right.
+    pub refused: Option<String>,
+}
+
 impl Chain {
     /// Nobody may log in until a source is added.
     pub fn new(homes: Arc<Homes>) -> Self {
         Self {
             sources: Vec::new(),
+            names: Vec::new(),
             groups: HashMap::new(),
             homes,
             hosts: Vec::new(),
@@ -157,6 +86,8 @@ impl Chain {
         if source.holds_hashes() {
             self.meet(&Hash::parse(&hash_password(b"")).expect("it was made just now"));
         }
+        let told = Told { source: source.name().into(), user: None, effective: None };
+        self.names.push(Arc::new(told));
         self.sources.push(Box::new(source));
         self
     }
@@ -198,13 +129,25 @@ impl Chain {
         begun.filter_map(|(name, begun)| Some(format!("{name} cannot be asked: {}", begun.err()?))).collect()
     }
 
-    /// The settings of a user, if a source knows the name; errors are full sentences.
-    pub fn explain(&self, attempt: &Attempt<'_>) -> Result<Option<(String, Effective)>, String> {
+    /// What holds for a user, if a source knows the name without a password; errors are full sentences.
+    pub fn explain(&self, attempt: &Attempt<'_>) -> Result<Option<Explained>, String> {
+        if self.is_anonymous(attempt)
+            && let Some(effective) = self.anonymous_settings()
+        {
+            let refused = effective.admit(attempt).err();
+            let refused = refused.or_else(|| self.without_folder(&effective, self.homes(attempt)));
+            return Ok(Some(Explained { source: "the configuration".to_owned(), effective, refused }));
+        }
         for source in self.sources.iter().filter(|source| source.needs() == Needs::Name) {
             match source.find(attempt) {
                 Ok(Found::Nobody) => {}
                 Ok(Found::User(user, _)) => {
-                    return Ok(Some((source.name().to_owned(), self.effective(&user))));
+                    let (source, effective) = (&**source, self.effective(&user));
+                    let refused = match refusal(source, &effective, attempt) {
+                        Some(Decision::Refused(why) | Decision::Unavailable(why)) => Some(why),
+                        _ => self.without_folder(&effective, self.homes(attempt)),
+                    };
+                    return Ok(Some(Explained { source: source.name().to_owned(), effective, refused }));
                 }
                 Err(why) => return Err(format!("{} cannot be asked: {why}", source.name())),
             }
@@ -212,10 +155,40 @@ impl Chain {
         Ok(None)
     }
 
+    /// Why a user's folder could not be opened.
+    fn without_folder(&self, effective: &Effective, homes: &Homes) -> Option<String> {
+        let folder = effective.directory();
+        let opened = folder.and_then(|folder| homes.check(&folder.unwrap_or_default(), is_made(effective)));
+        opened.err()
+    }
+
+    /// The sources before one of this name, or all, that tell nothing without a password.
+    pub fn silent_before(&self, source: Option<&str>) -> Vec<&str> {
+        let before = self.sources.iter().take_while(|before| Some(before.name()) != source);
+        before.filter(|before| before.needs() != Needs::Name).map(|before| before.name()).collect()
+    }
+
     /// The folders of the host that a client came by.
     fn homes(&self, attempt: &Attempt<'_>) -> &Homes {
         let host = self.hosts.iter().find(|host| host.names.iter().any(|name| name.covers(attempt.host)));
         host.map_or(&self.homes, |host| &host.homes)
+    }
+
+    /// An account, with which source has let the user in.
+    fn remembering(
+        &self,
+        account: Account,
+        source: &dyn Source,
+        user: &User,
+        effective: Effective,
+    ) -> Account {
+        let user = (source.needs() != Needs::Name).then(|| Box::new(user.clone()));
+        let effective = account.follows_clock.then(|| Box::new(effective));
+        let told = match (user, effective) {
+            (None, None) => self.names.iter().find(|told| *told.source == *source.name()).map(Arc::clone),
+            (user, effective) => Some(Arc::new(Told { source: source.name().into(), user, effective })),
+        };
+        Account { told, ..account }
     }
 
     fn effective(&self, user: &User) -> Effective {
@@ -244,7 +217,7 @@ impl Chain {
             (Proof::Password(password), Some(secret)) => self.check_code(attempt, password, secret),
         };
         match proved {
-            Ok(()) => self.admit(source, effective, attempt),
+            Ok(()) => self.admit(source, user, effective, attempt),
             Err(decision) => decision,
         }
     }
@@ -290,18 +263,45 @@ impl Chain {
     }
 
     /// Decides about a user whose password was right, or is not asked for.
-    fn admit(&self, source: &dyn Source, effective: Effective, attempt: &Attempt<'_>) -> Decision {
-        if let Err(why) = effective.admit(attempt) {
-            return Decision::Refused(why);
-        }
-        if let Some(decision) = without_group(source, &effective) {
+    fn admit(
+        &self,
+        source: &dyn Source,
+        user: &User,
+        effective: Effective,
+        attempt: &Attempt<'_>,
+    ) -> Decision {
+        if let Some(decision) = refusal(source, &effective, attempt) {
             return decision;
         }
         match self.account(&effective, self.homes(attempt), false) {
-            Ok(Some(account)) => Decision::Granted(account),
+            Ok(Some(account)) => Decision::Granted(self.remembering(account, source, user, effective)),
             Ok(None) => Decision::Unavailable("the folder is not open".to_owned()),
             Err(why) => Decision::Unavailable(format!("{}, of {}", why, source.name())),
         }
+    }
+
+    /// What a source says of somebody whom it has let in before; `None` where it cannot tell.
+    fn ask_once_more(&self, source: &dyn Source, told: &Told, attempt: &Attempt<'_>) -> Option<Decision> {
+        match &told.user {
+            _ if source.needs().are_met_without_password(attempt) => {
+                // Who is in stays in while a database is away.
+                let decision = self.of_source(source, attempt).ok()?;
+                Some(decision.unwrap_or(Decision::Denied))
+            }
+            Some(user) => Some(self.admit(source, user, self.effective(user), attempt)),
+            None => None,
+        }
+    }
+
+    /// What a source says of somebody whose password is not at hand; nothing where it knows nobody of this name.
+    fn of_source(&self, source: &dyn Source, attempt: &Attempt<'_>) -> Result<Option<Decision>, String> {
+        Ok(match source.find(attempt)? {
+            Found::Nobody => None,
+            Found::User(_, Proof::Wrong | Proof::Refused(_)) if source.needs() != Needs::Name => {
+                Some(Decision::Denied)
+            }
+            Found::User(user, _) => Some(self.admit(source, &user, self.effective(&user), attempt)),
+        })
     }
 
     /// What a user is given; `None` where that would wait and must not.
@@ -313,7 +313,7 @@ impl Chain {
     ) -> Result<Option<Account>, String> {
         let rules = effective.rules();
         let read_only = Permissions::READ_ONLY.with(Permission::Admin).contains(rules.anywhere());
-        let is_template = effective.said.directory.as_ref().is_some_and(|folder| folder.contains('{'));
+        let is_template = is_made(effective);
         let folder = effective.directory()?.unwrap_or_default();
         let storage = match at_once {
             true if !self.mounts.are_ready(effective) => None,
@@ -329,32 +329,38 @@ impl Chain {
             let Some(traffic) = traffic else { return Ok(None) };
             limits.moved = Some(Moved { quota, traffic });
         }
-        Ok(storage.map(|storage| self.hold_to_quota(effective, &homes.key(&folder), storage, read_only)).map(
-            |storage| Account {
-                limits: (limits != AccountLimits::default()).then(|| Arc::new(limits)),
-                data: effective.data_security(),
-                certificate_suffices: effective.certificate_suffices(),
-                follows_clock: effective.follows_the_clock(),
-                effective: effective.follows_the_clock().then(|| Arc::new(effective.clone())),
-                ..self.mounts.cover(Account::ruled(self.mounts.mount(effective, storage), rules))
-            },
-        ))
+        let counted = |storage: Arc<LocalStorage>| match read_only {
+            true => storage as Arc<dyn Storage>,
+            false => self.hold_to_quota(effective, &homes.key(&folder), storage, at_once),
+        };
+        Ok(storage.map(counted).map(|storage| Account {
+            limits: (limits != AccountLimits::default()).then(|| Arc::new(limits)),
+            data: effective.data_security(),
+            certificate_suffices: effective.certificate_suffices(),
+            follows_clock: effective.follows_the_clock(),
+            ..self.mounts.cover(Account::ruled(self.mounts.mount(effective, storage), rules))
+        }))
     }
 
-    /// A user's folder, held to the quota. Whoever has the same folder shares its count.
+    /// A user's folder, held to the quota. Whoever has the same folder shares its count, also without one.
     fn hold_to_quota(
         &self,
         effective: &Effective,
         key: &str,
         storage: Arc<dyn Storage>,
-        read_only: bool,
+        at_once: bool,
     ) -> Arc<dyn Storage> {
-        match effective.quota() {
-            Some(allowance) if !read_only => {
-                let tally = self.quotas.ledger().tally(key, &storage);
+        let (allowance, ledger) = (effective.quota(), self.quotas.ledger());
+        let tally = match allowance {
+            Some(_) => Some(ledger.tally(key, &storage)),
+            None => ledger.tally_of_others(key, &storage, !at_once),
+        };
+        match tally {
+            Some(tally) => {
+                let allowance = allowance.unwrap_or_default();
                 Arc::new(Quota::new(storage, tally, allowance, QuotaScope::Account))
             }
-            _ => storage,
+            None => storage,
         }
     }
 
@@ -392,10 +398,35 @@ impl Chain {
         self.anonymous.is_some() && Accounts::is_anonymous_name(attempt.user)
     }
 
+    /// What holds for the anonymous user, if there is one and a group of that name.
+    pub fn anonymous_settings(&self) -> Option<Effective> {
+        let (account, group) = (self.anonymous.as_ref()?, self.groups.get(ANONYMOUS)?);
+        let mut user = User { name: ANONYMOUS.to_owned(), ..User::default() };
+        user.groups.push(ANONYMOUS.to_owned());
+        if group.profile.access.is_none() {
+            user.profile.access = Some(Access(account.permissions));
+        }
+        Some(self.effective(&user))
+    }
+
+    /// What is decided about the anonymous user; `None` where that would wait and must not.
+    fn decide_anonymous(&self, attempt: &Attempt<'_>, at_once: bool) -> Option<Decision> {
+        let Some(effective) = self.anonymous_settings() else {
+            return self.anonymous_account(attempt, at_once).map(Decision::Granted);
+        };
+        if let Err(why) = effective.admit(attempt) {
+            return Some(Decision::Refused(why));
+        }
+        match self.account(&effective, self.homes(attempt), at_once) {
+            Ok(account) => account.map(Decision::Granted),
+            Err(why) => Some(Decision::Unavailable(format!("{why}, of the anonymous user"))),
+        }
+    }
+
     /// The anonymous account with its virtual folders; `None` where that would wait and must not.
     fn anonymous_account(&self, attempt: &Attempt<'_>, at_once: bool) -> Option<Account> {
         let account = self.anonymous.as_ref()?;
-        let user = User { name: "anonymous".to_owned(), ..User::default() };
+        let user = User { name: ANONYMOUS.to_owned(), ..User::default() };
         let effective = self.effective(&user);
         if at_once && !self.mounts.are_ready(&effective) {
             return None;
@@ -421,6 +452,19 @@ impl Chain {
     }
 }
 
+/// Claims that a user's folder is made at the first login.
+fn is_made(effective: &Effective) -> bool {
+    effective.said.directory.as_ref().is_some_and(|folder| folder.contains('{'))
+}
+
+/// Why somebody is not let in, whatever the password.
+fn refusal(source: &dyn Source, effective: &Effective, attempt: &Attempt<'_>) -> Option<Decision> {
+    match effective.admit(attempt) {
+        Err(why) => Some(Decision::Refused(why)),
+        Ok(()) => without_group(source, effective),
+    }
+}
+
 /// What is decided about a member of a group that nobody has said anything of: without what it was to say, more may be
 /// allowed than anybody meant.
 fn without_group(source: &dyn Source, effective: &Effective) -> Option<Decision> {
@@ -438,7 +482,7 @@ impl Authenticator for Chain {
             return None;
         }
         if self.is_anonymous(attempt) {
-            return self.anonymous_account(attempt, true).map(Decision::Granted);
+            return self.decide_anonymous(attempt, true);
         }
         for source in &self.sources {
             let source = &**source;
@@ -456,13 +500,11 @@ impl Authenticator for Chain {
             };
             let effective =
                 is_right.then(|| self.effective(&user)).filter(|effective| effective.said.totp.is_none())?;
-            if let Err(why) = effective.admit(attempt) {
-                return Some(Decision::Refused(why));
-            }
-            if let Some(decision) = without_group(source, &effective) {
+            if let Some(decision) = refusal(source, &effective, attempt) {
                 return Some(decision);
             }
-            return self.account(&effective, self.homes(attempt), true).ok()?.map(Decision::Granted);
+            let account = self.account(&effective, self.homes(attempt), true).ok()??;
+            return Some(Decision::Granted(self.remembering(account, source, &user, effective)));
         }
         None
     }
@@ -473,9 +515,9 @@ impl Authenticator for Chain {
             return Decision::Denied;
         }
         if self.is_anonymous(attempt)
-            && let Some(account) = self.anonymous_account(attempt, false)
+            && let Some(decision) = self.decide_anonymous(attempt, false)
         {
-            return Decision::Granted(account);
+            return decision;
         }
         for source in &self.sources {
             match source.find(attempt) {
@@ -492,28 +534,35 @@ impl Authenticator for Chain {
 
     fn current(&self, attempt: &Attempt<'_>) -> Option<Decision> {
         if self.is_anonymous(attempt) {
-            return self.anonymous_account(attempt, false).map(Decision::Granted);
+            return self.decide_anonymous(attempt, false);
         }
         let mut may_be_known_elsewhere = false;
         for source in &self.sources {
-            let needs = source.needs();
-            if !needs.are_met_without_password(attempt) {
+            if !source.needs().are_met_without_password(attempt) {
                 may_be_known_elsewhere = true;
                 continue;
             }
-            match source.find(attempt) {
-                Ok(Found::Nobody) => {}
-                Ok(Found::User(_, Proof::Wrong | Proof::Refused(_))) if needs != Needs::Name => {
-                    return Some(Decision::Denied);
-                }
-                Ok(Found::User(user, _)) => {
-                    return Some(self.admit(&**source, self.effective(&user), attempt));
-                }
+            match self.of_source(&**source, attempt) {
+                Ok(None) => {}
+                Ok(decision) => return decision,
                 // Who is in stays in while a database is away.
                 Err(_) => return None,
             }
         }
         (!may_be_known_elsewhere).then_some(Decision::Denied)
+    }
+
+    /// The source that let somebody in is asked, and no other, which may know somebody else of that name. Where it tells
+    /// nothing without the password, they are whom it told of then, with the groups and limits of now.
+    fn look_again(&self, account: &Account, attempt: &Attempt<'_>) -> Option<Decision> {
+        let decision = account.told.as_ref().map_or_else(
+            || self.current(attempt),
+            |told| {
+                let source = self.sources.iter().find(|source| source.name() == &*told.source);
+                source.map_or(Some(Decision::Denied), |source| self.ask_once_more(&**source, told, attempt))
+            },
+        );
+        decision.or_else(|| account.by_clock(attempt))
     }
 
     fn changed(&self, present: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {

@@ -85,7 +85,10 @@ impl Homes {
         }
         let path = self.root.join(folder);
         let found = match path.canonicalize() {
-            Err(error) if make && error.kind() == io::ErrorKind::NotFound => self.make(&path),
+            Err(error) if make && error.kind() == io::ErrorKind::NotFound => {
+                self.check_parent(folder)?;
+                self.make(&path)
+            }
             found => found,
         };
         match found {
@@ -95,6 +98,34 @@ impl Homes {
             Ok(found) if !found.is_dir() => Err(format!("the folder {shown} is not a folder")),
             Ok(found) => Ok(found),
             Err(error) => Err(format!("the folder {shown} is not there in {root} ({error}); make it first")),
+        }
+    }
+
+    /// Claims that a folder could be opened, or made where that is asked for; does neither.
+    pub fn check(&self, folder: &str, make: bool) -> Result<(), String> {
+        let folder = Path::new(folder);
+        match self.find(folder, false) {
+            Err(_) if make && self.is_missing(folder) => self.check_parent(folder),
+            found => found.map(drop),
+        }
+    }
+
+    fn is_missing(&self, folder: &Path) -> bool {
+        let found = self.root.join(folder).canonicalize();
+        found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Claims that what a folder is to be made in is there.
+    fn check_parent(&self, folder: &Path) -> Result<(), String> {
+        let parent = folder.parent().unwrap_or(Path::new(""));
+        match self.is_missing(parent) {
+            true => Err(format!(
+                "the folder {}, in which {} would be made, is not there in {}; make it first",
+                parent.display(),
+                folder.display(),
+                self.root.display()
+            )),
+            false => self.find(parent, false).map(drop),
         }
     }
 

@@ -15,10 +15,10 @@ use ldap3::{
 use serde_json::Value;
 use tokio_rustls::rustls::ClientConfig;
 
-use super::chain::{Found, Proof, Source};
 use super::password::Mac;
 use super::recent::Recent;
 use super::remote::{Link, Remote};
+use super::source::{Found, Proof, Source};
 use super::{columns, tls};
 
 /// The result code that says: wrong password (RFC 4511, appendix A).

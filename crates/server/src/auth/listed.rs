@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::Attempt;
-use super::chain::{Found, Proof, Source};
 use super::password::{Kept, Password};
 use super::profile::User;
+use super::source::{Found, Proof, Source};
 
 /// A fixed list of users, in memory.
 #[derive(Debug, Default)]

@@ -18,6 +18,7 @@ pub(crate) mod password;
 mod profile;
 mod recent;
 mod remote;
+mod source;
 mod sql;
 mod sqlite;
 pub(crate) mod tls;
@@ -38,7 +39,7 @@ use crate::limits::AccountLimits;
 
 pub use accounts::Accounts;
 pub use asked::{Asked, Service};
-pub use chain::{Chain, Found, Needs, Proof, Source};
+pub use chain::{Chain, Explained};
 pub use effective::{Effective, Origin, resolve};
 pub use homes::Homes;
 pub(crate) use hosts::plain as plain_host;
@@ -51,6 +52,7 @@ pub use password::{Password, PasswordError, hash_password};
 pub use profile::{
     Access, Amount, Expiry, Group, Hours, PerPeriod, Profile, Proportion, Quantity, Tree, User, ValueError,
 };
+pub use source::{Found, Needs, Proof, Source};
 pub use sql::{Sql, mysql, postgres};
 pub use sqlite::{Database, DatabaseError, Stored};
 pub use totp::Secret;
@@ -76,6 +78,11 @@ pub trait Authenticator: Send + Sync + Debug {
     fn current(&self, attempt: &Attempt<'_>) -> Option<Decision> {
         let _ = attempt;
         None
+    }
+
+    /// As [`Authenticator::current`], of somebody who has been let in with this account; it stays where that is `None`.
+    fn look_again(&self, account: &Account, attempt: &Attempt<'_>) -> Option<Decision> {
+        self.current(attempt).or_else(|| account.by_clock(attempt))
     }
 
     /// Whose accounts were changed since this was asked last; their sessions are looked at again. Asked about
@@ -215,8 +222,19 @@ pub struct Account {
     pub certificate_suffices: bool,
     /// Whether the account may have to be looked at again as time passes: it has hours, or an end.
     pub follows_clock: bool,
-    /// What it was let in by, where that may change as time passes and the accounts may not be able to tell.
-    pub effective: Option<Arc<Effective>>,
+    /// Which source has let the user in, and by what.
+    pub told: Option<Arc<Told>>,
+}
+
+/// What a source has told at a login.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// Its name.
+    pub source: Box<str>,
+    /// Whom it let in, where it tells nothing without the password.
+    pub user: Option<Box<User>>,
+    /// What they were let in by, where that may change as time passes and the source may not be able to tell.
+    pub effective: Option<Box<Effective>>,
 }
 
 /// What an account's data connections have to be like, beyond what the server wants of all.
@@ -247,8 +265,13 @@ impl Account {
             data: DataSecurity::default(),
             certificate_suffices: false,
             follows_clock: false,
-            effective: None,
+            told: None,
         }
+    }
+
+    /// Where the accounts cannot tell, the clock still can.
+    fn by_clock(&self, attempt: &Attempt<'_>) -> Option<Decision> {
+        self.told.as_ref()?.effective.as_ref()?.admit(attempt).err().map(Decision::Refused)
     }
 
     /// The files as hooks have them.

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::chain::{Found, Proof};
 use super::password::Mac;
 use super::profile::User;
+use super::source::{Found, Proof};
 use super::{Attempt, Protocol};
 
 /// Logins that are remembered.

@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout_at};
 
-use super::chain::{Found, Source};
+use super::source::{Found, Source};
 use super::watch::Watch;
 use super::{Attempt, Changed};
 

@@ -5,17 +5,18 @@
 //! counter that every change moves tells a running server, also of changes by another process, whose sessions
 //! to look at again.
 
+use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
 
-use super::chain::{Found, Proof, Source};
 use super::password::Password;
 use super::profile::{Profile, User};
+use super::source::{Found, Proof, Source};
 use super::{Attempt, Changed};
 
 /// How long a reader or writer waits for another that holds the file.
@@ -43,10 +44,19 @@ pub struct Database {
     path: PathBuf,
     /// For the log.
     name: String,
-    /// Connections that nobody uses now. Guarded for a push or a pop.
-    idle: Mutex<Vec<Connection>>,
-    /// The last change that was told of. Guarded for as long as it takes to ask.
+    /// Guarded for a push or a pop.
+    idle: Mutex<Idle>,
+    /// The last change that was told of; `None` where this is another file than before. Guarded for as long as it takes
+    /// to ask.
     seen: Mutex<Option<i64>>,
+}
+
+/// Connections that nobody uses now.
+#[derive(Debug, Default)]
+struct Idle {
+    /// The file that they are to: a database that was restored is another one, under the same name.
+    file: Option<(u64, u64)>,
+    connections: Vec<Connection>,
 }
 
 /// A user as the database has it.
@@ -134,7 +144,9 @@ impl Database {
 
     /// What was changed before now is known to whoever opens it now.
     fn begin(self, connection: Connection) -> Result<Self, DatabaseError> {
-        self.give_back(connection);
+        let file = self.file_now();
+        self.idle().file = file;
+        self.give_back(connection, file);
         let (_, last) = self.changes_behind(None)?;
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
         Ok(self)
@@ -152,16 +164,41 @@ impl Database {
         Ok(connection)
     }
 
-    fn give_back(&self, connection: Connection) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give_back(&self, connection: Connection, file: Option<(u64, u64)>) {
+        let mut idle = self.idle();
+        if idle.file == file {
+            idle.connections.push(connection);
+        }
+    }
+
+    fn file_now(&self) -> Option<(u64, u64)> {
+        fs::metadata(&self.path).ok().map(|file| (file.dev(), file.ino()))
+    }
+
+    /// Claims that the name is another file's now; what was open of the one before is closed.
+    fn follow(&self) -> bool {
+        let file = self.file_now();
+        let mut idle = self.idle();
+        let is_other = idle.file != file;
+        if is_other {
+            *idle = Idle { file, connections: Vec::new() };
+        }
+        is_other
     }
 
     /// Runs something on a connection, which is kept for the next unless it failed.
     fn with<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T, DatabaseError> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let (file, idle) = {
+            let mut idle = self.idle();
+            (idle.file, idle.connections.pop())
+        };
         let result = idle.map_or_else(|| self.connect(false), Ok).and_then(|mut connection| {
             let value = work(&mut connection)?;
-            self.give_back(connection);
+            self.give_back(connection, file);
             Ok(value)
         });
         result.map_err(|source| DatabaseError::Sqlite { path: self.path.clone(), source })
@@ -326,11 +363,14 @@ impl Source for Database {
     /// The file may be replaced or away for a moment: what cannot be asked now is asked a second later.
     fn changed(&self, _: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.follow() {
+            *seen = None;
+        }
         match self.changes_behind(*seen) {
-            Ok((changed, last)) => {
-                *seen = Some(last);
-                changed
-            }
+            Ok((changed, last)) => match seen.replace(last) {
+                None => Changed::Everything,
+                Some(_) => changed,
+            },
             Err(_) => Changed::Nothing,
         }
     }
@@ -428,6 +468,28 @@ mod tests {
         writer.remove("bob").unwrap();
         assert_eq!(reader.changed(&Vec::new), Changed::Users(vec![b"alice".to_vec(), b"bob".to_vec()]));
         assert_eq!(reader.changed(&Vec::new), Changed::Nothing);
+    }
+
+    #[test]
+    fn a_database_that_was_restored_is_the_one_that_is_asked() {
+        let folder = Folder::new("restored");
+        let backup = folder.0.join("backup");
+        Database::open_or_make(&folder.file()).unwrap().put(&[user("alice")]).unwrap();
+        fs::copy(folder.file(), &backup).unwrap();
+        let server = Database::open(&folder.file()).unwrap();
+        server.put(&[user("bob")]).unwrap();
+        assert!(server.get("bob").unwrap().is_some());
+        for name in ["users.db", "users.db-wal", "users.db-shm"] {
+            let _ = fs::remove_file(folder.0.join(name));
+        }
+        assert_eq!(server.changed(&Vec::new), Changed::Nothing);
+        assert!(server.get("alice").is_err(), "it is not there");
+        fs::copy(&backup, folder.file()).unwrap();
+        assert_eq!(server.changed(&Vec::new), Changed::Everything);
+        assert_eq!(server.changed(&Vec::new), Changed::Nothing);
+        assert!(server.get("bob").unwrap().is_none() && server.get("alice").unwrap().is_some());
+        Database::open(&folder.file()).unwrap().remove("alice").unwrap();
+        assert_eq!(server.changed(&Vec::new), Changed::Users(vec![b"alice".to_vec()]));
     }
 
     #[test]

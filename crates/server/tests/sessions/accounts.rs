@@ -4,7 +4,10 @@ use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use millrace_server::auth::{Chain, Changed, Found, Homes, Password, Profile, Proof, Source, User};
+use millrace_server::auth::{
+    Chain, Changed, Found, Group, Homes, Needs, Password, Profile, Proof, Source, User,
+};
+use millrace_server::limits::{Limit, Limits, ServerLimits};
 use millrace_server::{Attempt, Config};
 use millrace_storage::LocalOptions;
 
@@ -300,4 +303,96 @@ fn a_second_factor_is_asked_for() {
     }
     client.expect(format!("ACCT {code}"), 230);
     client.expect("ACCT 1", 202);
+}
+
+/// A source that knows one user, `alice` of the group `staff`, by no more than this.
+#[derive(Debug, Clone, Copy)]
+struct Knows {
+    name: &'static str,
+    needs: Needs,
+    directory: &'static str,
+}
+
+impl Source for Knows {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+        let is_asked_without = self.needs == Needs::Password && attempt.password.is_empty();
+        assert!(!is_asked_without, "there is nothing to ask it with");
+        let profile = Profile { directory: Some(self.directory.to_owned()), ..Profile::default() };
+        let user = User { name: "alice".to_owned(), groups: vec!["staff".to_owned()], profile };
+        Ok(Found::User(Box::new(user), Proof::Password(Password::from("secret"))))
+    }
+
+    fn needs(&self) -> Needs {
+        self.needs
+    }
+}
+
+/// What these sources and groups with this access come to, where users may upload so much a second.
+fn staffed(scratch: &Scratch, sources: &[Knows], access: &str, upload: u64) -> Config {
+    let root = scratch.path().canonicalize().unwrap();
+    let homes = Arc::new(Homes::new(root, LocalOptions::default()));
+    let profile = serde_json::from_str(&format!("{{\"access\": {access:?}}}")).unwrap();
+    let chain = Chain::new(homes).group(Group { name: "staff".to_owned(), profile });
+    let chain = sources.iter().fold(chain, |chain, source| chain.source(*source));
+    let user = Limits { upload: Some(Limit::of(upload)), ..Limits::default() };
+    Config {
+        accounts: Arc::new(chain),
+        limits: ServerLimits { user, ..ServerLimits::default() },
+        ..config(Arc::new(millrace_storage::MemoryStorage::new()))
+    }
+}
+
+fn places(names: &[&str]) -> Scratch {
+    let scratch = Scratch::new();
+    for name in names {
+        fs::create_dir(scratch.path().join(name)).unwrap();
+    }
+    scratch
+}
+
+/// Waits until the look at the account that a reload brings has been had: the group may no longer write.
+fn await_read_only(client: &mut Client) {
+    let mut names = 0..;
+    crate::kit::eventually("the group may not write any more", || {
+        client.command(format!("MKD d{}", names.next().unwrap())).code == 550
+    });
+}
+
+#[test]
+fn a_reload_counts_for_sessions_whose_source_tells_nothing_without_the_password() {
+    let scratch = places(&["in", "other"]);
+    let program = Knows { name: "the program", needs: Needs::Password, directory: "in" };
+    let other = Knows { name: "the file", needs: Needs::Name, directory: "other" };
+    let served = serve_with(staffed(&scratch, &[program, other], "rw", 0));
+    let mut client = login(&served);
+    client.expect("MKD first", 257);
+    served.running.reload(staffed(&scratch, &[program, other], "ro", 5_000_000)).unwrap();
+    await_read_only(&mut client);
+    let limits = served.running.limits();
+    let own = limits.iter().find(|report| report.scope.to_string() == "user alice").unwrap();
+    assert_eq!(own.upload, 5_000_000);
+    // It is not the other alice, who has another folder.
+    client.expect("CWD /first", 250);
+    served.running.reload(staffed(&scratch, &[other], "ro", 0)).unwrap();
+    assert!(client.expect_reply(421).text.contains("account"));
+}
+
+#[test]
+fn somebody_else_of_the_name_takes_over_no_session() {
+    let scratch = places(&["in", "other"]);
+    let own = Knows { name: "users.db", needs: Needs::Name, directory: "in" };
+    let other = Knows { name: "the file", needs: Needs::Name, directory: "other" };
+    let served = serve_with(staffed(&scratch, &[own], "rw", 0));
+    let mut client = login(&served);
+    client.expect("MKD first", 257);
+    served.running.reload(staffed(&scratch, &[other, own], "ro", 0)).unwrap();
+    await_read_only(&mut client);
+    client.expect("CWD /first", 250);
+    login(&served).expect("CWD /first", 550);
+    served.running.reload(staffed(&scratch, &[other], "ro", 0)).unwrap();
+    assert!(client.expect_reply(421).text.contains("account"));
 }

@@ -18,9 +18,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::chain::{Found, Needs, Proof, Source};
 use super::profile::{Profile, User};
 use super::recent::Recent;
+use super::source::{Found, Needs, Proof, Source};
 use super::turns::Turns;
 use super::{Attempt, Protocol};
 

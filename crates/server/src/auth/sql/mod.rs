@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::chain::{Found, Proof, Source};
 use super::columns;
 use super::password::Password;
 use super::remote::{Link, Remote};
+use super::source::{Found, Proof, Source};
 
 /// A database, and how it is asked. Errors are full sentences without their full stop.
 #[derive(Debug, Clone)]

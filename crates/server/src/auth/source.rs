@@ -1,0 +1,96 @@
+//! Where accounts are kept, as the chain asks: a source knows names, and what is to be made of a password.
+
+use std::fmt::Debug;
+
+use super::password::Password;
+use super::profile::User;
+use super::{Attempt, Changed};
+
+/// What has to be at hand for a source to tell anything of a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// The name.
+    Name,
+    /// The password, or a certificate with the name in it, which is as good a proof.
+    Proof,
+    /// The password, whatever else there is: to ask without one would count as a failed login.
+    Password,
+}
+
+impl Needs {
+    /// Claims that all of it is at hand, where there is no password.
+    pub(super) fn are_met_without_password(self, attempt: &Attempt<'_>) -> bool {
+        match self {
+            Self::Name => true,
+            Self::Proof => attempt.certified,
+            Self::Password => false,
+        }
+    }
+}
+
+/// Where accounts are kept. One value serves all workers.
+pub trait Source: Send + Sync + Debug {
+    /// How the log names it: `users.db`.
+    fn name(&self) -> &str;
+
+    /// Who has this name. Asked on a thread that may wait; what takes longer than a client would, a source gives
+    /// up itself. The error is for the log.
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String>;
+
+    /// As [`Source::find`], on a reactor thread; `None` where that would wait.
+    fn find_at_once(&self, attempt: &Attempt<'_>) -> Option<Found> {
+        let _ = attempt;
+        None
+    }
+
+    /// What [`Source::find`] can tell only with: of somebody logged in long ago there is no password any more.
+    fn needs(&self) -> Needs {
+        Needs::Name
+    }
+
+    /// Whether names, however wrong, are looked up in hashes here.
+    fn holds_hashes(&self) -> bool {
+        true
+    }
+
+    /// Asked once when the server starts, so that whoever starts it hears of what does not work; logins are refused
+    /// until it does. The error is of the same form as that of [`Source::find`].
+    fn begin(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Claims that it has groups for other purposes too: those that nothing is said of here mean nothing. Where this is
+    /// not so, a group that is not there is a mistake, and its members are not let in.
+    fn has_groups_of_its_own(&self) -> bool {
+        false
+    }
+
+    /// What was changed since this was asked last. Asked every second, on a thread of its own, which it must not
+    /// hold up; `present` has the names of those who are logged in.
+    fn changed(&self, present: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {
+        let _ = present;
+        Changed::Nothing
+    }
+}
+
+/// What a source knows of a name.
+#[derive(Debug)]
+pub enum Found {
+    /// Nothing: the next source is asked.
+    Nobody,
+    /// A user, and what is to be made of the password.
+    User(Box<User>, Proof),
+}
+
+/// What is to be made of a password.
+#[derive(Debug)]
+pub enum Proof {
+    /// It is to be compared.
+    Password(Password),
+    /// The source has found it right.
+    Right,
+    /// The source has found it wrong, or there is none that would be right.
+    Wrong,
+    /// The source has found it right, and the account not to be used now: for the log.
+    Refused(String),
+}
