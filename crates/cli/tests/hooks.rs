@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -117,6 +117,12 @@ impl Client {
     fn say(&mut self, line: &str) -> String {
         write!(self.0.get_mut(), "{line}\r\n").unwrap();
         self.reply()
+    }
+
+    /// The reply, if there is one.
+    fn try_say(&mut self, line: &str) -> Option<String> {
+        write!(self.0.get_mut(), "{line}\r\n").ok()?;
+        self.next_reply()
     }
 
     /// Uploads; the last reply, if there is one.
@@ -232,6 +238,8 @@ fn blocks(language: &str) -> Vec<&'static str> {
 #[test]
 fn every_example_is_a_configuration() {
     let site = Site::new("examples", "");
+    fs::create_dir(site.folder.join("files")).unwrap();
+    site.script("check", blocks("sh")[0]);
     for example in blocks("toml") {
         fs::write(site.folder.join("example.toml"), example).unwrap();
         let check = Command::new(env!("CARGO_BIN_EXE_millrace"))
@@ -239,6 +247,7 @@ fn every_example_is_a_configuration() {
             .output()
             .unwrap();
         assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+        assert!(!String::from_utf8_lossy(&check.stdout).contains("the server's own"), "{example}");
     }
     for example in blocks("json").iter().flat_map(|block| block.lines()) {
         assert!(serde_json::from_str::<serde_json::Value>(example).is_ok());
@@ -280,24 +289,26 @@ fn rules_are_read_again_for_sessions_that_run_and_the_queue_stays() {
 #[test]
 fn the_gateway_checks_moves_and_reports_every_upload() {
     let receiver = Receiver::start();
-    let example = blocks("toml")[0].replace("127.0.0.1:8080", &format!("127.0.0.1:{}", receiver.port));
+    let example = blocks("toml")[0].replace("127.0.0.1:9000", &format!("127.0.0.1:{}", receiver.port));
     let mut site = Site::new("gateway", &example);
     site.script("check", blocks("sh")[0]);
+    let files = site.folder.join("files");
+    fs::create_dir_all(files.join("in")).unwrap();
     site.start();
     let mut client = site.log_in();
     // Of each pair, the second: after its hash, before it, with something bad in it, and with the hash of another.
     let waits = |client: &mut Client, name: &str, content: &[u8]| {
         assert!(client.store(name, content).starts_with("226"), "{name} waits for the other");
-        assert!(site.folder.join(name).exists(), "{name}");
+        assert!(files.join(name).exists(), "{name}");
     };
     waits(&mut client, "in/good", b"all is well");
     assert!(client.store("in/good.sha256", SUMS[0]).starts_with("226"));
     waits(&mut client, "in/better.sha256", SUMS[0]);
     assert!(client.store("in/better", b"all is well").starts_with("226"));
     waits(&mut client, "in/bad.sha256", SUMS[1]);
-    assert_eq!(client.store("in/bad", b"an EICAR file"), "552 This file has a virus in it.\r\n");
+    assert_eq!(client.store("in/bad", b"an EICAR file"), "550 This file has a virus in it.\r\n");
     waits(&mut client, "in/worse", b"an EICAR file");
-    assert_eq!(client.store("in/worse.sha256", SUMS[1]), "552 This file has a virus in it.\r\n");
+    assert_eq!(client.store("in/worse.sha256", SUMS[1]), "550 This file has a virus in it.\r\n");
     waits(&mut client, "in/other.sha256", &[b'0'; 64]);
     assert!(client.store("in/other", b"all is well").starts_with("550 The SHA-256 of the file"));
     // What is elsewhere does not come in by another door, nor where the checked files are.
@@ -308,10 +319,7 @@ fn the_gateway_checks_moves_and_reports_every_upload() {
         assert!(client.say(&format!("RNTO {to}")).starts_with("553"), "{to}");
     }
     let checked = ["better", "better.sha256", "good", "good.sha256"];
-    let names = |folder: &str| {
-        let entries = fs::read_dir(site.folder.join(folder)).unwrap().flatten();
-        entries.map(|entry| entry.file_name().into_string().unwrap()).collect::<BTreeSet<_>>()
-    };
+    let names = |folder: &str| names(&files.join(folder));
     assert_eq!(names("checked/alice"), checked.map(String::from).into());
     assert_eq!(names("quarantine/alice"), ["bad", "worse"].map(String::from).into());
     assert_eq!(names("in"), ["bad.sha256", "other.sha256"].map(String::from).into());
@@ -386,21 +394,134 @@ fn hashes_are_verified_whichever_file_comes_second() {
     assert!(client.store("abc", b"abc").starts_with("226"));
     assert!(client.store("abc.sha256", right).starts_with("226"));
     assert!(client.store("abc", b"abd").starts_with("550"));
-    assert!(!site.folder.join("abc").exists(), "what is refused is removed");
+    assert_eq!(fs::read(site.folder.join("abc")).unwrap(), b"abc", "what is refused replaces nothing");
     assert!(client.store("abc", b"abc").starts_with("226"));
     assert!(client.store("abc.sha256", b"0000000000000000000000000000000000000000\n").starts_with("550"));
     assert!(client.store("abc.sha256", b"see above").starts_with("550"));
+}
+
+/// The names in a folder.
+fn names(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).unwrap().flatten();
+    entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn a_refused_upload_leaves_the_file_that_had_its_name() {
+    let rule = |folder: &str, more: &str| {
+        format!(
+            "[[hook]]\non = \"upload\"\npaths = \"/{folder}/**\"\nrun = [\"./look\", \"{{file}}\"]\n{more}\n"
+        )
+    };
+    let rules = rule("in", "") + &rule("aside", "refused-to = \"/bad/{name}\"");
+    for (uploads, is_staged) in [("staged", true), ("in-place", false)] {
+        let keys = format!("directory = \".\"\nuploads = \"{uploads}\"\n{rules}");
+        let mut site = Site::new(&format!("refused-{uploads}"), &keys);
+        fs::create_dir(site.folder.join("aside")).unwrap();
+        site.script("look", "#!/bin/sh\ntest -s \"$1\" || exit 7\n! grep -q EICAR \"$1\"\n");
+        site.start();
+        let mut client = site.log_in();
+        let read = |name: &str| fs::read(site.folder.join(name)).ok();
+        for folder in ["in", "aside"] {
+            let file = format!("{folder}/f");
+            assert!(client.store(&file, b"old").starts_with("226"));
+            assert!(client.store(&file, b"an EICAR file").starts_with("550"));
+            // In place the old file was written over before anybody could say no.
+            assert_eq!(read(&file), is_staged.then(|| b"old".to_vec()), "{uploads} {file}");
+            assert!(client.store(&format!("{folder}/g"), b"another EICAR file").starts_with("550"));
+            assert!(client.store(&file, b"new").starts_with("226"));
+            assert_eq!(names(&site.folder.join(folder)), BTreeSet::from(["f".to_owned()]));
+            assert_eq!(read(&file).unwrap(), b"new");
+        }
+        assert_eq!(read("bad/f").unwrap(), b"an EICAR file");
+        assert_eq!(read("bad/g").unwrap(), b"another EICAR file");
+    }
+}
+
+#[test]
+fn an_upload_has_no_name_while_a_program_looks_at_it_though_the_server_is_killed() {
+    let receiver = Receiver::start();
+    let keys = format!(
+        "directory = \".\"\nhooks-queue = \"events.db\"\n[[hook]]\non = \"upload\"\nwait = false\n\
+         webhook = \"http://127.0.0.1:{}/\"\n[[hook]]\non = \"upload\"\npaths = \"/in/f\"\nrun = [\"./wait\"]\n",
+        receiver.port
+    );
+    let mut site = Site::new("looked-at", &keys);
+    // Where nobody is left to be waited for it ends as well.
+    let wait = "touch asked; until test -e go || ! test -d in; do sleep 0.05; done";
+    site.script("wait", &format!("#!/bin/sh\ncd {}\n{wait}\n", site.folder.display()));
+    fs::write(site.folder.join("in/f"), b"old").unwrap();
+    let read = |site: &Site| fs::read(site.folder.join("in/f")).unwrap();
+    for is_killed in [true, false] {
+        site.start();
+        let mut client = site.log_in();
+        let uploading = std::thread::spawn(move || client.try_store("in/f", b"new"));
+        eventually("the program is asked", || site.folder.join("asked").exists());
+        assert_eq!(read(&site), b"old");
+        if is_killed {
+            site.kill();
+        }
+        fs::write(site.folder.join("go"), b"").unwrap();
+        let reply = uploading.join().unwrap();
+        assert_eq!(reply.is_some_and(|reply| reply.starts_with("226")), !is_killed);
+        assert_eq!(read(&site), if is_killed { b"old" } else { b"new" });
+        fs::remove_file(site.folder.join("go")).unwrap();
+        fs::remove_file(site.folder.join("asked")).unwrap();
+    }
+    let is_swept = || names(&site.folder.join("in")) == BTreeSet::from(["f".to_owned()]);
+    eventually("what was left is gone", is_swept);
+    eventually("the one that was accepted is told", || receiver.events().len() == 1);
+    let event = receiver.events().into_values().next().unwrap();
+    assert!(event["file"].as_str().unwrap().ends_with("/in/f"), "told with its name: {event}");
+}
+
+#[test]
+fn a_program_may_take_an_upload_away_and_the_file_that_had_its_name_stays() {
+    let keys = "directory = \".\"\n[[hook]]\non = \"upload\"\nrun = [\"./take\", \"{file}\", \"{name}\"]\n\
+                [[hook]]\non = \"upload\"\nmove = \"/moved/{name}\"\n";
+    let mut site = Site::new("taken", keys);
+    let taken = site.folder.join("taken");
+    let says = "test $2 = said && echo '{\"path\": \"/taken/said\"}'; exit 0";
+    site.script("take", &format!("#!/bin/sh\nmkdir -p {0}\nmv \"$1\" {0}/$2\n{says}\n", taken.display()));
+    site.start();
+    let mut client = site.log_in();
+    for name in ["said", "unsaid"] {
+        fs::write(site.folder.join("in").join(name), b"old").unwrap();
+        assert!(client.store(&format!("in/{name}"), b"new").starts_with("226"), "{name}");
+        assert_eq!(fs::read(site.folder.join("in").join(name)).unwrap(), b"old", "{name}");
+    }
+    assert_eq!(fs::read(site.folder.join("moved/said")).unwrap(), b"new", "the next rule has it where it is");
+    assert_eq!(fs::read(taken.join("unsaid")).unwrap(), b"new");
+}
+
+#[test]
+fn what_cannot_be_looked_at_now_takes_no_file_that_waits() {
+    let keys = "directory = \".\"\n[[hook]]\non = \"upload\"\nverify = \"sha256\"\n\
+                [[hook]]\non = \"upload\"\nrun = [\"./look\"]\nrefused-to = \"/bad/{name}\"\n\
+                [[hook]]\non = \"upload\"\nmove = \"/checked/{name}\"\n";
+    let mut site = Site::new("passing", keys);
+    site.script("look", "#!/bin/sh\nkill -9 $$\n");
+    site.start();
+    let mut client = site.log_in();
+    assert!(client.store("in/a", b"all is well").starts_with("226"));
+    assert!(client.store("in/a.sha256", SUMS[0]).starts_with("451"));
+    assert_eq!(names(&site.folder.join("in")), BTreeSet::from(["a".to_owned()]), "it was acknowledged");
+    site.script("look", "#!/bin/sh\nexit 0\n");
+    assert!(client.store("in/a.sha256", SUMS[0]).starts_with("226"));
+    assert_eq!(names(&site.folder.join("checked")).len(), 2);
+    assert!(!site.folder.join("in/a").exists());
 }
 
 #[test]
 fn no_event_is_lost_when_the_server_is_killed() {
     let receiver = Receiver::start();
     let keys = format!(
-        "directory = \".\"\nhooks-queue = \"events.db\"\n[[hook]]\non = [\"upload\", \"interrupted\", \"delete\"]\npaths = \"/in/**\"\nwebhook = \"http://127.0.0.1:{}/\"\nwait = false\nbatch = 10\n",
+        "directory = \".\"\nhooks-queue = \"events.db\"\n[[hook]]\non = [\"upload\", \"interrupted\", \"delete\", \"copy\"]\npaths = \"/in/**\"\nwebhook = \"http://127.0.0.1:{}/\"\nwait = false\nbatch = 10\n",
         receiver.port
     );
     let mut site = Site::new("killed", &keys);
-    let mut acknowledged = BTreeSet::new();
+    fs::create_dir(site.folder.join("copies")).unwrap();
+    let (mut acknowledged, mut acknowledged_copies) = (BTreeSet::new(), BTreeSet::new());
     for round in 0..3 {
         site.start();
         // Away for a while, so that events are in the queue when the server dies.
@@ -409,15 +530,19 @@ fn no_event_is_lost_when_the_server_is_killed() {
             .map(|number| {
                 let mut client = site.log_in();
                 std::thread::spawn(move || {
-                    let mut stored = Vec::new();
+                    let (mut stored, mut copied) = (Vec::new(), Vec::new());
                     for upload in 0.. {
-                        let name = format!("in/{round}-{number}-{upload}");
-                        match client.try_store(&name, b"content") {
-                            Some(reply) if reply.starts_with("226") => stored.push(format!("/{name}")),
-                            _ => return stored,
+                        let name = format!("{round}-{number}-{upload}");
+                        match client.try_store(&format!("in/{name}"), b"content") {
+                            Some(reply) if reply.starts_with("226") => stored.push(format!("/in/{name}")),
+                            _ => break,
+                        }
+                        match client.try_say(&format!("SITE COPY in/{name} copies/{name}")) {
+                            Some(reply) if reply.starts_with("250") => copied.push(format!("/in/{name}")),
+                            _ => break,
                         }
                     }
-                    stored
+                    (stored, copied)
                 })
             })
             .collect();
@@ -429,21 +554,28 @@ fn no_event_is_lost_when_the_server_is_killed() {
         });
         site.kill();
         for client in clients {
-            acknowledged.extend(client.join().unwrap());
+            let (stored, copied) = client.join().unwrap();
+            acknowledged.extend(stored);
+            acknowledged_copies.extend(copied);
         }
     }
     assert!(acknowledged.len() > 20);
     site.start();
     eventually("every acknowledged upload is told", || acknowledged.is_subset(&receiver.paths("upload")));
-    let there = fs::read_dir(site.folder.join("in")).unwrap().flatten();
-    let there: BTreeSet<String> =
-        there.map(|entry| format!("/in/{}", entry.file_name().to_string_lossy())).collect();
+    assert!(!acknowledged_copies.is_empty());
+    eventually("every acknowledged copy is told", || acknowledged_copies.is_subset(&receiver.paths("copy")));
+    let in_folder = |folder: &str| -> BTreeSet<String> {
+        names(&site.folder.join(folder)).into_iter().map(|name| format!("/in/{name}")).collect()
+    };
+    let (there, copies) = (in_folder("in"), in_folder("copies"));
     // What was not acknowledged may stand behind the others in the queue.
     eventually("every file that is there is told", || {
         let told: BTreeSet<String> =
             receiver.paths("upload").union(&receiver.paths("interrupted")).cloned().collect();
-        there.is_subset(&told)
+        let copied = &receiver.paths("copy") | &receiver.paths("interrupted");
+        there.is_subset(&told) && copies.is_subset(&copied)
     });
+    assert!(receiver.paths("copy").is_subset(&copies), "told and not there");
     for path in receiver.paths("upload") {
         assert!(there.contains(&path), "told and not there: {path}");
     }
@@ -466,8 +598,12 @@ fn a_queue_has_one_server_and_what_cannot_be_is_said() {
         ("[[hook]]\non = \"upload\"", "Say what is to be done"),
         ("[[hook]]\nrefuse = \"no\"", "events it is about"),
         ("[[hook]]\non = \"delete\"\nrefuse = \"no\"", "What has happened cannot be refused"),
-        ("[[hook]]\non = \"delete\"\nrun = [\"x\"]", "name a file for it with hooks-queue"),
-        ("[[hook]]\non = \"upload\"\nrun = [\"x\", \"{fiel}\"]", "There is no {fiel}"),
+        ("[[hook]]\non = \"delete\"\nrun = [\"true\"]", "name a file for it with hooks-queue"),
+        ("[[hook]]\non = \"upload\"\nrun = [\"true\", \"{fiel}\"]", "There is no {fiel}"),
+        ("[[hook]]\non = \"upload\"\nrun = [\"./nothere\"]", "wrong.toml:4:7: There is no program "),
+        ("[[hook]]\non = \"upload\"\nrun = [\"no-such-program\"]", "No program no-such-program in PATH"),
+        ("[[hook]]\non = \"upload\"\nrun = \"./a {file}\"", "is written run = [\"./a\", \"{file}\"]"),
+        ("[[hook]]\non = \"upload\"\nrun = [\"./wrong.toml\"]", "wrong.toml cannot be executed; chmod +x"),
         ("[[hook]]\non = \"upload\"\nwebhook = \"ftp://x\"", "is no address of a receiver"),
         ("[[hook]]\non = \"upload\"\nrefuse = \"a\"\nrewrite = \"/b\"", "does one thing"),
         ("[[hook]]\non = \"upload\"\nrewrite = \"/b\"", "only a command can be rewritten"),

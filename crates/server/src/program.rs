@@ -13,6 +13,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -99,15 +100,24 @@ impl Program {
 
     /// Runs it to its end with this on its standard input.
     pub(crate) fn run(&self, input: &[u8]) -> io::Result<Ended> {
+        self.run_unless(&Recall::default(), input)
+    }
+
+    /// The same, unless somebody recalls it: then it is killed, with all that it has started.
+    pub(crate) fn run_unless(&self, recall: &Recall, input: &[u8]) -> io::Result<Ended> {
         let end = Instant::now() + self.time;
         let mut child = self.start()?;
+        let group = Pid::from_raw(child.id().cast_signed());
+        recall.watch(group);
         let talked = self.talk(&mut child, input, end);
         let has_ended = matches!(talked, Ok(Talk { cut: None, .. }));
         if (!has_ended || self.purpose == Purpose::Answer)
-            && let Some(group) = Pid::from_raw(child.id().cast_signed())
+            && let Some(group) = group
         {
             let _ = kill_process_group(group, Signal::KILL);
         }
+        // Once its status is collected its number may be another's.
+        recall.watch(None);
         // It has ended: this only collects the status.
         let status = child.wait()?;
         let Talk { cut, output, complaints } = talked?;
@@ -158,6 +168,53 @@ impl Program {
             }
         };
         Ok(Talk { cut, output: output.heard, complaints: complaints.heard })
+    }
+}
+
+/// By which somebody has a program ended before its time, or not begun; clones are the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Recall(Arc<Mutex<Recalled>>);
+
+/// Guarded for a look, or a signal.
+#[derive(Debug, Default)]
+struct Recalled {
+    is_given: bool,
+    /// The group of the program that runs.
+    group: Option<Pid>,
+}
+
+impl Recall {
+    /// Nobody wants to know any more.
+    pub(crate) fn give(&self) {
+        let mut state = self.lock();
+        state.is_given = true;
+        state.kill();
+    }
+
+    /// Claims that nobody wants to know any more.
+    pub(crate) fn is_given(&self) -> bool {
+        self.lock().is_given
+    }
+
+    /// A program runs, or none does any more.
+    fn watch(&self, group: Option<Pid>) {
+        let mut state = self.lock();
+        state.group = group;
+        if state.is_given {
+            state.kill();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Recalled> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Recalled {
+    fn kill(&self) {
+        if let Some(group) = self.group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
     }
 }
 
@@ -316,6 +373,25 @@ mod tests {
                 assert_eq!(ended.how, How::OutOfTime, "{script}");
             }
         }
+    }
+
+    #[test]
+    fn a_program_that_is_recalled_is_ended_with_what_it_started() {
+        let recall = Recall::default();
+        std::thread::scope(|scope| {
+            let running = scope
+                .spawn(|| shell("sleep 1000 & echo; sleep 1000", Purpose::Work).run_unless(&recall, b""));
+            let begun = Instant::now();
+            while recall.lock().group.is_none() {
+                assert!(begun.elapsed() < LONG);
+                std::thread::yield_now();
+            }
+            recall.give();
+            assert_eq!(running.join().unwrap().unwrap().how, How::Killed(9));
+        });
+        assert!(recall.lock().group.is_none());
+        let before = shell("sleep 1000", Purpose::Work).run_unless(&recall, b"").unwrap();
+        assert_eq!(before.how, How::Killed(9), "recalled before it began");
     }
 
     #[test]

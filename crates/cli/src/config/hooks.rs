@@ -137,6 +137,7 @@ fn action(table: &HookTable, places: &Places<'_>) -> Result<Option<Action>, Fail
         actions.push((said.place.clone(), Action::Verify(algorithm)));
     }
     if let Some(first) = table.run.first() {
+        places.find_program(first, "run")?;
         let mut words = table.run.iter().map(|said| template(said, places)).collect::<Result<Vec<_>, _>>()?;
         // A name without a slash is one of PATH.
         if let Some(folder) = places.folder_of_program(first) {

@@ -35,7 +35,7 @@ pub const NAMES: &[(&str, &str)] = &[
     ("path", "the file or directory, as clients see it"),
     ("name", "the last part of it"),
     ("directory", "the part before it"),
-    ("to", "its new name"),
+    ("to", "its new name; of a copy, the copy's"),
     ("file", "the file's path on this computer, where its storage has one"),
     ("bytes", "how many were moved"),
     ("code", "the code of the reply"),
@@ -74,6 +74,18 @@ impl<'a> Facts<'a> {
 
     fn time(&self) -> String {
         jiff::Timestamp::try_from(self.moment.time).map_or_else(|_| String::new(), |time| time.to_string())
+    }
+
+    /// Claims that a file without a name, whose place somebody was told, is no longer there.
+    pub(super) fn is_taken(&self) -> bool {
+        self.moment.is_pending() && self.file.as_ref().is_some_and(|file| !file.exists())
+    }
+
+    /// Whoever was told has moved it away, and it needs no name.
+    pub(super) fn note_taken(&self) {
+        if let Some(pending) = &self.moment.pending {
+            pending.note_taken();
+        }
     }
 
     /// `MILLRACE_EVENT=upload` and so on, for all that is known.
@@ -122,7 +134,13 @@ fn native(moment: &Moment, path: &VirtualPath) -> Option<PathBuf> {
     if !matches!(moment.event, Event::Upload | Event::Download | Event::Command | Event::UploadFailed) {
         return None;
     }
-    match moment.storage.as_ref()?.open_read(path, Wait::Allowed).ok()? {
+    let handle = match moment.is_pending() {
+        true => moment.preview()?,
+        // What has the name is another file.
+        false if moment.is_taken() && moment.path.as_ref() == Some(path) => return None,
+        false => moment.storage.as_ref()?.open_read(path, Wait::Allowed).ok()?,
+    };
+    match handle {
         ReadHandle::File(range) => {
             let link = format!("/proc/self/fd/{}", range.file.as_raw_fd());
             std::fs::read_link(link).ok().filter(|file| file.is_absolute())

@@ -13,6 +13,8 @@
 //! what the server does by itself.
 
 mod facts;
+mod patterns;
+mod pending;
 mod pools;
 mod queue;
 mod rules;
@@ -27,12 +29,16 @@ use std::time::{Duration, SystemTime};
 
 use millrace_ftp::listing::search::Searched;
 use millrace_ftp::reply::{Reply, code};
-use millrace_vfs::{Storage, VirtualPath};
+use millrace_vfs::{ReadHandle, Storage, VirtualPath};
 
 pub use facts::{NAMES, Template};
 pub use millrace_ftp::digest::Algorithm;
+pub use patterns::PathPattern;
+pub(crate) use pending::Pending;
 pub(crate) use pools::Pools;
-pub use rules::{Action, PathPattern, Rule, Rules};
+pub use rules::{Action, Rule, Rules};
+
+use crate::program::Recall;
 
 /// Bytes of a program's output that are kept, and looked at.
 const HEARD: usize = 4096;
@@ -50,6 +56,13 @@ pub trait Hooks: Send + Sync + Debug {
         true
     }
 
+    /// Whether [`Event::Upload`] is asked about before a staged upload takes its name, so that what has the name outlives
+    /// a refusal. The file is not at its path then: [`Moment::preview`] reads it, and [`Moment::commit`] has it take its
+    /// name, which is done at the latest when the call has passed. Asked by reactors.
+    fn asks_beforehand(&self) -> bool {
+        false
+    }
+
     /// Something happens, or has. Called on a thread that may wait; the session waits too, and its events come
     /// in their order. What is answered counts where the event [may be refused](Event::asks).
     fn call(&self, moment: &Moment) -> Ruling;
@@ -65,10 +78,33 @@ pub trait Hooks: Send + Sync + Debug {
     fn close(&self) {}
 }
 
-/// Calls hooks for a session: what waits for one that panics is refused.
+/// Calls hooks for a session: what waits for one that panics is refused, and so is what nobody waits for any more.
 pub(crate) fn call(hooks: &dyn Hooks, moment: &Moment) -> Ruling {
-    catch_unwind(AssertUnwindSafe(|| hooks.call(moment)))
-        .unwrap_or_else(|_| Ruling::Refuse(Refusal::new("451 Internal error: a hook failed.")))
+    let is_given_up = moment.is_given_up();
+    let ruling = match is_given_up {
+        true => Ruling::Refuse(Refusal::of_giving_up()),
+        false => catch_unwind(AssertUnwindSafe(|| hooks.call(moment)))
+            .unwrap_or_else(|_| Ruling::Refuse(Refusal::for_now("451 Internal error: a hook failed."))),
+    };
+    let aborted = (is_given_up && moment.event == Event::Upload).then(|| "aborted".to_owned());
+    if let Some(why) = conclude(moment, &ruling).or(aborted)
+        && hooks.concerns(Event::UploadFailed, "")
+    {
+        let failed =
+            Moment { event: Event::UploadFailed, reason: Some(why), pending: None, ..moment.clone() };
+        let _ = catch_unwind(AssertUnwindSafe(|| hooks.call(&failed)));
+    }
+    ruling
+}
+
+/// What was ruled of an upload that has no name yet is done; answers why it has none where it should have.
+pub(crate) fn conclude(moment: &Moment, ruling: &Ruling) -> Option<String> {
+    let pending = moment.pending.as_deref()?;
+    match ruling {
+        Ruling::Refuse(_) => drop(pending.give_up()),
+        Ruling::Pass | Ruling::Rewrite(_) => drop(pending.commit()),
+    }
+    pending.failure()
 }
 
 /// What may happen.
@@ -84,6 +120,8 @@ pub enum Event {
     DownloadFailed,
     Delete,
     Rename,
+    Copy,
+    MakeFile,
     MakeDirectory,
     RemoveDirectory,
     Quota,
@@ -105,6 +143,13 @@ pub const EVENTS: &[(Event, &str, Way, &str)] = &[
     (Event::DownloadFailed, "download-failed", Way::Told, "a download did not end well"),
     (Event::Delete, "delete", Way::Told, "a file was removed"),
     (Event::Rename, "rename", Way::Told, "a file or directory was renamed"),
+    (Event::Copy, "copy", Way::Told, "a file was copied here, or by HTTP a directory with what is in it"),
+    (
+        Event::MakeFile,
+        "make-file",
+        Way::Told,
+        "an empty file was made, for a LOCK of a name that nothing had",
+    ),
     (Event::MakeDirectory, "make-directory", Way::Told, "a directory was made"),
     (
         Event::RemoveDirectory,
@@ -151,7 +196,7 @@ impl Event {
     }
 
     fn row(self) -> &'static (Event, &'static str, Way, &'static str) {
-        // In the order of the table for all but a few; seventeen comparisons beside a trip to another thread.
+        // In the order of the table for all but a few; nineteen comparisons beside a trip to another thread.
         EVENTS.iter().find(|row| row.0 == self).unwrap_or(&EVENTS[0])
     }
 }
@@ -195,6 +240,38 @@ pub struct Moment {
     pub reason: Option<String>,
     /// The user's files, without the bounds that hold for the user.
     pub storage: Option<Arc<dyn Storage>>,
+    /// By which the session says that it waits no longer.
+    pub(crate) recall: Recall,
+    /// An upload that has no name yet.
+    pub(crate) pending: Option<Arc<Pending>>,
+}
+
+impl Moment {
+    /// Claims that nobody waits for the answer any more: the client has said `ABOR`, or is gone. What is asked about
+    /// is not done then, whatever is answered.
+    pub fn is_given_up(&self) -> bool {
+        self.event.asks() && self.recall.is_given()
+    }
+
+    /// Claims that it is an upload which has not taken its name yet.
+    pub fn is_pending(&self) -> bool {
+        self.pending.as_ref().is_some_and(|pending| pending.is_waiting())
+    }
+
+    /// Claims that it is an upload whose file somebody has moved away before it had a name.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.pending.as_ref().is_some_and(|pending| pending.is_taken())
+    }
+
+    /// What an upload without a name holds, where that can be had.
+    pub fn preview(&self) -> Option<ReadHandle> {
+        self.pending.as_ref()?.preview()
+    }
+
+    /// Has an upload take its name, if it has not; answers whether it has. Where it cannot, the client is told.
+    pub fn commit(&self) -> bool {
+        self.pending.as_ref().is_none_or(|pending| pending.commit())
+    }
 }
 
 /// What a hook says.
@@ -215,6 +292,8 @@ pub struct Refusal {
     /// A code of 400 to 599, where the usual one does not fit.
     code: Option<u16>,
     text: String,
+    /// It says nothing of what was asked about: another time it may be good.
+    is_passing: bool,
 }
 
 /// A refusal's text at most, in bytes.
@@ -234,7 +313,12 @@ impl Refusal {
             _ => (None, line),
         };
         let end = text.floor_char_boundary_at(LONGEST_TEXT);
-        Self { code, text: text[..end].to_owned() }
+        Self { code, text: text[..end].to_owned(), is_passing: false }
+    }
+
+    /// That of what cannot be said now: something of ours does not work.
+    pub(crate) fn for_now(text: &str) -> Self {
+        Self { is_passing: true, ..Self::new(text) }
     }
 
     /// The text.
@@ -250,6 +334,11 @@ impl Refusal {
     /// That of a command that was to be about another path, and has not one that can be taken out.
     pub(crate) fn of_rewriting() -> Self {
         Self::new("451 This command cannot be put to another path, as a hook wants it.")
+    }
+
+    /// That of what a client would not wait for.
+    pub(crate) fn of_giving_up() -> Self {
+        Self::for_now("426 Transfer aborted.")
     }
 
     /// As the last reply of a session that is not wanted.

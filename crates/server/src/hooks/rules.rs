@@ -3,6 +3,9 @@
 //! Rules are looked at in their order, and those that match make a chain: a rewritten or moved file is what the
 //! next rule has before it, and a refusal ends it. What need not be waited for goes to the queue, and is there,
 //! safe, before the client hears of what it tells.
+//!
+//! A staged upload has no name until the chain has passed it, moves it, or has it wait for another: a refusal before
+//! that leaves what had the name.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,17 +14,18 @@ use std::time::Duration;
 
 use millrace_ftp::commands::{COMMANDS, Command, Paths, SITE_COMMANDS};
 use millrace_ftp::digest::Algorithm;
-use millrace_ftp::glob::Glob;
-use millrace_ftp::listing::search::{Level, Searched};
-use millrace_vfs::{FileError, Storage, VirtualPath, Wait};
+use millrace_ftp::listing::search::Searched;
+use millrace_storage::Archives;
+use millrace_vfs::{FileError, Storage, VirtualPath, Wait, WriteMode};
 use serde::Deserialize;
 
 use super::facts::{self, Facts, Template};
+use super::patterns::PathPattern;
 use super::queue::{Letter, Queue, Recipient, Warn};
-use super::verify::{Pair, Turn, Turns};
+use super::verify::{self, Pair, Turn, Turns};
 use super::webhook::Webhook;
 use super::{Event, HEARD, Hooks, Moment, Refusal, Ruling};
-use crate::program::{How, Program, Purpose};
+use crate::program::{Ended, How, Program, Purpose, Recall};
 
 /// Commands that change something: what they are about to do is put down before, where a rule is about
 /// [`Event::Interrupted`].
@@ -194,92 +198,6 @@ impl Action {
     }
 }
 
-/// A pattern of paths: `/in/*.zip`, `/home/*/drafts/**`. `**` stands for any number of components. Other than in
-/// listings, a `*` matches hidden names too.
-#[derive(Debug, Clone)]
-pub struct PathPattern(Vec<Option<Glob>>);
-
-impl PathPattern {
-    /// Compiles a pattern.
-    pub fn new(pattern: &str) -> Self {
-        let components = pattern.split('/').filter(|component| !component.is_empty());
-        Self(components.map(|one| (one != "**").then(|| Glob::new(one.as_bytes()))).collect())
-    }
-
-    /// Claims that a path matches.
-    pub(crate) fn covers(&self, path: &VirtualPath) -> bool {
-        self.matches(&path.components().collect::<Vec<_>>())
-    }
-
-    /// Claims that a folder may match which is gone into.
-    fn may_cover(&self, searched: &Searched) -> bool {
-        let mut ways = vec![self.begun()];
-        let mut gone_into = |level: &Level| {
-            match level {
-                Level::Name(name) if name == b".." => {
-                    // Above the first there is nothing.
-                    ways.truncate((ways.len() - 1).max(1));
-                }
-                Level::Name(name) => ways.push(self.behind(&ways, |glob| matches_hidden(glob, name))),
-                Level::Pattern(pattern) => ways.push(self.behind(&ways, |glob| glob.overlaps(pattern))),
-            }
-            ways.last().is_some_and(|places| places[self.0.len()])
-        };
-        for name in searched.folder.components() {
-            gone_into(&Level::Name(name.to_vec()));
-        }
-        searched.levels.iter().any(gone_into)
-    }
-
-    fn matches(&self, components: &[&[u8]]) -> bool {
-        let begun = vec![self.begun()];
-        let ways = components
-            .iter()
-            .fold(begun, |ways, name| vec![self.behind(&ways, |glob| matches_hidden(glob, name))]);
-        ways[0][self.0.len()]
-    }
-
-    /// Where in the pattern one may be before the first component. However many ways there are to some place, each
-    /// component is compared with each part once.
-    fn begun(&self) -> Vec<bool> {
-        let mut places = vec![false; self.0.len() + 1];
-        places[0] = true;
-        self.pass(places)
-    }
-
-    /// Where one may be behind another component, from where the last of these ways leads.
-    fn behind(&self, ways: &[Vec<bool>], matches: impl Fn(&Glob) -> bool) -> Vec<bool> {
-        let mut places = vec![false; self.0.len() + 1];
-        let parts = self.0.iter().enumerate();
-        for (place, part) in parts.filter(|(place, _)| ways.last().is_some_and(|before| before[*place])) {
-            match part {
-                None => places[place] = true,
-                Some(glob) => places[place + 1] |= matches(glob),
-            }
-        }
-        self.pass(places)
-    }
-
-    /// `**` stands for no component, too.
-    fn pass(&self, mut places: Vec<bool>) -> Vec<bool> {
-        for (place, part) in self.0.iter().enumerate() {
-            places[place + 1] |= places[place] && part.is_none();
-        }
-        places
-    }
-}
-
-fn matches_hidden(glob: &Glob, name: &[u8]) -> bool {
-    if glob.matches(name) {
-        return true;
-    }
-    match name.split_first() {
-        // As if its dot were any other character.
-        Some((b'.', rest)) if !glob.names_hidden() => glob.matches(&[&[1], rest].concat()),
-        _ => false,
-    }
-}
-
 /// What a program prints, or a receiver answers, where it says more than yes or no.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -375,25 +293,27 @@ impl Rules {
 
     fn broken(&self, error: &str) -> Refusal {
         self.warn(&format!("hooks: {error}"));
-        Refusal::new("451 What this leads to cannot be recorded now; try again later.")
+        Refusal::for_now("451 What this leads to cannot be recorded now; try again later.")
     }
 
     /// The chain for one moment, from one of the rules on; where the file is then. By what a file was `verified`, it is
-    /// not verified again.
+    /// not verified again. One that `has_waited` its sender takes for safe: where nothing can be said of it now, it stays.
     fn chain(
         &self,
         first: usize,
         moment: &Moment,
         mut verified: Vec<Algorithm>,
+        has_waited: bool,
     ) -> Result<Option<VirtualPath>, Refusal> {
         let mut path = moment.path.clone();
-        let (mut letters, mut after) = (Vec::new(), Vec::new());
+        let (mut letters, mut after) = (Letters::default(), Vec::new());
         for (at, rule) in self.rules.iter().enumerate().skip(first).filter(|(_, rule)| rule.matches(moment)) {
             let done = match (rule.waits(moment.event), &rule.action, &path) {
                 (false, ..) => {
-                    letters.extend(rule.letter(moment, path.as_ref()));
+                    letters.write(rule, moment, path.as_ref().or(moment.path.as_ref()));
                     Ok(Done::On)
                 }
+                (true, Action::Move(_), _) if !letters.name(moment, path.as_ref()) => return Ok(path),
                 (true, Action::Verify(algorithm), Some(path)) => {
                     self.verify(at, *algorithm, moment, path, &mut verified)
                 }
@@ -402,20 +322,29 @@ impl Rules {
                     .map(|moved| moved.map_or(Done::On, Done::At)),
             };
             match done {
+                _ if moment.is_given_up() => return Err(self.give_up(rule, moment, path.as_ref())),
+                Ok(Done::On) if moment.is_taken() && path == moment.path => path = None,
                 Ok(Done::On) => {}
+                Ok(Done::At(_)) if !letters.name(moment, path.as_ref()) => return Ok(path),
                 Ok(Done::At(moved)) => path = Some(moved),
                 Ok(Done::Waits) => break,
                 Ok(Done::Before(sum, turn)) => after.push((at + 1, sum, turn)),
                 Err(refusal) => {
-                    if moment.event == Event::Upload {
+                    if moment.event == Event::Upload && !(has_waited && refusal.is_passing) {
                         self.put_away(rule, moment, path.as_ref());
                     }
                     return Err(refusal);
                 }
             }
         }
-        if let (false, Some(queue)) = (letters.is_empty(), self.queue.get()) {
-            queue.put(moment.session, letters).map_err(|error| self.broken(&error))?;
+        if moment.is_given_up() && moment.is_pending() {
+            return Err(Refusal::of_giving_up());
+        }
+        if !letters.name(moment, path.as_ref()) {
+            return Ok(path);
+        }
+        if let (false, Some(queue)) = (letters.written.is_empty(), self.queue.get()) {
+            queue.put(moment.session, letters.written).map_err(|error| self.broken(&error))?;
         }
         // From the last to the first: what a chain comes to is behind the rules that this one still has a turn at.
         while let Some((first, sum, _turn)) = after.pop() {
@@ -425,17 +354,31 @@ impl Rules {
         Ok(path)
     }
 
+    /// The client does not wait: what has not been done is not done.
+    fn give_up(&self, rule: &Rule, moment: &Moment, path: Option<&VirtualPath>) -> Refusal {
+        if moment.event == Event::Upload {
+            self.put_away(rule, moment, path);
+        }
+        Refusal::of_giving_up()
+    }
+
     /// The rest of a chain for a file that has waited.
     fn go_on(&self, first: usize, moment: &Moment, verified: &[Algorithm]) -> Result<(), Refusal> {
-        self.chain(first, moment, verified.to_vec())
-            .map(drop)
-            .inspect_err(|refusal| self.tell_refused(moment, refusal))
+        let gone_on = self.chain(first, moment, verified.to_vec(), true);
+        // What nothing can be said of waits on.
+        let refused = gone_on.as_ref().err().filter(|refusal| !refusal.is_passing);
+        if let Some(refusal) = refused {
+            self.tell_refused(moment, refusal);
+        }
+        gone_on.map(drop)
     }
 
     /// A refused upload is one that failed.
     fn tell_refused(&self, moment: &Moment, refusal: &Refusal) {
         let reason = Some(format!("refused: {}", refusal.text()));
-        let _ = self.chain(0, &Moment { event: Event::UploadFailed, reason, ..moment.clone() }, Vec::new());
+        let recall = Recall::default();
+        let failed = Moment { event: Event::UploadFailed, reason, recall, pending: None, ..moment.clone() };
+        let _ = self.chain(0, &failed, Vec::new(), false);
     }
 
     /// Holds a file to its hash, once both are there. Of the two the file goes on first, so that a hash is nowhere
@@ -454,8 +397,15 @@ impl Rules {
         if verified.contains(&algorithm) {
             return Ok(Done::On);
         }
-        let turn = self.turns.take(at, &**storage, &pair);
-        if !pair.compare(&**storage, algorithm)? {
+        let turn = verify::take(&self.turns, at, &**storage, &pair);
+        let pair = if *path == pair.sum { pair } else { pair.found_in(&**storage, algorithm) };
+        let preview = moment.preview();
+        if preview.is_none() && !moment.commit() {
+            return Ok(Done::Waits);
+        }
+        if !pair.compare(&**storage, algorithm, preview.map(|handle| (path, handle)))? {
+            // While it is this one's turn: the other is to find it.
+            moment.commit();
             return Ok(Done::Waits);
         }
         verified.push(algorithm);
@@ -463,7 +413,8 @@ impl Rules {
         let other = if is_sum { pair.file } else { pair.sum };
         let bytes = storage.metadata(&other, Wait::Allowed).ok().map(|file| file.size);
         let argument = other.as_bytes().to_vec();
-        let other = Moment { path: Some(other), argument, bytes, elapsed: None, ..moment.clone() };
+        let other =
+            Moment { path: Some(other), argument, bytes, elapsed: None, pending: None, ..moment.clone() };
         match is_sum {
             true => self.go_on(at + 1, &other, verified).map(|()| Done::On),
             false => Ok(Done::Before(Box::new(other), turn)),
@@ -490,12 +441,12 @@ impl Rules {
                     Ok(()) => Ok(Some(to)),
                     Err(error) => {
                         self.warn(&format!("hooks: {from} cannot be moved to {to}: {error}"));
-                        Err(Refusal::new("451 The file arrived, and could not be put in its place."))
+                        Err(Refusal::for_now("451 The file arrived, and could not be put in its place."))
                     }
                 },
                 _ => Ok(None),
             },
-            (Action::Run(words), _) => self.run(rule, words, &facts),
+            (Action::Run(words), _) => self.run(rule, words, &facts, &moment.recall),
             (Action::Webhook { .. }, Some(webhook)) => match webhook.post(facts.json().as_bytes()) {
                 Ok(answer) => self.read_answer(rule, &answer),
                 Err(error) => self.failed(rule, &error.to_string()),
@@ -509,6 +460,7 @@ impl Rules {
         rule: &Rule,
         words: &[Template],
         facts: &Facts<'_>,
+        recall: &Recall,
     ) -> Result<Option<VirtualPath>, Refusal> {
         let program = Program {
             words: words.iter().map(|word| word.argument(facts)).collect(),
@@ -518,7 +470,12 @@ impl Rules {
             purpose: Purpose::Work,
         };
         let name = || program.name();
-        match program.run(facts.json().as_bytes()) {
+        match program.run_unless(recall, facts.json().as_bytes()) {
+            _ if recall.is_given() => Err(Refusal::of_giving_up()),
+            Ok(Ended { how: How::Exited(0), output, .. }) if facts.is_taken() => {
+                facts.note_taken();
+                self.read_answer(rule, &output)
+            }
             Ok(ended) => match ended.how {
                 How::Exited(0) => self.read_answer(rule, &ended.output),
                 How::Exited(_) => Err(Refusal::new(&String::from_utf8_lossy(&ended.output))),
@@ -550,7 +507,7 @@ impl Rules {
     fn failed(&self, rule: &Rule, what: &str) -> Result<Option<VirtualPath>, Refusal> {
         self.warn(&format!("hooks: {}", what.trim_end()));
         match rule.refuses_on_failure {
-            true => Err(Refusal::new("451 This cannot be checked at the moment; try again later.")),
+            true => Err(Refusal::for_now("451 This cannot be checked at the moment; try again later.")),
             false => Ok(None),
         }
     }
@@ -558,12 +515,28 @@ impl Rules {
     /// An upload was refused: nobody is to take it for one that was not.
     fn put_away(&self, rule: &Rule, moment: &Moment, path: Option<&VirtualPath>) {
         let (Some(storage), Some(path)) = (&moment.storage, path) else { return };
+        if moment.pending.as_ref().is_some_and(|pending| pending.has_vanished()) {
+            return;
+        }
         let facts = Facts::new(moment, Some(path));
-        let done = match rule.refused_to.as_ref().and_then(|template| template.path(&facts)) {
+        let to = rule.refused_to.as_ref().and_then(|template| template.path(&facts));
+        if let (true, Some(pending)) = (moment.is_pending(), &moment.pending) {
+            let done = match &to {
+                None => Ok(()),
+                Some(to) => put_aside(&**storage, moment, path, to),
+            };
+            drop(pending.give_up());
+            return self.warn_of_refused(path, done);
+        }
+        let done = match to {
             None => storage.remove_file(path),
             Some(to) if to == *path => Ok(()),
             Some(to) => move_file(&**storage, path, &to),
         };
+        self.warn_of_refused(path, done);
+    }
+
+    fn warn_of_refused(&self, path: &VirtualPath, done: Result<(), FileError>) {
         if let Err(error) = done {
             self.warn(&format!("hooks: the refused upload {path} cannot be put away: {error}"));
         }
@@ -585,12 +558,22 @@ impl Hooks for Rules {
         }
     }
 
+    fn asks_beforehand(&self) -> bool {
+        let may_refuse = |rule: &Rule| {
+            let acts = !matches!(rule.action, Action::Move(_) | Action::Rewrite(_));
+            acts && rule.on.contains(&Event::Upload) && rule.waits(Event::Upload)
+        };
+        self.rules.iter().any(may_refuse)
+    }
+
     fn may_take_long(&self, moment: &Moment) -> bool {
         // A refused upload is one that failed, too, and of a pair the other one goes on.
         let events = [moment.event, Event::UploadFailed];
         let events = &events[..if moment.event == Event::Upload { 2 } else { 1 }];
         self.rules.iter().any(|rule| {
-            rule.takes_long() && events.iter().any(|&event| rule.waits(event) && rule.is_about(event, moment))
+            // Whether it is an archive, only the storage knows.
+            let is_about = |event| rule.is_about(event, moment) || may_be_archive(event, moment).is_some();
+            rule.takes_long() && events.iter().any(|&event| rule.waits(event) && is_about(event))
         })
     }
 
@@ -600,7 +583,7 @@ impl Hooks for Rules {
         {
             queue.forget(moment.session);
         }
-        let path = match self.chain(0, moment, Vec::new()) {
+        let path = match self.chain(0, moment, Vec::new(), false) {
             Ok(path) => path,
             Err(refusal) => {
                 if moment.event == Event::Upload {
@@ -614,6 +597,11 @@ impl Hooks for Rules {
             && let Err(refusal) = self.intend(&Moment { path: path.clone(), ..moment.clone() })
         {
             return Ruling::Refuse(refusal);
+        }
+        if moment.is_given_up()
+            && let Some(queue) = self.queue.get()
+        {
+            queue.forget(moment.session);
         }
         match path {
             Some(path) if moment.event == Event::Command && moment.path.as_ref() != Some(&path) => {
@@ -666,12 +654,30 @@ impl Rule {
     }
 
     fn matches(&self, moment: &Moment) -> bool {
-        self.is_about(moment.event, moment) && self.size_matches(moment)
+        let is_about = self.is_about(moment.event, moment)
+            || (self.is_of(moment.event, moment) && self.reaches_into_archive(moment));
+        is_about && self.size_matches(moment)
+    }
+
+    /// Claims that a download is a folder's archive, in which something may be that the rule is about.
+    fn reaches_into_archive(&self, moment: &Moment) -> bool {
+        let Some(folder) = may_be_archive(moment.event, moment) else { return false };
+        let covers =
+            self.paths.is_empty() || self.paths.iter().any(|pattern| pattern.may_cover_within(&folder));
+        covers && is_archive(moment, &folder)
     }
 
     /// As `matches`, of a moment that may be of another event, and a file whatever its size.
     fn is_about(&self, event: Event, moment: &Moment) -> bool {
         let mut paths = moment.path.iter().chain(&moment.to).chain(&moment.also);
+        self.is_of(event, moment)
+            && (self.paths.is_empty()
+                || paths.any(|path| self.covers(path))
+                || moment.searched.as_ref().is_some_and(|searched| self.may_cover(searched)))
+    }
+
+    /// As `is_about`, wherever it is.
+    fn is_of(&self, event: Event, moment: &Moment) -> bool {
         self.on.contains(&event)
             && (moment.verb.is_empty() || self.is_about_verb(&moment.verb, moment.is_directory))
             && (self.users.is_empty()
@@ -679,9 +685,6 @@ impl Rule {
                     .user
                     .as_deref()
                     .is_some_and(|user| self.users.iter().any(|one| one.matches(&[user]))))
-            && (self.paths.is_empty()
-                || paths.any(|path| self.covers(path))
-                || moment.searched.as_ref().is_some_and(|searched| self.may_cover(searched)))
     }
 
     fn covers(&self, path: &VirtualPath) -> bool {
@@ -703,7 +706,9 @@ impl Rule {
             (None, _) => Ok(false),
             (Some(path), _) if can && covers(path) => Ok(true),
             // Of what RNTO renames RNFR was asked.
-            (_, to) if can && !to.as_ref().is_some_and(covers) => Ok(false),
+            (_, to) if can && !to.as_ref().is_some_and(covers) && !self.reaches_into_archive(moment) => {
+                Ok(false)
+            }
             _ => Err(Refusal::of_rewriting()),
         }
     }
@@ -712,7 +717,7 @@ impl Rule {
         if self.larger_than.is_none() && self.smaller_than.is_none() {
             return true;
         }
-        // Of a file that is to come, what was said of it; of one that is there, its own size: an upload may have
+        // Of a file that is to come or has no name yet, what was said of it; of one that is there, its own size: an upload may have
         // gone on with what was there before.
         let fits = |size: u64| {
             self.larger_than.is_none_or(|least| size > least)
@@ -722,7 +727,7 @@ impl Rule {
             let metadata = moment.storage.as_ref()?.metadata(path, Wait::Allowed).ok()?;
             metadata.is_file().then_some(metadata.size)
         };
-        let to_come = moment.bytes.filter(|_| moment.event == Event::Command);
+        let to_come = moment.bytes.filter(|_| moment.event == Event::Command || moment.is_pending());
         let size = to_come.or_else(|| moment.path.as_ref().and_then(there)).or(moment.bytes);
         size.is_some_and(fits) || moment.also.iter().filter_map(there).any(fits)
     }
@@ -754,109 +759,94 @@ impl Rule {
     }
 }
 
+/// The folder whose archive a command asks for, if there is such a folder, and no file of the name.
+fn may_be_archive(event: Event, moment: &Moment) -> Option<VirtualPath> {
+    let reads = event == Event::Command && matches!(&*moment.verb, "RETR" | "GET" | "HEAD");
+    moment.path.as_ref().filter(|_| reads && !moment.is_directory).and_then(Archives::folder_named)
+}
+
+/// Claims that there is. May wait.
+fn is_archive(moment: &Moment, folder: &VirtualPath) -> bool {
+    let there = |path| moment.storage.as_ref().and_then(|files| files.metadata(path, Wait::Allowed).ok());
+    moment.path.as_ref().is_some_and(|path| there(path).is_none())
+        && there(folder).is_some_and(|folder| folder.is_directory())
+}
+
+/// What a chain tells by the queue.
+#[derive(Default)]
+struct Letters<'a> {
+    written: Vec<Letter>,
+    /// Rules whose letters say where the file is: it has no name yet.
+    early: Vec<&'a Rule>,
+}
+
+impl<'a> Letters<'a> {
+    fn write(&mut self, rule: &'a Rule, moment: &Moment, path: Option<&VirtualPath>) {
+        match moment.is_pending() {
+            true => self.early.push(rule),
+            false => self.written.extend(rule.letter(moment, path)),
+        }
+    }
+
+    /// The upload takes its name, if it has not, and what waited for that is written; false where it cannot.
+    fn name(&mut self, moment: &Moment, path: Option<&VirtualPath>) -> bool {
+        let is_named = moment.commit();
+        let early = std::mem::take(&mut self.early).into_iter().filter(|_| is_named);
+        self.written.extend(early.filter_map(|rule| rule.letter(moment, path)));
+        is_named
+    }
+}
+
 fn first_word(verb: &str) -> &str {
     verb.split(' ').next().unwrap_or_default()
+}
+
+/// Puts a refused upload somewhere else. Where nothing has its name it takes that on its way; else it is copied, as what has
+/// the name stays.
+fn put_aside(
+    storage: &dyn Storage,
+    moment: &Moment,
+    path: &VirtualPath,
+    to: &VirtualPath,
+) -> Result<(), FileError> {
+    if to == path || matches!(storage.entry(path), Err(FileError::NotFound)) {
+        return match moment.commit() {
+            true if to == path => Ok(()),
+            true => move_file(storage, path, to),
+            false => Err(FileError::NotFound),
+        };
+    }
+    let content = moment.preview().ok_or(FileError::Unsupported)?;
+    make_directories(storage, to)?;
+    let mut copy = storage.open_write(to, WriteMode::Replace, Wait::Allowed)?;
+    let mut written = Ok(());
+    verify::read_file(content, usize::MAX, &mut |bytes| {
+        written = std::mem::replace(&mut written, Ok(())).and_then(|()| copy.write_all(bytes));
+    })?;
+    written?;
+    copy.commit().map(drop)
+}
+
+/// Makes the directories that a path lies in.
+fn make_directories(storage: &dyn Storage, path: &VirtualPath) -> Result<(), FileError> {
+    let parents = std::iter::successors(Some(path.parent()), |path| (!path.is_root()).then(|| path.parent()));
+    let missing: Vec<VirtualPath> = parents.filter(|path| !path.is_root()).collect();
+    for directory in missing.iter().rev() {
+        match storage.make_directory(directory) {
+            Ok(()) | Err(FileError::AlreadyExists) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Renames, in a directory that is made where it is not there.
 fn move_file(storage: &dyn Storage, from: &VirtualPath, to: &VirtualPath) -> Result<(), FileError> {
     match storage.rename(from, to) {
         Err(FileError::NotFound) => {
-            let parents =
-                std::iter::successors(Some(to.parent()), |path| (!path.is_root()).then(|| path.parent()));
-            let missing: Vec<VirtualPath> = parents.filter(|path| !path.is_root()).collect();
-            for directory in missing.iter().rev() {
-                match storage.make_directory(directory) {
-                    Ok(()) | Err(FileError::AlreadyExists) => {}
-                    Err(error) => return Err(error),
-                }
-            }
+            make_directories(storage, to)?;
             storage.rename(from, to)
         }
         done => done,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn matches(pattern: &str, path: &str) -> bool {
-        let path = VirtualPath::parse(path.as_bytes()).unwrap();
-        PathPattern::new(pattern).matches(&path.components().collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn patterns_match_paths_and_hidden_names_too() {
-        for (pattern, path, expected) in [
-            ("/in/*", "/in/a", true),
-            ("/in/*", "/in/.hidden", true),
-            ("/in/*", "/in/a/b", false),
-            ("/in/**", "/in/a/b", true),
-            ("/in/**", "/in", true),
-            ("/**/*.zip", "/a/b/c.zip", true),
-            ("/**/*.zip", "/c.zip", true),
-            ("/**/*.zip", "/c.zip.txt", false),
-            ("/home/*/drafts/**", "/home/ann/drafts/x/y", true),
-            ("/home/*/drafts/**", "/home/ann/x", false),
-            ("**", "/", true),
-            ("/**/a/**/b/**/c", "/x/a/y/b/c", true),
-            ("/**/a/**/b/**/c", "/x/b/y/a/c", false),
-            ("/**/**", "/a", true),
-        ] {
-            assert_eq!(matches(pattern, path), expected, "{pattern} {path}");
-        }
-        // Tried way by way this would take years.
-        assert!(!matches(&"/**/a".repeat(12), &"/a/b".repeat(1000)));
-    }
-
-    /// What patterns mean, tried way by way: each part stands for its component, and `**` for any number of them.
-    fn means<T>(pattern: &[Option<Glob>], rest: &[T], is_one: &dyn Fn(&Glob, &T) -> bool) -> bool {
-        match (pattern.split_first(), rest.split_first()) {
-            (None, None) => true,
-            (Some((None, after)), _) => {
-                (0..=rest.len()).any(|skipped| means(after, &rest[skipped..], is_one))
-            }
-            (Some((Some(glob), after)), Some((one, beneath))) => {
-                is_one(glob, one) && means(after, beneath, is_one)
-            }
-            (None, Some(_)) | (Some((Some(_), _)), None) => false,
-        }
-    }
-
-    /// Any path of these components.
-    fn paths(components: &'static [&'static str]) -> impl Strategy<Value = Vec<&'static str>> {
-        proptest::collection::vec(proptest::sample::select(components), 0..6)
-    }
-
-    proptest! {
-        #[test]
-        fn patterns_mean_what_trying_every_way_says(
-            pattern in paths(&["a", "b", "a*", "*", "?b", "**", "**"]),
-            path in paths(&["a", "b", "ab", ".b"]),
-            levels in paths(&["a", "b", "b*", "*", "..", ".."]),
-        ) {
-            let pattern = PathPattern::new(&pattern.join("/"));
-            let names: Vec<&[u8]> = path.iter().map(|name| name.as_bytes()).collect();
-            let expected = means(&pattern.0, &names, &|glob, name| matches_hidden(glob, name));
-            prop_assert_eq!(pattern.matches(&names), expected);
-
-            let folder = VirtualPath::parse(format!("/{}", path.join("/")).as_bytes()).unwrap();
-            let mut at: Vec<Level> = names.iter().map(|name| Level::Name(name.to_vec())).collect();
-            let levels: Vec<Level> = levels.iter().map(|level| Level::new(level.as_bytes())).collect();
-            let expected = levels.iter().any(|level| {
-                match level {
-                    Level::Name(name) if name == b".." => drop(at.pop()),
-                    level => at.push(level.clone()),
-                }
-                means(&pattern.0, &at, &|glob, level| match level {
-                    Level::Name(name) => matches_hidden(glob, name),
-                    Level::Pattern(level) => glob.overlaps(level),
-                })
-            });
-            prop_assert_eq!(pattern.may_cover(&Searched { folder, levels }), expected);
-        }
     }
 }

@@ -4,13 +4,11 @@
 //! is; with the second they are compared, and both go on. Two that come at once take turns, so that only one of
 //! them goes on with both.
 
-use std::collections::HashSet;
-use std::sync::{Condvar, Mutex, PoisonError};
-
 use millrace_ftp::digest::{Algorithm, Hasher};
 use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
 
 use super::Refusal;
+use crate::turns;
 
 /// Of a file that holds a hash, as much is read.
 const HASH_FILE: usize = 4096;
@@ -41,21 +39,50 @@ impl Pair {
         Some(Self { file: path.clone(), sum })
     }
 
-    /// Holds the file to the hash; false where they are not both there.
-    pub(super) fn compare(&self, storage: &dyn Storage, algorithm: Algorithm) -> Result<bool, Refusal> {
+    /// The same with the hash by the name that it has here: endings are written in capitals, too.
+    pub(super) fn found_in(self, storage: &dyn Storage, algorithm: Algorithm) -> Self {
+        let lower = ending(algorithm);
+        let upper = lower.to_ascii_uppercase();
+        let capital = format!(".{}{}", &upper[1..2], &lower[2..]);
+        let named = |ending: &String| {
+            let sum = self.file.parent().join(&[self.file.name(), ending.as_bytes()].concat()).ok()?;
+            storage.metadata(&sum, Wait::Allowed).ok().map(|_| sum)
+        };
+        match [lower, upper, capital].iter().find_map(named) {
+            Some(sum) => Self { sum, ..self },
+            None => self,
+        }
+    }
+
+    /// Holds the file to the hash; false where they are not both there. One of them, at this path, may have no name yet.
+    pub(super) fn compare(
+        &self,
+        storage: &dyn Storage,
+        algorithm: Algorithm,
+        unnamed: Option<(&VirtualPath, ReadHandle)>,
+    ) -> Result<bool, Refusal> {
         let unreadable =
-            |error: FileError| Refusal::new(&format!("451 The hash cannot be verified: {error}."));
+            |error: FileError| Refusal::for_now(&format!("451 The hash cannot be verified: {error}."));
         let (mut said, mut content) = (Vec::new(), Hasher::new(algorithm));
-        let read = read_file(storage, &self.sum, HASH_FILE, &mut |bytes| said.extend_from_slice(bytes))
-            .and_then(|()| read_file(storage, &self.file, usize::MAX, &mut |bytes| content.update(bytes)));
+        let mut unnamed = unnamed;
+        let mut open = |path: &VirtualPath| match unnamed.take_if(|(unnamed, _)| *unnamed == path) {
+            Some((_, handle)) => Ok(handle),
+            None => storage.open_read(path, Wait::Allowed),
+        };
+        let sum = open(&self.sum)
+            .and_then(|handle| read_file(handle, HASH_FILE, &mut |bytes| said.extend_from_slice(bytes)));
+        let read =
+            sum.and_then(|()| read_file(open(&self.file)?, usize::MAX, &mut |bytes| content.update(bytes)));
         match read {
             Err(FileError::NotFound) => return Ok(false),
             read => read.map_err(unreadable)?,
         }
         let is_hash = |word: &&[u8]| word.len() >= 8 && word.iter().all(u8::is_ascii_hexdigit);
-        let words = said.split(|byte| !byte.is_ascii_alphanumeric()).filter(is_hash);
+        let mut words = said.split(|byte| !byte.is_ascii_alphanumeric()).filter(is_hash);
         let right = content.finish();
-        match words.max_by_key(|word| word.len()) {
+        // Behind the hash is the name, which may look like one.
+        let of_length = words.clone().find(|word| word.len() == right.len());
+        match of_length.or_else(|| words.next()) {
             Some(word) if word.eq_ignore_ascii_case(right.as_bytes()) => Ok(true),
             Some(_) => Err(Refusal::new(&format!(
                 "550 The {} of the file is not what it should be.",
@@ -71,53 +98,28 @@ fn ending(algorithm: Algorithm) -> String {
 }
 
 /// The pairs that somebody is at.
-#[derive(Debug, Default)]
-pub(super) struct Turns {
-    taken: Mutex<HashSet<Key>>,
-    ended: Condvar,
-}
+pub(super) type Turns = turns::Turns<Key>;
+
+/// Being at a pair, until this is dropped.
+pub(super) type Turn<'a> = turns::Turn<'a, Key>;
 
 /// The rule, the directory's identity, the file's name. Who waits at one rule has turns at earlier ones only, so
 /// nobody waits in a circle.
 type Key = (usize, (u64, u64), Vec<u8>);
 
-/// Being at a pair, until this is dropped.
-#[derive(Debug)]
-pub(super) struct Turn<'a> {
-    turns: &'a Turns,
-    key: Key,
+/// Waits until nobody else is at this pair: for what is done to it, which has its time limits.
+pub(super) fn take<'a>(turns: &'a Turns, rule: usize, storage: &dyn Storage, pair: &Pair) -> Turn<'a> {
+    let directory = storage.metadata(&pair.file.parent(), Wait::Allowed);
+    let identity = directory.map_or((0, 0), |directory| directory.identity);
+    turns.take(vec![(rule, identity, pair.file.name().to_vec())])
 }
 
-impl Turns {
-    /// Waits until nobody else is at this pair: for what is done to it, which has its time limits.
-    pub(super) fn take(&self, rule: usize, storage: &dyn Storage, pair: &Pair) -> Turn<'_> {
-        let directory = storage.metadata(&pair.file.parent(), Wait::Allowed);
-        let identity = directory.map_or((0, 0), |directory| directory.identity);
-        let key = (rule, identity, pair.file.name().to_vec());
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut taken = self
-            .ended
-            .wait_while(taken, |taken| taken.contains(&key))
-            .unwrap_or_else(PoisonError::into_inner);
-        taken.insert(key.clone());
-        Turn { turns: self, key }
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.turns.taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
-        self.turns.ended.notify_all();
-    }
-}
-
-fn read_file(
-    storage: &dyn Storage,
-    path: &VirtualPath,
+/// Reads a file, but no more than this.
+pub(super) fn read_file(
+    mut handle: ReadHandle,
     most: usize,
     take: &mut dyn FnMut(&[u8]),
 ) -> Result<(), FileError> {
-    let mut handle = storage.open_read(path, Wait::Allowed)?;
     let mut chunk = vec![0; CHUNK.min(most)];
     let mut offset = 0;
     loop {
@@ -135,6 +137,8 @@ fn read_file(
 
 #[cfg(test)]
 mod tests {
+    use millrace_storage::MemoryStorage;
+
     use super::*;
 
     #[test]
@@ -145,5 +149,46 @@ mod tests {
         assert_eq!(Pair::of(&pair.file, sha256), Some(pair.clone()));
         assert_eq!(Pair::of(&pair.sum, sha256), Some(pair));
         assert_eq!(Pair::of(&path("/in/a.zip.md5"), sha256), None);
+    }
+
+    /// A storage with these files in its root.
+    fn holding(files: &[(&str, &[u8])]) -> MemoryStorage {
+        let storage = MemoryStorage::new();
+        for (path, content) in files {
+            storage.insert(path, content);
+        }
+        storage
+    }
+
+    #[test]
+    fn the_ending_of_a_hash_may_be_in_capitals() {
+        let path = |text: &str| VirtualPath::parse(text.as_bytes()).unwrap();
+        let sha256 = Algorithm::parse(b"SHA-256").unwrap();
+        for sum in ["/a.zip.sha256", "/a.zip.SHA256", "/a.zip.Sha256"] {
+            let storage = holding(&[("/a.zip", b"x"), (sum, b"")]);
+            let pair = Pair::of(&path("/a.zip"), sha256).unwrap().found_in(&storage, sha256);
+            assert_eq!(Some(pair), Pair::of(&path(sum), sha256), "{sum}");
+        }
+        let alone = Pair::of(&path("/a.zip"), sha256).unwrap();
+        assert_eq!(alone.clone().found_in(&holding(&[("/a.zip", b"x")]), sha256), alone);
+    }
+
+    #[test]
+    fn a_name_that_looks_like_a_hash_is_none() {
+        let path = VirtualPath::parse(b"/a").unwrap();
+        let md5 = Algorithm::parse(b"MD5").unwrap();
+        let (right, wrong) = ("9dd4e461268c8034f5c8564e155c67a6", "0".repeat(32));
+        for (said, is_right) in [
+            (right.to_owned(), true),
+            (format!("{right}  {wrong}"), true),
+            (format!("{right}  {wrong}{wrong}"), true),
+            (format!("{wrong}  {right}"), false),
+            (format!("MD5 (deadbeef.bin) = {right}"), true),
+            ("deadbeef".to_owned(), false),
+        ] {
+            let storage = holding(&[("/a", b"x"), ("/a.md5", said.as_bytes())]);
+            let compared = Pair::of(&path, md5).unwrap().compare(&storage, md5, None);
+            assert_eq!(matches!(compared, Ok(true)), is_right, "{said}: {compared:?}");
+        }
     }
 }

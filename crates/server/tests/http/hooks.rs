@@ -74,12 +74,17 @@ fn all_that_is_done_by_http_is_asked_or_told_in_its_order() {
     assert_eq!(ask("DELETE /b", "", b""), 204);
     assert_eq!(ask("DELETE /b", "", b""), 404);
     assert_eq!(ask("MKCOL /d", "", b""), 201);
+    let lock =
+        b"<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
+    assert_eq!(ask("LOCK /l", "", lock), 201);
+    assert_eq!(ask("LOCK /c", "", lock), 200);
     assert_eq!(ask("DELETE /d", "", b""), 204);
     let expected = "connect|login|command PUT /a 5|upload /a 5|reply PUT /a 201\
         |command GET /a|download /a 5|reply GET /a 200\
-        |command MOVE /a /b|rename /a /b|reply MOVE /a /b 201|command COPY /b /c|reply COPY /b /c 201\
+        |command MOVE /a /b|rename /a /b|reply MOVE /a /b 201|command COPY /b /c|copy /b /c|reply COPY /b /c 201\
         |command DELETE /b|delete /b|reply DELETE /b 204|command DELETE /b|reply DELETE /b 404\
         |command MKCOL /d|make-directory /d|reply MKCOL /d 201\
+        |command LOCK /l|make-file /l|reply LOCK /l 201|command LOCK /c|reply LOCK /c 200\
         |command DELETE /d|remove-directory /d|reply DELETE /d 204|logout|disconnect";
     let expected: Vec<&str> = expected.split('|').collect();
     drop(client);
@@ -344,4 +349,79 @@ fn the_transfer_log_has_what_http_moves() {
         "2 /small b _ o a anonymous http 0 * c",
     ];
     assert_eq!(ends, expected);
+}
+
+#[test]
+fn the_program_of_a_request_whose_client_is_gone_is_killed() {
+    let scratch = Scratch::new();
+    let pids = scratch.file("pids").display().to_string();
+    let program = ["/bin/sh", "-c", "echo $$ >> \"$1\"; exec sleep 3600", "sh", &pids];
+    let rule = Rule {
+        on: vec![Event::Command],
+        verbs: vec!["DELETE".to_owned()],
+        users: Vec::new(),
+        paths: Vec::new(),
+        larger_than: None,
+        smaller_than: None,
+        action: Action::Run(program.map(|word| Template::parse(word).unwrap()).to_vec()),
+        wait: None,
+        time_limit: std::time::Duration::from_secs(3600),
+        refuses_on_failure: true,
+        refused_to: None,
+    };
+    let hooks: Arc<dyn Hooks> = Arc::new(Rules::new(vec![rule], None));
+    let config = Config { hooks: Some(hooks), hook_threads: 1, ..http_config(scratch.storage()) };
+    let served = serve_http_with(config);
+    scratch.write("f", b"it stays");
+    for number in 0..2 {
+        let mut client = served.connect();
+        client.send("DELETE /f HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\n\r\n");
+        let pid = || {
+            let lines = String::from_utf8(scratch.read("pids").unwrap_or_default()).unwrap();
+            lines.lines().nth(number).filter(|_| lines.ends_with('\n')).map(str::to_owned)
+        };
+        eventually("the program runs", || pid().is_some());
+        // Cut off, or only closed.
+        if number == 0 {
+            millrace_net::stream::reset_on_close(&client.stream);
+        }
+        drop(client);
+        let stat = format!("/proc/{}/stat", pid().unwrap());
+        let is_there = || std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+        eventually("it is killed", || !is_there());
+    }
+    assert!(scratch.read("f").is_some());
+}
+
+#[test]
+fn a_refused_put_leaves_the_file_that_was_there() {
+    let scratch = Scratch::new();
+    let program = ["/bin/sh", "-c", "if grep -q EICAR \"$1\"; then exit 1; fi", "sh", "{file}"];
+    let rule = Rule {
+        on: vec![Event::Upload],
+        verbs: Vec::new(),
+        users: Vec::new(),
+        paths: Vec::new(),
+        larger_than: None,
+        smaller_than: Some(100),
+        action: Action::Run(program.map(|word| Template::parse(word).unwrap()).to_vec()),
+        wait: None,
+        time_limit: crate::kit::PATIENCE,
+        refuses_on_failure: true,
+        refused_to: None,
+    };
+    let hooks: Arc<dyn Hooks> = Arc::new(Rules::new(vec![rule], None));
+    let served = serve_http_with(Config { hooks: Some(hooks), ..http_config(scratch.storage()) });
+    let tag = |response: &Response| response.field("etag").map(str::to_owned);
+    let first = ask(&served, "PUT /f", "", b"old");
+    assert_eq!((first.status, tag(&first).is_some()), (201, true));
+    assert_eq!(ask(&served, "PUT /f", "", b"EICAR").status, 403);
+    assert_eq!(scratch.read("f").unwrap(), b"old");
+    assert_eq!(ask(&served, "PUT /g", "", b"EICAR").status, 403);
+    assert_eq!(scratch.read("g"), None);
+    let again = ask(&served, "PUT /f", "", b"new");
+    assert_eq!((again.status, tag(&again).is_some()), (204, true));
+    assert_eq!(scratch.read("f").unwrap(), b"new");
+    // What the rule is not about is measured by what comes, not by what is there.
+    assert_eq!(ask(&served, "PUT /f", "", &b"EICAR".repeat(40)).status, 204);
 }

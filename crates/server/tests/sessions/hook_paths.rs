@@ -8,7 +8,7 @@ use millrace_ftp::commands::{COMMANDS, Command, Paths, SITE_COMMANDS};
 use millrace_ftp::digest::Algorithm;
 use millrace_server::hooks::{Action, Event, Hooks, Moment, PathPattern, Rule, Rules, Ruling, Template};
 use millrace_server::{Accounts, Config, Permissions};
-use millrace_storage::MemoryStorage;
+use millrace_storage::{Archives, MemoryStorage};
 use millrace_vfs::{Storage, VirtualPath};
 
 use crate::kit::{Client, Served, config, serve_with};
@@ -167,6 +167,38 @@ fn say(client: &mut Client, switched: &Switched, line: &str, directory: &str) ->
     let text = client.command(said).text;
     switched.hold.store(false, Ordering::Relaxed);
     text
+}
+
+#[test]
+fn a_rule_about_reading_holds_for_archives_of_what_it_is_about() {
+    let storage = Arc::new(MemoryStorage::new());
+    for directory in ["/in", "/in/secret", "/in/open", "/out"] {
+        storage.make_directory(&VirtualPath::parse(directory.as_bytes()).unwrap()).unwrap();
+    }
+    let rules = vec![
+        rule(&["RETR"], &["/in/secret/**"], Action::Refuse("552 Kept.".to_owned())),
+        rule(&["RETR"], &["/out/**"], Action::Rewrite(Template::parse("/in/open/f").unwrap())),
+    ];
+    let hooks: Arc<dyn Hooks> = Arc::new(Rules::new(rules, None));
+    let archives = Arc::new(Archives::new(storage));
+    let served = serve_with(Config { hooks: Some(hooks), ..config(archives) });
+    let mut client = served.login();
+    for file in ["/in/secret/f", "/in/open/f", "/in/secret.zip.zip", "/out/f"] {
+        client.store(format!("STOR {file}"), b"12345");
+    }
+    for (name, code) in [
+        ("/in.tar", 552),
+        ("/in/secret.tgz", 552),
+        ("/in/secret/g.zip", 552),
+        ("/in/open.tar.gz", 226),
+        ("/in/secret.zip.zip", 226),
+        ("/none.zip", 550),
+        ("/out.tar", 451),
+        ("/out/f", 226),
+    ] {
+        client.expect("TYPE I", 200);
+        assert_eq!(client.try_fetch(format!("RETR {name}")).1.code, code, "{name}");
+    }
 }
 
 #[test]

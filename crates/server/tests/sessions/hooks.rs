@@ -14,7 +14,7 @@ use crate::kit::{PATIENCE, Scratch, Served, config, eventually, serve_with};
 type Rule = Box<dyn Fn(&Moment) -> Ruling + Send + Sync>;
 
 /// Writes down what it hears, and answers what a test wants.
-struct Told {
+pub(crate) struct Told {
     heard: Mutex<Vec<String>>,
     concerns: fn(Event, &str) -> bool,
     rule: Rule,
@@ -43,12 +43,12 @@ impl Hooks for Told {
 }
 
 impl Told {
-    fn heard(&self) -> Vec<String> {
+    pub(crate) fn heard(&self) -> Vec<String> {
         self.heard.lock().unwrap().clone()
     }
 }
 
-fn serve(
+pub(crate) fn serve(
     concerns: fn(Event, &str) -> bool,
     rule: impl Fn(&Moment) -> Ruling + Send + Sync + 'static,
 ) -> (Served, Arc<Told>) {
@@ -59,7 +59,9 @@ fn serve(
 }
 
 /// A rule that waits where it is told to: the test hears that it does, and lets it go on.
-fn waiting(at: Event) -> (impl Fn(&Moment) -> Ruling + Send + Sync + 'static, Receiver<()>, Sender<()>) {
+pub(crate) fn waiting(
+    at: Event,
+) -> (impl Fn(&Moment) -> Ruling + Send + Sync + 'static, Receiver<()>, Sender<()>) {
     let (arrived, at_it) = channel();
     let (go, may_go) = channel::<()>();
     let both = Mutex::new((arrived, may_go));
@@ -82,6 +84,10 @@ fn all_that_a_session_does_is_asked_or_told_in_its_order() {
     client.fetch("RETR a");
     client.expect("RNFR a", 350);
     client.expect("RNTO b", 250);
+    client.expect("SITE COPY b c", 250);
+    client.expect("SITE CPFR b", 350);
+    client.expect("SITE CPTO e", 250);
+    client.expect("SITE COPY none c", 550);
     client.expect("DELE b", 250);
     client.expect("DELE b", 550);
     client.expect("MKD d", 257);
@@ -94,6 +100,8 @@ fn all_that_a_session_does_is_asked_or_told_in_its_order() {
         |command PASV|reply PASV 227|command STOR /a|upload /a|reply STOR /a 226\
         |command PASV|reply PASV 227|command RETR /a|download /a|reply RETR /a 226\
         |command RNFR /a|reply RNFR /a 350|command RNTO /b|rename /a /b|reply RNTO /b 250\
+        |command SITE COPY /b|copy /b /c|reply SITE COPY /b 250|command SITE CPFR /b|reply SITE CPFR /b 350\
+        |command SITE CPTO /e|copy /b /e|reply SITE CPTO /e 250|command SITE COPY /none|reply SITE COPY /none 550\
         |command DELE /b|delete /b|reply DELE /b 250|command DELE /b|reply DELE /b 550\
         |command MKD /d|make-directory /d|reply MKD /d 257|command RMD /d|remove-directory /d|reply RMD /d 250\
         |command SITE UMASK|reply SITE UMASK 200|command QUIT|reply QUIT 221|logout|disconnect";

@@ -1,0 +1,198 @@
+//! What is heard of a client while hooks are asked about what it wants, and what becomes of that when it does not wait.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_net::stream;
+use millrace_server::Config;
+use millrace_server::hooks::{Action, Event, Hooks, Rule, Rules, Template};
+use millrace_storage::MemoryStorage;
+
+use crate::hooks::{serve, waiting};
+use crate::kit::{PATIENCE, Scratch, Served, config, eventually, serve_with};
+
+/// Long enough for nobody to wait for its end.
+const FOR_EVER: Duration = Duration::from_secs(3600);
+
+/// A server with one thread for programs, and one that never ends of itself about each `verb`. It and its child write
+/// down their numbers: each is told by a line in the file `pids`.
+fn serve_program(event: Event, verb: &str, scratch: &Scratch) -> Served {
+    let pids = scratch.file("pids").display().to_string();
+    let script = "sleep 3600 & echo $! >> \"$1\"; echo $$ >> \"$1\"; wait";
+    let program = ["/bin/sh", "-c", script, "sh", &pids].map(|word| Template::parse(word).unwrap());
+    let rule = Rule {
+        on: vec![event],
+        verbs: vec![verb.to_owned()],
+        users: Vec::new(),
+        paths: Vec::new(),
+        larger_than: None,
+        smaller_than: None,
+        action: Action::Run(program.to_vec()),
+        wait: None,
+        time_limit: FOR_EVER,
+        refuses_on_failure: true,
+        refused_to: None,
+    };
+    let hooks: Arc<dyn Hooks> = Arc::new(Rules::new(vec![rule], None));
+    let storage = Arc::new(MemoryStorage::new());
+    serve_with(Config { hooks: Some(hooks), hook_threads: 1, ..config(storage) })
+}
+
+/// Waits until so many programs have begun; the processes of the last of them.
+fn programs(scratch: &Scratch, count: usize) -> Vec<String> {
+    let lines = || String::from_utf8(scratch.read("pids").unwrap_or_default()).unwrap();
+    eventually("the program runs", || lines().lines().count() >= 2 * count);
+    lines().lines().skip(2 * (count - 1)).map(str::to_owned).collect()
+}
+
+fn expect_gone(processes: &[String]) {
+    let is_there = |process: &String| {
+        let stat = std::fs::read_to_string(Path::new("/proc").join(process).join("stat"));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    };
+    eventually("the program is killed, with what it started", || !processes.iter().any(is_there));
+}
+
+#[test]
+fn abor_ends_the_wait_for_a_program_and_the_program() {
+    let scratch = Scratch::new();
+    let served = serve_program(Event::Command, "MKD", &scratch);
+    let mut client = served.login();
+    // Alone, behind other lines, and as the others do: with the Telnet part urgent.
+    for (number, (behind, codes)) in
+        [("", &[226][..]), ("PWD\r\nSTAT\r\n", &[257, 211, 226])].into_iter().enumerate()
+    {
+        client.send("MKD d\r\n");
+        let processes = programs(&scratch, number + 1);
+        client.send(format!("{behind}ABOR\r\n"));
+        let aborted = client.expect_reply(426);
+        assert_eq!(aborted.text, "426 Aborted before it had begun.\r\n");
+        codes.iter().for_each(|&code| drop(client.expect_reply(code)));
+        expect_gone(&processes);
+        client.expect("CWD d", 550);
+    }
+    client.send("MKD d\r\n");
+    let processes = programs(&scratch, 3);
+    client.send_urgent(b"\xff\xf4\xff");
+    client.send(b"\xf2ABOR\r\n");
+    client.expect_reply(426);
+    client.expect_reply(226);
+    expect_gone(&processes);
+}
+
+#[test]
+fn abor_ends_the_wait_for_a_login() {
+    let (rule, at_it, go) = waiting(Event::Login);
+    let (served, _) = serve(|event, _| event == Event::Login, rule);
+    let mut client = served.connect();
+    client.expect("USER u", 331);
+    client.send("PASS p\r\n");
+    at_it.recv_timeout(PATIENCE).unwrap();
+    client.send("ABOR\r\n");
+    client.expect_reply(530);
+    client.expect_reply(226);
+    client.expect("PWD", 530);
+    // What the hook says then is nobody's.
+    go.send(()).unwrap();
+    client.expect("USER u", 331);
+    client.send("PASS p\r\n");
+    at_it.recv_timeout(PATIENCE).unwrap();
+    go.send(()).unwrap();
+    client.expect_reply(230);
+}
+
+#[test]
+fn abor_of_an_upload_has_it_refused_and_its_program_killed() {
+    let scratch = Scratch::new();
+    let served = serve_program(Event::Upload, "STOR", &scratch);
+    let mut client = served.login();
+    let data = client.passive();
+    client.expect("STOR f", 150);
+    drop(data);
+    let processes = programs(&scratch, 1);
+    client.expect("STAT", 211);
+    client.send("ABOR\r\n");
+    client.expect_reply(426);
+    client.expect_reply(226);
+    expect_gone(&processes);
+    client.expect("SIZE f", 550);
+}
+
+#[test]
+fn stat_tells_what_is_waited_for_and_pipelined_lines_keep_their_order() {
+    let (rule, at_it, go) = waiting(Event::Command);
+    let (served, told) = serve(|event, verb| event == Event::Reply || verb == "MKD", rule);
+    let mut client = served.login();
+    client.send("MKD d\r\n");
+    at_it.recv_timeout(PATIENCE).unwrap();
+    for _ in 0..3 {
+        let status = client.expect("STAT", 211).text;
+        assert!(status.contains(" MKD: "), "{status}");
+    }
+    client.send("NOOP\r\n");
+    client.send("STAT\r\n");
+    client.stream.set_nonblocking(true).unwrap();
+    assert_eq!(client.stream.peek(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    client.stream.set_nonblocking(false).unwrap();
+    go.send(()).unwrap();
+    [257, 200, 211].iter().for_each(|&code| drop(client.expect_reply(code)));
+    client.send("MKD e\r\nSTAT\r\n");
+    at_it.recv_timeout(PATIENCE).unwrap();
+    go.send(()).unwrap();
+    [257, 211].iter().for_each(|&code| drop(client.expect_reply(code)));
+    let heard = told.heard();
+    let replies = heard.iter().filter(|line| line.starts_with("reply MKD"));
+    assert!(replies.eq(["reply MKD /d 257", "reply MKD /e 257"]), "{heard:?}");
+}
+
+#[test]
+fn quit_is_answered_behind_the_command_that_waits() {
+    let (rule, at_it, go) = waiting(Event::Command);
+    let (served, _) = serve(|event, verb| event == Event::Command && verb == "MKD", rule);
+    let mut client = served.login();
+    client.send("MKD d\r\n");
+    at_it.recv_timeout(PATIENCE).unwrap();
+    client.send("QUIT\r\n");
+    go.send(()).unwrap();
+    client.expect_reply(257);
+    client.expect_reply(221);
+    client.expect_end();
+}
+
+#[test]
+fn a_client_that_goes_away_gives_back_its_place() {
+    let scratch = Scratch::new();
+    let served = serve_program(Event::Command, "MKD", &scratch);
+    for (number, is_cut) in [true, false].into_iter().enumerate() {
+        let mut client = served.login();
+        client.send("MKD d\r\n");
+        let processes = programs(&scratch, number + 1);
+        // One that nobody hears of again, and one that says goodbye to the socket only.
+        if is_cut {
+            stream::reset_on_close(&client.stream);
+        }
+        drop(client);
+        // The only thread for programs is free for the next.
+        expect_gone(&processes);
+        eventually("the session is over", || served.running.sessions().is_empty());
+    }
+    let mut next = served.login();
+    next.send("MKD d\r\n");
+    programs(&scratch, 3);
+}
+
+#[test]
+fn a_line_that_comes_in_pieces_while_a_hook_is_asked_is_whole() {
+    let (rule, at_it, go) = waiting(Event::Command);
+    let (served, _) = serve(|event, verb| event == Event::Command && verb == "NOOP", rule);
+    let mut client = served.login();
+    client.send("NOOP\r\nPA");
+    at_it.recv_timeout(PATIENCE).unwrap();
+    client.send("SV\r\nABOR\r\n");
+    client.expect_reply(426);
+    client.expect_reply(227);
+    client.expect_reply(226);
+    go.send(()).unwrap();
+}
