@@ -218,6 +218,30 @@ fn users_and_groups_have_quotas_that_are_explained_and_outlive_a_stop_and_a_kill
 }
 
 #[test]
+fn who_has_the_same_folder_without_a_quota_is_counted_too() {
+    let carol = format!("[[user]]\nname = \"carol\"\npassword = \"{HASH}\"\ndirectory = \"alice\"\n");
+    let site = Site::new("others", &format!("{carol}[[group]]\nname = \"all\"\nquota-bytes = \"10k\"\n"));
+    let serving = site.start();
+    let mut alice = serving.log_in("alice");
+    assert!(alice.store("a", 4_000).starts_with("226"));
+    let mut carol = serving.log_in("carol");
+    assert!(carol.store("c", 5_000).starts_with("226"));
+    alice.holds(9_000, 2);
+    assert!(alice.store("b", 2_000).starts_with("552"));
+    assert!(carol.store("d", 50_000).starts_with("226"), "who has no quota is held to none");
+    carol.expect("DELE d", "250");
+    carol.expect("DELE c", "250");
+    alice.holds(4_000, 1);
+    serving.stop();
+    // What is kept of it is not believed behind the back of the next.
+    let serving = site.start();
+    let mut carol = serving.log_in("carol");
+    assert!(carol.store("c", 5_000).starts_with("226"));
+    let mut alice = serving.log_in("alice");
+    alice.holds(9_000, 2);
+}
+
+#[test]
 fn what_is_used_is_shown_while_the_server_runs_and_nothing_is_made_by_looking() {
     let site = Site::new("used", "[[group]]\nname = \"all\"\nquota-bytes = \"10k\"\nquota-files = 7\n");
     let file = site.0.join("m.toml");

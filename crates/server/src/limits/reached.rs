@@ -5,10 +5,12 @@
 //! with 429, 503 or 507; `tests/sessions/refusals.rs` provokes each of them.
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use millrace_ftp::session::Bound;
 use millrace_vfs::{Counted, FileError, OverQuota, QuotaScope};
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 /// The limits and their keys, of which neither list can forget one: they are the same.
@@ -178,6 +180,12 @@ impl Reached {
             FileError::Exhausted => Some(Self::of_process(LimitKey::OpenFiles, Resource::Nofile)),
             _ => None,
         }
+    }
+
+    /// The limit of open files, where it is what the system says no for.
+    pub(crate) fn by_lack(error: &io::Error) -> Option<Self> {
+        let is_lack = matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE));
+        is_lack.then(|| Self::of_process(LimitKey::OpenFiles, Resource::Nofile))
     }
 
     /// A limit of the process, or beyond that one of the system's own.

@@ -409,6 +409,29 @@ fn a_look_at_an_account_leaves_it_its_place_unless_there_are_too_many() {
 }
 
 #[test]
+fn of_those_who_are_looked_at_at_once_no_more_go_than_are_too_many() {
+    let most = |value| AccountLimits {
+        user: Limits { sessions: Some(Limit::of(value)), ..Limits::default() },
+        ..AccountLimits::default()
+    };
+    let (many, fewer) = (most(4), most(2));
+    for _ in 0..300 {
+        let bench = Bench::new(ServerLimits::default());
+        let mut members: Vec<Member> = (0..4).map(|_| bench.member("alice", &many)).collect();
+        let start = std::sync::Barrier::new(members.len());
+        let look = |member: &mut Member| {
+            start.wait();
+            bench.tree.log_in(member, b"alice", &fewer, bench.start).is_ok()
+        };
+        let stayed = std::thread::scope(|scope| {
+            let looks: Vec<_> = members.iter_mut().map(|member| scope.spawn(|| look(member))).collect();
+            looks.into_iter().map(|look| look.join().unwrap()).filter(|stays| *stays).count()
+        });
+        assert_eq!(stayed, 2);
+    }
+}
+
+#[test]
 fn what_was_not_moved_is_given_back() {
     let bench = Bench::new(ServerLimits { server: rate(1_000_000), ..ServerLimits::default() });
     let member = bench.member("alice", &AccountLimits::default());

@@ -114,7 +114,7 @@ impl Node {
     fn enter(self: &Arc<Self>) -> Result<Seat, Refused> {
         let (most, before) = (self.most_sessions.load(Relaxed), self.sessions.fetch_add(1, Relaxed));
         // Counted out again by the drop.
-        let seat = Seat(Arc::clone(self));
+        let seat = Seat(Some(Arc::clone(self)));
         match most > 0 && before as u64 >= most {
             true => Err(Refused { scope: self.scope.clone(), value: most, is_default: false }),
             false => Ok(seat),
@@ -140,11 +140,31 @@ impl Node {
 
 /// A session's part in a node.
 #[derive(Debug)]
-struct Seat(Arc<Node>);
+struct Seat(Option<Arc<Node>>);
+
+impl Seat {
+    fn node(&self) -> &Arc<Node> {
+        self.0.as_ref().expect("a seat that was given back is dropped")
+    }
+
+    /// Gives itself back if there are more than this; answers whether it did. Of several that look at once no more do
+    /// than are too many.
+    fn yields(&mut self, most: u64) -> bool {
+        let one_less = |sessions: usize| (sessions as u64 > most).then(|| sessions - 1);
+        let yields = self.node().sessions.fetch_update(Relaxed, Relaxed, one_less).is_ok();
+        if yields {
+            // It counts no more.
+            self.0 = None;
+        }
+        yields
+    }
+}
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.0.sessions.fetch_sub(1, Relaxed);
+        if let Some(node) = &self.0 {
+            node.sessions.fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -165,6 +185,22 @@ impl Drop for Guest {
     }
 }
 
+/// A member's part in the server's node and its listener's.
+#[derive(Debug)]
+enum Stay {
+    Session(Seat, Seat),
+    Guest(Guest, Guest),
+}
+
+impl Stay {
+    fn nodes(&self) -> [&Arc<Node>; 2] {
+        match self {
+            Self::Session(server, listener) => [server.node(), listener.node()],
+            Self::Guest(server, listener) => [&server.0, &listener.0],
+        }
+    }
+}
+
 /// A member's part in the node of a group or a user.
 #[derive(Debug)]
 enum Part {
@@ -175,18 +211,20 @@ enum Part {
 impl Part {
     fn node(&self) -> &Arc<Node> {
         match self {
-            Self::Session(Seat(node)) | Self::Guest(Guest(node)) => node,
+            Self::Session(seat) => seat.node(),
+            Self::Guest(Guest(node)) => node,
         }
     }
 
     /// The same, unless there may be fewer now.
-    fn stay(self) -> Result<Self, Refused> {
-        let node = self.node();
+    fn stay(mut self) -> Result<Self, Refused> {
+        let node = Arc::clone(self.node());
         let most = node.most_sessions.load(Relaxed);
-        match &self {
-            Self::Session(_) if most > 0 && node.sessions.load(Relaxed) as u64 > most => {
-                Err(Refused { scope: node.scope.clone(), value: most, is_default: false })
-            }
+        match &mut self {
+            Self::Session(seat) if most > 0 => match seat.yields(most) {
+                true => Err(Refused { scope: node.scope.clone(), value: most, is_default: false }),
+                false => Ok(self),
+            },
             Self::Session(_) | Self::Guest(_) => Ok(self),
         }
     }
@@ -274,14 +312,24 @@ impl Tree {
     /// A client came to a listener: counted in, or refused.
     pub(crate) fn connect(&self, listener: SocketAddr, now: Instant) -> Result<Member, Refused> {
         let server = self.server.enter()?;
+        let listener = self.listener(listener, now).enter()?;
+        Ok(Member { stay: Stay::Session(server, listener), login: None, session: None })
+    }
+
+    /// A part of a connection that has its place: what it moves counts, and it takes none.
+    pub(crate) fn accompany(&self, listener: SocketAddr, now: Instant) -> Member {
+        let (server, listener) = (Guest::of(&self.server), Guest::of(&self.listener(listener, now)));
+        Member { stay: Stay::Guest(server, listener), login: None, session: None }
+    }
+
+    fn listener(&self, listener: SocketAddr, now: Instant) -> Arc<Node> {
         let clock = self.moment(now);
         let mut listeners = lock(&self.listeners);
         let node = listeners.entry(listener).or_insert_with(|| {
             let limits = lock(&self.defaults).listeners.get(&listener).cloned().unwrap_or_default();
             Node::new(Scope::Listener(listener), limits, clock)
         });
-        let listener = node.enter()?;
-        Ok(Member { server, listener, login: None, session: None })
+        Arc::clone(node)
     }
 
     /// A member logged in, or its account was looked at again: takes its place among its groups' and its user's sessions,
@@ -592,8 +640,7 @@ where
 /// One session's part in the tree; it is counted out when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Member {
-    server: Seat,
-    listener: Seat,
+    stay: Stay,
     login: Option<Box<Login>>,
     /// The session's own buckets, where it has limits of its own.
     session: Option<Arc<Node>>,
@@ -636,7 +683,6 @@ impl Member {
     /// From the server's buckets to the session's.
     fn way(&self) -> impl Iterator<Item = &Arc<Node>> {
         let login = self.login.iter().flat_map(|login| login.groups.iter().chain([&login.user]));
-        let seats = [&self.server, &self.listener].into_iter().map(|seat| &seat.0);
-        seats.chain(login.map(Part::node)).chain(&self.session)
+        self.stay.nodes().into_iter().chain(login.map(Part::node)).chain(&self.session)
     }
 }

@@ -190,7 +190,7 @@ fn transfers_end_at_the_quota_of_the_day_by_ftp_and_http_together() {
     let folder = scratch.path().file_name().unwrap().to_str().unwrap();
     scratch.write("f", &[b'x'; 600_000]);
     let keys = format!(
-        "{{\"directory\": \"{folder}\", \"quota-download\": \"1M/day\", \"quota-upload\": \"500k/day\"}}"
+        "{{\"directory\": \"{folder}\", \"quota-download\": \"1M/month\", \"quota-upload\": \"500k/month\"}}"
     );
     let served = serve_moving(scratch.storage(), &keys);
     let mut client = served.login();
@@ -228,7 +228,7 @@ fn uploads_through_tls_end_at_the_quota_of_the_day_whatever_their_pace() {
     for rate in ["", ", \"upload\": 400000"] {
         let (scratch, certificates) = (Scratch::new(), Scratch::new());
         let folder = scratch.path().file_name().unwrap().to_str().unwrap();
-        let keys = format!("{{\"directory\": \"{folder}\", \"quota-upload\": \"300k/day\"{rate}}}");
+        let keys = format!("{{\"directory\": \"{folder}\", \"quota-upload\": \"300k/month\"{rate}}}");
         let served = serve_moving_with(scratch.storage(), &keys, |config| {
             config.tls = Some(policy(&certificates));
         });
@@ -263,7 +263,7 @@ fn many_transfers_at_once_are_not_over_the_quota_of_the_day_together() {
     let scratch = Scratch::new();
     let folder = scratch.path().file_name().unwrap().to_str().unwrap();
     scratch.write("f", &[b'x'; 500_000]);
-    let keys = format!("{{\"directory\": \"{folder}\", \"quota-download\": \"1M/day\"}}");
+    let keys = format!("{{\"directory\": \"{folder}\", \"quota-download\": \"1M/month\"}}");
     let served = serve_moving(scratch.storage(), &keys);
     let moved: usize = thread::scope(|scope| {
         let fetch = || served.login().try_fetch("RETR f").0.len();
