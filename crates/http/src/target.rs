@@ -1,8 +1,8 @@
 //! Request targets (RFC 9112 section 3.2), turned into paths.
 //!
 //! A target is decoded once, and then resolved by name as every path is: what comes out is a [`VirtualPath`],
-//! which cannot lie above the root. What only an attack writes (a way above the root, a NUL, an encoded slash,
-//! a percent sign that encodes nothing) is refused rather than repaired.
+//! which cannot lie above the root. What only an attack writes (a way above the root, a NUL, a percent sign that encodes
+//! nothing) is refused rather than repaired; so is an encoded slash, but for those who hand a target on.
 
 use millrace_vfs::VirtualPath;
 
@@ -19,10 +19,23 @@ pub struct Target<'a> {
     pub query: Option<&'a [u8]>,
     /// The authority of a target in absolute form, which goes before the `Host` field.
     pub authority: Option<&'a [u8]>,
+    /// Where a name may have a slash in it, the folder that it lies in: to somebody else all of the path behind this may
+    /// be one name.
+    pub outer: Option<VirtualPath>,
 }
 
 /// Parses a target in origin or absolute form.
 pub fn parse(target: &[u8]) -> Result<Target<'_>, Refusal> {
+    let target = parse_for_others(target)?;
+    if target.outer.is_some() { Err(SLASH) } else { Ok(target) }
+}
+
+/// No directory holds such a name.
+pub const SLASH: Refusal = Refusal { status: Status::NOT_FOUND, reason: "No name contains a slash." };
+
+/// The same for a target that may be handed on as it is: names may have an encoded slash in them, where it leads nowhere
+/// else whether it is one or parts two names.
+pub fn parse_for_others(target: &[u8]) -> Result<Target<'_>, Refusal> {
     let (authority, rest) = split_authority(target)?;
     let (path, query) = match memchr::memchr(b'?', rest) {
         Some(at) => (&rest[..at], Some(&rest[at + 1..])),
@@ -31,8 +44,25 @@ pub fn parse(target: &[u8]) -> Result<Target<'_>, Refusal> {
     if memchr::memchr(b'#', rest).is_some() {
         return Err(bad("A request target has no fragment."));
     }
+    let outer = outer_of(path)?;
     let (path, is_directory) = resolve(path)?;
-    Ok(Target { path, is_directory, query, authority })
+    Ok(Target { path, is_directory, query, authority, outer })
+}
+
+/// The folder of the first name with an encoded slash in it.
+fn outer_of(path: &[u8]) -> Result<Option<VirtualPath>, Refusal> {
+    let mut escapes = memchr::memchr_iter(b'%', path);
+    let is_slash = |at: usize| path.get(at..at + 3).is_some_and(|part| part.eq_ignore_ascii_case(b"%2f"));
+    let Some(at) = escapes.find(|&at| is_slash(at)) else { return Ok(None) };
+    let mut decoded = Vec::new();
+    decode(path, &mut decoded)?;
+    let is_plain = |name: &[u8]| !matches!(name, b"" | b"." | b"..");
+    let names = decoded.strip_prefix(b"/").unwrap_or(&decoded);
+    if !names.strip_suffix(b"/").unwrap_or(names).split(|&byte| byte == b'/').all(is_plain) {
+        return Err(SLASH);
+    }
+    let folder = &path[..path[..at].iter().rposition(|&byte| byte == b'/').unwrap_or(0)];
+    Ok(Some(resolve(if folder.is_empty() { b"/" } else { folder })?.0))
 }
 
 /// Parses the path of a target: the path, and whether it was written as a directory.
@@ -88,6 +118,12 @@ fn split_authority(target: &[u8]) -> Result<(Option<&[u8]>, &[u8]), Refusal> {
     Ok((Some(authority), if path.is_empty() { b"/" } else { path }))
 }
 
+/// The path of a target as it is written.
+pub fn written_path(target: &[u8]) -> &[u8] {
+    let path = split_authority(target).map_or(target, |(_, path)| path);
+    path.split(|&byte| byte == b'?').next().unwrap_or_default()
+}
+
 /// Claims that two authorities are of one host: letters may differ in case, and a port that is the usual one is as
 /// good as none.
 pub fn is_same_host(one: &[u8], other: &[u8]) -> bool {
@@ -96,7 +132,7 @@ pub fn is_same_host(one: &[u8], other: &[u8]) -> bool {
     one.eq_ignore_ascii_case(other)
 }
 
-/// Decodes `%XX` once. An encoded slash would be a name with a slash in it, which no directory holds.
+/// Decodes `%XX` once.
 fn decode(path: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
     let mut rest = path;
     out.reserve(path.len());
@@ -108,9 +144,6 @@ fn decode(path: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         };
         match byte {
             None => return Err(bad("A percent sign is not followed by two hexadecimal digits.")),
-            Some(b'/') => {
-                return Err(Refusal { status: Status::NOT_FOUND, reason: "No name contains a slash." });
-            }
             Some(byte) => out.push(byte),
         }
         rest = &rest[at + 3..];
@@ -236,6 +269,36 @@ mod tests {
         }
         let long = [&b"/"[..], &[b'n'; 256]].concat();
         assert_eq!(parse(&long).map_err(|refusal| refusal.status), Err(Status::NOT_FOUND));
+    }
+
+    #[test]
+    fn an_encoded_slash_is_for_others_where_it_leads_nowhere_else() {
+        for (text, path, outer) in [
+            ("/app/a%2Fb", "/app/a/b", "/app"),
+            ("/app/x/a%2fb/c%2Fd/", "/app/x/a/b/c/d", "/app/x"),
+            ("/app%2Fa/b", "/app/a/b", "/"),
+            ("/a%20b/group%2Fproject?ref=a%2Fb", "/a b/group/project", "/a b"),
+        ] {
+            let target = parse_for_others(text.as_bytes()).unwrap();
+            let outer = VirtualPath::parse(outer.as_bytes()).unwrap();
+            assert_eq!((target.path.as_bytes(), target.outer), (path.as_bytes(), Some(outer)), "{text}");
+            assert_eq!(parse(text.as_bytes()), Err(SLASH), "{text}");
+        }
+        for text in [
+            "/app/a%2F..%2Fb",
+            "/app/..%2Fb",
+            "/app/%2Fb",
+            "/app/a%2F/b",
+            "/app/a%2F%2Fb",
+            "/app/a/../b%2Fc",
+            "/app/a%2F%2e%2E",
+            "/app/a%2F.",
+            "/app//a%2Fb",
+        ] {
+            assert_eq!(parse_for_others(text.as_bytes()), Err(SLASH), "{text}");
+        }
+        let (plain, in_query) = (parse_for_others(b"/a%20b").unwrap(), parse(b"/a?b=c%2Fd").unwrap());
+        assert_eq!((plain.outer, in_query.outer), (None, None));
     }
 
     /// Doubly encoded and overlong forms are decoded once, into names that hold no separator.

@@ -5,6 +5,9 @@
 
 use std::time::Instant;
 
+use millrace_http::target::parse_for_others;
+use millrace_vfs::VirtualPath;
+
 use super::Message;
 use super::connection::{Connection, Work};
 use super::record::Record;
@@ -27,11 +30,12 @@ impl Connection {
             Work::Sending(sending) => {
                 let kind = if sending.record.is_file { "download" } else { "listing" };
                 let bytes = sending.record.bytes + sending.body.bytes();
-                Some(transfer(&sending.record, kind, bytes, sending.body.paused().is_some(), now))
+                let paused = sending.body.paused().is_some();
+                Some(transfer(&sending.record, self.ruled_path(), kind, bytes, paused, now))
             }
             Work::Receiving(receiving) => {
-                let record = receiving.record();
-                Some(transfer(record, "upload", record.bytes, receiving.paused().is_some(), now))
+                let (record, path) = (receiving.record(), Some(receiving.path()));
+                Some(transfer(record, path, "upload", record.bytes, receiving.paused().is_some(), now))
             }
             _ => None,
         };
@@ -91,12 +95,9 @@ impl Connection {
         let tried = self.tried(user, certified, plain_host(&who.host));
         let accounts = core.server.accounts();
         let (key, inbox) = (self.key, core.sender.clone());
-        let effective = who.account.effective.clone();
         core.server.logins.run(move || {
             let attempt = tried.now();
-            // Where the accounts cannot tell, the clock still can.
-            let by_clock = || effective?.admit(&attempt).err().map(Decision::Refused);
-            if let Some(decision) = accounts.current(&attempt).or_else(by_clock) {
+            if let Some(decision) = accounts.look_again(&who.account, &attempt) {
                 inbox.send(worker::Message::Http(key, Message::Reviewed(tried.user, decision)));
             }
         });
@@ -119,17 +120,18 @@ impl Connection {
     }
 }
 
+/// `path` is the file's, where that is another than was sent.
 fn transfer(
     record: &Record,
+    path: Option<&VirtualPath>,
     kind: &'static str,
     bytes: u64,
     held_back: bool,
     now: Instant,
 ) -> TransferReport {
-    let path = match millrace_http::target::parse(&record.target) {
-        Ok(target) => target.path.as_bytes().to_vec(),
-        Err(_) => record.target.clone(),
-    };
+    let sent = || parse_for_others(&record.target).ok().map(|target| target.path);
+    let path = path.cloned().or_else(sent);
+    let path = path.map_or_else(|| record.target.clone(), |path| path.as_bytes().to_vec());
     TransferReport {
         kind,
         path,

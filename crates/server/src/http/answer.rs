@@ -112,9 +112,13 @@ impl Connection {
             core.discard(stream);
             return self.log_answer(core, head, status, 0);
         }
-        let stream = if chunked { Box::new(Chunks::new(stream)) } else { stream };
-        let part = Part::Stream(stream, 0, None);
-        self.begin_body(core, head, status, VecDeque::from([part]), false);
+        let now = core.now.instant;
+        let body = match chunked {
+            true => Body::chunked(Chunks::new(stream), now),
+            false => Body::new(VecDeque::from([Part::Stream(stream, 0, None)]), now),
+        };
+        let record = Record { status, ..self.record(core, head) };
+        self.begin_body(core, record, body);
     }
 
     /// Answers without a body.
@@ -209,20 +213,21 @@ impl Connection {
         self.fail(core, head, status, reason);
     }
 
-    pub(super) fn begin_body(
+    /// Begins to send a file, or what is made of parts of one.
+    pub(super) fn begin_file(
         &mut self,
         core: &mut Core,
         head: &Head<'_, '_>,
         status: Status,
         parts: VecDeque<Part>,
-        is_file: bool,
     ) {
-        let mut record = self.record(core, head);
-        (record.status, record.is_file) = (status, is_file);
-        record.bytes =
-            parts.iter().map(|part| if let Part::Bytes(bytes) = part { bytes.len() as u64 } else { 0 }).sum();
-        let goes_on = record.persistent;
+        let record = Record { status, is_file: true, ..self.record(core, head) };
         let body = Body::new(parts, core.now.instant);
+        self.begin_body(core, record, body);
+    }
+
+    fn begin_body(&mut self, core: &mut Core, record: Record, body: Body) {
+        let goes_on = record.persistent;
         self.send_body(core, Box::new(Sending { body, record, goes_on }));
     }
 }

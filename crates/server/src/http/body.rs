@@ -1,8 +1,8 @@
 //! Bodies that do not fit into one write with their head: a file, parts of one, a stream.
 
 use std::collections::VecDeque;
+use std::io;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,6 +10,7 @@ use millrace_ftp::codec::Coding;
 use millrace_ftp::session::{ByteRange, TransferError};
 use millrace_vfs::{FileError, FileRange, ReadHandle, ReadStream, Readiness};
 
+use super::chunks::{Chunks, Framing};
 use crate::limits::{Direction, Member, Pace, Tree};
 use crate::transfer::{Sender, Share, Shared, Socket, TURN, Taken, Turn};
 
@@ -31,8 +32,8 @@ pub(super) struct Body {
     current: Current,
     /// Bytes sent of the parts that are files or streams.
     shared: Shared,
-    /// How many there were when the current part began.
-    begun: u64,
+    /// What of them only stands around the content.
+    framing: Framing,
     /// When a byte last moved: what the stall timeout counts from.
     pub(super) moved: Instant,
     /// What the client has taken since.
@@ -77,7 +78,7 @@ impl Body {
             parts,
             current: Current::None,
             shared: Shared::default(),
-            begun: 0,
+            framing: Framing::default(),
             moved: now,
             taken: Taken::default(),
             pace,
@@ -85,9 +86,16 @@ impl Body {
         }
     }
 
-    /// File bytes sent so far.
+    /// The same of a stream in chunks.
+    pub(super) fn chunked(stream: Chunks, now: Instant) -> Self {
+        let framing = stream.framing();
+        let part = Part::Stream(Box::new(stream), 0, None);
+        Self { framing, ..Self::new(VecDeque::from([part]), now) }
+    }
+
+    /// Bytes of files and streams sent so far.
     pub(super) fn bytes(&self) -> u64 {
-        self.shared.bytes()
+        self.framing.content_of(self.shared.bytes())
     }
 
     /// Claims that a job has its sender.
@@ -111,7 +119,6 @@ impl Body {
                     Some(Part::Bytes(bytes)) => return Progress::Bytes(bytes),
                     Some(part) => match sender(part) {
                         Ok(sender) => {
-                            self.begun = self.shared.bytes();
                             self.current = Current::Sending(Box::new(sender));
                         }
                         Err(error) => return Progress::Failed(TransferError::File(error)),
@@ -119,8 +126,7 @@ impl Body {
                 },
                 Current::Sending(sender) => {
                     let before = self.shared.bytes();
-                    let sent = before - self.begun;
-                    let wanted = sender.total().map_or(u64::MAX, |total| total.saturating_sub(sent));
+                    let wanted = sender.left().unwrap_or(u64::MAX);
                     let Some(allowed) = self.pace.allowance(limits.0, limits.1, now, wanted) else {
                         return match self.pace.over() {
                             Some(over) => Progress::Failed(TransferError::File(over.clone().into())),
@@ -158,9 +164,9 @@ impl Body {
         }
     }
 
-    /// Claims that the client takes of what it was sent, though it is slow.
-    pub(super) fn still_takes(&mut self, socket: &OwnedFd, now: Instant) -> bool {
-        self.taken.look(socket, &mut self.moved, now)
+    /// Claims that the client, which has taken so much in all, takes of what it was sent, though it is slow.
+    pub(super) fn still_takes(&mut self, taken: io::Result<u64>, now: Instant) -> bool {
+        self.taken.look(taken, &mut self.moved, now)
     }
 
     /// Until when a limit keeps it waiting.
@@ -243,6 +249,7 @@ mod tests {
             while client.read(&mut scratch).is_ok_and(|count| count > 0) {}
         }
         assert_eq!(told[0], None, "for a slice nothing is told");
+        assert!(told.len() < 200, "{} turns: to the last byte in pieces that are worth a call", told.len());
         assert!((400_000..470_000).contains(&told.last().unwrap().unwrap()), "{told:?}");
     }
 }

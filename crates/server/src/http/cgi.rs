@@ -38,9 +38,10 @@ impl Connection {
             let reason = "A program is told the length of what it gets: send a Content-Length.";
             return self.fail(core, head, Status::LENGTH_REQUIRED, reason);
         }
-        let Some(slot) = core.http.programs.enter(self.key) else {
+        let claimed = self.slot.take();
+        let Some(slot) = claimed.or_else(|| core.http.programs.enter(self.key)) else {
             let until = core.now.instant + core.server.config.programs.time;
-            self.work = Work::Queued(until, Box::new(Asked { serial: 0, head: bytes.to_vec(), slot: None }));
+            self.work = Work::Queued(until, Box::new(Asked::of(bytes)));
             return;
         };
         let Core { http, registry, .. } = core;

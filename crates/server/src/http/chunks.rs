@@ -1,5 +1,8 @@
 //! A stream whose length nobody knows beforehand, in the chunked coding.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use millrace_http::chunked;
 use millrace_vfs::{FileError, ReadStream};
 
@@ -17,11 +20,28 @@ pub(super) struct Chunks {
     /// What is to be sent next, and how much of it was.
     wire: Vec<u8>,
     sent: usize,
+    framing: Framing,
+}
+
+/// Bytes that stood around the chunks so far: they are sent, and are none of the content.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Framing(Arc<AtomicU64>);
+
+impl Framing {
+    /// What is content of so many bytes that were sent.
+    pub(super) fn content_of(&self, sent: u64) -> u64 {
+        sent.saturating_sub(self.0.load(Ordering::Relaxed))
+    }
 }
 
 impl Chunks {
     pub(super) fn new(inner: Box<dyn ReadStream>) -> Self {
-        Self { inner, offset: Some(0), content: Vec::new(), wire: Vec::new(), sent: 0 }
+        let framing = Framing::default();
+        Self { inner, offset: Some(0), content: Vec::new(), wire: Vec::new(), sent: 0, framing }
+    }
+
+    pub(super) fn framing(&self) -> Framing {
+        self.framing.clone()
     }
 
     fn fill(&mut self, offset: u64) -> Result<(), FileError> {
@@ -39,6 +59,7 @@ impl Chunks {
                 self.offset = Some(offset + count as u64);
             }
         }
+        self.framing.0.fetch_add((self.wire.len() - count) as u64, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -113,6 +113,24 @@ pub(super) struct Asked {
     pub(super) head: Vec<u8>,
     /// A place among the programs.
     pub(super) slot: Option<Slot>,
+    /// Who asks may go, and then nobody wants the answer.
+    pub(super) patience: Option<Patience>,
+}
+
+/// What is answered as long as somebody waits for it.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    /// As long as this is there, somebody does.
+    pub(super) waits: Arc<()>,
+    /// The client has ended its side: when one asks whether it is there.
+    pub(super) doubted_at: Option<Instant>,
+}
+
+impl Asked {
+    /// Of which nothing is asked yet.
+    pub(super) fn of(head: &[u8]) -> Self {
+        Self { serial: 0, head: head.to_vec(), slot: None, patience: None }
+    }
 }
 
 /// What is known of the socket.
@@ -196,7 +214,13 @@ impl Connection {
             return;
         }
         self.flags.readable |= event.is_readable();
-        self.flags.hung_up |= event.is_read_closed();
+        if event.is_read_closed() && !self.flags.hung_up {
+            self.flags.hung_up = true;
+            if matches!(self.work, Work::Ruled(..)) {
+                // From now on hooks have only so long.
+                self.since = core.now.instant;
+            }
+        }
         if event.is_writable() {
             self.go_on(core);
         }
@@ -205,16 +229,18 @@ impl Connection {
     /// Another thread has something for it.
     pub(crate) fn told(&mut self, core: &mut Core, message: Message) {
         match message {
-            Message::Login(serial, user, decision, edition) => match self.take_asked(serial) {
-                // The accounts were changed meanwhile: those that hold now are asked.
-                Some(asked)
-                    if matches!(decision, Decision::Granted(_)) && edition != core.server.edition() =>
-                {
-                    self.again(core, &asked.head, None);
+            Message::Login(serial, user, decision, edition) => {
+                let Some(mut asked) = self.take_asked(serial) else { return };
+                self.slot = asked.slot.take();
+                match decision {
+                    // The accounts were changed meanwhile: those that hold now are asked.
+                    Decision::Granted(_) if edition != core.server.edition() => {
+                        self.again(core, &asked.head, None);
+                    }
+                    decision => self.login_decided(core, *asked, &user, decision, edition),
                 }
-                Some(asked) => self.login_decided(core, *asked, &user, decision, edition),
-                None => {}
-            },
+                self.slot = None;
+            }
             Message::Found(serial, found) => match self.take_asked(serial) {
                 Some(asked) => {
                     self.slot = asked.slot;
@@ -310,6 +336,7 @@ impl Connection {
             Work::Collecting(_) => self.collect_more(core),
             Work::Receiving(_) => self.receive_on(core),
             Work::Running(_) if self.flags.hung_up => self.hear_out(core),
+            Work::Asked(_) if self.flags.hung_up => self.doubt_who_asks(core),
             Work::Running(running) if self.flags.readable && running.takes_input() => self.run_on(core),
             _ => {}
         }
@@ -333,7 +360,15 @@ impl Connection {
     /// Goes on with what it is busy with.
     pub(crate) fn go_on(&mut self, core: &mut Core) {
         match std::mem::replace(&mut self.work, Work::Idle) {
-            Work::Queued(_, asked) => self.again(core, &asked.head, None),
+            Work::Queued(until, asked) => match core.http.claim(self.key) {
+                // Whatever else is asked first, the place stays this request's.
+                Some(slot) => {
+                    self.slot = Some(slot);
+                    self.again(core, &asked.head, None);
+                    self.slot = None;
+                }
+                None => self.work = Work::Queued(until, asked),
+            },
             work => {
                 self.work = work;
                 match &self.work {
@@ -380,6 +415,6 @@ mod tests {
     /// With the allocator's share and its place in the slab this stays far below 1 KiB.
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Connection>() <= 328, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 336, "{}", size_of::<Connection>());
     }
 }

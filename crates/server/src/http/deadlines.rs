@@ -2,12 +2,18 @@
 //!
 //! The wheel's entries are hints: one that comes too early finds that nothing is due yet.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use millrace_http::{Refusal, Status};
+use millrace_http::response::CONTINUE;
+use millrace_http::{Refusal, Slots, Status, Version, request};
+use millrace_net::stream;
 
 use super::connection::{Connection, Work};
+use super::running::{DOUBTED, HEARD_OUT};
 use crate::worker::Core;
+
+/// How long hooks are waited for when the client has hung up. It may still hear.
+const LEFT_GRACE: Duration = Duration::from_secs(5);
 
 impl Connection {
     fn due(&self, core: &Core) -> Option<Instant> {
@@ -25,8 +31,10 @@ impl Connection {
                 Some(self.since + config.http_idle_timeout)
             }
             Work::Idle | Work::Securing(_) => Some(self.since + config.http_head_timeout),
+            Work::Asked(asked) => asked.patience.as_ref().and_then(|patience| patience.doubted_at),
+            Work::Ruled(..) if self.flags.hung_up && !self.flags.broken => Some(self.since + LEFT_GRACE),
             // How long hooks may take is theirs to say.
-            Work::Asked(_) | Work::Ruled(..) => None,
+            Work::Ruled(..) => None,
             Work::Collecting(collecting) => Some(collecting.began + config.stall_timeout),
             Work::Held(until, _) | Work::Queued(until, _) => Some(*until),
             Work::Running(running) => Some(running.due()),
@@ -61,15 +69,30 @@ impl Connection {
             return;
         }
         match std::mem::replace(&mut self.work, Work::Idle) {
+            Work::Asked(asked) => {
+                self.work = Work::Asked(asked);
+                self.ask_who_asks(core);
+            }
             Work::Held(_, asked) => self.deny(core, &asked.head),
             Work::Queued(_, asked) => self.queued_too_long(core, &asked.head),
-            Work::Running(running) if running.is_overdue(now) => self.program_overdue(core, *running),
+            Work::Running(running) if running.is_overdue(now) => {
+                self.work = Work::Running(running);
+                // It may be the client that is waited for.
+                if !self.is_read_slowly(now) {
+                    self.program_overdue(core);
+                }
+            }
             Work::Running(running) if running.is_doubted(now) => {
                 self.work = Work::Running(running);
                 self.ask_client(core);
             }
             Work::Running(running) => {
+                let is_paused = running.paused().is_some();
                 self.work = Work::Running(running);
+                if !is_paused {
+                    // For something to compare with later.
+                    self.is_read_slowly(now);
+                }
                 self.run_on(core);
             }
             Work::Receiving(receiving) if receiving.paused().is_some() => {
@@ -92,10 +115,38 @@ impl Connection {
         }
     }
 
+    /// Who has asked and ended its side has gone, or waits: what is done for it alone is done only where it waits.
+    pub(super) fn doubt_who_asks(&mut self, core: &Core) {
+        if let Work::Asked(asked) = &mut self.work
+            && let Some(patience) = &mut asked.patience
+        {
+            patience.doubted_at.get_or_insert(core.now.instant + DOUBTED);
+        }
+    }
+
+    /// An interim answer tells, where one may be sent.
+    fn ask_who_asks(&mut self, core: &mut Core) {
+        let Work::Asked(asked) = &mut self.work else { return };
+        let (mut slots, until) = (Slots::new(), core.now.instant + HEARD_OUT);
+        match (request::parse(&asked.head, &mut slots), &mut asked.patience) {
+            (Ok(Some((head, _))), Some(patience)) if head.version == Version::Http11 => {
+                patience.doubted_at = Some(until);
+                core.out.extend_from_slice(CONTINUE);
+            }
+            _ => self.flags.broken = true,
+        }
+    }
+
     /// Claims that the client takes of a body that it is sent, though it is slow.
     fn is_read_slowly(&mut self, now: Instant) -> bool {
+        // What is carried within the process is taken by others, who have a client of their own.
+        let taken = || match &self.carries {
+            Some(carried) => carried.taken(),
+            None => stream::acknowledged(&self.socket.fd),
+        };
         match &mut self.work {
-            Work::Sending(sending) => sending.body.still_takes(&self.socket.fd, now),
+            Work::Sending(sending) => sending.body.still_takes(taken(), now),
+            Work::Running(running) => running.still_takes(taken(), now),
             _ => false,
         }
     }

@@ -8,7 +8,6 @@ use millrace_net::stream;
 use super::connection::{Connection, Work};
 use super::hooking::Then;
 use super::record::Record;
-use super::sending::Sending;
 use crate::log::Direction;
 use crate::worker::Core;
 
@@ -49,7 +48,9 @@ impl Connection {
         match &self.work {
             Work::Receiving(receiving) => receiving.is_being_ended(),
             Work::Asked(asked) => self.hooked.get().is_some() && may_change(&asked.head),
-            Work::Ruled(_, then) => matches!(**then, Then::Answer(..)),
+            Work::Ruled(_, then) => {
+                matches!(**then, Then::Answer(..) | Then::Named(..) | Then::Dav(..))
+            }
             _ => false,
         }
     }
@@ -145,8 +146,7 @@ impl Connection {
     fn end_work(&mut self, core: &mut Core) {
         let record = match std::mem::replace(&mut self.work, Work::Idle) {
             Work::Sending(sending) => {
-                let Sending { body, mut record, .. } = *sending;
-                record.bytes += body.bytes();
+                let (record, body) = self.cut_short(*sending);
                 self.note_sent(core, &record, Some("the connection ended"));
                 // What was sent must not look like the whole of an answer that ends with the connection.
                 stream::reset_on_close(&self.socket.fd);
@@ -158,7 +158,7 @@ impl Connection {
             Work::Running(running) => {
                 let (program, record) = running.into_parts();
                 core.discard(program);
-                record
+                self.as_sent(record)
             }
             Work::Receiving(receiving) => {
                 let is_piece = receiving.is_piece();
@@ -168,7 +168,8 @@ impl Connection {
                     let why = Some("the connection ended");
                     self.note_transfer(core, Direction::Upload, &record, record.bytes, why);
                 }
-                Record { status: Status::BAD_REQUEST, ..record }
+                // What was counted is the request's body; there was no answer.
+                Record { status: Status::BAD_REQUEST, bytes: 0, ..record }
             }
             Work::Queued(_, asked) | Work::Held(_, asked) => match self.unanswered(core, &asked.head) {
                 Some(record) => record,
@@ -179,8 +180,8 @@ impl Connection {
                 None => return,
             },
             Work::Ruled(_, then) => {
-                let Then::Request(head) = *then else { return };
                 self.give_up_ruling();
+                let Then::Request(head) = *then else { return };
                 match self.unanswered(core, &head) {
                     Some(record) => record,
                     None => return,

@@ -6,11 +6,12 @@ use millrace_http::target::{self, Target};
 use millrace_http::{Framing, Head, Method, Refusal, Slots, Status, cors, request};
 use millrace_vfs::{FileError, VirtualPath};
 
-use super::connection::{Asked, Beside, Connection, Work};
+use super::connection::{Asked, Beside, Connection, Patience, Work};
 use super::find::Found;
 use super::tus::Concern;
 use super::who::Who;
 use super::{Message, passing, tus};
+use crate::blocking::BlockingPool;
 use crate::config::Config;
 use crate::limits::{Direction, Flow, LimitKey, Reached};
 use crate::state::Server;
@@ -47,6 +48,15 @@ impl By {
             Some(pass) => Self::Pass(pass),
             None if tus::concern(server, head, Some(target)).is_some() => Self::Tus,
             None => Self::Files,
+        }
+    }
+
+    /// Claims that a name may have a slash in it: to whom it is passed that is no matter of files.
+    fn takes_as_sent(self, config: &Config, target: &Target<'_>) -> bool {
+        match (self, &target.outer) {
+            (_, None) => true,
+            (Self::Pass(pass), Some(outer)) => config.passes[pass].takes_as_sent(outer),
+            (_, Some(_)) => false,
         }
     }
 
@@ -88,7 +98,7 @@ impl Connection {
         if head.target == b"*" && head.method == Method::Options {
             return self.answer_options(core, head);
         }
-        let sent = match target::parse(head.target) {
+        let sent = match target::parse_for_others(head.target) {
             Ok(target) => target,
             Err(Refusal { status, reason }) => return self.fail(core, head, status, reason),
         };
@@ -99,6 +109,9 @@ impl Connection {
         let ruled = self.as_ruled(core, head, &sent, concern);
         let target = ruled.as_ref().unwrap_or(&sent);
         let by = if ruled.is_none() || by == By::Tus { by } else { self.answered_by(core, head, target).0 };
+        if !by.takes_as_sent(&core.server.config, target) {
+            return self.fail(core, head, target::SLASH.status, target::SLASH.reason);
+        }
         if self.tell_origins(core, head, &target.path) {
             return self.answer_options(core, head);
         }
@@ -250,7 +263,7 @@ impl Connection {
     /// Keeps the head of a request for which the pool is asked; answers the question's number.
     pub(super) fn ask(&mut self, core: &mut Core, bytes: &[u8]) -> u64 {
         let serial = core.next_serial();
-        let asked = Asked { serial, head: bytes.to_vec(), slot: None };
+        let asked = Asked { serial, slot: self.slot.take(), ..Asked::of(bytes) };
         self.work = Work::Asked(Box::new(asked));
         serial
     }
@@ -261,9 +274,47 @@ impl Connection {
         bytes: &[u8],
         question: impl FnOnce() -> Result<Found, FileError> + Send + 'static,
     ) {
+        let pool = core.server.pool.clone();
+        self.ask_threads(core, &pool, bytes, question);
+    }
+
+    /// The same of what takes long though no disk is slow: hashes, copies, walks over trees. It has threads of its own,
+    /// so nobody else waits for it.
+    pub(super) fn ask_long(
+        &mut self,
+        core: &mut Core,
+        bytes: &[u8],
+        question: impl FnOnce() -> Result<Found, FileError> + Send + 'static,
+    ) {
+        let pool = core.server.long.clone();
+        self.ask_threads(core, &pool, bytes, question);
+    }
+
+    /// The same of what changes nothing: `question` is told by its argument whether anybody waits for the answer.
+    pub(super) fn ask_while_wanted(
+        &mut self,
+        core: &mut Core,
+        bytes: &[u8],
+        question: impl FnOnce(&dyn Fn() -> bool) -> Result<Found, FileError> + Send + 'static,
+    ) {
+        let patience = Patience::default();
+        let waits = Arc::downgrade(&patience.waits);
+        self.ask_long(core, bytes, move || question(&|| waits.strong_count() > 0));
+        if let Work::Asked(asked) = &mut self.work {
+            asked.patience = Some(patience);
+        }
+    }
+
+    fn ask_threads(
+        &mut self,
+        core: &mut Core,
+        threads: &BlockingPool,
+        bytes: &[u8],
+        question: impl FnOnce() -> Result<Found, FileError> + Send + 'static,
+    ) {
         let serial = self.ask(core, bytes);
         let (key, inbox) = (self.key, core.sender.clone());
-        core.server.pool.run(move || {
+        threads.run(move || {
             let found = question();
             inbox.send(worker::Message::Http(key, Message::Found(serial, found)));
         });
@@ -285,7 +336,7 @@ impl Connection {
     pub(super) fn queued_too_long(&mut self, core: &mut Core, bytes: &[u8]) {
         let mut slots = Slots::new();
         let Ok(Some((head, _))) = request::parse(bytes, &mut slots) else { return };
-        let Ok(sent) = target::parse(head.target) else { return };
+        let Ok(sent) = target::parse_for_others(head.target) else { return };
         let target = self.as_ruled(core, &head, &sent, None).unwrap_or(sent);
         let by = By::of(&core.server, &head, &target, self.flags.no_program);
         let (reason, reached) = crowd_of(&core.server.config, by);

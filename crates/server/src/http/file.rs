@@ -110,7 +110,7 @@ impl Connection {
             (Content::Stream, Some(stream)) => Part::Stream(stream, range.start, Some(range.end)),
             (Content::Stream, None) => return self.log_answer(core, head, status, 0),
         };
-        self.begin_body(core, head, status, VecDeque::from([part]), true);
+        self.begin_file(core, head, status, VecDeque::from([part]));
     }
 
     /// Several ranges, as `multipart/byteranges` (RFC 9110 section 14.6).
@@ -160,7 +160,7 @@ impl Connection {
         }
         writer.length(length);
         writer.end();
-        self.begin_body(core, head, Status::PARTIAL_CONTENT, parts, true);
+        self.begin_file(core, head, Status::PARTIAL_CONTENT, parts);
     }
 }
 

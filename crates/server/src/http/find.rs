@@ -305,12 +305,19 @@ impl Entry {
         }
     }
 
-    /// Finds the hash of its bytes out. May wait, for as long as it takes to read them.
-    pub(super) fn find_digest(&self, algorithm: Algorithm) -> Result<(), FileError> {
+    /// Finds the hash of its bytes out, as long as it is wanted. May wait, for as long as it takes to read them.
+    pub(super) fn find_digest(
+        &self,
+        algorithm: Algorithm,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<(), FileError> {
         let Content::File(file, _) = &self.content else { return Ok(()) };
         let mut hash = ring::digest::Context::new(by_name(algorithm));
         let (mut buffer, mut at) = (vec![0; HASHED], 0);
         while at < self.size {
+            if !is_wanted() {
+                return Err(io::Error::from(io::ErrorKind::Interrupted).into());
+            }
             let most = buffer.len().min(usize::try_from(self.size - at).unwrap_or(usize::MAX));
             match file.read_at(&mut buffer[..most], at) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),

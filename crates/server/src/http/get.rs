@@ -60,8 +60,8 @@ impl Connection {
             Ok(Found::File(entry)) => match wanted_digest(core, head, &entry) {
                 None => self.answer_file(core, head, &entry, None),
                 Some(algorithm) => {
-                    self.ask_pool(core, bytes, move || {
-                        entry.find_digest(algorithm).map(|()| Found::File(entry))
+                    self.ask_while_wanted(core, bytes, move |is_wanted| {
+                        entry.find_digest(algorithm, is_wanted).map(|()| Found::File(entry))
                     });
                 }
             },

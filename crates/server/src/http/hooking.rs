@@ -7,23 +7,27 @@
 //! hooks, a request looks at one pointer.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use millrace_http::target::{self, Target};
 use millrace_http::{Field, Framing, Head, Method, Slots, Status, request};
-use millrace_vfs::VirtualPath;
+use millrace_vfs::{Upload, VirtualPath};
 
 use super::Message;
 use super::connection::{Connection, Work};
-use super::record::Record;
+use super::dav;
+use super::find::Found;
+use super::record::{Record, shown};
 use super::tus::{self, Concern, Whole, lent};
 use super::who::{ANONYMOUS, Who};
+use super::writing::{Change, Refused};
 use crate::auth::Account;
 use crate::blocking::Line;
-use crate::hooks::{self, Event, Hooks, Moment, Refusal, Ruling};
+use crate::hooks::{self, Event, Hooks, Moment, Pending, Refusal, Rules, Ruling};
 use crate::log::{self, Direction, Subject, Transferred};
+use crate::program::Recall;
 use crate::state::Server;
 use crate::worker::{self, Core};
 
@@ -42,6 +46,8 @@ pub(super) struct Hooked {
     /// The command that they heard of, for those who hear how it was answered.
     command: Option<Box<Moment>>,
     line: Arc<Line>,
+    /// By which they hear that their word is not wanted any more.
+    recall: Recall,
     /// Events that were told and are not heard yet.
     unheard: Arc<AtomicUsize>,
 }
@@ -81,7 +87,14 @@ pub(super) enum Then {
     Request(Vec<u8>),
     /// An answer without a body, with fields.
     Answer(Box<Record>, Fields),
+    /// That of WebDAV, to the request of this head.
+    Dav(Vec<u8>, Box<dav::Answer>),
+    /// That to an upload which has taken its name by then, or could not.
+    Named(Box<Record>, Naming),
 }
+
+/// What came of an upload that was to take its name: its tag, where that could be had.
+type Naming = Arc<Mutex<Option<Result<Option<String>, Refused>>>>;
 
 /// Tells hooks that a connection has ended, when it is dropped: for one that leaves its worker.
 #[derive(Debug)]
@@ -206,7 +219,7 @@ impl Connection {
                 ruled.unwrap_or(path)
             }
         };
-        Some(Target { path, ..sent.clone() })
+        Some(Target { path, outer: None, ..sent.clone() })
     }
 
     /// Has hooks rule on a request, where they are concerned and have not; answers whether it has to wait for them.
@@ -254,7 +267,7 @@ impl Connection {
             let begun = resumable.and_then(|_| core.server.tus.file_of(&core.server, &path));
             let moment = Moment {
                 verb: verb.to_owned(),
-                argument: core.server.config.web.links.without_signature(head.target).into_owned(),
+                argument: shown(&core.server.config.web.links, head.target).into_owned(),
                 path: Some(begun.unwrap_or(path)),
                 is_directory: target.is_directory,
                 to: destination(head),
@@ -286,9 +299,10 @@ impl Connection {
     }
 
     /// The client of a request that hooks are asked about is gone, so that it is not carried out: they hear of that,
-    /// too.
+    /// too, and whatever they are at is ended.
     pub(super) fn give_up_ruling(&mut self) {
         if let Some(hooked) = self.hooked.get_mut() {
+            hooked.recall.give();
             hooked.ruled.get_or_insert(None);
         }
     }
@@ -315,6 +329,66 @@ impl Connection {
             );
         }
         self.answer_done(core, record, &fields);
+    }
+
+    /// A `LOCK` may have made a file: hooks hear of it before the client. Answers the answer where there are none.
+    pub(super) fn tell_of_file(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        answer: dav::Answer,
+    ) -> Option<dav::Answer> {
+        let concerned = |hooks: &Arc<dyn Hooks>| hooks.concerns(Event::MakeFile, head.method_text);
+        let Some(hooks) = core.server.hooks().filter(|hooks| answer.has_made_file && concerned(hooks)) else {
+            return Some(answer);
+        };
+        let moment = self.moment_of(core, Event::MakeFile, &self.record(core, head), 0, None);
+        let answer = dav::Answer { has_made_file: false, ..answer };
+        let then = Then::Dav(bytes.to_vec(), Box::new(answer));
+        self.submit(core, hooks, vec![moment], Some(then), None);
+        None
+    }
+
+    /// A file has come, and takes its name when hooks have had their word.
+    pub(super) fn conclude_unnamed(
+        &mut self,
+        core: &mut Core,
+        record: Record,
+        bytes: u64,
+        upload: Box<dyn Upload>,
+        change: Arc<Change>,
+    ) {
+        let naming = Naming::default();
+        let told = Arc::clone(&naming);
+        let pending = Pending::new(upload, move |upload| {
+            let named = change.commit(upload);
+            let result = named.as_ref().map(drop).map_err(|refused| refused.refusal.reason.to_owned());
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(named);
+            result
+        });
+        let moment =
+            Moment { pending: Some(pending), ..self.moment_of(core, Event::Upload, &record, bytes, None) };
+        // Where there are none any more, nobody objects.
+        let hooks = core.server.hooks().unwrap_or_else(|| Arc::new(Rules::new(Vec::new(), None)));
+        self.submit(core, hooks, vec![moment], Some(Then::Named(Box::new(record), naming)), None);
+    }
+
+    /// Hooks have had their word on it, or it could not take its name.
+    fn answer_named(&mut self, core: &mut Core, record: Record, naming: &Naming, refusal: Option<&Refusal>) {
+        let named = naming.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (named, refusal) {
+            (Some(Err(Refused { refusal, reached })), _) => {
+                self.tell_limit(core, reached.as_deref());
+                self.answer_page(core, record, refusal.status, refusal.reason, &[]);
+            }
+            (_, Some(refusal)) => self.answer_page(core, record, status_of(refusal), refusal.text(), &[]),
+            // Without a tag also where a hook has taken it elsewhere.
+            (named, None) => {
+                let tag = named.and_then(Result::ok).flatten();
+                self.answer_done(core, record, &tag.map(|tag| ("ETag", tag)).into_iter().collect());
+            }
+        }
     }
 
     /// An upload has become its file, maybe in many pieces: as [`Connection::conclude`] for one that came whole.
@@ -373,6 +447,8 @@ impl Connection {
                 self.again(core, &head, None);
             }
             (Then::Answer(record, fields), _) => self.answer_done(core, *record, &fields),
+            (Then::Dav(head, answer), _) => self.again(core, &head, Some(Ok(Found::Dav(*answer)))),
+            (Then::Named(record, naming), _) => self.answer_named(core, *record, &naming, None),
         }
     }
 
@@ -402,6 +478,8 @@ impl Connection {
                 }
             }
             Then::Answer(record, _) => self.answer_page(core, *record, status, refusal.text(), &[]),
+            Then::Dav(head, answer) => self.again(core, &head, Some(Ok(Found::Dav(*answer)))),
+            Then::Named(record, naming) => self.answer_named(core, *record, &naming, Some(refusal)),
         }
     }
 
@@ -445,6 +523,7 @@ impl Connection {
             elapsed: moment.elapsed.unwrap_or_default(),
             failure,
             ascii: false,
+            guest: None,
         };
         // Nobody's name is what it is by FTP.
         let subject = self.subject();
@@ -508,7 +587,7 @@ impl Connection {
         &mut self,
         core: &mut Core,
         hooks: Arc<dyn Hooks>,
-        moments: Vec<Moment>,
+        mut moments: Vec<Moment>,
         then: Option<Then>,
         heed: Option<Heed>,
     ) {
@@ -520,10 +599,21 @@ impl Connection {
             inbox.send(worker::Message::Http(key, Message::Ruled(serial, ruled)));
         });
         let line = Arc::clone(&self.hooked().line);
+        // What has come is whoever's; what has not begun is nobody's without its client.
+        if matches!(then, Some(Then::Begin(_) | Then::Request(_))) {
+            let recall = Recall::default();
+            moments.iter_mut().for_each(|moment| moment.recall = recall.clone());
+            self.hooked_mut().recall = recall;
+        }
         if let Some(then) = then {
             self.work = Work::Ruled(serial, Box::new(then));
         }
         put(&core.server, &line, Batch { hooks, moments, answer: Some(answer) });
+    }
+
+    /// The path that hooks would have a request be about.
+    pub(super) fn ruled_path(&self) -> Option<&VirtualPath> {
+        self.hooked.get()?.ruled.as_ref()?.as_ref()
     }
 
     /// A moment of a request that has been answered, or is about to be.
@@ -535,10 +625,11 @@ impl Connection {
         bytes: u64,
         failure: Option<&str>,
     ) -> Moment {
-        let ruled = self.hooked.get().and_then(|hooked| hooked.ruled.clone()).flatten();
-        let path = ruled.or_else(|| target::parse(&record.target).ok().map(|target| target.path));
+        let ruled = self.ruled_path().cloned();
+        let sent = || target::parse_for_others(&record.target).ok().map(|target| target.path);
+        let path = ruled.or_else(sent);
         let is_transfer =
-            !matches!(event, Event::Delete | Event::Rename | Event::MakeDirectory | Event::RemoveDirectory);
+            matches!(event, Event::Upload | Event::UploadFailed | Event::Download | Event::DownloadFailed);
         Moment {
             path,
             to: record.destination.clone(),
@@ -573,6 +664,8 @@ impl Connection {
             code: None,
             reason: None,
             storage: account.map(Account::for_hooks),
+            recall: Recall::default(),
+            pending: None,
         }
     }
 }

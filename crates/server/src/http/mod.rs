@@ -74,11 +74,12 @@ pub(crate) use tus::Tus;
 
 use crate::auth::Decision;
 use crate::config::Config;
+use crate::slab::Key;
 use crate::transfer::Sender;
 use crate::web::{InForce, Web};
 use find::Found;
 use hooking::Ruled;
-use programs::Programs;
+use programs::{Programs, Slot};
 use receive::Written;
 
 /// What other threads tell a connection; each with the number of the question that it answers.
@@ -141,6 +142,12 @@ impl Shared {
         let passing = config.passes.iter().map(|pass| Passing::new(pass, config.workers)).collect();
         let openings = Openings::new(&web);
         Self { cache: Cache::new(open_files), programs, passing, openings, web }
+    }
+
+    /// The place among programs or passes that is kept for somebody who was called.
+    fn claim(&mut self, key: Key) -> Option<Slot> {
+        let Self { programs, passing, .. } = self;
+        programs.claim(key).or_else(|| passing.iter_mut().find_map(|passing| passing.claim(key)))
     }
 
     /// Adds this from now on: what is kept of files has the other in it.

@@ -3,6 +3,7 @@
 //! Both are asked by a [`Conversation`], which is driven as a program is (`running.rs`): the body goes there and the answer
 //! to the client as either takes it, a client that goes ends it, and silence has an end.
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -29,6 +30,7 @@ use super::who::Who;
 use super::writing::Refused;
 use crate::config::{Pass, Upstream};
 use crate::limits::Direction;
+use crate::slab::Key;
 use crate::state::Server;
 use crate::worker::Core;
 
@@ -54,7 +56,7 @@ impl Passing {
     }
 
     /// Those of the line for whom there is room now; connections that have waited for too long are closed.
-    pub(crate) fn look(&mut self, now: Instant, admitted: &mut std::collections::VecDeque<crate::slab::Key>) {
+    pub(crate) fn look(&mut self, now: Instant, admitted: &mut VecDeque<Key>) {
         self.lane.admit(admitted);
         self.kept.retain(|(since, _)| now.saturating_duration_since(*since) < KEPT);
     }
@@ -62,6 +64,11 @@ impl Passing {
     /// When [`Passing::look`] has something to do.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.kept.first().map(|(since, _)| *since + KEPT)
+    }
+
+    /// The place that is kept for somebody who was called.
+    pub(super) fn claim(&mut self, key: Key) -> Option<Slot> {
+        self.lane.claim(key)
     }
 
     fn take(&mut self) -> Option<OwnedFd> {
@@ -98,6 +105,12 @@ impl Pass {
         path.starts_with(&self.path) && self.suffix.as_ref().is_none_or(ends)
     }
 
+    /// Claims that a path whose names may have slashes in them is for it whatever they are, and that no file is looked
+    /// for: all of them are in this folder.
+    pub(super) fn takes_as_sent(&self, outer: &VirtualPath) -> bool {
+        self.suffix.is_none() && outer.starts_with(&self.path)
+    }
+
     /// The script that a path names, and what stands behind it.
     fn split<'a>(&self, path: &'a VirtualPath) -> (&'a [u8], &'a [u8]) {
         let bytes = path.as_bytes();
@@ -117,16 +130,19 @@ impl Pass {
 
 impl Connection {
     /// Claims that an account may read at a path, whatever is there; answers the request where it may not.
-    fn may_pass(&mut self, core: &mut Core, head: &Head<'_, '_>, who: &Who, path: &VirtualPath) -> bool {
+    fn may_pass(&mut self, core: &mut Core, head: &Head<'_, '_>, who: &Who, target: &Target<'_>) -> bool {
         if !self.permits(core, head, who, Permission::Read) {
             return false;
         }
         let Some(rules) = &who.account.rules else { return true };
-        if rules.denies_name(path) {
+        if rules.denies_name(&target.path) {
             self.fail_with(core, head, &FileError::NotFound);
             return false;
         }
-        self.permits_within(core, head, who, rules.at(path), Permission::Read)
+        // Where one name may be several, both of what that may be has to be allowed.
+        let inner = rules.at(&target.path);
+        let both = target.outer.as_ref().map_or(inner, |outer| inner.intersection(rules.at(outer)));
+        self.permits_within(core, head, who, both, Permission::Read)
     }
 
     /// Has a request answered by others.
@@ -141,15 +157,16 @@ impl Connection {
     ) {
         let server = Arc::clone(&core.server);
         let config = &server.config.passes[pass];
-        if !self.may_pass(core, head, who, &target.path) || !self.may_move(core, head, Direction::Download) {
+        if !self.may_pass(core, head, who, target) || !self.may_move(core, head, Direction::Download) {
             return;
         }
         if head.framing == Framing::Chunked && matches!(config.to, Upstream::FastCgi(_)) {
             let reason = "An application is told the length of what it gets: send a Content-Length.";
             return self.fail(core, head, Status::LENGTH_REQUIRED, reason);
         }
-        let Some(slot) = core.http.passing[pass].lane.enter(self.key) else {
-            let asked = Asked { serial: 0, head: bytes.to_vec(), slot: None };
+        let claimed = self.slot.take();
+        let Some(slot) = claimed.or_else(|| core.http.passing[pass].lane.enter(self.key)) else {
+            let asked = Asked::of(bytes);
             self.work = Work::Queued(core.now.instant + config.silence, Box::new(asked));
             return;
         };

@@ -48,7 +48,7 @@ pub(crate) struct Lane {
     running: Arc<AtomicUsize>,
     most: usize,
     waiting: VecDeque<Key>,
-    /// Those of the line whom a place is kept for until they have asked again.
+    /// Those of the line whom a place is kept for until they have claimed it.
     called: Vec<Key>,
 }
 
@@ -64,21 +64,28 @@ impl Lane {
 
     /// A place, or one in the line.
     pub(super) fn enter(&mut self, key: Key) -> Option<Slot> {
-        match self.called.iter().position(|called| *called == key) {
-            Some(place) => drop(self.called.swap_remove(place)),
-            None if self.waiting.is_empty() && self.room() > 0 => {}
-            None => {
-                self.waiting.push_back(key);
-                return None;
-            }
+        if self.waiting.is_empty() && self.room() > 0 {
+            return Some(self.take());
         }
-        self.running.fetch_add(1, Ordering::Relaxed);
-        Some(Slot(Arc::clone(&self.running)))
+        self.waiting.push_back(key);
+        None
     }
 
-    /// Calls those of the line for whom there is room now: they ask again, when their turn among `admitted` comes.
+    /// The place that is kept for somebody who was called.
+    pub(super) fn claim(&mut self, key: Key) -> Option<Slot> {
+        let place = self.called.iter().position(|called| *called == key)?;
+        self.called.swap_remove(place);
+        Some(self.take())
+    }
+
+    fn take(&self) -> Slot {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        Slot(Arc::clone(&self.running))
+    }
+
+    /// Calls those of the line for whom there is room now: they claim it, when their turn among `admitted` comes.
     pub(super) fn admit(&mut self, admitted: &mut VecDeque<Key>) {
-        // Who had a turn and has not asked is gone.
+        // Who had a turn and has claimed nothing is gone.
         self.called.retain(|called| admitted.contains(called));
         let next = self.waiting.len().min(self.room());
         let called = self.called.len();
@@ -107,7 +114,12 @@ impl Programs {
         self.lane.enter(key)
     }
 
-    /// Those of the line for whom there is room now. They ask again.
+    /// The place that is kept for somebody who was called.
+    pub(super) fn claim(&mut self, key: Key) -> Option<Slot> {
+        self.lane.claim(key)
+    }
+
+    /// Those of the line for whom there is room now. They claim it.
     pub(crate) fn admit(&mut self, admitted: &mut VecDeque<Key>) {
         self.lane.admit(admitted);
     }
@@ -191,7 +203,7 @@ mod tests {
         lane.admit(&mut admitted);
         assert_eq!(admitted, [key(2)]);
         assert!(lane.enter(key(4)).is_none(), "before the second has asked again");
-        let second = lane.enter(key(2)).unwrap();
+        let second = lane.claim(key(2)).unwrap();
         drop((second, std::mem::take(&mut admitted)));
         lane.admit(&mut admitted);
         assert_eq!(admitted, [key(3)]);
@@ -210,6 +222,6 @@ mod tests {
         admitted.clear();
         lane.admit(&mut admitted);
         assert_eq!(admitted, [key(3)]);
-        assert!(lane.enter(key(3)).is_some());
+        assert!(lane.claim(key(3)).is_some());
     }
 }

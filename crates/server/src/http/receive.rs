@@ -10,7 +10,7 @@ use std::time::Instant;
 use millrace_http::intake::Intake;
 use millrace_http::response::CONTINUE;
 use millrace_http::{Head, Refusal, Status};
-use millrace_vfs::{FileError, Upload};
+use millrace_vfs::{FileError, Upload, VirtualPath};
 
 use super::Message;
 use super::connection::{Connection, Work};
@@ -67,6 +67,8 @@ type Committing = dyn FnOnce(Box<dyn Upload>) -> Result<Option<String>, Refused>
 enum End {
     /// They are the end of the file: how it becomes one, which may find its tag.
     Commit(Box<Committing>),
+    /// They are, and hooks have their word first.
+    Hold,
     /// The rest of the file comes another time.
     Keep,
 }
@@ -78,6 +80,8 @@ pub(crate) enum Written {
     More(Received),
     /// It was the last; the tag of the file, where it is one and that could be had.
     All(Option<String>),
+    /// It was the last of a file that is to have no name yet.
+    Whole(Box<dyn Upload>),
     /// It is not what it was said to be, and gone.
     Mismatch,
     Failed(Refused),
@@ -179,7 +183,10 @@ impl Connection {
     fn write_collected(&mut self, core: &mut Core, receiving: &mut Receiving) -> Option<Refusal> {
         let buffer = std::mem::take(&mut receiving.buffer);
         let total = receiving.record.bytes + buffer.len() as u64;
-        let end = match receiving.end(total) {
+        let hooks =
+            core.server.hooks().filter(|hooks| hooks.concerns(Event::Upload, &receiving.record.method));
+        let asks = hooks.is_some_and(|hooks| hooks.asks_beforehand());
+        let end = match receiving.end(total, asks) {
             Ok(end) => end,
             Err(refusal) => return Some(refusal),
         };
@@ -217,6 +224,7 @@ impl Connection {
                 self.receive_on(core);
             }
             Written::All(tag) => self.received_all(core, *receiving, tag),
+            Written::Whole(upload) => self.received_whole(core, *receiving, upload),
             Written::Mismatch => {
                 let reason = "The piece does not hash to its Upload-Checksum.";
                 let refusal = Refusal { status: Status::CHECKSUM_MISMATCH, reason };
@@ -249,6 +257,16 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// As [`Connection::received_all`], of a file that takes its name when hooks have had their word.
+    fn received_whole(&mut self, core: &mut Core, receiving: Receiving, upload: Box<dyn Upload>) {
+        let Receiving { record, purpose, .. } = receiving;
+        let Purpose::File { change, replaces } = purpose else { return core.discard(upload) };
+        let status = if replaces { Status::NO_CONTENT } else { Status::CREATED };
+        self.note_transfer(core, log::Direction::Upload, &record, record.bytes, None);
+        let (bytes, record) = (record.bytes, Record { bytes: 0, status, ..record });
+        self.conclude_unnamed(core, record, bytes, upload, change);
     }
 
     fn receiving_failed(&mut self, core: &mut Core, receiving: Receiving, refusal: Refusal) {
@@ -284,11 +302,19 @@ impl Receiving {
         self.is_lent() && self.intake.has_ended()
     }
 
-    /// Until when a limit keeps it waiting.
     pub(super) fn record(&self) -> &Record {
         &self.record
     }
 
+    /// The file that comes.
+    pub(super) fn path(&self) -> &VirtualPath {
+        match &self.purpose {
+            Purpose::File { change, .. } => change.path(),
+            Purpose::Piece(piece) => piece.path(),
+        }
+    }
+
+    /// Until when a limit keeps it waiting.
     pub(super) fn paused(&self) -> Option<Instant> {
         self.pace.paused
     }
@@ -299,9 +325,14 @@ impl Receiving {
     }
 
     /// What is done behind the bytes that were collected, the last of so many, where they are the last.
-    fn end(&self, total: u64) -> Result<Option<End>, Refusal> {
+    fn end(&self, total: u64, asks: bool) -> Result<Option<End>, Refusal> {
         let is_all = self.intake.has_ended();
         Ok(match &self.purpose {
+            Purpose::File { .. }
+                if asks && self.received.as_ref().is_some_and(|received| received.upload.is_staged()) =>
+            {
+                is_all.then_some(End::Hold)
+            }
             Purpose::File { change, .. } => is_all.then(|| {
                 let change = Arc::clone(change);
                 End::Commit(Box::new(move |upload| change.commit(upload)))
@@ -352,6 +383,7 @@ impl Received {
                 upload.abort();
                 Written::All(None)
             }
+            End::Hold => Written::Whole(upload),
             End::Commit(commit) => commit(upload).map_or_else(Written::Failed, Written::All),
         }
     }

@@ -1,5 +1,6 @@
 //! What the access log tells of a request.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use millrace_http::{Field, Framing, Head, Status, Version};
@@ -7,8 +8,10 @@ use millrace_vfs::VirtualPath;
 
 use super::connection::Connection;
 use super::hooking::destination;
+use super::tus;
 use crate::limits::Reached;
 use crate::log::{self, Direction, Subject};
+use crate::web::LinkKeys;
 use crate::worker::Core;
 
 /// What the access log tells of a request.
@@ -80,6 +83,11 @@ impl Record {
     }
 }
 
+/// A request target as it may be written down: who reads what others have sent has not what it gives them.
+pub(super) fn shown<'a>(links: &LinkKeys, target: &'a [u8]) -> Cow<'a, [u8]> {
+    tus::without_seal(target).map_or_else(|| links.without_signature(target), Cow::Owned)
+}
+
 impl Connection {
     pub(super) fn record(&self, core: &Core, head: &Head<'_, '_>) -> Record {
         Record::of(head, self.may_go_on(head), core.now.instant)
@@ -88,7 +96,7 @@ impl Connection {
     /// Tells the log of an answer that was given at once.
     pub(super) fn log_answer(&self, core: &mut Core, head: &Head<'_, '_>, status: Status, bytes: u64) {
         let links = &core.server.config.web.links;
-        let (target, referer) = (links.without_signature(head.target), head.get(Field::Referer));
+        let (target, referer) = (shown(links, head.target), head.get(Field::Referer));
         let referer = referer.map(|referer| links.without_signature(referer));
         let request = log::Request {
             method: head.method_text,
@@ -107,7 +115,7 @@ impl Connection {
     /// Tells the log of an answer that took its time.
     pub(super) fn log_request(&self, core: &mut Core, record: &Record) {
         let links = &core.server.config.web.links;
-        let target = links.without_signature(&record.target);
+        let target = shown(links, &record.target);
         // A page that was got by a link is where its pictures are asked for from.
         let referer = record.referer.as_deref().map(|referer| links.without_signature(referer));
         let request = log::Request {

@@ -3,6 +3,7 @@
 
 mod relaying;
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ use super::programs::Slot;
 use super::record::Record;
 use crate::limits::{Direction, Pace};
 use crate::slab::Key;
-use crate::transfer::TURN;
+use crate::transfer::{TURN, Taken};
 use crate::worker::Core;
 
 /// A program under way.
@@ -51,6 +52,8 @@ pub(super) struct Running {
     /// What limits allow of the answer, and of the body.
     download: Pace,
     upload: Pace,
+    /// What the client has taken since something last moved.
+    taken: Taken,
     /// It has said all; how it ends tells whether that is whole.
     leaving: Option<Leaving>,
     /// The client has ended its side: when it has been silent for so long that one asks whether it is there.
@@ -72,10 +75,10 @@ const LEAVING: Duration = Duration::from_secs(1);
 
 /// Who has ended its side has gone, or said all and waits (`nc -N`): what is sent to it tells. After so long without
 /// anything, an interim answer is sent for that.
-const DOUBTED: Duration = Duration::from_secs(1);
+pub(super) const DOUBTED: Duration = Duration::from_secs(1);
 
 /// The same where none can be sent: it is taken for gone after so long without anything.
-const HEARD_OUT: Duration = Duration::from_secs(5);
+pub(super) const HEARD_OUT: Duration = Duration::from_secs(5);
 
 /// How long an answer may take.
 #[derive(Debug, Clone, Copy)]
@@ -160,6 +163,7 @@ impl Connection {
             silence,
             download: Pace::new(Direction::Download),
             upload: Pace::new(Direction::Upload),
+            taken: Taken::default(),
             leaving: None,
             doubted_at: None,
         };
@@ -186,7 +190,8 @@ impl Running {
             None => until.min(self.deadline),
         });
         let leaving = self.leaving.as_ref().map(|leaving| leaving.until.min(self.deadline));
-        let due = paused.or(leaving).unwrap_or(self.deadline);
+        let silent = self.silent_since().map(|(silence, since)| self.taken.due(since, silence));
+        let due = paused.or(leaving).or(silent).unwrap_or(self.deadline);
         self.doubted_at.map_or(due, |doubted| doubted.min(due))
     }
 
@@ -223,8 +228,23 @@ impl Running {
         self.deadline <= now && (self.paused().is_none() || self.silence.is_none())
     }
 
+    /// Claims that the client, which has taken so much in all, takes of what it was sent, where only silence has an
+    /// end: that is put off.
+    pub(super) fn still_takes(&mut self, taken: io::Result<u64>, now: Instant) -> bool {
+        let Some((silence, mut moved)) = self.silent_since() else { return false };
+        let takes = self.taken.look(taken, &mut moved, now);
+        self.deadline = moved + silence;
+        takes
+    }
+
+    /// How long an answer that has begun may be silent, and since when it is.
+    fn silent_since(&self) -> Option<(Duration, Instant)> {
+        let silence = self.silence.filter(|_| self.stage != Stage::Head)?;
+        Some((silence, self.deadline - silence))
+    }
+
     /// Until when a limit keeps it waiting.
-    fn paused(&self) -> Option<Instant> {
+    pub(super) fn paused(&self) -> Option<Instant> {
         let upload = self.upload.paused.filter(|_| self.answerer.takes_input());
         self.download.paused.into_iter().chain(upload).min()
     }
@@ -248,6 +268,7 @@ impl Running {
         if let Some(silence) = self.silence {
             self.deadline = core.now.instant + silence;
         }
+        self.taken = Taken::default();
         // Who is still doubted is so from now on.
         self.doubted_at = None;
     }
@@ -421,11 +442,16 @@ impl Running {
 
     /// Gives up: the client is gone.
     pub(super) fn into_parts(self) -> (Option<Program>, Record) {
+        let mut record = self.record;
+        if matches!(self.stage, Stage::Head | Stage::RawHead) {
+            // There was no answer.
+            record.status = Status::BAD_REQUEST;
+        }
         match self.answerer {
-            Answerer::Program(program) => (Some(program), self.record),
+            Answerer::Program(program) => (Some(program), record),
             Answerer::Conversation(conversation) => {
                 conversation.abort();
-                (None, self.record)
+                (None, record)
             }
         }
     }

@@ -124,7 +124,10 @@ impl Connection {
             (self.socket.fd.try_clone(), listener::local_address(&self.socket.fd))
         {
             let (peer, inbox) = (self.peer, core.sender.clone());
-            let handed = Handed { socket, channel, peer, local, bound, inbox, admission, parting };
+            // What is left here ends with this turn, and keeps no place.
+            let other = core.server.limits.accompany(bound, core.now.instant);
+            let member = std::mem::replace(&mut self.member, other);
+            let handed = Handed { socket, channel, peer, local, bound, inbox, admission, member, parting };
             let config = &core.server.config;
             let patience = Patience {
                 idle: config.http_idle_timeout,

@@ -18,6 +18,7 @@ use crate::worker::{self, Core};
 #[derive(Debug)]
 pub(super) struct Sending {
     pub(super) body: Body,
+    /// Its bytes are those that stood between the parts of the body.
     pub(super) record: Record,
     /// Whether the connection goes on behind it.
     pub(super) goes_on: bool,
@@ -50,7 +51,12 @@ impl Connection {
                 self.flush_held(core);
             }
             match progress {
-                Progress::Bytes(bytes) => core.out.extend_from_slice(&bytes),
+                Progress::Bytes(bytes) => {
+                    core.out.extend_from_slice(&bytes);
+                    if let Work::Sending(sending) = &mut self.work {
+                        sending.record.bytes += bytes.len() as u64;
+                    }
+                }
                 // The wheel wakes it.
                 Progress::Pause => return,
                 Progress::Wait => return self.watch_writable(core),
@@ -101,8 +107,7 @@ impl Connection {
     /// The body cannot be sent whole: the connection ends, so that nobody takes the part for the whole.
     pub(super) fn body_failed(&mut self, core: &mut Core, why: &str) {
         let Work::Sending(sending) = std::mem::replace(&mut self.work, Work::Idle) else { return };
-        let Sending { body, mut record, .. } = *sending;
-        record.bytes += body.bytes();
+        let (record, body) = self.cut_short(*sending);
         self.note_sent(core, &record, Some(why));
         self.log_request(core, &record);
         let subject = Subject { session: self.number, peer: self.peer, user: None };
@@ -112,6 +117,21 @@ impl Connection {
         if let Some(remains) = body.remains() {
             core.discard(remains);
         }
+    }
+
+    /// An answer that ends before its body does, with what was sent of it.
+    pub(super) fn cut_short(&self, sending: Sending) -> (Record, Body) {
+        let Sending { body, mut record, .. } = sending;
+        record.bytes += body.bytes();
+        (self.as_sent(record), body)
+    }
+
+    /// Of an answer that ends here: what waits to be sent never is, and what came no further than to who relays it
+    /// was not, either.
+    pub(super) fn as_sent(&self, record: Record) -> Record {
+        let bytes = record.bytes.saturating_sub(self.output.len() as u64);
+        let relayed = self.carries.as_ref().map_or(u64::MAX, |carried| carried.relayed());
+        Record { bytes: bytes.min(relayed), ..record }
     }
 
     /// Sends what there is to say, as far as the client takes it.
@@ -134,6 +154,8 @@ impl Connection {
                     break;
                 }
                 Err(_) => {
+                    // Never to be sent; it is known by this how much was.
+                    self.output = core.out[sent..].to_vec();
                     self.flags.broken = true;
                     break;
                 }

@@ -176,7 +176,7 @@ impl Connection {
     ) -> Option<Arc<Who>> {
         let (from, encrypted) = (self.peer.ip(), self.is_encrypted());
         if core.server.bans.is_banned(from, &user, core.now.instant) {
-            let asked = Asked { serial: 0, head: bytes.to_vec(), slot: None };
+            let asked = Asked::of(bytes);
             let reason = "banned at this address for a while".to_owned();
             self.login_decided(core, asked, &user, Decision::Refused(reason), core.server.edition());
             return None;
@@ -196,7 +196,7 @@ impl Connection {
                 }
             }
             Some(decision) => {
-                let asked = Asked { serial: 0, head: bytes.to_vec(), slot: None };
+                let asked = Asked::of(bytes);
                 self.login_decided(core, asked, &attempt.user, decision, edition);
             }
             None => self.have_decided(core, bytes, accounts, attempt, edition),
@@ -382,7 +382,14 @@ impl Connection {
             server.limits.visit(&mut self.member, user, limits, now);
             return Ok(());
         }
-        Ok(server.limits.log_in(&mut self.member, user, limits, now)?)
+        match &mut self.carries {
+            None => server.limits.log_in(&mut self.member, user, limits, now)?,
+            Some(carried) => {
+                carried.enter(server, user, limits, now)?;
+                server.limits.visit(&mut self.member, user, limits, now);
+            }
+        }
+        Ok(())
     }
 
     fn answer_not_now<T>(&mut self, core: &mut Core, head: &Head<'_, '_>, not_now: &NotNow) -> Option<T> {
@@ -614,7 +621,7 @@ fn said_of(core: &Core, bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut slots = Slots::new();
     let parsed = request::parse(bytes, &mut slots);
     let Ok(Some((head, _))) = parsed else { return Default::default() };
-    let Ok(target) = target::parse(head.target) else { return Default::default() };
+    let Ok(target) = target::parse_for_others(head.target) else { return Default::default() };
     let is_link = core.http.web.links.is_link(target.query);
     (said(&head, is_link).into_owned(), host_of(core, &head, &target).to_owned())
 }

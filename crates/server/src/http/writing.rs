@@ -85,7 +85,14 @@ impl Connection {
                     path: target.path.clone(),
                     is_directory: target.is_directory,
                 });
-                self.ask_pool(core, bytes, move || Ok(Found::Changed(change.make())));
+                let make = move || Ok(Found::Changed(change.make()));
+                match head.method {
+                    // It may be about all that a folder holds.
+                    Method::Delete | Method::Move | Method::Copy => {
+                        self.ask_long(core, bytes, make);
+                    }
+                    _ => self.ask_pool(core, bytes, make),
+                }
             }
             Some(Ok(Found::Changed(Changed::Upload(upload, change, replaces)))) => {
                 self.receive_file(core, head, upload, change, replaces);
@@ -219,6 +226,11 @@ pub(super) fn conditions(head: &Head<'_, '_>, current: Option<&Metadata>) -> Res
 }
 
 impl Change {
+    /// What it is about.
+    pub(super) fn path(&self) -> &VirtualPath {
+        &self.path
+    }
+
     /// Does it. May wait.
     fn make(self: &Arc<Self>) -> Changed {
         let made = self.with_head(|head| match head.method {
@@ -314,7 +326,7 @@ impl Change {
     /// written in place is there already. Answers its tag. May wait.
     pub(super) fn commit(&self, upload: Box<dyn Upload>) -> Result<Option<String>, Refused> {
         let claim = self.claim();
-        let _turn = claim.turn(&[&self.path]);
+        let _turn = claim.turn(&[&self.path])?;
         if upload.is_staged() {
             let existing = self.replaced()?;
             self.with_head(|head| self.may_put(head, existing.as_ref()))?;
@@ -334,7 +346,7 @@ impl Change {
 
     fn delete(&self, head: &Head<'_, '_>) -> Outcome {
         let claim = self.claim();
-        let _turn = claim.turn(&[&self.path]);
+        let _turn = claim.turn(&[&self.path])?;
         let entry = self.source()?;
         conditions(head, Some(&entry.metadata))?;
         if self.path.is_root() {
@@ -370,7 +382,7 @@ impl Change {
         let (to, to_directory) = destination(head)?;
         let claim = self.claim();
         // A copy takes too long to have others wait for it.
-        let _turn = (head.method == Method::Move).then(|| claim.turn(&[&self.path, &to]));
+        let _turn = (head.method == Method::Move).then(|| claim.turn(&[&self.path, &to])).transpose()?;
         let entry = self.source()?;
         conditions(head, Some(&entry.metadata))?;
         if to.starts_with(&self.path) || self.path.starts_with(&to) {
@@ -416,10 +428,13 @@ impl Change {
             (Err(refused), Some(aside)) => return Err(aside.put_back().err().map_or(refused, lost)),
         };
         claim.copied(old.as_ref(), new.as_ref());
-        let event = (head.method == Method::Move).then_some(Event::Rename);
-        if event.is_some() {
-            claim.gone(old);
-        }
+        let event = match head.method {
+            Method::Move => {
+                claim.gone(old);
+                Some(Event::Rename)
+            }
+            _ => Some(Event::Copy),
+        };
         Ok(match (failures.is_empty(), there) {
             (false, _) => Changed::Partly(failures, event),
             (true, Some(_)) => Changed::Done(Status::NO_CONTENT, event),

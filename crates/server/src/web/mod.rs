@@ -143,7 +143,8 @@ impl Web {
         if self.error_pages.is_empty() || status.0 < 400 {
             return None;
         }
-        let path = millrace_http::target::parse(target).map_or(VirtualPath::root(), |target| target.path);
+        let parsed = millrace_http::target::parse_for_others(target);
+        let path = parsed.map_or(VirtualPath::root(), |target| target.path);
         let host = plain_host(host);
         self.error_pages.iter().find(|page| {
             (page.statuses.is_empty() || page.statuses.contains(&status.0))

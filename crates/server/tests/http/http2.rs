@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use millrace_server::limits::{Limit, Limits, ServerLimits};
+
 use crate::kit::http2::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, INITIAL_WINDOW_SIZE, PING,
     RST_STREAM, SETTINGS, WINDOW_UPDATE, block, expect_others_served, frame, get, request, served_with,
+    status,
 };
-use crate::kit::{Scratch, ServedHttp, pattern};
+use crate::kit::{Scratch, ServedHttp, eventually, pattern};
 
 /// More than any bucket here holds, and the buffers of both kernels.
 const FLOOD: usize = 3_000_000;
@@ -255,4 +258,30 @@ fn who_does_not_answer_a_ping_is_closed_and_who_does_stays() {
             assert_eq!(there.told_off, None);
         });
     });
+}
+
+/// A browser asks for 16 at a time.
+#[test]
+fn a_connection_is_one_session_of_its_user_however_many_requests_are_under_way() {
+    let scratch = Scratch::new();
+    let one = Limits { sessions: Some(Limit::of(1)), ..Limits::default() };
+    let served = served_with(&scratch, |config| {
+        let two = Limits { sessions: Some(Limit::of(2)), ..Limits::default() };
+        config.limits = ServerLimits { user: one, server: two, ..ServerLimits::default() };
+    });
+    let ask = |path, stream| {
+        let fields = request("GET", path, &[("authorization", "Basic dTpw")]);
+        frame(HEADERS, END_HEADERS | END_STREAM, stream, block(&fields))
+    };
+    let mut client = served.connect_http2(&[(INITIAL_WINDOW_SIZE, 0)]);
+    let streams = || (0..8).map(|at| 1 + 2 * at);
+    client.send(streams().map(|stream| ask("/large", stream)).collect::<Vec<_>>().concat());
+    for _ in streams() {
+        let head = std::iter::from_fn(|| client.frame()).find(|frame| frame.kind == HEADERS).unwrap();
+        assert_eq!(status(&head.content), 200);
+    }
+    let login = "Authorization: Basic dTpw\r\n";
+    assert_eq!(served.get("/small", login).status, 503, "a second session");
+    drop(client);
+    eventually("the place is free", || served.get("/small", login).status == 200);
 }

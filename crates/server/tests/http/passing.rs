@@ -18,14 +18,14 @@ use millrace_vfs::VirtualPath;
 
 use crate::kit::{PATIENCE, Scratch, ServedHttp, http_config, pattern, serve_http_with};
 
-fn site(passes: Vec<Pass>) -> (Scratch, ServedHttp) {
+pub(super) fn site(passes: Vec<Pass>) -> (Scratch, ServedHttp) {
     let scratch = Scratch::new();
     scratch.write("file.txt", b"a file");
     let served = serve_http_with(Config { passes, ..http_config(scratch.storage()) });
     (scratch, served)
 }
 
-fn beneath(path: &str, to: Upstream) -> Pass {
+pub(super) fn beneath(path: &str, to: Upstream) -> Pass {
     Pass { path: VirtualPath::parse(path.as_bytes()).unwrap(), silence: PATIENCE, ..Pass::new(to) }
 }
 
@@ -47,7 +47,7 @@ fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
 
 /// What an application heard of a request.
 #[derive(Debug, Default)]
-struct Heard {
+pub(super) struct Heard {
     wire: Vec<u8>,
     body: Vec<u8>,
     is_whole: bool,
@@ -55,7 +55,7 @@ struct Heard {
 }
 
 impl Heard {
-    fn variable(&self, name: &str) -> Option<String> {
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
         // Names and values of the tests are short: one byte says how long they are.
         let at = self.wire.windows(name.len()).position(|part| part == name.as_bytes())?;
         let length = usize::from(self.wire[at - 1]);
@@ -65,7 +65,7 @@ impl Heard {
 }
 
 /// Hears a request out; `None` where the connection ended before it began.
-fn hear(socket: &mut impl Read) -> Option<Heard> {
+pub(super) fn hear(socket: &mut impl Read) -> Option<Heard> {
     let (mut decoder, mut heard) = (Decoder::default(), Heard::default());
     let mut bytes = [0; 16 * 1024];
     while !heard.is_whole && !heard.was_aborted {
@@ -88,18 +88,18 @@ fn hear(socket: &mut impl Read) -> Option<Heard> {
     Some(heard)
 }
 
-fn answer(socket: &mut impl Write, text: &[u8]) {
+pub(super) fn answer(socket: &mut impl Write, text: &[u8]) {
     let mut records = Vec::new();
     fastcgi::stdout(text, &mut records);
     fastcgi::end(&mut records);
     let _ = socket.write_all(&records);
 }
 
-fn fastcgi_at(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Upstream {
+pub(super) fn fastcgi_at(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Upstream {
     Upstream::FastCgi(Peer::Tcp(listen(serve)))
 }
 
-fn http_at(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Upstream {
+pub(super) fn http_at(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Upstream {
     Upstream::Http(Peer::Tcp(listen(serve)))
 }
 
@@ -165,22 +165,23 @@ fn scripts_are_named_by_their_suffix_and_have_to_be_there() {
 }
 
 /// Who asks for a script asks for a file: what that user may not read, or sees elsewhere, is not run.
-#[test]
-fn rights_by_place_hold_for_what_others_answer() {
-    /// `carl` may do nothing in `/secret`, `bob` sees `home` only.
-    #[derive(Debug)]
-    struct People(Account, Account);
+/// `carl` has the first account, `bob` the second.
+#[derive(Debug)]
+pub(super) struct People(pub(super) Account, pub(super) Account);
 
-    impl Authenticator for People {
-        fn authenticate(&self, attempt: &Attempt<'_>) -> Decision {
-            match attempt.user {
-                b"carl" => Decision::Granted(self.0.clone()),
-                b"bob" => Decision::Granted(self.1.clone()),
-                _ => Decision::Denied,
-            }
+impl Authenticator for People {
+    fn authenticate(&self, attempt: &Attempt<'_>) -> Decision {
+        match attempt.user {
+            b"carl" => Decision::Granted(self.0.clone()),
+            b"bob" => Decision::Granted(self.1.clone()),
+            _ => Decision::Denied,
         }
     }
+}
 
+/// `carl` may do nothing in `/secret`, `bob` sees `home` only.
+#[test]
+fn rights_by_place_hold_for_what_others_answer() {
     let (scratch, outside) = (Scratch::new(), Scratch::new());
     let folder = scratch.path().canonicalize().unwrap();
     for name in ["home", "secret", "folder.php"] {
@@ -465,7 +466,7 @@ fn what_cannot_be_passed_on_is_refused_and_takes_nobodys_place() {
     let app = Pass { most: 1, ..beneath("/app", http_at(echo(Arc::clone(&connections)))) };
     let (_scratch, served) = site(vec![app]);
     for _ in 0..3 {
-        let refused = served.get("/app?<", "");
+        let refused = served.get("/app", "X-A: \x7f\r\n");
         assert_eq!(refused.status, 400, "{}", refused.text());
     }
     assert_eq!(connections.load(Ordering::SeqCst), 0);

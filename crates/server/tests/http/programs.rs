@@ -270,6 +270,21 @@ fn a_client_that_goes_takes_its_program_with_it() {
     eventually("it is gone", || is_gone(&site.scratch, "left") && is_gone(&site.scratch, "left.child"));
 }
 
+/// Of the end of its side nothing more is told when it comes with the last bytes.
+#[test]
+fn a_client_that_goes_with_the_end_of_its_body_takes_its_program_with_it() {
+    let hang = "echo $$ > \"$PATH_TRANSLATED\"; cat > /dev/null; exec sleep 600";
+    let site = site(&[("hang", hang)], |_| {});
+    let mut client = site.served.connect();
+    client.send("POST /cgi/hang/left HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n");
+    eventually("it runs", || site.scratch.read("left").is_some_and(|number| number.ends_with(b"\n")));
+    // Both in one segment.
+    rustix::net::sockopt::set_tcp_cork(&client.stream, true).unwrap();
+    client.send("body");
+    drop(client);
+    eventually("it is gone", || is_gone(&site.scratch, "left"));
+}
+
 #[test]
 fn a_flood_is_taken_at_the_clients_pace_and_ends_with_it() {
     let flood = "echo $$ > \"$PATH_TRANSLATED\"; echo 'Content-Type: a/b'; echo; exec cat /dev/zero";

@@ -9,7 +9,7 @@ use millrace_vfs::{FileError, Storage, VirtualPath, Wait};
 
 use super::Dav;
 use super::place::{Chain, Place, chain};
-use super::turns::Turn;
+use super::turns::{self, Turn};
 
 /// What is done to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,14 +128,14 @@ impl Claim<'_> {
         })
     }
 
-    /// The turn to change these paths. May wait, for those who change them now.
-    pub(in crate::http) fn turn(&self, paths: &[&VirtualPath]) -> Turn<'_> {
+    /// The turn to change these paths. May wait, for those who change them now, where not too many do.
+    pub(in crate::http) fn turn(&self, paths: &[&VirtualPath]) -> Result<Turn<'_>, Refusal> {
         let place = |path: &&VirtualPath| {
             // Where there is no directory, there is nothing to change.
             let directory = self.storage.metadata(&path.parent(), Wait::Allowed).ok()?;
             Some(Place::within(directory.identity, path.name()))
         };
-        self.dav.turns.take(paths.iter().filter_map(place).collect())
+        turns::take(&self.dav.turns, paths.iter().filter_map(place).collect())
     }
 
     /// What was at a path is gone: its place, looked at before, has no locks and properties any more.

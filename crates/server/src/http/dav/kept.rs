@@ -3,8 +3,9 @@
 //! The file is written anew within a second of a change, beside its name, and takes that in one step; so a kill loses
 //! a second of it, and never all. Places are told by numbers of the file system, which a copy of the tree has not.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -88,7 +89,9 @@ pub(super) fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::create_dir_all(folder)?;
     }
     let beside = path.with_extension("new");
-    fs::write(&beside, bytes)?;
+    // Which files carry locks, and whose, is not for everybody on this machine.
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    file.write_all(bytes)?;
     fs::rename(beside, path)
 }
 

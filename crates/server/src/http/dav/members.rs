@@ -55,6 +55,8 @@ pub(crate) struct Answer {
     pub(in crate::http) content: Content,
     /// The limit that was in the way.
     pub(in crate::http) reached: Option<Box<Reached>>,
+    /// A file was made, of which hooks have not heard.
+    pub(in crate::http) has_made_file: bool,
 }
 
 #[derive(Debug)]

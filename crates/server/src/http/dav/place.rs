@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A place in the file system.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(in crate::http) struct Place {
     directory: (u64, u64),
     name: Vec<u8>,
 }

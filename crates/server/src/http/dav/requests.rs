@@ -104,7 +104,11 @@ impl Connection {
                     began: core.now.instant,
                 }));
             }
-            Some(Ok(Found::Dav(answer))) => self.answer_dav(core, head, answer),
+            Some(Ok(Found::Dav(answer))) => {
+                if let Some(answer) = self.tell_of_file(core, head, bytes, answer) {
+                    self.answer_dav(core, head, answer);
+                }
+            }
             Some(Ok(_)) => self.fail(core, head, Status::CONFLICT, "It has changed meanwhile."),
             Some(Err(error)) => {
                 let Refused { refusal, reached } = failed(error);
@@ -159,7 +163,7 @@ impl Connection {
     }
 
     fn answer_dav(&mut self, core: &mut Core, head: &Head<'_, '_>, answer: Answer) {
-        let Answer { status, field, media_type, content, reached } = answer;
+        let Answer { status, field, media_type, content, reached, has_made_file: _ } = answer;
         self.tell_limit(core, reached.as_deref());
         let fields: Vec<(&str, &str)> = field.iter().map(|(name, value)| (*name, value.as_str())).collect();
         match content {
@@ -177,7 +181,7 @@ impl Connection {
 
 fn refusal_of(Refused { refusal: Refusal { status, reason }, reached }: Refused) -> Answer {
     let content = Content::Whole(page::of(status, reason));
-    Answer { status, field: None, media_type: page::MEDIA_TYPE, content, reached }
+    Answer { status, field: None, media_type: page::MEDIA_TYPE, content, reached, has_made_file: false }
 }
 
 /// The right without which a method does nothing.
@@ -298,7 +302,7 @@ impl Asking {
         };
         // Nobody else's upload takes the name between the look and the lock.
         let claim = self.claim();
-        let _turn = claim.turn(&[&self.path]);
+        let _turn = claim.turn(&[&self.path])?;
         let metadata = match self.storage.metadata(&self.path, Wait::Allowed) {
             Ok(metadata) if self.is_directory && !metadata.is_directory() => return refuse_absent(),
             Ok(metadata) => Some(metadata),
@@ -342,7 +346,7 @@ impl Asking {
         }
         let status = if metadata.is_some() { Status::OK } else { Status::CREATED };
         let field = Some(("Lock-Token", format!("<{}>", lock.token)));
-        Ok(Answer { field, ..discovery(status, &lock) })
+        Ok(Answer { field, has_made_file: metadata.is_none(), ..discovery(status, &lock) })
     }
 
     /// A lock is held on: the `If` field says which.
@@ -387,7 +391,8 @@ impl Asking {
 
 fn whole(status: Status, body: String) -> Answer {
     let content = Content::Whole(body.into_bytes());
-    Answer { status, field: None, media_type: multistatus::MEDIA_TYPE, content, reached: None }
+    let media_type = multistatus::MEDIA_TYPE;
+    Answer { status, field: None, media_type, content, reached: None, has_made_file: false }
 }
 
 fn no_infinity() -> Answer {

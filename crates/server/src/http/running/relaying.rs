@@ -2,13 +2,16 @@
 //!
 //! Nothing is collected but the head of the answer. A client that goes takes a program with it.
 
+use std::collections::VecDeque;
 use std::io;
 
 use millrace_http::{Field, Status, Version};
 
 use super::{Next, Record, Running, Stage};
 use crate::http::answerer::Answerer;
+use crate::http::body::Body;
 use crate::http::connection::{Connection, Work};
+use crate::http::sending::Sending;
 use crate::transfer::TURN;
 use crate::worker::Core;
 
@@ -175,24 +178,28 @@ impl Connection {
     fn program_answered(&mut self, core: &mut Core, running: Running) {
         let Running { answerer, record, goes_on, stage, intake, .. } = running;
         self.let_go(core, answerer);
-        self.flush(core, false);
-        self.log_request(core, &record);
-        self.answered_at(core.now.instant);
         if !intake.has_ended() {
             self.linger();
         }
-        if !goes_on || stage == Stage::UntilClose || !intake.has_ended() {
-            self.close_behind(core);
-        }
+        let goes_on = goes_on && stage != Stage::UntilClose && intake.has_ended();
+        self.redirects = 0;
+        // What is left of it is for the client alone, who may take its time.
+        let body = Body::new(VecDeque::new(), core.now.instant);
+        self.send_body(core, Box::new(Sending { body, record, goes_on }));
     }
 
     /// A client that sends no more may have gone, which takes its program with it, or have said all and wait for the
     /// answer.
     pub(in crate::http) fn hear_out(&mut self, core: &mut Core) {
-        let Work::Running(running) = &mut self.work else { return };
-        running.doubt(core.now.instant);
-        if self.flags.readable && running.takes_input() {
+        if let Work::Running(running) = &self.work
+            && self.flags.readable
+            && running.takes_input()
+        {
             self.run_on(core);
+        }
+        // Behind that: whoever gives the last bytes of a body and goes is heard of no more.
+        if let Work::Running(running) = &mut self.work {
+            running.doubt(core.now.instant);
         }
     }
 
@@ -222,6 +229,8 @@ impl Connection {
             let record = Record { persistent: false, ..record };
             return self.answer_page(core, record, status, reason, &[]);
         }
+        self.flush(core, false);
+        let record = self.as_sent(record);
         self.log_request(core, &record);
         match stage {
             // Without the last chunk everybody sees that something is missing; what was sent arrives.
@@ -231,8 +240,13 @@ impl Connection {
     }
 
     /// The program's time is over.
-    pub(in crate::http) fn program_overdue(&mut self, core: &mut Core, running: Running) {
-        self.program_failed(core, running, "its time is over", Status::GATEWAY_TIMEOUT);
+    pub(in crate::http) fn program_overdue(&mut self, core: &mut Core) {
+        match std::mem::replace(&mut self.work, Work::Idle) {
+            Work::Running(running) => {
+                self.program_failed(core, *running, "its time is over", Status::GATEWAY_TIMEOUT);
+            }
+            work => self.work = work,
+        }
     }
 
     /// The answer is that to another path (RFC 3875 section 6.2.2): asked for with the fields of this request,

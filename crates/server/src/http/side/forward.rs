@@ -114,7 +114,7 @@ pub(in crate::http) fn request(
 ) -> Option<Request<()>> {
     let mut request = Request::new(());
     *request.method_mut() = Method::from_bytes(head.method_text.as_bytes()).ok()?;
-    *request.uri_mut() = Uri::try_from(path_and_query(head, target)).ok()?;
+    *request.uri_mut() = as_uri(path_and_query(head, target))?;
     let named: Vec<&[u8]> = head
         .all(Field::Connection)
         .flat_map(|line| line.split(|&byte| byte == b','))
@@ -157,14 +157,20 @@ pub(in crate::http) fn request(
 /// The path as the client wrote it, where that names the same to everybody; else as it was understood here, or as hooks
 /// would have it.
 pub(in crate::http) fn path_and_query(head: &Head<'_, '_>, target: &Target<'_>) -> Vec<u8> {
-    let written = head.target.split(|&byte| byte == b'?').next().unwrap_or_default();
+    let written = target::written_path(head.target);
     let is_plain = |path: &VirtualPath| {
         path.as_bytes() == written.strip_suffix(b"/").filter(|_| !path.is_root()).unwrap_or(written)
     };
-    let is_as_sent = target::parse(head.target).is_ok_and(|sent| sent.path == target.path);
+    let is_as_sent = target::parse_for_others(head.target)
+        .is_ok_and(|sent| (&sent.path, &sent.outer) == (&target.path, &target.outer));
     let hides_dots = written.windows(3).any(|part| part.eq_ignore_ascii_case(b"%2e"));
     let mut out = Vec::new();
     match VirtualPath::parse(written) {
+        // Whether a name has a slash in it is for others to say, so it is left to them.
+        Ok(_) if is_as_sent && target.outer.is_some() => {
+            let parts: Vec<&[u8]> = written.split(|&byte| byte == b'\\').collect();
+            out.extend_from_slice(&parts.join(&b"%5C"[..]));
+        }
         Ok(path) if is_as_sent && is_plain(&path) && !hides_dots && !written.contains(&b'\\') => {
             out.extend_from_slice(written)
         }
@@ -180,6 +186,21 @@ pub(in crate::http) fn path_and_query(head: &Head<'_, '_>, target: &Target<'_>) 
         out.extend_from_slice(query);
     }
     out
+}
+
+/// The same as a URI, where it is one as it is; else what those have no place for, and many clients send all the same, is
+/// encoded.
+fn as_uri(written: Vec<u8>) -> Option<Uri> {
+    let mut sound = Vec::with_capacity(written.len());
+    for byte in &written {
+        match byte {
+            b'"' | b'<' | b'>' | b'^' | b'`' | b'{' | b'|' | b'}' | 0x7f.. => {
+                sound.extend_from_slice(format!("%{byte:02X}").as_bytes());
+            }
+            _ => sound.push(*byte),
+        }
+    }
+    Uri::try_from(written).or_else(|_| Uri::try_from(sound)).ok()
 }
 
 impl Forward {
@@ -429,7 +450,7 @@ mod tests {
     fn asked(text: &str, host: Option<&str>, user: Option<&[u8]>) -> Option<Vec<String>> {
         let mut slots = Slots::new();
         let (head, _) = parsing::parse(text.as_bytes(), &mut slots).unwrap().unwrap();
-        let target = target::parse(head.target).unwrap();
+        let target = target::parse_for_others(head.target).unwrap();
         let to = Upstream::Http(Peer::Tcp("127.0.0.1:1".parse().unwrap()));
         let pass = Pass { host: host.map(str::to_owned), ..Pass::new(to) };
         let client = Client { peer: "2001:db8::1".parse().unwrap(), encrypted: true, user };
@@ -505,6 +526,11 @@ mod tests {
             ("/app/./y", "/app/y"),
             ("/x/%2e%2E/app", "/app"),
             ("http://h/app/y?z", "/app/y?z"),
+            ("http://h/app/a%2fb%20c?z=%2F", "/app/a%2fb%20c?z=%2F"),
+            ("/app/a%2Fb\\c%2ed/", "/app/a%2Fb%5Cc%2ed/"),
+            // What is no part of a URI.
+            ("/app/\"a<b>?q=\"<c>\"", "/app/%22a%3Cb%3E?q=%22%3Cc%3E%22"),
+            ("/app/{x}|y^z?a={b}", "/app/{x}|y^z?a={b}"),
         ] {
             let lines = asked(&format!("GET {written} HTTP/1.1\r\nHost: h\r\n\r\n"), None, None).unwrap();
             assert_eq!(lines[0], format!("GET {sent}"), "{written}");

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Buf, Bytes, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{Builder as Client, SendRequest};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::server::conn::http2::Builder;
@@ -28,11 +28,14 @@ use millrace_net::inbox::Sender;
 use millrace_net::tls::Channel;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::places::Places;
 use super::runtime::Ending;
 use super::secured::Secured;
+use super::wire::Wire;
 use super::{Adopted, Carried};
 use crate::http::hooking::Parting;
 use crate::http::who::names_of;
+use crate::limits::Member;
 use crate::state::Admission;
 use crate::worker::Message;
 
@@ -53,6 +56,9 @@ const FIELDS: u32 = 16 * 1024;
 /// Streams that a client may have reset before we have come to them; and that we may have reset for its faults.
 const RESETS: usize = 20;
 const FAULTS: usize = 100;
+
+/// The verdict over a client that does not answer `PING` is ours, so hyper's comes never: see `wire.rs`.
+const OURS: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How long a connection that is being ended may take.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -77,6 +83,8 @@ pub(in crate::http) struct Handed {
     /// The worker's.
     pub(in crate::http) inbox: Sender<Message>,
     pub(in crate::http) admission: Admission,
+    /// Its place among those that limits are for.
+    pub(in crate::http) member: Member,
     /// What hooks are told at its end.
     pub(in crate::http) parting: Option<Parting>,
 }
@@ -101,14 +109,23 @@ pub(in crate::http) fn serve(handed: Handed, patience: Patience) -> impl FnOnce(
 pub(in crate::http) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 async fn run(handed: Handed, patience: Patience, mut ending: Ending) {
-    let Handed { socket, channel, peer, local, bound, inbox, admission: _admission, parting: _parting } =
-        handed;
+    let Handed { socket, channel, peer, local, bound, inbox, member, .. } = handed;
+    let (_admission, _parting) = (handed.admission, handed.parting);
     let names = names_of(&channel);
     let Ok(secured) = Secured::new(socket, channel) else { return };
+    let wire = secured.wire();
     let origin = Arc::new(Origin {
         peer,
         bound,
-        carried: Carried { local, names, dismissal: Arc::default() },
+        carried: Carried {
+            local,
+            names,
+            dismissal: Arc::default(),
+            relayed: Arc::default(),
+            wire: Arc::downgrade(&wire),
+            places: Arc::new(Places::new(bound, member)),
+            place: None,
+        },
         inbox,
         idle: Mutex::default(),
         kept_for: patience.idle / 2,
@@ -131,15 +148,16 @@ async fn run(handed: Handed, patience: Patience, mut ending: Ending) {
             .max_local_error_reset_streams(FAULTS)
             .max_send_buf_size(KEPT)
             .keep_alive_interval(patience.ping)
-            .keep_alive_timeout(patience.ping)
+            .keep_alive_timeout(OURS)
             .serve_connection(secured, service)
     );
     loop {
-        // What is waited for may be something else before that time is over.
-        let look = origin.rest(patience).min(patience.stall);
+        // What is waited for may be something else before that time is over; and who is slow is looked at in time.
+        let look = origin.rest(patience).min(patience.stall / 2).min(patience.ping / 2);
         let end = tokio::time::timeout(look, is_to_end(&mut ending, &origin.carried));
         match meanwhile(connection.as_mut(), end).await {
             None => return,
+            Some(Err(_)) if origin.is_lost(&wire, patience) => return,
             Some(Err(_)) if !origin.rest(patience).is_zero() => {}
             // Nobody takes what would have to be sent first.
             Some(Err(_)) if origin.streams.load(Ordering::Relaxed) > 0 => return,
@@ -185,7 +203,7 @@ struct Origin {
     carried: Carried,
     inbox: Sender<Message>,
     /// Connections to the worker that nobody uses, and since when. Locked for a push or a pop.
-    idle: Mutex<Vec<(Instant, SendRequest<Incoming>)>>,
+    idle: Mutex<Vec<(Instant, Link)>>,
     /// How long one may be used again: the worker closes it at twice this age.
     kept_for: Duration,
     places: Arc<Semaphore>,
@@ -197,7 +215,23 @@ struct Origin {
     moved: AtomicU64,
 }
 
+/// A connection to the worker.
+#[derive(Debug)]
+struct Link {
+    sender: SendRequest<Incoming>,
+    /// Bytes of the body of its last answer that were given on.
+    relayed: Arc<AtomicU64>,
+}
+
 impl Origin {
+    /// Claims that nobody is there any more: a client has not said so when it was asked, and takes nothing either.
+    fn is_lost(&self, wire: &Wire, patience: Patience) -> bool {
+        if wire.takes() && self.streams.load(Ordering::Relaxed) > 0 {
+            self.note_movement();
+        }
+        wire.silence() >= patience.ping * 2
+    }
+
     /// How long nothing may happen yet.
     fn rest(&self, patience: Patience) -> Duration {
         let time = match (self.streams.load(Ordering::Relaxed), self.working.load(Ordering::Relaxed)) {
@@ -229,39 +263,41 @@ impl Origin {
         let Some(request) = as_http_1(request) else {
             return Ok(stream.refusal(StatusCode::BAD_REQUEST));
         };
-        let Some(mut sender) = self.connect().await else {
+        let Some(mut link) = self.connect().await else {
             return Ok(stream.refusal(StatusCode::SERVICE_UNAVAILABLE));
         };
-        let answer = sender.send_request(request).await?;
+        link.relayed.store(0, Ordering::Relaxed);
+        let answer = link.sender.send_request(request).await?;
         stream.is_worked_on(false);
         let (mut head, body) = answer.into_parts();
         head.version = Version::HTTP_2;
         OF_CONNECTIONS.iter().for_each(|name| drop(head.headers.remove(name)));
-        let sender = Some(sender);
-        let relayed = Relayed { body: Some(body), has_ended: false, rest: Bytes::new(), sender, stream };
+        let link = Some(link);
+        let relayed = Relayed { body: Some(body), has_ended: false, rest: Bytes::new(), link, stream };
         Ok(Response::from_parts(head, relayed))
     }
 
-    fn unused(&self) -> Option<(Instant, SendRequest<Incoming>)> {
+    fn unused(&self) -> Option<(Instant, Link)> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
     /// A connection to the worker, one that was used before if there is one.
-    async fn connect(&self) -> Option<SendRequest<Incoming>> {
-        while let Some((since, mut sender)) = self.unused() {
-            if since.elapsed() < self.kept_for && sender.ready().await.is_ok() {
-                return Some(sender);
+    async fn connect(&self) -> Option<Link> {
+        while let Some((since, mut link)) = self.unused() {
+            if since.elapsed() < self.kept_for && link.sender.ready().await.is_ok() {
+                return Some(link);
             }
         }
         let (ours, theirs) = UnixStream::pair().ok()?;
         ours.set_nonblocking(true).and_then(|()| theirs.set_nonblocking(true)).ok()?;
-        let (peer, bound, carried) = (self.peer, self.bound, self.carried.clone());
+        let (peer, bound, relayed) = (self.peer, self.bound, Arc::<AtomicU64>::default());
+        let carried = Carried { relayed: Arc::clone(&relayed), ..self.carried.clone() };
         let adopted = Adopted { socket: theirs.into(), peer, bound, carried };
         self.inbox.send(Message::Adopt(Box::new(adopted)));
         let ours = TokioIo::new(tokio::net::UnixStream::from_std(ours).ok()?);
         let (sender, connection) = Client::new().max_buf_size(KEPT).handshake(ours).await.ok()?;
         tokio::spawn(connection);
-        Some(sender)
+        Some(Link { sender, relayed })
     }
 }
 
@@ -326,7 +362,7 @@ impl Stream {
 
     /// An answer that comes from here.
     fn refusal(self, status: StatusCode) -> Response<Relayed> {
-        let relayed = Relayed { body: None, has_ended: true, rest: Bytes::new(), sender: None, stream: self };
+        let relayed = Relayed { body: None, has_ended: true, rest: Bytes::new(), link: None, stream: self };
         let mut answer = Response::new(relayed);
         *answer.status_mut() = status;
         answer
@@ -348,19 +384,19 @@ struct Relayed {
     /// Of the last frame of the body, what is not given on yet.
     rest: Bytes,
     /// The connection that it comes by.
-    sender: Option<SendRequest<Incoming>>,
+    link: Option<Link>,
     stream: Stream,
 }
 
 impl Body for Relayed {
-    type Data = Bytes;
+    type Data = Piece;
     type Error = hyper::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Self { body: Some(body), rest, stream, has_ended, .. } = &mut *self else {
+    ) -> Poll<Option<Result<Frame<Piece>, hyper::Error>>> {
+        let Self { body: Some(body), rest, stream, has_ended, link } = &mut *self else {
             return Poll::Ready(None);
         };
         if rest.is_empty() {
@@ -368,7 +404,8 @@ impl Body for Relayed {
             stream.is_worked_on(frame.is_pending());
             match ready!(frame).transpose()?.map(Frame::into_data) {
                 Some(Ok(bytes)) => *rest = bytes,
-                Some(Err(frame)) => return Poll::Ready(Some(Ok(frame))),
+                // There are no trailers behind answers of the worker's.
+                Some(Err(_)) => return Poll::Ready(None),
                 None => {
                     *has_ended = true;
                     return Poll::Ready(None);
@@ -376,7 +413,9 @@ impl Body for Relayed {
             }
         }
         stream.origin.note_movement();
-        Poll::Ready(Some(Ok(Frame::data(rest.split_to(rest.len().min(PIECE))))))
+        let relayed = link.as_ref().map(|link| Arc::clone(&link.relayed)).unwrap_or_default();
+        let bytes = rest.split_to(rest.len().min(PIECE));
+        Poll::Ready(Some(Ok(Frame::data(Piece { bytes, relayed }))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -392,14 +431,36 @@ impl Body for Relayed {
     }
 }
 
+/// Part of the body of an answer, which tells how much of it has left.
+#[derive(Debug)]
+struct Piece {
+    bytes: Bytes,
+    relayed: Arc<AtomicU64>,
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+        self.relayed.fetch_add(count as u64, Ordering::Relaxed);
+    }
+}
+
 impl Drop for Relayed {
     /// A connection whose answer was taken whole can have another request.
     fn drop(&mut self) {
         if (self.has_ended || self.is_end_stream())
-            && let Some(sender) = self.sender.take()
+            && let Some(link) = self.link.take()
         {
             let mut idle = self.stream.origin.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            idle.push((Instant::now(), sender));
+            idle.push((Instant::now(), link));
         }
     }
 }

@@ -12,13 +12,17 @@
 mod census;
 pub(super) mod forward;
 mod gateway;
+mod places;
 mod runtime;
 mod secured;
+mod wire;
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use millrace_http::Version;
 use millrace_net::listener;
@@ -26,9 +30,13 @@ use tokio::sync::Notify;
 
 pub(crate) use forward::Kept;
 pub(super) use gateway::{Handed, Patience, serve};
+use places::{Place, Places};
 pub(crate) use runtime::{Ending, Side};
+use wire::Wire;
 
 use super::Connection;
+use crate::limits::{AccountLimits, Refused};
+use crate::state::Server;
 
 /// A connection within the process, for a worker to adopt.
 #[derive(Debug)]
@@ -50,12 +58,41 @@ pub(crate) struct Carried {
     names: Arc<[String]>,
     /// Ends the connection that it came by, which the requests of all its streams share.
     dismissal: Arc<Notify>,
+    /// Bytes of the body of the last answer that were given on to the client.
+    relayed: Arc<AtomicU64>,
+    /// What the client takes all of it by.
+    wire: Weak<Wire>,
+    places: Arc<Places>,
+    /// The place of the user in whose name is asked.
+    place: Option<Place>,
 }
 
 impl Carried {
     /// Has the client's connection end: it is told so (GOAWAY), and what still runs on it may go on.
     pub(super) fn dismiss(&self) {
         self.dismissal.notify_one();
+    }
+
+    /// How much of the body of the last answer was given on to the client.
+    pub(super) fn relayed(&self) -> u64 {
+        self.relayed.load(Ordering::Relaxed)
+    }
+
+    /// How much the client has taken of all that it is sent, in whatever unit.
+    pub(super) fn taken(&self) -> io::Result<u64> {
+        self.wire.upgrade().ok_or(io::ErrorKind::NotConnected)?.taken()
+    }
+
+    /// A user asks: on all of the connection it is once that there has to be a place.
+    pub(super) fn enter(
+        &mut self,
+        server: &Server,
+        user: &[u8],
+        limits: &AccountLimits,
+        now: Instant,
+    ) -> Result<(), Refused> {
+        self.place = Some(self.places.of(&server.limits, user, limits, now)?);
+        Ok(())
     }
 
     /// The names in the client's certificate.

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -14,6 +15,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::census::Census;
+use super::wire::Wire;
 
 /// What is read at a time: four full records, and the rest of one before.
 const WIRE: usize = 64 * 1024 + 20 * 1024;
@@ -26,7 +28,7 @@ thread_local! {
 /// A socket with TLS on it, whose handshake is over.
 #[derive(Debug)]
 pub(super) struct Secured {
-    socket: TcpStream,
+    wire: Arc<Wire>,
     inner: Inner,
     census: Census,
 }
@@ -55,13 +57,18 @@ impl Inner {
 impl Secured {
     /// Takes over what a worker began.
     pub(super) fn new(socket: OwnedFd, channel: Box<Channel>) -> io::Result<Self> {
-        let socket = TcpStream::from_std(std::net::TcpStream::from(socket))?;
+        let wire = Arc::new(Wire::new(TcpStream::from_std(std::net::TcpStream::from(socket))?));
         let mut inner = Inner { channel, plain: Vec::new(), taken: 0, ended: false };
         // Something may have come with the end of the handshake, of which the socket will not tell.
-        match inner.receive(&socket) {
+        match inner.receive(&wire.socket) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
-            _ => Ok(Self { socket, inner, census: Census::new(Instant::now()) }),
+            _ => Ok(Self { wire, inner, census: Census::new(Instant::now()) }),
         }
+    }
+
+    /// What it goes by.
+    pub(super) fn wire(&self) -> Arc<Wire> {
+        Arc::clone(&self.wire)
     }
 
     /// Does something when the socket is ready for it.
@@ -71,7 +78,7 @@ impl Secured {
         interest: Interest,
         mut work: impl FnMut(&mut Inner, &TcpStream) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
-        let Self { socket, inner, .. } = self;
+        let (socket, inner) = (&self.wire.socket, &mut self.inner);
         loop {
             ready!(match interest.is_readable() {
                 true => socket.poll_read_ready(cx),
@@ -98,6 +105,7 @@ impl Read for Secured {
             // An idle connection keeps no buffer.
             (self.inner.plain, self.inner.taken) = (Vec::new(), 0);
             ready!(self.poll_io(cx, Interest::READABLE, Inner::receive))?;
+            self.wire.note_life();
         }
         let Self { inner, census, .. } = &mut *self;
         let rest = &inner.plain[inner.taken..];
@@ -128,6 +136,6 @@ impl Write for Secured {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_io(cx, Interest::WRITABLE, |inner, socket| inner.channel.close(socket)))?;
-        Poll::Ready(stream::end_writing(&self.socket))
+        Poll::Ready(stream::end_writing(&self.wire.socket))
     }
 }

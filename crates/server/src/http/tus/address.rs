@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use millrace_http::base64;
+use millrace_http::target::written_path;
 use millrace_vfs::{PartialKey, VirtualPath};
 
 use crate::auth::password;
@@ -60,6 +61,18 @@ pub(super) struct Address {
 /// Claims that a path is the address of an upload, whole or not.
 pub(super) fn is_address(path: &VirtualPath) -> bool {
     path.components().next() == Some(PLACE)
+}
+
+/// Characters of an address that may be written down: as many as tell uploads apart. Whoever read all of it could go on
+/// with the upload, or give it up.
+const SHOWN: usize = 8;
+
+/// A request target as it may be written down, where it is an address.
+pub(in crate::http) fn without_seal(target: &[u8]) -> Option<Vec<u8>> {
+    let path = written_path(target);
+    let is_address = path.strip_prefix(b"/")?.starts_with(PLACE);
+    let shown = (1 + PLACE.len() + 1 + SHOWN).min(path.len());
+    is_address.then(|| [&path[..shown], b"..."].concat())
 }
 
 impl Address {

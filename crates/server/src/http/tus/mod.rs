@@ -40,6 +40,7 @@ use crate::auth::password;
 use crate::limits::{Direction, LimitKey, Reached};
 use crate::state::Server;
 use crate::worker::Core;
+pub(super) use address::without_seal;
 use address::{Address, Kind, Secret};
 use lengths::Untaken;
 pub(super) use piece::Whole;
@@ -81,6 +82,11 @@ pub(super) fn concern(server: &Server, head: &Head<'_, '_>, target: Option<&Targ
         Method::Post if tus::speaks(head) => Some(Concern::Creation),
         _ => None,
     }
+}
+
+/// Claims that a request puts a file together.
+fn joins(head: &Head<'_, '_>) -> bool {
+    tus::creation(head).is_ok_and(|creation| matches!(creation.becomes, Becomes::Whole { .. }))
 }
 
 /// The file that a new upload is for, as its words have it, and its bytes where they say how many; for hooks, which are
@@ -164,13 +170,18 @@ impl Connection {
                     is_ruled: concern == Concern::Creation && ruled.is_some(),
                     wall: core.now.wall,
                 };
-                self.ask_pool(core, bytes, move || {
+                let answer = move || {
                     let mut slots = Slots::new();
                     match request::parse(&asking.head, &mut slots) {
                         Ok(Some((head, _))) => Ok(Found::Tus(asking.answer(&head, concern))),
                         _ => Err(FileError::Unsupported),
                     }
-                });
+                };
+                match concern {
+                    // Of parts, which may have to be copied.
+                    Concern::Creation if joins(head) => self.ask_long(core, bytes, answer),
+                    _ => self.ask_pool(core, bytes, answer),
+                }
             }
             Some(Ok(Found::Tus(Answer::Upload(upload, check, piece)))) => {
                 self.receive_body(core, head, Received { upload, check }, Purpose::Piece(piece));

@@ -77,6 +77,11 @@ impl Check {
 }
 
 impl Piece {
+    /// The file that it is a piece of.
+    pub(in crate::http) fn path(&self) -> &VirtualPath {
+        &self.path
+    }
+
     /// Claims that with so many bytes it becomes the file, or that they are too many.
     pub(in crate::http) fn ends_with(&self, bytes: u64) -> Result<bool, Refusal> {
         let Some(length) = self.length else { return Ok(false) };
@@ -95,7 +100,7 @@ impl Piece {
         let (user, path, bytes) = (self.user.clone(), self.path.clone(), self.head.clone());
         move |upload| {
             let claim = Claim { dav: &server.dav, storage: &storage, user: user.as_deref(), path: &path };
-            let _turn = claim.turn(&[&path]);
+            let _turn = claim.turn(&[&path])?;
             let mut slots = Slots::new();
             if let Ok(Some((head, _))) = request::parse(&bytes, &mut slots) {
                 claim.permit(&head, &[(&path, Touch::of(&*storage, &path))])?;
