@@ -40,6 +40,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+#[test]
+fn it_does_what_it_says() -> Result<(), Box<dyn Error>> {
+    main()
+}
+
 /// Looks at every file before its sender is told that it has arrived.
 #[derive(Debug)]
 struct Plausible;

@@ -113,6 +113,8 @@ pub struct Config {
     pub shutdown_password: Option<Password>,
     /// Whether `PORT` may name another host than the client's (FXP).
     pub foreign_data: bool,
+    /// Whether clients may have transfers compressed (`MODE Z`), as lftp does wherever it can.
+    pub mode_z: bool,
     /// Whether a small file's data may be sent before the 150 that announces it, so that 150 and 226 share
     /// a packet. Two connections have no order; no client was found that minds.
     pub coalesce: bool,
@@ -440,6 +442,7 @@ impl Config {
             grace: Duration::from_secs(30),
             shutdown_password: None,
             foreign_data: false,
+            mode_z: true,
             coalesce: true,
             messages: false,
             sort_entries: millrace_ftp::listing::SORT_BOUND,

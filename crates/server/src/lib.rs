@@ -44,6 +44,7 @@ mod slab;
 mod state;
 mod tls;
 mod transfer;
+mod turns;
 pub mod web;
 mod worker;
 

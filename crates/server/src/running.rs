@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
@@ -21,7 +21,7 @@ use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::client::Client;
 use crate::config::{Config, Tls};
-use crate::ftp::Promises;
+use crate::ftp::{Lore, Promises};
 use crate::hooks::Pools;
 use crate::housekeeping::{Housekeeping, keep_dav, keep_quotas, wall_seconds};
 use crate::http::{Dav, Kept, Side, Tus};
@@ -102,7 +102,7 @@ pub struct Running {
     /// Written out at the end.
     log: Log,
     /// Closed at the end.
-    pools: [BlockingPool; 3],
+    pools: [BlockingPool; 4],
     /// Waited for at the end: what has happened must be heard of.
     hook_pools: Pools,
     pub(crate) state: Arc<State>,
@@ -207,6 +207,7 @@ impl Server {
             }
         }
         let state = Arc::new(state(config, &bound, descriptors)?);
+        look_at_ports(&state, &bound);
         let [ftp, ftps, http, https] = bound;
         let mut running = Running {
             ftp,
@@ -217,7 +218,7 @@ impl Server {
             threads: Mutex::default(),
             grace: state.config.grace,
             log: state.log.clone(),
-            pools: [state.pool.clone(), state.long.clone(), state.logins.clone()],
+            pools: [&state.pool, &state.long, &state.listings, &state.logins].map(Clone::clone),
             hook_pools: state.hook_pools.clone(),
             state: Arc::clone(&state),
             housekeeping: Mutex::default(),
@@ -239,6 +240,25 @@ impl Server {
     }
 }
 
+/// Warns where no passive port can be had: every other sign would be a client's that hears 425.
+fn look_at_ports(state: &State, [ftp, ftps, ..]: &[Vec<SocketAddr>; 4]) {
+    let mut hosts: Vec<_> = ftp.iter().chain(ftps).map(SocketAddr::ip).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let range = state.passive.range();
+    for host in hosts {
+        if let Some(error) = state.passive.trouble(host) {
+            state.log.warn(&format!(
+                "none of the passive-ports {}-{} can be bound at {host} now ({}): until one can be, passive transfers \
+                 get 425",
+                range.start(),
+                range.end(),
+                error.kind()
+            ));
+        }
+    }
+}
+
 /// The mask of this process: what `umask(2)` would answer, which can only be asked by setting another.
 fn umask() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -257,6 +277,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
     }
     let log = Log::open(config.log, config.xferlog.as_deref(), config.access_log.as_deref())
         .map_err(|(path, source)| StartError::Log { path, source })?;
+    let lore = Arc::new(Lore::default());
     let settings = Settings {
         greeting: config.greeting.clone(),
         login_timeout: config.login_timeout,
@@ -265,10 +286,13 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         login_attempts: config.login_attempts,
         public_ip: config.public_ip,
         foreign_data: config.foreign_data,
+        mode_z: config.mode_z,
         anonymous: config.anonymous,
         tls: config.tls.as_ref().map(Tls::of_sessions),
+        keeps_addresses: config.xferlog.is_some(),
         notes: config.messages,
         umask: umask(),
+        lore: Arc::clone(&lore) as _,
         ..Settings::default()
     };
     if let Some(acme) = &config.acme {
@@ -292,8 +316,10 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         tls,
         acme: Acme::default(),
         promises: Promises::default(),
+        lore,
         pool: BlockingPool::new(config.blocking_threads),
         long: BlockingPool::new(config.blocking_threads / 4),
+        listings: BlockingPool::new(config.blocking_threads / 4),
         logins: BlockingPool::new(LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from))),
         hook_pools: Pools::new(config.hook_threads),
         passive: PassivePool::new(config.passive_ports.clone(), Arc::clone(&proxies)),
@@ -313,6 +339,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         accounts: RwLock::new(Arc::clone(&config.accounts)),
         edition: AtomicU64::new(0),
         hooks: RwLock::new(config.hooks.clone()),
+        has_hooks: AtomicBool::new(config.hooks.is_some()),
         web: RwLock::new(InForce::new(config.web.clone())),
         workers: OnceLock::new(),
         limits: Tree::new(config.limits.clone(), Instant::now(), wall_seconds()),
@@ -439,7 +466,9 @@ impl Running {
             }
             acme::configure(&self.state, config.acme.as_ref());
         }
+        let has_hooks = config.hooks.is_some();
         *self.state.hooks.write().unwrap_or_else(PoisonError::into_inner) = config.hooks;
+        self.state.has_hooks.store(has_hooks, Ordering::Release);
         self.state.log.reopen();
         self.replace_web(config.web);
         let old = &self.state.config;

@@ -1,7 +1,7 @@
 //! What all workers of a server share.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::auth::Authenticator;
 use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
-use crate::ftp::Promises;
+use crate::ftp::{Lore, Promises};
 use crate::hooks::{Hooks, Pools};
 use crate::http::{Dav, Kept, Side, Tus};
 use crate::limits::{Crowd, Logins, Timed, Tree};
@@ -33,6 +33,8 @@ pub(crate) struct Server {
     pub(crate) accounts: RwLock<Arc<dyn Authenticator>>,
     /// Who has a word in what sessions do now, likewise.
     pub(crate) hooks: RwLock<Option<Arc<dyn Hooks>>>,
+    /// There are some: asked with each command, so no lock is for it.
+    pub(crate) has_hooks: AtomicBool,
     /// What HTTP adds to files now, likewise. Workers have it of their own.
     pub(crate) web: RwLock<Arc<InForce>>,
     /// How often the accounts were replaced or changed.
@@ -47,10 +49,14 @@ pub(crate) struct Server {
     pub(crate) acme: Acme,
     /// Names of uploads that take them at their end.
     pub(crate) promises: Promises,
+    /// What is known of files.
+    pub(crate) lore: Arc<Lore>,
     pub(crate) pool: BlockingPool,
     /// For what takes long though no disk is slow: hashes, copies, walks over trees. Whoever may read may ask for as
     /// many as they like, so these have threads of their own, a quarter as many, and others keep theirs.
     pub(crate) long: BlockingPool,
+    /// And for listings, by FTP: of a disk that is slow or stuck there may be very many, and uploads have to go on.
+    pub(crate) listings: BlockingPool,
     /// Threads of their own for logins: a burst of wrong passwords must not keep disks from being read.
     pub(crate) logins: BlockingPool,
     /// And for hooks, which may hang.
@@ -124,7 +130,10 @@ impl Server {
 
     /// Who has a word in what sessions do now.
     pub(crate) fn hooks(&self) -> Option<Arc<dyn Hooks>> {
-        self.hooks.read().unwrap_or_else(PoisonError::into_inner).clone()
+        match self.has_hooks.load(Ordering::Acquire) {
+            true => self.hooks.read().unwrap_or_else(PoisonError::into_inner).clone(),
+            false => None,
+        }
     }
 
     /// What HTTP adds to files now.
@@ -134,7 +143,7 @@ impl Server {
 
     /// Claims that somebody wants to hear of single transfers.
     pub(crate) fn tells_of_transfers(&self) -> bool {
-        self.log.has_transfers() || self.hooks.read().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.log.has_transfers() || self.has_hooks.load(Ordering::Acquire)
     }
 
     /// Tells every worker something.

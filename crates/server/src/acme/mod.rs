@@ -125,10 +125,10 @@ async fn keep(server: &Arc<Server>, settings: Option<Arc<Settings>>) {
     loop {
         let now = settings.clock.now();
         if let Some(held) = &standing
-            && schedule.wants_advice(now)
+            && schedule.wants_advice(held, now)
         {
             let advice = advise(&settings).await;
-            schedule.advised(&advice, settings.clock.now(), luck());
+            schedule.advised(held, &advice, settings.clock.now(), luck());
             if schedule.is_early(held, settings.clock.now()) {
                 server.log.warn(&hurried(&settings, &advice));
             }

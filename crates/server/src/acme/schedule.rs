@@ -28,7 +28,9 @@ pub(super) struct Schedule {
     failures: u32,
     /// Since when, and for how long, nothing is to be done.
     pause: Option<(SystemTime, Duration)>,
-    /// When the CA would have the certificate renewed that is there.
+    /// Which certificate the CA was asked about last. Somebody else may have put another in its place since.
+    about: Option<Standing>,
+    /// When the CA would have that one renewed.
     advised: Option<SystemTime>,
     /// Since when, and for how long, it is not asked about that.
     content: Option<(SystemTime, Duration)>,
@@ -42,13 +44,17 @@ impl Schedule {
     }
 
     /// Claims that the CA is to be asked when it would have a certificate renewed.
-    pub(super) fn wants_advice(&self, now: SystemTime) -> bool {
-        !is_on(self.pause, now) && !is_on(self.content, now)
+    pub(super) fn wants_advice(&self, held: &Standing, now: SystemTime) -> bool {
+        let has_said = self.about.as_ref() == Some(held) && is_on(self.content, now);
+        !(is_on(self.pause, now) || has_said)
     }
 
-    /// The CA was asked, and has said this or nothing. Of a window some moment is chosen, so that not all come at its
-    /// beginning, and kept for as long as it is within. `luck` is from 0 to 1.
-    pub(super) fn advised(&mut self, advice: &Advice, now: SystemTime, luck: f64) {
+    /// The CA was asked about this one, and has said this or nothing. Of a window some moment is chosen, so that not all
+    /// come at its beginning, and kept for as long as it is within. `luck` is from 0 to 1.
+    pub(super) fn advised(&mut self, held: &Standing, advice: &Advice, now: SystemTime, luck: f64) {
+        if self.about.replace(*held).as_ref() != Some(held) {
+            self.advised = None;
+        }
         self.content = Some((now, advice.again));
         let Some((start, end)) = advice.window else { return };
         if self.advised.is_none_or(|chosen| chosen < start || chosen > end) {
@@ -63,7 +69,7 @@ impl Schedule {
     }
 
     fn renewal(&self, held: &Standing) -> SystemTime {
-        match self.advised {
+        match self.advised.filter(|_| self.about.as_ref() == Some(held)) {
             Some(advised) => advised.min(at_last(held)),
             None => by_age(held),
         }
@@ -156,7 +162,7 @@ mod tests {
             (None, 0.5, 60),
         ] {
             let mut schedule = Schedule::default();
-            schedule.advised(&advice(window, DAY), day(0), luck);
+            schedule.advised(&held, &advice(window, DAY), day(0), luck);
             let begin = (0..100).find(|now| schedule.is_due(Some(&held), day(*now))).unwrap();
             assert_eq!(begin, due, "{window:?}");
             assert_eq!(schedule.is_early(&held, day(due)), due < 60, "{window:?}");
@@ -165,22 +171,32 @@ mod tests {
 
     #[test]
     fn advice_is_asked_for_again_when_the_ca_says_and_stays_where_it_says_the_same() {
+        let first = held(0, 90);
         let mut schedule = Schedule::default();
-        assert!(schedule.wants_advice(day(0)));
-        schedule.advised(&advice(Some((20, 30)), 3 * DAY), day(0), 0.3);
-        assert!(!schedule.wants_advice(day(2)) && schedule.wants_advice(day(3)));
-        schedule.advised(&advice(Some((20, 30)), DAY), day(3), 0.9);
-        assert!(schedule.is_due(Some(&held(0, 90)), day(23)), "the moment is the one of before");
-        schedule.advised(&advice(None, DAY), day(4), 0.9);
-        assert!(schedule.is_due(Some(&held(0, 90)), day(23)), "who says nothing takes nothing back");
-        schedule.advised(&advice(Some((25, 30)), DAY), day(5), 1.0);
-        assert!(
-            !schedule.is_due(Some(&held(0, 90)), day(29)) && schedule.is_due(Some(&held(0, 90)), day(30))
-        );
+        assert!(schedule.wants_advice(&first, day(0)));
+        schedule.advised(&first, &advice(Some((20, 30)), 3 * DAY), day(0), 0.3);
+        assert!(!schedule.wants_advice(&first, day(2)) && schedule.wants_advice(&first, day(3)));
+        schedule.advised(&first, &advice(Some((20, 30)), DAY), day(3), 0.9);
+        assert!(schedule.is_due(Some(&first), day(23)), "the moment is the one of before");
+        schedule.advised(&first, &advice(None, DAY), day(4), 0.9);
+        assert!(schedule.is_due(Some(&first), day(23)), "who says nothing takes nothing back");
+        schedule.advised(&first, &advice(Some((25, 30)), DAY), day(5), 1.0);
+        assert!(!schedule.is_due(Some(&first), day(29)) && schedule.is_due(Some(&first), day(30)));
         schedule.succeeded(day(30));
         assert!(!schedule.is_due(Some(&held(30, 120)), day(60)), "of the next one it has said nothing");
         let pause = schedule.failed(&refusal(None), day(60), 0.0);
-        assert!(!schedule.wants_advice(day(60)) && schedule.wants_advice(day(60) + pause));
+        assert!(!schedule.wants_advice(&first, day(60)) && schedule.wants_advice(&first, day(60) + pause));
+    }
+
+    #[test]
+    fn advice_about_a_certificate_says_nothing_of_one_that_somebody_has_put_in_its_place() {
+        let (first, second) = (held(0, 90), held(1, 91));
+        let mut schedule = Schedule::default();
+        schedule.advised(&first, &advice(Some((0, 0)), 30 * DAY), day(2), 0.5);
+        assert!(schedule.is_due(Some(&first), day(2)) && !schedule.is_due(Some(&second), day(2)));
+        assert!(!schedule.wants_advice(&first, day(2)) && schedule.wants_advice(&second, day(2)));
+        schedule.advised(&second, &advice(None, DAY), day(2), 0.5);
+        assert!(!schedule.is_due(Some(&second), day(2)));
     }
 
     #[test]

@@ -10,10 +10,11 @@ mod writer;
 mod xferlog;
 
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -86,6 +87,8 @@ pub(crate) struct Transferred<'a> {
     /// `None` when every byte arrived.
     pub(crate) failure: Option<&'a str>,
     pub(crate) ascii: bool,
+    /// What an anonymous user gave as an address.
+    pub(crate) guest: Option<&'a [u8]>,
 }
 
 /// Where the bytes went.
@@ -330,8 +333,15 @@ fn log_file(
     Ok(LogFile { path: path.into(), writer: Arc::new(Writer::start(file, Box::new(notice))?) })
 }
 
+/// Opens a file to append to, or a named pipe: that is opened for both directions, or it would be waited for until
+/// somebody reads it, and again whenever nobody does.
 fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.file_type().is_fifo() => {
+            OpenOptions::new().read(true).write(true).open(path)
+        }
+        _ => OpenOptions::new().create(true).append(true).open(path),
+    }
 }
 
 /// Whom what is about no session is about.
@@ -358,7 +368,8 @@ fn warning(format: LogFormat, text: &str) -> Vec<u8> {
 /// An event's name and its fields, in the order in which they are written.
 fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
     use Value::{Number, Seconds, Text};
-    let bytes = |bytes: &[u8]| Text(String::from_utf8_lossy(bytes).into_owned());
+    let bytes = |bytes: &[u8]| Text(readable(bytes));
+    let path = |path: &VirtualPath| Text(readable(path.as_bytes()));
     match event {
         Event::Connected { proxy } => {
             ("connected", proxy.map(|proxy| ("proxy", Text(proxy.to_string()))).into_iter().collect())
@@ -384,16 +395,16 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
         Event::Transferred(transfer) => {
             let name = transfer.direction.word();
             let mut fields = vec![
-                ("path", Text(transfer.path.to_string())),
+                ("path", path(transfer.path)),
                 ("bytes", Number(transfer.bytes)),
                 ("seconds", Seconds(transfer.elapsed)),
             ];
             fields.extend(transfer.failure.map(|failure| ("failed", Text(failure.to_owned()))));
             (name, fields)
         }
-        Event::Changed { verb, path, from } => {
-            let mut fields = vec![("verb", Text((*verb).to_owned())), ("path", Text(path.to_string()))];
-            fields.extend(from.map(|from| ("from", Text(from.to_string()))));
+        Event::Changed { verb, path: of, from } => {
+            let mut fields = vec![("verb", Text((*verb).to_owned())), ("path", path(of))];
+            fields.extend(from.map(|from| ("from", path(from))));
             ("changed", fields)
         }
         Event::Declined { command, code, text } => {
@@ -464,7 +475,7 @@ fn write_text(out: &mut String, now: Timestamp, subject: &Subject<'_>, event: &E
     write_time(out, now);
     let _ = write!(out, " #{} {} ", subject.session, subject.peer);
     match subject.user {
-        Some(user) => write_escaped(out, &String::from_utf8_lossy(user)),
+        Some(user) => write_escaped(out, &readable(user)),
         None => out.push('-'),
     }
     let _ = write!(out, " {name}");
@@ -483,7 +494,7 @@ fn write_json(out: &mut String, now: Timestamp, subject: &Subject<'_>, event: &E
         write!(out, "\",\"event\":\"{name}\",\"session\":{},\"peer\":\"{}\"", subject.session, subject.peer);
     if let Some(user) = subject.user {
         out.push_str(",\"user\":\"");
-        write_escaped(out, &String::from_utf8_lossy(user));
+        write_escaped(out, &readable(user));
         out.push('"');
     }
     for (key, value) in fields {
@@ -504,6 +515,16 @@ fn write_value(out: &mut String, value: &Value) {
         Value::Number(number) => _ = write!(out, "{number}"),
         Value::Seconds(duration) => _ = write!(out, "{:.6}", duration.as_secs_f64()),
     }
+}
+
+/// A name as text: bytes that are no UTF-8 as `\\xff`.
+fn readable(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| _ = write!(text, "\\x{byte:02x}"));
+    }
+    text
 }
 
 /// Text between quotes, by JSON's rules; `U+007F` as well, for terminals.
@@ -548,9 +569,10 @@ mod tests {
         lines.events
     }
 
+    /// A line end is one, and a backslash with an `n` is that.
     #[test]
     fn an_event_is_one_line_whatever_names_hold() {
-        let path = VirtualPath::parse(b"/a\nb\"c").unwrap();
+        let path = VirtualPath::parse(b"/a\nb\"c\\n\xe4").unwrap();
         let transfer = Transferred {
             direction: Direction::Download,
             path: &path,
@@ -558,15 +580,16 @@ mod tests {
             elapsed: Duration::from_millis(1500),
             failure: None,
             ascii: false,
+            guest: None,
         };
         assert_eq!(
             recorded(LogFormat::Text, Event::Transferred(&transfer)),
-            "2001-09-09T01:46:40.005Z #7 127.0.0.1:1025 al\\\"ice\\u000a download path=\"/a\\\\nb\\\"c\" bytes=3 seconds=1.500000\n"
+            "2001-09-09T01:46:40.005Z #7 127.0.0.1:1025 al\\\"ice\\u000a download path=\"/a\\u000ab\\\"c\\\\n\\\\xe4\" bytes=3 seconds=1.500000\n"
         );
         assert_eq!(
             recorded(LogFormat::Json, Event::Transferred(&transfer)),
             "{\"time\":\"2001-09-09T01:46:40.005Z\",\"event\":\"download\",\"session\":7,\"peer\":\"127.0.0.1:1025\",\
-             \"user\":\"al\\\"ice\\u000a\",\"path\":\"/a\\\\nb\\\"c\",\"bytes\":3,\"seconds\":1.500000}\n"
+             \"user\":\"al\\\"ice\\u000a\",\"path\":\"/a\\u000ab\\\"c\\\\n\\\\xe4\",\"bytes\":3,\"seconds\":1.500000}\n"
         );
     }
 

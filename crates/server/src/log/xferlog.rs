@@ -2,7 +2,8 @@
 //!
 //! `Sun Sep  9 01:46:40 2001 1 10.0.0.1 1024 /pub/a_file b _ o r alice ftp 0 * c`: when it ended (UTC here),
 //! whole seconds, client, bytes, path (blanks as underscores), type, special action, direction, access
-//! mode, user, service, authentication, its user id, and whether it was complete.
+//! mode, user (of an anonymous one the address that was given for a password), service, authentication, its user id, and
+//! whether it was complete.
 
 use std::io::Write;
 
@@ -49,7 +50,7 @@ pub(super) fn write(
     let user = subject.user.unwrap_or(b"-");
     let anonymous = user.eq_ignore_ascii_case(b"anonymous") || user.eq_ignore_ascii_case(b"ftp");
     let _ = write!(out, " {kind} _ {direction} {} ", if anonymous { 'a' } else { 'r' });
-    out.extend(user.iter().map(|&byte| plain(byte)));
+    out.extend(transfer.guest.unwrap_or(user).iter().map(|&byte| plain(byte)));
     let _ = writeln!(out, " {service} 0 * {}", if transfer.failure.is_none() { 'c' } else { 'i' });
 }
 
@@ -76,13 +77,18 @@ mod tests {
             elapsed: Duration::from_millis(1400),
             failure: None,
             ascii: false,
+            guest: None,
         };
-        let subject = Subject { session: 1, peer: "10.0.0.1:9".parse().unwrap(), user: Some(b"alice") };
-        let mut out = Vec::new();
-        write(Timestamp { seconds: 1_000_000_000, nanoseconds: 0 }, &subject, &transfer, "ftp", &mut out);
-        assert_eq!(
-            String::from_utf8(out).unwrap(),
-            "Sun Sep  9 01:46:40 2001 1 10.0.0.1 1024 /pub/a_file_ b _ o r alice ftp 0 * c\n"
-        );
+        let line = |user: &[u8], transfer: &Transferred<'_>| {
+            let subject = Subject { session: 1, peer: "10.0.0.1:9".parse().unwrap(), user: Some(user) };
+            let mut out = Vec::new();
+            write(Timestamp { seconds: 1_000_000_000, nanoseconds: 0 }, &subject, transfer, "ftp", &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        let start = "Sun Sep  9 01:46:40 2001 1 10.0.0.1 1024 /pub/a_file_ b _ o";
+        assert_eq!(line(b"alice", &transfer), format!("{start} r alice ftp 0 * c\n"));
+        assert_eq!(line(b"ftp", &transfer), format!("{start} a ftp ftp 0 * c\n"));
+        let transfer = Transferred { guest: Some(b"me @example"), ..transfer };
+        assert_eq!(line(b"anonymous", &transfer), format!("{start} a me_@example ftp 0 * c\n"));
     }
 }

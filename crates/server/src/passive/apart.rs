@@ -1,10 +1,15 @@
 //! Which sessions of one address keep their TLS sessions apart, so that a ticket tells whose a data connection is.
 //!
 //! Some clients have one cache for all their sessions (rclone, curl with `-Z`), and show any of their tickets anywhere:
-//! on a port that is shared, one session's upload would become another's. What they show on a *control* connection gives
-//! them away, for a cache that holds a ticket is asked there, too. So two sessions are known to be apart where the later
-//! one's control connection showed nothing, though the earlier one's client surely held a ticket when that hello was
-//! made. Whoever is not known to be apart shares no port.
+//! on a port that is shared, one session's upload would become another's. Two sessions are known to be apart where both
+//! of this is so:
+//!
+//! - By control: the later one's control connection showed nothing, though the earlier one's client surely held a ticket
+//!   when that hello was made. Most caches that hold a ticket are asked there, too.
+//! - By data: a data connection of one of them has shown its own session's ticket, though the other's client surely held
+//!   one that was given later. A cache that data connections alone ask would have shown that one.
+//!
+//! Whoever is not known to be apart shares no port.
 //!
 //! ```text
 //!   Spent --handshake, or another ticket behind a used one--> Given --a reply behind it--> Told --a command--> Held
@@ -14,7 +19,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_net::tls::{Badge, Hello};
@@ -23,7 +28,7 @@ use millrace_net::tls::{Badge, Hello};
 const MOST: usize = 128;
 
 /// What a session's client has of its tickets, as far as it is sure.
-#[repr(u8)]
+#[derive(Clone, Copy)]
 enum Stage {
     Spent,
     Given,
@@ -35,21 +40,31 @@ enum Stage {
 #[derive(Debug)]
 struct Own {
     number: u64,
-    /// A [`Stage`].
-    stage: AtomicU8,
+    /// The last ticket, by the order in which they were all given, times four; and a [`Stage`]. Changed by its own thread.
+    state: AtomicU64,
 }
 
 impl Own {
-    fn set(&self, stage: Stage) {
-        self.stage.store(stage as u8, Ordering::Relaxed);
+    fn set(&self, ticket: u64, stage: Stage) {
+        self.state.store(ticket << 2 | stage as u64, Ordering::Relaxed);
     }
 
     fn step(&self, from: Stage, to: Stage) {
-        let _ = self.stage.compare_exchange(from as u8, to as u8, Ordering::Relaxed, Ordering::Relaxed);
+        let ticket = self.ticket();
+        if self.state.load(Ordering::Relaxed) == ticket << 2 | from as u64 {
+            self.set(ticket, to);
+        }
     }
 
-    fn holds(&self) -> bool {
-        self.stage.load(Ordering::Relaxed) == Stage::Held as u8
+    /// The last one.
+    fn ticket(&self) -> u64 {
+        self.state.load(Ordering::Relaxed) >> 2
+    }
+
+    /// The one that its client surely holds.
+    fn held(&self) -> Option<u64> {
+        let state = self.state.load(Ordering::Relaxed);
+        (state & 3 == Stage::Held as u64).then_some(state >> 2)
     }
 }
 
@@ -62,16 +77,17 @@ impl Companions {
     pub(crate) fn join(&self, client: IpAddr, is_old: bool) -> Companion {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let own = Arc::new(Own { number, stage: AtomicU8::new(Stage::Spent as u8) });
+        let own = Arc::new(Own { number, state: AtomicU64::new(0) });
         let mut all = self.lock();
         let others = all.entry(client).or_default();
-        let holders = others.iter().filter(|other| !is_old && other.holds());
-        let apart = holders.map(|other| other.number).collect();
+        let holders = others.iter().filter(|other| !is_old && other.held().is_some());
+        let by_control = holders.map(|other| other.number).collect();
         if others.len() == MOST {
             others.pop_front();
         }
         others.push_back(Arc::clone(&own));
-        Companion { all: self.clone(), client, own, apart, lasting: false }
+        let (all, by_data) = (self.clone(), Arc::default());
+        Companion { all, client, own, by_control, by_data, trial: None, lasting: false }
     }
 
     /// Locked to look at the sessions of an address.
@@ -86,10 +102,23 @@ pub(crate) struct Companion {
     all: Companions,
     client: IpAddr,
     own: Arc<Own>,
-    /// The numbers of those before it that it is known to be apart from.
-    apart: Arc<[u64]>,
+    /// The numbers of those before it that its control connection has shown nothing of, in order.
+    by_control: Arc<[u64]>,
+    /// Of those that a data connection of its own has shown nothing of.
+    by_data: Arc<[u64]>,
+    /// What the next data connection will tell.
+    trial: Option<Trial>,
     /// Its tickets are not used up.
     lasting: bool,
+}
+
+/// How it was before a data connection's hello was made.
+#[derive(Debug)]
+struct Trial {
+    /// The session's own ticket.
+    own: u64,
+    /// Others, in order, and the tickets that they held, which were given later.
+    later: Vec<(u64, u64)>,
 }
 
 impl Companion {
@@ -98,7 +127,7 @@ impl Companion {
         // A session id has no meaning where TLS 1.3 is spoken.
         let is_blank = |hello: &Hello| hello.tickets.is_empty() && (!is_tls12 || hello.session_id.is_empty());
         if !hello.is_some_and(is_blank) {
-            self.apart = Arc::default();
+            self.by_control = Arc::default();
         }
         self.lasting = is_tls12;
         self.given();
@@ -106,8 +135,9 @@ impl Companion {
 
     /// It was given a ticket.
     pub(crate) fn given(&self) {
-        if !(self.lasting && self.own.holds()) {
-            self.own.set(Stage::Given);
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        if !(self.lasting && self.own.held().is_some()) {
+            self.own.set(NEXT.fetch_add(1, Ordering::Relaxed), Stage::Given);
         }
     }
 
@@ -121,16 +151,52 @@ impl Companion {
         self.own.step(Stage::Told, Stage::Held);
     }
 
+    /// A port is about to be named: from now on a data connection may begin there, and use a ticket.
+    pub(crate) fn expect_use(&mut self) {
+        // What was seen before one that has not come holds for the next one, too: that may be it.
+        if self.trial.is_none() {
+            let own = self.own.ticket();
+            let later = |other: &Arc<Own>| {
+                let ticket = other.held().filter(|&ticket| ticket > own)?;
+                self.by_data.binary_search(&other.number).is_err().then_some((other.number, ticket))
+            };
+            let all = self.all.lock();
+            let later = all.get(&self.client).into_iter().flatten().filter_map(later).collect();
+            drop(all);
+            self.trial = Some(Trial { own, later });
+        }
+        self.may_use();
+    }
+
     /// From now on a data connection may use a ticket.
     pub(crate) fn may_use(&self) {
         if !self.lasting {
-            self.own.set(Stage::Spent);
+            self.own.set(self.own.ticket(), Stage::Spent);
         }
+    }
+
+    /// A data connection has begun. `is_own`: by its own session's ticket.
+    pub(crate) fn used(&mut self, is_own: bool) {
+        let Some(trial) = self.trial.take() else { return };
+        if !is_own || trial.own != self.own.ticket() || trial.later.is_empty() {
+            return;
+        }
+        let all = self.all.lock();
+        let is_apart = |other: &Own| {
+            let held = other.held().map(|ticket| (other.number, ticket));
+            self.by_data.binary_search(&other.number).is_ok()
+                || held.is_some_and(|held| trial.later.binary_search(&held).is_ok())
+        };
+        let others = all.get(&self.client).into_iter().flatten();
+        let apart = others.filter(|other| is_apart(other)).map(|other| other.number).collect();
+        drop(all);
+        self.by_data = apart;
     }
 
     /// What its data connections are known by.
     pub(crate) fn mark(&self, badge: Badge) -> Mark {
-        Mark { badge, number: self.own.number, apart: Arc::clone(&self.apart) }
+        let (by_control, by_data) = (Arc::clone(&self.by_control), Arc::clone(&self.by_data));
+        Mark { badge, number: self.own.number, by_control, by_data }
     }
 }
 
@@ -151,13 +217,18 @@ impl Drop for Companion {
 pub(crate) struct Mark {
     badge: Badge,
     number: u64,
-    apart: Arc<[u64]>,
+    by_control: Arc<[u64]>,
+    by_data: Arc<[u64]>,
 }
 
 impl Mark {
     /// Claims that neither's client shows what is the other's.
     pub(super) fn is_apart_from(&self, other: &Self) -> bool {
-        self.apart.contains(&other.number) || other.apart.contains(&self.number)
+        let is_among = |number, known: &[u64]| known.binary_search(&number).is_ok();
+        let either = |known: fn(&Self) -> &[u64]| {
+            is_among(other.number, known(self)) || is_among(self.number, known(other))
+        };
+        either(|mark| &mark.by_control) && either(|mark| &mark.by_data)
     }
 
     /// Claims that a connection which begins like this is its session's.
@@ -172,8 +243,9 @@ mod tests {
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
+    /// By control.
     fn apart(one: &Companion, other: &Companion) -> bool {
-        one.apart.contains(&other.own.number) || other.apart.contains(&one.own.number)
+        one.by_control.contains(&other.own.number) || other.by_control.contains(&one.own.number)
     }
 
     /// A session that surely holds a ticket.
@@ -233,6 +305,60 @@ mod tests {
             first.heard();
             assert!(apart(&first, &all.join(CLIENT, false)));
         }
+    }
+
+    #[test]
+    fn who_shows_its_own_ticket_is_apart_from_those_that_hold_later_ones() {
+        let all = Companions::default();
+        for (is_tls12, is_own) in [(true, true), (false, true), (true, false), (false, false)] {
+            let (mut first, mut second) = (holder(&all, is_tls12), holder(&all, is_tls12));
+            second.expect_use();
+            second.used(true);
+            assert!(second.by_data.is_empty(), "what was given before may be hidden by its own");
+            second.given();
+            second.told();
+            second.heard();
+            first.expect_use();
+            first.used(is_own);
+            let expected: &[u64] = if is_own { &[second.own.number] } else { &[] };
+            assert_eq!(*first.by_data, *expected, "{is_tls12}");
+        }
+    }
+
+    #[test]
+    fn what_was_given_or_used_meanwhile_tells_nothing() {
+        fn wait_for_its_port(second: &mut Companion) {
+            second.expect_use();
+        }
+        fn get_another(second: &mut Companion) {
+            second.may_use();
+            second.given();
+            second.told();
+            second.heard();
+        }
+        let all = Companions::default();
+        for meanwhile in [wait_for_its_port, get_another] {
+            let (mut first, mut second) = (holder(&all, false), holder(&all, false));
+            first.expect_use();
+            meanwhile(&mut second);
+            first.used(true);
+            assert!(first.by_data.is_empty());
+        }
+        // Its own may be the later one by now, or was when a connection began that nobody has asked about yet.
+        let (mut first, _second) = (holder(&all, false), holder(&all, false));
+        first.expect_use();
+        first.given();
+        first.used(true);
+        assert!(first.by_data.is_empty());
+        let mut first = holder(&all, false);
+        first.expect_use();
+        let second = holder(&all, false);
+        first.expect_use();
+        first.used(true);
+        assert!(first.by_data.is_empty());
+        first.expect_use();
+        first.used(true);
+        assert_eq!(*first.by_data, [second.own.number]);
     }
 
     #[test]

@@ -81,6 +81,8 @@ struct Host {
     leased: HashMap<u16, Arc<Port>>,
     /// Who waits for a port, the longest-waiting first.
     waiting: VecDeque<(Tenant, Deliver)>,
+    /// What kept the last port from being bound that nobody had, where it was not the port's fault.
+    hindrance: Option<i32>,
 }
 
 /// Who asks for a port.
@@ -144,6 +146,25 @@ impl PassivePool {
         &self.shared.companions
     }
 
+    /// Why whoever waits for a port of this address has none, where it is not that all are in use.
+    pub(crate) fn hindrance(&self, local: IpAddr) -> Option<io::Error> {
+        let hosts = self.shared.lock();
+        let host = hosts.get(&local).filter(|host| !host.unbound.is_empty())?;
+        host.hindrance.map(io::Error::from_raw_os_error)
+    }
+
+    /// Why no port at all can be bound at this address now, if that is so. None is bound for longer than it takes to try.
+    pub(crate) fn trouble(&self, local: IpAddr) -> Option<io::Error> {
+        let mut last = None;
+        for port in self.shared.range.clone() {
+            match listener::bind_data(SocketAddr::new(local, port)) {
+                Ok(_) => return None,
+                Err(error) => last = Some(error),
+            }
+        }
+        last
+    }
+
     /// The ports that may be used, for messages.
     pub(crate) fn range(&self) -> &RangeInclusive<u16> {
         &self.shared.range
@@ -179,6 +200,7 @@ impl Host {
             unbound: ports.into(),
             leased: HashMap::new(),
             waiting: VecDeque::new(),
+            hindrance: None,
         }
     }
 
@@ -223,6 +245,8 @@ impl Host {
                 }
             }
         }
+        let port_is_to_blame = last.kind() == io::ErrorKind::AddrInUse;
+        self.hindrance = last.raw_os_error().filter(|_| !port_is_to_blame);
         Err(last)
     }
 

@@ -282,3 +282,16 @@ fn a_port_that_another_program_has_is_passed_over() {
     let pool = pool(range.clone());
     assert_eq!(lease(&pool, client(1)).address().port(), *range.end());
 }
+
+/// Nobody's address: what is wrong there is no port's fault, and no other program's.
+#[test]
+fn what_keeps_ports_from_being_bound_is_known_where_it_is_not_that_they_are_in_use() {
+    let (pool, nowhere) = (pool(range(2)), IpAddr::from([203, 0, 113, 1]));
+    assert!(pool.hindrance(nowhere).is_none());
+    assert!(matches!(pool.lease(nowhere, guest(client(2)), Box::new(|_| {})), Leasing::Unavailable(_)));
+    let kind = io::ErrorKind::AddrNotAvailable;
+    assert_eq!(pool.hindrance(nowhere).unwrap().kind(), kind);
+    assert_eq!(pool.trouble(nowhere).unwrap().kind(), kind);
+    let _held = [lease(&pool, client(2)), lease(&pool, client(2))];
+    assert!(pool.hindrance(LOCAL).is_none() && pool.trouble(LOCAL).is_some());
+}

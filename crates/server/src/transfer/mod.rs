@@ -134,9 +134,9 @@ impl Taken {
         moved + if self.0.is_none() { stall_timeout / 2 } else { stall_timeout }
     }
 
-    /// Looks. `true` at first, and where the client has taken more since: then it counts from now.
-    pub(crate) fn look(&mut self, socket: &OwnedFd, moved: &mut Instant, now: Instant) -> bool {
-        let Ok(acknowledged) = stream::acknowledged(socket) else { return false };
+    /// Looks at what it has taken in all. `true` at first, and where that is more since: then it counts from now.
+    pub(crate) fn look(&mut self, acknowledged: io::Result<u64>, moved: &mut Instant, now: Instant) -> bool {
+        let Ok(acknowledged) = acknowledged else { return false };
         match self.0.replace(acknowledged) {
             None => true,
             Some(before) if acknowledged > before => {
@@ -289,6 +289,8 @@ pub(crate) enum JobKind {
     Fill,
     /// Write what was received; then, where that is possible, go on with `splice`.
     Sink,
+    /// Give an upload in place up, before its client hears of that.
+    Leave,
 }
 
 /// What a job brings back.
@@ -317,15 +319,16 @@ impl Work {
 impl Running {
     /// Begins a transfer whose connection is yet to come.
     pub(crate) fn new(transfer: Transfer, link: Link, serial: u64, now: Instant) -> Self {
-        let Transfer { content, via, coding, path, skip, offset, protection } = transfer;
+        let Transfer { content, via, coding, path, skip, offset, announced, protection } = transfer;
         let (direction, total, work) = match content {
             Content::Send(handle, range) => {
                 let sender = Sender::file(handle, range, coding, skip);
-                (Direction::Download, sender.total(), Work::Send(sender))
+                (Direction::Download, sender.left(), Work::Send(sender))
             }
             Content::List(lister) => (Direction::Listing, None, Work::Send(Sender::listing(lister, coding))),
             Content::Receive(upload, most) => {
-                (Direction::Upload, None, Work::Receive(Receiver::new(upload, most, coding, offset)))
+                let receiver = Receiver::new(upload, most, coding, offset).expecting(announced);
+                (Direction::Upload, None, Work::Receive(receiver))
             }
         };
         let ascii = coding.representation == millrace_ftp::codec::Type::Ascii;
@@ -422,9 +425,12 @@ impl Running {
             }
             _ => None,
         };
-        let most = self.pace.left();
-        let (serial, started, shared) = (self.serial, self.started, Arc::clone(&self.shared));
-        Job { serial, work, socket, shared, most, started }
+        let grace = match &work {
+            Work::Receive(receiver) => receiver.grace(self.shared.bytes(), self.started.elapsed()),
+            _ => Duration::ZERO,
+        };
+        let (serial, most, shared) = (self.serial, self.pace.left(), Arc::clone(&self.shared));
+        Job { serial, kind, work, socket, shared, most, grace, control: None }
     }
 
     /// Claims that a job has the work now.
@@ -461,13 +467,16 @@ impl Running {
 /// A piece of a transfer on its way to the blocking pool.
 pub(crate) struct Job {
     serial: u64,
+    kind: JobKind,
     work: Work,
     socket: Option<Socket>,
     shared: Arc<Shared>,
     /// What it may take off the socket.
     most: u64,
-    /// When the transfer began.
-    started: Instant,
+    /// How long the end of the client is waited for before it commits.
+    grace: Duration,
+    /// The control connection, where that end can be heard.
+    control: Option<OwnedFd>,
 }
 
 impl Job {
@@ -477,17 +486,36 @@ impl Job {
         self.socket.as_mut().filter(|socket| socket.registered)
     }
 
+    /// Where the end of the client can be heard, if it is waited for.
+    pub(crate) fn listen_to(&mut self, control: &OwnedFd) {
+        if !self.grace.is_zero() {
+            // Without a descriptor to spare the worker hears it all the same.
+            self.control = control.try_clone().ok();
+        }
+    }
+
     /// Does it; on a thread that may wait.
     pub(crate) fn run(self) -> JobDone {
-        let Self { serial, work, mut socket, shared, most, started } = self;
+        let Self { serial, kind, work, mut socket, shared, most, grace, control } = self;
         let mut share = Share::new(most);
         let (work, result) = match work {
             Work::Send(mut sender) => {
                 let result = sender.fill().err().map(|error| Err(TransferError::File(error)));
                 (Work::Send(sender), result)
             }
+            Work::Receive(mut receiver) if kind == JobKind::Leave => {
+                receiver.leave(&shared);
+                (Work::Receive(receiver), None)
+            }
             Work::Receive(mut receiver) => {
-                let result = receiver.sink(socket.as_mut(), &shared, &mut share, started);
+                let is_gone = || match &control {
+                    Some(control) => stream::wait_for_end(control, grace),
+                    None => {
+                        std::thread::sleep(grace);
+                        false
+                    }
+                };
+                let result = receiver.sink(socket.as_mut(), &shared, &mut share, is_gone);
                 (Work::Receive(receiver), result)
             }
             Work::Lent => (Work::Lent, None),

@@ -24,7 +24,7 @@ use super::{Direction, Link, Running, Socket};
 const MOST: usize = 1 << 20;
 
 /// How long its end is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A data connection on which everything was sent, and our end was said.
 #[derive(Debug)]

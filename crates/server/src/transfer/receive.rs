@@ -7,7 +7,7 @@
 
 use std::io;
 use std::ops::RangeInclusive;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millrace_ftp::codec::{Coding, Decoder, Mode, Progress};
 use millrace_ftp::session::TransferError;
@@ -35,10 +35,14 @@ const LINGER: Duration = Duration::from_millis(20);
 const STRETCH: u64 = 64 << 20;
 
 /// A client that dies closes its connections one after the other, and the end of the data may be heard of first.
-/// So the end of the control connection is waited for before a staged upload gets its name: for this part of the
-/// time that it took, which nobody notices, and at most so long. What was over sooner than 32 ms does not wait.
-const GRACE_PART: u32 = 32;
+/// So the end of the control connection is waited for before a staged upload gets its name, where nothing but the end
+/// of the data says that this was all: for this part of the time that it took, and at most so long. What was over
+/// sooner than 16 ms does not wait. No time is long enough for a machine that is busy enough.
+const GRACE_PART: u32 = 16;
 const GRACE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(50);
+
+/// The same where less has come than was announced.
+const GRACE_FOR_LESS: Duration = Duration::from_millis(500);
 
 /// A file on its way in.
 #[derive(Debug)]
@@ -55,6 +59,8 @@ pub(crate) struct Receiver {
     finished: bool,
     /// How many bytes may still come, where the client announced a range.
     left: Option<u64>,
+    /// How many bytes the file should have, where the client announced that.
+    announced: Option<u64>,
     /// Kept from one stretch to the next.
     conduit: Option<Conduit>,
     /// Whether the wire form says where the file ends (MODE B and Z, records), rather than the connection.
@@ -66,6 +72,8 @@ pub(crate) struct Receiver {
     /// Restart markers whose bytes are written: the sender's, and our offset. `None` where our offset is not
     /// known (`APPE`), so that none can be confirmed.
     markers: Option<Vec<(Vec<u8>, u64)>>,
+    /// Somebody else has it take its name.
+    is_held_back: bool,
 }
 
 /// What an upload through TLS needs.
@@ -79,6 +87,8 @@ struct Records {
     may_be_cut: bool,
     /// Whether it did.
     was_cut: bool,
+    /// Whether it ended with it.
+    said_goodbye: bool,
 }
 
 impl Receiver {
@@ -97,12 +107,21 @@ impl Receiver {
             ended: false,
             finished: false,
             left: most,
+            announced: None,
             conduit: None,
             ends_itself: !coding.ends_with_close(),
             another_may_follow: coding.mode == Mode::Block,
             records: None,
             markers: offset.map(|_| Vec::new()),
+            is_held_back: false,
         }
+    }
+
+    /// So many bytes were announced, if any were.
+    pub(super) fn expecting(mut self, announced: Option<u64>) -> Self {
+        // What is converted has another length.
+        self.announced = announced.filter(|_| self.decoder.is_none());
+        self
     }
 
     /// Takes a TLS stream that ends without close_notify for whole.
@@ -124,9 +143,37 @@ impl Receiver {
         self.ended
     }
 
+    /// How long the end of the control connection is waited for before what has come is committed: so many bytes, and
+    /// those that are not written, in this time.
+    pub(super) fn grace(&self, written: u64, took: Duration) -> Duration {
+        let is_staged = self.upload.as_ref().is_some_and(|upload| upload.is_staged());
+        let said_goodbye = self.records.as_ref().is_some_and(|records| records.said_goodbye);
+        let came = written + self.unwritten();
+        match self.announced {
+            // Who says so did not die.
+            _ if !self.ended || !is_staged || said_goodbye || self.ends_itself => Duration::ZERO,
+            Some(announced) if announced == came => Duration::ZERO,
+            Some(announced) if announced > came => GRACE_FOR_LESS,
+            _ => match took / GRACE_PART {
+                part if part < *GRACE.start() => Duration::ZERO,
+                part => part.min(*GRACE.end()),
+            },
+        }
+    }
+
     /// Bytes that have come and are not written: of a small staged upload all.
     pub(crate) fn unwritten(&self) -> u64 {
         self.buffer.len() as u64
+    }
+
+    /// What is staged does not take its name when it is whole: [`Receiver::take_whole`] gives it to whoever decides that.
+    pub(crate) fn hold_back(&mut self) {
+        self.is_held_back = self.upload.as_ref().is_some_and(|upload| upload.is_staged());
+    }
+
+    /// An upload that is whole and was held back.
+    pub(crate) fn take_whole(&mut self) -> Option<Box<dyn Upload>> {
+        self.upload.take_if(|_| self.is_held_back)
     }
 
     /// Commits what is whole, unless that may wait and has to be done on the pool.
@@ -139,6 +186,33 @@ impl Receiver {
     /// The restart markers that have come since the last call, to be confirmed with 110.
     pub(crate) fn take_markers(&mut self) -> Vec<(Vec<u8>, u64)> {
         self.markers.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Nothing more is there to read. In place what has come is there before the next bytes are waited for.
+    fn wait(&self) -> Turn {
+        match self.upload.as_ref().is_some_and(|upload| !upload.is_staged()) && !self.buffer.is_empty() {
+            true => Turn::Job(JobKind::Sink),
+            false => Turn::Wait,
+        }
+    }
+
+    /// Claims that a file is not yet as an upload in place leaves it that ends here: with all that came, and nothing of
+    /// the old file behind that.
+    pub(crate) fn owes_its_file(&self) -> bool {
+        let owes = |upload: &dyn Upload| {
+            !upload.is_staged()
+                && (!self.buffer.is_empty() || upload.commit_readiness() == Readiness::MayHang)
+        };
+        self.upload.as_deref().is_some_and(owes)
+    }
+
+    /// Gives the upload up. May wait.
+    pub(super) fn leave(&mut self, shared: &Shared) {
+        if self.upload.as_ref().is_some_and(|upload| !upload.is_staged()) {
+            // It failed already: that is what is told.
+            let _ = self.write_collected(shared);
+        }
+        self.upload = None;
     }
 
     /// Claims that dropping it may wait: what is not committed is given up.
@@ -170,7 +244,7 @@ impl Receiver {
                         return Turn::Wait;
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.wait(),
                 Err(error) => return Turn::Done(Err(TransferError::Broken(error))),
             }
         }
@@ -190,7 +264,7 @@ impl Receiver {
             let heard = socket.receive(scratch, share.left(), &mut |bytes| opened.extend_from_slice(bytes));
             let more = match heard {
                 Ok(heard) => self.hear(heard),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.wait(),
                 Err(error) => Err(TransferError::Broken(error)),
             };
             let more = match more {
@@ -215,7 +289,10 @@ impl Receiver {
     fn hear(&mut self, heard: Heard) -> Result<bool, TransferError> {
         match heard {
             Heard::Bytes { more } => return Ok(more),
-            Heard::End => self.ended = true,
+            Heard::End => {
+                self.ended = true;
+                self.records().said_goodbye = true;
+            }
             Heard::Cut { within_record: true } => {
                 let why = "the connection ended in the middle of a TLS record: the file is incomplete";
                 return Err(TransferError::Malformed(why.to_owned()));
@@ -258,21 +335,21 @@ impl Receiver {
     }
 
     fn commit(&mut self) -> Result<(), TransferError> {
-        match self.upload.take() {
+        match self.upload.take_if(|_| !self.is_held_back) {
             Some(upload) => upload.commit().map(drop).map_err(TransferError::File),
             None => Ok(()),
         }
     }
 
-    /// Writes what was collected, and then commits, where that was all; otherwise splices for as long as bytes
-    /// keep coming and its share allows more. May wait. `None`: the reactor goes
+    /// Writes what was collected, and then commits, where that was all and its client `is_gone` not yet; otherwise
+    /// splices for as long as bytes keep coming and its share allows more. May wait. `None`: the reactor goes
     /// on; an end that is met here is its to judge ([`Turn::Commit`]).
     pub(super) fn sink(
         &mut self,
         socket: Option<&mut Socket>,
         shared: &Shared,
         share: &mut Share,
-        started: Instant,
+        is_gone: impl FnOnce() -> bool,
     ) -> Option<Result<(), TransferError>> {
         let commits = self.ended;
         if let Err(error) = self.write_collected(shared) {
@@ -282,21 +359,13 @@ impl Receiver {
             && self.decoder.is_none()
             && self.left.is_none()
             && let Some(socket) = socket
-            && let Err(error) = self.splice(socket, shared, share)
+            && let Err(error) = self.receive(socket, shared, share)
         {
             return Some(Err(error));
         }
-        commits.then(|| {
-            // Who said close_notify did not die.
-            let may_have_died = self.records.as_ref().is_none_or(|records| records.was_cut);
-            let grace = if may_have_died { started.elapsed() / GRACE_PART } else { Duration::ZERO };
-            if grace >= *GRACE.start() && self.upload.as_ref().is_some_and(|upload| upload.is_staged()) {
-                std::thread::sleep(grace.min(*GRACE.end()));
-            }
-            match shared.is_cancelled() {
-                true => Err(TransferError::Aborted),
-                false => self.commit(),
-            }
+        commits.then(|| match is_gone() || shared.is_cancelled() {
+            true => Err(TransferError::Aborted),
+            false => self.commit(),
         })
     }
 
@@ -348,6 +417,22 @@ impl Receiver {
         Ok(())
     }
 
+    /// Moves bytes to the file for as long as they keep coming, by the shortest way that there is.
+    fn receive(
+        &mut self,
+        socket: &mut Socket,
+        shared: &Shared,
+        share: &mut Share,
+    ) -> Result<(), TransferError> {
+        if socket.tls.is_some() {
+            self.pump(socket, shared, share)
+        } else if self.splice(socket, shared, share)? {
+            Ok(())
+        } else {
+            self.relay(socket, shared, share)
+        }
+    }
+
     /// Reads through TLS and writes, for as long as bytes keep coming.
     fn pump(&mut self, socket: &mut Socket, shared: &Shared, share: &mut Share) -> Result<(), TransferError> {
         let mut wire = std::mem::take(&mut self.records().wire);
@@ -378,30 +463,56 @@ impl Receiver {
         Ok(())
     }
 
+    /// Reads and writes in clear, likewise.
+    fn relay(&mut self, socket: &Socket, shared: &Shared, share: &mut Share) -> Result<(), TransferError> {
+        let Some(upload) = &mut self.upload else { return Ok(()) };
+        let mut wire = vec![0; COLLECT];
+        while share.moved() < STRETCH && !share.is_used_up() && !shared.is_cancelled() {
+            let room = wire.len().min(share.left());
+            match stream::read(&socket.fd, &mut wire[..room]) {
+                Ok(0) => {
+                    self.ended = true;
+                    return Ok(());
+                }
+                Ok(count) => {
+                    upload.write_all(&wire[..count]).map_err(TransferError::File)?;
+                    shared.add(count as u64);
+                    share.take(count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !stream::wait_readable(&socket.fd, LINGER) {
+                        return Ok(());
+                    }
+                }
+                Err(error) => return Err(TransferError::Broken(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the kernel move them; answers whether it does: there may be no pipe to be had, no file, or no such call.
     fn splice(
         &mut self,
         socket: &mut Socket,
         shared: &Shared,
         share: &mut Share,
-    ) -> Result<(), TransferError> {
-        if socket.tls.is_some() {
-            return self.pump(socket, shared, share);
-        }
-        let Some(upload) = &mut self.upload else { return Ok(()) };
+    ) -> Result<bool, TransferError> {
+        let Some(upload) = &mut self.upload else { return Ok(true) };
         let conduit = match &mut self.conduit {
             Some(conduit) => conduit,
-            // No pipe to be had: the reactor goes on with buffers.
             None => match Conduit::new() {
                 Ok(conduit) => self.conduit.insert(conduit),
-                Err(_) => return Ok(()),
+                Err(_) => return Ok(false),
             },
         };
         while share.moved() < STRETCH && !share.is_used_up() && !shared.is_cancelled() {
-            let Some((file, position)) = upload.file().map_err(TransferError::File)? else { return Ok(()) };
+            let Some((file, position)) = upload.file().map_err(TransferError::File)? else {
+                return Ok(false);
+            };
             match conduit.receive(&socket.fd, file, position, share.left() as u64) {
                 Ok(0) => {
                     self.ended = true;
-                    return Ok(());
+                    return Ok(true);
                 }
                 Ok(count) => {
                     upload.advance(count as u64);
@@ -410,14 +521,15 @@ impl Receiver {
                 }
                 Err((Side::Socket, error)) if error.kind() == io::ErrorKind::WouldBlock => {
                     if !stream::wait_readable(&socket.fd, LINGER) {
-                        return Ok(());
+                        return Ok(true);
                     }
                 }
+                Err((Side::Kernel, _)) => return Ok(false),
                 Err((Side::Socket, error)) => return Err(TransferError::Broken(error)),
                 Err((Side::File, error)) => return Err(TransferError::File(FileError::from(error))),
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use millrace_ftp::codec::{Coding, Encoder};
 use millrace_ftp::listing::{Lister, Unread};
 use millrace_ftp::session::{ByteRange, TransferError};
+use millrace_net::copy::Side;
 use millrace_net::tls::{Channel, Unwritten};
 use millrace_net::{copy, stream};
 use millrace_vfs::{FileError, FileRange, ReadHandle, ReadStream, Readiness};
@@ -50,6 +51,8 @@ pub(crate) struct Sender {
     drained: bool,
     /// The connection is closed behind it, which sends whatever waits to share a packet.
     closes: bool,
+    /// The kernel does not send this file by itself: it is read.
+    by_hand: bool,
 }
 
 #[derive(Debug)]
@@ -92,6 +95,7 @@ impl Sender {
             warmed: 0,
             drained: false,
             closes: true,
+            by_hand: false,
         }
     }
 
@@ -100,8 +104,8 @@ impl Sender {
         Self { closes: false, ..self }
     }
 
-    /// How many file bytes there are to send, where that is known.
-    pub(crate) fn total(&self) -> Option<u64> {
+    /// How many file bytes are still to be sent, where that is known.
+    pub(crate) fn left(&self) -> Option<u64> {
         self.end.map(|end| end.saturating_sub(self.offset))
     }
 
@@ -123,7 +127,7 @@ impl Sender {
         share: &mut Share,
     ) -> Turn {
         let is_file = match (&self.source, &self.encoder) {
-            (Source::File(range), None) => range.readiness == Readiness::Cached,
+            (Source::File(range), None) => range.readiness == Readiness::Cached && !self.by_hand,
             _ => false,
         };
         let turn = match (is_file, &mut socket.tls) {
@@ -215,9 +219,14 @@ impl Sender {
                     share.take(count);
                     shared.add(count as u64);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Turn::Done(Err(TransferError::Broken(error))),
+                Err((_, error)) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
+                Err((_, error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err((Side::Kernel, _)) => {
+                    self.by_hand = true;
+                    return Turn::Yield;
+                }
+                Err((Side::File, error)) => return Turn::Done(Err(TransferError::File(error.into()))),
+                Err((Side::Socket, error)) => return Turn::Done(Err(TransferError::Broken(error))),
             }
         }
         Turn::Done(Ok(()))
@@ -302,6 +311,7 @@ impl Sender {
     pub(crate) fn fill(&mut self) -> Result<(), FileError> {
         if let (Source::File(FileRange { file, readiness: Readiness::Cached, .. }), None) =
             (&self.source, &self.encoder)
+            && !self.by_hand
         {
             let length = self.end.unwrap_or(u64::MAX).saturating_sub(self.offset).min(CHUNK);
             warm(file, self.offset, length)?;

@@ -1,14 +1,15 @@
 //! Turns of transfers on real sockets, with time passed in.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use millrace_ftp::codec::Coding;
+use millrace_ftp::codec::{Coding, Mode, Type};
 use millrace_ftp::session::ByteRange;
-use millrace_vfs::{FileRange, ReadHandle, Readiness};
+use millrace_storage::MemoryStorage;
+use millrace_vfs::{FileRange, ReadHandle, Readiness, Storage, Wait, WriteMode};
 
 use super::*;
 use crate::limits::{Limit, Limits, Scope, ServerLimits};
@@ -38,25 +39,37 @@ fn file(test: &str) -> ReadHandle {
     ReadHandle::File(FileRange { file: Arc::new(file), size: LENGTH, readiness: Readiness::Cached })
 }
 
+/// Both ends of a connection; that of the server does not block.
+fn connected() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (socket, _) = listener.accept().unwrap();
+    socket.set_nonblocking(true).unwrap();
+    (client, socket)
+}
+
+fn transfer(content: Content, coding: Coding, announced: Option<u64>) -> Transfer {
+    Transfer {
+        content,
+        via: Via::Passive,
+        coding,
+        path: VirtualPath::root(),
+        skip: 0,
+        offset: None,
+        announced,
+        protection: Protection::Clear,
+    }
+}
+
 impl Download {
     fn new(test: &str, rate: u64) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (socket, _) = listener.accept().unwrap();
-        socket.set_nonblocking(true).unwrap();
+        let (client, socket) = connected();
         client.set_nonblocking(true).unwrap();
         let now = Instant::now();
         let tree = Tree::new(ServerLimits { server: both(rate), ..ServerLimits::default() }, now, 0);
-        let member = tree.connect(listener.local_addr().unwrap(), now).unwrap();
-        let transfer = Transfer {
-            content: Content::Send(file(test), ByteRange { start: 0, end: None }),
-            via: Via::Passive,
-            coding: Coding::PLAIN,
-            path: VirtualPath::root(),
-            skip: 0,
-            offset: None,
-            protection: Protection::Clear,
-        };
+        let member = tree.connect(socket.local_addr().unwrap(), now).unwrap();
+        let content = Content::Send(file(test), ByteRange { start: 0, end: None });
+        let transfer = transfer(content, Coding::PLAIN, None);
         let running = Running::new(transfer, Link::Open(Socket::new(socket.into())), 1, now);
         Self { running, client, tree, member, now }
     }
@@ -115,4 +128,110 @@ fn nothing_is_told_of_what_is_not_limited() {
     download.go_on(Duration::from_millis(5));
     assert!(download.running.shared.bytes() > 0);
     assert_eq!(download.told(), None);
+}
+
+/// An upload of this over `/f`, of which the end has come.
+fn uploaded(storage: &MemoryStorage, coding: Coding, announced: Option<u64>, wire: &[u8]) -> Running {
+    let (mut client, socket) = connected();
+    client.write_all(wire).unwrap();
+    drop(client);
+    let now = Instant::now();
+    let tree = Tree::new(ServerLimits::default(), now, 0);
+    let member = tree.connect(socket.local_addr().unwrap(), now).unwrap();
+    let path = VirtualPath::parse(b"/f").unwrap();
+    let upload = storage.open_write(&path, WriteMode::Replace, Wait::Allowed).unwrap();
+    let transfer = transfer(Content::Receive(upload, None), coding, announced);
+    let mut running = Running::new(transfer, Link::Open(Socket::new(socket.into())), 1, now);
+    let mut scratch = vec![0; 64 * 1024];
+    loop {
+        match running.turn(now, &mut scratch, &tree, &member) {
+            Turn::Commit => return running,
+            Turn::Job(kind) => {
+                let done = running.lend(kind).run();
+                assert!(running.take_back(done, now).is_none());
+            }
+            Turn::Wait => {
+                let Link::Open(socket) = &running.link else { panic!("{:?}", running.link) };
+                assert!(stream::wait_readable(&socket.fd, Duration::from_secs(30)));
+            }
+            turn => panic!("{turn:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_end_of_a_client_is_waited_for_where_only_the_end_of_the_data_says_that_this_was_all() {
+    let ascii = Coding { representation: Type::Ascii, ..Coding::PLAIN };
+    let block = Coding { mode: Mode::Block, ..Coding::PLAIN };
+    let (seconds, ms) = (Duration::from_secs, Duration::from_millis);
+    for (coding, announced, wire, took, expected) in [
+        (Coding::PLAIN, None, &b"ten bytes!"[..], seconds(10), ms(50)),
+        (Coding::PLAIN, None, b"ten bytes!", ms(320), ms(20)),
+        (Coding::PLAIN, None, b"ten bytes!", ms(15), ms(0)),
+        (ascii, None, b"ten bytes!", seconds(10), ms(50)),
+        // What was announced has come, or more; or less, however quickly.
+        (Coding::PLAIN, Some(10), b"ten bytes!", seconds(10), ms(0)),
+        (Coding::PLAIN, Some(9), b"ten bytes!", seconds(10), ms(50)),
+        (Coding::PLAIN, Some(11), b"ten bytes!", ms(1), ms(500)),
+        (ascii, Some(11), b"ten bytes!", ms(1), ms(0)),
+        // It says itself where it ends.
+        (block, None, b"\x40\x00\x01x", seconds(10), ms(0)),
+    ] {
+        let running = uploaded(&MemoryStorage::new(), coding, announced, wire);
+        let Work::Receive(receiver) = &running.work else { panic!("{:?}", running.work) };
+        let grace = receiver.grace(running.shared.bytes(), took);
+        assert_eq!(grace, expected, "{coding:?} {announced:?} {took:?}");
+    }
+}
+
+#[test]
+fn an_upload_whose_client_ends_before_it_is_committed_is_not_whole() {
+    let storage = MemoryStorage::new();
+    storage.insert("/f", "old");
+    let (client, control) = connected();
+    let control = OwnedFd::from(control);
+    let commit = |grace| {
+        let mut job = uploaded(&storage, Coding::PLAIN, None, b"half").lend(JobKind::Sink);
+        job.grace = grace;
+        job.listen_to(&control);
+        job.run().result
+    };
+    assert!(matches!(commit(Duration::from_millis(1)), Some(Ok(()))));
+    // It is not heard of by the worker, which may be busy.
+    drop(client);
+    let begin = Instant::now();
+    assert!(matches!(commit(Duration::from_secs(3600)), Some(Err(TransferError::Aborted))));
+    assert!(begin.elapsed() < Duration::from_secs(60));
+}
+
+/// Such files are there where the kernel makes up what is read; others lie on file systems that know no `sendfile`.
+#[test]
+fn a_file_that_the_kernel_does_not_send_is_read() {
+    let path = "/proc/self/cmdline";
+    let content = std::fs::read(path).unwrap();
+    let file = Arc::new(File::open(path).unwrap());
+    let range = FileRange { file, size: content.len() as u64, readiness: Readiness::Cached };
+    let (mut client, socket) = connected();
+    let now = Instant::now();
+    let tree = Tree::new(ServerLimits::default(), now, 0);
+    let member = tree.connect(socket.local_addr().unwrap(), now).unwrap();
+    let content_of = Content::Send(ReadHandle::File(range), ByteRange::default());
+    let transfer = transfer(content_of, Coding::PLAIN, None);
+    let mut running = Running::new(transfer, Link::Open(Socket::new(socket.into())), 1, now);
+    let mut scratch = vec![0; 64 * 1024];
+    loop {
+        match running.turn(now, &mut scratch, &tree, &member) {
+            Turn::Done(result) => break result.unwrap(),
+            Turn::Job(kind) => {
+                let done = running.lend(kind).run();
+                assert!(running.take_back(done, now).is_none());
+            }
+            Turn::Yield => {}
+            turn => panic!("{turn:?}"),
+        }
+    }
+    drop(running);
+    let mut received = Vec::new();
+    client.read_to_end(&mut received).unwrap();
+    assert!(received == content);
 }

@@ -182,21 +182,18 @@ impl Worker {
     /// Takes what another connection carries: its client was welcomed there.
     pub(super) fn adopt(&mut self, adopted: http::Adopted) {
         let http::Adopted { socket, peer, bound, carried } = adopted;
-        match self.core.server.limits.connect(bound, self.core.now.instant) {
-            Err(refused) => {
-                self.refuse(&socket, peer, Door::Http, refused.for_the_client(), Some(&refused.reached()));
-            }
-            Ok(_) if self.core.ending => {}
-            Ok(member) => {
-                self.core.turn += 1;
-                let core = &self.core;
-                let key = self.connections.insert_with(|key| {
-                    let connection = http::Connection::new(key, socket, peer, member, None, core);
-                    Client::Http(Box::new(connection.carrying(carried)))
-                });
-                self.serve_any(key, |_, _| {});
-            }
+        if self.core.ending {
+            return;
         }
+        // That other one has its place.
+        let member = self.core.server.limits.accompany(bound, self.core.now.instant);
+        self.core.turn += 1;
+        let core = &self.core;
+        let key = self.connections.insert_with(|key| {
+            let connection = http::Connection::new(key, socket, peer, member, None, core);
+            Client::Http(Box::new(connection.carrying(carried)))
+        });
+        self.serve_any(key, |_, _| {});
     }
 
     /// The same where there are too many.

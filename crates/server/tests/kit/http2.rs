@@ -250,7 +250,7 @@ impl Http2Client {
 }
 
 /// The status that a block of fields begins with, of those that HPACK's table has; 0 for others.
-fn status(block: &[u8]) -> u16 {
+pub(crate) fn status(block: &[u8]) -> u16 {
     let first = block.iter().find(|&&byte| byte & 0xe0 != 0x20);
     match first {
         Some(0x88) => 200,

@@ -57,6 +57,12 @@ impl Secured {
         self.channel.read(&self.socket, &mut self.buffer, &mut |bytes| plain.extend_from_slice(bytes))
     }
 
+    /// Reads once, about as much as is `wanted`.
+    pub(crate) fn read_some(&mut self, wanted: usize, plain: &mut Vec<u8>) -> io::Result<Heard> {
+        let take = &mut |bytes: &[u8]| plain.extend_from_slice(bytes);
+        self.channel.read_some(&self.socket, &mut self.buffer, wanted, take)
+    }
+
     /// Reads to the end: whether it was told, and what came before it.
     pub(crate) fn read_to_end(&mut self) -> io::Result<(Heard, Vec<u8>)> {
         let mut plain = Vec::new();

@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_server::Config;
+use millrace_server::{Accounts, Config, Permissions};
 use millrace_storage::{Fault, FaultStorage, MemoryStorage};
 
 use crate::kit::{Client, PATIENCE, Scratch, Served, Sink, config, pattern, serve, serve_with, within};
@@ -174,6 +174,39 @@ fn hashes_leave_threads_for_everybody_else() {
     for client in &mut hashing {
         client.expect("ABOR", 426);
         client.expect_reply(226);
+    }
+}
+
+#[test]
+fn listings_of_a_stuck_disk_leave_threads_for_everybody_else() {
+    let (scratch, stuck) = (Scratch::new(), FaultStorage::new(MemoryStorage::new()));
+    let faults = stuck.faults();
+    let accounts = Accounts::new().user("s", "p", Permissions::READ_WRITE, Arc::new(stuck)).user(
+        "u",
+        "p",
+        Permissions::READ_WRITE,
+        scratch.storage(),
+    );
+    let served = serve_with(Config {
+        blocking_threads: 4,
+        accounts: Arc::new(accounts),
+        ..config(Arc::new(MemoryStorage::new()))
+    });
+    faults.from(1, Fault::Stuck);
+    let mut listing: Vec<_> = (0..8).map(|_| served.connect()).collect();
+    for client in &mut listing {
+        client.log_in("s", "p");
+        client.expect("PASV", 227);
+        client.send("NLST\r\n");
+    }
+    within(PATIENCE, "a call is stuck", || faults.stuck() > 0);
+    let mut other = served.login();
+    other.store("STOR f", b"content");
+    other.store("STOR f", b"another");
+    assert_eq!(other.fetch("RETR f"), b"another");
+    faults.reset();
+    for client in &mut listing {
+        client.send("ABOR\r\n");
     }
 }
 

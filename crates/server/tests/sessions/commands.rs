@@ -9,7 +9,7 @@ use millrace_ftp::codec::{Coding, Decoder, Encoder, Mode, Progress, Structure, T
 use millrace_ftp::commands::COMMANDS;
 use millrace_storage::MemoryStorage;
 
-use crate::kit::{Reply, Scratch, pattern, reset, serve};
+use crate::kit::{PATIENCE, Reply, Scratch, pattern, reset, serve, within};
 
 /// What `RETR` gives as a client of the same coding sees it.
 fn decoded(coding: Coding, wire: &[u8]) -> Vec<u8> {
@@ -483,4 +483,28 @@ fn stou_with_a_path_makes_its_name_there() {
     let mut client = served.login();
     client.passive_address();
     assert!(client.expect("STOU none/x", 550).text.contains("/none"));
+}
+
+#[test]
+fn what_is_known_of_a_file_is_told_as_facts() {
+    let scratch = Scratch::new();
+    scratch.write("a.html", b"abc");
+    std::fs::create_dir(scratch.file("d.html")).unwrap();
+    let served = serve(scratch.storage());
+    let mut client = served.login();
+    assert!(client.expect("FEAT", 211).text.contains(";media-type;x.hash;\r\n"));
+    client.expect("OPTS MLST media-type;x.hash;", 200);
+    assert!(client.expect("MLST a.html", 250).text.contains(" media-type=text/html; /a.html"));
+    // It is believed once the file has rested for a moment.
+    let known = "media-type=text/html;x.hash=SHA-256:\
+        ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad; ";
+    within(PATIENCE, "its hash is known", || {
+        client.expect("HASH a.html", 213);
+        client.expect("MLST a.html", 250).text.contains(known)
+    });
+    let lines = String::from_utf8(client.fetch("MLSD")).unwrap();
+    assert!(lines.contains(&format!("{known}a.html\r\n")), "{lines}");
+    assert!(lines.lines().any(|line| line == " d.html"), "{lines}");
+    client.store("STOR a.html", b"abd");
+    assert!(!client.expect("MLST a.html", 250).text.contains("x.hash"));
 }

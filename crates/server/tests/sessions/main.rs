@@ -13,6 +13,7 @@ mod bans;
 mod commands;
 mod endings;
 mod hook_paths;
+mod hook_waits;
 mod hooks;
 mod limits;
 mod links;

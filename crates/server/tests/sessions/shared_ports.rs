@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use millrace_net::tls::{Heard, Versions};
+use millrace_net::tls::{Connector, Heard, Versions};
 use millrace_server::config::{Resumption, Tls};
 
 use super::kit::{
@@ -27,6 +27,23 @@ fn serve(files: &Scratch, resumption: Resumption, wait: Duration) -> Served {
 
 fn log_in(served: &Served, versions: Versions) -> TlsClient {
     TlsClient::explicit(served.address, connector(versions)).ready()
+}
+
+/// Sessions that will share the port: each has shown its own ticket while the others held theirs.
+fn log_in_apart(served: &Served, versions: Versions, count: usize) -> Vec<TlsClient> {
+    let mut clients: Vec<_> = (0..count).map(|_| log_in(served, versions)).collect();
+    for client in &mut clients {
+        client.fetch("LIST");
+    }
+    clients
+}
+
+/// Uploads, where the server may close the connection.
+fn offer(socket: TcpStream, connector: &Connector, content: &[u8]) {
+    if let Ok(mut data) = Secured::over(socket, connector) {
+        let _ = data.write_all(content);
+        let _ = data.channel.close(&data.socket);
+    }
 }
 
 /// Each session's own content, in a file of its own.
@@ -80,13 +97,7 @@ fn share(count: usize, versions: Versions, resumption: Resumption) {
         files.write(&number.to_string(), &content(number));
     }
     let served = serve(&files, resumption, LONG);
-    let mut clients: Vec<_> = (0..count).map(|_| log_in(&served, versions)).collect();
-    if resumption == Resumption::Prefer {
-        // That they resume is known from the first time on.
-        for client in &mut clients {
-            client.fetch("RETR 0");
-        }
-    }
+    let mut clients = log_in_apart(&served, versions, count);
     for _ in 0..2 {
         all_at_once(&served, &mut clients);
     }
@@ -138,11 +149,7 @@ fn who_shows_one_sessions_tickets_in_another_shares_no_port() {
             }
             let socket = TcpStream::connect(port).unwrap();
             client.expect(&format!("STOR {number}"), 150);
-            if let Ok(mut data) = Secured::over(socket, &cache)
-                && data.write_all(&content(number)).is_ok()
-            {
-                data.finish();
-            }
+            offer(socket, &cache, &content(number));
             let reply = client.reply();
             let stored = files.read(&number.to_string());
             match reply.code {
@@ -159,7 +166,7 @@ fn who_shows_one_sessions_tickets_in_another_shares_no_port() {
 fn the_handshake_may_begin_before_the_command_here_as_well() {
     let files = Scratch::new();
     let served = serve(&files, Resumption::Require, LONG);
-    let mut clients: Vec<_> = (0..3).map(|_| log_in(&served, Versions::All)).collect();
+    let mut clients = log_in_apart(&served, Versions::All, 3);
     let sockets = connect_all(&mut clients.iter_mut().collect::<Vec<_>>());
     let data: Vec<_> = clients
         .iter()
@@ -180,7 +187,7 @@ fn who_does_not_resume_is_told_so_and_the_others_are_served() {
     let files = Scratch::new();
     files.write("f", b"content");
     let served = serve(&files, Resumption::Require, Duration::from_secs(10));
-    let (mut one, mut other) = (log_in(&served, Versions::All), log_in(&served, Versions::All));
+    let [mut one, mut other] = log_in_apart(&served, Versions::All, 2).try_into().ok().expect("two");
     let without = other.connector.without_resumption();
     let mut sockets = connect_all(&mut [&mut one, &mut other]);
     let (second, first) = (sockets.pop().unwrap(), sockets.pop().unwrap());
@@ -228,13 +235,66 @@ fn sessions_whose_client_shows_one_in_the_other_do_not_share() {
     }
 }
 
+/// Its control connections show nothing, so only its data connections tell.
+#[test]
+fn sessions_whose_client_shows_the_last_ticket_on_data_connections_alone_do_not_share() {
+    for (versions, resumption) in [
+        (Versions::Tls12, Resumption::Prefer),
+        (Versions::Tls12, Resumption::Require),
+        (Versions::Tls13, Resumption::Prefer),
+        (Versions::Tls13, Resumption::Require),
+    ] {
+        let files = Scratch::new();
+        let served = serve(&files, resumption, LONG);
+        // Each has shown its own, which was the last that was given then.
+        let [mut one, mut other] = [(); 2].map(|()| {
+            let mut client = log_in(&served, versions);
+            assert_eq!(client.store("STOR warm", b"x").code, 226);
+            client.expect("NOOP", 200);
+            client
+        });
+        let port = parse_passive(&one.expect("PASV", 227));
+        other.send("PASV");
+        one.expect("STOR one", 150);
+        offer(TcpStream::connect(port).unwrap(), &other.connector, b"of one");
+        let (reply, stored) = (one.reply(), files.read("one"));
+        match resumption {
+            Resumption::Require => assert_eq!((reply.code, stored), (522, None), "{versions:?}"),
+            _ => assert_eq!((reply.code, stored), (226, Some(b"of one".to_vec())), "{versions:?}"),
+        }
+        let port = parse_passive(&other.expect_reply(227));
+        other.expect("STOR other", 150);
+        offer(TcpStream::connect(port).unwrap(), &other.connector, b"of the other");
+        // Where each ticket is good for one connection, the other has used this one's.
+        match other.reply().code {
+            226 => assert_eq!(files.read("other").unwrap(), b"of the other", "{versions:?}"),
+            code => assert_eq!((code, resumption), (522, Resumption::Require), "{versions:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_client_that_shows_its_former_sessions_ticket_spoils_nothing_for_others_of_its_address() {
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let files = Scratch::new();
+        files.write("0", &content(0));
+        let served = serve(&files, Resumption::Prefer, LONG);
+        let cache = connector(versions);
+        for _ in 0..2 {
+            let mut client = TlsClient::explicit(served.address, cache.clone()).ready();
+            assert_eq!(client.fetch("RETR 0").len(), content(0).len());
+        }
+        all_at_once(&served, &mut log_in_apart(&served, versions, 2));
+    }
+}
+
 #[test]
 fn what_is_no_hello_reaches_nobody() {
     use std::io::{Read, Write};
     let files = Scratch::new();
     files.write("f", b"content");
     let served = serve(&files, Resumption::Require, LONG);
-    let (mut one, mut other) = (log_in(&served, Versions::All), log_in(&served, Versions::All));
+    let [mut one, mut other] = log_in_apart(&served, Versions::All, 2).try_into().ok().expect("two");
     let mut sockets = connect_all(&mut [&mut one, &mut other]);
     let (second, first) = (sockets.pop().unwrap(), sockets.pop().unwrap());
     for client in [&mut one, &mut other] {

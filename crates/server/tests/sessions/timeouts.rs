@@ -170,22 +170,33 @@ fn a_slow_transfer_is_not_a_stalled_one() {
 /// kilobytes a second is silent to the server for minutes, and reads all the time.
 #[test]
 fn a_client_that_reads_slowly_is_not_a_stalled_one() {
-    const STALL: Duration = Duration::from_secs(2);
+    const STALL: Duration = Duration::from_secs(4);
     let storage = MemoryStorage::new();
     storage.insert("/big", vec![b'x'; 16 << 20]);
+    for number in 0..40_000 {
+        storage.insert(&format!("/d/{number:0200}"), "");
+    }
     let served = serve_with(Config { stall_timeout: STALL, ..config(Arc::new(storage)) });
-    let mut client = served.login();
-    let mut data = client.passive();
-    rustix::net::sockopt::set_socket_recv_buffer_size(&data, 8 << 10).unwrap();
-    client.expect("RETR big", 150);
+    // A file, and a listing of as many bytes.
+    let mut readers = ["RETR big", "LIST d"].map(|line| {
+        let mut client = served.login();
+        let data = client.passive();
+        rustix::net::sockopt::set_socket_recv_buffer_size(&data, 8 << 10).unwrap();
+        client.expect(line, 150);
+        (client, data)
+    });
     let (begin, mut piece) = (Instant::now(), [0; 8 << 10]);
-    while begin.elapsed() < STALL * 3 {
-        assert!(data.read(&mut piece).unwrap() > 0, "ended after {:?}", begin.elapsed());
+    while begin.elapsed() < STALL * 2 {
+        for (_, data) in &mut readers {
+            assert!(data.read(&mut piece).unwrap() > 0, "ended after {:?}", begin.elapsed());
+        }
         std::thread::sleep(Duration::from_millis(100));
     }
-    client.expect("STAT", 211);
-    drop(data);
-    client.expect_reply(426);
+    for (mut client, data) in readers {
+        client.expect("STAT", 211);
+        drop(data);
+        client.expect_reply(426);
+    }
 }
 
 #[test]

@@ -5,9 +5,11 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::{Fault, FaultStorage, MemoryStorage};
+use millrace_storage::{Fault, FaultStorage, LocalOptions, LocalStorage, MemoryStorage, Uploads};
 
-use crate::kit::{Client, PATIENCE, Reply, Scratch, Sink, eventually, pattern, reset, serve, within};
+use crate::kit::{
+    Client, PATIENCE, Reply, Scratch, Sink, eventually, pattern, reset, reset_and_arrive, serve, within,
+};
 
 /// Sizes on either side of every buffer on the way.
 const SIZES: [usize; 13] = [
@@ -166,6 +168,48 @@ fn in_place_a_reset_leaves_the_part_that_came() {
     }
 }
 
+/// The most usual failure that FTP has: behind a firewall.
+#[test]
+fn an_upload_whose_data_connection_never_comes_changes_nothing() {
+    let scratch = Scratch::new();
+    scratch.write("f", b"old");
+    for storage in [scratch.storage(), scratch.in_place()] {
+        let served = serve(storage);
+        let mut client = served.login();
+        for line in ["STOR f", "STOR new", "APPE f", "APPE new", "STOU new"] {
+            drop(client.active());
+            client.expect(line, 150);
+            client.expect_reply(425);
+            within(PATIENCE, line, || {
+                scratch.names() == ["f"] && scratch.read("f").as_deref() == Some(b"old".as_slice())
+            });
+        }
+        // One that is empty is one.
+        client.store("STOR f", b"");
+        client.store("STOR new", b"");
+        assert_eq!((scratch.read("f").unwrap(), scratch.read("new").unwrap()), (vec![], vec![]));
+        std::fs::remove_file(scratch.file("new")).unwrap();
+        scratch.write("f", b"old");
+    }
+}
+
+#[test]
+fn an_upload_whose_file_was_removed_meanwhile_is_not_whole() {
+    let scratch = Scratch::new();
+    let (staged, in_place) = (serve(scratch.storage()), serve(scratch.in_place()));
+    for (served, line) in [(&staged, "APPE f"), (&in_place, "STOR f"), (&in_place, "APPE f")] {
+        scratch.write("f", b"old");
+        let (mut client, mut other) = (served.login(), served.login());
+        let mut data = client.passive();
+        client.expect(line, 150);
+        data.write_all(b"new").unwrap();
+        eventually("it is written", || scratch.read("f").unwrap().ends_with(b"new"));
+        other.expect("DELE f", 250);
+        drop(data);
+        assert!(client.expect_reply(550).text.contains("no such file"));
+    }
+}
+
 /// What a logger appends line by line over a bad connection.
 #[test]
 fn in_place_what_came_is_there_in_every_form_before_the_next_bytes_come() {
@@ -177,15 +221,52 @@ fn in_place_what_came_is_there_in_every_form_before_the_next_bytes_come() {
         client.expect(line, 200);
         let mut data = client.passive();
         client.expect(format!("APPE {name}"), 150);
-        for length in [1_003, 2_003] {
-            data.write_all(&[b'x'; 1_000]).unwrap();
+        // Many libraries write blocks of 64 KiB, which fill a read.
+        let mut length = 3;
+        for block in [1_000, 1_000, 65_536, 131_072] {
+            data.write_all(&vec![b'x'; block]).unwrap();
+            length += block;
             eventually("it is written", || scratch.read(name).unwrap().len() == length);
         }
-        assert!(client.expect("STAT", 211).text.contains("2000 bytes"));
+        let counted = format!("{} bytes", length - 3);
+        eventually("it is counted", || client.expect("STAT", 211).text.contains(&counted));
         client.expect("ABOR", 426);
         client.expect_reply(226);
-        assert_eq!(scratch.read(name).unwrap().len(), 2_003);
+        assert_eq!(scratch.read(name).unwrap().len(), length);
     }
+}
+
+/// Clients ask for the size behind a failure, and go on there.
+#[test]
+fn in_place_a_failure_is_told_when_the_file_is_as_it_will_stay() {
+    let scratch = Scratch::new();
+    let options = LocalOptions { uploads: Uploads::InPlace, ..LocalOptions::default() };
+    let served = serve(Arc::new(LocalStorage::open(scratch.path(), options).unwrap()));
+    let mut client = served.login();
+    let mut size = 0;
+    for (line, verb) in [("TYPE I", "STOR"), ("TYPE A", "APPE"), ("TYPE I", "STOR"), ("TYPE E", "APPE")] {
+        for block in [10, 65_536, 100_000] {
+            scratch.write("f", &[b'o'; 200_000]);
+            client.expect(line, 200);
+            let mut data = client.passive();
+            client.expect(format!("{verb} f"), 150);
+            data.write_all(&vec![b'x'; block]).unwrap();
+            reset_and_arrive(data);
+            client.expect_reply(426);
+            let told = scratch.read("f").unwrap().len();
+            client.expect("NOOP", 200);
+            // Another upload waits for whatever the first one still had to do.
+            client.expect("TYPE I", 200);
+            let mut data = client.passive();
+            client.expect("APPE f", 150);
+            data.write_all(b"y").unwrap();
+            drop(data);
+            client.expect_reply(226);
+            assert_eq!(scratch.read("f").unwrap().len(), told + 1, "{line} {verb} {block}");
+            size += told;
+        }
+    }
+    assert!(size > 0);
 }
 
 #[test]
