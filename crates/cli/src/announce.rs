@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::Path;
 
 use crate::check::time;
 use crate::config::{Access, Login, Site};
@@ -51,7 +52,7 @@ pub(crate) fn announcement(site: &Site, bound: Bound<'_>, fingerprints: &[String
     let http = bound.http.iter().map(|address| ("http", address));
     let http = http.chain(bound.https.iter().map(|address| ("https", address)));
     let http = http.flat_map(|(scheme, address)| {
-        let url = move |host| (format!("{scheme}://{host}/"), "the same, for browsers".to_owned());
+        let url = move |host| (format!("{scheme}://{host}/"), browsers(site, scheme).to_owned());
         hosts(address).into_iter().map(url)
     });
     let lines: Vec<(String, String)> = ftp.chain(http).collect();
@@ -81,6 +82,17 @@ pub(crate) fn announcement(site: &Site, bound: Bound<'_>, fingerprints: &[String
     text
 }
 
+/// What is served by HTTP.
+fn browsers(site: &Site, scheme: &str) -> &'static str {
+    match &site.config.tls {
+        Some(tls) if scheme == "http" && tls.data_required => {
+            "nothing: files have to be encrypted (tls-required)"
+        }
+        Some(tls) if scheme == "http" && tls.login_required => "the same, but logins have to be encrypted",
+        _ => "the same, for browsers",
+    }
+}
+
 /// What an operator should think about, for standard error.
 pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
     let open = bound.is_open();
@@ -96,7 +108,24 @@ pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
     if ftp_is_open && (!site.sources.is_empty() || site.logins.iter().any(|login| login.name.is_some())) {
         warnings.extend(in_clear(site).map(str::to_owned));
     }
+    warnings.extend(programs_of_clients(site));
+    warnings.extend(site.exposed.iter().cloned());
     warnings
+}
+
+/// Who may put programs where they are run, with the server's own rights.
+fn programs_of_clients(site: &Site) -> Option<String> {
+    let writers = site.logins.iter().filter(|login| login.access == Access::ReadWrite);
+    let (writer, folder) = writers.into_iter().find_map(|login| {
+        let beneath = login.beneath.as_deref().unwrap_or(Path::new(""));
+        let beneath = site.directory.join(beneath);
+        let mut folders = site.config.programs.folders.iter();
+        Some((login, &folders.find(|(_, folder)| folder.starts_with(&beneath))?.0))
+    })?;
+    Some(format!(
+        "{} may write to {folder}, whose files are programs, and so run anything with the rights of this server",
+        writer.name.as_deref().unwrap_or("anonymous"),
+    ))
 }
 
 /// What is to be said of passwords at the port of FTP.

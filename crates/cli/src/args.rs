@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use millrace_bench::crew::COMMAND;
 
@@ -13,7 +14,7 @@ use crate::poller_bench::PollerBench;
 use crate::race::Race;
 use crate::user::Users;
 
-/// Millrace: a file server that FTP clients use, and the ruler that measures any of them.
+/// Millrace: a file server for FTP, FTPS and HTTP, and the ruler that measures any of them.
 ///
 /// Try it:  millrace serve ./somewhere
 #[derive(Debug, Parser)]
@@ -25,9 +26,10 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve a folder by FTP until told to stop
+    /// Serve a folder by FTP and HTTP until told to stop
     ///
-    /// Without flags, everyone on this computer may read the current folder, at ftp://127.0.0.1:2121/.
+    /// Without flags, everyone on this computer may read the current folder, at ftp://127.0.0.1:2121/
+    /// and http://127.0.0.1:8080/.
     /// What is open, to whom, and the URLs to paste are printed to standard output; the line that begins
     /// with "Ready" comes last, when connections are accepted. Events are logged to standard error.
     ///
@@ -130,6 +132,10 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
+    /// A database of accounts, or "off", as "millrace serve" is told
+    #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().map(Said::on_command_line))]
+    pub(crate) users: Option<Said<PathBuf>>,
+
     /// The address that the login comes from
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
     pub(crate) from: IpAddr,
@@ -137,6 +143,10 @@ pub(crate) struct Explain {
     /// The login comes over an encrypted connection
     #[arg(long)]
     pub(crate) tls: bool,
+
+    /// The client shows a certificate with the user's name in it; encrypted, as with --tls
+    #[arg(long)]
+    pub(crate) certificate: bool,
 
     /// The login comes by HTTP, not by FTP
     #[arg(long)]

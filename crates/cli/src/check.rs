@@ -62,6 +62,9 @@ impl Display for Meaning<'_> {
             let is_first = index == 0 && site.logins.is_empty();
             writeln!(out, "{:14}{}.", if is_first { "Logins" } else { "" }, announce::users(source))?;
         }
+        for (index, hook) in site.hooks.iter().enumerate() {
+            writeln!(out, "{:14}{hook}", if index == 0 { "Hooks" } else { "" })?;
+        }
         network(&site.config, out)?;
         timeouts(&site.config, out)?;
         logs(&site.config, out)
@@ -179,6 +182,9 @@ fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
     if config.foreign_data {
         writeln!(out, "              PORT may name another host than the client's own (FXP).")?;
+    }
+    if !config.mode_z {
+        writeln!(out, "              MODE Z, transfers that are compressed, is switched off.")?;
     }
     if config.messages {
         writeln!(out, "              Who enters a directory is told its .message, and of a README.")?;

@@ -1,6 +1,7 @@
 //! `millrace serve`: starts the server, says so, and stops it when told to.
 
 use std::io::{self, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, Weak};
@@ -29,7 +30,7 @@ pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
     // Before the server starts: a signal that comes while it does is not lost.
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
         .map_err(|error| Failure::Running(format!("cannot listen for signals: {error}")))?;
-    let (running, moved) = start(&site).map_err(|error| Failure::Running(advise(&error)))?;
+    let (running, moved) = start(&site).map_err(|error| Failure::Running(advise(&error, &site.config)))?;
     let running = Arc::new(running);
     moved.iter().for_each(|warning| warn(&running, warning));
     for trouble in troubles {
@@ -43,10 +44,12 @@ pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
     let control =
         site.control.as_deref().map(|path| open_control(path, &running, again.clone())).transpose()?;
     announce(&site, &running);
-    listen_to_signals(signals, Arc::clone(&running), again)?;
-    sweep(site.writable(), Arc::clone(&running));
+    listen_to_signals(signals, Arc::downgrade(&running), again)?;
+    sweep(site.writable(), Arc::downgrade(&running));
     running.wait();
     drop(control);
+    // Both, and so all that is served: what is open of it leaves nothing behind in anybody's folder.
+    drop((running, site));
     Ok(())
 }
 
@@ -77,11 +80,17 @@ impl Again {
 fn open_control(path: &Path, running: &Arc<Running>, again: Again) -> Result<Control, Failure> {
     Control::open(path, running, Box::new(move || again.reload())).map_err(|error| {
         let hint = match error.kind() {
-            io::ErrorKind::AddrInUse => " (another server answers there)",
+            io::ErrorKind::AddrInUse if is_socket(path) => " (another server answers there)",
+            io::ErrorKind::AddrInUse => " (a file that is no socket is there: remove it, or name another)",
+            io::ErrorKind::NotFound => "; make its folder first, or name another",
             _ => "",
         };
         Failure::Running(format!("cannot open the control socket {}: {error}{hint}.", path.display()))
     })
+}
+
+fn is_socket(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.file_type().is_socket())
 }
 
 /// Says what an operator should look at: as a line for people, or in the log where that is for programs.
@@ -139,22 +148,23 @@ fn announce(site: &Site, running: &Running) {
 
 /// SIGHUP reads the configuration anew. Of the others the first asks the transfers to end; the second does
 /// not ask.
-fn listen_to_signals(mut signals: Signals, running: Arc<Running>, again: Again) -> Result<(), Failure> {
+fn listen_to_signals(mut signals: Signals, running: Weak<Running>, again: Again) -> Result<(), Failure> {
     let listen = move || {
         let mut is_ending = false;
         for signal in signals.forever() {
-            match signal {
-                SIGHUP => {
+            match (signal, running.upgrade()) {
+                (SIGHUP, Some(running)) => {
                     let told =
                         again.reload().map_or_else(|error| error, |()| "configuration read anew".to_owned());
                     if !running.warn_in_json(&told) {
                         let _ = writeln!(io::stderr(), "millrace: {told}");
                     }
                 }
-                signal if is_ending => process::exit(128 + signal),
-                _ => {
+                (SIGHUP, None) => {}
+                (signal, _) if is_ending => process::exit(128 + signal),
+                (_, running) => {
                     is_ending = true;
-                    running.request_shutdown();
+                    running.iter().for_each(|running| running.request_shutdown());
                 }
             }
         }
@@ -183,34 +193,33 @@ fn swept(report: SweepReport) -> Option<String> {
 }
 
 /// Removes what a killed server left, while this one already serves; and now and then what clients have left.
-fn sweep(trees: Vec<Arc<LocalStorage>>, running: Arc<Running>) {
+fn sweep(trees: Vec<Arc<LocalStorage>>, running: Weak<Running>) {
+    // They end with the server, which this thread does not keep from it.
+    let trees: Vec<Weak<LocalStorage>> = trees.iter().map(Arc::downgrade).collect();
     let sweep = move || {
-        for tree in &trees {
-            if let Some(text) = swept(tree.sweep()) {
+        for tree in trees.iter().filter_map(Weak::upgrade) {
+            if let (Some(text), Some(running)) = (swept(tree.sweep()), running.upgrade()) {
                 warn(&running, &text);
             }
         }
-        drop(running);
-        // They end with the server, which this thread does not keep from it.
-        let weak: Vec<Weak<LocalStorage>> = trees.iter().map(Arc::downgrade).collect();
-        drop(trees);
         loop {
             thread::sleep(SWEEP);
-            weak.iter().filter_map(Weak::upgrade).for_each(|tree| tree.sweep_partials());
+            trees.iter().filter_map(Weak::upgrade).for_each(|tree| tree.sweep_partials());
         }
     };
     // Without a thread the leftovers stay, hidden, until the next start.
     let _ = thread::Builder::new().name("millrace-sweep".to_owned()).spawn(sweep);
 }
 
-fn advise(error: &StartError) -> String {
+fn advise(error: &StartError, config: &Config) -> String {
     let hint = match error {
         StartError::Listen { address, source } => match source.kind() {
             io::ErrorKind::AddrInUse => {
-                format!(
-                    "; another program has that port: end it, or choose another, such as --ftp {}:0",
-                    address_of(address)
-                )
+                let doors = [("--ftps", &config.ftps), ("--http", &config.http), ("--https", &config.https)];
+                let door = doors.iter().find(|(_, addresses)| addresses.contains(address));
+                let flag = door.map_or("--ftp", |(flag, _)| flag);
+                let host = address_of(address);
+                format!("; another program has that port: end it, or choose another, such as {flag} {host}:0")
             }
             io::ErrorKind::PermissionDenied => {
                 "; ports below 1024 need root or the capability CAP_NET_BIND_SERVICE".to_owned()

@@ -141,15 +141,20 @@ fn what_makes_no_sense_exits_with_2() {
 fn a_port_that_is_taken_exits_with_1_and_says_which() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let output = run(&["serve", GOLDEN, "--ftp", &address]);
-    assert_eq!(output.status.code(), Some(1));
-    assert_eq!(
-        text(&output.stderr),
-        format!(
-            "millrace: cannot listen on {address}: Address already in use (os error 98); another program has that \
-             port: end it, or choose another, such as --ftp 127.0.0.1:0.\n"
-        )
-    );
+    for (flag, arguments) in [
+        ("--ftp", &["serve", GOLDEN, "--ftp", &address][..]),
+        ("--http", &["serve", GOLDEN, "--ftp", "127.0.0.1:0", "--http", &address]),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(
+            text(&output.stderr),
+            format!(
+                "millrace: cannot listen on {address}: Address already in use (os error 98); another program has \
+                 that port: end it, or choose another, such as {flag} 127.0.0.1:0.\n"
+            )
+        );
+    }
 }
 
 #[test]
@@ -250,6 +255,28 @@ fn sigterm_and_sigint_end_it_with_0() {
         assert_eq!(serving.exit_code(), Some(0), "{signal}");
         assert!(reply(&mut client).starts_with("421 "), "{signal}");
     }
+}
+
+#[test]
+fn what_uploads_needed_is_gone_with_the_server() {
+    let folder = std::env::temp_dir().join(format!("millrace-tidy-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("f"), "old").unwrap();
+    let mut serving = Serving::start_in(folder.to_str().unwrap(), &["--anonymous", "rw", "--http", "off"]);
+    let mut client = serving.connect();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let eprt = format!("EPRT |1|127.0.0.1|{port}|");
+    write!(client.get_mut(), "USER anonymous\r\nPASS x\r\n{eprt}\r\nSTOR f\r\n").unwrap();
+    assert!((0..4).map(|_| reply(&mut client)).last().unwrap().starts_with("150 "));
+    listener.accept().unwrap().0.write_all(b"new").unwrap();
+    assert!(reply(&mut client).starts_with("226 "));
+    serving.signal("-TERM");
+    assert_eq!(serving.exit_code(), Some(0));
+    let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["f"]);
+    assert_eq!(fs::read(folder.join("f")).unwrap(), b"new");
+    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

@@ -361,6 +361,7 @@ fn blocks(language: &str) -> impl Iterator<Item = &'static str> {
 #[test]
 fn the_documented_examples_do_what_they_say() {
     let site = Site::start("document", "");
+    fs::create_dir(site.folder.join("files")).unwrap();
     for line in blocks("limits").flat_map(str::lines) {
         let limit = line.split("  ").next().unwrap();
         site.tell(&["limits", "server", "--download", limit]);

@@ -18,12 +18,16 @@ struct Site {
 
 impl Site {
     fn start(name: &str, flags: &[&str]) -> Self {
+        Self::start_with_ports(name, "61100-61163", flags)
+    }
+
+    fn start_with_ports(name: &str, ports: &str, flags: &[&str]) -> Self {
         let folder = std::env::temp_dir().join(format!("millrace-log-{}-{name}", std::process::id()));
         fs::create_dir_all(folder.join("files")).unwrap();
         fs::write(folder.join("files/f"), b"content").unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
             .args(["serve", "files", "--ftp", "127.0.0.1:0", "--http", "off", "--user", "u:secret"])
-            .args(["--passive-ports", "61100-61163"])
+            .args(["--passive-ports", ports])
             .args(flags)
             .current_dir(&folder)
             .stdin(Stdio::null())
@@ -221,6 +225,38 @@ fn a_transfer_log_that_cannot_be_written_is_told_of() {
     client.fetch("f");
     site.signal("-TERM");
     site.log_up_to("2 lines are missing from the transfer log, which could not be written");
+}
+
+/// As people do who give their log to a program. It need not be there yet, nor stay.
+#[test]
+fn a_transfer_log_may_be_a_named_pipe_and_nobody_is_held_up_by_it() {
+    let folder = std::env::temp_dir().join(format!("millrace-log-{}-pipe", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    assert!(Command::new("mkfifo").arg(folder.join("xfer")).status().unwrap().success());
+    let mut site = Site::start("pipe", &["--xferlog", "xfer", "--anonymous", "ro"]);
+    let mut client = site.connect();
+    client.say("USER anonymous", "331");
+    client.say("PASS me@example", "230");
+    client.fetch("f");
+    let mut pipe = BufReader::new(fs::File::open(folder.join("xfer")).unwrap());
+    let mut line = String::new();
+    pipe.read_line(&mut line).unwrap();
+    assert!(line.ends_with(" o a me@example ftp 0 * c\n"), "{line}");
+    site.signal("-HUP");
+    site.log_up_to("read anew");
+    drop(pipe);
+    client.fetch("f");
+    site.signal("-TERM");
+    client.expect("421");
+    assert!(site.child.wait().unwrap().success());
+}
+
+#[test]
+fn passive_ports_that_are_all_another_programs_are_warned_of() {
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    let mut site = Site::start_with_ports("ports", &port.to_string(), &["--quiet"]);
+    site.log_up_to(&format!("none of the passive-ports {port}-{port} can be bound at 127.0.0.1 now"));
 }
 
 #[test]

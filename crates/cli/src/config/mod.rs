@@ -11,6 +11,7 @@ mod hosts;
 mod keys;
 mod limits;
 mod logins;
+mod own;
 mod passes;
 mod profiles;
 mod report;

@@ -1,6 +1,8 @@
 //! What was written, turned into what it means: defaults added, contradictions refused, trees opened.
 
+use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +16,10 @@ use millrace_vfs::VirtualPath;
 use super::logins::{self, Assembly, Login, User};
 use super::report::Source;
 use super::said::{Place, Said};
-use super::sources;
 use super::tls::{self, Encryption, SelfSigned};
 use super::value::{Access, Anonymous, Count, Listen, LogFormat, Period, Ports, Switch, Uploads};
-use super::written::{UserTable, Written};
+use super::written::{HookTable, UserTable, Written};
+use super::{own, sources};
 use crate::failure::Failure;
 
 /// Everything that was asked for.
@@ -47,6 +49,10 @@ pub(crate) struct Site {
     pub(crate) config: Config,
     /// Whether HTTP is where it is by default, and may be elsewhere.
     pub(crate) http_by_default: bool,
+    /// What is done before and after what clients do, a line each.
+    pub(crate) hooks: Vec<String>,
+    /// What is to be said of the server's own files that lie among those that it serves.
+    pub(crate) exposed: Vec<String>,
 }
 
 impl Site {
@@ -63,12 +69,26 @@ impl Site {
     }
 }
 
+/// Claims that a program of this name is in one of the folders of a `PATH`.
+fn finds_executable(folders: &OsStr, name: &str) -> bool {
+    std::env::split_paths(folders).any(|folder| is_executable(&folder.join(name)))
+}
+
+fn is_executable(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
 /// Says where something wrong was written.
 pub(crate) struct Places<'a> {
     file: Option<&'a Source>,
 }
 
 impl Places<'_> {
+    /// The configuration file.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.file.map(|source| &*source.path)
+    }
+
     /// An error about a value: at its place in the file, or with the name of its flag.
     pub(crate) fn error(&self, place: &Place, flag: &str, message: &str) -> Failure {
         match (place, self.file) {
@@ -85,6 +105,32 @@ impl Places<'_> {
                 Some(source.folder())
             }
             _ => None,
+        }
+    }
+
+    /// Makes sure that a program is there, and can be executed. What has names in braces is known when it is run.
+    pub(super) fn find_program(&self, said: &Said<String>, key: &str) -> Result<(), Failure> {
+        let name = said.value.as_str();
+        let wrong = |message: &str| Err(self.error(&said.place, key, message));
+        let folder = self.folder_of_program(said).unwrap_or(Path::new(""));
+        let path = folder.join(name.strip_prefix("./").unwrap_or(name));
+        let of_path = || std::env::var_os("PATH").is_some_and(|all| finds_executable(&all, name));
+        match name.contains('/') {
+            _ if name.contains(' ') && !path.exists() => {
+                let words: Vec<String> = name.split_whitespace().map(|word| format!("{word:?}")).collect();
+                wrong(&format!(
+                    "there is no program {name:?}; a program with arguments is written {key} = [{}]",
+                    words.join(", ")
+                ))
+            }
+            _ if name.contains('{') => Ok(()),
+            true if !path.exists() => wrong(&format!("there is no program {}", path.display())),
+            true if !is_executable(&path) => {
+                let path = path.display();
+                wrong(&format!("{path} cannot be executed; chmod +x {path}, if it is a program"))
+            }
+            false if !of_path() => wrong(&format!("there is no program {name} in PATH")),
+            _ => Ok(()),
         }
     }
 
@@ -134,6 +180,9 @@ pub(crate) fn resolve(
     quotas: Option<Arc<Quotas>>,
 ) -> Result<Site, Failure> {
     let places = Places { file };
+    let own_files = own::files(&written, &places);
+    let hooks = written.hook_tables.iter().map(HookTable::shown).collect();
+    let other_folders = own::others(&written, &places);
     let quotas = quotas.unwrap_or_else(|| Arc::new(Quotas::new(Ledger::new(quotas_file(&written, &places)))));
     let mut limits = super::limits::limits(&written);
     let bans = super::limits::bans(&written);
@@ -264,6 +313,7 @@ pub(crate) fn resolve(
         login_attempts: login_attempts(written.login_attempts, default.login_attempts, &places)?,
         grace: period(written.grace, default.grace),
         foreign_data: is_on(written.foreign_data, default.foreign_data),
+        mode_z: is_on(written.mode_z, default.mode_z),
         coalesce: is_on(written.coalesce, default.coalesce),
         messages: is_on(written.messages, default.messages),
         sort_entries: count(written.list_sort, default.sort_entries),
@@ -273,7 +323,10 @@ pub(crate) fn resolve(
         log: log(written.quiet, written.log_format),
     };
     let control = written.control.map(|said| places.path(&said));
+    let served = own::served(&directory, &logins, !sources.is_empty(), other_folders);
     Ok(Site {
+        hooks,
+        exposed: own::warnings(&own_files, &served),
         directory,
         logins,
         sources,

@@ -3,6 +3,7 @@
 mod documentation;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -655,4 +656,36 @@ fn rules_of_answers_are_checked_where_they_are_written() {
         let error = folder.error(folder.file(text));
         assert!(error.contains(expected), "{text}\n{error}");
     }
+}
+
+#[test]
+fn files_of_the_servers_own_that_clients_could_reach_are_told() {
+    let folder = Folder::new();
+    for name in ["links", "photos/check"] {
+        fs::write(folder.path().join(name), "0123456789abcdef0123456789abcdef").unwrap();
+    }
+    fs::set_permissions(folder.path().join("photos/check"), fs::Permissions::from_mode(0o755)).unwrap();
+    let exposed = |keys: &str, tables: &str| {
+        let hook = "[[hook]]\non = \"upload\"\nrun = [\"photos/check\", \"{file}\"]\n";
+        let text = format!("{keys}\nhttp-link-keys = \"links\"\nxferlog = \"x.log\"\n{hook}{tables}");
+        let site = folder.file(&text).unwrap_or_else(|failure| panic!("{text}\n{failure}"));
+        site.exposed.join("\n").replace(folder.path().to_str().unwrap(), "HERE")
+    };
+    let told = |place: &str, names: &str| {
+        format!(
+            "files of the server's own lie in {place}, where clients may read or replace them: {names}; keep them \
+             elsewhere"
+        )
+    };
+    let all = "check (run), links (http-link-keys), m.toml (the configuration), x.log (xferlog)";
+    assert_eq!(exposed("directory = \".\"", ""), told("HERE", all));
+    let program = told("HERE/photos", "check (run)");
+    assert_eq!(exposed("directory = \"photos\"", ""), program);
+    // Nobody is let into more than this.
+    let alice = format!("[[user]]\nname = \"alice\"\npassword = \"{HASH}\"\ndirectory = \"photos\"\n");
+    assert_eq!(exposed("directory = \".\"", &alice), program);
+    fs::create_dir(folder.path().join("other")).unwrap();
+    assert_eq!(exposed("directory = \"other\"", ""), "");
+    let more = "[[folder]]\npath = \"/pictures\"\ndirectory = \"photos\"\n";
+    assert_eq!(exposed("directory = \"other\"", more), program);
 }

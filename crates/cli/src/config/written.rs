@@ -478,6 +478,9 @@ pub(crate) struct Written {
     /// Whether `PORT` may name another host than the client's.
     #[arg(skip)]
     pub(crate) foreign_data: Option<Said<Switch>>,
+    /// Whether `MODE Z` is served.
+    #[arg(skip)]
+    pub(crate) mode_z: Option<Said<Switch>>,
 }
 
 /// A `[[user]]` table. What is missing is told when it is resolved, with the place of what is there.
@@ -572,6 +575,33 @@ pub(crate) struct HookTable {
     pub(crate) time_limit: Option<Said<Period>>,
     pub(crate) on_failure: Option<Said<OnFailure>>,
     pub(crate) refused_to: Option<Said<String>>,
+}
+
+impl HookTable {
+    /// `upload of /in/**: run ./check {file}`
+    pub(crate) fn shown(&self) -> String {
+        let words =
+            |said: &[Said<String>]| said.iter().map(|said| &*said.value).collect::<Vec<_>>().join(", ");
+        let mut text = words(&self.on);
+        let list = |name: &str, said: &[Said<String>]| match said {
+            [] => String::new(),
+            said => format!(" {name}{}", words(said)),
+        };
+        text += &list("", &self.verbs);
+        text += &list("of ", &self.paths);
+        text += &list("by ", &self.users);
+        let one = |said: &Option<Said<String>>| said.as_ref().map(|said| said.value.clone());
+        let done = [
+            ("refuse: ", one(&self.refuse)),
+            ("rewrite to ", one(&self.rewrite)),
+            ("move to ", one(&self.moved)),
+            ("verify ", one(&self.verify)),
+            ("run ", (!self.run.is_empty()).then(|| words(&self.run).replace(", ", " "))),
+            ("tell ", one(&self.webhook)),
+        ];
+        let done = done.into_iter().find_map(|(does, what)| Some(format!("{does}{}", what?)));
+        format!("{text}: {}", done.unwrap_or_default())
+    }
 }
 
 /// A `[[pass]]` table.
@@ -697,6 +727,7 @@ impl Written {
             login_delay: self.login_delay.or(file.login_delay),
             login_attempts: self.login_attempts.or(file.login_attempts),
             foreign_data: self.foreign_data.or(file.foreign_data),
+            mode_z: self.mode_z.or(file.mode_z),
         }
     }
 }

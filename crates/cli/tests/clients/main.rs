@@ -21,6 +21,7 @@ mod curl;
 mod folders;
 mod ftplib;
 mod ftps;
+mod h2spec;
 mod haproxy;
 mod http;
 mod lftp;

@@ -75,7 +75,9 @@ impl Server {
     pub(crate) fn secure(resumption: &str) -> Self {
         let scratch = Scratch::new();
         let file = scratch.0.join("millrace.toml");
-        fs::write(&file, format!("tls-resumption = \"{resumption}\"\n")).unwrap();
+        let ports = own_ports();
+        let text = format!("tls-resumption = \"{resumption}\"\npassive-ports = \"{ports}\"\n");
+        fs::write(&file, text).unwrap();
         let (file, state) = (file.display().to_string(), scratch.state().display().to_string());
         let mut arguments = vec!["--config", &file, "--tls-self-signed", "--state", &state];
         arguments.extend(["--ftps", "127.0.0.1:0", "--https", "127.0.0.1:0"]);
@@ -163,6 +165,15 @@ impl Drop for Server {
             eprintln!("--- the server's log:\n{}", lines[lines.len().saturating_sub(LOG_TAIL)..].join("\n"));
         }
     }
+}
+
+/// Passive ports that no other server of these tests is likely to have, nor any client: those of clients begin above.
+fn own_ports() -> String {
+    const COUNT: u32 = 64;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = std::process::id().wrapping_mul(7).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+    let first = 30_000 + number % 42 * COUNT;
+    format!("{first}-{}", first + COUNT - 1)
 }
 
 /// Starts a server; answers where it serves FTP, HTTP, FTPS and HTTPS.

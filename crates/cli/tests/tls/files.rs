@@ -127,7 +127,7 @@ fn what_cannot_be_used_is_named_and_what_to_do_is_said() {
         (identity("ec.pem", "key.der"), "key.der", "openssl pkey -inform DER -in OLD -out NEW"),
         (identity("key.der", "ec.sec1"), "key.der", "it is a private key in DER, and no certificate"),
         (identity("store.p12", "ec.sec1"), "store.p12", "openssl pkcs12 -in OLD -nodes -out NEW"),
-        (identity("ec.sec1", "ec.pem"), "ec.sec1", "were the files of certificate and key swapped?"),
+        (identity("ec.sec1", "ec.pem"), "ec.sec1", "the files of certificate and key may have been swapped."),
         (identity("ec.pem", "ec.pem"), "ec.pem", "a certificate in it, and no private key"),
         (identity("empty.pem", "ec.sec1"), "empty.pem", "it is empty"),
         (identity("ec.pem", "empty.pem"), "empty.pem", "it is empty"),

@@ -53,6 +53,7 @@ fn blocks(kind: &str) -> Vec<&'static str> {
 #[test]
 fn every_example_is_a_configuration() {
     let site = Site::new("document");
+    fs::create_dir(site.0.join("files")).unwrap();
     let examples = blocks("toml");
     assert!(examples.len() >= 5, "{examples:?}");
     for example in examples {

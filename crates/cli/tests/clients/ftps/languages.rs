@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{DOORS, PREFER, REQUIRE, run, script, transfers};
+use super::{DOORS, PREFER, REQUIRE, TRANSFERS, run, script};
 use crate::server::{PASSWORD, Server, USER};
 use crate::tool::{Tool, skip, tool};
 
@@ -16,10 +16,10 @@ fn pycurl() -> Option<Tool> {
     python.flatten()
 }
 
-fn pycurl_session(python: &Tool, server: &Server, door: &str, version: &str, level: &str, count: u64) {
+fn pycurl_session(python: &Tool, server: &Server, door: &str, version: &str, level: &str) {
     script(server, "session.py", include_str!("session_pycurl.py"));
     let first = ["session.py", "127.0.0.1", &server.port_of(door)].map(str::to_owned);
-    let rest = server.arguments(&[door, version, level, &count.to_string()]);
+    let rest = server.arguments(&[door, version, level, &TRANSFERS.to_string()]);
     run(python, server, &[&first[..], &rest].concat());
 }
 
@@ -29,12 +29,12 @@ fn libcurl_with_gnutls_resumes_for_a_hundred_transfers() {
     for policy in [REQUIRE, PREFER] {
         let server = Server::secure(policy);
         for door in DOORS {
-            pycurl_session(&python, &server, door, "1.2", "P", 10);
-            pycurl_session(&python, &server, door, "1.2", "C", 10);
-            pycurl_session(&python, &server, door, "1.3", "C", 10);
+            for (version, level) in [("1.2", "P"), ("1.2", "C"), ("1.3", "C")] {
+                pycurl_session(&python, &server, door, version, level);
+            }
             if policy == REQUIRE {
                 // It would take TLS 1.3, without tickets: the server answers with 1.2.
-                pycurl_session(&python, &server, door, "any", "P", transfers(policy));
+                pycurl_session(&python, &server, door, "any", "P");
             }
         }
         let sessions = if policy == REQUIRE { 8 } else { 6 };
@@ -50,7 +50,7 @@ fn libcurl_with_gnutls_cannot_resume_under_tls_13() {
     let Some(python) = pycurl() else { return };
     let server = Server::secure(PREFER);
     for door in DOORS {
-        pycurl_session(&python, &server, door, "1.3", "P", 10);
+        pycurl_session(&python, &server, door, "1.3", "P");
     }
     server.log_with("tls-session-not-resumed", 2);
 }
@@ -62,11 +62,11 @@ fn commons_net_moves_files_and_resumes_where_it_is_made_to() {
     if !Path::new(LIBRARY).exists() {
         return skip("libcommons-net-java is not installed");
     }
-    for (policy, sessions) in [(REQUIRE, "reuse"), (PREFER, "fresh")] {
+    for (policy, sessions) in [(REQUIRE, "reuse"), (PREFER, "reuse"), (PREFER, "fresh")] {
         let server = Server::secure(policy);
         script(&server, "Session.java", include_str!("Session.java"));
         let (explicit, implicit, count) =
-            (server.port_of("explicit"), server.port_of("implicit"), transfers(policy).to_string());
+            (server.port_of("explicit"), server.port_of("implicit"), TRANSFERS.to_string());
         let open = ["--add-opens", "java.base/sun.security.ssl=ALL-UNNAMED", "--add-opens"];
         let more = ["java.base/sun.security.util=ALL-UNNAMED", "-cp", LIBRARY, "Session.java", "127.0.0.1"];
         let rest = [&explicit, &implicit, USER, PASSWORD, sessions, &count];
@@ -98,7 +98,7 @@ fn jlaffaye_ftp_resumes_for_a_hundred_transfers_and_loses_nothing() {
         let session = Tool::at(server.local().join("session")).unwrap();
         let (explicit, implicit) = (server.port_of("explicit"), server.port_of("implicit"));
         let first = ["127.0.0.1", &explicit, &implicit].map(str::to_owned);
-        for (count, size) in [(transfers(policy), "3000"), (20, "1300000")] {
+        for (count, size) in [(TRANSFERS, "3000"), (20, "1300000")] {
             let rest = server.arguments(&[&count.to_string(), size]);
             run(&session, &server, &[&first[..], &rest].concat());
         }

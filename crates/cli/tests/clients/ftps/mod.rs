@@ -1,5 +1,6 @@
-//! FTPS: every client, explicit and implicit, TLS 1.2 and 1.3, data encrypted and in clear, many transfers on one
-//! control connection, with data connections that have to resume (`require`: a hundred of them) or should (`prefer`).
+//! FTPS: every client, explicit and implicit, TLS 1.2 and 1.3, data encrypted and, where the client can, in clear, a
+//! hundred transfers on one control connection, with data connections that have to resume (`require`) or should
+//! (`prefer`).
 
 mod languages;
 mod openssl;
@@ -9,9 +10,10 @@ use crate::tool::{Tool, find, skip_anyway, tool};
 use crate::tree::noise;
 
 /// Transfers on one control connection: half of them up, half of them down.
-fn transfers(policy: &str) -> u64 {
-    if policy == REQUIRE { 100 } else { 10 }
-}
+const TRANSFERS: u64 = 100;
+
+/// So many files go up, and come down again.
+const FILES: u64 = TRANSFERS / 2;
 
 const REQUIRE: &str = "require";
 const PREFER: &str = "prefer";
@@ -52,45 +54,47 @@ fn script(server: &Server, name: &str, text: &str) {
     std::fs::write(server.local().join(name), text).unwrap();
 }
 
-fn curl_session(policy: &str) {
-    let Some(curl) = tool("curl") else { return };
-    let server = Server::secure(policy);
-    for number in 1..=50 {
-        std::fs::write(server.local().join(format!("u{number}")), noise(number, 3000)).unwrap();
-    }
+/// One run of curl: files up and down again, in a folder of its own on both sides.
+fn curl_run(curl: &Tool, server: &Server, door: &str, versions: &[&str], level: &str) {
+    let folder = format!("{door}{}{level}", versions.concat());
+    std::fs::create_dir(server.served().join(&folder)).unwrap();
+    std::fs::create_dir(server.local().join(&folder)).unwrap();
+    let scheme = if door == "explicit" { "ftp" } else { "ftps" };
+    let url = format!("{scheme}://{USER}:{PASSWORD}@127.0.0.1:{}/{folder}/", server.port_of(door));
     let authority = server.authority().display().to_string();
-    for (door, scheme) in DOORS.into_iter().zip(["ftp", "ftps"]) {
-        for (versions, level) in [
-            (&["--tls-max", "1.2"][..], "--ssl-reqd"),
-            (&["--tls-max", "1.2"], "--ftp-ssl-control"),
-            (&["--tlsv1.3"], "--ssl-reqd"),
-            (&["--tlsv1.3"], "--ftp-ssl-control"),
-        ] {
-            // curl takes its time: a hundred transfers only where most clients are.
-            let is_usual = door == "explicit" && level == "--ssl-reqd" && versions == ["--tlsv1.3"];
-            let files = if is_usual { transfers(policy) / 2 } else { 5 };
-            let url = format!("{scheme}://{USER}:{PASSWORD}@127.0.0.1:{}/", server.port_of(door));
-            let common =
-                [&["--silent", "--show-error", "--fail", "--cacert", &authority, level], versions].concat();
-            let (down, back) = (format!("{url}u[1-{files}]"), "back#1");
-            let names = format!("u[1-{files}]");
-            let up = [&common[..], &["-T", &names, &url, "--next"]].concat();
-            curl.run(&server, &[&up[..], &common, &["-o", back, &down]].concat());
-            for number in 1..=files {
-                let back = std::fs::read(server.local().join(format!("back{number}"))).unwrap();
-                assert!(back == noise(number, 3000), "{door} {versions:?} {level}");
-            }
-        }
+    let common = [&["--silent", "--show-error", "--fail", "--cacert", &authority, level], versions].concat();
+    let (names, back, down) =
+        (format!("u[1-{FILES}]"), format!("{folder}/back#1"), format!("{url}u[1-{FILES}]"));
+    let up = [&common[..], &["-T", &names, &url, "--next"]].concat();
+    curl.run(server, &[&up[..], &common, &["-o", &back, &down]].concat());
+    for number in 1..=FILES {
+        let back = std::fs::read(server.local().join(format!("{folder}/back{number}"))).unwrap();
+        assert!(back == noise(number, 3000), "{folder}");
     }
-    let log = server.log_with(" disconnected", 8);
-    assert_eq!(log.matches(" connected").count(), 8, "one control connection each");
-    server.assert_all_resumed();
 }
 
 #[test]
 fn curl_with_openssl_resumes_for_a_hundred_transfers() {
-    curl_session(REQUIRE);
-    curl_session(PREFER);
+    let Some(curl) = &tool("curl") else { return };
+    for policy in [REQUIRE, PREFER] {
+        let server = &Server::secure(policy);
+        for number in 1..=FILES {
+            std::fs::write(server.local().join(format!("u{number}")), noise(number, 3000)).unwrap();
+        }
+        // At once, because this one sleeps a lot.
+        std::thread::scope(|scope| {
+            for door in DOORS {
+                for versions in [&["--tls-max", "1.2"][..], &["--tlsv1.3"]] {
+                    for level in ["--ssl-reqd", "--ftp-ssl-control"] {
+                        scope.spawn(move || curl_run(curl, server, door, versions, level));
+                    }
+                }
+            }
+        });
+        let log = server.log_with(" disconnected", 8);
+        assert_eq!(log.matches(" connected").count(), 8, "one control connection each");
+        server.assert_all_resumed();
+    }
 }
 
 #[test]
@@ -102,8 +106,7 @@ fn ftplib_moves_files_with_sessions_and_without() {
         for door in DOORS {
             for (version, level) in [("1.2", "P"), ("1.2", "C"), ("1.3", "P"), ("1.3", "C")] {
                 let first = ["session.py", "127.0.0.1", &server.port_of(door)].map(str::to_owned);
-                let rest =
-                    server.arguments(&[door, version, level, sessions, &transfers(policy).to_string()]);
+                let rest = server.arguments(&[door, version, level, sessions, &TRANSFERS.to_string()]);
                 run(&python, &server, &[&first[..], &rest].concat());
             }
         }
@@ -132,11 +135,11 @@ fn ftplib_without_sessions_is_refused_where_they_are_required() {
 fn lftp_resumes_for_a_hundred_transfers() {
     let Some(lftp) = tool("lftp") else { return };
     for policy in [REQUIRE, PREFER] {
-        let (server, files) = (Server::secure(policy), transfers(policy) / 2);
-        for number in 1..=files {
-            let folder = server.local().join("tree");
-            std::fs::create_dir_all(&folder).unwrap();
-            std::fs::write(folder.join(format!("u{number}")), noise(number, 3000)).unwrap();
+        let server = Server::secure(policy);
+        let tree = server.local().join("tree");
+        std::fs::create_dir_all(&tree).unwrap();
+        for number in 1..=FILES {
+            std::fs::write(tree.join(format!("u{number}")), noise(number, 3000)).unwrap();
         }
         for (door, scheme) in DOORS.into_iter().zip(["ftp", "ftps"]) {
             for (version, level) in [("1.2", "yes"), ("1.2", "no"), ("1.3", "yes"), ("1.3", "no")] {
@@ -149,7 +152,7 @@ fn lftp_resumes_for_a_hundred_transfers() {
                     server.port_of(door)
                 );
                 lftp.run(&server, &["-c", &commands]);
-                for number in 1..=files {
+                for number in 1..=FILES {
                     let back = std::fs::read(server.local().join(format!("back/u{number}"))).unwrap();
                     assert!(back == noise(number, 3000), "{door} {version} {level}");
                 }
@@ -204,10 +207,10 @@ fn rclone_resumes_for_a_hundred_transfers() {
     let Some(rclone) = tool("rclone") else { return };
     let Some(hidden) = find("rclone") else { return };
     for policy in [REQUIRE, PREFER] {
-        let (server, files) = (Server::secure(policy), transfers(policy) / 2);
+        let server = Server::secure(policy);
         let tree = server.local().join("tree");
         std::fs::create_dir_all(&tree).unwrap();
-        for number in 1..=files {
+        for number in 1..=FILES {
             std::fs::write(tree.join(format!("u{number}")), noise(number, 3000)).unwrap();
         }
         let password = hidden.run(&server, &["obscure", PASSWORD]);
@@ -229,7 +232,7 @@ fn rclone_resumes_for_a_hundred_transfers() {
                 rclone.run(&server, &[&["copy", "tree", ":ftp:up"], &common[..]].concat());
                 rclone.run(&server, &[&["copy", ":ftp:up", "back"], &common[..]].concat());
                 rclone.run(&server, &[&["purge", ":ftp:up"], &common[..]].concat());
-                for number in 1..=files {
+                for number in 1..=FILES {
                     let back = std::fs::read(server.local().join(format!("back/u{number}"))).unwrap();
                     assert!(back == noise(number, 3000), "{door} {versions:?}");
                 }
@@ -251,7 +254,7 @@ fn basic_ftp_resumes_for_a_hundred_transfers() {
         script(&server, "session.mjs", include_str!("session.mjs"));
         let (explicit, implicit) = (server.port_of("explicit"), server.port_of("implicit"));
         let first = ["session.mjs", "127.0.0.1", &explicit, &implicit].map(str::to_owned);
-        run(&node, &server, &[&first[..], &server.arguments(&[&transfers(policy).to_string()])].concat());
+        run(&node, &server, &[&first[..], &server.arguments(&[&TRANSFERS.to_string()])].concat());
         server.assert_all_resumed();
     }
 }

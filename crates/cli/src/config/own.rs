@@ -1,0 +1,141 @@
+//! The server's own files, where they lie among those that it serves: whoever may read there has its keys and
+//! passwords, and whoever may write puts a program of theirs in the place of one that it runs.
+
+use std::path::{Path, PathBuf};
+
+use super::logins::Login;
+use super::resolve::Places;
+use super::said::Said;
+use super::written::Written;
+use super::{database, tls};
+
+/// A file of the server's own.
+#[derive(Debug)]
+pub(super) struct Own {
+    /// The key that names it, or what it is.
+    what: &'static str,
+    path: PathBuf,
+}
+
+/// All of them that the configuration names, or that are where they are by default.
+pub(super) fn files(written: &Written, places: &Places<'_>) -> Vec<Own> {
+    let mut files = Vec::new();
+    let mut add = |what: &'static str, said: Option<&Said<PathBuf>>| {
+        let said = said.filter(|said| said.value != Path::new("off"));
+        files.extend(said.map(|said| Own { what, path: places.path(said) }));
+    };
+    for key in &written.tls_key {
+        add("tls-key", Some(key));
+    }
+    for (what, said) in [
+        ("users", &written.users),
+        ("control", &written.control),
+        ("hooks-queue", &written.hooks_queue),
+        ("http-link-keys", &written.http_link_keys),
+        ("quotas", &written.quotas),
+        ("xferlog", &written.xferlog),
+        ("access-log", &written.access_log),
+    ] {
+        add(what, said.as_ref());
+    }
+    for folder in &written.folder_tables {
+        add("key-file", folder.key_file.as_ref());
+        add("password-file", folder.password_file.as_ref());
+        add("database", folder.database.as_ref());
+    }
+    for source in &written.source_tables {
+        add("password-file", source.password_file.as_ref());
+    }
+    for hook in &written.hook_tables {
+        files.extend(program(hook.run.first(), places).map(|path| Own { what: "run", path }));
+    }
+    for source in &written.source_tables {
+        files.extend(program(source.program.first(), places).map(|path| Own { what: "program", path }));
+    }
+    files.extend(places.file().map(|path| Own { what: "the configuration", path: path.to_owned() }));
+    let state = tls::state_folder(written, &super::said::Place::CommandLine, places).ok();
+    let users = written.users.is_none().then(database::default_path).flatten();
+    let by_default = [("state", state), ("users", users)];
+    files.extend(by_default.into_iter().filter_map(|(what, path)| {
+        let path = path.filter(|path| path.exists())?;
+        Some(Own { what, path })
+    }));
+    files
+}
+
+/// A program that was named by where it is; what `PATH` finds is not found among files that are served.
+fn program(said: Option<&Said<String>>, places: &Places<'_>) -> Option<PathBuf> {
+    let said = said.filter(|said| said.value.contains('/'))?;
+    Some(match places.folder_of_program(said) {
+        Some(folder) => folder.join(&said.value),
+        None => PathBuf::from(&said.value),
+    })
+}
+
+/// The folders beside `directory` that the configuration serves: other hosts', and virtual ones.
+pub(super) fn others(written: &Written, places: &Places<'_>) -> Vec<PathBuf> {
+    let hosts = written.host_tables.iter().filter_map(|host| host.directory.as_ref());
+    let virtual_ones = written.folder_tables.iter().filter_map(|folder| folder.directory.as_ref());
+    hosts.chain(virtual_ones).map(|said| places.path(said)).collect()
+}
+
+/// The folders whose files somebody is served: those that logins are in, and all of `directory` where accounts from
+/// elsewhere may be in any of it.
+pub(super) fn served(
+    directory: &Path,
+    logins: &[Login],
+    has_sources: bool,
+    others: Vec<PathBuf>,
+) -> Vec<PathBuf> {
+    let of_logins = logins.iter().map(|login| match &login.beneath {
+        Some(folder) => directory.join(folder),
+        None => directory.to_owned(),
+    });
+    let mut folders: Vec<PathBuf> =
+        has_sources.then(|| directory.to_owned()).into_iter().chain(of_logins).collect();
+    folders.extend(others);
+    folders.iter_mut().for_each(|folder| *folder = whole(folder));
+    folders.sort();
+    folders.dedup();
+    // What lies in another that is served is told once.
+    let all = folders.clone();
+    folders.retain(|folder| !all.iter().any(|other| other != folder && folder.starts_with(other)));
+    folders
+}
+
+/// What is to be said of files that lie there: a sentence for each folder.
+pub(super) fn warnings(files: &[Own], served: &[PathBuf]) -> Vec<String> {
+    let warning = |folder: &PathBuf| {
+        let exposed = |own: &&Own| whole(&own.path).starts_with(folder);
+        let mut names: Vec<String> = files.iter().filter(exposed).map(Own::shown).collect();
+        names.sort();
+        names.dedup();
+        (!names.is_empty()).then(|| {
+            format!(
+                "files of the server's own lie in {}, where clients may read or replace them: {}; keep them elsewhere",
+                folder.display(),
+                names.join(", ")
+            )
+        })
+    };
+    served.iter().filter_map(warning).collect()
+}
+
+impl Own {
+    fn shown(&self) -> String {
+        let name = self.path.file_name().unwrap_or(self.path.as_os_str());
+        format!("{} ({})", name.display(), self.what)
+    }
+}
+
+/// The whole path of a file that need not be there. Where its name is a link, the link is what clients could replace.
+fn whole(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if path.is_dir() {
+        return path.canonicalize().unwrap_or(path);
+    }
+    match (path.parent().map(Path::canonicalize), path.file_name()) {
+        (Some(Ok(folder)), Some(name)) => folder.join(name),
+        _ => path,
+    }
+}
