@@ -166,7 +166,7 @@ def transfer(bench: Bench, name: str, direction: str, size: int) -> Figures:
         with bare(bench) as (pid, port):
             return loaded([*load, port, *what], pid)
     (bench.root / "up/big").unlink(missing_ok=True)  # another server's account has written it
-    file = "big" if direction == "download" else "up/big"
+    file = "up/big" if direction == "upload" else "big"
     with bench.server(encrypted(name, bench.rsa)) as started:
         login = [SERVERS[name].user, "bench"]
         return loaded([*load, str(started.port), *what, *login, file], started.process.pid)
@@ -318,6 +318,7 @@ def storm(bench: Bench) -> Figures:
 
 SCENARIOS: dict[str, Callable[[Bench], Figures]] = {
     "download": lambda bench: bulk(bench, "download"),
+    "drain": lambda bench: bulk(bench, "drain"),
     "upload": lambda bench: bulk(bench, "upload"),
     "handshakes": handshakes,
     "idle": idle,
