@@ -159,6 +159,18 @@ mod tests {
     }
 
     #[test]
+    fn who_waited_longest_is_named() {
+        let mut all = users(&[5; 9]);
+        for (user, ms) in all.iter_mut().zip([30, 40, 20, 1400, 50]) {
+            user.longest = std::time::Duration::from_millis(ms);
+            user.longest_gap = user.longest / 2;
+        }
+        let fairness = Fairness::of(&all, Due::All, 1.0);
+        assert_eq!((fairness.longest_wait_ms, fairness.longest_waiting_user), (1400.0, 3));
+        assert_eq!((fairness.longest_gap_ms, fairness.longest_gap_user), (700.0, 3));
+    }
+
+    #[test]
     fn nobody_is_no_division_by_zero() {
         assert_eq!(Fairness::of(&[], Due::All, 1.0), Fairness::default());
         assert_eq!(Fairness::of(&users(&[0, 0]), Due::All, 1.0).jain, None);

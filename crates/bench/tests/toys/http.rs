@@ -87,7 +87,7 @@ fn serve(mut socket: TcpStream, flaw: Flaw, served: &AtomicU64, heard: &Mutex<Ve
 }
 
 fn measure_all(flaw: Flaw, flags: &[(&str, &str)]) -> Report {
-    let always = [("ops", "get"), ("warm-up", "0"), ("duration", "30s"), ("users", "4")];
+    let always = [("ops", "get"), ("warm-up", "0"), ("duration", "5m"), ("users", "4")];
     run(&Plan::new(&start(flaw), None, &[&always[..], flags].concat()).unwrap(), &Silent).unwrap()
 }
 
@@ -204,7 +204,7 @@ fn who_looks_whether_the_server_is_there_asks_as_the_load_does() {
     for (cgi, http, repeat) in [("on", "1.0", "3"), ("off", "1.0", "1"), ("off", "1.1", "1")] {
         let (url, heard) = start_counting(Flaw::Nothing);
         let flags = [("ops", "get"), ("cgi", cgi), ("http", http), ("keep-alive", "off"), ("repeat", repeat)];
-        let few = [("total", "20"), ("users", "2"), ("duration", "30s"), ("warm-up", "0")];
+        let few = [("total", "20"), ("users", "2"), ("duration", "5m"), ("warm-up", "0")];
         let report = run(&Plan::new(&url, None, &[&flags[..], &few].concat()).unwrap(), &Silent).unwrap();
         let asked: u64 = report.cells.iter().map(|cell| cell.ops).sum();
         let heard = heard.lock().unwrap();

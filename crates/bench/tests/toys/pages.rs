@@ -70,7 +70,7 @@ fn a_races_page_has_the_numbers_of_its_json() {
 fn every_form_says_the_same_sentences() {
     let toy = Toy::start(Fault::Nothing);
     let flags =
-        [("ops", "noop,retr"), ("users", "1,4,8"), ("count", "5"), ("duration", "20s"), ("warm-up", "0")];
+        [("ops", "noop,retr"), ("users", "1,4,8"), ("count", "5"), ("duration", "5m"), ("warm-up", "0")];
     let mut report = run(&Plan::new(&toy.url(), None, &flags).unwrap(), &Silent).unwrap();
     for (cell, rate) in report.cells.iter_mut().zip([100.0, 950.0, 1000.0]) {
         cell.ops_per_s = rate;

@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     StallsOnce(u64, Duration),
     /// Every so many sessions wait this long for each answer.
     StarvesSessions(u64, Duration),
+    /// Every so many sessions wait this long for each download.
+    StarvesDownloads(u64, Duration),
     /// Turns away whoever comes when so many are there.
     HoldsAtMost(u64),
     /// Confirms uploads of files that are there already, and keeps the old ones.
@@ -68,6 +70,8 @@ struct Shared {
     faults: AtomicU64,
     /// From where those came who wait for each answer.
     starved: Mutex<Vec<IpAddr>>,
+    /// How often a NOOP was answered, by where it came from.
+    answered: Mutex<HashMap<IpAddr, u64>>,
     /// Held by whoever answers a NOOP, so that a stall stops all.
     answering: Mutex<()>,
 }
@@ -100,6 +104,7 @@ impl Toy {
             downloads: AtomicU64::new(0),
             faults: AtomicU64::new(0),
             starved: Mutex::default(),
+            answered: Mutex::default(),
             answering: Mutex::default(),
         });
         let toy = Self { address, shared: Arc::clone(&shared), _alone: alone };
@@ -128,6 +133,11 @@ impl Toy {
         self.shared.starved.lock().unwrap().clone()
     }
 
+    /// How often it has answered the NOOPs that came from there.
+    pub(crate) fn answered(&self, from: IpAddr) -> u64 {
+        self.shared.answered.lock().unwrap().get(&from).copied().unwrap_or(0)
+    }
+
     /// How many downloads it was asked for.
     pub(crate) fn downloads(&self) -> u64 {
         self.shared.downloads.load(Ordering::SeqCst)
@@ -138,7 +148,7 @@ struct Session {
     control: TcpStream,
     shared: Arc<Shared>,
     passive: Option<TcpListener>,
-    /// How long it waits for each answer.
+    /// How long it waits for each answer, or for each download.
     delay: Option<Duration>,
 }
 
@@ -146,7 +156,11 @@ impl Session {
     fn new(control: TcpStream, shared: Arc<Shared>) -> Self {
         let number = shared.sessions.fetch_add(1, Ordering::SeqCst);
         let delay = match shared.fault {
-            Fault::StarvesSessions(every, delay) if number % every == every - 1 => Some(delay),
+            Fault::StarvesSessions(every, delay) | Fault::StarvesDownloads(every, delay)
+                if number % every == every - 1 =>
+            {
+                Some(delay)
+            }
             _ => None,
         };
         control.set_nodelay(true).unwrap();
@@ -165,10 +179,9 @@ impl Session {
         }
         self.say("220 A toy.");
         for line in lines.lines().map_while(Result::ok) {
-            if let Some(delay) = self.delay {
-                std::thread::sleep(delay);
-            }
             let (verb, argument) = line.split_once(' ').unwrap_or((&line, ""));
+            let is_waited_for = verb == "RETR" || !matches!(self.shared.fault, Fault::StarvesDownloads(..));
+            self.delay.filter(|_| is_waited_for).into_iter().for_each(std::thread::sleep);
             match verb {
                 "USER" => self.say("331 Go on."),
                 "PASS" => self.say("230 Welcome."),
@@ -205,6 +218,9 @@ impl Session {
             std::thread::sleep(length);
         }
         drop(turn);
+        if let Ok(peer) = self.control.peer_addr() {
+            *self.shared.answered.lock().unwrap().entry(peer.ip()).or_default() += 1;
+        }
         self.say("200 Here.");
     }
 

@@ -7,14 +7,14 @@ use millrace_bench::chore::{Chore, Stop};
 use millrace_bench::fault;
 use millrace_bench::plan::Plan;
 use millrace_bench::report::{CellReport, Ending, text};
-use millrace_bench::run::{Progress, Snapshot, run};
+use millrace_bench::run::{Progress, Silent, Snapshot, run};
 
 use crate::server::{Fault, Hashes, Toy};
 use crate::{measure, only};
 
 /// Two uploads of each of four users, checked.
 const LOAD: [(&str, &str); 5] =
-    [("ops", "stor"), ("users", "4"), ("count", "2"), ("duration", "60s"), ("verify", "on")];
+    [("ops", "stor"), ("users", "4"), ("count", "2"), ("duration", "5m"), ("verify", "on")];
 
 #[test]
 fn a_servers_own_hash_spares_reading_uploads_back() {
@@ -68,7 +68,8 @@ fn a_logs_uploads_are_checked_in_their_own_sizes() {
     let replay = [("replay", log.to_str().unwrap()), ("speed", "10x"), ("verify", "on")];
     for (fault, wrong) in [(Fault::Nothing, 0), (Fault::LosesUploads, 1)] {
         let toy = Toy::start_with(fault, Hashes::Hash);
-        let cell = only(measure(&toy, &replay));
+        let plan = Plan::new(&toy.url(), None, &replay).unwrap();
+        let cell = only(run(&plan, &Silent).unwrap());
         let check = cell.upload_check.unwrap();
         assert_eq!((cell.ops, check.uploads, check.wrong), (3, 1, wrong), "{fault:?}: {:?}", cell.faults);
     }
@@ -110,7 +111,7 @@ impl Progress for Impatient {
 #[test]
 fn nobody_has_to_wait_until_test_files_are_removed_or_made() {
     let toy = Toy::start(Fault::Nothing);
-    let flags = [("ops", "retr"), ("users", "10"), ("count", "1"), ("duration", "60s"), ("warm-up", "0")];
+    let flags = [("ops", "retr"), ("users", "10"), ("count", "1"), ("duration", "5m"), ("warm-up", "0")];
     let plan = Plan::new(&toy.url(), None, &flags).unwrap();
     let report = run(&plan, &Impatient::new(Chore::Removing, 3)).unwrap();
     // All was measured.
