@@ -8,6 +8,7 @@ use std::path::Path;
 
 use crate::check::time;
 use crate::config::{Access, Login, Site};
+use crate::who::{self, Door};
 
 /// Logins shown for each address; more would scroll the URLs away.
 const LOGINS_SHOWN: usize = 16;
@@ -21,7 +22,16 @@ pub(crate) struct Bound<'a> {
     pub(crate) https: &'a [SocketAddr],
 }
 
-impl Bound<'_> {
+impl<'a> Bound<'a> {
+    fn at(self, door: Door) -> &'a [SocketAddr] {
+        match door {
+            Door::Ftp => self.ftp,
+            Door::Ftps => self.ftps,
+            Door::Http => self.http,
+            Door::Https => self.https,
+        }
+    }
+
     /// Claims that somebody else than this computer can connect.
     fn is_open(self) -> bool {
         let doors = [self.ftp, self.ftps, self.http, self.https];
@@ -39,31 +49,18 @@ impl Bound<'_> {
 
 /// The announcement, for standard output; `fingerprints` are those of the certificates.
 pub(crate) fn announcement(site: &Site, bound: Bound<'_>, fingerprints: &[String]) -> String {
-    let doors = bound.ftp.iter().map(|address| ("ftp", address));
-    let doors = doors.chain(bound.ftps.iter().map(|address| ("ftps", address)));
-    let hosts = |address: &SocketAddr| hosts(site.config.public_ip, *address, bound.serves_ipv4(*address));
-    let doors =
-        doors.flat_map(|(scheme, address)| hosts(address).into_iter().map(move |host| (scheme, host)));
-    let ftp = doors.flat_map(|(scheme, host)| {
-        let listed =
-            site.logins.iter().take(LOGINS_SHOWN).map(move |login| (url(scheme, login, host), may(login)));
-        listed.chain(site.sources.iter().map(move |source| (format!("{scheme}://{host}/"), users(source))))
-    });
-    let http = bound.http.iter().map(|address| ("http", address));
-    let http = http.chain(bound.https.iter().map(|address| ("https", address)));
-    let http = http.flat_map(|(scheme, address)| {
-        let url = move |host| (format!("{scheme}://{host}/"), browsers(site, scheme).to_owned());
-        hosts(address).into_iter().map(url)
-    });
-    let lines: Vec<(String, String)> = ftp.chain(http).collect();
-    let width = lines.iter().map(|(url, _)| url.chars().count()).max().unwrap_or(0);
+    let lines = Lines::of(site, bound);
+    let width = lines.urls.iter().map(|(url, _)| url.chars().count()).max().unwrap_or(0);
 
     let mut text = format!("Millrace {} serves {}\n", env!("CARGO_PKG_VERSION"), site.directory.display());
-    for (url, may) in &lines {
+    for (url, may) in &lines.urls {
         let _ = writeln!(text, "  {url:width$}   {may}");
     }
-    if let Some(hidden @ 1..) = site.logins.len().checked_sub(LOGINS_SHOWN) {
-        let _ = writeln!(text, "  and {hidden} more users");
+    if lines.hidden > 0 {
+        let _ = writeln!(text, "  and {} more users", lines.hidden);
+    }
+    for (name, why) in &lines.shut_out {
+        let _ = writeln!(text, "  {name} is not served: {why}");
     }
     for fingerprint in fingerprints {
         let _ = writeln!(text, "  The certificate's SHA-256 fingerprint:\n    {fingerprint}");
@@ -82,35 +79,118 @@ pub(crate) fn announcement(site: &Site, bound: Bound<'_>, fingerprints: &[String
     text
 }
 
-/// What is served by HTTP.
-fn browsers(site: &Site, scheme: &str) -> &'static str {
-    match &site.config.tls {
-        Some(tls) if scheme == "http" && tls.data_required => {
-            "nothing: files have to be encrypted (tls-required)"
+/// Who comes in where.
+#[derive(Default)]
+struct Lines<'a> {
+    /// An address to paste, and who may do what there.
+    urls: Vec<(String, String)>,
+    /// Users who would have been too many.
+    hidden: usize,
+    /// Users who come in nowhere, and why.
+    shut_out: Vec<(&'a str, String)>,
+}
+
+/// Those who come in by a door: their places among the logins, and whether users from elsewhere do.
+type Served = (Vec<usize>, bool);
+
+impl<'a> Lines<'a> {
+    fn of(site: &'a Site, bound: Bound<'_>) -> Self {
+        let mut lines = Self::default();
+        let mut listed: Option<Served> = None;
+        for door in Door::ALL {
+            let served = served(site, door);
+            for address in bound.at(door) {
+                let is_the_same = door.is_http() && listed.as_ref() == Some(&served);
+                for host in hosts(site.config.public_ip, *address, bound.serves_ipv4(*address)) {
+                    lines.add(site, door, host, &served, is_the_same);
+                }
+                if !is_the_same && door != Door::Http {
+                    listed = Some(served.clone());
+                }
+            }
         }
-        Some(tls) if scheme == "http" && tls.login_required => "the same, but logins have to be encrypted",
-        _ => "the same, for browsers",
+        let out = site.logins.iter().filter_map(|login| Some((login, who::shut_out(login, &site.config)?)));
+        let out: Vec<_> = out.map(|(login, why)| (login.shown(), why)).collect();
+        lines.hidden = (site.logins.len() - out.len()).saturating_sub(LOGINS_SHOWN)
+            + out.len().saturating_sub(LOGINS_SHOWN);
+        lines.shut_out = out.into_iter().take(LOGINS_SHOWN).collect();
+        lines
     }
+
+    /// What is to be said of a door at an address.
+    fn add(&mut self, site: &Site, door: Door, host: SocketAddr, served: &Served, is_the_same: bool) {
+        let (scheme, (logins, with_sources)) = (door.scheme(), served);
+        let bare = format!("{scheme}://{host}/");
+        // A browser on another computer is refused the passwords that one here may use.
+        let from_here = match door == Door::Http && !host.ip().is_loopback() {
+            true => "; passwords from this computer only",
+            false => "",
+        };
+        let has_names = *with_sources || logins.iter().any(|index| site.logins[*index].name.is_some());
+        let from_here = if has_names { from_here } else { "" };
+        if is_the_same {
+            return self.urls.push((bare, format!("the same, for browsers{from_here}")));
+        }
+        if logins.is_empty() && !with_sources {
+            let why = who::closed_to_names(door, &site.config).unwrap_or("no user may come in here");
+            return self.urls.push((bare, format!("nobody: {why}")));
+        }
+        for login in logins.iter().take(LOGINS_SHOWN).map(|index| &site.logins[*index]) {
+            let from_here = if login.name.is_some() { from_here } else { "" };
+            self.urls.push((url(scheme, login, host), format!("{}{from_here}", who::may(login))));
+        }
+        if *with_sources {
+            let users = site.sources.iter().map(|source| format!("{}{from_here}", users(source)));
+            self.urls.extend(users.map(|users| (bare.clone(), users)));
+        }
+    }
+}
+
+/// Who comes in by a door.
+fn served(site: &Site, door: Door) -> Served {
+    let comes_in = |login: &Login| who::barred(login, door, &site.config).is_none();
+    let logins = site.logins.iter().enumerate().filter(|(_, login)| comes_in(login));
+    let sources = !site.sources.is_empty() && who::closed_to_names(door, &site.config).is_none();
+    (logins.map(|(index, _)| index).collect(), sources)
 }
 
 /// What an operator should think about, for standard error.
 pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
     let open = bound.is_open();
-    let may_write = |login: &&Login| login.name.is_none() && login.access == Access::ReadWrite;
+    let may_write = |login: &Login| {
+        login.name.is_none()
+            && login.access == Access::ReadWrite
+            && who::shut_out(login, &site.config).is_none()
+    };
     let mut warnings = Vec::new();
-    if open && site.logins.iter().any(|login| may_write(&login)) {
+    let is_rw = |login: &Login| may_write(login) && login.effective.rules().is_uniform();
+    if open && site.logins.iter().any(is_rw) {
         warnings.push(
             "everyone who can reach this computer may write, delete and fill the disk: anonymous is rw"
                 .to_owned(),
         );
+    } else if open && site.logins.iter().any(may_write) {
+        warnings
+            .push("everyone who can reach this computer may fill the disk: anonymous may write".to_owned());
     }
     let ftp_is_open = bound.ftp.iter().any(|address| !address.ip().is_loopback());
-    if ftp_is_open && (!site.sources.is_empty() || site.logins.iter().any(|login| login.name.is_some())) {
+    let comes_by_ftp =
+        |login: &Login| login.name.is_some() && who::barred(login, Door::Ftp, &site.config).is_none();
+    if ftp_is_open && (!site.sources.is_empty() || site.logins.iter().any(comes_by_ftp)) {
         warnings.extend(in_clear(site).map(str::to_owned));
     }
+    warnings.extend(shut_out_by_mistake(site));
     warnings.extend(programs_of_clients(site));
     warnings.extend(site.exposed.iter().cloned());
     warnings
+}
+
+/// Users whom something else keeps out than a word that they are to be kept out.
+fn shut_out_by_mistake(site: &Site) -> impl Iterator<Item = String> {
+    let kept_out = site.logins.iter().filter(|login| !who::is_shut_out_on_purpose(login));
+    kept_out.take(LOGINS_SHOWN).filter_map(|login| {
+        Some(format!("{} is not served: {}", login.shown(), who::shut_out(login, &site.config)?))
+    })
 }
 
 /// Who may put programs where they are run, with the server's own rights.
@@ -137,19 +217,6 @@ fn in_clear(site: &Site) -> Option<&'static str> {
              turns these away",
         ),
         Some(_) => None,
-    }
-}
-
-/// `alice may read and write, in photos`.
-pub(crate) fn may(login: &Login) -> String {
-    let name = login.name.as_deref().unwrap_or("anonymous");
-    let access = match login.access {
-        Access::ReadOnly => "read",
-        Access::ReadWrite => "read and write",
-    };
-    match &login.beneath {
-        None => format!("{name} may {access}"),
-        Some(folder) => format!("{name} may {access}, in {}", folder.display()),
     }
 }
 

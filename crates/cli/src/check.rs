@@ -14,6 +14,7 @@ use crate::args::Check;
 use crate::bench::output::print;
 use crate::config::{self, Site, Written};
 use crate::failure::Failure;
+use crate::who;
 
 pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let site = config::load(Written::default(), Some(&arguments.file))?;
@@ -36,6 +37,7 @@ impl Display for Meaning<'_> {
         writeln!(out, "              {}", uploads(&site.files))?;
         writeln!(out, "              Listings of up to {} entries are sorted.", site.config.sort_entries)?;
         folders(site, out)?;
+        section("Hosts", &site.shown.hosts, out)?;
         let in_clear = if site.config.tls.is_some() { "TLS for clients that ask" } else { "not encrypted" };
         for (door, addresses, security) in [
             ("FTP", &site.config.ftp, in_clear),
@@ -55,19 +57,54 @@ impl Display for Meaning<'_> {
         if let Some(tls) = &site.config.tls {
             encryption(tls, site.config.acme.as_ref(), out)?;
         }
-        for (index, login) in site.logins.iter().enumerate() {
-            writeln!(out, "{:14}{}.", if index == 0 { "Logins" } else { "" }, announce::may(login))?;
-        }
-        for (index, source) in site.sources.iter().enumerate() {
-            let is_first = index == 0 && site.logins.is_empty();
-            writeln!(out, "{:14}{}.", if is_first { "Logins" } else { "" }, announce::users(source))?;
-        }
-        for (index, hook) in site.hooks.iter().enumerate() {
-            writeln!(out, "{:14}{hook}", if index == 0 { "Hooks" } else { "" })?;
-        }
+        section("Passed on", &site.shown.passes, out)?;
+        section("Headers", &site.shown.headers, out)?;
+        section("Origins", &site.shown.origins, out)?;
+        section("Error pages", &site.shown.error_pages, out)?;
+        section("Logins", &logins(site), out)?;
+        section("Groups", &site.shown.groups, out)?;
+        section("Hooks", &site.shown.hooks, out)?;
         network(&site.config, out)?;
         timeouts(&site.config, out)?;
-        logs(&site.config, out)
+        logs(&site.config, out)?;
+        kept(site, out)
+    }
+}
+
+/// Lines, the first of which has the title before it.
+fn section(title: &str, lines: &[String], out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    lines
+        .iter()
+        .enumerate()
+        .try_for_each(|(index, line)| writeln!(out, "{:14}{line}", if index == 0 { title } else { "" }))
+}
+
+/// Who may log in and what for, each user with what is limited.
+fn logins(site: &Site) -> Vec<String> {
+    let mut lines = Vec::new();
+    for login in &site.logins {
+        lines.push(who::standing(login, &site.config));
+        lines.extend(who::limits(&login.effective).map(|limits| format!("{}: {limits}", login.shown())));
+    }
+    lines.extend(site.sources.iter().map(|source| format!("{}.", announce::users(source))));
+    lines
+}
+
+/// What the server keeps, and who may tell it things.
+fn kept(site: &Site, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if let Some(keys) = &site.shown.link_keys {
+        writeln!(out, "Links         that expire are signed with the keys in {}", keys.display())?;
+    }
+    if let Some(path) = &site.control {
+        writeln!(out, "Control       by millrace ctl --control {}", path.display())?;
+    }
+    if let Some(state) = &site.shown.state {
+        writeln!(out, "State         is kept between starts in {}", state.display())?;
+    }
+    match &site.shown.quotas {
+        Some(Some(path)) => writeln!(out, "Quotas        are counted in {}", path.display()),
+        Some(None) => writeln!(out, "Quotas        are counted anew at each start"),
+        None => Ok(()),
     }
 }
 
@@ -171,7 +208,17 @@ fn listen(address: SocketAddr) -> String {
     }
 }
 
-fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Claims that there is FTP, which has ports for data, a greeting and times of its own.
+fn serves_ftp(config: &Config) -> bool {
+    !config.ftp.is_empty() || !config.ftps.is_empty()
+}
+
+fn serves_http(config: &Config) -> bool {
+    !config.http.is_empty() || !config.https.is_empty()
+}
+
+/// What concerns FTP alone.
+fn of_ftp(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (first, last) = (config.passive_ports.start(), config.passive_ports.end());
     match first == last {
         true => writeln!(out, "Data ports    {first} only")?,
@@ -192,6 +239,13 @@ fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     if !config.coalesce {
         writeln!(out, "              150 always goes out before the data.")?;
     }
+    Ok(())
+}
+
+fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if serves_ftp(config) {
+        of_ftp(config, out)?;
+    }
     let sessions = limit(&config.sessions, "as many as the descriptor limit allows");
     let each = limit(&config.sessions_per_address, "no limit");
     writeln!(out, "Sessions      {sessions}; from one address: {each}")?;
@@ -199,7 +253,7 @@ fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (network, bits) = (limit(&config.sessions_per_network, ""), config.network_bits);
         writeln!(out, "              from one network (/{}, or IPv6 /{}): {network}", bits.ipv4, bits.ipv6)?;
     }
-    logins(config, out)?;
+    login_rates(config, out)?;
     bandwidth(config, out)?;
     bans(config, out)?;
     let workers = match config.workers {
@@ -207,11 +261,14 @@ fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         workers => workers.to_string(),
     };
     writeln!(out, "Threads       {workers}; for what may wait: at most {}", config.blocking_threads)?;
-    writeln!(out, "Greeting      {:?}", config.greeting)
+    match serves_ftp(config) {
+        true => writeln!(out, "Greeting      {:?}", config.greeting),
+        false => Ok(()),
+    }
 }
 
 /// Only what was said.
-fn logins(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn login_rates(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let rates = &config.logins;
     let all = [
         (&rates.server, "on the server"),
@@ -292,24 +349,38 @@ fn bandwidth(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 fn timeouts(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let keepalive = match config.keepalive.is_zero() {
-        true => "are not checked for life (TCP keepalive)".to_owned(),
-        false => format!("are checked for life after {} (TCP keepalive)", time(config.keepalive)),
-    };
-    writeln!(out, "Times         {} to log in", time(config.login_timeout))?;
-    writeln!(out, "              {} of silence from a client", time(config.idle_timeout))?;
-    writeln!(out, "              {} for a data connection to come", time(config.connect_timeout))?;
-    writeln!(out, "              {} of silence in a transfer", time(config.stall_timeout))?;
-    writeln!(out, "              {} for the head of a request of HTTP", time(config.http_head_timeout))?;
-    writeln!(out, "              {} of silence between two requests", time(config.http_idle_timeout))?;
-    writeln!(out, "              Silent control connections {keepalive}.")?;
-    writeln!(out, "              {} for running transfers when the server is stopped", time(config.grace))?;
-    let (delay, attempts) = (time(config.login_delay), config.login_attempts);
-    writeln!(
-        out,
-        "              A wrong password is answered after {delay}, the next after twice that and so on;"
-    )?;
-    writeln!(out, "              {attempts} of them close the connection.")
+    let of_ftp = [
+        (config.login_timeout, "to log in"),
+        (config.idle_timeout, "of silence from a client"),
+        (config.connect_timeout, "for a data connection to come"),
+    ];
+    let of_http = [
+        (config.http_head_timeout, "for the head of a request of HTTP"),
+        (config.http_idle_timeout, "of silence between two requests"),
+    ];
+    let line = |(period, what): (Duration, &str)| format!("{} {what}", time(period));
+    let mut lines: Vec<String> = Vec::new();
+    if serves_ftp(config) {
+        lines.extend(of_ftp.map(line));
+    }
+    lines.push(line((config.stall_timeout, "of silence in a transfer")));
+    if serves_http(config) {
+        lines.extend(of_http.map(line));
+    }
+    if serves_ftp(config) {
+        let keepalive = match config.keepalive.is_zero() {
+            true => "are not checked for life (TCP keepalive)".to_owned(),
+            false => format!("are checked for life after {} (TCP keepalive)", time(config.keepalive)),
+        };
+        lines.push(format!("Silent control connections {keepalive}."));
+    }
+    lines.push(line((config.grace, "for running transfers when the server is stopped")));
+    lines.push(format!(
+        "A wrong password is answered after {}, the next after twice that and so on;",
+        time(config.login_delay)
+    ));
+    lines.push(format!("{} of them close the connection.", config.login_attempts));
+    section("Times", &lines, out)
 }
 
 fn logs(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {

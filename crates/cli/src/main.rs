@@ -19,6 +19,7 @@ mod poller_bench;
 mod race;
 mod serve;
 mod user;
+mod who;
 
 use std::process::ExitCode;
 

@@ -19,9 +19,23 @@ use crate::failure::Failure;
 pub(crate) struct Login {
     /// `None` is everybody.
     pub(crate) name: Option<String>,
+    /// The most that may be done anywhere.
     pub(crate) access: Access,
+    /// What is said of the user and the user's groups.
+    pub(crate) effective: Effective,
     /// The folder beneath the served one, where it is not all of it.
     pub(crate) beneath: Option<PathBuf>,
+}
+
+impl Login {
+    pub(crate) fn new(name: Option<String>, effective: Effective, beneath: Option<PathBuf>) -> Self {
+        Self { name, access: access(&effective), effective, beneath }
+    }
+
+    /// The name, as it is told.
+    pub(crate) fn shown(&self) -> &str {
+        self.name.as_deref().unwrap_or("anonymous")
+    }
 }
 
 /// A user as written, the password already hidden.
@@ -190,7 +204,7 @@ impl<'a> Assembly<'a> {
         let tree = self.open("", said == Access::ReadOnly)?;
         let chain = chain.anonymous(said.permissions(), tree);
         let login = match chain.anonymous_settings() {
-            None => Login { name: None, access: said, beneath: None },
+            None => Login::new(None, of_everybody(said), None),
             Some(effective) => self.anonymous(&effective)?,
         };
         Ok((chain, vec![login]))
@@ -202,7 +216,7 @@ impl<'a> Assembly<'a> {
         let folder = effective.directory().map_err(wrong)?;
         let is_template = effective.said.directory.as_ref().is_some_and(|folder| folder.contains('{'));
         self.homes.check(folder.as_deref().unwrap_or_default(), is_template).map_err(wrong)?;
-        Ok(Login { name: None, access: access(effective), beneath: folder.map(PathBuf::from) })
+        Ok(Login::new(None, effective.clone(), folder.map(PathBuf::from)))
     }
 
     /// The users, as a source, and what is to be told of them.
@@ -257,12 +271,12 @@ impl<'a> Assembly<'a> {
         &self,
         user: &auth::User,
         name: &Said<String>,
-        beneath: Option<&Said<PathBuf>>,
+        beneath: Option<(&Said<PathBuf>, bool)>,
     ) -> Result<Login, Failure> {
         let find = |name: &str| self.groups.iter().find(|group| group.name == name).cloned();
         let effective = auth::resolve(user, find);
         let access = access(&effective);
-        let place = beneath.map_or(&name.place, |beneath| &beneath.place);
+        let place = beneath.map_or(&name.place, |(beneath, _)| &beneath.place);
         let folder =
             effective.directory().map_err(|message| self.places.error(place, "directory", &message))?;
         let is_template = effective.said.directory.as_ref().is_some_and(|folder| folder.contains('{'));
@@ -278,7 +292,7 @@ impl<'a> Assembly<'a> {
             let there = self.homes.check(folder, true);
             there.map_err(|message| self.places.error(place, "directory", &message))?;
         }
-        Ok(Login { name: Some(user.name.clone()), access, beneath: folder.map(PathBuf::from) })
+        Ok(Login::new(Some(user.name.clone()), effective, folder.map(PathBuf::from)))
     }
 
     fn open(&self, folder: &str, read_only: bool) -> Result<Arc<millrace_storage::LocalStorage>, Failure> {
@@ -288,7 +302,7 @@ impl<'a> Assembly<'a> {
 
     fn check_folder(&self, user: &str, beneath: &Said<PathBuf>) -> Result<(), Failure> {
         let root = self.root.display();
-        // On the command line it may be the rest of a password with a colon: not to be quoted.
+        let shown = beneath.value.display();
         let (flag, folder) = match beneath.place {
             Place::CommandLine => (format!("--user {user}"), "SUBDIR".to_owned()),
             Place::File(_) => (String::new(), format!("the folder {}", beneath.value.display())),
@@ -311,6 +325,13 @@ impl<'a> Assembly<'a> {
             Err(error) => wrong(format!("{folder} is not there in {root} ({error}); make it first")),
         }
     }
+}
+
+/// The anonymous user of whom no group says anything.
+fn of_everybody(said: Access) -> Effective {
+    let profile = Profile { access: Some(auth::Access(said.permissions())), ..Profile::default() };
+    let user = auth::User { name: "anonymous".to_owned(), groups: Vec::new(), profile };
+    auth::resolve(&user, |_| None)
 }
 
 /// What is told of an account in a word.

@@ -17,6 +17,7 @@ mod profiles;
 mod report;
 mod resolve;
 mod said;
+mod shown;
 mod sources;
 mod tls;
 mod value;

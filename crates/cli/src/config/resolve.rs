@@ -16,10 +16,11 @@ use millrace_vfs::VirtualPath;
 use super::logins::{self, Assembly, Login, User};
 use super::report::Source;
 use super::said::{Place, Said};
+use super::shown::Shown;
 use super::tls::{self, Encryption, SelfSigned};
-use super::value::{Access, Anonymous, Count, Listen, LogFormat, Period, Ports, Switch, Uploads};
-use super::written::{HookTable, UserTable, Written};
-use super::{own, sources};
+use super::value::{Access, Anonymous, Count, LogFormat, Period, Switch, Uploads};
+use super::written::{UserTable, Written};
+use super::{doors, obstacles, own, sources};
 use crate::failure::Failure;
 
 /// Everything that was asked for.
@@ -49,8 +50,8 @@ pub(crate) struct Site {
     pub(crate) config: Config,
     /// Whether HTTP is where it is by default, and may be elsewhere.
     pub(crate) http_by_default: bool,
-    /// What is done before and after what clients do, a line each.
-    pub(crate) hooks: Vec<String>,
+    /// What tables say, to be told.
+    pub(crate) shown: Shown,
     /// What is to be said of the server's own files that lie among those that it serves.
     pub(crate) exposed: Vec<String>,
 }
@@ -181,7 +182,7 @@ pub(crate) fn resolve(
 ) -> Result<Site, Failure> {
     let places = Places { file };
     let own_files = own::files(&written, &places);
-    let hooks = written.hook_tables.iter().map(HookTable::shown).collect();
+    let shown = Shown::of(&written, &places);
     let other_folders = own::others(&written, &places);
     let quotas = quotas.unwrap_or_else(|| Arc::new(Quotas::new(Ledger::new(quotas_file(&written, &places)))));
     let mut limits = super::limits::limits(&written);
@@ -325,7 +326,7 @@ pub(crate) fn resolve(
     let control = written.control.map(|said| places.path(&said));
     let served = own::served(&directory, &logins, !sources.is_empty(), other_folders);
     Ok(Site {
-        hooks,
+        shown,
         exposed: own::warnings(&own_files, &served),
         directory,
         logins,

@@ -81,7 +81,7 @@ fn written(flags: &[&str]) -> Written {
 
 /// Who may do what, in one line.
 fn logins(site: &Site) -> String {
-    site.logins.iter().map(crate::announce::may).collect::<Vec<_>>().join("; ")
+    site.logins.iter().map(crate::who::may).collect::<Vec<_>>().join("; ")
 }
 
 #[test]

@@ -131,8 +131,13 @@ fn the_examples_of_accounts_can_be_used() {
         })
         .collect();
     let elsewhere = if cfg!(feature = "pam") { 9 } else { 7 };
-    let first = "acme may read and write, in customers/acme";
-    let last = ["partner may read and write", "anonymous may read and write"];
+    let first = "acme may list, read, write, mkdir, in customers/acme; from 203.0.113.0/24, 2001:db8::/32; mon-fri \
+                 07:00-20:00 Europe/Paris, sat 07:00-12:00 Europe/Paris";
+    let last = [
+        "partner may read; at /incoming: write, mkdir; at /projects/*/drafts: read and write; at /internal: nothing; no \
+         names .*, *.exe",
+        "anonymous may read; at /incoming: write; no names .*",
+    ];
     assert_eq!(said, [&[first][..], &vec![""; elsewhere], &last].concat());
 }
 

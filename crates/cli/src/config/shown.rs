@@ -1,0 +1,143 @@
+//! What the tables of a file say, a line each, for `millrace check`; hooks are in `written.rs`, virtual folders where
+//! they are resolved.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+
+use millrace_server::auth::{self, Effective, Group, Origin};
+
+use super::resolve::Places;
+use super::said::Said;
+use super::written::{GroupTable, PassTable, Written};
+use super::{tls, web};
+
+/// What is to be told of tables and of files that are kept.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    /// What is done before and after what clients do.
+    pub(crate) hooks: Vec<String>,
+    /// What holds for members of groups.
+    pub(crate) groups: Vec<String>,
+    /// Names under which other folders are served.
+    pub(crate) hosts: Vec<String>,
+    /// Paths of HTTP that others answer.
+    pub(crate) passes: Vec<String>,
+    /// Fields of answers of HTTP.
+    pub(crate) headers: Vec<String>,
+    /// What pages of other origins may do.
+    pub(crate) origins: Vec<String>,
+    /// Pages of errors.
+    pub(crate) error_pages: Vec<String>,
+    /// The keys of links that expire.
+    pub(crate) link_keys: Option<PathBuf>,
+    /// Where what is made is kept between starts.
+    pub(crate) state: Option<PathBuf>,
+    /// Where it is kept what is held where there are quotas, if that was said; `None` within: nowhere.
+    pub(crate) quotas: Option<Option<PathBuf>>,
+    /// What tells one password of `INTERNALSHUTDOWN` from another, and nothing else of it.
+    pub(crate) shutdown_password: Option<u64>,
+}
+
+impl Shown {
+    pub(crate) fn of(written: &Written, places: &Places<'_>) -> Self {
+        let quotas = written.quotas.as_ref().map(|said| match said.value.as_os_str() == "off" {
+            true => None,
+            false => Some(places.path(said)),
+        });
+        Self {
+            hooks: written.hook_tables.iter().map(super::written::HookTable::shown).collect(),
+            groups: written.group_tables.iter().map(group).collect(),
+            hosts: written
+                .host_tables
+                .iter()
+                .filter_map(|host| {
+                    let folder = places.path(host.directory.as_ref()?);
+                    Some(format!("{}: the folder {}", words(&host.names), folder.display()))
+                })
+                .collect(),
+            passes: written.pass_tables.iter().map(pass).collect(),
+            headers: written.header_tables.iter().map(header).collect(),
+            origins: written.cors_tables.iter().map(origins).collect(),
+            error_pages: written
+                .error_page_tables
+                .iter()
+                .filter_map(|page| {
+                    let file = places.path(page.file.as_ref()?);
+                    Some(format!("{}: {}", statuses(page), file.display()))
+                })
+                .collect(),
+            link_keys: written.http_link_keys.as_ref().map(|said| places.path(said)),
+            state: tls::state_folder(written, &super::said::Place::CommandLine, places).ok(),
+            quotas,
+            shutdown_password: written.shutdown_password.as_ref().map(|said| number(&said.value)),
+        }
+    }
+}
+
+fn number(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn words(said: &[Said<String>]) -> String {
+    said.iter().map(|said| &*said.value).collect::<Vec<_>>().join(", ")
+}
+
+/// `staff: access ro, sessions 3`
+fn group(table: &GroupTable) -> String {
+    let group = Group { name: table.name.value.clone(), profile: table.profile.clone() };
+    let member = auth::User { groups: vec![group.name.clone()], ..auth::User::default() };
+    let effective: Effective = auth::resolve(&member, |_| Some(group.clone()));
+    let said = effective.explain().into_iter().filter(|(.., origin)| *origin != Origin::Default);
+    let said: Vec<String> = said.map(|(key, value, _)| format!("{key} {value}")).collect();
+    match said.is_empty() {
+        true => format!("{}: nothing of its own", group.name),
+        false => format!("{}: {}", group.name, said.join(", ")),
+    }
+}
+
+/// `/app, of it names ending in .php, to fastcgi:/run/php.sock`
+fn pass(table: &PassTable) -> String {
+    let path = table.path.as_ref().map_or("/", |said| &said.value);
+    let suffix = table.suffix.as_ref().map(|said| format!(", of it what ends in {}", said.value));
+    format!("{path}{} to {}", suffix.map_or(String::new(), |suffix| suffix + ","), table.to.value)
+}
+
+/// `/assets/** and text/css: Cache-Control: no-store`
+fn header(table: &web::HeaderTable) -> String {
+    let cache = table.cache_control.iter().map(|said| format!("Cache-Control: {}", said.value));
+    let set = table.set.iter().map(|(name, said)| match said.value.as_str() {
+        "" => format!("no {name}"),
+        value => format!("{name}: {value}"),
+    });
+    let fields: Vec<String> = cache.chain(set).collect();
+    let whose = [&table.paths, &table.types].map(|said| words(said));
+    let whose: Vec<&str> = whose.iter().map(String::as_str).filter(|words| !words.is_empty()).collect();
+    let whose = if whose.is_empty() { "all answers".to_owned() } else { whose.join(" of ") };
+    format!("{whose}: {}", fields.join("; "))
+}
+
+/// `https://app.example.org: GET, PUT, with logins, at /api/**`
+fn origins(table: &web::CorsTable) -> String {
+    let methods = match &table.methods[..] {
+        [] => "GET, HEAD".to_owned(),
+        methods => words(methods),
+    };
+    let credentials = table.credentials.as_ref().is_some_and(|said| said.value.0);
+    let logins = if credentials { ", with logins" } else { "" };
+    let paths = if table.paths.is_empty() { String::new() } else { format!(", at {}", words(&table.paths)) };
+    format!("pages of {} by {methods}{logins}{paths}", words(&table.origins))
+}
+
+/// `403, 404 at /shop/**`
+fn statuses(table: &web::ErrorPageTable) -> String {
+    let statuses: Vec<String> = table.status.iter().map(|said| said.value.0.to_string()).collect();
+    let mut text = if statuses.is_empty() { "all errors".to_owned() } else { statuses.join(", ") };
+    for said in [&table.paths, &table.hosts] {
+        if !said.is_empty() {
+            text += &format!(" at {}", words(said));
+        }
+    }
+    text
+}
