@@ -15,6 +15,9 @@ use crate::failure::Failure;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What has changed in the configuration, and a reload does not take over.
+const LATER: &str = "next-start";
+
 /// How long a walk over a tree may take.
 const COUNTING: Duration = Duration::from_secs(3600);
 
@@ -82,7 +85,7 @@ enum Action {
         /// One folder, as "quotas" names it [default: all]
         tree: Option<String>,
     },
-    /// Read the configuration file anew, as SIGHUP does
+    /// Read the configuration file anew, as SIGHUP does; says which changed keys count from the next start only
     Reload,
     /// Accept nobody more, wait for running transfers however long they take, then end
     Drain,
@@ -150,6 +153,11 @@ fn told(answer: &Value) -> String {
     let mut text = String::new();
     for (name, value) in answer.as_object().into_iter().flatten().filter(|(name, _)| *name != "ok") {
         match value {
+            Value::Array(keys) if name == LATER && keys.is_empty() => {}
+            Value::Array(keys) if name == LATER => {
+                let keys: Vec<String> = keys.iter().map(word).collect();
+                text += &format!("from the next start only: {}\n", keys.join(", "));
+            }
             Value::Array(lines) => lines.iter().for_each(|line| text += &format!("{}\n", fields(line))),
             value => text += &format!("{name} {}\n", word(value)),
         }

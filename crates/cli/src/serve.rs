@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 
 use crate::announce::{self, Bound};
 use crate::args::Serve;
-use crate::config::{self, Site, Written};
+use crate::config::{self, Begun, Site, Written};
 use crate::failure::Failure;
 
 pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
@@ -39,8 +39,13 @@ pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
     for trouble in away {
         warn(&running, &format!("{trouble}; its files are out of reach until it can"));
     }
-    let again =
-        Again { written, file, running: Arc::downgrade(&running), quotas: site.config.quotas.clone() };
+    let again = Again {
+        written,
+        file,
+        running: Arc::downgrade(&running),
+        quotas: site.config.quotas.clone(),
+        begun: Begun::with(&site),
+    };
     let control =
         site.control.as_deref().map(|path| open_control(path, &running, again.clone())).transpose()?;
     announce(&site, &running);
@@ -61,19 +66,34 @@ struct Again {
     running: Weak<Running>,
     /// What is counted for quotas: the same for accounts old and new.
     quotas: Option<Arc<Quotas>>,
+    /// What was said when the server was started.
+    begun: Begun,
 }
 
 impl Again {
-    /// Puts in force what the file says now; where that makes no sense, all stays as it was.
-    fn reload(&self) -> Result<(), String> {
+    /// Puts in force what the file says now; where that makes no sense, all stays as it was. Answers which keys have
+    /// changed that count from the next start only.
+    fn reload(&self) -> Result<Vec<&'static str>, String> {
         let site = config::load_beside(self.written.clone(), self.file.as_deref(), self.quotas.clone())
             .map_err(|failure| format!("the old configuration stays in force: {failure}"))?;
+        let later = self.begun.changed(&site);
         if let Some(running) = self.running.upgrade() {
             running
                 .reload(site.config)
                 .map_err(|error| format!("the old configuration stays in force: {error}"))?;
         }
-        Ok(())
+        Ok(later)
+    }
+
+    /// The same, in a sentence for the log.
+    fn told(&self) -> String {
+        match self.reload() {
+            Err(why) => why,
+            Ok(later) if later.is_empty() => "configuration read anew".to_owned(),
+            Ok(later) => {
+                format!("configuration read anew; from the next start only: {}", later.join(", "))
+            }
+        }
     }
 }
 
@@ -154,8 +174,7 @@ fn listen_to_signals(mut signals: Signals, running: Weak<Running>, again: Again)
         for signal in signals.forever() {
             match (signal, running.upgrade()) {
                 (SIGHUP, Some(running)) => {
-                    let told =
-                        again.reload().map_or_else(|error| error, |()| "configuration read anew".to_owned());
+                    let told = again.told();
                     if !running.warn_in_json(&told) {
                         let _ = writeln!(io::stderr(), "millrace: {told}");
                     }

@@ -228,7 +228,7 @@ fn a_reload_takes_over_accounts_and_limits_or_leaves_all_as_it_was() {
         "directory = \".\"\ncontrol = \"control\"\ndownload-limit = 12345\n[[user]]\nname = \"carol\"\npassword = \"{HASH}\"\n"
     );
     fs::write(site.folder.join("millrace.toml"), &no_bob).unwrap();
-    site.tell(&["reload"]);
+    assert_eq!(site.tell(&["reload"]), "");
     site.log_in("carol");
     let mut gone = site.connect();
     gone.say("USER bob", "331");
@@ -248,6 +248,15 @@ fn a_reload_takes_over_accounts_and_limits_or_leaves_all_as_it_was() {
     assert!(hang_up.success());
     eventually("SIGHUP reads the file", || site.tell(&["limits"]).contains("download: 54321"));
     site.log_in("carol");
+
+    let for_later = format!("idle-timeout = 7\nhttp = \"127.0.0.1:1\"\n{no_bob}");
+    fs::write(site.folder.join("millrace.toml"), for_later).unwrap();
+    assert_eq!(site.tell(&["reload"]), "from the next start only: http, idle-timeout\n");
+
+    let elsewhere = no_bob.replace("directory = \".\"", "directory = \"sub\"");
+    fs::write(site.folder.join("millrace.toml"), elsewhere).unwrap();
+    assert_eq!(site.tell(&["reload"]), "");
+    site.log_in("carol").say("SIZE f", "550");
 }
 
 #[test]

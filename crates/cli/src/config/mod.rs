@@ -4,6 +4,7 @@
 //! Each value remembers where it was written, and an error points there (`report.rs`).
 
 mod acme;
+mod begun;
 mod database;
 mod folders;
 mod hooks;
@@ -32,6 +33,7 @@ use millrace_server::limits::Quotas;
 
 use crate::failure::Failure;
 
+pub(crate) use begun::Begun;
 pub(crate) use database::default_path;
 pub(crate) use logins::{Login, check_name};
 use profiles::{Beside, Profiles};

@@ -20,8 +20,9 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 
 use crate::running::Running;
 
-/// Reads the configuration anew and puts it in force; the error is for people.
-pub type Reload = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// Reads the configuration anew and puts it in force; answers which of its keys have changed, but count from the next
+/// start only. The error is for people.
+pub type Reload = Box<dyn Fn() -> Result<Vec<&'static str>, String> + Send + Sync>;
 
 /// Clients at a time; each costs a thread.
 const CLIENTS: usize = 16;

@@ -115,7 +115,7 @@ fn perform(request: Request, running: &Running, reload: &Reload) -> Result<Value
             let counted = running.recount_quotas(tree.as_deref()).map_err(|error| error.to_string())?;
             Ok(json!({ "quotas": counted.iter().map(tally).collect::<Vec<_>>() }))
         }
-        Request::Reload {} => reload().map(|()| Value::Null),
+        Request::Reload {} => reload().map(|later| json!({ "next-start": later })),
         Request::Drain {} => {
             running.drain();
             Ok(Value::Null)
