@@ -18,6 +18,7 @@ use crate::who;
 
 pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let site = config::load(Written::default(), Some(&arguments.file))?;
+    site.check_obstacles()?;
     let mut text = format!("{} can be used. It means:\n\n{}", arguments.file.display(), Meaning(&site));
     let Config { ftp, ftps, http, https, .. } = &site.config;
     let doubts = site.config.tls.iter().flat_map(|tls| tls.plan.outlook().doubts(SystemTime::now()));

@@ -22,6 +22,7 @@ use crate::failure::Failure;
 pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
     let Serve { config: file, written } = arguments;
     let site = config::load(written.clone(), file.as_deref())?;
+    site.check_obstacles()?;
     let away = site.open()?;
     let troubles = site.accounts.begin();
     if let Some(certificate) = &site.self_signed {

@@ -264,6 +264,48 @@ fn each_address_is_announced_to_those_who_come_in_there() {
     );
 }
 
+/// What a server would fail on at its start is a mistake in the file, and nothing is made to find that out.
+#[test]
+fn check_finds_what_a_start_would_fail_on() {
+    let scratch = Scratch::new("obstacles");
+    let file = scratch.path("m.toml");
+    let hook = "[[hook]]\non = \"login\"\nrun = [\"/bin/true\"]\n";
+    for (toml, told) in [
+        ("control = \"missing/ctl\"", "missing/ctl cannot be made in "),
+        ("control = \"m.toml\"", "is there and no socket"),
+        (&format!("hooks-queue = \"missing/q.db\"\n{hook}"), "missing/q.db cannot be made in "),
+        ("access-log = \"missing/log\"", "missing/log cannot be made in "),
+        ("tls-self-signed = true\nstate = \"/proc/x\"", "the server's own certificate cannot be kept in "),
+        ("tls-self-signed = true\nstate = \"m.toml\"", "the server's own certificate cannot be kept in "),
+        ("http = \"127.0.0.1:2121\"", "127.0.0.1:2121 cannot be had, as FTP is served at 127.0.0.1:2121"),
+        (
+            "ftp = [\"0.0.0.0:21\", \"127.0.0.1:21\"]",
+            "127.0.0.1:21 cannot be had, as FTP is served at 0.0.0.0:21",
+        ),
+    ] {
+        let toml = format!("directory = \"{GOLDEN}/inside\"\n{toml}\n");
+        fs::write(&file, toml).unwrap();
+        let before = fs::read_dir(&scratch.0).unwrap().count();
+        for arguments in [&["check"][..], &["serve", "--config"]] {
+            let output = run(&[arguments, &[file.to_str().unwrap()]].concat());
+            let error = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{error}");
+            assert!(error.to_lowercase().contains(&told.to_lowercase()), "{error}");
+        }
+        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), before);
+    }
+    let several =
+        format!("directory = \"{GOLDEN}/inside\"\ncontrol = \"missing/ctl\"\naccess-log = \"missing/log\"\n");
+    fs::write(&file, several).unwrap();
+    let error = text(&run(&["check", file.to_str().unwrap()]).stderr);
+    assert!(error.contains(":2:11: ") && error.contains(":3:14: "), "{error}");
+    for toml in ["ftp = [\"0.0.0.0:2121\", \"[::]:2121\"]", "ftp = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\""] {
+        fs::write(&file, toml).unwrap();
+        let output = run(&["check", file.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+}
+
 #[test]
 fn a_default_port_that_is_taken_moves_http_and_a_written_one_does_not() {
     // Whether or not something else has it already: it is taken now.

@@ -6,12 +6,14 @@
 mod acme;
 mod begun;
 mod database;
+mod doors;
 mod folders;
 mod hooks;
 mod hosts;
 mod keys;
 mod limits;
 mod logins;
+mod obstacles;
 mod own;
 mod passes;
 mod profiles;

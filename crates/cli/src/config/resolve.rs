@@ -1,7 +1,6 @@
 //! What was written, turned into what it means: defaults added, contradictions refused, trees opened.
 
 use std::ffi::OsStr;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,9 +53,21 @@ pub(crate) struct Site {
     pub(crate) shown: Shown,
     /// What is to be said of the server's own files that lie among those that it serves.
     pub(crate) exposed: Vec<String>,
+    /// What would keep a server from starting.
+    obstacles: Vec<Failure>,
 }
 
 impl Site {
+    /// Refuses what a server could not start with: all of it at once, and before anything is made.
+    pub(crate) fn check_obstacles(&self) -> Result<(), Failure> {
+        match &self.obstacles[..] {
+            [] => Ok(()),
+            all => Err(Failure::Configuration(
+                all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+            )),
+        }
+    }
+
     /// Trees that may hold what a killed server left.
     pub(crate) fn writable(&self) -> Vec<Arc<LocalStorage>> {
         let homes = self.hosts.iter().chain([&self.homes]);
@@ -190,6 +201,8 @@ pub(crate) fn resolve(
     let login_rates = super::limits::logins(&written);
     let mut web = super::web::web(&written, &places)?;
     let Encryption { ftps, https, tls, self_signed, acme } = tls::encryption(&written, &places)?;
+    let obstacles = obstacles::places_to_write(&written, self_signed.as_ref(), &places);
+    doors::refuse_shared_addresses(&written, &places)?;
     let directory = directory(written.directory.as_ref(), &places)?;
     let default_age = config::Resumable::default().age;
     let resumable = config::Resumable {
@@ -237,13 +250,13 @@ pub(crate) fn resolve(
 
     let default = Config::new(Arc::clone(&accounts) as Arc<dyn Authenticator>);
     let http_by_default = written.http.is_empty();
-    refuse_to_serve_nothing(&written.ftp, &[&ftps[..], &https].concat(), &written.http, &places)?;
-    let ftp = listens(written.ftp, "--ftp", default.ftp, &places)?;
-    let http = listens(written.http, "--http", vec![default_http(&ftp)], &places)?;
+    doors::refuse_to_serve_nothing(&written.ftp, &[&ftps[..], &https].concat(), &written.http, &places)?;
+    let ftp = doors::listens(written.ftp, "--ftp", default.ftp, &places)?;
+    let http = doors::listens(written.http, "--http", vec![doors::default_http(&ftp)], &places)?;
     let acme = acme.map(|acme| acme.at(&http, &https, &places)).transpose()?;
     let doors = [("FTP", &ftp[..]), ("FTPS", &ftps), ("HTTP", &http), ("HTTPS", &https)];
     limits.listeners = super::limits::listeners(&written.listener_tables, &doors, &places)?;
-    let passive_ports = passive_ports(written.passive_ports, &doors, &places)?;
+    let passive_ports = doors::passive_ports(written.passive_ports, &doors, &places)?;
     let programs = config::Programs {
         folders: program_folders(&written.cgi, &directory, &places)?,
         most: places.at_least_one(written.cgi_processes, "cgi-processes", default.programs.most)?,
@@ -328,6 +341,7 @@ pub(crate) fn resolve(
     Ok(Site {
         shown,
         exposed: own::warnings(&own_files, &served),
+        obstacles,
         directory,
         logins,
         sources,
@@ -418,82 +432,6 @@ fn anonymous(
     }
 }
 
-/// Where HTTP is served when nothing says where.
-const DEFAULT_HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
-
-/// The default, or a free port for whoever asks for a free one for FTP: more than one server may be started so.
-fn default_http(ftp: &[SocketAddr]) -> SocketAddr {
-    let wants_free = ftp.iter().any(|address| address.port() == 0);
-    SocketAddr::new(DEFAULT_HTTP.ip(), if wants_free { 0 } else { DEFAULT_HTTP.port() })
-}
-
-fn refuse_to_serve_nothing(
-    ftp: &[Said<Listen>],
-    in_tls: &[SocketAddr],
-    http: &[Said<Listen>],
-    places: &Places<'_>,
-) -> Result<(), Failure> {
-    match (ftp, in_tls, http) {
-        ([Said { value: Listen::Off, place }], [], [Said { value: Listen::Off, .. }]) => {
-            let message = "nothing would be served: FTP is off, and HTTP is too";
-            Err(places.error(place, "--ftp", message))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn listens(
-    said: Vec<Said<Listen>>,
-    flag: &str,
-    default: Vec<SocketAddr>,
-    places: &Places<'_>,
-) -> Result<Vec<SocketAddr>, Failure> {
-    if said.is_empty() {
-        return Ok(default);
-    }
-    let mut addresses = Vec::new();
-    for (index, one) in said.iter().enumerate() {
-        let address = match one.value {
-            Listen::On(address) => address,
-            Listen::Off if said.len() > 1 => {
-                return Err(places.error(&one.place, flag, "off cannot stand beside an address"));
-            }
-            Listen::Off => return Ok(Vec::new()),
-        };
-        let again = said[..index].iter().any(|other| other.value == one.value);
-        if again && address.port() != 0 {
-            return Err(places.error(&one.place, flag, &format!("{address} is named twice")));
-        }
-        addresses.push(address);
-    }
-    Ok(addresses)
-}
-
-fn passive_ports(
-    said: Option<Said<Ports>>,
-    doors: &[(&str, &[SocketAddr])],
-    places: &Places<'_>,
-) -> Result<std::ops::RangeInclusive<u16>, Failure> {
-    let (range, place) = match said {
-        Some(Said { value: Ports(range), place }) => (range, place),
-        None => (Config::DEFAULT_PASSIVE_PORTS, Place::CommandLine),
-    };
-    let mut ports = doors
-        .iter()
-        .flat_map(|(name, addresses)| addresses.iter().map(move |address| (*name, address.port())));
-    match ports.find(|(_, port)| range.contains(port)) {
-        None => Ok(range),
-        Some((name, port)) => {
-            let message = format!(
-                "port {port} is where {name} is served, so it cannot be one of the data ports {} to {} too",
-                range.start(),
-                range.end()
-            );
-            Err(places.error(&place, "--passive-ports", &message))
-        }
-    }
-}
-
 fn workers(said: Option<Said<Count>>, places: &Places<'_>) -> Result<usize, Failure> {
     const MOST: usize = 1024;
     match said {
@@ -575,27 +513,9 @@ fn greeting(said: Option<Said<String>>, default: String, places: &Places<'_>) ->
 fn xferlog(said: Option<Said<PathBuf>>, places: &Places<'_>) -> Result<Option<PathBuf>, Failure> {
     let Some(said) = said else { return Ok(None) };
     let path = places.path(&said);
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    let wrong = |message: String| Err(places.error(&said.place, "--xferlog", &message));
-    let lacks_write = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).err();
-    match path.metadata() {
-        Ok(found) if found.is_dir() => wrong(format!("{} is a folder; name a file in it", path.display())),
-        Ok(_) => match lacks_write(&path) {
-            Some(error) => wrong(format!("{} cannot be written to: {error}", path.display())),
-            None => Ok(Some(path)),
-        },
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => match lacks_write(folder) {
-            Some(error) => wrong(format!(
-                "{} cannot be made in {}: {error}; make the folder first, or name another",
-                path.display(),
-                folder.display()
-            )),
-            None => Ok(Some(path)),
-        },
-        Err(error) => wrong(format!("{} cannot be written to: {error}", path.display())),
+    match obstacles::file(&path) {
+        Ok(()) => Ok(Some(path)),
+        Err(message) => Err(places.error(&said.place, "--xferlog", &message)),
     }
 }
 

@@ -35,6 +35,11 @@ pub(crate) struct SelfSigned {
 }
 
 impl SelfSigned {
+    /// Where it is, once it is made.
+    pub(super) fn pair(&self) -> KeyPair {
+        KeyPair::self_signed(&self.folder)
+    }
+
     /// Makes it, unless it is there.
     pub(crate) fn make(&self) -> Result<(), Failure> {
         self_signed(&self.folder, &self.names).map(drop).map_err(|error| {

@@ -1,0 +1,132 @@
+//! Where a server is open: the addresses, and the ports of data connections.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use millrace_server::Config;
+
+use super::resolve::Places;
+use super::said::{Place, Said};
+use super::value::{Listen, Ports};
+use super::written::Written;
+use crate::failure::Failure;
+
+/// Where FTP is served when nothing says where.
+const DEFAULT_FTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2121);
+
+/// Where HTTP is served when nothing says where.
+const DEFAULT_HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// The default, or a free port for whoever asks for a free one for FTP: more than one server may be started so.
+pub(super) fn default_http(ftp: &[SocketAddr]) -> SocketAddr {
+    let wants_free = ftp.iter().any(|address| address.port() == 0);
+    SocketAddr::new(DEFAULT_HTTP.ip(), if wants_free { 0 } else { DEFAULT_HTTP.port() })
+}
+
+pub(super) fn refuse_to_serve_nothing(
+    ftp: &[Said<Listen>],
+    in_tls: &[SocketAddr],
+    http: &[Said<Listen>],
+    places: &Places<'_>,
+) -> Result<(), Failure> {
+    match (ftp, in_tls, http) {
+        ([Said { value: Listen::Off, place }], [], [Said { value: Listen::Off, .. }]) => {
+            let message = "nothing would be served: FTP is off, and HTTP is too";
+            Err(places.error(place, "--ftp", message))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn listens(
+    said: Vec<Said<Listen>>,
+    flag: &str,
+    default: Vec<SocketAddr>,
+    places: &Places<'_>,
+) -> Result<Vec<SocketAddr>, Failure> {
+    if said.is_empty() {
+        return Ok(default);
+    }
+    let mut addresses = Vec::new();
+    for (index, one) in said.iter().enumerate() {
+        let address = match one.value {
+            Listen::On(address) => address,
+            Listen::Off if said.len() > 1 => {
+                return Err(places.error(&one.place, flag, "off cannot stand beside an address"));
+            }
+            Listen::Off => return Ok(Vec::new()),
+        };
+        let again = said[..index].iter().any(|other| other.value == one.value);
+        if again && address.port() != 0 {
+            return Err(places.error(&one.place, flag, &format!("{address} is named twice")));
+        }
+        addresses.push(address);
+    }
+    Ok(addresses)
+}
+
+pub(super) fn passive_ports(
+    said: Option<Said<Ports>>,
+    doors: &[(&str, &[SocketAddr])],
+    places: &Places<'_>,
+) -> Result<std::ops::RangeInclusive<u16>, Failure> {
+    let (range, place) = match said {
+        Some(Said { value: Ports(range), place }) => (range, place),
+        None => (Config::DEFAULT_PASSIVE_PORTS, Place::CommandLine),
+    };
+    let mut ports = doors
+        .iter()
+        .flat_map(|(name, addresses)| addresses.iter().map(move |address| (*name, address.port())));
+    match ports.find(|(_, port)| range.contains(port)) {
+        None => Ok(range),
+        Some((name, port)) => {
+            let message = format!(
+                "port {port} is where {name} is served, so it cannot be one of the data ports {} to {} too",
+                range.start(),
+                range.end()
+            );
+            Err(places.error(&place, "--passive-ports", &message))
+        }
+    }
+}
+
+/// A door as it was written: the name of its flag, what is served there, where.
+type Door<'a> = (&'static str, &'static str, &'a [Said<Listen>]);
+
+/// Refuses an address that two doors ask for, or of which one has all that there are.
+pub(super) fn refuse_shared_addresses(written: &Written, places: &Places<'_>) -> Result<(), Failure> {
+    let by_default = [Said::on_command_line(Listen::On(DEFAULT_FTP))];
+    let ftp = if written.ftp.is_empty() { &by_default } else { &written.ftp[..] };
+    let doors: [Door<'_>; 4] = [
+        ("--ftp", "FTP", ftp),
+        ("--ftps", "FTPS", &written.ftps),
+        ("--http", "HTTP", &written.http),
+        ("--https", "HTTPS", &written.https),
+    ];
+    let mut taken: Vec<(SocketAddr, &str)> = Vec::new();
+    for (flag, name, said) in doors {
+        for one in said {
+            let Listen::On(address) = one.value else { continue };
+            // An address that is twice in one list is told as that.
+            let is_another = |whose: &str, other| whose != name || other != address;
+            let conflict =
+                |(other, whose): &&(SocketAddr, &str)| are_one(*other, address) && is_another(whose, *other);
+            if let Some((other, whose)) = taken.iter().find(conflict) {
+                let message = format!(
+                    "{address} cannot be had, as {whose} is served at {other}; choose another port for one of the two"
+                );
+                return Err(places.error(&one.place, flag, &message));
+            }
+            taken.push((address, name));
+        }
+    }
+    Ok(())
+}
+
+/// Claims that two addresses cannot be listened on by two. A port that is yet to be chosen is nobody else's.
+fn are_one(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port()
+        && one.port() != 0
+        && one.is_ipv4() == other.is_ipv4()
+        && (is_any || one.ip() == other.ip())
+}

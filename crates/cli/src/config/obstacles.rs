@@ -1,0 +1,120 @@
+//! What would keep a server from starting, found without touching anything: no file is made, no port is bound.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, FsWord, PROC_SUPER_MAGIC, access, statfs};
+
+use super::resolve::Places;
+use super::said::Said;
+use super::tls::SelfSigned;
+use super::written::Written;
+use crate::failure::Failure;
+
+/// File systems of the kernel's own (`proc`, `sysfs`), in which nobody makes a file, whatever their modes say.
+const OF_THE_KERNEL: [FsWord; 2] = [PROC_SUPER_MAGIC, 0x6265_6572];
+
+/// All that is wrong with places that a server writes to.
+pub(super) fn places_to_write(
+    written: &Written,
+    self_signed: Option<&SelfSigned>,
+    places: &Places<'_>,
+) -> Vec<Failure> {
+    let mut found = Vec::new();
+    let mut look = |said: Option<&Said<PathBuf>>, key: &str, check: fn(&Path) -> Result<(), String>| {
+        let wrong = said.and_then(|said| Some((said, check(&places.path(said)).err()?)));
+        found.extend(wrong.map(|(said, message)| places.error(&said.place, key, &message)));
+    };
+    look(written.control.as_ref(), "--control", socket);
+    if !written.hook_tables.is_empty() {
+        look(written.hooks_queue.as_ref(), "hooks-queue", database);
+    }
+    look(written.access_log.as_ref(), "--access-log", file);
+    for table in &written.folder_tables {
+        look(table.database.as_ref(), "database", database);
+    }
+    if let (Some(made), Some(asker)) = (self_signed, &written.tls_self_signed)
+        && let Err(message) = certificate(made)
+    {
+        let place = written.state.as_ref().map_or(&asker.place, |said| &said.place);
+        found.push(places.error(place, "--state", &message));
+    }
+    found
+}
+
+/// A file that could be written to now.
+pub(super) fn file(path: &Path) -> Result<(), String> {
+    match path.metadata() {
+        Ok(found) if found.is_dir() => Err(format!("{} is a folder; name a file in it", path.display())),
+        Ok(_) => match access(path, Access::WRITE_OK) {
+            Err(error) => Err(format!("{} cannot be written to: {error}", path.display())),
+            Ok(()) => Ok(()),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => new_file(path),
+        Err(error) => Err(format!("{} cannot be written to: {error}", path.display())),
+    }
+}
+
+/// A file that others appear beside.
+fn database(path: &Path) -> Result<(), String> {
+    file(path)?;
+    new_file(path)
+}
+
+/// A socket that could be made now, or that is there.
+fn socket(path: &Path) -> Result<(), String> {
+    if std::os::unix::net::SocketAddr::from_pathname(path).is_err() {
+        return Err(format!("{} is too long for the name of a socket; name another", path.display()));
+    }
+    match path.symlink_metadata() {
+        Ok(found) if !found.file_type().is_socket() => {
+            Err(format!("{} is there and no socket: remove it, or name another", path.display()))
+        }
+        _ => new_file(path),
+    }
+}
+
+/// Claims that a file could be made in its folder.
+fn new_file(path: &Path) -> Result<(), String> {
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    takes_files(folder).map_err(|error| {
+        format!(
+            "{} cannot be made in {}: {error}; make the folder first, or name another",
+            path.display(),
+            folder.display()
+        )
+    })
+}
+
+/// Claims that files can be made in a folder.
+fn takes_files(folder: &Path) -> io::Result<()> {
+    access(folder, Access::WRITE_OK | Access::EXEC_OK)?;
+    match statfs(folder) {
+        Ok(system) if OF_THE_KERNEL.contains(&system.f_type) => {
+            Err(io::Error::other("files there are the kernel's"))
+        }
+        _ if !folder.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
+        _ => Ok(()),
+    }
+}
+
+/// A certificate that is there, or could be made: in its folder, or in the first above it that is there.
+fn certificate(made: &SelfSigned) -> Result<(), String> {
+    let wrong = |error: &dyn std::fmt::Display| {
+        let folder = made.folder.display();
+        Err(format!("the server's own certificate cannot be kept in {folder}: {error}; name another folder"))
+    };
+    let pair = made.pair();
+    if pair.certificate.is_file() && pair.key.is_file() {
+        let opened = fs::File::open(&pair.certificate).and(fs::File::open(&pair.key));
+        return opened.map(drop).or_else(|error| wrong(&error));
+    }
+    let there = made.folder.ancestors().find(|folder| folder.symlink_metadata().is_ok());
+    let there = there.filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    takes_files(there).or_else(|error| wrong(&error))
+}
