@@ -181,7 +181,7 @@ pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
     }
     warnings.extend(shut_out_by_mistake(site));
     warnings.extend(programs_of_clients(site));
-    warnings.extend(site.exposed.iter().cloned());
+    warnings.extend(site.exposed.iter().chain(&site.unguarded).cloned());
     warnings
 }
 

@@ -307,6 +307,20 @@ fn check_finds_what_a_start_would_fail_on() {
 }
 
 #[test]
+fn keys_that_others_may_read_are_warned_of() {
+    let scratch = Scratch::new("modes");
+    let (file, key) = (scratch.path("m.toml"), scratch.path("links"));
+    fs::write(&file, format!("directory = \"{GOLDEN}/inside\"\nhttp-link-keys = \"links\"\n")).unwrap();
+    fs::write(&key, "0123456789abcdef0123456789abcdef").unwrap();
+    for (mode, told) in [(0o600, false), (0o640, true), (0o604, true), (0o400, false)] {
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+        let output = text(&run(&["check", file.to_str().unwrap()]).stdout);
+        let warning = format!("links (http-link-keys), of mode {mode:04o}: chmod 600 ");
+        assert_eq!(output.contains(&warning), told, "{output}");
+    }
+}
+
+#[test]
 fn a_default_port_that_is_taken_moves_http_and_a_written_one_does_not() {
     // Whether or not something else has it already: it is taken now.
     let _taken = TcpListener::bind("127.0.0.1:8080");

@@ -1,6 +1,7 @@
 //! The server's own files, where they lie among those that it serves: whoever may read there has its keys and
 //! passwords, and whoever may write puts a program of theirs in the place of one that it runs.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::logins::Login;
@@ -26,6 +27,9 @@ pub(super) fn files(written: &Written, places: &Places<'_>) -> Vec<Own> {
     };
     for key in &written.tls_key {
         add("tls-key", Some(key));
+    }
+    if written.tls_key.is_empty() {
+        written.tls_cert.iter().for_each(|both| add("tls-cert", Some(both)));
     }
     for (what, said) in [
         ("users", &written.users),
@@ -121,7 +125,35 @@ pub(super) fn warnings(files: &[Own], served: &[PathBuf]) -> Vec<String> {
     served.iter().filter_map(warning).collect()
 }
 
+/// Files that hold a key or a password; `tls-cert` is one where the key is in it.
+const SECRETS: [&str; 5] = ["tls-key", "tls-cert", "http-link-keys", "key-file", "password-file"];
+
+/// What is to be said of keys and passwords that others may read: a sentence for each.
+pub(super) fn unguarded(files: &[Own]) -> Vec<String> {
+    let mut warnings: Vec<String> = files
+        .iter()
+        .filter(|own| SECRETS.contains(&own.what))
+        .filter_map(|own| {
+            let mode = own.others_may()?;
+            let path = own.path.display();
+            Some(format!("others may read {path} ({}), of mode {mode:04o}: chmod 600 {path}", own.what))
+        })
+        .collect();
+    warnings.sort();
+    warnings.dedup();
+    warnings
+}
+
 impl Own {
+    /// The file's mode, where that lets others have it. What a group may is its owner's to say, as it is of a key that
+    /// belongs to root and that a group of servers reads.
+    fn others_may(&self) -> Option<u32> {
+        let file = self.path.metadata().ok()?;
+        let is_mine = file.uid() == rustix::process::geteuid().as_raw();
+        let barred = if is_mine { 0o077 } else { 0o007 };
+        (file.mode() & barred != 0).then_some(file.mode() & 0o7777)
+    }
+
     fn shown(&self) -> String {
         let name = self.path.file_name().unwrap_or(self.path.as_os_str());
         format!("{} ({})", name.display(), self.what)

@@ -53,6 +53,8 @@ pub(crate) struct Site {
     pub(crate) shown: Shown,
     /// What is to be said of the server's own files that lie among those that it serves.
     pub(crate) exposed: Vec<String>,
+    /// The same of its keys and passwords that others than their owner may read.
+    pub(crate) unguarded: Vec<String>,
     /// What would keep a server from starting.
     obstacles: Vec<Failure>,
 }
@@ -341,6 +343,7 @@ pub(crate) fn resolve(
     Ok(Site {
         shown,
         exposed: own::warnings(&own_files, &served),
+        unguarded: own::unguarded(&own_files),
         obstacles,
         directory,
         logins,
