@@ -1,5 +1,7 @@
 //! The names of the keys, taken from the structs that hold them.
 
+use std::ops::Range;
+
 use millrace_server::auth::Profile;
 use serde::Deserialize;
 use serde::de::value::Error as Refusal;
@@ -80,14 +82,15 @@ fn with_profile(own: &[&'static str]) -> Vec<&'static str> {
     own.iter().chain(of_profile).copied().collect()
 }
 
-/// Points at the first key that does not exist, and names the nearest that does.
+/// Points at every key that does not exist, and names the nearest that does.
 ///
 /// `deny_unknown_fields` would refuse it too, with a list of all keys in the message.
 pub(crate) fn refuse_unknown(source: &Source) -> Result<(), Failure> {
     let Ok(table) = DeTable::parse(&source.text) else {
         return Ok(()); // What is wrong with the syntax is told by the parser that comes next.
     };
-    refuse(source, table.get_ref(), of_file(), "a configuration file")?;
+    let mut wrong = Vec::new();
+    find_unknown(source, table.get_ref(), of_file(), "a configuration file", &mut wrong);
     let tables = [
         ("user", of_user()),
         ("group", of_group()),
@@ -102,46 +105,55 @@ pub(crate) fn refuse_unknown(source: &Source) -> Result<(), Failure> {
         ("error-page", of_error_page()),
     ];
     for (name, known) in tables {
-        refuse_in_tables(source, table.get_ref(), name, &known)?;
+        find_in_tables(source, table.get_ref(), name, &known, &mut wrong);
     }
-    Ok(())
+    wrong.sort_by_key(|(start, _)| *start);
+    let told: Vec<String> = wrong.into_iter().map(|(_, failure)| failure.to_string()).collect();
+    if told.is_empty() { Ok(()) } else { Err(Failure::Configuration(told.join("\n"))) }
 }
 
-fn refuse_in_tables(source: &Source, table: &DeTable<'_>, name: &str, known: &[&str]) -> Result<(), Failure> {
+/// Mistakes, each with where it begins.
+type Mistakes = Vec<(usize, Failure)>;
+
+fn find_in_tables(source: &Source, table: &DeTable<'_>, name: &str, known: &[&str], wrong: &mut Mistakes) {
     let form = format!("each {name} is a table of its own, which begins with [[{name}]], in two brackets");
-    let Some(tables) = table.get(name) else { return Ok(()) };
-    match tables.get_ref() {
-        DeValue::Array(tables) => tables.iter().try_for_each(|one| match one.get_ref() {
-            DeValue::Table(one) => refuse(source, one, known, &format!("a [[{name}]] table")),
-            _ => Err(source.point(one.span(), &form)),
-        }),
-        _ => Err(source.point(tables.span(), &form)),
-    }
-}
-
-fn refuse(source: &Source, table: &DeTable<'_>, known: &[&str], whose: &str) -> Result<(), Failure> {
-    let unknown = table.keys().filter(|key| !known.contains(&key.get_ref().as_ref()));
-    match unknown.min_by_key(|key| key.span().start) {
-        None => Ok(()),
-        Some(key) => {
-            let name = key.get_ref().as_ref();
-            let hint = match nearest(name, known) {
-                Some(nearest) => format!("did you mean `{nearest}`?"),
-                None => format!("there are {}", list(known)),
-            };
-            Err(source.point(key.span(), &format!("{whose} has no key `{name}`; {hint}")))
+    let misformed = |span: Range<usize>| (span.start, source.point(span, &form));
+    let Some(tables) = table.get(name) else { return };
+    let DeValue::Array(all) = tables.get_ref() else { return wrong.push(misformed(tables.span())) };
+    for one in all {
+        match one.get_ref() {
+            DeValue::Table(one) => find_unknown(source, one, known, &format!("a [[{name}]] table"), wrong),
+            _ => wrong.push(misformed(one.span())),
         }
     }
 }
 
-fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+fn find_unknown(source: &Source, table: &DeTable<'_>, known: &[&str], whose: &str, wrong: &mut Mistakes) {
+    for key in table.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
+        let name = key.get_ref().as_ref();
+        let hint = match nearest(name, known) {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => format!("there are {}", list(known)),
+        };
+        let message = format!("{whose} has no key `{name}`; {hint}");
+        wrong.push((key.span().start, source.point(key.span(), &message)));
+    }
+}
+
+/// The known key that a name was meant to be, as far as one can tell: the one that is most like it, or that it ends with.
+pub(super) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    /// So much alike are two names of which one is a slip of the pen.
+    const SLIP: f64 = 0.95;
     let name = name.replace('_', "-");
     let likeness = |known: &str| strsim::jaro_winkler(&name, known);
-    known
-        .iter()
-        .copied()
-        .filter(|known| likeness(known) > 0.8)
-        .max_by(|left, right| likeness(left).total_cmp(&likeness(right)))
+    let like = known.iter().copied().max_by(|left, right| likeness(left).total_cmp(&likeness(right)));
+    let ends = |known: &&str| name.strip_suffix(*known).is_some_and(|before| before.ends_with('-'));
+    let end = known.iter().copied().filter(ends).max_by_key(|known| known.len());
+    match (like, end) {
+        (Some(like), _) if likeness(like) > SLIP => Some(like),
+        (_, Some(end)) => Some(end),
+        (like, None) => like.filter(|like| likeness(like) > 0.8),
+    }
 }
 
 fn list(known: &[&str]) -> String {

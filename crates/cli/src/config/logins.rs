@@ -47,6 +47,8 @@ pub(crate) struct User {
     profile: Profile,
     /// The profile's folder, and where it was written.
     beneath: Option<Said<PathBuf>>,
+    /// Whether that folder may be the rest of a password with a colon in it.
+    may_be_password: bool,
 }
 
 impl User {
@@ -78,6 +80,7 @@ impl User {
             groups: Vec::new(),
             profile,
             beneath: beneath.map(|folder| Said::on_command_line(folder.into())),
+            may_be_password: access.is_none(),
         })
     }
 
@@ -102,6 +105,7 @@ impl User {
             groups: table.groups,
             profile: table.profile,
             beneath: table.directory,
+            may_be_password: false,
         })
     }
 }
@@ -232,7 +236,8 @@ impl<'a> Assembly<'a> {
             if !by_certificate {
                 self.check_needs_no_certificate(&record, &user.name)?;
             }
-            logins.push(self.prepare(&record, &user.name, user.beneath.as_ref())?);
+            let beneath = user.beneath.as_ref().map(|folder| (folder, user.may_be_password));
+            logins.push(self.prepare(&record, &user.name, beneath)?);
             listed = listed.user(record, user.password);
         }
         Ok((listed, logins))
@@ -281,8 +286,8 @@ impl<'a> Assembly<'a> {
             effective.directory().map_err(|message| self.places.error(place, "directory", &message))?;
         let is_template = effective.said.directory.as_ref().is_some_and(|folder| folder.contains('{'));
         if !is_template {
-            if let Some(beneath) = beneath {
-                self.check_folder(&user.name, beneath)?;
+            if let Some((beneath, may_be_password)) = beneath {
+                self.check_folder(&user.name, beneath, may_be_password)?;
             }
             let folder = folder.clone().unwrap_or_default();
             self.homes
@@ -300,12 +305,19 @@ impl<'a> Assembly<'a> {
         opened.map_err(|error| Failure::Configuration(format!("{error}.")))
     }
 
-    fn check_folder(&self, user: &str, beneath: &Said<PathBuf>) -> Result<(), Failure> {
+    /// What may be the rest of a password is not to be quoted.
+    fn check_folder(
+        &self,
+        user: &str,
+        beneath: &Said<PathBuf>,
+        may_be_password: bool,
+    ) -> Result<(), Failure> {
         let root = self.root.display();
         let shown = beneath.value.display();
         let (flag, folder) = match beneath.place {
-            Place::CommandLine => (format!("--user {user}"), "SUBDIR".to_owned()),
-            Place::File(_) => (String::new(), format!("the folder {}", beneath.value.display())),
+            Place::CommandLine if may_be_password => (format!("--user {user}"), "SUBDIR".to_owned()),
+            Place::CommandLine => (format!("--user {user}"), format!("the folder {shown}")),
+            Place::File(_) => (String::new(), format!("the folder {shown}")),
         };
         let wrong = |message: String| Err(self.places.error(&beneath.place, &flag, &message));
         let descends = |component| matches!(component, Component::Normal(_) | Component::CurDir);
@@ -318,7 +330,7 @@ impl<'a> Assembly<'a> {
             }
             Ok(found) if !found.is_dir() => wrong(format!("{folder} is not a folder")),
             Ok(_) => Ok(()),
-            Err(error) if beneath.place == Place::CommandLine => wrong(format!(
+            Err(error) if may_be_password => wrong(format!(
                 "what follows the password is neither ro nor rw nor a folder in {root} ({error}); make the folder \
                  first, and choose a password without a colon"
             )),

@@ -46,16 +46,31 @@ impl Source {
     }
 }
 
-/// Claims that a line may hold a password, also under a misspelt key: error messages end in logs. Among users,
-/// inline or in tables of their own, only what is known to be harmless is shown.
+/// Keys whose values are for nobody's eyes, or begin tables that have such.
+const SECRET: [&str; 6] = ["password", "totp", "header", "user", "source", "shutdown-password"];
+
+/// Claims that a line may hold a password, also under a misspelt key: error messages end in logs. What is shown among
+/// users, inline or in tables of their own, is known to be harmless, or was meant to be a key that is.
 fn is_secret(before: &str, line: &str) -> bool {
     let key = line.split('=').next().unwrap_or_default().trim();
-    let is_known = || keys::of_file().contains(&key) || keys::of_user().contains(&key);
+    let has_login = line.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
+    let may_be_password = strsim::jaro_winkler(key, "password") > 0.8 && !key.starts_with("passive");
+    if line.contains("passw") || has_login || may_be_password || SECRET.contains(&key) {
+        return true;
+    }
     let among_users = before.lines().any(|line| line.trim_start_matches('[').starts_with("user"));
-    line.contains("passw")
-        || key.starts_with("user")
-        || strsim::jaro_winkler(key, "password") > 0.8 && !key.starts_with("passive")
-        || among_users && !is_known() && !key.starts_with('[')
+    let is_plain = |key: &str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    // Another key behind it may be anything.
+    let is_alone = key == "tree" || line.matches('=').count() == 1;
+    let is_harmless = || match keys::of_file().contains(&key) || keys::of_user().contains(&key) {
+        true => is_alone,
+        false => is_alone && is_plain(key) && keys::nearest(key, &keys::of_user()).is_some_and(is_no_secret),
+    };
+    among_users && !line.starts_with('[') && !is_harmless()
+}
+
+fn is_no_secret(key: &str) -> bool {
+    !SECRET.contains(&key)
 }
 
 fn sentence(message: &str) -> String {
@@ -83,6 +98,30 @@ fn floor(text: &str, index: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_shown_unless_it_may_hold_a_password() {
+        let (user, source) = ("[[user]]\nname = \"a\"\n", "[[source]]\n");
+        for (before, line, secret) in [
+            ("", "user-download-limit = \"10 quick\"", false),
+            ("", "users = \"/nonexistent/users.db\"", false),
+            ("", "user = [{ name = \"a\", key = \"s3cret\" }]", true),
+            (user, "acess = \"ro\"", false),
+            (user, "access = \"some\"", false),
+            (user, "[[group]]", false),
+            (user, "pass = \"s3cret\"", true),
+            (user, "pw = \"s3cret\"", true),
+            (user, "secret = \"s3cret\"", true),
+            (user, "totp = \"JBSWY3DP\"", true),
+            (user, "top = \"JBSWY3DP\"", true),
+            (user, "  { name = \"b\", key = \"s3cret\" },", true),
+            (source, "header = \"Authorization: Bearer 5e9f\"", true),
+            (source, "mysql = \"mysql://me:s3cret@db/x\"", true),
+            (source, "timeout = \"soon\"", false),
+        ] {
+            assert_eq!(is_secret(before, line), secret, "{line}");
+        }
+    }
 
     #[test]
     fn a_sentence_begins_with_a_capital_unless_it_begins_with_a_path() {

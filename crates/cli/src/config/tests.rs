@@ -212,13 +212,21 @@ fn contradicting_flags_are_refused() {
         ("--user alice:pw:ro:", FORM),
         ("--user :pw", "--user: the name of a user is empty."),
         ("--user alice:", "--user alice: the password is empty; use --anonymous to let everyone in."),
-        ("--user alice:pw:ro:..", "--user alice: SUBDIR has to lie within HERE, without .. or a leading /."),
+        (
+            "--user alice:pw:ro:..",
+            "--user alice: the folder .. has to lie within HERE, without .. or a leading /.",
+        ),
         (
             "--user alice:pw:rw:/tmp",
-            "--user alice: SUBDIR has to lie within HERE, without .. or a leading /.",
+            "--user alice: the folder /tmp has to lie within HERE, without .. or a leading /.",
         ),
-        ("--user alice:pw:rw:out/tmp", "--user alice: SUBDIR is a link that leads out of HERE."),
-        ("--user alice:pw:rw:file", "--user alice: SUBDIR is not a folder."),
+        ("--user alice:pw:rw:out/tmp", "--user alice: the folder out/tmp is a link that leads out of HERE."),
+        ("--user alice:pw:rw:file", "--user alice: the folder file is not a folder."),
+        ("--user alice:pw:file", "--user alice: SUBDIR is not a folder."),
+        (
+            "--user alice:s3cret:rw:nobody",
+            "--user alice: the folder nobody is not there in HERE (No such file or directory (os error 2)); make it first.",
+        ),
         (
             "--user alice:pa:ss:word",
             "--user alice: what follows the password is neither ro nor rw nor a folder in HERE (No such file or \
@@ -230,7 +238,7 @@ fn contradicting_flags_are_refused() {
         ),
         (
             "--user a:$argon2d$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4",
-            "--user a: this is a hash by argon2d; argon2id, bcrypt, scrypt, yescrypt and SHA-512-crypt are accepted; `millrace hash-password` makes one.",
+            "--user a: this is a hash by argon2d; argon2id, bcrypt, scrypt, yescrypt, SHA-512-crypt and SHA-256-crypt are accepted; `millrace hash-password` makes one.",
         ),
         ("--user a:x --user a:y", "--user: there are two users named a."),
         (
@@ -728,4 +736,19 @@ fn a_reload_tells_which_keys_count_from_the_next_start_only() {
     let begun = Begun::with(&folder.file(&password).unwrap());
     let another = folder.file(&password.replace("c29tZXNhbHQ", "c29tZXNhbHU")).unwrap();
     assert_eq!(begun.changed(&another), ["shutdown-password"]);
+}
+
+#[test]
+fn all_unknown_keys_are_told_at_once() {
+    let folder = Folder::new();
+    let text = format!(
+        "grase = 1\n[[group]]\nname = \"g\"\nuser-sessions = 3\n[[user]]\nname = \"a\"\npassword = \"{HASH}\"\nacess = \"ro\"\n"
+    );
+    assert_eq!(
+        folder.error(folder.file(&text)),
+        "HERE/m.toml:1:1: A configuration file has no key `grase`; did you mean `grace`?\n    1 | grase = 1\n      | ^^^^^\n\
+         HERE/m.toml:4:1: A [[group]] table has no key `user-sessions`; did you mean `sessions`?\n    4 | user-sessions = \
+         3\n      | ^^^^^^^^^^^^^\n\
+         HERE/m.toml:8:1: A [[user]] table has no key `acess`; did you mean `access`?\n    8 | acess = \"ro\"\n      | ^^^^^"
+    );
 }

@@ -34,7 +34,9 @@ pub enum PasswordError {
     #[error("this is not a password hash, which looks like $argon2id$v=19$m=19456,t=2,p=1$...$...")]
     NotAHash,
     /// A hash by something else.
-    #[error("this is a hash by {0}; argon2id, bcrypt, scrypt, yescrypt and SHA-512-crypt are accepted")]
+    #[error(
+        "this is a hash by {0}; argon2id, bcrypt, scrypt, yescrypt, SHA-512-crypt and SHA-256-crypt are accepted"
+    )]
     Algorithm(String),
     /// With costs or a version that it cannot be computed with, or without salt or hash.
     #[error("this hash is damaged or incomplete")]

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::Protocol;
 use super::totp::Secret;
 use crate::config::{CertificateLogin, Resumption};
-use crate::limits::{Limit, Per, Ratio, TransferQuotaError};
+use crate::limits::{Limit, Per, Ratio, TransferQuotaError, says_when};
 use crate::network::Network;
 
 /// What is said of a user, or of all members of a group.
@@ -263,8 +263,10 @@ impl FromStr for Hours {
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let wrong = || {
+            let why = text.split_whitespace().find_map(|word| says_when(word).err());
+            let why = why.map_or(String::new(), |why| format!(": {why}"));
             ValueError(format!(
-                "{text:?} is no time of the week; write such as \"mon-fri 08:00-18:00 Europe/Paris\""
+                "{text:?} is no time of the week, such as \"mon-fri 08:00-18:00 Europe/Paris\"{why}"
             ))
         };
         match format!("none; {text} 1").parse::<Limit>() {

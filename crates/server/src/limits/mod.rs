@@ -33,6 +33,7 @@ pub(crate) use logins::{Logins, TooMany};
 pub(crate) use pace::Pace;
 pub use reached::LimitKey;
 pub(crate) use reached::{Reached, Setting};
+pub(crate) use schedule::says_when;
 pub use schedule::{Limit, LimitError};
 pub(crate) use timed::Timed;
 pub use traffic::{Moved, Per, Period, Quotas, Ratio, TransferQuota, TransferQuotaError, Used};

@@ -251,13 +251,31 @@ fn parse_zone(word: &str) -> Result<Zone, LimitError> {
     let zone = match word {
         "local" => TimeZone::system(),
         "UTC" | "Z" => TimeZone::UTC,
-        _ => TimeZone::get(word).map_err(|_| {
-            LimitError(format!(
-                "{word:?} is neither days (mon-fri), nor hours (08:00-18:00), nor a time zone (Europe/Paris)"
-            ))
-        })?,
+        _ => TimeZone::get(word).map_err(|_| unknown(word))?,
     };
     Ok(Zone { name: word.into(), zone })
+}
+
+/// A word with a slash is nothing else than the name of a zone.
+fn unknown(word: &str) -> LimitError {
+    LimitError(match word.contains('/') {
+        true => {
+            format!("{word:?} is no time zone that this computer knows; write such as Europe/Paris, or UTC")
+        }
+        false => {
+            format!(
+                "{word:?} is neither days (mon-fri), nor hours (08:00-18:00), nor a time zone (Europe/Paris)"
+            )
+        }
+    })
+}
+
+/// Claims that a word says when: days, hours or a time zone.
+pub(crate) fn says_when(word: &str) -> Result<(), LimitError> {
+    match parse_days(word).is_some() || parse_hours(word).is_some() {
+        true => Ok(()),
+        false => parse_zone(word).map(drop),
+    }
 }
 
 /// `10M`, `64KiB/s`, `none`
@@ -369,6 +387,14 @@ mod tests {
             "64KiB/s; fri-mon 1:00-2:30 1k".parse::<Limit>().unwrap().to_string(),
             "65536; mon,fri,sat,sun 01:00-02:30 1000"
         );
+    }
+
+    #[test]
+    fn an_unknown_time_zone_is_told_as_that() {
+        let told = |text: &str| text.parse::<Limit>().unwrap_err().to_string();
+        let zone = "\"Europe/Pariss\" is no time zone that this computer knows";
+        assert!(told("none; 08:00-18:00 Europe/Pariss 1").starts_with(zone));
+        assert!(told("none; 08:00_18:00 1").contains("is neither days"));
     }
 
     #[test]
