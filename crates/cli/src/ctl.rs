@@ -39,10 +39,13 @@ enum Action {
     Sessions,
     /// End sessions: all that every given flag matches
     Kick {
+        /// The session of this number, as "sessions" has it
         #[arg(long, value_name = "NUMBER")]
         session: Option<u64>,
+        /// Those of this user
         #[arg(long, value_name = "NAME")]
         user: Option<String>,
+        /// Those from this address
         #[arg(long, value_name = "ADDRESS")]
         address: Option<IpAddr>,
     },
@@ -51,6 +54,7 @@ enum Action {
     /// SCOPE is "server", "listener ADDR:PORT", "group NAME", "user NAME" or "session NUMBER". A limit is
     /// written as in the configuration: 10M, none, "10M; mon-fri 08:00-18:00 1M".
     Limits {
+        /// Whose limits [default: all are shown]
         #[arg(value_name = "SCOPE", num_args = 0..)]
         scope: Vec<String>,
         /// Bytes a second to clients
@@ -75,7 +79,10 @@ enum Action {
         seconds: Option<u64>,
     },
     /// Lift a ban
-    Unban { network: String },
+    Unban {
+        /// As it was banned
+        network: String,
+    },
     /// Who is banned, and for how long yet
     Bans,
     /// What is held where there are quotas, of folders that are in use

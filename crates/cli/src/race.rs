@@ -42,7 +42,12 @@ static STOP: Stop = Stop::new();
 
 /// `millrace race`.
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
+// A race starts its servers, and so knows their processes and folders itself.
+#[command(
+    after_long_help = EXAMPLES,
+    mut_arg("server-pid", |flag| flag.hide(true)),
+    mut_arg("server-root", |flag| flag.hide(true))
+)]
 pub(crate) struct Race {
     /// Who takes part: a known server's name, the path of its program, or a URL
     ///

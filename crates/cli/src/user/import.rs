@@ -26,6 +26,7 @@ pub(crate) struct Import {
     /// What the file is
     #[arg(value_enum)]
     format: Format,
+    /// The file with the users
     file: PathBuf,
     /// Settings for all of them, which go before what the file says: see "millrace user add --help"
     #[arg(value_name = "KEY=VALUE")]

@@ -39,7 +39,9 @@ enum Action {
     /// groups=staff, expires=2027-01-31. What is no plain word is written as in the file:
     /// 'tree=[{path="/in", access="rw"}]'.
     Add {
+        /// What the client sends as its name
         name: String,
+        /// What is said of the user, as in the configuration file: access=ro
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<Setting>,
         /// The hash of the password, instead of the password
@@ -48,6 +50,7 @@ enum Action {
     },
     /// Change a user's password
     Passwd {
+        /// The user
         name: String,
         /// The hash of the password, instead of the password
         #[arg(long, value_name = "HASH")]
@@ -55,12 +58,17 @@ enum Action {
     },
     /// Change settings of a user; KEY= takes one back
     Set {
+        /// The user
         name: String,
+        /// What is said of the user from now on: access=ro; directory= takes back what was said
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<Setting>,
     },
     /// Ask for codes of an authenticator app as well (TOTP): makes a secret and prints it
-    Totp { name: String },
+    Totp {
+        /// The user
+        name: String,
+    },
     /// Names, one a line
     List {
         /// A line of JSON for each user, with all that is said of it
@@ -69,17 +77,27 @@ enum Action {
     },
     /// What is said of a user; "millrace explain" says what then holds
     Show {
+        /// The user
         name: String,
         /// The configuration file of the server, to show what is used of quotas as well
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
     /// End a user's sessions and let none begin, until it is enabled again
-    Disable { name: String },
+    Disable {
+        /// The user
+        name: String,
+    },
     /// Let a user in again
-    Enable { name: String },
+    Enable {
+        /// The user
+        name: String,
+    },
     /// Forget a user
-    Remove { name: String },
+    Remove {
+        /// The user
+        name: String,
+    },
     /// Bring in users of another server
     ///
     /// passwd: lines as in /etc/passwd, less the system's own accounts; hashes come from --shadow.
