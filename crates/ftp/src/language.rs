@@ -81,7 +81,10 @@ const GERMAN: &[(&str, &str)] = &[
     ("server is out of resources", "dem Server fehlen gerade die Mittel"),
     ("crosses devices", "führt auf einen anderen Datenträger"),
     ("not supported", "wird nicht unterstützt"),
-    ("in use", "in Benutzung"),
+    (
+        "in use by somebody else; try again later",
+        "wird gerade von jemand anderem benutzt; bitte später noch einmal",
+    ),
     ("cancelled", "abgebrochen"),
     ("would wait for the device", "müsste auf den Datenträger warten"),
     (

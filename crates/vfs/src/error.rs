@@ -68,8 +68,8 @@ pub enum FileError {
     /// This back end cannot do that at all.
     #[error("not supported")]
     Unsupported,
-    /// Somebody else has it open, and nobody else may.
-    #[error("in use")]
+    /// Somebody else has it now: an upload that began later, the system.
+    #[error("in use by somebody else; try again later")]
     Busy,
     /// The operation was cancelled by whoever asked for it.
     #[error("cancelled")]
@@ -86,7 +86,7 @@ pub enum FileError {
 impl FileError {
     /// Claims that the same request may succeed later without anybody changing it.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Exhausted | Self::NoSpace | Self::Io(_) | Self::WouldWait)
+        matches!(self, Self::Busy | Self::Exhausted | Self::NoSpace | Self::Io(_) | Self::WouldWait)
     }
 }
 
@@ -114,6 +114,8 @@ impl From<io::Error> for FileError {
             Kind::CrossesDevices => Self::CrossDevice,
             Kind::Unsupported => Self::Unsupported,
             Kind::OutOfMemory => Self::Exhausted,
+            // A program that runs is not to be written to, nor is a mount point to be removed. (What else is so, says why.)
+            Kind::ExecutableFileBusy | Kind::ResourceBusy if error.raw_os_error().is_some() => Self::Busy,
             Kind::WouldBlock => Self::WouldWait,
             _ => Self::Io(error),
         }

@@ -56,7 +56,7 @@ pub(super) fn file_failure(about: Part<'_>, error: &FileError) -> Reply {
         FileError::NoSpace => code::NO_SPACE,
         FileError::QuotaExceeded | FileError::OverQuota(_) | FileError::TooLarge => code::OVER_QUOTA,
         FileError::InvalidName | FileError::NameTooLong => code::BAD_NAME,
-        FileError::Exhausted => code::FILE_BUSY,
+        FileError::Busy | FileError::Exhausted => code::FILE_BUSY,
         FileError::Io(_) | FileError::WouldWait => code::LOCAL_ERROR,
         FileError::Cancelled => code::TRANSFER_ABORTED,
         FileError::OutOfRange => code::BAD_RESTART,
@@ -91,7 +91,7 @@ pub(crate) fn told(error: &FileError) -> &'static str {
         FileError::Exhausted => "server is out of resources",
         FileError::CrossDevice => "crosses devices",
         FileError::Unsupported => "not supported",
-        FileError::Busy => "in use",
+        FileError::Busy => "in use by somebody else; try again later",
         FileError::Cancelled => "cancelled",
         FileError::WouldWait => "would wait for the device",
         FileError::Io(error) if error.kind() == ErrorKind::NotConnected => {
@@ -172,6 +172,15 @@ pub(crate) mod tests {
         for error in errors().iter().filter(|error| !matches!(error, FileError::Io(_))) {
             assert_eq!(told(error), error.to_string());
         }
+    }
+
+    #[test]
+    fn what_passes_by_itself_is_told_by_a_code_that_says_so() {
+        for error in errors().iter().filter(|error| error.is_transient()) {
+            let code = file_failure(Own(b""), error).code();
+            assert!((400..500).contains(&code), "{error}: {code}");
+        }
+        assert_eq!(file_failure(Own(b"/a"), &FileError::Busy).code(), code::FILE_BUSY);
     }
 
     #[test]

@@ -206,7 +206,7 @@ impl Connection {
                 (Status::FORBIDDEN, "This may not be read.")
             }
             FileError::Exhausted => (Status::SERVICE_UNAVAILABLE, "The server is out of resources for now."),
-            FileError::OverQuota(_) => super::writing::status_of(error),
+            FileError::Busy | FileError::OverQuota(_) => super::writing::status_of(error),
             _ => (Status::INTERNAL_SERVER_ERROR, "The file system failed."),
         };
         self.tell_limit(core, Reached::by(error).as_ref());

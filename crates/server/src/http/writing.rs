@@ -157,6 +157,7 @@ pub(super) fn status_of(error: &FileError) -> (Status, &'static str) {
             (Status::INSUFFICIENT_STORAGE, "There is no room for it.")
         }
         FileError::TooLarge => (Status::CONTENT_TOO_LARGE, "It is too large."),
+        FileError::Busy => (Status::LOCKED, "Somebody else is at it just now."),
         FileError::Exhausted => (Status::SERVICE_UNAVAILABLE, "The server is out of resources for now."),
         FileError::Unsupported => (Status::NOT_IMPLEMENTED, "This cannot be done with these files."),
         _ => (Status::INTERNAL_SERVER_ERROR, "The file system failed."),

@@ -112,6 +112,22 @@ fn an_upload_is_resumed_where_the_file_ends() {
 }
 
 #[test]
+fn in_place_an_upload_that_another_took_over_is_423() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"old");
+    let served = serve_http(scratch.in_place());
+    let mut first = served.connect();
+    first.send(format!("PUT /a HTTP/1.1\r\nHost: h\r\n{USER}Content-Length: 2000000\r\n\r\n"));
+    first.send(vec![b'1'; 1_000_000]);
+    eventually("most of it is written", || scratch.read("a").unwrap().len() > 500_000);
+    assert_eq!(ask(&served, "PUT /a", "", b"of the second").status, 204);
+    first.send(vec![b'1'; 1_000_000]);
+    assert_eq!(first.response().status, 423);
+    assert_eq!(scratch.read("a").unwrap(), b"of the second");
+    assert_eq!(ask(&served, "PUT /a", "", b"again").status, 204);
+}
+
+#[test]
 fn conditions_keep_from_overwriting() {
     let scratch = Scratch::new();
     scratch.write("a", b"old");

@@ -269,6 +269,36 @@ fn in_place_a_failure_is_told_when_the_file_is_as_it_will_stay() {
     assert!(size > 0);
 }
 
+/// Later it may have the file: a client that asks again is right to do so.
+#[test]
+fn in_place_an_upload_that_another_took_over_is_told_450() {
+    let scratch = Scratch::new();
+    let served = serve(scratch.in_place());
+    let (mut first, mut second) = (served.login(), served.login());
+    for (line, more) in [("TYPE I", 1), ("TYPE I", 300_000), ("TYPE E", 300_000)] {
+        scratch.write("f", b"old");
+        first.expect(line, 200);
+        let mut one = first.passive();
+        first.expect("STOR f", 150);
+        one.write_all(&[b'1'; 10]).unwrap();
+        eventually("it is written", || scratch.read("f").unwrap().len() == 10);
+        let mut other = second.passive();
+        second.expect("STOR f", 150);
+        other.write_all(b"of the second").unwrap();
+        eventually("it is written", || scratch.read("f").unwrap() == b"of the second");
+        // The server may close on it.
+        let _ = one.write_all(&vec![b'1'; more]);
+        drop(one);
+        let reply = first.expect_reply(450);
+        assert!(reply.text.contains("in use by somebody else"), "{reply:?}");
+        drop(other);
+        second.expect_reply(226);
+        assert_eq!(scratch.read("f").unwrap(), b"of the second");
+        first.expect("TYPE I", 200);
+        first.store("STOR f", b"again");
+    }
+}
+
 #[test]
 fn a_staged_upload_tells_how_much_of_it_has_come() {
     let scratch = Scratch::new();
