@@ -12,6 +12,7 @@ mod errno;
 mod in_place;
 mod metadata;
 mod partial;
+mod permissions;
 mod staged;
 mod staging;
 mod sweep;
@@ -46,7 +47,7 @@ use partial::Partials;
 use staged::Staged;
 use staging::{StagingArea, refuse_reserved};
 pub use sweep::SweepReport;
-use tree::{Tree, magic_link};
+use tree::{Tree, descriptors_have_names};
 
 /// How a `STOR` replaces a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -124,7 +125,9 @@ impl LocalStorage {
         let tree = Arc::new(Tree::open(root)?);
         let staging = Arc::new(StagingArea::new(Arc::clone(&tree)));
         let mode = Mode::from_raw_mode(options.file_mode & 0o7777);
-        let staged = staged::Settings { fsync: options.fsync, mode, bits: None, unnamed: true };
+        // Older kernels give a file without a name one by way of `/proc` alone.
+        let unnamed = descriptors_have_names();
+        let staged = staged::Settings { fsync: options.fsync, mode, bits: None, unnamed };
         let partials = Arc::default();
         Ok(Self { tree, staging, partials, staged, options })
     }
@@ -445,8 +448,7 @@ impl Storage for LocalStorage {
             if mode & metadata::SET_ID != 0 && metadata::of_descriptor(&fd)?.is_file() {
                 return Err(FileError::PermissionDenied);
             }
-            let mode = Mode::from_raw_mode(mode & 0o7777);
-            rustix::fs::chmodat(CWD, magic_link(&fd), mode, AtFlags::empty()).map_err(file_error)?;
+            permissions::change(&self.tree, path, &fd, Mode::from_raw_mode(mode & 0o7777))?;
         }
         if change.modified.is_some() || change.accessed.is_some() {
             let times = Timestamps {

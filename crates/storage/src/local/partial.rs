@@ -150,7 +150,7 @@ impl Place {
     ) -> Result<(File, Arc<OwnedFd>), FileError> {
         let target = destination.target()?;
         let (name, mode) = (kept_name(key), self.settings.mode);
-        let unnamed = open_unnamed(target, mode)?;
+        let unnamed = if self.settings.unnamed { open_unnamed(target, mode)? } else { None };
         let made = self.area.with_directory(|directory| {
             let file = match &unnamed {
                 Some(file) => {

@@ -69,7 +69,7 @@ pub(super) struct Settings {
     pub(super) mode: Mode,
     /// Permission bits of a new file, exactly, where the upload says them.
     pub(super) bits: Option<Mode>,
-    /// Whether unnamed files are tried first. Always, but in a test of what is done without them.
+    /// Whether unnamed files are tried first: where they can get a name.
     pub(super) unnamed: bool,
 }
 

@@ -174,8 +174,16 @@ pub(super) fn reopen_directory(directory: impl AsFd) -> Result<OwnedFd, FileErro
     rustix::fs::openat(directory, c".", flags, Mode::empty()).map_err(file_error)
 }
 
+/// Where the kernel has names for open descriptors, if `/proc` is mounted.
+pub(super) const DESCRIPTORS: &str = "/proc/self/fd";
+
 /// The path by which the kernel names an open descriptor, for the calls that take no `O_PATH` descriptor.
 pub(super) fn magic_link(fd: impl AsFd) -> String {
     use std::os::fd::AsRawFd;
-    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
+    format!("{DESCRIPTORS}/{}", fd.as_fd().as_raw_fd())
+}
+
+/// Claims that `/proc` is mounted.
+pub(super) fn descriptors_have_names() -> bool {
+    rustix::fs::access(DESCRIPTORS, rustix::fs::Access::EXISTS).is_ok()
 }
