@@ -15,7 +15,7 @@ use super::Connection;
 use super::question::{JOB_GRACE, Promise};
 use crate::limits::{LimitKey, Reached};
 use crate::log::{self, Direction, Transferred};
-use crate::transfer::{End, JobDone, JobKind, Link, Running, Socket, Turn, Work};
+use crate::transfer::{End, JobDone, JobKind, Link, Running, SMALL, Socket, Turn, Work};
 use crate::worker::{Core, Message};
 
 /// Why a transfer has none whose client did not come.
@@ -417,6 +417,13 @@ impl Connection {
             (&mut running.link, running.direction, &result)
         {
             socket.part(&mut core.scratch);
+        }
+        if let (Link::Open(Socket { end: End::NotYet, .. }), Ok(())) = (&running.link, &result)
+            && running.direction != Direction::Upload
+            && bytes > SMALL
+            && let Link::Open(socket) = std::mem::replace(&mut running.link, Link::Lent)
+        {
+            core.see_off(socket);
         }
         if let Work::Receive(receiver) = &running.work
             && receiver.was_excused()

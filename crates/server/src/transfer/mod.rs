@@ -14,6 +14,7 @@
 //! that they need, and come back. [`send`] and [`receive`] have the two directions; this is the only
 //! place that knows whether bytes move by `sendfile`, `splice` or through a buffer.
 
+mod leaving;
 mod parting;
 mod receive;
 mod send;
@@ -29,9 +30,10 @@ use millrace_net::stream;
 use millrace_net::tls::{Channel, Heard};
 use millrace_vfs::VirtualPath;
 
+pub(crate) use leaving::Leaving;
 pub(crate) use parting::Parting;
 pub(crate) use receive::Receiver;
-pub(crate) use send::{FILL, Sender};
+pub(crate) use send::{FILL, SMALL, Sender};
 
 use crate::limits::{self, Flow, Member, Pace, Tree};
 use crate::log::Direction;
@@ -203,6 +205,11 @@ pub(crate) enum End {
 impl Socket {
     pub(crate) fn new(fd: OwnedFd) -> Self {
         Self { fd, registered: false, end: End::NotYet, flow: Flow::FREE, tls: None }
+    }
+
+    /// All of a download is sent, which may not all have left us: the socket is closed when its client has ended, too.
+    pub(crate) fn leave(self, leaving: &mut Leaving, now: Instant) {
+        leaving.add(self.fd, now);
     }
 
     /// Has what is sent from now on leave so fast.

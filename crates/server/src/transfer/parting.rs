@@ -2,7 +2,8 @@
 //!
 //! A socket that is closed with something unread is reset (RFC 2525 section 2.17), and a reset takes what the client
 //! has not fetched yet with it: it would lose the tail of a file of which it was told 226. So our end is said, what
-//! comes is read, and the client's own end waited for, all within bounds.
+//! comes is read, and the client's own end waited for, all within bounds. What comes later is
+//! [`leaving`](super::leaving)'s.
 //!
 //! Each download is looked after, also a small one that is sent in one go: nothing of that has left us before the
 //! close, so a reset would take all of it. It is one call for each of them, a `recv` that answers `EAGAIN`: 0.37 us of
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 use millrace_ftp::session::TransferError;
 use millrace_net::{stream, tls};
 
-use super::{Direction, Link, Running, Socket};
+use super::{Direction, End, Link, Running, Socket};
 
 /// What is read of a client, at most, until it is cut.
 const MOST: usize = 1 << 20;
@@ -56,7 +57,11 @@ impl Running {
         match &mut self.link {
             Link::Open(socket) => {
                 let junk = match read_away(socket, scratch, MOST) {
-                    Ok(Heard::Nothing | Heard::End) => return Some(Ok(())),
+                    Ok(Heard::Nothing) => return Some(Ok(())),
+                    Ok(Heard::End) => {
+                        socket.end = socket.end.max(End::Orderly);
+                        return Some(Ok(()));
+                    }
                     Ok(Heard::Bytes(count)) => count,
                     Err(error) => return Some(Err(error)),
                 };

@@ -21,7 +21,7 @@ use super::{JobKind, Share, Shared, Socket, Turn};
 
 /// Up to here a file is read and sent rather than handed to `sendfile`: one packet holds data and FIN.
 /// engine.md: -5 to -10 % CPU at 1 KiB, a loss at 100 KiB.
-const SMALL: u64 = 16 * 1024;
+pub(crate) const SMALL: u64 = 16 * 1024;
 
 /// One `sendfile`, and what is looked up in the page cache or fetched by the pool at a time.
 const CHUNK: u64 = 1 << 20;

@@ -37,7 +37,7 @@ use crate::log::{self, Subject};
 use crate::passive::Lease;
 use crate::slab::{Key, Slab};
 use crate::state::Server;
-use crate::transfer::JobDone;
+use crate::transfer::{JobDone, Leaving, Socket};
 use crate::web::InForce;
 
 /// How long running transfers may keep the loop from looking at control connections.
@@ -149,6 +149,8 @@ pub(crate) struct Core {
     /// Transfers whose share was used up.
     pub(crate) yielded: VecDeque<Key>,
     pub(crate) wheel: Wheel<Key>,
+    /// Data connections of nobody any more.
+    leaving: Leaving,
     /// The server is closing: nobody who has nothing more to say is waited for.
     pub(crate) ending: bool,
     /// Counts the turns of the loop, and moments that are as good as another turn: see [`http::Shared`].
@@ -243,6 +245,14 @@ impl Core {
         self.registry.register(&mut SourceFd(&socket.as_raw_fd()), token(key, PROGRAM), Interest::READABLE)
     }
 
+    /// All of a download was sent on this data connection: it ends with its client.
+    pub(crate) fn see_off(&mut self, socket: Socket) {
+        if socket.registered {
+            self.forget(&socket.fd);
+        }
+        socket.leave(&mut self.leaving, self.now.instant);
+    }
+
     /// Makes the reactor forget a descriptor that stays open elsewhere.
     pub(crate) fn forget(&self, socket: &OwnedFd) {
         let _ = self.registry.deregister(&mut SourceFd(&socket.as_raw_fd()));
@@ -311,6 +321,7 @@ impl Worker {
             handshakes: Handshakes::default(),
             yielded: VecDeque::new(),
             wheel: Wheel::new(now.instant),
+            leaving: Leaving::new(open_files / 2),
             ending: false,
             turn: 0,
             serial: 0,
@@ -363,6 +374,7 @@ impl Worker {
                 self.serve_any(key, Client::look_at_clock);
             }
             self.run_transfers();
+            self.core.leaving.look(self.core.now.instant, &mut self.core.scratch);
             self.core.http.cache.sweep(self.core.now.instant);
             self.core.look_after_programs();
             self.core.server.log.flush(&mut self.core.lines);
@@ -386,6 +398,7 @@ impl Worker {
         }
         let sweep = self.core.http.cache.sweep_due().into_iter().chain(self.core.http.programs.due());
         let sweep = sweep.chain(self.core.http.passing.iter().filter_map(http::Passing::due));
+        let sweep = sweep.chain(self.core.leaving.due());
         let next = self.core.wheel.next_due().into_iter().chain(self.stopping).chain(sweep).min();
         let next = next.map(|moment| moment.saturating_duration_since(Instant::now()));
         retry.into_iter().chain(next).min()

@@ -178,6 +178,35 @@ fn a_client_that_sends_on_a_download_gets_all_of_it() {
     }
 }
 
+/// What is left of it lies in the kernel by then.
+#[test]
+fn a_client_that_sends_after_a_large_download_gets_all_of_it() {
+    let scratch = Scratch::new();
+    let served = serve(scratch.storage());
+    for (line, length) in [("RETR f", 20_000), ("RETR f", 256 << 10), ("LIST", 256 << 10)] {
+        let content = pattern(length);
+        scratch.write("f", &content);
+        if line == "LIST" {
+            (0..2_000)
+                .for_each(|number| scratch.write(&format!("a name that is long, number {number}"), b""));
+        }
+        let mut client = served.login();
+        let expected = client.fetch(line);
+        let mut data = client.passive();
+        rustix::net::sockopt::set_socket_recv_buffer_size(&data, 4_096).unwrap();
+        client.expect(line, 150);
+        client.expect_reply(226);
+        for _ in 0..3 {
+            data.write_all(&[b'x'; 100]).expect("the connection is not reset before its end");
+            wait_until_arrived(&data);
+        }
+        let mut got = Vec::new();
+        data.read_to_end(&mut got).expect("nor is what was sent lost");
+        assert!(got == expected && (line == "LIST" || got == content), "{line} {length}");
+        assert_eq!(client.fetch(line), expected, "the session goes on");
+    }
+}
+
 #[test]
 fn a_small_download_is_226_to_a_client_that_ended_first_and_not_to_one_that_was_reset() {
     let served = serve(Arc::new(MemoryStorage::new()));

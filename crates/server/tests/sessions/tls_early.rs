@@ -127,6 +127,28 @@ fn a_client_that_sends_on_an_encrypted_download_gets_all_of_it() {
 }
 
 #[test]
+fn a_client_that_sends_after_a_large_encrypted_download_gets_all_of_it() {
+    let files = Scratch::new();
+    let served = serve(&files, Resumption::Require);
+    let content = pattern(256 << 10);
+    files.write("f", &content);
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let mut client = log_in(&served, versions);
+        let mut data = early(&mut client);
+        rustix::net::sockopt::set_socket_recv_buffer_size(&data.socket, 4_096).unwrap();
+        client.expect("RETR f", 150);
+        client.expect_reply(226);
+        for _ in 0..3 {
+            data.write_all(&[b'x'; 100]).unwrap();
+            wait_until_arrived(&data.socket);
+        }
+        assert!(data.read_to_end().unwrap() == (Heard::End, content.clone()));
+        data.finish();
+        assert_eq!(client.fetch("RETR f").len(), content.len(), "the session goes on");
+    }
+}
+
+#[test]
 fn a_client_that_never_stops_sending_on_an_encrypted_download_is_told_426() {
     let files = Scratch::new();
     let served = serve(&files, Resumption::Require);
