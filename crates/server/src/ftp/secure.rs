@@ -8,6 +8,7 @@
 //! Handshakes have a share of each turn of the reactor: see [`crate::handshakes`].
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
@@ -165,7 +166,7 @@ impl Connection {
     }
 
     /// Claims that a name may be served: one for which there is a certificate or a tree, and the one given by SNI if
-    /// there was one.
+    /// there was one. Where nothing tells names apart there is one host, which all of them mean.
     pub(super) fn serves_host(&mut self, core: &Core, name: String) -> bool {
         let named = self.secure.as_ref().and_then(|secure| secure.server_name.as_deref());
         let is_served = match (named, &core.server.tls) {
@@ -174,12 +175,20 @@ impl Connection {
                 true
             }
             (None, Some(security)) => security.acceptor.serves(&name),
-            (None, None) => true,
+            (None, None) => core.http.web.hosts.is_empty() || self.is_own_address(core, &name),
         };
         if is_served {
             self.host = Some(name.into());
         }
         is_served
+    }
+
+    /// Claims that it is an address of this server, as far as it knows them.
+    fn is_own_address(&self, core: &Core, name: &str) -> bool {
+        name.parse::<IpAddr>().is_ok_and(|address| {
+            let public = core.server.config.public_ip.map(IpAddr::V4);
+            public == Some(address) || [self.session.local().ip(), self.local().ip()].contains(&address)
+        })
     }
 
     /// Reads what has come on an encrypted control connection.

@@ -396,3 +396,31 @@ fn somebody_else_of_the_name_takes_over_no_session() {
     served.running.reload(staffed(&scratch, &[other], "ro", 0)).unwrap();
     assert!(client.expect_reply(421).text.contains("account"));
 }
+
+/// RFC 7151 section 3.2.2: a client that asks for another server hears so before it says who it is.
+#[test]
+fn a_host_that_there_is_not_is_504_where_there_are_several() {
+    use millrace_server::auth::HostName;
+    let hosts = vec![HostName::parse("files.test").unwrap(), HostName::parse("*.sites.test").unwrap()];
+    for (hosts, name, code) in [
+        (&[][..], "anything.test", 220),
+        (&hosts, "Files.Test", 220),
+        (&hosts, "files.test.", 220),
+        (&hosts, "a.sites.test", 220),
+        (&hosts, "127.0.0.1", 220),
+        (&hosts, "other.test", 504),
+        (&hosts, "sites.test", 504),
+        (&hosts, "192.0.2.1", 504),
+        (&hosts, "[2001:db8::1]", 504),
+    ] {
+        let files = Scratch::new();
+        let mut config = config(files.storage());
+        config.web.hosts = hosts.to_vec();
+        let served = serve_with(config);
+        let mut client = served.connect();
+        client.expect(format!("HOST {name}"), code);
+        // It may ask for another, or go on with what all others see.
+        client.log_in("u", "p");
+        client.expect("HOST files.test", 503);
+    }
+}
