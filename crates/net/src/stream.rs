@@ -122,7 +122,13 @@ pub fn acknowledged(socket: impl AsFd) -> io::Result<u64> {
     Ok(nix::sys::socket::getsockopt(&socket, progress::Info)?.bytes_acknowledged)
 }
 
-/// `TCP_INFO`, as far as it is of use here, as nix lets others add options to its own. Linux has as much since 4.1.
+/// Claims that the other side's kernel has all that was sent, and has said so.
+pub fn has_arrived(socket: impl AsFd) -> bool {
+    nix::sys::socket::getsockopt(&socket, progress::Info)
+        .is_ok_and(|facts| facts.counts[progress::UNACKNOWLEDGED] == 0 && facts.not_sent == 0)
+}
+
+/// `TCP_INFO`, as far as it is of use here, as nix lets others add options to its own. Linux has as much since 4.9.
 mod progress {
     use nix::libc;
     use nix::sys::socket::sockopt::GetStruct;
@@ -130,14 +136,21 @@ mod progress {
     #[derive(Debug, Clone, Copy)]
     pub(super) struct Info;
 
-    /// `struct tcp_info` up to `tcpi_bytes_acked`.
+    /// Where among the counts `tcpi_unacked` is.
+    pub(super) const UNACKNOWLEDGED: usize = 4;
+
+    /// `struct tcp_info` up to `tcpi_min_rtt`.
     #[repr(C)]
     #[derive(Debug, Clone, Copy)]
     pub(super) struct Facts {
         states: [u8; 8],
-        counts: [u32; 24],
+        pub(super) counts: [u32; 24],
         rates: [u64; 2],
         pub(super) bytes_acknowledged: u64,
+        bytes_received: u64,
+        segments: [u32; 2],
+        pub(super) not_sent: u32,
+        shortest_way: u32,
     }
 
     nix::getsockopt_impl!(Info, libc::IPPROTO_TCP, libc::TCP_INFO, Facts, GetStruct<Facts>);
@@ -231,6 +244,26 @@ mod tests {
         assert!(!wait_for_end(&socket, Duration::from_millis(1)));
         drop(client);
         assert!(wait_for_end(&socket, Duration::from_secs(30)));
+    }
+
+    #[test]
+    fn what_the_other_side_has_no_room_for_has_not_arrived() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut socket, _) = listener.accept().unwrap();
+        let eventually = |expected: bool| {
+            let end = Instant::now() + Duration::from_secs(60);
+            while has_arrived(&socket) != expected {
+                assert!(Instant::now() < end);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        (&socket).write_all(b"220 Welcome.\r\n").unwrap();
+        eventually(true);
+        socket.set_nonblocking(true).unwrap();
+        while socket.write(&[0; 65_536]).is_ok() {}
+        assert!(!has_arrived(&socket));
+        drop(client);
     }
 
     #[test]

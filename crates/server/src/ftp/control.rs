@@ -391,6 +391,11 @@ impl Connection {
         self.pending.extend_from_slice(rest);
     }
 
+    /// Claims that there is more than the session takes now.
+    pub(super) fn has_lines_waiting(&self) -> bool {
+        self.held.is_some() || !self.pending.is_empty()
+    }
+
     /// Gives the session an input and does what it wants, for as long as that yields the next input.
     pub(super) fn feed(&mut self, core: &mut Core, input: Input<'_>) {
         let about = About::of(&input);

@@ -281,14 +281,27 @@ impl Connection {
             Stage::Open | Stage::Goodbye => {}
         }
         if !plain.is_empty() {
-            if let Some(secure) = &self.secure {
-                secure.companion.heard();
-            }
+            self.note_hearing(plain);
             self.take_bytes(core, plain);
+            if let (true, Some(secure)) = (self.has_lines_waiting(), &mut self.secure) {
+                secure.companion.runs_ahead();
+            }
         }
         let ended = |secure: &Secure| secure.tls.as_ref().is_some_and(Tls::has_ended);
         if self.secure.as_deref().is_some_and(ended) {
             (self.state.ended, self.state.hung_up) = (true, true);
+        }
+    }
+
+    /// What the client says shows what it has read, unless it does not wait for replies.
+    fn note_hearing(&mut self, plain: &[u8]) {
+        let Some(secure) = &mut self.secure else { return };
+        let lines = plain.iter().filter(|&&byte| byte == b'\n').count();
+        if lines > 1 {
+            secure.companion.runs_ahead();
+        } else if secure.companion.listens() && stream::has_arrived(&self.socket) {
+            // What was on its way when the client said this it cannot have read.
+            secure.companion.heard();
         }
     }
 

@@ -11,6 +11,10 @@
 //!
 //! Whoever is not known to be apart shares no port.
 //!
+//! What a client surely held is told by its commands: it has read what the replies before stood behind. That does not hold
+//! of one that says more before it has read the reply to what it said before, so nothing of that kind is known of a
+//! session that was seen to do so ([`Companion::runs_ahead`]).
+//!
 //! ```text
 //!   Spent --handshake, or another ticket behind a used one--> Given --a reply behind it--> Told --a command--> Held
 //!     ^                                                                                                         |
@@ -45,14 +49,22 @@ struct Own {
 }
 
 impl Own {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), state: AtomicU64::new(0) }
+    }
+
     fn set(&self, ticket: u64, stage: Stage) {
         self.state.store(ticket << 2 | stage as u64, Ordering::Relaxed);
     }
 
+    fn is_at(&self, stage: Stage) -> bool {
+        self.state.load(Ordering::Relaxed) & 3 == stage as u64
+    }
+
     fn step(&self, from: Stage, to: Stage) {
-        let ticket = self.ticket();
-        if self.state.load(Ordering::Relaxed) == ticket << 2 | from as u64 {
-            self.set(ticket, to);
+        if self.is_at(from) {
+            self.set(self.ticket(), to);
         }
     }
 
@@ -75,9 +87,7 @@ pub(crate) struct Companions(Arc<Mutex<HashMap<IpAddr, VecDeque<Arc<Own>>>>>);
 impl Companions {
     /// A session whose control connection is about to begin TLS. `is_old`: its hello may have been made before now.
     pub(crate) fn join(&self, client: IpAddr, is_old: bool) -> Companion {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let own = Arc::new(Own { number, state: AtomicU64::new(0) });
+        let own = Arc::new(Own::new());
         let mut all = self.lock();
         let others = all.entry(client).or_default();
         let holders = others.iter().filter(|other| !is_old && other.held().is_some());
@@ -87,7 +97,7 @@ impl Companions {
         }
         others.push_back(Arc::clone(&own));
         let (all, by_data) = (self.clone(), Arc::default());
-        Companion { all, client, own, by_control, by_data, trial: None, lasting: false }
+        Companion { all, client, own, by_control, by_data, trial: None, lasting: false, ahead: false }
     }
 
     /// Locked to look at the sessions of an address.
@@ -110,6 +120,8 @@ pub(crate) struct Companion {
     trial: Option<Trial>,
     /// Its tickets are not used up.
     lasting: bool,
+    /// Its client says more before it has heard the answer: nobody knows what it has read.
+    ahead: bool,
 }
 
 /// How it was before a data connection's hello was made.
@@ -146,9 +158,36 @@ impl Companion {
         self.own.step(Stage::Given, Stage::Told);
     }
 
-    /// Commands have come: what the replies before them stood behind was read.
+    /// Claims that it is of interest whether commands that have come were said behind the last replies.
+    pub(crate) fn listens(&self) -> bool {
+        !self.ahead && self.own.is_at(Stage::Told)
+    }
+
+    /// Commands have come that were said behind the last replies: what those stood behind was read.
     pub(crate) fn heard(&self) {
-        self.own.step(Stage::Told, Stage::Held);
+        if !self.ahead {
+            self.own.step(Stage::Told, Stage::Held);
+        }
+    }
+
+    /// Commands have come that were said before the reply to those before them was read. From now on nothing follows from
+    /// what this client says; and what others have taken it to hold is of nobody any more, as it has another number.
+    pub(crate) fn runs_ahead(&mut self) {
+        if std::mem::replace(&mut self.ahead, true) {
+            return;
+        }
+        let (number, own) = (self.own.number, Arc::new(Own::new()));
+        own.set(self.own.ticket(), Stage::Spent);
+        let mut all = self.all.lock();
+        // As many others may have come since that this one is among them no more.
+        if let Some(others) = all.get_mut(&self.client)
+            && let Some(place) = others.iter().position(|other| other.number == number)
+        {
+            others.remove(place);
+            others.push_back(Arc::clone(&own));
+        }
+        drop(all);
+        self.own = own;
     }
 
     /// A port is about to be named: from now on a data connection may begin there, and use a ticket.
@@ -359,6 +398,32 @@ mod tests {
         first.expect_use();
         first.used(true);
         assert_eq!(*first.by_data, [second.own.number]);
+    }
+
+    #[test]
+    fn of_who_runs_ahead_nobody_is_known_to_be_apart() {
+        for is_tls12 in [true, false] {
+            let all = Companions::default();
+            let mut first = holder(&all, is_tls12);
+            let mut second = holder(&all, is_tls12);
+            first.expect_use();
+            first.used(true);
+            assert!(apart(&first, &second) && first.by_data.contains(&second.own.number));
+            second.runs_ahead();
+            assert!(!first.by_data.contains(&second.own.number), "what was known may have been wrong");
+            first.given();
+            first.told();
+            first.heard();
+            second.given();
+            second.told();
+            assert!(!second.listens());
+            second.heard();
+            let third = holder(&all, is_tls12);
+            assert!(apart(&first, &third) && !apart(&second, &third), "it may have read nothing");
+            drop(second);
+            drop((first, third));
+            assert!(all.lock().is_empty());
+        }
     }
 
     #[test]

@@ -7,8 +7,8 @@ use millrace_net::tls::{Connector, Heard, Versions};
 use millrace_server::config::{Resumption, Tls};
 
 use super::kit::{
-    PATIENCE, Scratch, Secured, Served, TlsClient, config, connector, free_ports, parse_passive, pattern,
-    policy, serve_with,
+    PATIENCE, Scratch, Secured, Served, TlsClient, config, connector, eventually, free_ports, parse_passive,
+    pattern, policy, serve_with,
 };
 
 /// So long that no port is given back while a loaded machine is about it.
@@ -269,6 +269,49 @@ fn sessions_whose_client_shows_the_last_ticket_on_data_connections_alone_do_not_
         match other.reply().code {
             226 => assert_eq!(files.read("other").unwrap(), b"of the other", "{versions:?}"),
             code => assert_eq!((code, resumption), (522, Resumption::Require), "{versions:?}"),
+        }
+    }
+}
+
+/// Its commands come before it has read the tickets that stand before the replies, so they tell nothing of what is in its
+/// cache, which is one for both sessions.
+#[test]
+fn sessions_whose_client_says_more_than_it_has_heard_do_not_share() {
+    let files = Scratch::new();
+    let served = serve(&files, Resumption::Require, LONG);
+    let cache = connector(Versions::Tls13);
+    // Each of the lines behind these comes when the replies to the first were sent.
+    let unheard = |name: &str| {
+        let mut client = TlsClient::explicit(served.address, cache.clone());
+        client.send("USER u\r\nPASS p\r\nPBSZ 0\r\nPROT P\r\nTYPE I");
+        for number in 0..3 {
+            let made = format!("{name}-{number}");
+            client.send(&format!("MKD {made}"));
+            eventually("the folder is made", || files.file(&made).exists());
+        }
+        client
+    };
+    let (mut one, mut other) = (unheard("one"), unheard("other"));
+    let hear = |client: &mut TlsClient| {
+        for code in [331, 230, 200, 200, 200, 257, 257, 257] {
+            client.expect_reply(code);
+        }
+    };
+    hear(&mut one);
+    assert_eq!(one.store("STOR warm", b"x").code, 226);
+    hear(&mut other);
+    let port = parse_passive(&one.expect("PASV", 227));
+    other.send("PASV");
+    for (client, name) in [(&mut one, "of-one"), (&mut other, "of-other")] {
+        if name == "of-other" {
+            assert_eq!(parse_passive(&client.expect_reply(227)), port);
+        }
+        client.expect(&format!("STOR {name}"), 150);
+        offer(TcpStream::connect(port).unwrap(), &cache, name.as_bytes());
+        let (reply, stored) = (client.reply(), files.read(name));
+        match reply.code {
+            226 => assert_eq!(stored.unwrap(), name.as_bytes(), "another's file"),
+            _ => assert_eq!((reply.code, stored), (522, None)),
         }
     }
 }
