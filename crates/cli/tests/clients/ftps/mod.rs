@@ -116,6 +116,30 @@ fn ftplib_moves_files_with_sessions_and_without() {
     }
 }
 
+/// Not the programs, which want a screen: what they say, and how they use TLS.
+#[test]
+fn what_filezilla_and_winscp_say_is_answered_and_resumes_for_a_hundred_transfers() {
+    let Some(python) = &tool("python3") else { return };
+    for policy in [REQUIRE, PREFER] {
+        let server = &Server::secure(policy);
+        script(server, "sequence.py", include_str!("sequence.py"));
+        std::thread::scope(|scope| {
+            for (program, door) in
+                ["filezilla", "winscp"].into_iter().flat_map(|program| DOORS.map(|door| (program, door)))
+            {
+                scope.spawn(move || {
+                    for version in ["1.2", "1.3"] {
+                        let first = ["sequence.py", "127.0.0.1", &server.port_of(door)].map(str::to_owned);
+                        let rest = server.arguments(&[program, door, version, &TRANSFERS.to_string()]);
+                        run(python, server, &[&first[..], &rest].concat());
+                    }
+                });
+            }
+        });
+        server.assert_all_resumed();
+    }
+}
+
 /// What has to be shown to be refused.
 #[test]
 fn ftplib_without_sessions_is_refused_where_they_are_required() {
