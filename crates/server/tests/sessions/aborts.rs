@@ -401,3 +401,40 @@ fn close_behind_a_waiting_command(mut client: Client) {
     client.send("NLST\r\nPWD\r\n");
     drop(client);
 }
+
+/// CVE-2020-9273, in the other direction.
+#[test]
+fn an_upload_may_be_aborted_at_any_byte_and_is_whole_or_nothing() {
+    let scratch = Scratch::new();
+    let served = serve(scratch.storage());
+    let mut client = served.login();
+    for byte in (0..200_000).step_by(9_973) {
+        for line in ["TYPE I", "TYPE A"] {
+            scratch.write("f", b"old");
+            client.expect(line, 200);
+            let mut data = client.passive();
+            client.expect("STOR f", 150);
+            data.write_all(&vec![b'x'; byte]).unwrap();
+            let aborts_first = byte % 2 == 0;
+            if aborts_first {
+                client.send("ABOR\r\n");
+                drop(data);
+            } else {
+                drop(data);
+                client.send("ABOR\r\n");
+            }
+            let first = client.reply();
+            client.expect_reply(226);
+            // Where all of it had come, ABOR had nothing to do.
+            let expected = match first.code {
+                226 if !aborts_first => vec![b'x'; byte],
+                code => {
+                    assert_eq!(code, 426, "{first:?}");
+                    b"old".to_vec()
+                }
+            };
+            assert!(scratch.read("f").unwrap() == expected, "{byte} {line} {first:?}");
+        }
+    }
+    within(SOON, "nothing else is left", || scratch.names() == ["f"]);
+}

@@ -102,6 +102,64 @@ fn permissions_hold_at_their_place_whatever_command_asks() {
     assert!(!client.expect("STAT .", 213).text.contains("home"));
 }
 
+/// CVE-2015-1419: what was compared was not what was opened.
+#[test]
+fn what_is_forbidden_is_forbidden_in_every_spelling() {
+    let (served, _, scratch) =
+        server(r#"{"access": "rw", "deny-names": ["*.key"], "tree": [{"path": "/home", "access": "none"}]}"#);
+    scratch.write("pub/own.key", &[9; 12_345]);
+    let mut client = login(&served);
+    for path in ["home/file", "pub/own.key"] {
+        let doubled = path.replace('/', "//");
+        for spelling in [
+            path.to_owned(),
+            format!("/{path}"),
+            format!("//{doubled}"),
+            format!("././{path}"),
+            format!("pub/../{path}"),
+            format!("/../../{path}"),
+            format!("in/../pub/./../{path}"),
+            format!("home/../{path}"),
+            format!("{path}/"),
+            format!("{path}/."),
+            format!("{path}/x/.."),
+        ] {
+            for command in [
+                "SIZE",
+                "MDTM",
+                "MLST",
+                "DELE",
+                "RNFR",
+                "HASH",
+                "XSHA256",
+                "SITE CHMOD 666",
+                "MFMT 20200101000000",
+                "SITE CPFR",
+                "SITE COPY pub/file",
+            ] {
+                let reply = client.command(format!("{command} {spelling}"));
+                assert!(reply.code >= 500, "{command} {spelling}: {reply:?}");
+            }
+            assert!(client.try_fetch(format!("RETR {spelling}")).1.code >= 500, "{spelling}");
+            for command in ["STOR", "APPE"] {
+                assert!(client.try_store(format!("{command} {spelling}"), b"x").code >= 500, "{spelling}");
+            }
+            for command in ["LIST", "NLST", "LIST -a"] {
+                let (listing, _) = client.try_fetch(format!("{command} {spelling}"));
+                assert_eq!(listing, b"", "{command} {spelling}");
+            }
+            client.expect("RNFR pub/file", 350);
+            assert!(client.command(format!("RNTO {spelling}")).code >= 500, "{spelling}");
+        }
+    }
+    for pattern in ["h*/f*", "hom[e]/*", "*/*.key", "pub/*.k?y", "pub/own.ke*"] {
+        assert_eq!(client.try_fetch(format!("NLST {pattern}")).0, b"", "{pattern}");
+    }
+    assert_eq!(scratch.read("home/file").unwrap(), vec![7; 100_000]);
+    assert_eq!(scratch.read("pub/own.key").unwrap(), vec![9; 12_345]);
+    assert_eq!(scratch.read("pub/file").unwrap(), vec![7; 100_000]);
+}
+
 /// As `ls` has it: the rest of the tree is listed, and what is not is named.
 #[test]
 fn a_listing_of_a_tree_names_what_may_not_be_read() {

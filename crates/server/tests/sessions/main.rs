@@ -12,6 +12,7 @@ mod bandwidth;
 mod bans;
 mod commands;
 mod endings;
+mod histories;
 mod hook_paths;
 mod hook_waits;
 mod hooks;
