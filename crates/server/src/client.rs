@@ -46,7 +46,7 @@ impl Client {
     pub(crate) fn side_event(&mut self, core: &mut Core, event: &Event) {
         match self {
             Self::Ftp(connection) => connection.data_event(core, event),
-            Self::Http(connection) => connection.go_on(core),
+            Self::Http(connection) => connection.side_event(core, event.is_read_closed()),
             Self::Arriving(_) => {}
         }
     }

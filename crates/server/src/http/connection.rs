@@ -318,10 +318,11 @@ impl Connection {
         // Within the process there are no segments.
         let is_tcp = self.carries.is_none();
         let may_wait = is_tcp && self.flags.spoke && self.sent_in == 0 && !self.flags.acknowledged;
-        let waits_for_client = matches!(
-            self.work,
-            Work::Idle | Work::Collecting(_) | Work::Receiving(_) | Work::Running(_) | Work::Securing(_)
-        );
+        let waits_for_client = match &self.work {
+            Work::Idle | Work::Collecting(_) | Work::Receiving(_) | Work::Securing(_) => true,
+            Work::Running(running) => running.takes_input(),
+            _ => false,
+        };
         if may_wait && waits_for_client {
             self.flags.acknowledged = true;
             // Who cannot be told sooner is told with the answer.

@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 
 use millrace_http::cgi::Variable;
 use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
@@ -35,7 +35,7 @@ pub(super) struct Script {
 pub(super) enum NoScript {
     /// A file that lies elsewhere than among the programs, whatever its path looks like: it is sent as it is.
     Elsewhere,
-    /// A folder, or a file that may not be run.
+    /// A folder. Of a file that may not be run whoever starts it hears.
     NotRunnable,
     File(FileError),
 }
@@ -57,22 +57,17 @@ pub(super) fn find(
     let mut script = mark.clone();
     for name in behind {
         script = script.join(name).map_err(|_| FileError::NameTooLong)?;
-        let metadata = storage.metadata(&script, Wait::Allowed)?;
-        if metadata.is_directory() {
-            continue;
-        }
-        let ReadHandle::File(range) = storage.open_read(&script, Wait::Allowed)? else {
-            return Err(NoScript::Elsewhere);
+        let range = match storage.open_read(&script, Wait::Allowed) {
+            Ok(ReadHandle::File(range)) => range,
+            Ok(ReadHandle::Stream(_)) => return Err(NoScript::Elsewhere),
+            Err(_) if storage.metadata(&script, Wait::Allowed)?.is_directory() => continue,
+            Err(error) => return Err(error.into()),
         };
         // The file that was opened, wherever the accounts' roots and links led.
         let link = format!("/proc/self/fd/{}", range.file.as_raw_fd());
         let file = std::fs::read_link(link).map_err(FileError::from)?;
         if !file.starts_with(folder) {
             return Err(NoScript::Elsewhere);
-        }
-        let mode = range.file.metadata().map_err(FileError::from)?.permissions().mode();
-        if mode & 0o111 == 0 {
-            return Err(NoScript::NotRunnable);
         }
         let path_info = path.as_bytes()[script.as_bytes().len()..].to_vec();
         return Ok(Script { file, path: script, path_info });
@@ -100,7 +95,7 @@ impl Script {
             .env_clear()
             .env("PATH", PATH)
             .envs(variables.iter().map(|(name, value)| (name, std::ffi::OsStr::from_bytes(value))))
-            .stdin(if takes_input { Stdio::piped() } else { Stdio::null() })
+            .stdin(if takes_input { Stdio::piped() } else { nothing()?.into() })
             .stdout(Stdio::piped())
             .stderr(Stdio::from(errors))
             // Its children are ended with it.
@@ -119,6 +114,18 @@ impl Script {
         let mut program = Program { child, input: None, output: None, has_ended: false };
         (program.input, program.output) = (pipe(input)?, pipe(output)?);
         Ok(program)
+    }
+}
+
+/// What a program reads whose request has no body: the end, at once. It is opened once.
+fn nothing() -> io::Result<OwnedFd> {
+    static NOTHING: OnceLock<OwnedFd> = OnceLock::new();
+    match NOTHING.get() {
+        Some(nothing) => nothing.try_clone(),
+        None => {
+            let nothing = OwnedFd::from(File::open("/dev/null")?);
+            NOTHING.get_or_init(|| nothing).try_clone()
+        }
     }
 }
 

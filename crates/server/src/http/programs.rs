@@ -27,6 +27,8 @@ pub(crate) struct Programs {
     /// Those that have answered, and until when they may go on.
     leaving: Vec<(Program, Instant)>,
     look_at: Option<Instant>,
+    /// Those whose first words are held back, and until when, the first first.
+    held: VecDeque<(Instant, Key)>,
     errors: Option<Errors>,
 }
 
@@ -106,7 +108,13 @@ impl Drop for Slot {
 
 impl Programs {
     pub(super) fn new(most: usize) -> Self {
-        Self { lane: Lane::new(most), leaving: Vec::new(), look_at: None, errors: None }
+        Self {
+            lane: Lane::new(most),
+            leaving: Vec::new(),
+            look_at: None,
+            held: VecDeque::new(),
+            errors: None,
+        }
     }
 
     /// A place, or one in the line.
@@ -119,9 +127,23 @@ impl Programs {
         self.lane.claim(key)
     }
 
-    /// Those of the line for whom there is room now. They claim it.
-    pub(crate) fn admit(&mut self, admitted: &mut VecDeque<Key>) {
+    /// Those whose turn it is: of the line, for whom there is room now, which they claim; and whose words were held back
+    /// for long enough.
+    pub(crate) fn admit(&mut self, now: Instant, admitted: &mut VecDeque<Key>) {
         self.lane.admit(admitted);
+        let due = self.held.partition_point(|(until, _)| *until <= now);
+        admitted.extend(self.held.drain(..due).map(|(_, key)| key));
+    }
+
+    /// The first words of a program are held back until then, and whoever waits for them has a turn then.
+    pub(super) fn hold(&mut self, key: Key, until: Instant) -> Instant {
+        self.held.push_back((until, key));
+        until
+    }
+
+    /// It is over: nothing is held back any more.
+    pub(super) fn forget(&mut self, key: Key) {
+        self.held.retain(|(_, held)| *held != key);
     }
 
     /// The end of a program that has answered is waited for.
@@ -132,9 +154,9 @@ impl Programs {
         }
     }
 
-    /// When [`Programs::look`] is to be called.
+    /// When [`Programs::look`] and [`Programs::admit`] are to be called.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.look_at
+        self.look_at.into_iter().chain(self.held.front().map(|(until, _)| *until)).min()
     }
 
     /// Looks who has ended; answers those whose time is over.

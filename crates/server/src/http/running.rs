@@ -36,6 +36,9 @@ pub(super) struct Running {
     /// What it said, until the head of its answer is whole and sent.
     head: Vec<u8>,
     stage: Stage,
+    voice: Voice,
+    /// What it said is held back for its end until then: mostly both are there, and go out together.
+    held: Option<Instant>,
     record: Record,
     version: Version,
     /// Whether the connection may go on behind the answer.
@@ -80,6 +83,10 @@ pub(super) const DOUBTED: Duration = Duration::from_secs(1);
 /// The same where none can be sent: it is taken for gone after so long without anything.
 pub(super) const HEARD_OUT: Duration = Duration::from_secs(5);
 
+/// How long the first words of a program are held back for its end: more than most programs take from the one to the
+/// other, and nothing to a reader of what comes bit by bit.
+const HELD: Duration = Duration::from_millis(1);
+
 /// How long an answer may take.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Time {
@@ -102,6 +109,17 @@ enum Stage {
     UntilClose,
     /// Not at all: the answer has no body.
     Unsent,
+}
+
+/// What is known of what is to be read of an answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Voice {
+    /// There may be something.
+    Speaks,
+    /// There is nothing, until the reactor tells.
+    Silent,
+    /// There is an end, of which the reactor has told.
+    Ending,
 }
 
 /// What becomes of a program's answer.
@@ -145,6 +163,8 @@ impl Connection {
             Time::InAll(time) => (time, None),
             Time::OfSilence(time) => (time, Some(time)),
         };
+        // Of a program that was started just now the reactor tells when it has said something.
+        let voice = if matches!(answerer, Answerer::Program(_)) { Voice::Silent } else { Voice::Speaks };
         let running = Running {
             answerer,
             _slot: slot,
@@ -152,6 +172,8 @@ impl Connection {
             body: Vec::new(),
             head: Vec::new(),
             stage,
+            voice,
+            held: None,
             record,
             version: head.version,
             goes_on: goes_on && !is_non_parsed,
@@ -305,12 +327,35 @@ impl Running {
         self.send(core, body);
     }
 
-    /// The program is silent for now. Answers whether something came to be sent.
-    fn pause(&mut self, core: &mut Core) -> Result<bool, Next> {
-        match self.stage {
-            Stage::Head if !self.head.is_empty() => self.send_head(core, None),
-            _ => Ok(false),
+    /// The reactor tells of the answer, and whether its end is there.
+    pub(super) fn is_heard(&mut self, has_ended: bool) {
+        if self.voice != Voice::Ending {
+            self.voice = if has_ended { Voice::Ending } else { Voice::Speaks };
         }
+    }
+
+    /// All was read that was there: the next will be told of. (Of an end that was told of, nothing more is.)
+    fn fall_silent(&mut self) {
+        if self.voice == Voice::Speaks && matches!(self.answerer, Answerer::Program(_)) {
+            self.voice = Voice::Silent;
+        }
+    }
+
+    /// The program is silent for now. Answers whether something came to be sent.
+    fn pause(&mut self, core: &mut Core, key: Key) -> Result<bool, Next> {
+        if self.stage != Stage::Head || self.head.is_empty() || self.is_held(core, key) {
+            return Ok(false);
+        }
+        self.send_head(core, None)
+    }
+
+    /// Claims that what a program has said is held back, from the first time on that this is asked.
+    fn is_held(&mut self, core: &mut Core, key: Key) -> bool {
+        if !matches!(self.answerer, Answerer::Program(_)) {
+            return false;
+        }
+        let until = *self.held.get_or_insert_with(|| core.http.programs.hold(key, core.now.instant + HELD));
+        core.now.instant < until
     }
 
     /// The program has said all. Where only its end tells whether that is whole, that is waited for: somebody may have

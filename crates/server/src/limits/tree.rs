@@ -670,6 +670,14 @@ impl Member {
         if is_same { groups } else { Vec::new() }
     }
 
+    /// The address that the listener is bound to which it came to.
+    pub(crate) fn listener(&self) -> Option<SocketAddr> {
+        match self.stay.nodes()[1].scope {
+            Scope::Listener(address) => Some(address),
+            _ => None,
+        }
+    }
+
     /// What the user may move, where that is bounded.
     pub(super) fn moved(&self) -> Option<&Moved> {
         self.login.as_ref()?.moved.as_ref()

@@ -264,8 +264,8 @@ impl Core {
         if !overdue.is_empty() {
             self.discard(overdue);
         }
-        self.http.programs.admit(&mut self.yielded);
         let Self { http, yielded, now, .. } = self;
+        http.programs.admit(now.instant, yielded);
         http.passing.iter_mut().for_each(|passing| passing.look(now.instant, yielded));
     }
 

@@ -61,6 +61,37 @@ fn a_program_is_told_of_its_request_and_answers_it() {
 }
 
 #[test]
+fn a_program_in_a_folder_among_the_programs_is_one_too() {
+    let site = site(&[], |_| {});
+    std::fs::create_dir_all(site.scratch.file("cgi/a/b")).unwrap();
+    program(&site.scratch, "a/b/echo", ECHO);
+    assert_eq!(site.served.get("/cgi/a/b/echo/c", "").text(), "GET|/cgi/a/b/echo|/c|||127.0.0.1||\n");
+    assert_eq!(site.served.get("/cgi/a/b", "").status, 403);
+    assert_eq!(site.served.get("/cgi/a/nothing/echo", "").status, 404);
+}
+
+/// The first words are held back for a moment, not for the end.
+#[test]
+fn what_a_program_says_reaches_the_client_while_it_goes_on() {
+    let slow = "echo 'Content-Type: a/b'; echo; echo first; \
+                while ! test -e \"$PATH_TRANSLATED\"; do sleep 0.05; done; echo second";
+    let site = site(&[("slow", slow)], |_| {});
+    let mut client = site.served.connect();
+    client.send("GET /cgi/slow/now HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    let mut all = Vec::new();
+    while !all.ends_with(b"\r\n\r\n6\r\nfirst\n\r\n") {
+        let mut buffer = [0; 512];
+        let count = client.stream.read(&mut buffer).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&all));
+        all.extend_from_slice(&buffer[..count]);
+    }
+    site.scratch.write("now", b"");
+    all.clear();
+    client.stream.read_to_end(&mut all).unwrap();
+    assert_eq!(all, b"7\r\nsecond\n\r\n0\r\n\r\n");
+}
+
+#[test]
 fn bodies_of_both_directions_stream_through_a_program() {
     let site = site(&[("cat", "echo 'Content-Type: a/b'; echo; cat")], |_| {});
     let content = pattern(3_000_000);

@@ -7,7 +7,7 @@ use std::io;
 
 use millrace_http::{Field, Status, Version};
 
-use super::{Next, Record, Running, Stage};
+use super::{Next, Record, Running, Stage, Voice};
 use crate::http::answerer::Answerer;
 use crate::http::body::Body;
 use crate::http::connection::{Connection, Work};
@@ -25,6 +25,14 @@ const OVER_QUOTA: &str = "its user may move no more";
 const REDIRECTS: u8 = 5;
 
 impl Connection {
+    /// The reactor tells of an answer that somebody else makes; whether its end is there.
+    pub(crate) fn side_event(&mut self, core: &mut Core, has_ended: bool) {
+        if let Work::Running(running) = &mut self.work {
+            running.is_heard(has_ended);
+        }
+        self.go_on(core);
+    }
+
     /// Moves what can be moved between a client and its program.
     pub(in crate::http) fn run_on(&mut self, core: &mut Core) {
         let Work::Running(mut running) = std::mem::replace(&mut self.work, Work::Idle) else { return };
@@ -69,6 +77,12 @@ impl Connection {
             if let Err(next) = self.feed(core, running) {
                 return next;
             }
+            if running.voice == Voice::Silent {
+                match self.hear_nothing(core, running) {
+                    Some(next) => return next,
+                    None => continue,
+                }
+            }
             let most = core.scratch.len().min(share) as u64;
             let limits = (&core.server.limits, &self.member, core.now.instant);
             let Some(allowed) = running.download.allowance(limits.0, limits.1, limits.2, most) else {
@@ -92,25 +106,35 @@ impl Connection {
                     if running.stage != Stage::Unsent {
                         running.download.spend(*count as u64);
                     }
+                    if *count < most {
+                        running.fall_silent();
+                    }
                     running.take(core, &scratch[..*count]).err()
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => match running.pause(core) {
-                    // Something is to be sent first.
-                    Ok(true) => None,
-                    Ok(false) => {
-                        running.download.fall_out_of_line();
-                        running.watch(core, self.key);
-                        Some(Next::Wait)
-                    }
-                    Err(next) => Some(next),
-                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    running.fall_silent();
+                    self.hear_nothing(core, running)
+                }
                 Err(_) => Some(running.is_unanswered()),
             };
             core.scratch = scratch;
             if let Some(next) = next {
                 return next;
             }
+        }
+    }
+
+    /// There is nothing to be read for now: `None` where something is to be sent first.
+    fn hear_nothing(&self, core: &mut Core, running: &mut Running) -> Option<Next> {
+        match running.pause(core, self.key) {
+            Ok(true) => None,
+            Ok(false) => {
+                running.download.fall_out_of_line();
+                running.watch(core, self.key);
+                Some(Next::Wait)
+            }
+            Err(next) => Some(next),
         }
     }
 
@@ -162,7 +186,10 @@ impl Connection {
     /// Whoever has answered may go on with something else.
     fn let_go(&mut self, core: &mut Core, answerer: Answerer) {
         match answerer {
-            Answerer::Program(program) => core.http.programs.leave(program, core.now.instant),
+            Answerer::Program(program) => {
+                core.http.programs.forget(self.key);
+                core.http.programs.leave(program, core.now.instant);
+            }
             Answerer::Conversation(conversation) => {
                 if conversation.is_watched {
                     core.forget(&conversation.socket);

@@ -108,11 +108,12 @@ impl Connection {
         self
     }
 
-    /// Where the client came to.
+    /// Where the client came to. The kernel is asked only where the listener is bound to several addresses.
     pub(super) fn local(&self) -> io::Result<SocketAddr> {
-        match &self.carries {
-            Some(carried) => Ok(carried.local),
-            None => listener::local_address(&self.socket.fd),
+        match (&self.carries, self.member.listener()) {
+            (Some(carried), _) => Ok(carried.local),
+            (None, Some(bound)) if !bound.ip().is_unspecified() => Ok(bound),
+            (None, _) => listener::local_address(&self.socket.fd),
         }
     }
 
