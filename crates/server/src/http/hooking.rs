@@ -6,30 +6,33 @@
 //! told and not heard is bounded: a client who asks for more than hooks can hear of waits for them. Where there are no
 //! hooks, a request looks at one pointer.
 
+mod uploads;
+
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use millrace_http::target::{self, Target};
 use millrace_http::{Field, Framing, Head, Method, Slots, Status, request};
-use millrace_vfs::{Upload, VirtualPath};
+use millrace_vfs::VirtualPath;
 
 use super::Message;
 use super::connection::{Connection, Work};
 use super::dav;
 use super::find::Found;
 use super::record::{Record, shown};
-use super::tus::{self, Concern, Whole, lent};
+use super::tus::{self, Concern, lent};
 use super::who::{ANONYMOUS, Who};
-use super::writing::{Change, Refused};
 use crate::auth::Account;
 use crate::blocking::Line;
-use crate::hooks::{self, Event, Hooks, Moment, Pending, Refusal, Rules, Ruling};
+use crate::hooks::{self, Event, Hooks, Moment, Refusal, Ruling};
 use crate::log::{self, Direction, Subject, Transferred};
 use crate::program::Recall;
 use crate::state::Server;
 use crate::worker::{self, Core};
+pub(super) use uploads::{Committing, Settled, Settling, Unnamed};
+use uploads::{Naming, of_refusals};
 
 /// So many events of a connection wait to be heard before its next request has to wait as well.
 const MOST_UNHEARD: usize = 16;
@@ -90,11 +93,8 @@ pub(super) enum Then {
     /// That of WebDAV, to the request of this head.
     Dav(Vec<u8>, Box<dav::Answer>),
     /// That to an upload which has taken its name by then, or could not.
-    Named(Box<Record>, Naming),
+    Named(Box<Record>, Naming, Fields),
 }
-
-/// What came of an upload that was to take its name: its tag, where that could be had.
-type Naming = Arc<Mutex<Option<Result<Option<String>, Refused>>>>;
 
 /// Tells hooks that a connection has ended, when it is dropped: for one that leaves its worker.
 #[derive(Debug)]
@@ -350,71 +350,6 @@ impl Connection {
         None
     }
 
-    /// A file has come, and takes its name when hooks have had their word.
-    pub(super) fn conclude_unnamed(
-        &mut self,
-        core: &mut Core,
-        record: Record,
-        bytes: u64,
-        upload: Box<dyn Upload>,
-        change: Arc<Change>,
-    ) {
-        let naming = Naming::default();
-        let told = Arc::clone(&naming);
-        let pending = Pending::new(upload, move |upload| {
-            let named = change.commit(upload);
-            let result = named.as_ref().map(drop).map_err(|refused| refused.refusal.reason.to_owned());
-            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(named);
-            result
-        });
-        let moment =
-            Moment { pending: Some(pending), ..self.moment_of(core, Event::Upload, &record, bytes, None) };
-        // Where there are none any more, nobody objects.
-        let hooks = core.server.hooks().unwrap_or_else(|| Arc::new(Rules::new(Vec::new(), None)));
-        self.submit(core, hooks, vec![moment], Some(Then::Named(Box::new(record), naming)), None);
-    }
-
-    /// Hooks have had their word on it, or it could not take its name.
-    fn answer_named(&mut self, core: &mut Core, record: Record, naming: &Naming, refusal: Option<&Refusal>) {
-        let named = naming.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match (named, refusal) {
-            (Some(Err(Refused { refusal, reached })), _) => {
-                self.tell_limit(core, reached.as_deref());
-                self.answer_page(core, record, refusal.status, refusal.reason, &[]);
-            }
-            (_, Some(refusal)) => self.answer_page(core, record, status_of(refusal), refusal.text(), &[]),
-            // Without a tag also where a hook has taken it elsewhere.
-            (named, None) => {
-                let tag = named.and_then(Result::ok).flatten();
-                self.answer_done(core, record, &tag.map(|tag| ("ETag", tag)).into_iter().collect());
-            }
-        }
-    }
-
-    /// An upload has become its file, maybe in many pieces: as [`Connection::conclude`] for one that came whole.
-    pub(super) fn conclude_upload(&mut self, core: &mut Core, record: Record, fields: Fields, whole: Whole) {
-        let Whole { key, path, length } = whole;
-        let moment = self.moment_of(core, Event::Upload, &record, length, None);
-        let moment = Moment { path: Some(path), ..moment };
-        if core.server.tells_of_transfers() {
-            self.log_transferred(core, Direction::Upload, &moment, length, None);
-        }
-        match core.server.hooks().filter(|hooks| hooks.concerns(Event::Upload, "PUT")) {
-            Some(hooks) => {
-                let server = Arc::clone(&core.server);
-                let heed: Heed = Box::new(move |ruling| {
-                    server.tus.settle(&key, !matches!(ruling, Ruling::Refuse(_)));
-                });
-                let then = Then::Answer(Box::new(record), fields);
-                self.submit(core, hooks, vec![moment], Some(then), Some(heed));
-            }
-            None => {
-                core.server.tus.settle(&key, true);
-                self.answer_done(core, record, &fields);
-            }
-        }
-    }
-
     fn answer_done(&mut self, core: &mut Core, record: Record, fields: &Fields) {
         let status = record.status;
         self.answer_empty(core, record, status, &lent(fields));
@@ -448,7 +383,9 @@ impl Connection {
             }
             (Then::Answer(record, fields), _) => self.answer_done(core, *record, &fields),
             (Then::Dav(head, answer), _) => self.again(core, &head, Some(Ok(Found::Dav(*answer)))),
-            (Then::Named(record, naming), _) => self.answer_named(core, *record, &naming, None),
+            (Then::Named(record, naming, fields), _) => {
+                self.answer_named(core, *record, &naming, fields, None);
+            }
         }
     }
 
@@ -477,9 +414,14 @@ impl Connection {
                     self.fail(core, &head, status, refusal.text());
                 }
             }
-            Then::Answer(record, _) => self.answer_page(core, *record, status, refusal.text(), &[]),
+            Then::Answer(record, fields) => {
+                let fields = of_refusals(&fields);
+                self.answer_page(core, *record, status, refusal.text(), &fields);
+            }
             Then::Dav(head, answer) => self.again(core, &head, Some(Ok(Found::Dav(*answer)))),
-            Then::Named(record, naming) => self.answer_named(core, *record, &naming, Some(refusal)),
+            Then::Named(record, naming, fields) => {
+                self.answer_named(core, *record, &naming, fields, Some(refusal));
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use millrace_vfs::{FileError, Upload, VirtualPath};
 
 use super::Message;
 use super::connection::{Connection, Work};
+use super::hooking::{Committing, Unnamed};
 use super::record::Record;
 use super::tus::{Check, Piece, lent};
 use super::writing::{Change, Refused};
@@ -59,9 +60,6 @@ pub(super) enum Purpose {
     /// A piece of one.
     Piece(Box<Piece>),
 }
-
-/// How an upload becomes a file; its tag, where that could be had.
-type Committing = dyn FnOnce(Box<dyn Upload>) -> Result<Option<String>, Refused> + Send;
 
 /// What the pool does behind the last bytes.
 enum End {
@@ -183,8 +181,7 @@ impl Connection {
     fn write_collected(&mut self, core: &mut Core, receiving: &mut Receiving) -> Option<Refusal> {
         let buffer = std::mem::take(&mut receiving.buffer);
         let total = receiving.record.bytes + buffer.len() as u64;
-        let hooks =
-            core.server.hooks().filter(|hooks| hooks.concerns(Event::Upload, &receiving.record.method));
+        let hooks = core.server.hooks().filter(|hooks| hooks.concerns(Event::Upload, receiving.verb()));
         let asks = hooks.is_some_and(|hooks| hooks.asks_beforehand());
         let end = match receiving.end(total, asks) {
             Ok(end) => end,
@@ -262,11 +259,17 @@ impl Connection {
     /// As [`Connection::received_all`], of a file that takes its name when hooks have had their word.
     fn received_whole(&mut self, core: &mut Core, receiving: Receiving, upload: Box<dyn Upload>) {
         let Receiving { record, purpose, .. } = receiving;
-        let Purpose::File { change, replaces } = purpose else { return core.discard(upload) };
-        let status = if replaces { Status::NO_CONTENT } else { Status::CREATED };
-        self.note_transfer(core, log::Direction::Upload, &record, record.bytes, None);
-        let (bytes, record) = (record.bytes, Record { bytes: 0, status, ..record });
-        self.conclude_unnamed(core, record, bytes, upload, change);
+        let bytes = record.bytes;
+        let (status, unnamed) = match purpose {
+            Purpose::File { change, replaces } => {
+                let status = if replaces { Status::NO_CONTENT } else { Status::CREATED };
+                let commit = Box::new(move |upload| change.commit(upload));
+                let (path, fields, settle) = (None, Vec::new(), None);
+                (status, Unnamed { upload, path, bytes, commit, settle, fields })
+            }
+            Purpose::Piece(piece) => piece.unnamed(bytes, upload),
+        };
+        self.conclude_unnamed(core, Record { bytes: 0, status, ..record }, unnamed);
     }
 
     fn receiving_failed(&mut self, core: &mut Core, receiving: Receiving, refusal: Refusal) {
@@ -295,6 +298,11 @@ impl Receiving {
     /// Claims that the rest may come another time: that it does not come now is no failure of the upload.
     pub(super) fn is_piece(&self) -> bool {
         matches!(self.purpose, Purpose::Piece(_))
+    }
+
+    /// The method that hooks hear of: whatever brings a file in pieces, it is one.
+    fn verb(&self) -> &str {
+        if self.is_piece() { "PUT" } else { &self.record.method }
     }
 
     /// Claims that the pool has the last of it.
@@ -327,24 +335,21 @@ impl Receiving {
     /// What is done behind the bytes that were collected, the last of so many, where they are the last.
     fn end(&self, total: u64, asks: bool) -> Result<Option<End>, Refusal> {
         let is_all = self.intake.has_ended();
+        let is_file = is_all
+            & match &self.purpose {
+                Purpose::File { .. } => true,
+                Purpose::Piece(piece) => piece.ends_with(total)?,
+            };
+        let can_wait = || self.received.as_ref().is_some_and(|received| received.upload.is_staged());
         Ok(match &self.purpose {
-            Purpose::File { .. }
-                if asks && self.received.as_ref().is_some_and(|received| received.upload.is_staged()) =>
-            {
-                is_all.then_some(End::Hold)
-            }
-            Purpose::File { change, .. } => is_all.then(|| {
+            _ if is_file && asks && can_wait() => Some(End::Hold),
+            Purpose::File { change, .. } if is_file => {
                 let change = Arc::clone(change);
-                End::Commit(Box::new(move |upload| change.commit(upload)))
-            }),
-            Purpose::Piece(piece) => match piece.ends_with(total)? {
-                true if is_all => {
-                    let commit = piece.commit();
-                    Some(End::Commit(Box::new(move |upload| commit(upload).map(|()| None))))
-                }
-                false if is_all => Some(End::Keep),
-                _ => None,
-            },
+                Some(End::Commit(Box::new(move |upload| change.commit(upload))))
+            }
+            Purpose::Piece(piece) if is_file => Some(End::Commit(Box::new(piece.commit()))),
+            Purpose::Piece(_) if is_all => Some(End::Keep),
+            _ => None,
         })
     }
 

@@ -1,6 +1,7 @@
 //! Uploads that go on where they were cut (tus 1.0).
 
 mod joining;
+mod unnamed;
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use millrace_vfs::{
-    Committed, FileError, Partial, PartialKey, PartialMode, PartialState, Readiness, Resting, Timestamp,
-    Upload,
+    Committed, FileError, FileRange, Partial, PartialKey, PartialMode, PartialState, ReadHandle, Readiness,
+    Resting, Timestamp, Upload,
 };
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RawDir};
 use rustix::io::Errno;
@@ -263,9 +263,32 @@ impl Kept {
         release(file);
     }
 
+    /// Claims that its name is gone, or another file's: whoever was shown what it holds has taken it.
+    fn was_moved_away(&self, file: &File) -> bool {
+        let named = rustix::fs::statat(&*self.directory, kept_name(&self.key), AtFlags::SYMLINK_NOFOLLOW);
+        match (named, rustix::fs::fstat(file)) {
+            (Ok(named), Ok(own)) => (named.st_dev, named.st_ino) != (own.st_dev, own.st_ino),
+            (Err(errno), _) => errno == Errno::NOENT,
+            (Ok(_), Err(_)) => false,
+        }
+    }
+
+    /// It is somebody else's, with all that it has swallowed.
+    fn let_it_be(&mut self, file: &File) {
+        if self.is_checked {
+            clear_mark(&self.directory, &self.key);
+        }
+        self.joined.remove(&self.directory);
+        release(file);
+        self.place.area.tidy();
+    }
+
     /// Lets go of it; what came is kept or not.
     fn leave(&mut self, keeps: bool) {
         let Some(file) = self.file.take() else { return };
+        if self.was_moved_away(&file) {
+            return self.let_it_be(&file);
+        }
         let keeps = keeps && self.joined.is_empty();
         let is_sure = keeps || truncate(&file, self.begun).is_ok();
         if !keeps && is_sure {
@@ -301,6 +324,11 @@ impl Upload for Kept {
         let result = write_all_at(self.open_file()?, &mut position, bytes);
         self.position = position;
         result
+    }
+
+    fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
+        let file = Arc::new(self.open_file()?.try_clone()?);
+        Ok(Some(ReadHandle::File(FileRange { file, size: self.position, readiness: Readiness::MayHang })))
     }
 
     fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {

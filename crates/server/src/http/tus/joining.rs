@@ -63,6 +63,7 @@ impl Asking {
         address.is_exclusive &= self.old_size(head, &address.path)?.is_none();
         self.has_room_beside(&address.path, length - lengths.first().unwrap_or(&0))?;
         let upload = self.join_parts(&address, &parts)?;
+        let parts = parts.into_iter().map(|part| (part.path, part.key)).collect();
         // As behind a last piece, of no bytes: so it becomes the file as any does.
         let piece = Piece {
             server: Arc::clone(&self.server),
@@ -71,7 +72,7 @@ impl Asking {
             head: self.head.clone(),
             key: address.key,
             path: address.path,
-            joined: Some(Joined { said: said.into(), parts: parts.iter().map(|part| part.key).collect() }),
+            joined: Some(Joined { said: said.into(), parts }),
             offset: length,
             length: Some(length),
             is_part: false,

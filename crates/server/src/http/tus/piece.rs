@@ -7,6 +7,7 @@ use millrace_http::{Refusal, Slots, Status, request, tus};
 use millrace_vfs::{PartialKey, Storage, Upload, VirtualPath};
 
 use crate::http::dav::{Claim, Touch};
+use crate::http::hooking::{Settled, Settling, Unnamed};
 use crate::http::writing::Refused;
 use crate::state::Server;
 
@@ -38,7 +39,7 @@ pub(crate) struct Piece {
 pub(super) struct Joined {
     /// As the client said it.
     pub(super) said: Box<[u8]>,
-    pub(super) parts: Vec<PartialKey>,
+    pub(super) parts: Vec<(VirtualPath, PartialKey)>,
 }
 
 /// An upload that has become its file.
@@ -95,7 +96,7 @@ impl Piece {
     /// Has it become the file, if that may still be: somebody may have locked the name since it began. May wait.
     pub(in crate::http) fn commit(
         &self,
-    ) -> impl FnOnce(Box<dyn Upload>) -> Result<(), Refused> + Send + 'static {
+    ) -> impl FnOnce(Box<dyn Upload>) -> Result<Option<String>, Refused> + Send + 'static {
         let (finish, server, storage) = (self.finish(), Arc::clone(&self.server), Arc::clone(&self.storage));
         let (user, path, bytes) = (self.user.clone(), self.path.clone(), self.head.clone());
         move |upload| {
@@ -107,7 +108,7 @@ impl Piece {
             }
             upload.commit()?;
             finish();
-            Ok(())
+            Ok(None)
         }
     }
 
@@ -119,8 +120,39 @@ impl Piece {
             if let Some(length) = length {
                 server.tus.finished(key, length, joined.as_ref().map(|joined| &*joined.said));
             }
-            joined.iter().flat_map(|joined| &joined.parts).for_each(|part| server.tus.forget_length(part));
+            let parts = joined.iter().flat_map(|joined| &joined.parts);
+            parts.for_each(|(_, part)| server.tus.forget_length(part));
         }
+    }
+
+    /// The file that it makes whole with so many bytes, which has no name yet; and what is answered when it has.
+    pub(in crate::http) fn unnamed(self, bytes: u64, upload: Box<dyn Upload>) -> (Status, Unnamed) {
+        let (commit, settle) = (Box::new(self.commit()), Some(self.settle()));
+        let (path, length) = (Some(self.path.clone()), self.offset + bytes);
+        let (status, fields) = self.answer(bytes);
+        (status, Unnamed { upload, path, bytes: length, commit, settle, fields })
+    }
+
+    /// What is done when hooks have had their word before it had its name. What is refused is over.
+    fn settle(&self) -> Box<Settling> {
+        let (finish, server, storage, key) =
+            (self.finish(), Arc::clone(&self.server), Arc::clone(&self.storage), self.key);
+        let own = || vec![(self.path.clone(), key)];
+        let staged = self.joined.as_ref().map_or_else(own, |joined| joined.parts.clone());
+        Box::new(move |settled| {
+            match settled {
+                Settled::Refused => {
+                    for (path, key) in &staged {
+                        // It may have come to where such files are put, under its name.
+                        let _ = storage.remove_partial(path, key);
+                        server.tus.forget_length(key);
+                    }
+                }
+                Settled::Taken => finish(),
+                Settled::Tried => {}
+            }
+            server.tus.settle(&key, settled != Settled::Refused);
+        })
     }
 
     /// The file, where it is whole with so many bytes of this piece.

@@ -11,10 +11,10 @@ use millrace_vfs::QuotaScope;
 use super::{ask, begin, heard, is_asked, named, offset, piece};
 use crate::kit::{Response, Scratch, ServedHttp, http_config, pattern, serve_http, serve_http_with};
 
-const PART: &str = "Upload-Concat: partial\r\n";
+pub(super) const PART: &str = "Upload-Concat: partial\r\n";
 
 /// A part that has come.
-fn part(served: &ServedHttp, bytes: &[u8]) -> String {
+pub(super) fn part(served: &ServedHttp, bytes: &[u8]) -> String {
     let address = begin(served, "POST /d/", bytes.len(), PART);
     if !bytes.is_empty() {
         let told = piece(served, &address, 0, "", bytes);
@@ -24,7 +24,7 @@ fn part(served: &ServedHttp, bytes: &[u8]) -> String {
     address
 }
 
-fn join(served: &ServedHttp, line: &str, parts: &[&str], fields: &str) -> Response {
+pub(super) fn join(served: &ServedHttp, line: &str, parts: &[&str], fields: &str) -> Response {
     ask(served, line, &format!("Upload-Concat: final;{}\r\n{fields}", parts.join(" ")), b"")
 }
 
@@ -36,7 +36,7 @@ fn served() -> (Scratch, ServedHttp) {
 }
 
 /// How much lies hidden in the tree.
-fn staged(scratch: &Scratch) -> usize {
+pub(super) fn staged(scratch: &Scratch) -> usize {
     std::fs::read_dir(scratch.file(".millrace-staging")).map_or(0, |entries| entries.count())
 }
 
