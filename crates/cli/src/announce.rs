@@ -154,6 +154,28 @@ fn served(site: &Site, door: Door) -> Served {
     (logins.map(|(index, _)| index).collect(), sources)
 }
 
+/// Where browsers find the server, as far as the configuration tells: by HTTPS, where that is there. By the name that a
+/// certificate is fetched for, or else the first address.
+pub(crate) fn web_url(site: &Site) -> Option<String> {
+    let config = &site.config;
+    let (scheme, usual, address) = match (config.https.first(), config.http.first()) {
+        (Some(address), _) => ("https", 443, *address),
+        (None, Some(address)) => ("http", 80, *address),
+        (None, None) => return None,
+    };
+    let named = config.acme.as_ref().filter(|_| scheme == "https").and_then(|acme| acme.domains.first());
+    let host = match (named, host(config.public_ip, address).ip()) {
+        (Some(name), _) => name.clone(),
+        (None, IpAddr::V4(ip)) => ip.to_string(),
+        (None, IpAddr::V6(ip)) => format!("[{ip}]"),
+    };
+    match address.port() {
+        0 => None,
+        port if port == usual => Some(format!("{scheme}://{host}")),
+        port => Some(format!("{scheme}://{host}:{port}")),
+    }
+}
+
 /// What an operator should think about, for standard error.
 pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
     let open = bound.is_open();

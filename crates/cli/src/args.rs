@@ -97,7 +97,7 @@ pub(crate) struct Check {
 
 #[derive(Debug, Args)]
 pub(crate) struct MakeLink {
-    /// The file, as the user sees it
+    /// The file, or the folder with all beneath it, as the user sees it
     #[arg(value_name = "PATH")]
     pub(crate) path: String,
 
@@ -117,9 +117,9 @@ pub(crate) struct MakeLink {
     #[arg(long)]
     pub(crate) put: bool,
 
-    /// What stands before the path
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
-    pub(crate) url: String,
+    /// What stands before the path [default: where the configuration has HTTPS, or else HTTP]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
 }
 
 #[derive(Debug, Args)]

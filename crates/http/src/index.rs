@@ -66,6 +66,34 @@ impl Order {
     }
 }
 
+/// Where the links of a page lead, besides to what they name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Links {
+    /// Stands behind each of them; empty for nothing.
+    pub query: String,
+    /// There is no way up.
+    pub is_top: bool,
+}
+
+impl Links {
+    /// What stands behind the path of a link, with this of its own.
+    fn write(&self, own: &str, out: &mut Vec<u8>) {
+        let both = [self.query.as_str(), own];
+        let parts = both.into_iter().filter(|part| !part.is_empty());
+        for (part, mark) in parts.zip(["?", "&"]) {
+            out.extend_from_slice(mark.as_bytes());
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+
+    /// The same between the quotes of HTML.
+    fn write_html(&self, own: &str, out: &mut Vec<u8>) {
+        let mut plain = Vec::new();
+        self.write(own, &mut plain);
+        escape(&plain, out);
+    }
+}
+
 impl Format {
     /// The media type.
     pub fn media_type(self) -> &'static str {
@@ -76,18 +104,18 @@ impl Format {
     }
 
     /// What stands before the rows. `order` is `None` where they come unsorted, being too many.
-    pub fn begin(self, path: &VirtualPath, order: Option<Order>, out: &mut Vec<u8>) {
+    pub fn begin(self, path: &VirtualPath, order: Option<Order>, links: &Links, out: &mut Vec<u8>) {
         match self {
             Self::Json => out.extend_from_slice(b"["),
-            Self::Html => begin_html(path, order, out),
+            Self::Html => begin_html(path, order, links, out),
         }
     }
 
     /// One row; `first` says whether it is the first.
-    pub fn row(self, entry: &DirEntry, first: bool, out: &mut Vec<u8>) {
+    pub fn row(self, entry: &DirEntry, first: bool, links: &Links, out: &mut Vec<u8>) {
         match self {
-            Self::Json => json_row(entry, first, out),
-            Self::Html => html_row(entry, out),
+            Self::Json => json_row(entry, first, links, out),
+            Self::Html => html_row(entry, links, out),
         }
     }
 
@@ -103,7 +131,7 @@ impl Format {
 /// Width of the column of names; longer names push their row aside.
 const NAME_WIDTH: usize = 50;
 
-fn begin_html(path: &VirtualPath, order: Option<Order>, out: &mut Vec<u8>) {
+fn begin_html(path: &VirtualPath, order: Option<Order>, links: &Links, out: &mut Vec<u8>) {
     let mut title = Vec::new();
     escape(path.as_bytes(), &mut title);
     out.extend_from_slice(
@@ -124,22 +152,27 @@ fn begin_html(path: &VirtualPath, order: Option<Order>, out: &mut Vec<u8>) {
             None => _ = write!(out, "{title}"),
             Some(order) => {
                 let descends = order.column == column && !order.descending;
-                let desc = if descends { "&amp;desc" } else { "" };
-                let _ = write!(out, "<a href=\"?sort={key}{desc}\">{title}</a>");
+                let desc = if descends { "&desc" } else { "" };
+                out.extend_from_slice(b"<a href=\"");
+                links.write_html(&format!("sort={key}{desc}"), out);
+                let _ = write!(out, "\">{title}</a>");
             }
         }
         out.resize(out.len() + width.saturating_sub(title.len()), b' ');
     }
     out.extend_from_slice(b"\n<hr>");
-    if !path.is_root() {
-        out.extend_from_slice(b"<a href=\"../\">../</a>\n");
+    if !path.is_root() && !links.is_top {
+        out.extend_from_slice(b"<a href=\"../");
+        links.write_html("", out);
+        out.extend_from_slice(b"\">../</a>\n");
     }
 }
 
-fn html_row(entry: &DirEntry, out: &mut Vec<u8>) {
+fn html_row(entry: &DirEntry, links: &Links, out: &mut Vec<u8>) {
     let slash: &[u8] = if entry.metadata.is_directory() { b"/" } else { b"" };
     out.extend_from_slice(b"<a href=\"");
     link(entry, out);
+    links.write_html("", out);
     out.extend_from_slice(b"\">");
     escape(&entry.name, out);
     out.extend_from_slice(slash);
@@ -154,12 +187,13 @@ fn html_row(entry: &DirEntry, out: &mut Vec<u8>) {
     };
 }
 
-fn json_row(entry: &DirEntry, first: bool, out: &mut Vec<u8>) {
+fn json_row(entry: &DirEntry, first: bool, links: &Links, out: &mut Vec<u8>) {
     out.extend_from_slice(if first { b"\n" } else { b",\n" });
     out.extend_from_slice(b"{\"name\":\"");
     json_text(&entry.name, out);
     out.extend_from_slice(b"\",\"href\":\"");
     link(entry, out);
+    links.write("", out);
     let kind = match entry.metadata.kind {
         FileKind::File => "file",
         FileKind::Directory => "directory",
@@ -234,21 +268,52 @@ mod tests {
     #[test]
     fn rows_are_links_that_lead_to_their_names() {
         let mut out = Vec::new();
-        Format::Html.row(&entry(b"a b<c>&.txt", FileKind::File, 42, 784_111_777), true, &mut out);
+        Format::Html.row(
+            &entry(b"a b<c>&.txt", FileKind::File, 42, 784_111_777),
+            true,
+            &Links::default(),
+            &mut out,
+        );
         let row = String::from_utf8(out).unwrap();
         assert!(row.starts_with("<a href=\"./a%20b%3Cc%3E%26.txt\">a b&lt;c&gt;&amp;.txt</a>   "), "{row}");
         assert!(row.ends_with("1994-11-06 08:49:37  42\n"), "{row}");
         let mut out = Vec::new();
-        Format::Html.row(&entry(b"javascript:x", FileKind::Directory, 42, 0), true, &mut out);
+        Format::Html.row(
+            &entry(b"javascript:x", FileKind::Directory, 42, 0),
+            true,
+            &Links::default(),
+            &mut out,
+        );
         assert!(out.starts_with(b"<a href=\"./javascript%3Ax/\">javascript:x/</a>"));
+    }
+
+    #[test]
+    fn what_stands_behind_links_stands_behind_all_of_them() {
+        let links = Links { query: "user=a%26b&beneath=1".to_owned(), is_top: false };
+        let page = |format: Format, links: &Links| {
+            let (path, mut out) = (VirtualPath::parse(b"/a/b").unwrap(), Vec::new());
+            format.begin(&path, Some(Order::from_query(None)), links, &mut out);
+            format.row(&entry(b"d", FileKind::Directory, 1, 0), true, links, &mut out);
+            format.end(&mut out);
+            String::from_utf8(out).unwrap()
+        };
+        let html = page(Format::Html, &links);
+        for link in ["./d/?", "../?", "?"] {
+            let link = format!("<a href=\"{link}user=a%26b&amp;beneath=1");
+            assert!(html.contains(&link), "{link}: {html}");
+        }
+        assert!(html.contains("beneath=1&amp;sort=name&amp;desc\">Name"), "{html}");
+        assert!(!page(Format::Html, &Links { is_top: true, ..links.clone() }).contains("../"));
+        assert!(page(Format::Json, &links).contains("\"href\":\"./d/?user=a%26b&beneath=1\""));
+        assert!(page(Format::Html, &Links::default()).contains("<a href=\"?sort=size\">Size"));
     }
 
     #[test]
     fn json_is_json_whatever_names_hold() {
         let mut out = Vec::new();
-        Format::Json.begin(&VirtualPath::root(), None, &mut out);
-        Format::Json.row(&entry(b"a\"\\\n\xff", FileKind::File, 1, 0), true, &mut out);
-        Format::Json.row(&entry(b"d", FileKind::Directory, 1, 0), false, &mut out);
+        Format::Json.begin(&VirtualPath::root(), None, &Links::default(), &mut out);
+        Format::Json.row(&entry(b"a\"\\\n\xff", FileKind::File, 1, 0), true, &Links::default(), &mut out);
+        Format::Json.row(&entry(b"d", FileKind::Directory, 1, 0), false, &Links::default(), &mut out);
         Format::Json.end(&mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),

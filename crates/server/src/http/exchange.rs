@@ -117,7 +117,12 @@ impl Connection {
         }
         let Some(who) = self.admit(core, head, bytes, &sent, is_asked) else { return };
         if matches!(by, By::Program | By::Pass(_)) && who.is_by_link() {
-            return self.fail(core, head, Status::FORBIDDEN, "A link is for a file, and this is none.");
+            return self.fail(
+                core,
+                head,
+                Status::FORBIDDEN,
+                "A link is for files and folders, and this is neither.",
+            );
         }
         if is_asked && self.asks_hooks(core, head, bytes, target, &who, concern) {
             return;

@@ -9,7 +9,6 @@ use std::time::{Duration, SystemTime};
 use millrace_http::conditional::Validators;
 use millrace_http::date;
 use millrace_http::digest::Algorithm;
-use millrace_http::index::{Format, Order};
 use millrace_http::negotiate::Coding;
 use millrace_net::copy;
 use millrace_vfs::{
@@ -17,7 +16,7 @@ use millrace_vfs::{
 };
 
 use super::dav;
-use super::listing::Listing;
+use super::listing::{Listing, Shape};
 use super::passing::Asking;
 use super::program::Program;
 use super::tus;
@@ -168,14 +167,8 @@ pub(super) fn neighbour(
 }
 
 /// Makes the page of a directory, or the first part of it. May wait.
-pub(super) fn page(
-    storage: &dyn Storage,
-    path: &VirtualPath,
-    format: Format,
-    order: Order,
-    sort_entries: usize,
-) -> Result<Found, FileError> {
-    let mut listing = Listing::open(storage, path, format, order, sort_entries)?;
+pub(super) fn page(storage: &dyn Storage, path: &VirtualPath, shape: Shape) -> Result<Found, FileError> {
+    let mut listing = Listing::open(storage, path, shape)?;
     let first = listing.fill()?;
     Ok(match listing.is_drained() {
         true => Found::Page(first),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_ftp::session::Permission;
 use millrace_http::conditional::{self, Verdict};
 use millrace_http::digest::{self, Algorithm};
-use millrace_http::index::{Format, Order};
+use millrace_http::index::{Format, Links, Order};
 use millrace_http::negotiate::{self, Coding};
 use millrace_http::target::{self, Target};
 use millrace_http::{Field, Head, Status};
@@ -16,6 +16,7 @@ use super::answer::HARMLESS;
 use super::cache::As;
 use super::connection::Connection;
 use super::find::{self, Content, Entry, Found};
+use super::listing::Shape;
 use super::who::Who;
 use crate::limits::Direction;
 use crate::worker::Core;
@@ -45,6 +46,8 @@ impl Connection {
         let (storage, path) = (&who.account.storage, &target.path);
         let found = match found {
             Some(found) => found.inspect(|found| keep_found(core, storage, target, found)),
+            // What is linked to is the folder: an index would lead to files of which its author knew no link.
+            None if target.is_directory && who.may_list_by_link() => Ok(Found::Directory),
             None => find_now(core, storage, target, &codings),
         };
         match found {
@@ -114,9 +117,14 @@ impl Connection {
             return;
         }
         let (storage, path) = (Arc::clone(&who.account.storage), target.path.clone());
-        let (format, order) = (listing_format(head), Order::from_query(target.query));
-        let sort_entries = core.server.config.sort_entries;
-        self.ask_pool(core, bytes, move || find::page(&*storage, &path, format, order, sort_entries));
+        let lead_on = who.is_by_link().then(|| core.http.web.links.lead_on(&path, target.query)).flatten();
+        let shape = Shape {
+            format: listing_format(head),
+            order: Order::from_query(target.query),
+            sort_entries: core.server.config.sort_entries,
+            links: lead_on.map(|(query, is_top)| Links { query, is_top }).unwrap_or_default(),
+        };
+        self.ask_pool(core, bytes, move || find::page(&*storage, &path, shape));
     }
 
     fn redirect(&mut self, core: &mut Core, head: &Head<'_, '_>, target: &Target<'_>) {

@@ -1,6 +1,6 @@
 //! Pages of directories: sorted where that fits into memory, streamed where it does not.
 
-use millrace_http::index::{Format, Order};
+use millrace_http::index::{Format, Links, Order};
 use millrace_vfs::{DirEntry, Directory, FileError, ReadStream, Storage, VirtualPath};
 
 /// What is written at a time.
@@ -8,6 +8,16 @@ const FILL: usize = 64 * 1024;
 
 /// Entries that are read at a time.
 const BATCH: usize = 512;
+
+/// How a page is to be.
+#[derive(Debug)]
+pub(super) struct Shape {
+    pub(super) format: Format,
+    pub(super) order: Order,
+    /// More entries than this are not sorted.
+    pub(super) sort_entries: usize,
+    pub(super) links: Links,
+}
 
 /// A page being made.
 #[derive(Debug)]
@@ -19,6 +29,7 @@ pub(crate) struct Listing {
     entries: Vec<DirEntry>,
     /// How they are sorted; `None` where there are too many.
     order: Option<Order>,
+    links: Links,
     stage: Stage,
     /// The next bytes of the stream.
     ready: Vec<u8>,
@@ -38,9 +49,7 @@ impl Listing {
     pub(super) fn open(
         storage: &dyn Storage,
         path: &VirtualPath,
-        format: Format,
-        order: Order,
-        sort_entries: usize,
+        Shape { format, order, sort_entries, links }: Shape,
     ) -> Result<Self, FileError> {
         let mut directory = storage.open_directory(path)?;
         let mut entries = Vec::new();
@@ -66,6 +75,7 @@ impl Listing {
             path: path.clone(),
             entries,
             order,
+            links,
             stage: Stage::Begin,
             ready: Vec::new(),
         })
@@ -80,7 +90,7 @@ impl Listing {
     pub(super) fn fill(&mut self) -> Result<Vec<u8>, FileError> {
         let mut out = Vec::new();
         if self.stage == Stage::Begin {
-            self.format.begin(&self.path, self.order, &mut out);
+            self.format.begin(&self.path, self.order, &self.links, &mut out);
             self.stage = Stage::FirstRow;
         }
         while out.len() < FILL && self.stage != Stage::Drained {
@@ -90,7 +100,7 @@ impl Listing {
             }
             match self.entries.pop() {
                 Some(entry) => {
-                    self.format.row(&entry, self.stage == Stage::FirstRow, &mut out);
+                    self.format.row(&entry, self.stage == Stage::FirstRow, &self.links, &mut out);
                     self.stage = Stage::Rows;
                 }
                 None => {

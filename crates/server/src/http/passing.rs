@@ -100,7 +100,7 @@ pub(super) fn pass_of(passes: &[Pass], path: &VirtualPath) -> Option<usize> {
 
 impl Pass {
     /// Claims that it is for a path.
-    fn takes(&self, path: &VirtualPath) -> bool {
+    pub fn takes(&self, path: &VirtualPath) -> bool {
         let ends = |suffix: &String| path.components().any(|name| name.ends_with(suffix.as_bytes()));
         path.starts_with(&self.path) && self.suffix.as_ref().is_none_or(ends)
     }

@@ -15,7 +15,7 @@ use super::connection::{Asked, Connection, Work};
 use crate::auth::{Account, Attempt, Authenticator, Decision, Protocol, plain_host};
 use crate::limits::{AccountLimits, LimitKey, Reached, Refused, TooMany};
 use crate::log::{self, Subject};
-use crate::web::{Bad, Link};
+use crate::web::{Bad, Gives, Link};
 use crate::worker::{self, Core};
 
 /// Who says nothing.
@@ -79,6 +79,11 @@ impl Who {
     /// Claims that it is somebody's link that was followed.
     pub(super) fn is_by_link(&self) -> bool {
         self.authorization.starts_with(LINK)
+    }
+
+    /// The same, to a folder.
+    pub(super) fn may_list_by_link(&self) -> bool {
+        self.is_by_link() && self.account.permissions.allows(Permission::List)
     }
 }
 
@@ -289,13 +294,14 @@ impl Connection {
         let serial = self.ask(core, bytes);
         let (key, inbox) = (self.key, core.sender.clone());
         core.server.logins.run(move || {
-            let Link { user, puts, .. } = link;
+            let Link { user, gives, .. } = link;
             let asked = Tried { user, password: Vec::new(), from, encrypted, certified: true, host };
             let decision = match accounts.current(&asked.now()) {
                 Some(Decision::Granted(account)) => {
-                    let allowed = match puts {
-                        true => Permissions::only(Permission::Write).with(Permission::Overwrite),
-                        false => Permissions::only(Permission::Read),
+                    let allowed = match gives {
+                        Gives::File => Permissions::only(Permission::Read),
+                        Gives::Folder => Permissions::only(Permission::Read).with(Permission::List),
+                        Gives::Upload => Permissions::only(Permission::Write).with(Permission::Overwrite),
                     };
                     let permissions = account.permissions.intersection(allowed);
                     Decision::Granted(Account { permissions, ..account })

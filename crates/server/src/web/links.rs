@@ -23,14 +23,25 @@ pub struct LinkKeys(Arc<RwLock<Vec<hmac::Key>>>);
 /// What a link lets its holder do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// To this file.
+    /// With this file, or folder.
     pub path: VirtualPath,
-    /// Send it, in place of getting it.
-    pub puts: bool,
+    /// What.
+    pub gives: Gives,
     /// In the name of this user; `anonymous` is one.
     pub user: Vec<u8>,
     /// Until this second since 1970.
     pub expires: u64,
+}
+
+/// What a link is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gives {
+    /// To get the file.
+    File,
+    /// To get the folder's page, and everything beneath it.
+    Folder,
+    /// To send the file.
+    Upload,
 }
 
 /// Why a link is not good.
@@ -72,11 +83,18 @@ impl LinkKeys {
         let mac = hmac::sign(keys.first()?, &link.signed());
         let mut target = Vec::new();
         encode(link.path.as_bytes(), &mut target);
-        target.extend_from_slice(format!("?expires={}&user=", link.expires).as_bytes());
-        encode(&link.user, &mut target);
-        let method = if link.puts { "&method=PUT" } else { "" };
-        target.extend_from_slice(format!("{method}&signature={}", Hex(mac.as_ref())).as_bytes());
+        if link.gives == Gives::Folder && !link.path.is_root() {
+            target.push(b'/');
+        }
+        target.extend_from_slice(format!("?{}", link.query(mac.as_ref())).as_bytes());
         String::from_utf8(target).ok()
+    }
+
+    /// By which query the rows of a folder's page lead on, for whoever came by a link to it or to a folder above; and
+    /// whether it is the topmost of them. The query is one that is good.
+    pub(crate) fn lead_on(&self, path: &VirtualPath, query: Option<&[u8]>) -> Option<(String, bool)> {
+        let (link, signature) = said(path, query)?;
+        (link.gives == Gives::Folder).then(|| (link.query(&signature), link.path == *path))
     }
 
     /// Claims that a query is a link's, good or not.
@@ -120,22 +138,19 @@ impl LinkKeys {
         method: Method,
         now: i64,
     ) -> Option<Result<Link, Bad>> {
-        let signature = parameter(query, b"signature")?;
-        let keys = self.keys();
-        if keys.is_empty() {
+        if !self.is_link(query) {
             return None;
         }
-        let puts = parameter(query, b"method") == Some(b"PUT");
-        let fits = if puts { method == Method::Put } else { matches!(method, Method::Get | Method::Head) };
-        let read = || {
-            let expires = millrace_http::request::decimal(parameter(query, b"expires")?)?;
-            let user = target::decode_parameter(parameter(query, b"user")?)?;
-            Some((Link { path: path.clone(), puts, user, expires }, unhex(signature)?))
+        let fits = |link: &Link| match link.gives {
+            Gives::Upload => method == Method::Put,
+            Gives::File | Gives::Folder => matches!(method, Method::Get | Method::Head),
         };
-        let Some((link, signature)) = read().filter(|_| fits) else { return Some(Err(Bad::Forged)) };
+        let Some((link, signature)) = said(path, query).filter(|(link, _)| fits(link)) else {
+            return Some(Err(Bad::Forged));
+        };
         let signed = link.signed();
         // In constant time for each key.
-        if !keys.iter().any(|key| hmac::verify(key, &signed, &signature).is_ok()) {
+        if !self.keys().iter().any(|key| hmac::verify(key, &signed, &signature).is_ok()) {
             return Some(Err(Bad::Forged));
         }
         let is_over = u64::try_from(now).is_ok_and(|now| now >= link.expires);
@@ -151,15 +166,53 @@ impl fmt::Debug for LinkKeys {
 }
 
 impl Link {
+    /// What stands behind the path. Of a folder it is good for all beneath: how many names of a path are the folder's
+    /// it says, and the MAC, which ones.
+    fn query(&self, mac: &[u8]) -> String {
+        let mut user = Vec::new();
+        encode(&self.user, &mut user);
+        let what = match self.gives {
+            Gives::File => String::new(),
+            Gives::Folder => format!("&beneath={}", self.path.components().count()),
+            Gives::Upload => "&method=PUT".to_owned(),
+        };
+        let user = String::from_utf8_lossy(&user);
+        format!("expires={}&user={user}{what}&signature={}", self.expires, Hex(mac))
+    }
+
     /// What the MAC is over.
     fn signed(&self) -> Vec<u8> {
-        let verb = if self.puts { "PUT" } else { "GET" };
+        let verb = match self.gives {
+            Gives::File => "GET",
+            Gives::Folder => "BENEATH",
+            Gives::Upload => "PUT",
+        };
         let mut signed =
             format!("millrace link 1\n{verb}\n{}\n{}\n", self.expires, self.user.len()).into_bytes();
         signed.extend_from_slice(&self.user);
         signed.extend_from_slice(self.path.as_bytes());
         signed
     }
+}
+
+/// The link that a query says a request for a path has come by, and its MAC; whether it is good, or not.
+fn said(path: &VirtualPath, query: Option<&[u8]>) -> Option<(Link, Vec<u8>)> {
+    let signature = unhex(parameter(query, b"signature")?)?;
+    let expires = millrace_http::request::decimal(parameter(query, b"expires")?)?;
+    let user = target::decode_parameter(parameter(query, b"user")?)?;
+    let (gives, path) = match (parameter(query, b"method"), parameter(query, b"beneath")) {
+        (Some(b"PUT"), None) => (Gives::Upload, path.clone()),
+        (_, None) => (Gives::File, path.clone()),
+        (Some(b"PUT"), Some(_)) => return None,
+        (_, Some(names)) => (Gives::Folder, above(path, millrace_http::request::decimal(names)?)?),
+    };
+    Some((Link { path, gives, user, expires }, signature))
+}
+
+/// The folder that the first so many names of a path are.
+fn above(path: &VirtualPath, names: u64) -> Option<VirtualPath> {
+    let beneath = path.components().count().checked_sub(usize::try_from(names).ok()?)?;
+    Some((0..beneath).fold(path.clone(), |path, _| path.parent()))
 }
 
 struct Hex<'a>(&'a [u8]);
@@ -187,7 +240,7 @@ mod tests {
 
     fn link(path: &str) -> Link {
         let path = VirtualPath::parse(path.as_bytes()).unwrap();
-        Link { path, puts: false, user: b"al ice&\xff".to_vec(), expires: 1000 }
+        Link { path, gives: Gives::File, user: b"al ice&\xff".to_vec(), expires: 1000 }
     }
 
     fn verdict(keys: &LinkKeys, target: &str, method: Method, now: i64) -> Option<Result<Link, Bad>> {
@@ -217,6 +270,8 @@ mod tests {
             ("user=al", "user=bo"),
             ("user=al%20ice%26%FF", "user=%"),
             ("&signature", "&method=PUT&signature"),
+            ("&signature", "&beneath=2&signature"),
+            ("&signature", "&beneath=1&signature"),
             ("signature=", "signature=00"),
             ("signature=", "signature=x"),
         ] {
@@ -227,10 +282,43 @@ mod tests {
         for method in [Method::Put, Method::Delete, Method::Move, Method::PropFind] {
             assert_eq!(verdict(&keys, &target, method, 999), Some(Err(Bad::Forged)), "{method:?}");
         }
-        let puts = keys.sign(&Link { puts: true, ..link }).unwrap();
+        let puts = keys.sign(&Link { gives: Gives::Upload, ..link }).unwrap();
         assert!(verdict(&keys, &puts, Method::Put, 999).unwrap().is_ok());
         assert_eq!(verdict(&keys, &puts, Method::Get, 999), Some(Err(Bad::Forged)));
         assert_eq!(verdict(&keys, "/a?expires=1000", Method::Get, 0), None);
+    }
+
+    #[test]
+    fn a_link_to_a_folder_is_good_for_all_beneath_it_and_for_nothing_beside() {
+        let keys = LinkKeys::parse(KEYS[0]).unwrap();
+        let folder = Link { gives: Gives::Folder, ..link("/a b/c") };
+        let target = keys.sign(&folder).unwrap();
+        let (path, query) = target.split_once('?').unwrap();
+        assert!(path == "/a%20b/c/" && query.contains("&beneath=2&signature="), "{target}");
+        for beneath in ["/a%20b/c", "/a%20b/c/", "/a%20b/c/d", "/a%20b/c/d/e/", "/a%20b/x/../c/f"] {
+            let target = format!("{beneath}?{query}");
+            assert_eq!(verdict(&keys, &target, Method::Get, 0), Some(Ok(folder.clone())), "{beneath}");
+            assert_eq!(verdict(&keys, &target, Method::Get, 1000), Some(Err(Bad::Expired)), "{beneath}");
+            for method in [Method::Put, Method::Delete, Method::PropFind, Method::Post] {
+                assert_eq!(verdict(&keys, &target, method, 0), Some(Err(Bad::Forged)), "{beneath}");
+            }
+        }
+        for beside in ["/", "/a%20b", "/a%20b/", "/a%20b/d", "/a%20b/cc", "/c/c", "/a%20b/c/../d"] {
+            let target = format!("{beside}?{query}");
+            assert_eq!(verdict(&keys, &target, Method::Get, 0), Some(Err(Bad::Forged)), "{beside}");
+        }
+        for (from, to) in [("beneath=2", "beneath=1"), ("beneath=2", "beneath="), ("&beneath=2", "")] {
+            let changed = target.replacen(from, to, 1);
+            assert_eq!(verdict(&keys, &changed, Method::Get, 0), Some(Err(Bad::Forged)), "{changed}");
+        }
+        let parse = |path: &str| VirtualPath::parse(path.as_bytes()).unwrap();
+        let lead_on = |path: &str, query: &str| keys.lead_on(&parse(path), Some(query.as_bytes()));
+        assert_eq!(lead_on("/a b/c", query), Some((query.to_owned(), true)));
+        assert_eq!(lead_on("/a b/c/d", &format!("sort=<size>&{query}")), Some((query.to_owned(), false)));
+        let file = keys.sign(&link("/a b/c")).unwrap();
+        assert_eq!(lead_on("/a b/c", file.split_once('?').unwrap().1), None);
+        let all = keys.sign(&Link { gives: Gives::Folder, ..link("/") }).unwrap();
+        assert!(all.starts_with("/?") && all.contains("&beneath=0&"), "{all}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::hooks::PathPattern;
 
 pub use fields::{FieldError, FieldRule, Fields};
 pub(crate) use links::Bad;
-pub use links::{Link, LinkKeys};
+pub use links::{Gives, Link, LinkKeys};
 pub use millrace_http::cors::{Grant, Origin};
 pub use millrace_http::media_type::Types;
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use millrace_server::auth::{Attempt, Decision};
 use millrace_server::limits::LoginRates;
-use millrace_server::web::{Link, LinkKeys, Web};
+use millrace_server::web::{Gives, Link, LinkKeys, Web};
 use millrace_server::{Authenticator, Config};
 use millrace_vfs::VirtualPath;
 
-use crate::kit::{Scratch, eventually, http_config, serve_http_with};
+use crate::kit::{Scratch, ServedHttp, eventually, http_config, serve_http_with};
 
 /// Accounts that know somebody without a password, as those of a configuration file do.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ fn who_follows_a_link_of_a_user_that_is_gone_has_guessed_no_password() {
     scratch.write("f", b"content");
     let keys = LinkKeys::parse("0123456789abcdef0123456789abcdef").unwrap();
     let path = VirtualPath::parse(b"/f").unwrap();
-    let link = Link { path, puts: false, user: b"ghost".to_vec(), expires: 4_000_000_000 };
+    let link = Link { path, gives: Gives::File, user: b"ghost".to_vec(), expires: 4_000_000_000 };
     let target = keys.sign(&link).unwrap();
     let served = serve_http_with(Config {
         accounts: Arc::new(Forgetful),
@@ -66,7 +66,7 @@ fn whoever_has_a_link_locks_nobody_out_and_is_not_written_down_with_it() {
     scratch.write("f", b"content");
     let (logs, keys) = (Scratch::new(), LinkKeys::parse("0123456789abcdef0123456789abcdef").unwrap());
     let path = VirtualPath::parse(b"/f").unwrap();
-    let link = Link { path, puts: false, user: b"u".to_vec(), expires: 4_000_000_000 };
+    let link = Link { path, gives: Gives::File, user: b"u".to_vec(), expires: 4_000_000_000 };
     let target = keys.sign(&link).unwrap();
     let config = http_config(scratch.storage());
     let access_log = logs.path().join("access.log");
@@ -95,4 +95,93 @@ fn whoever_has_a_link_locks_nobody_out_and_is_not_written_down_with_it() {
     let signature = target.split("signature=").nth(1).unwrap();
     assert!(!read().contains(signature), "{}", read());
     assert!(read().contains("http://h/f?expires=4000000000&user=u&signature=..."), "{}", read());
+}
+
+/// Serves these files to somebody who has a link to `/d/`; answers that link, too.
+fn folder_link(scratch: &Scratch, change: impl FnOnce(&mut Config)) -> (ServedHttp, String) {
+    let keys = LinkKeys::parse("0123456789abcdef0123456789abcdef").unwrap();
+    let path = VirtualPath::parse(b"/d").unwrap();
+    let link = Link { path, gives: Gives::Folder, user: b"u".to_vec(), expires: 4_000_000_000 };
+    let target = keys.sign(&link).unwrap();
+    let config = http_config(scratch.storage());
+    let accounts = Arc::new(Knowing(config.accounts.clone()));
+    let web = Web { links: keys, ..Web::default() };
+    let mut config = Config { accounts, anonymous: false, web, ..config };
+    change(&mut config);
+    (serve_http_with(config), target)
+}
+
+/// The links of a page, as a browser understands them there.
+fn links_of(page: &str, at: &str) -> Vec<String> {
+    let at = at.split('?').next().unwrap();
+    let links = page.split("<a href=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    links
+        .map(|link| link.replace("&amp;", "&"))
+        .map(|link| match link.strip_prefix("./") {
+            Some(name) => format!("{at}{name}"),
+            None if link.starts_with("../") => {
+                let above = at.trim_end_matches('/').rsplit_once('/').unwrap().0;
+                format!("{above}/{}", &link[3..])
+            }
+            None => format!("{at}{link}"),
+        })
+        .collect()
+}
+
+#[test]
+fn a_link_to_a_folder_leads_to_all_beneath_it_by_its_page() {
+    let scratch = Scratch::new();
+    std::fs::create_dir_all(scratch.file("d/a & b/deep")).unwrap();
+    for name in ["beside", "d/index.html", "d/f", "d/a & b/g"] {
+        scratch.write(name, name.as_bytes());
+    }
+    let (served, target) = folder_link(&scratch, |_| {});
+    let page = served.get(&target, "");
+    assert!(page.status == 200 && !page.text().contains("../"), "{}", page.text());
+    let links = links_of(&page.text(), &target);
+    let find = |links: &[String], path: &str| {
+        let found = links.iter().find(|link| link.starts_with(&format!("{path}?")));
+        found.unwrap_or_else(|| panic!("{path}: {links:?}")).clone()
+    };
+    assert_eq!(served.get(&find(&links, "/d/f"), "").body, b"d/f");
+    assert_eq!(served.get(&find(&links, "/d/index.html"), "").body, b"d/index.html");
+    let by_size = links.iter().find(|link| link.ends_with("&sort=size")).unwrap();
+    assert_eq!(served.get(by_size, "").status, 200);
+    let folder = find(&links, "/d/a%20%26%20b/");
+    // Without its slash it is sent on with all that the link says.
+    let sent_on = served.get(&folder.replacen("b/?", "b?", 1), "");
+    assert_eq!((sent_on.status, sent_on.field("location")), (301, Some(folder.as_str())));
+    let links = links_of(&served.get(&folder, "").text(), &folder);
+    assert_eq!(served.get(&find(&links, "/d/a%20%26%20b/g"), "").body, b"d/a & b/g");
+    assert_eq!(served.get(&find(&links, "/d/"), "").status, 200, "up again");
+    let json = served.get(&folder, "Accept: application/json\r\n").text();
+    let query = target.split_once('?').unwrap().1;
+    assert!(json.contains(&format!("\"href\":\"./g?{query}\"")), "{json}");
+    for (line, status) in [
+        (format!("GET /beside?{query}"), 403),
+        (format!("GET /?{query}"), 403),
+        (format!("GET /d/../beside?{query}"), 403),
+        (format!("GET /d/none?{query}"), 404),
+        (format!("DELETE /d/f?{query}"), 403),
+        (format!("PROPFIND /d/?{query}"), 403),
+        (format!("PUT /d/new?{query}"), 403),
+        ("GET /d/f".to_owned(), 401),
+    ] {
+        let answer = served.ask(format!("{line} HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"));
+        assert_eq!(answer.status, status, "{line}");
+    }
+    assert!(scratch.read("d/f").is_some());
+}
+
+#[test]
+fn a_link_leads_to_no_program() {
+    let scratch = Scratch::new();
+    std::fs::create_dir_all(scratch.file("d/cgi")).unwrap();
+    scratch.write("d/cgi/secret", b"#!/bin/sh\necho secret");
+    let folder = scratch.file("d/cgi").canonicalize().unwrap();
+    let (served, target) = folder_link(&scratch, |config| {
+        config.programs.folders = vec![(VirtualPath::parse(b"/d/cgi").unwrap(), folder)];
+    });
+    let refused = served.get(&target.replacen("/d/", "/d/cgi/secret", 1), "");
+    assert!(refused.status == 403 && !refused.text().contains("echo"), "{}", refused.text());
 }
