@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use millrace_server::config::{Acme, Challenge, Clients, LogFormat, Resumption, Tls};
 use millrace_server::limits::Limit;
+use millrace_server::web::HttpsRedirect;
 use millrace_server::{Config, Permissions};
 use millrace_storage::{LocalOptions, Uploads};
 
@@ -50,6 +51,14 @@ impl Display for Meaning<'_> {
                 let door = if index == 0 { door } else { "" };
                 writeln!(out, "{door:14}{}, {}{security}", listen(*address), reach(*address))?;
             }
+        }
+        let port = match (site.config.web.https_redirect, site.config.https.first()) {
+            (HttpsRedirect::To(port), _) => Some(port),
+            (HttpsRedirect::ToOwn, Some(address)) => Some(address.port()),
+            _ => None,
+        };
+        if let Some(port) = port {
+            writeln!(out, "              Requests by HTTP are sent on to HTTPS (308), at port {port}.")?;
         }
         for (path, _) in &site.config.programs.folders {
             let most = site.config.programs.most;

@@ -118,10 +118,14 @@ fn split_authority(target: &[u8]) -> Result<(Option<&[u8]>, &[u8]), Refusal> {
     Ok((Some(authority), if path.is_empty() { b"/" } else { path }))
 }
 
+/// The path and query of a target as they are written.
+pub fn written(target: &[u8]) -> &[u8] {
+    split_authority(target).map_or(target, |(_, path)| path)
+}
+
 /// The path of a target as it is written.
 pub fn written_path(target: &[u8]) -> &[u8] {
-    let path = split_authority(target).map_or(target, |(_, path)| path);
-    path.split(|&byte| byte == b'?').next().unwrap_or_default()
+    written(target).split(|&byte| byte == b'?').next().unwrap_or_default()
 }
 
 /// Claims that two authorities are of one host: letters may differ in case, and a port that is the usual one is as

@@ -269,6 +269,7 @@ fn umask() -> Option<u32> {
 fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> Result<State, StartError> {
     let proxies = Arc::new(Proxies::new(config.proxy_from.clone()));
     let asked = config.ftp.iter().chain(&config.ftps).chain(&config.http).chain(&config.https);
+    let https_port = bound[3].first().map(SocketAddr::port);
     let bound: Vec<_> = asked.copied().zip(bound.iter().flatten().copied()).collect();
     for (address, _) in &mut config.limits.listeners {
         if let Some((_, bound)) = bound.iter().find(|(asked, _)| asked == address) {
@@ -313,6 +314,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
     let timed = |limit: &Limit| Timed::new(limit.clone(), wall_seconds());
     Ok(State {
         settings: RwLock::new(Arc::new(settings)),
+        https_port,
         tls,
         acme: Acme::default(),
         promises: Promises::default(),

@@ -43,6 +43,8 @@ pub(crate) struct Server {
     pub(crate) workers: OnceLock<Vec<Sender<Message>>>,
     /// What sessions are told of the configuration; of it a reload changes what has to be encrypted.
     pub(crate) settings: RwLock<Arc<Settings>>,
+    /// The port of the first listener of HTTPS.
+    pub(crate) https_port: Option<u16>,
     /// `None` where there is no certificate.
     pub(crate) tls: Option<Security>,
     /// What is done about a certificate that the server fetches itself.

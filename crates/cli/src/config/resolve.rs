@@ -202,6 +202,7 @@ pub(crate) fn resolve(
     let bans = super::limits::bans(&written);
     let login_rates = super::limits::logins(&written);
     let mut web = super::web::web(&written, &places)?;
+    let redirect = written.https_redirect.clone();
     let Encryption { ftps, https, tls, self_signed, acme } = tls::encryption(&written, &places)?;
     let obstacles = obstacles::places_to_write(&written, self_signed.as_ref(), &places);
     doors::refuse_shared_addresses(&written, &places)?;
@@ -255,6 +256,7 @@ pub(crate) fn resolve(
     doors::refuse_to_serve_nothing(&written.ftp, &[&ftps[..], &https].concat(), &written.http, &places)?;
     let ftp = doors::listens(written.ftp, "--ftp", default.ftp, &places)?;
     let http = doors::listens(written.http, "--http", vec![doors::default_http(&ftp)], &places)?;
+    web.https_redirect = super::web::https_redirect(redirect.as_ref(), &https, &places)?;
     let acme = acme.map(|acme| acme.at(&http, &https, &places)).transpose()?;
     let doors = [("FTP", &ftp[..]), ("FTPS", &ftps), ("HTTP", &http), ("HTTPS", &https)];
     limits.listeners = super::limits::listeners(&written.listener_tables, &doors, &places)?;

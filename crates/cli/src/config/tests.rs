@@ -640,6 +640,8 @@ fn rules_of_answers_are_checked_where_they_are_written() {
         assert!(exposed.contains(name), "{name} in {exposed}");
     }
     for (text, expected) in [
+        ("https-redirect = true", "1:18: There is no HTTPS to be sent to"),
+        ("https-redirect = 0", "1:18: \"0\" is no port"),
         ("[[header]]\npaths = \"/a\"", "2:9: A [[header]] table says with `cache-control` or `set`"),
         ("[[header]]\nset = { Date = \"x\" }", "2:16: The field Date is written by the server"),
         ("[[header]]\nset = { \"A B\" = \"x\" }", "is no name of a field"),
@@ -705,7 +707,7 @@ const TAKEN_OVER: &str = "directory user users group source anonymous folder arc
     ban-after ban-time hook hooks-queue tls-cert tls-key tls-self-signed tls-names tls-required tls-resumption \
     tls-close-notify tls-close-notify-excused tls-ccc tls-client-ca tls-client-crl tls-client-cert acme acme-agree \
     acme-contact acme-directory acme-ca acme-challenge index mime http-precompressed http-security-headers http-hsts \
-    http-digest http-link-keys header cors error-page";
+    https-redirect http-digest http-link-keys header cors error-page";
 
 #[test]
 fn every_key_is_taken_over_by_a_reload_or_told_to_wait() {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use millrace_server::Permissions;
 use millrace_server::config::{Challenge, Resumption};
+use millrace_server::web::HttpsRedirect;
 
 /// A value that a person writes.
 pub(crate) trait Value: Sized + Clone + Send + Sync + 'static {
@@ -62,6 +63,32 @@ impl Value for Switch {
 
     fn from_bool(value: bool) -> Option<Self> {
         Some(Self(value))
+    }
+}
+
+/// Whether requests in clear are sent on to HTTPS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Redirect(pub(crate) HttpsRedirect);
+
+impl Value for Redirect {
+    const EXPECTED: &'static str = "`true`, `false`, or the port of HTTPS as clients know it";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let port = text.parse().ok().filter(|port: &u16| *port > 0);
+        match (text, port) {
+            ("on", _) => Ok(Self(HttpsRedirect::ToOwn)),
+            ("off", _) => Ok(Self(HttpsRedirect::Off)),
+            (_, Some(port)) => Ok(Self(HttpsRedirect::To(port))),
+            _ => Err(format!("{text:?} is no port; expected {}", Self::EXPECTED)),
+        }
+    }
+
+    fn from_integer(number: i64) -> Option<Result<Self, String>> {
+        Some(Self::from_text(&number.to_string()))
+    }
+
+    fn from_bool(value: bool) -> Option<Self> {
+        Some(Self(if value { HttpsRedirect::ToOwn } else { HttpsRedirect::Off }))
     }
 }
 

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use millrace_server::hooks::PathPattern;
-use millrace_server::web::{Cors, ErrorPage, FieldRule, Fields, Grant, LinkKeys, Origin, Types, Web};
+use millrace_server::web::{
+    Cors, ErrorPage, FieldRule, Fields, Grant, HttpsRedirect, LinkKeys, Origin, Types, Web,
+};
 use serde::Deserialize;
 
 use super::resolve::{Places, is_on};
 use super::said::{Place, Said, one_or_more};
-use super::value::{Count, Period, Switch};
+use super::value::{Count, Period, Redirect, Switch};
 use super::written::Written;
 use crate::failure::Failure;
 
@@ -102,7 +105,24 @@ pub(crate) fn web(written: &Written, places: &Places<'_>) -> Result<Web, Failure
         types,
         // They are those of the trees: who opens these says so.
         hosts: Vec::new(),
+        https_redirect: HttpsRedirect::Off,
     })
+}
+
+/// Where requests in clear are sent, which has to be there.
+pub(crate) fn https_redirect(
+    written: Option<&Said<Redirect>>,
+    https: &[SocketAddr],
+    places: &Places<'_>,
+) -> Result<HttpsRedirect, Failure> {
+    match written {
+        Some(Said { value: Redirect(HttpsRedirect::Off), .. }) | None => Ok(HttpsRedirect::Off),
+        Some(said) if https.is_empty() => {
+            let message = "there is no HTTPS to be sent to; say with `https` where it listens";
+            Err(places.error(&said.place, "https-redirect", message))
+        }
+        Some(said) => Ok(said.value.0),
+    }
 }
 
 /// Names of files that stand for their folder; "off" for none.

@@ -21,7 +21,8 @@ use super::limits::ListenerTable;
 use super::said::{Said, one_or_more};
 use super::sources::SourceTable;
 use super::value::{
-    Access, Anonymous, Count, Listen, LogFormat, OnFailure, Period, Ports, Switch, TlsRequired, Uploads,
+    Access, Anonymous, Count, Listen, LogFormat, OnFailure, Period, Ports, Redirect, Switch, TlsRequired,
+    Uploads,
 };
 use super::web::{CorsTable, ErrorPageTable, HeaderTable};
 
@@ -276,6 +277,10 @@ pub(crate) struct Written {
     /// For how long browsers are to come by HTTPS only.
     #[arg(skip)]
     pub(crate) http_hsts: Option<Said<Period>>,
+
+    /// Whether requests in clear are sent on to HTTPS.
+    #[arg(skip)]
+    pub(crate) https_redirect: Option<Said<Redirect>>,
 
     /// Files up to which a digest is sent where one is wanted.
     #[arg(skip)]
@@ -693,6 +698,7 @@ impl Written {
             http_precompressed: self.http_precompressed.or(file.http_precompressed),
             http_security_headers: self.http_security_headers.or(file.http_security_headers),
             http_hsts: self.http_hsts.or(file.http_hsts),
+            https_redirect: self.https_redirect.or(file.https_redirect),
             http_digest: self.http_digest.or(file.http_digest),
             http_link_keys: self.http_link_keys.or(file.http_link_keys),
             listener_tables: file.listener_tables,

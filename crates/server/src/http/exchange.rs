@@ -102,6 +102,9 @@ impl Connection {
             Ok(target) => target,
             Err(Refusal { status, reason }) => return self.fail(core, head, status, reason),
         };
+        if self.sends_to_https(core, head, &sent) {
+            return;
+        }
         let is_asked = found.is_none();
         self.flags.no_program |= matches!(found, Some(Ok(Found::NoProgram)));
         let found = found.filter(|found| !matches!(found, Ok(Found::NoProgram)));
@@ -240,7 +243,7 @@ impl Connection {
     }
 
     /// Nobody takes the body of this request, where it has one: the connection ends behind it.
-    fn pass_over_body(&mut self, core: &Core, head: &Head<'_, '_>) {
+    pub(super) fn pass_over_body(&mut self, core: &Core, head: &Head<'_, '_>) {
         if !self.may_go_on(head) {
             self.prepare_to_close(core, head);
         }

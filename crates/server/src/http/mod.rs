@@ -13,6 +13,7 @@
 //! - `secure.rs` has TLS on it: the handshake, and reading and writing through it.
 //! - `side/` has HTTP/2: such connections leave the reactors, and come back as HTTP/1.1 within the process.
 //! - `exchange.rs` has one request: what it is for, and who answers; `who.rs` has who asks; `get.rs` answers `GET`.
+//! - `to_https.rs` sends requests on that came in clear.
 //! - `file.rs` answers with a file, `answer.rs` with anything else, and `record.rs` tells the log.
 //! - `writing.rs` has those that change files, `trees.rs` whole folders, `receive.rs` takes a body into a file.
 //! - `tus/` has uploads that go on where they were cut.
@@ -56,6 +57,7 @@ mod running;
 mod secure;
 mod sending;
 mod side;
+mod to_https;
 mod trees;
 mod tus;
 mod who;

@@ -44,6 +44,20 @@ pub struct Web {
     pub error_pages: Vec<ErrorPage>,
     /// The keys of links that expire.
     pub links: LinkKeys,
+    /// Whether requests in clear are sent on.
+    pub https_redirect: HttpsRedirect,
+}
+
+/// Whether requests that come in clear are sent on to HTTPS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HttpsRedirect {
+    /// They are answered.
+    #[default]
+    Off,
+    /// To the port of the first listener of HTTPS.
+    ToOwn,
+    /// To this port, where clients reach that by another one.
+    To(u16),
 }
 
 impl Default for Web {
@@ -58,6 +72,7 @@ impl Default for Web {
             cors: Vec::new(),
             error_pages: Vec::new(),
             links: LinkKeys::default(),
+            https_redirect: HttpsRedirect::Off,
         }
     }
 }

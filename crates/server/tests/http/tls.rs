@@ -7,6 +7,7 @@ use std::sync::Arc;
 use millrace_server::auth::DataSecurity;
 use millrace_server::config::Tls;
 use millrace_server::limits::{Limit, Limits, ServerLimits};
+use millrace_server::web::{HttpsRedirect, Web};
 use millrace_server::{Account, Attempt, Authenticator, Config, Decision, Permissions};
 
 use crate::kit::{PATIENCE, Scratch, eventually, https_config, pattern, policy, serve_http_with};
@@ -182,4 +183,42 @@ fn connections_end_with_the_server() {
     eventually("the connection ends", || {
         !matches!(secured.read(&mut Vec::new()), Ok(millrace_net::tls::Heard::Bytes { .. }))
     });
+}
+
+#[test]
+fn requests_in_clear_are_sent_on_with_all_that_they_are() {
+    let scratch = Scratch::new();
+    std::fs::create_dir_all(scratch.file(".well-known/acme-challenge")).unwrap();
+    scratch.write(".well-known/acme-challenge/token", b"somebody's");
+    scratch.write("f", b"content");
+    let redirecting = |redirect| {
+        let web = Web { https_redirect: redirect, ..Web::default() };
+        serve_http_with(Config { web, ..https_config(&scratch) })
+    };
+    let served = redirecting(HttpsRedirect::ToOwn);
+    let port = served.running.https_addresses()[0].port();
+    let location = |request: &str| {
+        let answer = served.ask(request);
+        assert_eq!(answer.status, 308, "{request}");
+        answer.field("location").unwrap().to_owned()
+    };
+    for (request, expected) in [
+        ("GET /a%20b?c=d&e HTTP/1.1\r\nHost: Files.test\r\n\r\n", format!("Files.test:{port}/a%20b?c=d&e")),
+        ("GET /f HTTP/1.1\r\nHost: files.test:8080\r\n\r\n", format!("files.test:{port}/f")),
+        ("GET /f HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n", format!("[::1]:{port}/f")),
+        ("GET http://other.test/f?x HTTP/1.1\r\nHost: h\r\n\r\n", format!("other.test:{port}/f?x")),
+        ("GET /f HTTP/1.0\r\n\r\n", format!("127.0.0.1:{port}/f")),
+        ("HEAD //h/f HTTP/1.1\r\nHost: h\r\n\r\n", format!("h:{port}//h/f")),
+        ("DELETE /f HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\n\r\n", format!("h:{port}/f")),
+    ] {
+        assert_eq!(location(request), format!("https://{expected}"), "{request}");
+    }
+    let put = format!("PUT /new HTTP/1.1\r\nHost: h\r\n{RIGHT}Content-Length: 3\r\n\r\nnew");
+    assert_eq!(location(&put), format!("https://h:{port}/new"));
+    assert_eq!((scratch.read("f").is_some(), scratch.read("new")), (true, None));
+    assert_eq!(served.get("/.well-known/acme-challenge/token", "").body, b"somebody's");
+    assert_eq!(served.ask("OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n").status, 204);
+    assert_eq!(served.connect_securely().get("/f").body, b"content");
+    let served = redirecting(HttpsRedirect::To(443));
+    assert_eq!(served.get("/f", "").field("location"), Some("https://h/f"));
 }
