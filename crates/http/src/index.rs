@@ -128,6 +128,9 @@ impl Format {
     }
 }
 
+/// What people are told of a page that is not sorted, and whose columns are no links therefore.
+const UNSORTED: &str = "There are too many entries to sort them: they come in the order of the file system.";
+
 /// Width of the column of names; longer names push their row aside.
 const NAME_WIDTH: usize = 50;
 
@@ -141,7 +144,13 @@ fn begin_html(path: &VirtualPath, order: Option<Order>, links: &Links, out: &mut
     out.extend_from_slice(&title);
     out.extend_from_slice(b"</title></head>\n<body><h1>");
     out.extend_from_slice(&title);
-    out.extend_from_slice(b"</h1>\n<pre>");
+    out.extend_from_slice(b"</h1>\n");
+    if order.is_none() {
+        out.extend_from_slice(b"<p>");
+        out.extend_from_slice(UNSORTED.as_bytes());
+        out.extend_from_slice(b"</p>\n");
+    }
+    out.extend_from_slice(b"<pre>");
     let columns = [
         ("Name", "name", Column::Name),
         ("Modified", "time", Column::Modified),

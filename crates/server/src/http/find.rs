@@ -46,7 +46,7 @@ pub(crate) enum Found {
     /// A directory; its page is the pool's to make.
     Directory,
     /// The page of a directory, whole.
-    Page(Vec<u8>),
+    Page { bytes: Vec<u8>, is_sorted: bool },
     /// The page of a directory, the first part of it.
     LongPage(Box<Listing>),
     /// What WebDAV answers.
@@ -171,7 +171,7 @@ pub(super) fn page(storage: &dyn Storage, path: &VirtualPath, shape: Shape) -> R
     let mut listing = Listing::open(storage, path, shape)?;
     let first = listing.fill()?;
     Ok(match listing.is_drained() {
-        true => Found::Page(first),
+        true => Found::Page { is_sorted: listing.is_sorted(), bytes: first },
         false => Found::LongPage(Box::new(listing.beginning_with(first))),
     })
 }

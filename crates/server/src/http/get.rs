@@ -24,6 +24,13 @@ use crate::worker::Core;
 /// What the page of a directory says of itself, whatever its form.
 const OF_PAGES: [(&str, &str); 2] = [("Vary", "Accept"), HARMLESS];
 
+/// The same of one that has too many entries to be sorted: programs get no more than an array of these.
+const OF_UNSORTED: [(&str, &str); 3] = [OF_PAGES[0], OF_PAGES[1], ("X-Listing", "unsorted")];
+
+fn fields_of_page(is_sorted: bool) -> &'static [(&'static str, &'static str)] {
+    if is_sorted { &OF_PAGES } else { &OF_UNSORTED }
+}
+
 impl Connection {
     /// Answers `GET` and `HEAD`.
     pub(super) fn get(
@@ -75,13 +82,14 @@ impl Connection {
             }
             Ok(Found::Redirect) => self.redirect(core, head, target),
             Ok(Found::Directory) => self.list(core, head, bytes, target, who),
-            Ok(Found::Page(page)) => {
+            Ok(Found::Page { bytes, is_sorted }) => {
                 let media_type = listing_format(head).media_type();
-                self.answer_bytes(core, head, Status::OK, media_type, &OF_PAGES, &page);
+                self.answer_bytes(core, head, Status::OK, media_type, fields_of_page(is_sorted), &bytes);
             }
             Ok(Found::LongPage(listing)) => {
                 let media_type = listing_format(head).media_type();
-                self.answer_stream(core, head, Status::OK, media_type, &OF_PAGES, listing);
+                let fields = fields_of_page(listing.is_sorted());
+                self.answer_stream(core, head, Status::OK, media_type, fields, listing);
             }
             Ok(
                 Found::Changed(_)

@@ -81,6 +81,11 @@ impl Listing {
         })
     }
 
+    /// Claims that it is sorted as was asked.
+    pub(super) fn is_sorted(&self) -> bool {
+        self.order.is_some()
+    }
+
     /// Claims that all of it was written.
     pub(super) fn is_drained(&self) -> bool {
         self.stage == Stage::Drained

@@ -59,6 +59,22 @@ fn a_page_is_sorted_as_asked_and_json_for_programs() {
 }
 
 #[test]
+fn a_page_that_is_not_sorted_says_so_and_offers_no_order() {
+    let scratch = Scratch::new();
+    ["a", "b", "c"].iter().for_each(|name| scratch.write(name, b"1"));
+    for (sort_entries, is_sorted) in [(2, false), (3, true)] {
+        let config = millrace_server::Config { sort_entries, ..http_config(scratch.storage()) };
+        let served = serve_http_with(config);
+        for fields in ["", "Accept: application/json\r\n"] {
+            let page = served.get("/?sort=size", fields);
+            assert_eq!(page.field("x-listing"), (!is_sorted).then_some("unsorted"));
+        }
+        let text = served.get("/", "").text();
+        assert_eq!((text.contains("sort="), text.contains("too many")), (is_sorted, !is_sorted), "{text}");
+    }
+}
+
+#[test]
 fn a_large_directory_is_streamed_whole() {
     let scratch = Scratch::new();
     scratch.crowd("many", 5000, "a-rather-long-name-");
