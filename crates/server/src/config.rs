@@ -14,6 +14,7 @@ use std::time::Duration;
 pub use crate::acme::{Challenge, ChallengeError, Clock, LETS_ENCRYPT, Settings as Acme};
 use millrace_ftp::session::TlsPolicy;
 pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, self_signed};
+use millrace_storage::Withheld;
 use millrace_vfs::VirtualPath;
 
 use crate::auth::{Authenticator, Password};
@@ -143,6 +144,17 @@ pub struct Programs {
     pub most: usize,
     /// From the request to the end of the program's answer.
     pub time: Duration,
+}
+
+impl Programs {
+    /// Their files, and those of applications that look for scripts here, which nobody is sent.
+    pub fn withheld(&self, passes: &[Pass]) -> Withheld {
+        let scripts = passes.iter().filter_map(|pass| {
+            let root = pass.root.as_ref()?;
+            Some((root.canonicalize().unwrap_or_else(|_| root.clone()), pass.suffix.clone()?))
+        });
+        Withheld::new(self.folders.iter().map(|(_, folder)| folder.clone()).collect(), scripts.collect())
+    }
 }
 
 impl Default for Programs {

@@ -342,7 +342,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         edition: AtomicU64::new(0),
         hooks: RwLock::new(config.hooks.clone()),
         has_hooks: AtomicBool::new(config.hooks.is_some()),
-        web: RwLock::new(InForce::new(config.web.clone())),
+        web: RwLock::new(InForce::new(config.web.clone(), config.programs.withheld(&config.passes))),
         workers: OnceLock::new(),
         limits: Tree::new(config.limits.clone(), Instant::now(), wall_seconds()),
         dav,

@@ -27,6 +27,7 @@ mod quota;
 mod read_only;
 mod sql;
 mod through;
+mod withheld;
 
 pub use archive::Archives;
 pub use encrypted::{Encrypted, Key, KeyError};
@@ -37,3 +38,4 @@ pub use memory::MemoryStorage;
 pub use quota::{Allowance, Ledger, LedgerError, Quota, Tally, TallyReport};
 pub use read_only::ReadOnly;
 pub use sql::{Connecting, PostgresServer, SqlError, SqlStorage};
+pub use withheld::Withheld;

@@ -231,7 +231,10 @@ pub(crate) fn resolve(
     let groups = written.group_tables.iter().map(|group| group.name.value.clone()).collect();
     let archives = is_on(written.archives, false);
     let mounts = super::folders::mounts(written.folder_tables, archives, files, &groups, &places)?;
-    let mounts = Arc::new(mounts.quotas(Arc::clone(&quotas)));
+    let folders = program_folders(&written.cgi, &directory, &places)?;
+    let programs = config::Programs { folders, ..config::Programs::default() };
+    let passes = super::passes::passes(written.pass_tables, &directory, &places)?;
+    let mounts = Arc::new(mounts.quotas(Arc::clone(&quotas)).withholding(programs.withheld(&passes)));
     let assembly =
         Assembly::new(&directory, Arc::clone(&homes), Arc::clone(&mounts), written.group_tables, &places)?;
     let database = super::database::open(written.users.as_ref(), &places)?;
@@ -262,11 +265,10 @@ pub(crate) fn resolve(
     limits.listeners = super::limits::listeners(&written.listener_tables, &doors, &places)?;
     let passive_ports = doors::passive_ports(written.passive_ports, &doors, &places)?;
     let programs = config::Programs {
-        folders: program_folders(&written.cgi, &directory, &places)?,
-        most: places.at_least_one(written.cgi_processes, "cgi-processes", default.programs.most)?,
-        time: places.some_time(written.cgi_timeout, "cgi-timeout", default.programs.time)?,
+        most: places.at_least_one(written.cgi_processes, "cgi-processes", programs.most)?,
+        time: places.some_time(written.cgi_timeout, "cgi-timeout", programs.time)?,
+        ..programs
     };
-    let passes = super::passes::passes(written.pass_tables, &directory, &places)?;
     let config = Config {
         ftp,
         ftps,

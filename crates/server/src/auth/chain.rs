@@ -273,7 +273,7 @@ impl Chain {
         if let Some(decision) = refusal(source, &effective, attempt) {
             return decision;
         }
-        match self.account(&effective, self.homes(attempt), false) {
+        match self.account(&effective, attempt, false) {
             Ok(Some(account)) => Decision::Granted(self.remembering(account, source, user, effective)),
             Ok(None) => Decision::Unavailable("the folder is not open".to_owned()),
             Err(why) => Decision::Unavailable(format!("{}, of {}", why, source.name())),
@@ -308,9 +308,10 @@ impl Chain {
     fn account(
         &self,
         effective: &Effective,
-        homes: &Homes,
+        attempt: &Attempt<'_>,
         at_once: bool,
     ) -> Result<Option<Account>, String> {
+        let homes = self.homes(attempt);
         let rules = effective.rules();
         let read_only = Permissions::READ_ONLY.with(Permission::Admin).contains(rules.anywhere());
         let is_template = is_made(effective);
@@ -338,7 +339,9 @@ impl Chain {
             data: effective.data_security(),
             certificate_suffices: effective.certificate_suffices(),
             follows_clock: effective.follows_the_clock(),
-            ..self.mounts.cover(Account::ruled(self.mounts.mount(effective, storage), rules))
+            ..self
+                .mounts
+                .cover(Account::ruled(self.mounts.mount(effective, storage), rules), attempt.protocol)
         }))
     }
 
@@ -417,7 +420,7 @@ impl Chain {
         if let Err(why) = effective.admit(attempt) {
             return Some(Decision::Refused(why));
         }
-        match self.account(&effective, self.homes(attempt), at_once) {
+        match self.account(&effective, attempt, at_once) {
             Ok(account) => account.map(Decision::Granted),
             Err(why) => Some(Decision::Unavailable(format!("{why}, of the anonymous user"))),
         }
@@ -443,7 +446,7 @@ impl Chain {
             }
         };
         let storage = self.mounts.mount(&effective, storage);
-        Some(self.mounts.cover(Account::new(storage, account.permissions)))
+        Some(self.mounts.cover(Account::new(storage, account.permissions), attempt.protocol))
     }
 
     /// A name or password that no client sends by mistake: what lies behind a source may take the NUL for the end.
@@ -503,7 +506,7 @@ impl Authenticator for Chain {
             if let Some(decision) = refusal(source, &effective, attempt) {
                 return Some(decision);
             }
-            let account = self.account(&effective, self.homes(attempt), true).ok()??;
+            let account = self.account(&effective, attempt, true).ok()??;
             return Some(Decision::Granted(self.remembering(account, source, &user, effective)));
         }
         None

@@ -15,15 +15,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use millrace_ftp::session::{Permission, Permissions, Rules};
 use millrace_storage::{
     Allowance, Archives, Encrypted, Folders, Key, Ledger, LocalOptions, LocalStorage, Quota, SqlStorage,
-    Tally,
+    Tally, Withheld,
 };
 use millrace_vfs::{QuotaScope, Storage, VirtualPath};
 
-use super::Account;
 use super::effective::Effective;
 use super::guard;
 use super::homes::Homes;
 use super::sql::Sql;
+use super::{Account, Protocol};
 use crate::limits::Quotas;
 use crate::postgres;
 
@@ -82,6 +82,7 @@ enum Rows {
 pub struct Mounts {
     mounts: Vec<Mount>,
     archives: bool,
+    withheld: Withheld,
     /// Where there are quotas.
     quotas: Option<Arc<Quotas>>,
 }
@@ -248,7 +249,13 @@ impl Mounts {
     /// These folders, later ones in place of earlier ones at the same path; with `archives` a folder can also be
     /// read as `folder.tar`, `.tar.gz`, `.tgz` and `.zip`.
     pub fn new(mounts: Vec<Mount>, archives: bool) -> Self {
-        Self { mounts, archives, quotas: None }
+        Self { mounts, archives, quotas: None, withheld: Withheld::default() }
+    }
+
+    /// Without these files in archives by HTTP, where nobody can read them otherwise either.
+    pub fn withholding(mut self, withheld: Withheld) -> Self {
+        self.withheld = withheld;
+        self
     }
 
     /// With what is counted for quotas.
@@ -319,13 +326,18 @@ impl Mounts {
     }
 
     /// An account, and over its rules what packs its folders: nothing where it may not list what it would pack.
-    pub(super) fn cover(&self, account: Account) -> Account {
+    pub(super) fn cover(&self, account: Account, protocol: Protocol) -> Account {
         let may_pack =
             account.permissions.allows(Permission::List) && account.permissions.allows(Permission::Read);
-        match self.archives && may_pack {
-            true => Account { storage: Arc::new(Archives::new(account.storage)), ..account },
-            false => account,
+        if !self.archives || !may_pack {
+            return account;
         }
+        let archives = Archives::new(account.storage);
+        let archives = match protocol {
+            Protocol::Http => archives.without(self.withheld.clone()),
+            Protocol::Ftp => archives,
+        };
+        Account { storage: Arc::new(archives), ..account }
     }
 
     /// The folders that are for a user and have quotas: where, what they are counted as, and how much they may hold.

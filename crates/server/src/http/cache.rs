@@ -225,7 +225,15 @@ mod tests {
     }
 
     fn found(storage: &Arc<dyn Storage>, path: &VirtualPath) -> Arc<Entry> {
-        match find::find(&InForce::new(Web::default()), &**storage, path, false, Wait::Allowed).unwrap() {
+        match find::find(
+            &InForce::new(Web::default(), Default::default()),
+            &**storage,
+            path,
+            false,
+            Wait::Allowed,
+        )
+        .unwrap()
+        {
             Found::File(entry) => entry,
             other => panic!("{other:?}"),
         }

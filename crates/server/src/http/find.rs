@@ -161,6 +161,7 @@ pub(super) fn neighbour(
         Err(FileError::WouldWait) => return Err(FileError::WouldWait),
         Err(_) => return Ok(None),
         Ok(ReadHandle::Stream(_)) => return Ok(None),
+        Ok(ReadHandle::File(range)) if web.withheld.is_program(&range.file) => return Ok(None),
         Ok(ReadHandle::File(range)) => file(web, &path, range, wait)?,
     };
     Ok((opened.modified >= entry.modified).then(|| Arc::new(opened.in_place_of(web, entry, coding))))
@@ -178,6 +179,8 @@ pub(super) fn page(storage: &dyn Storage, path: &VirtualPath, shape: Shape) -> R
 
 fn open(web: &InForce, storage: &dyn Storage, path: &VirtualPath, wait: Wait) -> Result<Found, FileError> {
     match storage.open_read(path, wait)? {
+        // It was not reached by its path: whatever led here, its text is for nobody.
+        ReadHandle::File(range) if web.withheld.is_program(&range.file) => Err(FileError::PermissionDenied),
         ReadHandle::File(range) => file(web, path, range, wait).map(|entry| Found::File(Arc::new(entry))),
         ReadHandle::Stream(stream) => {
             let metadata = match storage.metadata(path, wait) {

@@ -5,7 +5,8 @@
 
 use millrace_http::Status;
 use millrace_http::dav::multistatus;
-use millrace_vfs::{DirEntry, FileError, Storage, VirtualPath};
+use millrace_storage::Withheld;
+use millrace_vfs::{DirEntry, FileError, ReadHandle, Storage, VirtualPath, Wait};
 
 use super::writing::status_of;
 use crate::auth::password;
@@ -166,10 +167,25 @@ pub(super) fn remove(
     Ok(())
 }
 
+/// Copies a file, unless that would show the text of a program.
+pub(super) fn copy_file(
+    storage: &dyn Storage,
+    withheld: &Withheld,
+    from: &VirtualPath,
+    to: &VirtualPath,
+) -> Result<(), FileError> {
+    if withheld.has_programs()
+        && matches!(storage.open_read(from, Wait::Allowed)?, ReadHandle::File(range) if withheld.is_program(&range.file))
+    {
+        return Err(FileError::PermissionDenied);
+    }
+    storage.copy(from, to, &mut |_| true).map(drop)
+}
+
 /// Copies a folder to a name that is free, and all that is in it unless it is to come `alone`. An error is of the
 /// folder itself, and leaves nothing.
 pub(super) fn copy(
-    storage: &dyn Storage,
+    (storage, withheld): (&dyn Storage, &Withheld),
     from: &VirtualPath,
     to: &VirtualPath,
     alone: bool,
@@ -191,7 +207,7 @@ pub(super) fn copy(
         let target = to.resolve(rest).map_err(|_| FileError::NameTooLong);
         let done = target.and_then(|target| match is_tree(&entry) {
             true => storage.make_directory(&target).and_then(|()| walk.enter(&member)),
-            false => storage.copy(&member, &target, &mut |_| true).map(|_| ()),
+            false => copy_file(storage, withheld, &member, &target),
         });
         if let Err(error) = done {
             walk.fail(member.as_bytes(), is_tree(&entry), error);
@@ -202,13 +218,13 @@ pub(super) fn copy(
 
 /// As [`copy`], of all or nothing.
 pub(super) fn copy_whole(
-    storage: &dyn Storage,
+    (storage, withheld): (&dyn Storage, &Withheld),
     from: &VirtualPath,
     to: &VirtualPath,
     alone: bool,
 ) -> Result<(), FileError> {
     let mut failures = Failures::default();
-    copy(storage, from, to, alone, &mut failures)?;
+    copy((storage, withheld), from, to, alone, &mut failures)?;
     let copied = failures.into_result();
     if copied.is_err() {
         let entry = storage.entry(to)?;

@@ -452,15 +452,16 @@ impl Change {
         replaces: bool,
     ) -> Result<Failures, Refused> {
         let (storage, mut failures) = (&*self.storage, Failures::default());
+        let withheld = &self.server.web().withheld;
         match head.method {
             Method::Move => storage.rename(&self.path, to),
-            _ if !is_tree(entry) => storage.copy(&self.path, to, &mut |_| true).map(|_| ()),
+            _ if !is_tree(entry) => trees::copy_file(storage, withheld, &self.path, to),
             _ => {
                 self.permit(Permission::MakeDirectory)?;
                 let alone = head.get(Field::Depth) == Some(b"0");
                 match replaces {
-                    true => trees::copy_whole(storage, &self.path, to, alone),
-                    false => trees::copy(storage, &self.path, to, alone, &mut failures),
+                    true => trees::copy_whole((storage, withheld), &self.path, to, alone),
+                    false => trees::copy((storage, withheld), &self.path, to, alone, &mut failures),
                 }
             }
         }

@@ -12,6 +12,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use millrace_http::{Head, Status};
+use millrace_storage::Withheld;
 use millrace_vfs::VirtualPath;
 
 use crate::auth::{HostName, plain_host};
@@ -81,18 +82,20 @@ impl Default for Web {
 #[derive(Debug)]
 pub(crate) struct InForce {
     web: Web,
+    /// What nobody is sent.
+    pub(crate) withheld: Withheld,
     pub(crate) generation: u64,
 }
 
 impl InForce {
     /// The first one.
-    pub(crate) fn new(web: Web) -> Arc<Self> {
-        Arc::new(Self { web, generation: 0 })
+    pub(crate) fn new(web: Web, withheld: Withheld) -> Arc<Self> {
+        Arc::new(Self { web, withheld, generation: 0 })
     }
 
     /// The one that comes behind this.
     pub(crate) fn next(&self, web: Web) -> Arc<Self> {
-        Arc::new(Self { web, generation: self.generation + 1 })
+        Arc::new(Self { web, withheld: self.withheld.clone(), generation: self.generation + 1 })
     }
 }
 

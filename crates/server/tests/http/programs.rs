@@ -2,10 +2,12 @@
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_server::Config;
 use millrace_server::config::Programs;
+use millrace_storage::Archives;
 use millrace_vfs::VirtualPath;
 
 use crate::kit::{Scratch, ServedHttp, eventually, http_config, pattern, serve_http_with};
@@ -397,4 +399,43 @@ fn what_a_program_said_before_it_was_killed_does_not_look_whole() {
     let cut = raw(&site.served, "/cgi/large", "1.1").expect("what was sent arrives");
     assert!(cut.len() > 300_000, "{} bytes", cut.len());
     assert_eq!(site.served.get("/file.txt", "").body, b"a file");
+}
+
+/// By a link, by another host, or in what is made of a folder.
+#[test]
+fn the_text_of_a_program_is_nobodys_by_whatever_name() {
+    const SECRET: &str = "echo 'Content-Type: a/b'; echo; echo secret";
+    let scratch = Scratch::new();
+    std::fs::create_dir_all(scratch.file("site/cgi")).unwrap();
+    scratch.write("site/page", b"a page");
+    scratch.write("site/cgi/data", b"secret");
+    std::os::unix::fs::symlink("site/cgi/data", scratch.file("alias")).unwrap();
+    std::os::unix::fs::symlink("site/cgi", scratch.file("folder")).unwrap();
+    let path = scratch.file("site/cgi").canonicalize().unwrap();
+    let programs =
+        Programs { folders: vec![(VirtualPath::parse(b"/site/cgi").unwrap(), path)], ..Programs::default() };
+    let storage = Archives::new(scratch.storage()).without(programs.withheld(&[]));
+    let served = serve_http_with(Config { programs, ..http_config(Arc::new(storage)) });
+    std::fs::write(scratch.file("site/cgi/run"), format!("#!/bin/sh\n{SECRET}\n")).unwrap();
+    std::fs::set_permissions(scratch.file("site/cgi/run"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(served.get("/site/cgi/run", "").text(), "secret\n", "it runs");
+    for target in ["/site/cgi/data", "/alias", "/folder/run", "/folder/data"] {
+        let answer = served.get(target, "");
+        assert!(answer.status == 403 && !answer.text().contains("secret"), "{target}: {}", answer.text());
+    }
+    for (target, packed) in [("/site.tar", true), ("/site.zip", true), ("/folder.tar", false)] {
+        let answer = served.get(target, "");
+        let holds = |text: &str| answer.body.windows(text.len()).any(|part| part == text.as_bytes());
+        assert_eq!((answer.status, holds("site/page"), holds("secret")), (200, packed, false), "{target}");
+    }
+    let copy = |from: &str, to: &str| {
+        let head = format!("COPY {from} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\n");
+        served.ask(format!("{head}Destination: {to}\r\n\r\n"))
+    };
+    for (from, to, status) in [("/alias", "/stolen", 403), ("/site", "/copied", 207)] {
+        let answer = copy(from, to);
+        assert_eq!(answer.status, status, "{from}: {}", answer.text());
+    }
+    assert_eq!((scratch.read("stolen"), scratch.read("copied/cgi/data")), (None, None));
+    assert_eq!(scratch.read("copied/page").unwrap(), b"a page");
 }

@@ -4,7 +4,8 @@
 //! is not listed, and its length cannot be told beforehand; nothing is written to disk, and one file at a time is open.
 //! Links are packed as links (zip: as what they lead to, where that is a file) and never descended into, so
 //! a walk ends. What cannot be read ends the archive with an error that names it: an archive that arrives
-//! whole has everything. A file that vanishes before its turn is left out, as it would be from a listing.
+//! whole has everything, but for what is withheld. A file that vanishes before its turn is left out, as it would be from a
+//! listing.
 //!
 //! The layer packs what the storage beneath it shows: rules about who may see what belong beneath it.
 
@@ -20,6 +21,7 @@ use millrace_vfs::{
     ReadHandle, Resting, Space, Storage, Upload, VirtualPath, Wait, WriteMode,
 };
 
+use crate::Withheld;
 use pack::Packer;
 
 /// A kind of archive.
@@ -38,12 +40,18 @@ const ENDINGS: &[(&[u8], Format)] =
 #[derive(Debug, Clone)]
 pub struct Archives {
     inner: Arc<dyn Storage>,
+    withheld: Withheld,
 }
 
 impl Archives {
     /// Lets folders of `inner` be read as archives.
     pub fn new(inner: Arc<dyn Storage>) -> Self {
-        Self { inner }
+        Self { inner, withheld: Withheld::default() }
+    }
+
+    /// Without programs and the sources of applications.
+    pub fn without(self, withheld: Withheld) -> Self {
+        Self { withheld, ..self }
     }
 
     /// The folder that would be read as an archive by this name, whether it is there or not; a file of the name goes
@@ -76,7 +84,8 @@ impl Storage for Archives {
             Err(FileError::NotFound) if wait == Wait::Never => Err(FileError::WouldWait),
             Err(FileError::NotFound) => match self.folder(path) {
                 Some((folder, format)) => {
-                    Ok(ReadHandle::Stream(Box::new(Packer::new(Arc::clone(&self.inner), folder, format)?)))
+                    let (storage, withheld) = (Arc::clone(&self.inner), self.withheld.clone());
+                    Ok(ReadHandle::Stream(Box::new(Packer::new(storage, folder, format, withheld)?)))
                 }
                 None => Err(FileError::NotFound),
             },

@@ -10,7 +10,7 @@ use super::Format;
 use super::tarball::Tarball;
 use super::walk::Walk;
 use super::zipped::Zipped;
-use crate::through;
+use crate::{Withheld, through};
 
 /// What is read of a file at a time, in bytes.
 const PIECE: usize = 64 << 10;
@@ -43,6 +43,7 @@ pub(super) struct Packer {
     storage: Arc<dyn Storage>,
     folder: VirtualPath,
     format: Format,
+    withheld: Withheld,
     walk: Walk,
     form: Box<dyn Form>,
     open: Option<Open>,
@@ -71,6 +72,7 @@ impl Packer {
         storage: Arc<dyn Storage>,
         folder: VirtualPath,
         format: Format,
+        withheld: Withheld,
     ) -> Result<Self, FileError> {
         let walk = Walk::new(Arc::clone(&storage), &folder)?;
         let form: Box<dyn Form> = match format {
@@ -79,7 +81,7 @@ impl Packer {
             Format::Zip => Box::new(Zipped::new()),
         };
         let (open, out) = (None, Vec::new());
-        Ok(Self { storage, folder, format, walk, form, open, is_finished: false, out, position: 0 })
+        Ok(Self { storage, folder, format, withheld, walk, form, open, is_finished: false, out, position: 0 })
     }
 
     /// Makes some more. May make nothing that is ready yet.
@@ -108,6 +110,9 @@ impl Packer {
                     Err(FileError::NotFound) => return Ok(()),
                     Err(error) => return Err(about(&path, error)),
                 };
+                if matches!(&handle, ReadHandle::File(range) if self.withheld.is_source(&range.file)) {
+                    return Ok(());
+                }
                 let size = handle.size().unwrap_or(entry.metadata.size);
                 let metadata = millrace_vfs::Metadata { size, ..entry.metadata };
                 let entry = DirEntry { metadata, ..entry.clone() };
@@ -154,7 +159,8 @@ impl ReadStream for Packer {
     /// Reads on from where it stands; a place that has gone by is reached by beginning anew.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
         if offset < self.position {
-            *self = Self::new(Arc::clone(&self.storage), self.folder.clone(), self.format)?;
+            let (storage, folder) = (Arc::clone(&self.storage), self.folder.clone());
+            *self = Self::new(storage, folder, self.format, self.withheld.clone())?;
         }
         loop {
             let end = self.position + self.out.len() as u64;
