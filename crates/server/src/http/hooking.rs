@@ -237,50 +237,28 @@ impl Connection {
         }
         let Some(hooks) = core.server.hooks() else { return false };
         let new_file = new_file(core, head, target, resumable);
-        let path = new_file.as_ref().map_or(&target.path, |(path, _)| path).clone();
-        let hooked = self.hooked_mut();
-        hooked.about = Some(path.clone());
-        let is_new = hooked.let_in.as_ref() != Some(&who.user);
-        let mut moments = Vec::new();
-        if is_new {
-            self.note_logout(core);
-        }
-        if is_new && hooks.concerns(Event::Login, "") {
-            let user = who.user.as_deref().unwrap_or(ANONYMOUS);
-            moments.push(Moment {
-                user: Some(user.into()),
-                ..self.moment(core, Event::Login, Some(&who.account))
-            });
-        }
-        // An upload that comes in pieces is one: there is no way round what is said of those.
-        let verb = match resumable {
-            _ if new_file.is_some() => "PUT",
-            Some(Concern::Upload) => millrace_http::tus::method_text(head),
-            _ => head.method_text,
+        let (path, length) = match new_file.clone() {
+            Some(new) => new,
+            None => (target.path.clone(), length_of_put(head)),
         };
-        if hooks.concerns(Event::Command, verb) || hooks.concerns(Event::Reply, verb) {
-            let bytes = match (new_file, head.method, head.framing) {
-                (Some((_, length)), ..) => length,
-                (None, Method::Put, Framing::Length(length)) => Some(length),
-                _ => None,
-            };
+        self.hooked_mut().about = Some(path.clone());
+        let mut moments: Vec<Moment> = self.login_moment(core, &*hooks, who).into_iter().collect();
+        let verb = verb_of(head, resumable, new_file.is_some());
+        let (is_asked, is_told) = (hooks.concerns(Event::Command, verb), hooks.concerns(Event::Reply, verb));
+        if is_asked || is_told {
             let begun = resumable.and_then(|_| core.server.tus.file_of(&core.server, &path));
-            let moment = Moment {
+            let command = Moment {
                 verb: verb.to_owned(),
                 argument: shown(&core.server.config.web.links, head.target).into_owned(),
                 path: Some(begun.unwrap_or(path)),
                 is_directory: target.is_directory,
                 to: destination(head),
-                bytes,
+                bytes: length,
                 user: who.user.as_deref().map(Arc::from),
                 ..self.moment(core, Event::Command, Some(&who.account))
             };
-            if hooks.concerns(Event::Reply, verb) {
-                self.hooked_mut().command = Some(Box::new(moment.clone()));
-            }
-            if hooks.concerns(Event::Command, verb) {
-                moments.push(moment);
-            }
+            self.hooked_mut().command = is_told.then(|| Box::new(command.clone()));
+            moments.extend(is_asked.then_some(command));
         }
         if moments.is_empty() {
             self.ruled(who.user.clone(), None);
@@ -288,6 +266,18 @@ impl Connection {
         }
         self.submit(core, hooks, moments, Some(Then::Request(bytes.to_vec())), None);
         true
+    }
+
+    /// Somebody asks who was not let in by hooks yet: whoever was before is gone, and they may hear of the next.
+    fn login_moment(&mut self, core: &Core, hooks: &dyn Hooks, who: &Who) -> Option<Moment> {
+        if self.hooked().let_in.as_ref() == Some(&who.user) {
+            return None;
+        }
+        self.note_logout(core);
+        hooks.concerns(Event::Login, "").then(|| Moment {
+            user: Some(who.user.as_deref().unwrap_or(ANONYMOUS).into()),
+            ..self.moment(core, Event::Login, Some(&who.account))
+        })
     }
 
     fn ruled(&mut self, user: Option<Vec<u8>>, path: Option<VirtualPath>) {
@@ -614,6 +604,22 @@ impl Connection {
 
 fn put(server: &Server, line: &Arc<Line>, batch: Batch) {
     line.put(server.hook_pools.of(&*batch.hooks, &batch.moments), || batch.call());
+}
+
+/// The method that hooks hear of. An upload that comes in pieces is one: there is no way round what is said of those.
+fn verb_of<'a>(head: &'a Head<'_, '_>, resumable: Option<Concern>, is_new_file: bool) -> &'a str {
+    match resumable {
+        _ if is_new_file => "PUT",
+        Some(Concern::Upload) => millrace_http::tus::method_text(head),
+        _ => head.method_text,
+    }
+}
+
+fn length_of_put(head: &Head<'_, '_>) -> Option<u64> {
+    match (head.method, head.framing) {
+        (Method::Put, Framing::Length(length)) => Some(length),
+        _ => None,
+    }
 }
 
 /// The file that a new upload becomes, and how long it is, where that is known.

@@ -209,7 +209,8 @@ impl From<FileError> for Refused {
     }
 }
 
-fn refuse<T>(status: Status, reason: &'static str) -> Result<T, Refused> {
+/// What a request is refused with.
+pub(super) fn refuse<T>(status: Status, reason: &'static str) -> Result<T, Refused> {
     Err(Refusal { status, reason }.into())
 }
 

@@ -24,7 +24,7 @@ use crate::auth::password;
 use crate::http::connection::{Connection, Work};
 use crate::http::find::Found;
 use crate::http::who::Who;
-use crate::http::writing::{self, Refused};
+use crate::http::writing::{self, Refused, refuse};
 use crate::limits::{LimitKey, Reached};
 use crate::state::Server;
 use crate::worker::Core;
@@ -50,10 +50,6 @@ impl Collecting {
     pub(in crate::http) fn head(&self) -> &[u8] {
         &self.head
     }
-}
-
-fn refuse<T>(status: Status, reason: &'static str) -> Result<T, Refused> {
-    Err(Refusal { status, reason }.into())
 }
 
 fn failed(error: FileError) -> Refused {

@@ -19,8 +19,8 @@ use millrace_vfs::{FileError, PartialKey, Upload, VirtualPath};
 
 use super::address::{Address, Kind};
 use super::piece::Joined;
-use super::{Answer, Asking, Piece, answer_fields, gone, locked, refuse, unsettled};
-use crate::http::writing::Refused;
+use super::{Answer, Asking, Piece, answer_fields, gone, locked, unsettled};
+use crate::http::writing::{Refused, refuse};
 
 impl Asking {
     /// Answers a request for one file of parts that came.

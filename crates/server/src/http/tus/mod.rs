@@ -35,7 +35,7 @@ use super::dav::{Claim, Touch};
 use super::find::Found;
 use super::receive::{Purpose, Received};
 use super::who::Who;
-use super::writing::Refused;
+use super::writing::{Refused, refuse};
 use crate::auth::password;
 use crate::limits::{Direction, LimitKey, Reached};
 use crate::state::Server;
@@ -211,8 +211,14 @@ pub(super) fn lent<'a>(fields: &'a [(&'static str, String)]) -> Vec<(&'a str, &'
     fields.iter().map(|(name, value)| (*name, value.as_str())).collect()
 }
 
-fn refuse<T>(status: Status, reason: &'static str) -> Result<T, Refused> {
-    Err(Refusal { status, reason }.into())
+/// Whether a new upload comes with its first piece, and what that has to hash to.
+fn first_piece(head: &Head<'_, '_>) -> Result<(bool, Option<Check>), Refused> {
+    let has_piece = head.framing != Framing::None;
+    if has_piece && !tus::has_piece(head) {
+        let reason = "The Content-Type of a piece is application/offset+octet-stream.";
+        return refuse(Status::UNSUPPORTED_MEDIA_TYPE, reason);
+    }
+    Ok((has_piece, Check::of(tus::checksum(head)?)?))
 }
 
 fn gone<T>() -> Result<T, Refused> {
@@ -280,12 +286,7 @@ impl Asking {
             Becomes::File => Kind::File,
         };
         length.map_or(Ok(()), can_be)?;
-        let has_piece = head.framing != Framing::None;
-        if has_piece && !tus::has_piece(head) {
-            let reason = "The Content-Type of a piece is application/offset+octet-stream.";
-            return refuse(Status::UNSUPPORTED_MEDIA_TYPE, reason);
-        }
-        let check = Check::of(tus::checksum(head)?)?;
+        let (has_piece, check) = first_piece(head)?;
         let key = PartialKey::new(password::random());
         let path =
             self.target(kind, name.or_else(|| (kind == Kind::Part).then(|| key.to_string().into())))?;
@@ -293,15 +294,8 @@ impl Asking {
         // A condition that what is there has met is no word against replacing it.
         let is_exclusive = head.get(Field::IfNoneMatch).is_some() && old.is_none();
         self.has_room(&path, length.unwrap_or(0).saturating_sub(old.unwrap_or(0)))?;
-        let address = Address {
-            key,
-            user: self.user.clone(),
-            kind,
-            path,
-            length,
-            is_exclusive,
-            metadata: metadata.to_vec(),
-        };
+        let (user, metadata) = (self.user.clone(), metadata.to_vec());
+        let address = Address { key, user, kind, path, length, is_exclusive, metadata };
         let Some(location) = address.seal(self.secret()) else {
             return refuse(Status::URI_TOO_LONG, "The path and the Upload-Metadata are too long.");
         };
@@ -310,20 +304,20 @@ impl Asking {
         let mut fields = answer_fields();
         fields.push(("Location", location));
         fields.push(("Upload-Expires", self.expires(partial.modified)));
-        if has_piece || length == Some(0) && kind == Kind::File {
-            // With what it is to be checked against nothing of it is sure yet.
-            let partial = match &check {
-                None => partial,
-                Some(_) => {
-                    partial.upload.abort();
-                    self.open(&address, PartialMode::Checked)?
-                }
-            };
-            return self.receive(head, &address, partial, check, Status::CREATED, fields);
-        } else {
+        let is_whole = kind == Kind::File && length == Some(0);
+        if !has_piece && !is_whole {
             partial.upload.abort();
+            return Ok(Answer::Told(Status::CREATED, fields));
         }
-        Ok(Answer::Told(Status::CREATED, fields))
+        // With what it is to be checked against nothing of it is sure yet.
+        let partial = match &check {
+            None => partial,
+            Some(_) => {
+                partial.upload.abort();
+                self.open(&address, PartialMode::Checked)?
+            }
+        };
+        self.receive(head, &address, partial, check, Status::CREATED, fields)
     }
 
     /// How long the file is that would be replaced, if that may be.
