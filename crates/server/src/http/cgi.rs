@@ -2,13 +2,16 @@
 //!
 //! What runs then is in `running.rs`, as with whoever else answers.
 
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use millrace_ftp::session::Permission;
 use millrace_http::cgi;
 use millrace_http::target::Target;
-use millrace_http::{Framing, Head, Status};
-use millrace_vfs::FileError;
+use millrace_http::{Framing, Head, Slots, Status, request};
+use millrace_vfs::{FileError, Storage, VirtualPath};
 
 use super::answerer::Answerer;
 use super::connection::{Asked, Connection, Work};
@@ -18,6 +21,7 @@ use super::running::Time;
 use super::who::Who;
 use crate::config::Programs;
 use crate::limits::Direction;
+use crate::state::Server;
 use crate::worker::Core;
 
 impl Connection {
@@ -52,34 +56,20 @@ impl Connection {
                 return self.fail_with(core, head, &FileError::Exhausted);
             }
         };
-        let (server, storage) = (Arc::clone(&core.server), Arc::clone(&who.account.storage));
-        let (user, path) = (who.user.clone(), target.path.clone());
-        let (encrypted, protocol) = (self.is_encrypted(), self.protocol(head.version));
-        let (query, peer) = (target.query.unwrap_or_default().to_vec(), self.peer.ip());
-        let (takes_input, kept) = (head.framing != Framing::None, bytes.to_vec());
-        self.ask_pool(core, bytes, move || {
-            let marked = server.config.programs.marked(&path);
-            let Some((mark, folder)) = marked else { return Err(FileError::NotFound) };
-            let script = match program::find(&*storage, mark, folder, &path) {
-                Ok(script) => script,
-                Err(NoScript::File(error)) => return Err(error),
-                Err(NoScript::NotRunnable) => return Err(FileError::PermissionDenied),
-                Err(NoScript::Elsewhere) => return Ok(Found::NoProgram),
-            };
-            let path_translated = script.path_translated();
-            let request = cgi::Request {
-                script: script.path.as_bytes(),
-                path_info: &script.path_info,
-                path_translated: path_translated.as_deref(),
-                query: &query,
-                user: user.as_deref(),
-                peer,
-                local,
-                encrypted,
-                protocol,
-            };
-            start(&script, &request, &kept, takes_input, errors)
-        });
+        let wanted = Wanted {
+            server: Arc::clone(&core.server),
+            storage: Arc::clone(&who.account.storage),
+            user: who.user.clone(),
+            path: target.path.clone(),
+            query: target.query.unwrap_or_default().to_vec(),
+            head: bytes.to_vec(),
+            peer: self.peer.ip(),
+            local,
+            encrypted: self.is_encrypted(),
+            protocol: self.protocol(head.version),
+            errors,
+        };
+        self.ask_pool(core, bytes, move || wanted.start());
         if let Work::Asked(asked) = &mut self.work {
             asked.slot = Some(slot);
         }
@@ -99,28 +89,63 @@ impl Connection {
     }
 }
 
-fn start(
-    script: &Script,
-    request: &cgi::Request<'_>,
-    bytes: &[u8],
-    takes_input: bool,
-    errors: std::os::fd::OwnedFd,
-) -> Result<Found, FileError> {
-    let mut slots = millrace_http::Slots::new();
-    let Ok(Some((head, _))) = millrace_http::request::parse(bytes, &mut slots) else {
-        return Err(FileError::Unsupported);
-    };
-    let variables = cgi::environment(&head, request);
-    let program = script.start(variables, takes_input, errors).map_err(FileError::from)?;
-    Ok(Found::Program(Box::new(program), cgi::is_non_parsed(script.path.name())))
+/// A program that is to be started for a request.
+struct Wanted {
+    server: Arc<Server>,
+    storage: Arc<dyn Storage>,
+    user: Option<Vec<u8>>,
+    path: VirtualPath,
+    query: Vec<u8>,
+    /// The request.
+    head: Vec<u8>,
+    peer: IpAddr,
+    local: SocketAddr,
+    encrypted: bool,
+    protocol: &'static str,
+    /// Where what it says of errors goes.
+    errors: OwnedFd,
+}
+
+impl Wanted {
+    /// Finds it, and starts it. May wait.
+    fn start(self) -> Result<Found, FileError> {
+        let marked = self.server.config.programs.marked(&self.path);
+        let Some((mark, folder)) = marked else { return Err(FileError::NotFound) };
+        let script = match program::find(&*self.storage, mark, folder, &self.path) {
+            Ok(script) => script,
+            Err(NoScript::File(error)) => return Err(error),
+            Err(NoScript::NotRunnable) => return Err(FileError::PermissionDenied),
+            Err(NoScript::Elsewhere) => return Ok(Found::NoProgram),
+        };
+        let mut slots = Slots::new();
+        let Ok(Some((head, _))) = request::parse(&self.head, &mut slots) else {
+            return Err(FileError::Unsupported);
+        };
+        let variables = cgi::environment(&head, &self.request(&script, script.path_translated().as_deref()));
+        let takes_input = head.framing != Framing::None;
+        let program = script.start(variables, takes_input, self.errors).map_err(FileError::from)?;
+        Ok(Found::Program(Box::new(program), cgi::is_non_parsed(script.path.name())))
+    }
+
+    /// What it is told.
+    fn request<'a>(&'a self, script: &'a Script, path_translated: Option<&'a [u8]>) -> cgi::Request<'a> {
+        cgi::Request {
+            script: script.path.as_bytes(),
+            path_info: &script.path_info,
+            path_translated,
+            query: &self.query,
+            user: self.user.as_deref(),
+            peer: self.peer,
+            local: self.local,
+            encrypted: self.encrypted,
+            protocol: self.protocol,
+        }
+    }
 }
 
 impl Programs {
     /// The folder of programs that a path lies in, as clients name it and as the file system does.
-    pub(crate) fn marked(
-        &self,
-        path: &millrace_vfs::VirtualPath,
-    ) -> Option<(&millrace_vfs::VirtualPath, &std::path::Path)> {
+    pub(crate) fn marked(&self, path: &VirtualPath) -> Option<(&VirtualPath, &Path)> {
         let mut folders = self.folders.iter();
         folders.find(|(mark, _)| path.starts_with(mark)).map(|(mark, folder)| (mark, folder.as_path()))
     }
