@@ -26,7 +26,7 @@ pub(super) fn acme(written: &Written, places: &Places<'_>) -> Result<Option<Want
     let host = directory.trim_start_matches("https://").split('/').next().unwrap_or_default();
     if !is_on(written.acme_agree.clone(), false) {
         let message = format!(
-            "{host} gives certificates to those who agree to its terms of service; say so with --acme-agree"
+            "the CA {host} gives certificates to those who agree to its terms of service; say so with --acme-agree"
         );
         return Err(places.error(&first.place, "--acme", &message));
     }

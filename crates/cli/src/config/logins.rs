@@ -250,7 +250,7 @@ impl<'a> Assembly<'a> {
             None | Some(CertificateLogin::Off | CertificateLogin::OrPassword) => Ok(()),
             Some(login) => {
                 let message = format!(
-                    "{} has to show a certificate, as tls-client-login is {login}, and nobody is named who vouches for \
+                    "the user {} has to show a certificate, as tls-client-login is {login}, and nobody is named who vouches for \
                      it: name them with tls-client-ca",
                     user.name
                 );

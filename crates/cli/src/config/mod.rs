@@ -13,6 +13,7 @@ mod hosts;
 mod keys;
 mod limits;
 mod logins;
+mod mistakes;
 mod obstacles;
 mod own;
 mod passes;
@@ -38,7 +39,6 @@ use crate::failure::Failure;
 pub(crate) use begun::Begun;
 pub(crate) use database::default_path;
 pub(crate) use logins::{Login, check_name};
-use profiles::{Beside, Profiles};
 pub(crate) use report::Source;
 pub(crate) use resolve::Site;
 pub(crate) use said::Said;
@@ -80,16 +80,7 @@ fn read(path: &Path) -> Result<Source, Failure> {
 
 fn parse(source: &Source) -> Result<Written, Failure> {
     keys::refuse_unknown(source)?;
-    let failed = |error: toml::de::Error| source.point(error.span().unwrap_or(0..0), error.message());
-    let mut written: Written = toml::from_str(&source.text).map_err(failed)?;
-    let profiles: Profiles = toml::from_str(&source.text).map_err(failed)?;
-    for (table, Beside(profile)) in written.user_tables.iter_mut().zip(profiles.user) {
-        table.profile = profile;
-    }
-    for (table, Beside(profile)) in written.group_tables.iter_mut().zip(profiles.group) {
-        table.profile = profile;
-    }
-    Ok(written)
+    mistakes::read(source)
 }
 
 #[cfg(test)]

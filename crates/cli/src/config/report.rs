@@ -33,7 +33,8 @@ impl Source {
         let marked = floor(&self.text, span.end).clamp(start, line_end);
         let width = self.text[start..marked].chars().count().max(1);
 
-        let mut text = format!("{}:{number}:{column}: {}\n", self.path.display(), sentence(message));
+        let message = sentence(&of_keys(message));
+        let mut text = format!("{}:{number}:{column}: {message}\n", self.path.display());
         if is_secret(&self.text[..line_start], line) {
             text += &format!("{number:>5} | (a line that may hold a password is not shown)");
         } else {
@@ -71,6 +72,23 @@ fn is_secret(before: &str, line: &str) -> bool {
 
 fn is_no_secret(key: &str) -> bool {
     !SECRET.contains(&key)
+}
+
+/// A message about flags, as it is right in a file: `--tls-cert` is the key tls-cert there. Commands, which stand between
+/// backticks, are as they are.
+fn of_keys(message: &str) -> String {
+    let mut is_command = false;
+    let word = |word: &str| {
+        let was_command = is_command;
+        is_command ^= word.matches('`').count() % 2 == 1;
+        match word.strip_prefix("--") {
+            Some(key) if !was_command && key.starts_with(|char: char| char.is_ascii_lowercase()) => {
+                key.to_owned()
+            }
+            _ => word.to_owned(),
+        }
+    };
+    message.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 fn sentence(message: &str) -> String {
@@ -121,6 +139,15 @@ mod tests {
         ] {
             assert_eq!(is_secret(before, line), secret, "{line}");
         }
+    }
+
+    #[test]
+    fn in_a_file_there_are_keys_and_no_flags() {
+        assert_eq!(of_keys("name one with --tls-cert, or --acme"), "name one with tls-cert, or acme");
+        let command = "there is no x; `millrace user --users x add NAME` makes it, --users off not";
+        assert_eq!(of_keys(command), command.replace(", --", ", "));
+        let dashes = "the line -----END CERTIFICATE----- is missing -- all of it";
+        assert_eq!(of_keys(dashes), dashes);
     }
 
     #[test]

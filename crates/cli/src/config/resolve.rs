@@ -401,7 +401,8 @@ fn program_folders(
 ) -> Result<Vec<(VirtualPath, PathBuf)>, Failure> {
     let one = |said: &Said<PathBuf>| {
         let wrong = |why: &str| {
-            let message = format!("{} {why}; name a folder in the one that is served", said.value.display());
+            let message =
+                format!("the folder {} {why}; name one in that which is served", said.value.display());
             Err(places.error(&said.place, "--cgi", &message))
         };
         // Within the served folder, as it is written: that is how clients name it.

@@ -286,7 +286,7 @@ fn contradicting_flags_are_refused() {
         ),
         (
             "--acme a.example",
-            "--acme: acme-v02.api.letsencrypt.org gives certificates to those who agree to its terms of service; say so \
+            "--acme: the CA acme-v02.api.letsencrypt.org gives certificates to those who agree to its terms of service; say so \
              with --acme-agree.",
         ),
         (
@@ -553,7 +553,7 @@ fn errors_in_a_file_show_where() {
         ),
         (
             "directory = \".\"\n[[user]]\nname = \"a\"\ntls-client-login = \"alone\"",
-            r#"HERE/m.toml:3:8: A has to show a certificate, as tls-client-login is alone, and nobody is named who vouches for it: name them with tls-client-ca.
+            r#"HERE/m.toml:3:8: The user a has to show a certificate, as tls-client-login is alone, and nobody is named who vouches for it: name them with tls-client-ca.
     3 | name = "a"
       |        ^^^"#,
         ),
@@ -753,4 +753,20 @@ fn all_unknown_keys_are_told_at_once() {
          3\n      | ^^^^^^^^^^^^^\n\
          HERE/m.toml:8:1: A [[user]] table has no key `acess`; did you mean `access`?\n    8 | acess = \"ro\"\n      | ^^^^^"
     );
+}
+
+#[test]
+fn all_values_that_cannot_be_read_are_told_at_once() {
+    let folder = Folder::new();
+    let places = |text: &str| {
+        let told = folder.error(folder.file(&text.replace("HASH", HASH)));
+        let places = told.lines().filter_map(|line| line.strip_prefix("HERE/m.toml:")?.split(": ").next());
+        places.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let user = "[[user]]\nname = \"a\"\npassword = \"HASH\"\naccess = \"some\"\nhours = [\n \"x\",\n]\nsessions = 3\n";
+    assert_eq!(places(&format!("grace = \"soon\"\nfsync = 1\n{user}")), ["1:9", "2:9", "6:10", "7:9"]);
+    // What is missing without the value that is wrong is no mistake of its own.
+    assert_eq!(places("[[user]]\nname = 1\n[[group]]\nname = \"g\"\n"), ["2:8"]);
+    assert_eq!(places("grace = \"soon\"\n[[user]]\naccess = \"ro\"\n"), ["1:9"]);
+    assert_eq!(places("grace = 1\ngrace = 2\nfsync = 1"), ["2:1"]);
 }
