@@ -17,7 +17,7 @@ use crate::chore::{Chore, Chores};
 use crate::colony::Commune;
 use crate::crew::{self, Order};
 use crate::driver::{self, Driver, DriverError, Gate, Post};
-use crate::host::{Audit, GLANCE, Watch, holdings};
+use crate::host::{Audit, GLANCE, Watch, holdings, stranger};
 use crate::limits::{ephemeral_ports, users_a_process};
 use crate::plan::{Cache, Cell, Dataset, MOST_FILES, Op, Plan};
 use crate::report::{CellReport, Commands, Ending, Figures, Report};
@@ -218,7 +218,7 @@ pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
             }
         }
     }
-    let address = station.address;
+    let (address, caution) = (station.address, station.caution.clone());
     let was_interrupted = progress.stop().is_asked();
     let cleaned = if plan.base.keep { Ok(()) } else { station.close(progress) };
     if let Some(error) = ended.take_if(|_| measured.is_empty()) {
@@ -231,6 +231,7 @@ pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
         None if was_interrupted => Ending::Interrupted, // in the last cell
         None => Ending::Complete,
     };
+    report.warnings.extend(caution);
     report.warnings.extend(left_out.map(|error| format!("figures were left out: {error}")));
     if let Err(error) = cleaned {
         let left = format!("test files were left on the server: {error}");
@@ -266,6 +267,8 @@ pub(crate) struct Station {
     driver: Box<dyn Driver>,
     target: Target,
     helper: Option<PathBuf>,
+    /// What should be known of the process that is said to be the server's.
+    caution: Option<String>,
 }
 
 impl Station {
@@ -274,7 +277,8 @@ impl Station {
         let address = check(plan)?;
         let driver = driver::open(&plan.target, address, plan.base.patience);
         driver.reach(plan.steps.first().unwrap_or(&plan.base), Chores(progress))?;
-        Ok(Self { address, driver, target: plan.target.clone(), helper: plan.helper.clone() })
+        let (target, helper) = (plan.target.clone(), plan.helper.clone());
+        Ok(Self { address, driver, target, helper, caution: caution(plan) })
     }
 
     /// Takes one figure, which is so many of so many.
@@ -339,11 +343,12 @@ impl Station {
             deeds.end();
             outcome
         });
-        let Attended { audit, begun, login_seconds, timeline, ran, was_in_time } = outcome;
+        let Attended { mut audit, begun, login_seconds, timeline, ran, was_in_time } = outcome;
         let mut sum = Tally::default();
         for tally in results.into_inner().expect("no worker panics with it") {
             sum.add(tally?);
         }
+        audit.server.iter_mut().for_each(|server| server.is_stranger = self.caution.is_some());
         let commands = ran.map(|ran| ran.told(sum.latency.count(), sum.ended));
         if let Some(ran) = ran {
             sum.ended = sum.ended.max(Some(ran.last));
@@ -376,6 +381,15 @@ impl Station {
         progress.stop().has_cleaned();
         cleaned
     }
+}
+
+/// What should be known before the load: the process that is said to be the server's has nothing to do with it.
+pub fn caution(plan: &Plan) -> Option<String> {
+    let settings = plan.steps.first().unwrap_or(&plan.base);
+    let (pid, address) = (settings.server_pid?, plan.target.address().ok()?);
+    let own = [address.port()];
+    let ports = if settings.ports.is_empty() { &own[..] } else { &settings.ports[..] };
+    ports.iter().find_map(|&port| stranger(pid, SocketAddr::new(address.ip(), port)))
 }
 
 /// Where the server is, if it may be loaded.

@@ -49,6 +49,12 @@ impl Serving {
         Self { child, folder, url }
     }
 
+    /// `127.5.1.1:4711`.
+    fn address(&self) -> &str {
+        let (_, place) = self.url.split_once('@').unwrap();
+        place.trim_end_matches('/')
+    }
+
     fn bench(&self, arguments: &[&str]) -> Output {
         millrace(&[&["bench", &self.url], arguments].concat())
     }
@@ -141,6 +147,26 @@ fn operations_that_fail_fail_the_run_unless_a_threshold_allows_them() {
     }
     let output = serving.bench(&[&load[..], &["--fail-if", "p99 > 3600s"]].concat());
     assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[test]
+fn a_server_pid_that_has_nothing_to_do_with_the_server_is_said() {
+    let serving = Serving::start("stranger");
+    let mut other = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let noop = [&SHORT[..], &["--ops", "noop", "--server-pid"]].concat();
+    let measured = |pid: u32| serving.bench(&[&noop[..], &[&pid.to_string()]].concat());
+    let right = measured(serving.child.id());
+    assert!(!text(&right.stdout).contains("listens at") && right.stderr.starts_with(b"noop"), "{right:?}");
+    let wrong = measured(other.id());
+    let said = format!("neither it nor a process that it has started listens at {}", serving.address());
+    assert!(
+        text(&wrong.stderr).starts_with(&format!("warning: --server-pid {}: {said}", other.id())),
+        "{wrong:?}"
+    );
+    let page = text(&wrong.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(page.contains(&format!("{said}, but {} (millrace) does", serving.child.id())), "{page}");
+    drop(other.stdin.take());
+    other.wait().unwrap();
 }
 
 #[test]

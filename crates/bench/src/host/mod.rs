@@ -1,8 +1,9 @@
 //! The self-audit: what server, client and machine did while a figure was taken, and what that says of it.
 //!
 //! `process` and `machine` read the kernel's counters; a `Watch` looks at them before, meanwhile and
-//! afterwards; [`verdict`] says what bounded the figure, and why it thinks so.
+//! afterwards; `listener` sees whether the process that is looked at is the server; [`verdict`] says what bounded the figure, and why it thinks so.
 
+mod listener;
 mod machine;
 mod process;
 pub mod verdict;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::listener::stranger;
 use self::machine::{Counters, reach};
 use self::process::{Places, ThreadTime, Tree, Usage};
 use crate::chaos::Holdings;
@@ -97,6 +99,9 @@ pub struct ServerAudit {
     pub uss_kib: u64,
     /// The most that was seen during the load.
     pub rss_kib_peak: u64,
+    /// None of these processes listens where the server does, or one of them is this client.
+    #[serde(default)]
+    pub is_stranger: bool,
 }
 
 /// What the network did.
@@ -272,6 +277,7 @@ impl Watch {
             rss_kib: usage.rss_kib,
             uss_kib: usage.uss_kib,
             rss_kib_peak: self.rss_kib_peak.max(usage.rss_kib),
+            is_stranger: false, // who knows where the server is sees to that
         })
     }
 

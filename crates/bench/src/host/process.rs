@@ -123,7 +123,7 @@ impl Stat {
 }
 
 /// The entries of a directory that are numbers.
-fn numbers(directory: &str) -> impl Iterator<Item = i32> + use<> {
+pub(super) fn numbers(directory: &str) -> impl Iterator<Item = i32> + use<> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }

@@ -267,6 +267,12 @@ fn server_misses_the_rate(_: &Audit, load: Load) -> Option<String> {
 
 fn cautions(audit: &Audit, load: Load) -> Vec<String> {
     let mut found = Vec::new();
+    if audit.server.as_ref().is_some_and(|server| server.is_stranger) {
+        found.push(
+            "--server-pid is not of the server, or not of that alone: its CPU and memory are of others"
+                .to_owned(),
+        );
+    }
     if audit.stolen >= STOLEN {
         found.push(format!("other virtual machines took {:.0} % of the processors", audit.stolen * 100.0));
     }
@@ -423,6 +429,8 @@ mod tests {
         assert_eq!((verdict.bound, verdict.evidence.len()), (Bound::Server, 4));
         let verdict = judge(&audit, Load { missed: 50, has_black_holes: true, ..LOAD });
         assert_eq!(verdict.evidence.len(), 3, "SYNs to a black hole are no news: {verdict:?}");
+        audit.server.as_mut().unwrap().is_stranger = true;
+        assert!(judge(&audit, LOAD).evidence[1].starts_with("--server-pid is not of the server"));
     }
 
     #[test]

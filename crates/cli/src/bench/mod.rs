@@ -16,7 +16,7 @@ use millrace_bench::gate::Outcome;
 use millrace_bench::host::verdict::Bound;
 use millrace_bench::plan::{BUILT_IN, Form, Op, Plan, PlanError, Preset};
 use millrace_bench::report::{CellReport, Ending, Report};
-use millrace_bench::run::{Asked, Progress, RunError, Stop, run as measure};
+use millrace_bench::run::{Asked, Progress, RunError, Stop, caution, run as measure};
 use millrace_bench::search::{Capacity, Criterion, search};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -54,6 +54,9 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     let mut plan = Plan::new(target, preset.as_ref(), &settings).map_err(advise_plan)?;
     plan.helper = std::env::current_exe().ok();
     report_on_signals(&STOP, say_what_is_left)?;
+    if let Some(caution) = caution(&plan) {
+        let _ = writeln!(stderr(), "warning: {caution}.");
+    }
     match arguments.search {
         // A search is many runs, and a line is enough for each.
         Some(_) => find(&plan, arguments, &Line::new(plan.cells().len())),
