@@ -40,9 +40,9 @@ pub(crate) struct Tally {
     /// Of a replay: by how much operations began later than the log says, and how many there were at once.
     pub(crate) late: Latencies,
     pub(crate) most_at_once: u32,
-    /// What encrypts control connections.
+    /// What encrypts control connections, or those of HTTP.
     pub(crate) suite: Option<String>,
-    /// Handshakes of data connections, and of them those that resumed.
+    /// Handshakes of data connections, or of those of HTTP, and of them those that resumed.
     pub(crate) data_handshakes: u64,
     pub(crate) data_resumed: u64,
     /// Of logins: from the connect to the 230.

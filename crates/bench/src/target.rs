@@ -16,13 +16,28 @@ pub enum Scheme {
     Ftpes,
     /// HTTP/1.1.
     Http,
+    /// HTTP/1.1 in TLS.
+    Https,
 }
 
-const SCHEMES: [(&str, Scheme, u16); 4] = [
+impl Scheme {
+    /// Claims that requests are made, and not commands.
+    pub fn is_http(self) -> bool {
+        matches!(self, Self::Http | Self::Https)
+    }
+
+    /// Claims that it is encrypted.
+    pub fn is_secure(self) -> bool {
+        !matches!(self, Self::Ftp | Self::Http)
+    }
+}
+
+const SCHEMES: [(&str, Scheme, u16); 5] = [
     ("ftp", Scheme::Ftp, 21),
     ("ftps", Scheme::Ftps, 990),
     ("ftpes", Scheme::Ftpes, 21),
     ("http", Scheme::Http, 80),
+    ("https", Scheme::Https, 443),
 ];
 
 impl fmt::Display for Scheme {
@@ -57,7 +72,7 @@ impl Target {
         let &(_, scheme, default_port) = SCHEMES
             .iter()
             .find(|row| row.0.eq_ignore_ascii_case(scheme))
-            .ok_or_else(|| wrong("is neither ftp, ftps, ftpes nor http"))?;
+            .ok_or_else(|| wrong("is neither ftp, ftps, ftpes, http nor https"))?;
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (account, place) = authority.rsplit_once('@').unwrap_or(("anonymous:millrace-bench", authority));
         let (user, password) = account.split_once(':').unwrap_or((account, ""));

@@ -9,6 +9,8 @@ mod gap;
 mod heed;
 mod http;
 mod life;
+mod pipe;
+mod security;
 mod selector;
 mod worker;
 
@@ -61,10 +63,15 @@ pub enum DriverError {
         what: String,
     },
     /// It speaks first, and in the clear.
-    #[error(
-        "{0} does not begin with TLS, as ftps:// does: ftpes:// asks for TLS after the greeting, and ftp:// does without"
-    )]
-    NotTls(SocketAddr),
+    #[error("{address} does not begin with TLS, as {scheme}:// does: {remedy} does without")]
+    NotTls {
+        /// Where it is.
+        address: SocketAddr,
+        /// As in the target.
+        scheme: Scheme,
+        /// What may have been meant.
+        remedy: &'static str,
+    },
     /// The server refused what the test needs, for example to store its files.
     #[error("the server refused {what}: {reply}")]
     Refused {
@@ -168,7 +175,7 @@ pub(crate) fn open(target: &Target, address: SocketAddr, patience: Duration) -> 
         Scheme::Ftp | Scheme::Ftps | Scheme::Ftpes => {
             Box::new(FtpDriver::new(target.clone(), address, patience))
         }
-        Scheme::Http => Box::new(HttpDriver::new(target.clone(), address, patience)),
+        Scheme::Http | Scheme::Https => Box::new(HttpDriver::new(target.clone(), address, patience)),
     }
 }
 
@@ -177,7 +184,7 @@ pub(crate) fn permits(scheme: Scheme, cell: &Cell) -> Result<(), DriverError> {
     let is_plain = !cell.grows() && !cell.settings.barrier && cell.settings.chaos.is_none();
     let permits = match scheme {
         Scheme::Ftp | Scheme::Ftps | Scheme::Ftpes => cell.op != Op::Get,
-        Scheme::Http => cell.op == Op::Get && is_plain,
+        Scheme::Http | Scheme::Https => cell.op == Op::Get && is_plain,
     };
     if permits { Ok(()) } else { Err(DriverError::NoOperation { op: cell.op, scheme }) }
 }

@@ -321,7 +321,7 @@ pub const KEYS: [Key; 53] = [
     Key {
         name: "tls",
         value: "on|1.2|1.3",
-        help: "encrypt an ftp:// target as ftpes:// does; or which version of TLS is offered",
+        help: "encrypt an ftp:// target as ftpes:// does; or, of https:// too, which version of TLS is offered",
         set: |s, t| put(&mut s.tls, value::one_of(&TLS_VERSIONS, t)),
     },
     Key {
@@ -333,7 +333,7 @@ pub const KEYS: [Key; 53] = [
     Key {
         name: "resume",
         value: "on|off",
-        help: "with TLS: data connections resume the session of their control connection",
+        help: "with TLS: data connections resume the session of their control connection, those of https:// the last one's",
         set: |s, t| put(&mut s.resume, value::switch(t)),
     },
     Key {

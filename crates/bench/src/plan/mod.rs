@@ -115,7 +115,7 @@ impl Plan {
     /// The preset of a run that names none, in a form; `None` where the flags make a plan of their own.
     pub fn usual(target: &str, flags: &[(&str, &str)], form: Form) -> Result<Option<Preset>, PlanError> {
         let target = Target::parse(target).map_err(PlanError::Target)?;
-        usual(if target.scheme == Scheme::Http { "http" } else { "default" }, flags, form)
+        usual(if target.scheme.is_http() { "http" } else { "default" }, flags, form)
     }
 
     /// Puts a target, a preset and flags together; flags override every step of the preset.
@@ -136,7 +136,7 @@ impl Plan {
                 full: Vec::new(),
                 as_published: false,
             },
-            None if target.scheme == Scheme::Http => Preset::built_in("http")?,
+            None if target.scheme.is_http() => Preset::built_in("http")?,
             None => Preset::built_in("default")?,
         };
         let Preset { name, summary, notes, base, steps, tables, mut full, as_published } = preset;

@@ -61,18 +61,24 @@ const NEEDS: [Needs; 6] = [
     Needs {
         flags: &["resume", "prot"],
         heeds: |step| step.tls != TlsVersion::Off,
-        wrong: "it is about TLS: it takes ftpes://, ftps:// or --tls",
+        wrong: "it is about TLS: it takes ftpes://, ftps://, https:// or --tls",
     },
 ];
 
 /// Whether the flags make sense together; `has_preset`: beside a preset that somebody named.
 pub(super) fn check(plan: &Plan, has_preset: bool, flags: &[(&str, &str)]) -> Result<(), PlanError> {
-    let is_over_http = plan.target.scheme == Scheme::Http;
+    let is_over_http = plan.target.scheme.is_http();
     let said = |names: &[&str]| flags.iter().map(|flag| flag.0).find(|name| names.contains(name));
     let wrong =
         |name: &str, wrong: &str| Err(PlanError::Flag { name: name.to_owned(), wrong: wrong.to_owned() });
     if let Some(name) = said(&OF_HTTP).filter(|_| !is_over_http) {
         return wrong(name, "it is for http:// only");
+    }
+    if let Some(name) = said(&["tls"]).filter(|_| plan.target.scheme == Scheme::Http) {
+        return wrong(name, "HTTP in TLS has a scheme of its own: https://");
+    }
+    if let Some(name) = said(&["prot"]).filter(|_| is_over_http) {
+        return wrong(name, "it is about data connections, which HTTP has not");
     }
     if plan.steps.iter().any(|step| step.verify) && is_over_http {
         return wrong("verify", "documents over http:// are counted, and cannot be verified");
@@ -80,7 +86,7 @@ pub(super) fn check(plan: &Plan, has_preset: bool, flags: &[(&str, &str)]) -> Re
     if plan.steps.iter().any(|step| step.verify && is_of_own_file(step)) {
         return wrong("verify", "what is in a --file of your own is not known, so it cannot be verified");
     }
-    let is_secure = matches!(plan.target.scheme, Scheme::Ftps | Scheme::Ftpes);
+    let is_secure = plan.target.scheme.is_secure();
     for Needs { flags, heeds, wrong: why } in &NEEDS {
         let is_heeded = |step: &Settings| heeds(step) || (is_secure && flags.contains(&"prot"));
         if let Some(name) = said(flags).filter(|_| !plan.steps.iter().any(is_heeded)) {
@@ -186,6 +192,17 @@ mod tests {
         for flag in [("keep-alive", "off"), ("http", "1.0"), ("raw-target", "/x")] {
             assert!(wrong(URL, None, &[flag]).contains("http:// only"), "{flag:?}");
             assert_eq!(wrong("http://127.0.0.1/", None, &[flag]), "");
+            assert_eq!(wrong("https://127.0.0.1/", None, &[flag, ("tls", "1.2"), ("resume", "off")]), "");
         }
+    }
+
+    #[test]
+    fn what_tls_has_is_for_https_as_far_as_requests_have_it() {
+        for (flag, word) in
+            [(("tls", "on"), "https://"), (("resume", "off"), "https://"), (("prot", "clear"), "data")]
+        {
+            assert!(wrong("http://127.0.0.1/", None, &[flag]).contains(word), "{flag:?}");
+        }
+        assert!(wrong("https://127.0.0.1/", None, &[("prot", "clear")]).contains("data connections"));
     }
 }

@@ -124,11 +124,11 @@ pub struct Commands {
 /// How a figure was encrypted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TlsFigures {
-    /// Version and cipher suite of control connections.
+    /// Version and cipher suite of control connections, or of those of HTTP.
     pub suite: String,
-    /// Handshakes of data connections.
+    /// Handshakes of data connections, or of all over HTTP.
     pub data_handshakes: u64,
-    /// Of them, those that resumed the session of their control connection.
+    /// Of them, those that resumed the session of their control connection, or over HTTP of the user's last one.
     pub data_resumed: u64,
 }
 

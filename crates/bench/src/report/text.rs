@@ -203,7 +203,11 @@ fn notes(cell: &CellReport) -> String {
     lines.extend(cell.replay.as_ref().map(|replay| replay_line(cell, replay)));
     lines.extend(cell.tls.as_ref().map(|tls| {
         let TlsFigures { suite, data_handshakes, data_resumed } = tls;
-        format!("{suite}; {data_resumed} of {data_handshakes} data connections resumed")
+        match (cell.http.is_some(), data_handshakes) {
+            (true, 0) => format!("{suite}; no new connections"),
+            (true, _) => format!("{suite}; {data_resumed} of {data_handshakes} new connections resumed"),
+            (false, _) => format!("{suite}; {data_resumed} of {data_handshakes} data connections resumed"),
+        }
     }));
     lines.extend(cell.upload_check.as_ref().map(ToString::to_string));
     let files = cell.measured.files;

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use millrace_ftp::client::{ClientSession, Event, Plan, ReplyReader};
 
-use super::pipe::Pipe;
-use super::security::Security;
+use super::setup;
 use crate::driver::DriverError;
 use crate::driver::heed::Heed;
+use crate::driver::pipe::{Pipe, is_in_clear};
+use crate::driver::security::Security;
 use crate::payload::{Checker, FileId, Flaw, Payload};
 use crate::plan::Settings;
 use crate::target::{Scheme, Target};
@@ -83,7 +84,7 @@ impl<'a> Errand<'a> {
         errand.session.log_in(target.user.as_bytes(), target.password.as_bytes(), &mut out);
         errand.send(&out)?;
         errand.hear("the login")?;
-        for [verb, argument] in Security::setup(errand.security.as_ref()) {
+        for [verb, argument] in setup(errand.security.as_ref()) {
             errand.command(verb, argument)?;
         }
         Ok(errand)
@@ -93,10 +94,10 @@ impl<'a> Errand<'a> {
         let Some(security) = &self.security else { return Ok(()) };
         let channel = security.channel().map_err(|error| self.unreachable(error))?;
         let encrypted = self.control.encrypt(channel, self.heed, self.patience)?;
-        // A greeting in the clear, `220 ...`: no record of TLS begins with '2'.
-        let is_clear = |error: &io::Error| error.to_string().contains("InvalidContentType");
-        encrypted.map_err(|error| match self.scheme {
-            Scheme::Ftps if is_clear(&error) => DriverError::NotTls(self.address),
+        let (address, scheme) = (self.address, self.scheme);
+        let remedy = "ftpes:// asks for TLS after the greeting, and ftp://";
+        encrypted.map_err(|error| match scheme {
+            Scheme::Ftps if is_in_clear(&error) => DriverError::NotTls { address, scheme, remedy },
             _ => self.unreachable(error),
         })
     }

@@ -4,13 +4,10 @@
 //! - [`user`] is one session in its loop, [`transfer`] its data connection, [`throttle`] how slowly it reads.
 //! - [`errand`] is one blocking session that makes, checks and removes files; [`proof`] is how it checks them;
 //!   [`rogue`] is a bad user.
-//! - [`security`] is what TLS has to do with a session; [`pipe`] the same for those that wait.
 
 mod errand;
-mod pipe;
 mod proof;
 mod rogue;
-mod security;
 mod throttle;
 mod transfer;
 mod user;
@@ -25,12 +22,13 @@ use self::proof::{Proof, Prover, Upload};
 use self::user::User;
 use super::files::Files;
 use super::heed::Heed;
+use super::security::Security;
 use super::worker::Worker;
 use super::{Driver, DriverError, Post};
 use crate::chaos::{Deeds, Mischief};
 use crate::chore::{Chore, Chores};
 use crate::payload::{FileId, Payload, UploadCheck};
-use crate::plan::{Cache, Cell, Download, Op, Settings};
+use crate::plan::{Cache, Cell, Download, Op, Prot, Settings};
 use crate::replay::Script;
 use crate::tally::{Tally, UserTally};
 use crate::target::Target;
@@ -41,6 +39,17 @@ const CHECKED: usize = 1000;
 /// What bad users download, and what they upload to.
 const ROGUE_DOWNLOAD: &str = "millrace-bench-chaos";
 const ROGUE_UPLOAD: &str = "millrace-bench-chaos-upload";
+
+/// What is said once the control connection is encrypted, where it is, and the user logged in.
+fn setup(security: Option<&Security>) -> &'static [[&'static [u8]; 2]] {
+    const TYPE: [&[u8]; 2] = [b"TYPE", b"I"];
+    const PBSZ: [&[u8]; 2] = [b"PBSZ", b"0"];
+    match security.map(|security| security.prot) {
+        None => &[TYPE],
+        Some(Prot::Private) => &[PBSZ, [b"PROT", b"P"], TYPE],
+        Some(Prot::Clear) => &[PBSZ, [b"PROT", b"C"], TYPE],
+    }
+}
 
 /// Loads an FTP server.
 pub(crate) struct FtpDriver {

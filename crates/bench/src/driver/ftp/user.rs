@@ -21,9 +21,10 @@ use std::time::{Duration, Instant};
 use millrace_ftp::client::{ClientError, ClientSession, Event, ReplyReader};
 use millrace_net::{listener, stream};
 
-use super::security::{Link, Security};
+use super::setup;
 use super::transfer::{Next, Transfer, words};
 use crate::driver::life::{AFTER_LOSS, AFTER_REFUSAL, Life};
+use crate::driver::security::{Link, Security};
 use crate::driver::worker::{Client, Desk, Interest, Role};
 use crate::fault::Fault;
 use crate::plan::{Mode, Op, Prot, SourceRange};
@@ -434,7 +435,7 @@ impl User {
             self.state = State::Leaving;
             self.session.quit(&mut desk.out);
         } else {
-            self.set_up(Security::setup(self.security.as_ref()), desk);
+            self.set_up(setup(self.security.as_ref()), desk);
         }
     }
 

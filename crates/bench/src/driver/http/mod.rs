@@ -1,4 +1,4 @@
-//! HTTP/1.0 and 1.1: loads a server with users who get one document again and again.
+//! HTTP/1.0 and 1.1, in clear or in TLS: loads a server with users who get one document again and again.
 //!
 //! [`user`] is one user and its connection, [`response`] where a response ends. A document is counted, not looked at:
 //! it has failed when its status is no success or its length is not the first one's.
@@ -14,6 +14,8 @@ use std::time::Duration;
 use self::response::{Head, Reader};
 use self::user::{User, request};
 use super::heed::Heed;
+use super::pipe::{Pipe, is_in_clear};
+use super::security::Security;
 use super::worker::Worker;
 use super::{Driver, DriverError, Post};
 use crate::chaos::{Deeds, Mischief};
@@ -41,7 +43,18 @@ impl HttpDriver {
 
     /// The head of the answer to one request, without a load. It has one: that is where a response ends.
     fn ask(&self, settings: &Settings, heed: Heed<'_>) -> Result<io::Result<Option<Head>>, DriverError> {
-        let mut socket = heed.connect(self.address, None, self.patience)?;
+        let mut socket = Pipe::plain(heed.connect(self.address, None, self.patience)?);
+        if let Some(security) = Security::of(&self.target, settings).map_err(DriverError::Client)? {
+            let channel = security.channel().map_err(DriverError::Client)?;
+            match socket.encrypt(channel, heed, self.patience)? {
+                Err(error) if is_in_clear(&error) => {
+                    let (address, scheme, remedy) = (self.address, self.target.scheme, "http://");
+                    return Err(DriverError::NotTls { address, scheme, remedy });
+                }
+                Err(error) => return Ok(Err(error)),
+                Ok(()) => {}
+            }
+        }
         let path = format!("/{}", self.target.path);
         if let Err(error) = socket.write_all(&request(&self.target, settings, &path)) {
             return Ok(Err(error));

@@ -2,25 +2,29 @@
 //!
 //! ```text
 //! Out --connect--> Connecting --request--> Waiting --response--> Kept (keep-alive), or Out
-//!                                             ^                    |
+//!                     '-> Securing -^         ^                    |
 //!                                             '------- request ----'
 //! ```
 //!
 //! Connecting is part of the operation, and no connection is made before the load: a kept connection's request
 //! counts from when it is written. A server may close a kept connection at any time; a request that met that, and no
-//! byte of an answer, is made again on a new one, once.
+//! byte of an answer, is made again on a new one, once. In TLS each user has tickets of its own, and its connections
+//! resume with them.
 
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_net::stream;
+use millrace_net::tls::Heard;
 use rustix::net::{RecvFlags, recv};
 
-use super::response::Reader;
+use super::response::{Broken, Reader};
 use crate::driver::gap::Gap;
 use crate::driver::life::{AFTER_LOSS, AFTER_REFUSAL, Life};
-use crate::driver::worker::{Client, Desk, Interest, Role, Socket};
+use crate::driver::security::{Link, Security};
+use crate::driver::worker::{Client, Desk, Interest, Role};
 use crate::fault::Fault;
 use crate::plan::{HttpVersion, Settings};
 use crate::schedule::Pace;
@@ -34,28 +38,43 @@ const SLOW_CONNECT: Duration = Duration::from_secs(1);
 pub(super) struct User {
     life: Life,
     state: State,
-    socket: Option<Socket>,
+    link: Option<Link>,
+    /// Where it is encrypted, with this user's tickets.
+    security: Option<Security>,
     local: SocketAddr,
     reader: Reader,
     /// When its connection was begun.
     connecting: Instant,
-    /// How long that took, until a response has come by it.
+    /// How long that took, its handshake included, until a response has come by it.
     connected_in: Option<Duration>,
     /// Of the response that is coming.
     gap: Gap,
     /// Responses on this connection.
     served: u32,
     request: Arc<[u8]>,
-    /// How much of it is written.
+    /// How much of it is written, and whether the socket has taken all of that.
     written: usize,
+    has_asked: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Out,
     Connecting,
+    /// The handshake is under way.
+    Securing,
     Waiting,
     Kept,
+}
+
+/// What a look at the connection has come to.
+enum Taken {
+    /// Bytes, or none where these were TLS's own; there may be more.
+    Bytes,
+    /// The same, and the end of the stream; `is_cut`: which nobody has announced, though TLS has a word for it.
+    End { is_cut: bool },
+    /// What is no HTTP.
+    Broken(Broken),
 }
 
 /// A request (RFC 9112 section 3).
@@ -78,6 +97,28 @@ pub(super) fn request(target: &Target, settings: &Settings, path: &str) -> Vec<u
         target.port
     )
     .into_bytes()
+}
+
+/// Takes what has come in clear; of a body nobody looks at the bytes.
+fn take_plain(link: &Link, reader: &mut Reader, desk: &mut Desk<'_>) -> io::Result<Taken> {
+    let dull = reader.dull();
+    let count = if dull > 0 {
+        let room = desk.discard.len().min(usize::try_from(dull).unwrap_or(usize::MAX));
+        recv(link, &mut desk.discard[..room], RecvFlags::TRUNC)?.1
+    } else {
+        stream::read(link, &mut desk.buffer)?
+    };
+    Ok(match count {
+        0 => Taken::End { is_cut: false },
+        count if dull > 0 => {
+            reader.skip(count as u64);
+            Taken::Bytes
+        }
+        count => match reader.feed(&desk.buffer[..count]) {
+            Ok(()) => Taken::Bytes,
+            Err(broken) => Taken::Broken(broken),
+        },
+    })
 }
 
 /// RFC 4648 section 4.
@@ -104,7 +145,12 @@ impl Client for User {
         Self {
             life: Life::new(index, number),
             state: State::Out,
-            socket: None,
+            link: None,
+            // It cannot fail where it has not failed for who looked whether the server is there.
+            security: Security::of(desk.target, &desk.cell.settings)
+                .ok()
+                .flatten()
+                .map(|security| security.renewed()),
             local: SocketAddr::new(source.unwrap_or(anywhere), 0),
             reader: Reader::default(),
             connecting: Instant::now(),
@@ -113,6 +159,7 @@ impl Client for User {
             served: 0,
             request: Self::request(number, desk),
             written: 0,
+            has_asked: false,
         }
     }
 
@@ -156,13 +203,14 @@ impl Client for User {
         match self.state {
             State::Out => {}
             State::Connecting => self.on_connected(desk),
-            State::Waiting if self.written < self.request.len() => self.write(desk),
+            State::Securing => self.secure(desk),
+            State::Waiting if !self.has_asked => self.write(desk),
             State::Waiting | State::Kept => while self.read(desk) && desk.tells_once() && self.listens() {},
         }
     }
 
     fn look_at_deadline(&mut self, now: Instant, desk: &mut Desk<'_>) {
-        let is_waiting = matches!(self.state, State::Connecting | State::Waiting);
+        let is_waiting = matches!(self.state, State::Connecting | State::Securing | State::Waiting);
         if self.life.is_overdue(is_waiting, now, desk) {
             self.time_out(desk);
         }
@@ -172,6 +220,7 @@ impl Client for User {
         let doing = match self.state {
             State::Out | State::Kept => return,
             State::Connecting => "its connect",
+            State::Securing => "its handshake",
             State::Waiting => "a response",
         };
         let (patience, got) = (desk.cell.settings.patience, self.reader.all);
@@ -179,7 +228,7 @@ impl Client for User {
     }
 
     fn abandon(&mut self, desk: &mut Desk<'_>) {
-        if matches!(self.state, State::Connecting | State::Waiting) {
+        if matches!(self.state, State::Connecting | State::Securing | State::Waiting) {
             self.life.count_bytes(self.reader.body, desk);
             desk.note_moved(self.reader.body);
             desk.busy -= 1;
@@ -229,40 +278,77 @@ impl User {
                 desk.watch(&socket, self.life.index, Role::Control, Interest::Write).map(|()| socket)
             });
         match connected {
-            Ok(socket) => self.socket = Some(socket),
+            Ok(socket) => self.link = Some(Link::plain(socket)),
             Err(error) => self.fail(Fault::Client, desk, || format!("connect: {error}")),
         }
     }
 
     fn on_connected(&mut self, desk: &mut Desk<'_>) {
-        let Some(socket) = &self.socket else { return };
-        if let Err(error) = stream::connected(socket) {
+        let Some(link) = &mut self.link else { return };
+        if let Err(error) = stream::connected(link.socket()) {
             return self.fail(Fault::Connect, desk, || error.to_string());
         }
-        self.connected_in = Some(self.connecting.elapsed());
         Live::bump(&desk.live.sessions, 1);
+        match self.security.as_ref().map(Security::channel).transpose() {
+            Ok(None) => self.on_secured(desk),
+            Ok(Some(channel)) => {
+                self.state = State::Securing;
+                link.encrypt(channel);
+                self.secure(desk);
+            }
+            Err(error) => self.fail(Fault::Client, desk, || error.to_string()),
+        }
+    }
+
+    /// The handshake goes on.
+    fn secure(&mut self, desk: &mut Desk<'_>) {
+        let Some(link) = &mut self.link else { return };
+        // It was told that it can speak; from here on it listens, too.
+        let watched = desk.watch_again(link.socket(), self.life.index, Role::Control, Interest::Read);
+        match watched.and_then(|()| link.handshake(&mut desk.buffer)) {
+            Ok(false) => {}
+            Ok(true) => {
+                desk.tally.data_handshakes += 1;
+                desk.tally.data_resumed += u64::from(link.is_resumed());
+                if desk.tally.suite.is_none() {
+                    desk.tally.suite = link.suite();
+                }
+                self.on_secured(desk);
+            }
+            Err(error) => self.fail(Fault::Tls, desk, || error.to_string()),
+        }
+    }
+
+    /// It can ask.
+    fn on_secured(&mut self, desk: &mut Desk<'_>) {
+        self.connected_in = Some(self.connecting.elapsed());
         self.ask(desk);
+        // Of what came with the end of a handshake no event will tell.
+        while desk.tells_once() && self.listens() && self.read(desk) {}
     }
 
     fn ask(&mut self, desk: &mut Desk<'_>) {
         self.state = State::Waiting;
         self.reader = Reader::default();
-        self.written = 0;
+        (self.written, self.has_asked) = (0, false);
         self.write(desk);
     }
 
     fn write(&mut self, desk: &mut Desk<'_>) {
-        let Some(socket) = &self.socket else { return };
-        let request = &self.request;
+        let Some(link) = &mut self.link else { return };
+        let rest = &self.request[self.written..];
+        let written = if rest.is_empty() { Ok(0) } else { link.write(rest) };
         // A connection that is lost shows at the next read.
-        self.written += match stream::write(socket, &request[self.written..]) {
-            Ok(count) => count,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => 0,
-            Err(_) => request.len() - self.written,
+        self.has_asked = match written {
+            Ok(count) => {
+                self.written += count;
+                self.written == self.request.len() && link.flush().unwrap_or(true)
+            }
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
         };
-        let interest = if self.written < request.len() { Interest::Write } else { Interest::Read };
+        let interest = if self.has_asked { Interest::Read } else { Interest::Write };
         if (self.served == 0 || interest == Interest::Write)
-            && let Err(error) = desk.watch_again(socket, self.life.index, Role::Control, interest)
+            && let Err(error) = desk.watch_again(link.socket(), self.life.index, Role::Control, interest)
         {
             self.fail(Fault::Client, desk, || format!("watching the connection: {error}"));
         }
@@ -270,62 +356,73 @@ impl User {
 
     /// Claims that what comes is a response, or the end.
     fn listens(&self) -> bool {
-        matches!(self.state, State::Waiting | State::Kept) && self.written == self.request.len()
+        matches!(self.state, State::Waiting | State::Kept) && self.has_asked
+    }
+
+    /// Takes what has come.
+    fn take(&mut self, desk: &mut Desk<'_>) -> io::Result<Taken> {
+        let Some(link) = &mut self.link else { return Err(ErrorKind::WouldBlock.into()) };
+        let (reader, mut fed) = (&mut self.reader, Ok(()));
+        let heard = link.read_secret(&mut desk.buffer, &mut |plain| {
+            fed = fed.and_then(|()| reader.feed(plain));
+        });
+        match heard {
+            Some(heard) => {
+                let heard = heard?;
+                Ok(match (fed, heard) {
+                    (Err(broken), _) => Taken::Broken(broken),
+                    (Ok(()), Heard::Bytes { .. }) => Taken::Bytes,
+                    (Ok(()), _) => Taken::End { is_cut: heard != Heard::End },
+                })
+            }
+            None => take_plain(link, reader, desk),
+        }
     }
 
     /// Claims that there may be more.
     fn read(&mut self, desk: &mut Desk<'_>) -> bool {
-        let Some(socket) = &self.socket else { return false };
-        let dull = self.reader.dull();
         let was_fresh = self.reader.is_fresh();
-        let result = if dull > 0 {
-            let room = desk.discard.len().min(usize::try_from(dull).unwrap_or(usize::MAX));
-            recv(socket, &mut desk.discard[..room], RecvFlags::TRUNC)
-                .map(|(_, count)| count)
-                .map_err(Into::into)
-        } else {
-            stream::read(socket, &mut desk.buffer)
-        };
-        match result {
-            Ok(0) => {
-                self.on_end(desk);
+        let end = match self.take(desk) {
+            Ok(Taken::Bytes) => None,
+            Ok(Taken::End { is_cut }) => Some(is_cut),
+            Ok(Taken::Broken(broken)) => {
+                self.fail(Fault::Protocol, desk, || broken.to_string());
                 return false;
             }
-            Ok(count) if dull > 0 => self.reader.skip(count as u64),
-            Ok(count) => {
-                if let Err(broken) = self.reader.feed(&desk.buffer[..count]) {
-                    self.fail(Fault::Protocol, desk, || broken.to_string());
-                    return false;
-                }
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
             Err(_) if self.may_repeat() => {
                 self.repeat(desk);
                 return false;
             }
             Err(error) => {
-                self.fail(Fault::ControlLost, desk, || error.to_string());
+                let is_of_tls = error.kind() == ErrorKind::InvalidData;
+                let fault = if is_of_tls { Fault::Tls } else { Fault::ControlLost };
+                self.fail(fault, desk, || error.to_string());
                 return false;
             }
-        }
-        if was_fresh {
+        };
+        let (is_fresh, is_over) = (self.reader.is_fresh(), self.reader.is_over());
+        if was_fresh && !is_fresh {
             desk.tally.first_byte.record(self.life.begun.elapsed());
         }
-        let is_over = self.reader.is_over();
-        if !(was_fresh && is_over) {
+        let is_waiting = self.state == State::Waiting;
+        if is_waiting && !is_fresh && !(was_fresh && is_over) {
             self.gap.note(Instant::now());
         }
-        if is_over {
-            self.on_response(desk);
+        match end {
+            _ if is_waiting && is_over => self.on_response(end.is_none(), desk),
+            Some(is_cut) => self.on_end(is_cut, desk),
+            None => return true,
         }
-        true
+        end.is_none()
     }
 
     /// The server has closed.
-    fn on_end(&mut self, desk: &mut Desk<'_>) {
+    fn on_end(&mut self, is_cut: bool, desk: &mut Desk<'_>) {
         match self.state {
             State::Kept => self.close(desk),
-            _ if self.reader.end() => self.on_response(desk),
+            // What ends with its connection is whole only where TLS says that this is the end (RFC 9112 section 9.8).
+            _ if !is_cut && self.reader.end() => self.on_response(false, desk),
             _ if self.may_repeat() => self.repeat(desk),
             _ if self.reader.head().is_some() => {
                 let got = self.reader.body;
@@ -345,10 +442,12 @@ impl User {
         self.open(Instant::now(), desk);
     }
 
-    fn on_response(&mut self, desk: &mut Desk<'_>) {
+    /// `goes_on`: the connection has not ended with it.
+    fn on_response(&mut self, goes_on: bool, desk: &mut Desk<'_>) {
         let (body, all) = (self.reader.body, self.reader.all);
         let Some(head) = self.reader.head() else { return };
-        let (status, keeps_alive) = (head.status, head.keeps_alive && desk.cell.settings.keep_alive);
+        let (status, keeps_alive) =
+            (head.status, goes_on && head.keeps_alive && desk.cell.settings.keep_alive);
         if desk.tally.http_server.is_none() {
             desk.tally.http_server.clone_from(&head.server);
         }
@@ -412,11 +511,11 @@ impl User {
     }
 
     fn close(&mut self, desk: &mut Desk<'_>) {
-        if matches!(self.state, State::Waiting | State::Kept) {
+        if matches!(self.state, State::Securing | State::Waiting | State::Kept) {
             Live::bump(&desk.live.sessions, u64::MAX);
         }
         self.state = State::Out;
-        self.socket = None;
+        self.link = None;
     }
 
     fn settle_after(&mut self, pause: Duration, desk: &mut Desk<'_>) {

@@ -1,6 +1,7 @@
-//! What is encrypted, and how: FTP in TLS (RFC 4217), explicit and implicit.
+//! What is encrypted, and how: FTP in TLS (RFC 4217), explicit and implicit, and HTTP in TLS (RFC 9110 section 4.2.2).
 //!
-//! Every session has tickets of its own, and its data connections resume with them: servers may insist.
+//! Every session of FTP has tickets of its own, and its data connections resume with them: servers may insist. A user of
+//! HTTP has tickets of its own, and each of its connections resumes with those of the one before.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,7 +9,7 @@ use std::os::fd::AsFd;
 use millrace_net::stream;
 use millrace_net::tls::{Channel, Connector, Heard, Trust, Versions};
 
-use crate::driver::worker::Socket;
+use super::worker::Socket;
 use crate::plan::{Prot, Settings, TlsVersion};
 use crate::target::{Scheme, Target};
 
@@ -26,7 +27,7 @@ pub(super) struct Security {
 impl Security {
     /// `None` where nothing is. Nobody's certificate is checked: the ruler measures servers of one's own.
     pub(super) fn of(target: &Target, settings: &Settings) -> io::Result<Option<Self>> {
-        if target.scheme == Scheme::Ftp {
+        if !target.scheme.is_secure() {
             return Ok(None);
         }
         let versions = match settings.tls {
@@ -44,7 +45,7 @@ impl Security {
         }))
     }
 
-    /// For one more session.
+    /// For one more session, or user.
     pub(super) fn renewed(&self) -> Self {
         let connector =
             if self.resumes { self.connector.forgetful() } else { self.connector.without_resumption() };
@@ -55,20 +56,9 @@ impl Security {
     pub(super) fn channel(&self) -> io::Result<Box<Channel>> {
         self.connector.connect(&self.name).map(|tls| Box::new(Channel::new(tls))).map_err(io::Error::other)
     }
-
-    /// What is said once the control connection is encrypted and the user logged in.
-    pub(super) fn setup(security: Option<&Self>) -> &'static [[&'static [u8]; 2]] {
-        const TYPE: [&[u8]; 2] = [b"TYPE", b"I"];
-        const PBSZ: [&[u8]; 2] = [b"PBSZ", b"0"];
-        match security.map(|security| security.prot) {
-            None => &[TYPE],
-            Some(Prot::Private) => &[PBSZ, [b"PROT", b"P"], TYPE],
-            Some(Prot::Clear) => &[PBSZ, [b"PROT", b"C"], TYPE],
-        }
-    }
 }
 
-/// A control connection, encrypted or not.
+/// A control connection, or one of HTTP, encrypted or not.
 #[derive(Debug)]
 pub(super) struct Link {
     socket: Socket,
@@ -101,6 +91,11 @@ impl Link {
         self.channel.as_mut().map_or(Ok(true), |channel| channel.handshake(&self.socket, buffer))
     }
 
+    /// Claims that it goes on with what an earlier connection has agreed on.
+    pub(super) fn is_resumed(&self) -> bool {
+        self.channel.as_ref().is_some_and(|channel| channel.tls().is_resumed())
+    }
+
     /// What is used, once the handshake is over.
     pub(super) fn suite(&self) -> Option<String> {
         let tls = self.channel.as_ref()?.tls();
@@ -122,11 +117,28 @@ impl Link {
         }
     }
 
-    /// Sends a command.
+    /// Gives what has come to `take`, piece by piece, where it is encrypted; `None` where it is not.
+    pub(super) fn read_secret(
+        &mut self,
+        buffer: &mut [u8],
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Option<io::Result<Heard>> {
+        Some(self.channel.as_mut()?.read(&self.socket, buffer, take))
+    }
+
+    /// Sends a command, or a part of a request; answers how much of it is on its way.
     pub(super) fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         match &mut self.channel {
             Some(channel) => channel.write(&self.socket, text),
             None => stream::write(&self.socket, text),
+        }
+    }
+
+    /// Claims that the socket has taken all of that; it is offered the rest.
+    pub(super) fn flush(&mut self) -> io::Result<bool> {
+        match self.channel.as_mut().map_or(Ok(()), |channel| channel.flush(&self.socket)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            flushed => flushed.map(|()| true),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A connection that waits, encrypted or not: what [`Errand`](super::errand::Errand) speaks through.
+//! A connection that waits, encrypted or not: what errands of FTP, and whoever looks whether an HTTP server is there,
+//! speak through.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -6,8 +7,13 @@ use std::time::Duration;
 
 use millrace_net::tls::{BUFFER, Channel, Heard};
 
-use crate::driver::DriverError;
-use crate::driver::heed::Heed;
+use super::DriverError;
+use super::heed::Heed;
+
+/// A greeting or a status line in the clear, `220 ...`, `HTTP/1.1 400 ...`: no record of TLS begins with '2' or 'H'.
+pub(super) fn is_in_clear(error: &io::Error) -> bool {
+    error.to_string().contains("InvalidContentType")
+}
 
 /// A blocking socket, and what encrypts it.
 pub(super) struct Pipe {
