@@ -1,7 +1,7 @@
 //! How each server is configured: alike in what it must do, and otherwise as its users run it.
 //!
 //! For all: loopback only, its own range of passive ports, limits on clients raised or off, no DNS or ident look-ups,
-//! no transfer log, no TLS, and the cheapest password check that it offers. Over HTTP the access log is on, as nobody
+//! no transfer log, no TLS unless the race is in TLS, and the cheapest password check that it offers. Over HTTP the access log is on, as nobody
 //! runs a web server without one, buffered where that can be had.
 
 use std::fs::{self, Permissions};
@@ -9,6 +9,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+
+use millrace_net::tls::{KeyPair, self_signed};
 
 use super::find::Place;
 use super::{Launch, Peer, Setting};
@@ -48,6 +50,21 @@ pub(super) const MILLRACE_HTTP: Peer = Peer {
         Ok(Launch { argv, user: "", password: "" })
     },
     ..MILLRACE
+};
+
+/// In a race over HTTP in TLS.
+pub(super) const MILLRACE_HTTPS: Peer = Peer {
+    scheme: "https",
+    configure: |at| {
+        let KeyPair { certificate, key } = at.certificate()?;
+        let mut argv = at.command();
+        argv.extend(["serve", &text(at.root), "--https", &at.address()].map(String::from));
+        argv.extend(["--tls-cert", &text(&certificate), "--tls-key", &text(&key)].map(String::from));
+        argv.extend(["--ftp", "off", "--http", "off", "--quiet"].map(String::from));
+        argv.extend(["--access-log".into(), text(&at.state.join("access.log"))]);
+        Ok(Launch { argv, user: "", password: "" })
+    },
+    ..MILLRACE_HTTP
 };
 
 pub(super) const VSFTPD: Peer = Peer {
@@ -150,6 +167,9 @@ pub(super) const NGINX: Peer = Peer {
     configure: nginx,
 };
 
+/// In a race over HTTP in TLS.
+pub(super) const NGINX_HTTPS: Peer = Peer { scheme: "https", ..NGINX };
+
 pub(super) const LIGHTTPD: Peer = Peer {
     name: "lighttpd",
     scheme: "http",
@@ -249,12 +269,24 @@ fn nginx(at: &Setting<'_>) -> io::Result<Launch> {
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path {state}/{kind};\n"))
         .concat();
+    let tls = match at.installed.peer.scheme {
+        "https" => {
+            let KeyPair { certificate, key } = at.certificate()?;
+            format!(
+                " ssl; ssl_certificate {}; ssl_certificate_key {}; ssl_protocols TLSv1.2 TLSv1.3; \
+                 ssl_session_cache shared:bench:10m;",
+                certificate.display(),
+                key.display()
+            )
+        }
+        _ => ";".to_owned(),
+    };
     let configuration = format!(
         "daemon off;\nworker_processes auto;\nworker_rlimit_nofile {SESSIONS};\npid {state}/nginx.pid;\n\
          error_log stderr error;\nevents {{ worker_connections {SESSIONS}; }}\nhttp {{\n\
          access_log {state}/access.log combined buffer=64k flush=1s;\nopen_file_cache max=10000;\n\
          sendfile on;\ntcp_nopush on;\nkeepalive_timeout 3600;\nkeepalive_requests 1000000000;\n{temporary}\
-         server {{ listen {}; root {}; }}\n}}\n",
+         server {{ listen {}{tls} root {}; }}\n}}\n",
         at.address(),
         at.root.display(),
     );
@@ -287,6 +319,11 @@ fn lighttpd(at: &Setting<'_>) -> io::Result<Launch> {
 impl Setting<'_> {
     fn command(&self) -> Vec<String> {
         vec![text(&self.installed.program)]
+    }
+
+    /// A certificate of its own, that nobody vouches for.
+    fn certificate(&self) -> io::Result<KeyPair> {
+        self_signed(self.state, &["127.0.0.1".to_owned(), "localhost".to_owned()])
     }
 
     fn address(&self) -> String {

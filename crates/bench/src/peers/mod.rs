@@ -20,7 +20,7 @@ pub use self::running::{Ports, Running, end_all};
 pub struct Peer {
     /// As on the command line.
     pub name: &'static str,
-    /// What it speaks: `ftp` or `http`.
+    /// What it speaks: `ftp`, `http` or `https`.
     pub scheme: &'static str,
     /// How it serves many, in a line.
     pub model: &'static str,
@@ -33,9 +33,6 @@ pub struct Peer {
     /// Writes its configuration and answers how it is started.
     configure: fn(&Setting<'_>) -> io::Result<Launch>,
 }
-
-/// The scheme of those that speak it.
-pub(crate) const HTTP: &str = "http";
 
 /// Every server that is known by name.
 pub const PEERS: [Peer; 9] = [
@@ -118,14 +115,25 @@ impl Peer {
         PEERS.iter().find(|peer| peer.name == last).ok_or_else(|| PeerError::Unknown(name.to_owned()))
     }
 
+    /// Claims that it is spoken to by HTTP, in clear or in TLS.
+    pub(crate) fn is_over_http(&self) -> bool {
+        self.scheme.starts_with("http")
+    }
+
     /// The same server over HTTP, where it speaks both.
     pub(crate) fn over_http(&'static self) -> Option<&'static Self> {
         const MILLRACE: &Peer = &daemons::MILLRACE_HTTP;
         match self.name {
-            _ if self.scheme == HTTP => Some(self),
+            _ if self.is_over_http() => Some(self),
             name if name == MILLRACE.name => Some(MILLRACE),
             _ => None,
         }
+    }
+
+    /// The same server of HTTP in TLS, where it is known how that is configured.
+    pub(crate) fn over_https(&'static self) -> Option<&'static Self> {
+        const SECRET: [&Peer; 2] = [&daemons::MILLRACE_HTTPS, &daemons::NGINX_HTTPS];
+        SECRET.into_iter().find(|peer| peer.name == self.name)
     }
 
     /// Looks for it: at a path, in `PATH`, and where `peers/install` puts servers.

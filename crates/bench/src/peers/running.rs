@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use super::{HTTP, Installed, PeerError, Setting};
+use super::{Installed, PeerError, Setting};
 use crate::chore::Stop;
 use crate::host::descendants;
 
@@ -104,7 +104,7 @@ impl Running {
                 fs::create_dir(path)?;
                 fs::set_permissions(path, Permissions::from_mode(mode))?;
             }
-            if installed.peer.scheme == HTTP {
+            if installed.peer.is_over_http() {
                 fs::write(root.join(DOCUMENT), "m".repeat(DOCUMENT_BYTES))?;
             }
             fill(&root)?;
@@ -134,7 +134,7 @@ impl Running {
             "" => String::new(),
             user => format!("{user}:{}@", launch.password.replace('@', "%40")),
         };
-        let path = if installed.peer.scheme == HTTP { DOCUMENT } else { FILES };
+        let path = if installed.peer.is_over_http() { DOCUMENT } else { FILES };
         let url = format!("{}://{account}127.0.0.1:{}/{path}", installed.peer.scheme, ports.control);
         let mut running = Self { child, folder, argv: launch.argv, root, url };
         running.wait_for_answer(installed, ports.control, stop)?;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::RaceError;
 use crate::chore::Stop;
-use crate::peers::{HTTP, Installed, Peer, PeerError, Ports, Running};
+use crate::peers::{Installed, Peer, PeerError, Ports, Running};
 use crate::plan::{Cell, Op};
-use crate::target::{Scheme, Target};
+use crate::target::Target;
 
 /// The folder that listings are made of, and how many files it has.
 const LISTED: &str = "listing";
@@ -68,15 +68,20 @@ impl Entrant {
     }
 
     /// Claims that it is spoken to by TLS.
-    fn is_over_tls(&self) -> bool {
-        let target = self.url().and_then(|url| Target::parse(url).ok());
-        target.is_some_and(|target| matches!(target.scheme, Scheme::Ftps | Scheme::Ftpes))
+    pub(super) fn is_over_tls(&self) -> bool {
+        match &self.server {
+            Server::Url(url) => Target::parse(url).is_ok_and(|target| target.scheme.is_secure()),
+            Server::Known { installed, .. } => installed.peer.scheme == "https",
+        }
     }
 
     /// A target of the right kind, to plan with before anyone runs.
     pub(super) fn anyone(entrants: &[Self]) -> &'static str {
         match entrants {
-            [first, ..] if first.is_over_http() => "http://127.0.0.1:80/",
+            [first, ..] if first.is_over_http() => match entrants.iter().any(Self::is_over_tls) {
+                true => "https://127.0.0.1:443/",
+                false => "http://127.0.0.1:80/",
+            },
             all if all.iter().any(Self::is_over_tls) => "ftpes://127.0.0.1:21/",
             _ => "ftp://127.0.0.1:21/",
         }
@@ -85,10 +90,8 @@ impl Entrant {
     /// Claims that it is spoken to by HTTP.
     pub(super) fn is_over_http(&self) -> bool {
         match &self.server {
-            Server::Url(url) => {
-                url.split_once("://").is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case(HTTP))
-            }
-            Server::Known { installed, .. } => installed.peer.scheme == HTTP,
+            Server::Url(url) => Target::parse(url).is_ok_and(|target| target.scheme.is_http()),
+            Server::Known { installed, .. } => installed.peer.is_over_http(),
         }
     }
 
@@ -111,6 +114,21 @@ impl Entrant {
                     )));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// In a race that is in TLS, every server that is started for it speaks that, too.
+    pub(super) fn encrypt(entrants: &mut [Self]) -> Result<(), RaceError> {
+        for Self { label, server } in entrants {
+            let Server::Known { installed, .. } = server else { continue };
+            let secret = installed.peer.over_https().filter(|_| installed.peer.is_over_http());
+            installed.peer = secret.ok_or_else(|| {
+                RaceError::Usage(format!(
+                    "{label} is started without TLS: only millrace and nginx are started with it, over HTTP; one that runs \
+                     already may be named by its URL"
+                ))
+            })?;
         }
         Ok(())
     }
@@ -186,8 +204,18 @@ mod tests {
         let over_http = |name| Peer::named(name).unwrap().over_http().map(|peer| peer.scheme);
         assert_eq!(
             [over_http("millrace"), over_http("nginx"), over_http("vsftpd")],
-            [Some(HTTP), Some(HTTP), None]
+            [Some("http"), Some("http"), None]
         );
+    }
+
+    #[test]
+    fn a_race_over_http_may_be_in_tls() {
+        let over_https = |name| Peer::named(name).unwrap().over_https().map(|peer| peer.scheme);
+        assert_eq!([over_https("millrace"), over_https("nginx")], [Some("https"); 2]);
+        assert_eq!([over_https("lighttpd"), over_https("vsftpd")], [None; 2]);
+        let all = ["https://127.0.0.1:81/", "HTTPS://127.0.0.1/"].map(|words| Entrant::parse(words).unwrap());
+        assert!(all.iter().all(|one| one.is_over_http() && one.is_over_tls()));
+        assert_eq!(Entrant::anyone(&all), "https://127.0.0.1:443/");
     }
 
     #[test]

@@ -155,6 +155,10 @@ impl Race {
         }
         Entrant::tell_apart(&mut entrants);
         Entrant::agree(&mut entrants)?;
+        let is_secret = |one: &Entrant| one.is_over_http() && one.is_over_tls();
+        if entrants.iter().any(is_secret) || flags.iter().any(|flag| flag.0 == "tls" && flag.1 != "off") {
+            Entrant::encrypt(&mut entrants)?;
+        }
         let against = match settings.against {
             None => 0,
             Some(name) => entrants.iter().position(|entrant| entrant.label == name).ok_or_else(|| {
