@@ -5,13 +5,14 @@
 
 use std::fs::File;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use millrace_uring::Ring;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::net::sockopt::set_socket_linger;
 
 use super::Limit;
 
@@ -24,10 +25,11 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// A trial: its name, what it means, and how it is done.
 type Trial = (&'static str, &'static str, fn() -> String);
 
-const TRIALS: [Trial; 7] = [
+const TRIALS: [Trial; 8] = [
     ("descriptors (dup)", "of one process, besides those it has", || count(duplicate)),
     ("files (open)", "open at once in one process", || count(|| File::open("/dev/null"))),
     ("socket pairs (AF_UNIX)", "two descriptors each", || count(UnixStream::pair)),
+    ("socket pairs (TCP)", "the same over loopback; a port each, too", tcp_pairs),
     ("TCP ports (bind to 0)", "listening sockets on one address", || count(listener)),
     ("poll", "sockets in one call", poll_set),
     ("epoll", "is it there", || works(epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from))),
@@ -61,6 +63,20 @@ fn duplicate() -> io::Result<OwnedFd> {
 
 fn listener() -> io::Result<TcpListener> {
     TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))
+}
+
+/// Connections of this process to itself.
+fn tcp_pairs() -> String {
+    let Ok((listener, address)) = listener().and_then(|one| one.local_addr().map(|address| (one, address)))
+    else {
+        return "unknown".to_owned();
+    };
+    count(|| {
+        let client = TcpStream::connect(address)?;
+        // Closed by a reset: none of them is left in TIME_WAIT.
+        set_socket_linger(&client, Some(Duration::ZERO))?;
+        Ok((client, listener.accept()?))
+    })
 }
 
 /// `poll` refuses more than RLIMIT_NOFILE entries, whatever they are.

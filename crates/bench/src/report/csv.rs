@@ -2,11 +2,12 @@
 
 use super::{CellReport, Report, form};
 use crate::fairness::Goodput;
+use crate::host::ServerAudit;
 
 /// A column: its name and its value in a cell's line.
 type Column = (&'static str, fn(&CellReport) -> String);
 
-const COLUMNS: [Column; 35] = [
+const COLUMNS: [Column; 40] = [
     ("op", |cell| cell.measured.op.clone()),
     ("size", |cell| optional(cell.measured.size)),
     ("mode", |cell| cell.measured.mode.clone().unwrap_or_default()),
@@ -39,6 +40,11 @@ const COLUMNS: [Column; 35] = [
     ("user_max", |cell| goodput(cell, |got| got.max.to_string())),
     ("gap_p99_ms", |cell| optional(cell.gap.map(|gap| gap.p99_ms))),
     ("gap_max_ms", |cell| optional(cell.gap.map(|gap| gap.max_ms))),
+    ("server_processes", |cell| server(cell, |server| server.processes)),
+    ("server_threads", |cell| server(cell, |server| server.threads)),
+    ("server_descriptors", |cell| server(cell, |server| server.descriptors)),
+    ("server_context_switches", |cell| server(cell, |server| server.context_switches)),
+    ("server_pss_kib", |cell| server(cell, |server| server.pss_kib_after)),
     ("client_busiest_thread", |cell| cell.audit.client.busiest_thread.to_string()),
     ("little", |cell| optional(cell.little)),
     ("verdict", |cell| cell.verdict.bound.name().to_owned()),
@@ -54,6 +60,10 @@ pub fn render(report: &Report) -> String {
 
 fn goodput(cell: &CellReport, field: fn(&Goodput) -> String) -> String {
     cell.fairness.goodput.as_ref().map_or_else(String::new, field)
+}
+
+fn server(cell: &CellReport, field: fn(&ServerAudit) -> u64) -> String {
+    optional(cell.audit.server.as_ref().map(field))
 }
 
 fn optional<T: ToString>(value: Option<T>) -> String {

@@ -21,6 +21,7 @@ pub fn render(report: &Report) -> String {
         body += &section(&load.title, &(grid(&figures(&load)) + &left_out));
     }
     body += &section("What bounded each figure", &bounds(report));
+    body += &section("What the server had", &server(report));
     body += &section("What single users got", &fairness(report));
     let remarks = remarks(report);
     if !remarks.is_empty() {
@@ -151,6 +152,39 @@ fn bounds(report: &Report) -> String {
         format!("{}, {}: {bound}: {evidence}", titled(cell), users(cell.measured.users))
     });
     table(&head, &rows.collect::<Vec<_>>()) + &list("small soft", reasons)
+}
+
+/// What its processes used and held, where they are known.
+fn server(report: &Report) -> String {
+    let head = [
+        "load",
+        "users",
+        "processes",
+        "threads",
+        "descriptors",
+        "context switches",
+        "KiB (PSS) before",
+        "logged in",
+        "at the end",
+        "KiB (RSS) at most",
+    ];
+    let rows = report.cells.iter().filter_map(|cell| {
+        let server = cell.audit.server.as_ref()?;
+        let had = [
+            u64::from(cell.measured.users),
+            server.processes,
+            server.threads,
+            server.descriptors,
+            server.context_switches,
+            server.pss_kib_before,
+            server.pss_kib_logged_in,
+            server.pss_kib_after,
+            server.rss_kib_peak,
+        ];
+        Some([escaped(&titled(cell))].into_iter().chain(had.map(of_count)).collect())
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    if rows.is_empty() { String::new() } else { table(&head, &rows) }
 }
 
 /// What single users got, and for how long they waited.
