@@ -20,6 +20,14 @@ use crate::worker::Core;
 pub(super) const HARMLESS: (&str, &str) =
     ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'self'");
 
+/// What is made while it is sent.
+pub(super) enum Made {
+    /// A file, such as a folder's archive: a download like any other.
+    File(Box<dyn ReadStream>),
+    /// What shows which files there are.
+    Listing(Box<dyn ReadStream>),
+}
+
 impl Connection {
     /// Begins the head of an answer that is no file.
     pub(super) fn begin_head<'a>(
@@ -93,7 +101,7 @@ impl Connection {
         status: Status,
         media_type: &str,
         fields: &[(&str, &str)],
-        stream: Box<dyn ReadStream>,
+        made: Made,
     ) {
         let chunked = head.version == Version::Http11;
         if !chunked {
@@ -108,6 +116,8 @@ impl Connection {
             writer.field("Transfer-Encoding", "chunked");
         }
         writer.end();
+        let is_file = matches!(made, Made::File(_));
+        let (Made::File(stream) | Made::Listing(stream)) = made;
         if head.wants_head_only() {
             core.discard(stream);
             return self.log_answer(core, head, status, 0);
@@ -117,8 +127,8 @@ impl Connection {
             true => Body::chunked(Chunks::new(stream), now),
             false => Body::new(VecDeque::from([Part::Stream(stream, 0, None)]), now),
         };
-        let record = Record { status, ..self.record(core, head) };
-        self.begin_body(core, record, body);
+        let record = Record { status, is_file, ..self.record(core, head) };
+        self.begin_body(core, record, if is_file { body } else { body.of_listing() });
     }
 
     /// Answers without a body.

@@ -93,6 +93,11 @@ impl Body {
         Self { framing, ..Self::new(VecDeque::from([part]), now) }
     }
 
+    /// The same of a page that shows what there is, which is no download.
+    pub(super) fn of_listing(self) -> Self {
+        Self { pace: Pace::of_listing(), ..self }
+    }
+
     /// Bytes of files and streams sent so far.
     pub(super) fn bytes(&self) -> u64 {
         self.framing.content_of(self.shared.bytes())

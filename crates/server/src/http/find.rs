@@ -63,6 +63,14 @@ pub(crate) enum Found {
     NoProgram,
 }
 
+impl Found {
+    /// Claims that it is what a file holds, and so held against transfer quotas: whatever else there is to be told of
+    /// files is not.
+    pub(super) fn is_content(&self) -> bool {
+        matches!(self, Self::File(_) | Self::Stream(..) | Self::Made(_))
+    }
+}
+
 /// A file as it was when it was opened, with everything of an answer that is the same for every client.
 #[derive(Debug)]
 pub(crate) struct Entry {

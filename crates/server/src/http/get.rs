@@ -12,7 +12,7 @@ use millrace_http::{Field, Head, Status};
 use millrace_vfs::{FileError, Storage, Wait};
 
 use super::Shared;
-use super::answer::HARMLESS;
+use super::answer::{HARMLESS, Made};
 use super::cache::As;
 use super::connection::Connection;
 use super::find::{self, Content, Entry, Found};
@@ -42,8 +42,7 @@ impl Connection {
         who: &Who,
         found: Option<Result<Found, FileError>>,
     ) {
-        if !self.permits(core, head, who, Permission::Read) || !self.may_move(core, head, Direction::Download)
-        {
+        if !self.permits(core, head, who, Permission::Read) {
             return;
         }
         let codings = match core.http.web.precompressed {
@@ -57,6 +56,12 @@ impl Connection {
             None if target.is_directory && who.may_list_by_link() => Ok(Found::Directory),
             None => find_now(core, storage, target, &codings),
         };
+        if found.as_ref().is_ok_and(Found::is_content)
+            && !head.wants_head_only()
+            && !self.may_move(core, head, Direction::Download)
+        {
+            return core.discard(found);
+        }
         match found {
             Err(FileError::WouldWait) => {
                 let (storage, path, is_directory) = (Arc::clone(storage), path.clone(), target.is_directory);
@@ -78,7 +83,8 @@ impl Connection {
             Ok(Found::Stream(stream, entry)) => self.answer_file(core, head, &entry, Some(stream)),
             Ok(Found::Made(stream)) => {
                 let media_type = core.http.web.types.of(path.name());
-                self.answer_stream(core, head, Status::OK, &media_type, &[("Accept-Ranges", "none")], stream);
+                let (fields, made) = ([("Accept-Ranges", "none")], Made::File(stream));
+                self.answer_stream(core, head, Status::OK, &media_type, &fields, made);
             }
             Ok(Found::Redirect) => self.redirect(core, head, target),
             Ok(Found::Directory) => self.list(core, head, bytes, target, who),
@@ -89,7 +95,7 @@ impl Connection {
             Ok(Found::LongPage(listing)) => {
                 let media_type = listing_format(head).media_type();
                 let fields = fields_of_page(listing.is_sorted());
-                self.answer_stream(core, head, Status::OK, media_type, fields, listing);
+                self.answer_stream(core, head, Status::OK, media_type, fields, Made::Listing(listing));
             }
             Ok(
                 Found::Changed(_)

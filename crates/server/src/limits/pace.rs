@@ -18,6 +18,8 @@ pub(crate) struct Pace {
     generation: u64,
     /// Until when a limit keeps it waiting.
     pub(crate) paused: Option<Instant>,
+    /// Whether what moves is held against the user's transfer quotas.
+    counts: bool,
     /// `None` where the user may move whatever there is.
     quota: Option<Box<Piece>>,
 }
@@ -35,9 +37,16 @@ struct Piece {
 }
 
 impl Pace {
+    /// That of a file's bytes.
     pub(crate) fn new(direction: Direction) -> Self {
         // No state of the limits has this number: the first turn looks.
-        Self { direction, meter: None, generation: u64::MAX, paused: None, quota: None }
+        Self { direction, meter: None, generation: u64::MAX, paused: None, counts: true, quota: None }
+    }
+
+    /// That of a listing. It is as fast as a download may be, and no quota is about it: whoever may download nothing
+    /// yet, or nothing more, can still look around.
+    pub(crate) fn of_listing() -> Self {
+        Self { counts: false, ..Self::new(Direction::Download) }
     }
 
     /// How many bytes of `wanted` may move now; `None` where [`Pace::paused`] says when some may, or
@@ -52,7 +61,7 @@ impl Pace {
         self.paused = None;
         let generation = tree.generation();
         if self.generation != generation {
-            if self.generation == u64::MAX {
+            if self.generation == u64::MAX && self.counts {
                 self.quota = Piece::of(member, self.direction);
             }
             self.generation = generation;

@@ -354,10 +354,11 @@ impl Running {
             shared: Arc::default(),
             serial,
             end: End::NotYet,
-            pace: Pace::new(match direction {
-                Direction::Upload => limits::Direction::Upload,
-                Direction::Download | Direction::Listing => limits::Direction::Download,
-            }),
+            pace: match direction {
+                Direction::Upload => Pace::new(limits::Direction::Upload),
+                Direction::Download => Pace::new(limits::Direction::Download),
+                Direction::Listing => Pace::of_listing(),
+            },
             ending: None,
             is_heard_out: false,
         }

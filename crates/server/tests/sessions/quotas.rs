@@ -44,6 +44,12 @@ fn expect_held(client: &mut Client, expected: (u64, u64)) {
 
 /// By HTTP, as `u:p`; the status, 0 where the server hung up on more than it wanted.
 fn http(served: &Served, line: &str, fields: &str, body: &[u8]) -> u16 {
+    let answer = http_answer(served, line, fields, body);
+    String::from_utf8_lossy(&answer).split(' ').nth(1).map_or(0, |status| status.parse().unwrap())
+}
+
+/// The same; all that was answered.
+fn http_answer(served: &Served, line: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(served.running.http_addresses()[0]).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let head = format!(
@@ -54,7 +60,7 @@ fn http(served: &Served, line: &str, fields: &str, body: &[u8]) -> u16 {
     let _ = stream.write_all(&[head.as_bytes(), body].concat());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
-    String::from_utf8_lossy(&answer).split(' ').nth(1).map_or(0, |status| status.parse().unwrap())
+    answer
 }
 
 #[test]
@@ -165,7 +171,7 @@ fn serve_moving(storage: Arc<dyn Storage>, keys: &str) -> Served {
 }
 
 fn serve_moving_with(storage: Arc<dyn Storage>, keys: &str, change: impl FnOnce(&mut Config)) -> Served {
-    use millrace_server::auth::{Chain, Group, Homes, Listed, Profile, User};
+    use millrace_server::auth::{Chain, Group, Homes, Listed, Mounts, Profile, User};
     let mut config = config(storage);
     let root = std::env::temp_dir().canonicalize().unwrap();
     let homes = Arc::new(Homes::new(root, LocalOptions::default()));
@@ -176,6 +182,7 @@ fn serve_moving_with(storage: Arc<dyn Storage>, keys: &str, change: impl FnOnce(
     let chain = Chain::new(homes)
         .quotas(Arc::clone(&quotas))
         .group(group)
+        .mounts(Arc::new(Mounts::new(Vec::new(), true)))
         .source(Listed::new().user(user, "p".into()));
     config.accounts = Arc::new(chain);
     config.quotas = Some(quotas);
@@ -256,6 +263,74 @@ fn who_has_a_ratio_uploads_first() {
     assert_eq!(client.fetch("RETR f").len(), 200_000);
     client.passive();
     client.expect("RETR f", 552);
+}
+
+/// A folder whose listing is longer than what is made of one at a time.
+fn crowded(scratch: &Scratch) {
+    std::fs::create_dir(scratch.file("many")).unwrap();
+    for number in 0..1000 {
+        scratch.write(&format!("many/{number:0100}"), b"");
+    }
+}
+
+#[test]
+fn who_may_download_nothing_yet_can_look_around_by_ftp_and_http() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().file_name().unwrap().to_str().unwrap();
+    scratch.write("f", &[b'x'; 100_000]);
+    crowded(&scratch);
+    let served =
+        serve_moving(scratch.storage(), &format!("{{\"directory\": \"{folder}\", \"ratio\": \"1:1\"}}"));
+    let mut client = served.login();
+    let last = format!("{:0100}", 999);
+    let is_whole = |listing: &[u8]| String::from_utf8_lossy(listing).contains(&last);
+    for verb in ["LIST", "NLST", "MLSD"] {
+        assert!(is_whole(&client.fetch(format!("{verb} many"))), "{verb}");
+    }
+    for (line, fields, status) in [
+        ("GET /many/", "", "200"),
+        ("GET /many/", "Accept: application/json\r\n", "200"),
+        ("PROPFIND /many/", "Depth: 1\r\n", "207"),
+        ("GET /", "", "200"),
+    ] {
+        let answer = http_answer(&served, line, fields, b"");
+        let text = String::from_utf8_lossy(&answer);
+        assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{line} {fields}: {text}");
+        assert!(
+            line == "GET /" || is_whole(&answer) && answer.ends_with(b"\r\n0\r\n\r\n"),
+            "{line} {fields}"
+        );
+    }
+    assert_eq!(http(&served, "HEAD /f", "", b""), 200);
+    // None of it is a file's content; all of this is.
+    for path in ["f", "many.tar", "many.zip"] {
+        client.passive();
+        assert!(client.expect(format!("RETR {path}"), 552).text.contains("has to upload"), "{path}");
+        assert_eq!(http(&served, &format!("GET /{path}"), "", b""), 403, "{path}");
+    }
+    // And nothing was taken of what an upload earns.
+    client.store("STOR up", &[b'x'; 100_000]);
+    assert_eq!(client.fetch("RETR f").len(), 100_000);
+    assert!(is_whole(&client.fetch("NLST many")));
+    client.passive();
+    client.expect("RETR f", 552);
+}
+
+#[test]
+fn a_folder_that_is_downloaded_as_an_archive_counts_as_what_was_sent() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().file_name().unwrap().to_str().unwrap();
+    std::fs::create_dir(scratch.file("d")).unwrap();
+    scratch.write("d/f", &[b'x'; 60_000]);
+    let keys = format!("{{\"directory\": \"{folder}\", \"quota-download\": \"220k/month\"}}");
+    let served = serve_moving(scratch.storage(), &keys);
+    let mut client = served.login();
+    assert!(http_answer(&served, "GET /d.tar", "", b"").len() > 60_000);
+    assert!(client.fetch("RETR d.tar").len() > 60_000);
+    // Two archives and one file are what there is room for.
+    assert_eq!(client.fetch("RETR d/f").len(), 60_000);
+    let (content, reply) = client.try_fetch("RETR d/f");
+    assert!(content.len() < 40_000 && reply.code == 552, "{}: {}", content.len(), reply.text);
 }
 
 #[test]

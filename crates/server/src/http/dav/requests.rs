@@ -21,6 +21,7 @@ use super::members::{self, Answer, Content, Resource};
 use super::place::{Chain, chain};
 use super::properties;
 use crate::auth::password;
+use crate::http::answer::Made;
 use crate::http::connection::{Connection, Work};
 use crate::http::find::Found;
 use crate::http::who::Who;
@@ -169,7 +170,8 @@ impl Connection {
             }
             Content::Whole(body) => self.answer_bytes(core, head, status, media_type, &fields, &body),
             Content::Long(members) => {
-                self.answer_stream(core, head, status, media_type, &[("DAV", "1, 2")], members);
+                let made = Made::Listing(members);
+                self.answer_stream(core, head, status, media_type, &[("DAV", "1, 2")], made);
             }
         }
     }
