@@ -35,7 +35,7 @@ pub use fault::{Fault, FaultStorage, Faults};
 pub use folders::Folders;
 pub use local::{LocalError, LocalOptions, LocalStorage, SweepReport, Uploads};
 pub use memory::MemoryStorage;
-pub use quota::{Allowance, Ledger, LedgerError, Quota, Tally, TallyReport};
+pub use quota::{Allowance, Allowances, Ledger, LedgerError, Quota, Tally, TallyReport};
 pub use read_only::ReadOnly;
 pub use sql::{Connecting, PostgresServer, SqlError, SqlStorage};
 pub use withheld::Withheld;

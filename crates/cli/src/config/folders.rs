@@ -6,9 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use millrace_server::auth::{Mount, MountedDatabase, MountedDirectory, MountedFiles, Mounts, Quantity, Sql};
+use millrace_server::auth::{Mount, MountedDatabase, MountedDirectory, MountedFiles, Mounts, Sql};
+use millrace_server::limits::{HeldQuota, Quantity, Scheduled};
 use millrace_server::{Permission, Permissions};
-use millrace_storage::{Allowance, Key, LocalOptions};
+use millrace_storage::{Key, LocalOptions};
 
 use super::resolve::Places;
 use super::said::Said;
@@ -67,10 +68,12 @@ fn mount(
     })
 }
 
-fn quota(bytes: &Option<Said<Quantity>>, files: &Option<Said<Quantity>>) -> Option<Allowance> {
-    let most = |said: &Option<Said<Quantity>>| said.as_ref().and_then(|said| said.value.0);
-    let allowance = Allowance { bytes: most(bytes), files: most(files) };
-    (allowance != Allowance::default()).then_some(allowance)
+type Written = Option<Said<Scheduled<Quantity>>>;
+
+fn quota(bytes: &Written, files: &Written) -> Option<HeldQuota> {
+    let most = |said: &Written| said.as_ref().map(|said| said.value.clone()).unwrap_or_default();
+    let quota = HeldQuota { bytes: most(bytes), files: most(files) };
+    (!quota.is_none()).then_some(quota)
 }
 
 fn audience(table: &FolderTable) -> Vec<String> {

@@ -3,8 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use millrace_server::auth::Quantity;
-use millrace_server::limits::{Limit, Limits, LoginRates, RateLimit, ServerLimits};
+use millrace_server::limits::{Limit, Limits, LoginRates, Quantity, RateLimit, Scheduled, ServerLimits};
 use millrace_server::{BanRules, Network};
 use serde::Deserialize;
 
@@ -27,15 +26,15 @@ impl Value for Limit {
     }
 }
 
-impl Value for Quantity {
-    const EXPECTED: &'static str = "a number, such as 1000 or \"10G\", or \"none\"";
+impl Value for Scheduled<Quantity> {
+    const EXPECTED: &'static str = "a number, such as 1000 or \"10G; sat,sun 20G\", or \"none\"";
 
     fn from_text(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|error: millrace_server::auth::ValueError| error.to_string())
+        text.parse().map_err(|error: millrace_server::limits::LimitError| error.to_string())
     }
 
     fn from_integer(number: i64) -> Option<Result<Self, String>> {
-        let value = u64::try_from(number).map(|number| Self(Some(number)));
+        let value = u64::try_from(number).map(|number| Self::from(Quantity(number)));
         Some(value.map_err(|_| format!("{number} is below zero; write a number such as 1000")))
     }
 }

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use millrace_server::auth::{Profile, Quantity};
+use millrace_server::auth::Profile;
 use millrace_server::config::{Challenge, Resumption};
 use serde::Deserialize;
 
 use millrace_server::Network;
-use millrace_server::limits::{Limit, RateLimit};
+use millrace_server::limits::{Limit, Quantity, RateLimit, Scheduled};
 
 use super::hosts::HostTable;
 use super::limits::ListenerTable;
@@ -544,9 +544,9 @@ pub(crate) struct FolderTable {
     /// The most that anybody may do there.
     pub(crate) access: Option<Said<Access>>,
     /// Bytes of all files in it.
-    pub(crate) quota_bytes: Option<Said<Quantity>>,
+    pub(crate) quota_bytes: Option<Said<Scheduled<Quantity>>>,
     /// Files in it.
-    pub(crate) quota_files: Option<Said<Quantity>>,
+    pub(crate) quota_files: Option<Said<Scheduled<Quantity>>>,
     #[serde(default, deserialize_with = "one_or_more")]
     pub(crate) users: Vec<Said<String>>,
     #[serde(default, deserialize_with = "one_or_more")]

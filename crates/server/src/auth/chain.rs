@@ -248,15 +248,15 @@ impl Chain {
 
     /// What is used of a user's quotas, as it was last kept; a folder that was never counted is left out.
     pub fn used(&self, effective: &Effective, now: SystemTime) -> Vec<limits::Used> {
-        let mut used = Vec::new();
-        if let (Some(allowance), Ok(folder)) = (effective.quota(), effective.directory()) {
-            used.extend(self.quotas.held_in(&self.homes.key(&folder.unwrap_or_default()), allowance));
+        let (mut used, now) = (Vec::new(), seconds(now));
+        if let (Some(quota), Ok(folder)) = (effective.quota(), effective.directory()) {
+            used.extend(self.quotas.held_in(&self.homes.key(&folder.unwrap_or_default()), quota.at(now)));
         }
         if let Some(quota) = effective.transfer_quota() {
-            used.extend(self.quotas.moved_of(&effective.user, &quota, seconds(now)));
+            used.extend(self.quotas.moved_of(&effective.user, &quota, now));
         }
-        for (path, key, allowance) in self.mounts.held(effective) {
-            let held = self.quotas.held_in(&key, allowance).into_iter();
+        for (path, key, quota) in self.mounts.held(effective) {
+            let held = self.quotas.held_in(&key, quota.at(now)).into_iter();
             used.extend(held.map(|used| limits::Used { folder: Some(path.clone()), ..used }));
         }
         used
@@ -353,15 +353,14 @@ impl Chain {
         storage: Arc<dyn Storage>,
         at_once: bool,
     ) -> Arc<dyn Storage> {
-        let (allowance, ledger) = (effective.quota(), self.quotas.ledger());
-        let tally = match allowance {
+        let (quota, ledger) = (effective.quota(), self.quotas.ledger());
+        let tally = match quota {
             Some(_) => Some(ledger.tally(key, &storage)),
             None => ledger.tally_of_others(key, &storage, !at_once),
         };
         match tally {
             Some(tally) => {
-                let allowance = allowance.unwrap_or_default();
-                Arc::new(Quota::new(storage, tally, allowance, QuotaScope::Account))
+                Arc::new(Quota::new(storage, tally, quota.unwrap_or_default(), QuotaScope::Account))
             }
             None => storage,
         }

@@ -8,13 +8,12 @@ use std::fmt;
 use std::time::SystemTime;
 
 use millrace_ftp::session::{Permissions, Rules};
-use millrace_storage::Allowance;
 use serde_json::{Map, Value};
 
-use super::profile::{Group, PerPeriod, Profile, Quantity, User};
+use super::profile::{Group, Profile, User};
 use super::{Attempt, DataSecurity};
 use crate::config::CertificateLogin;
-use crate::limits::{AccountLimits, GroupLimits, Limits, TransferQuota};
+use crate::limits::{AccountLimits, GroupLimits, HeldQuota, Limits, TransferQuota};
 use crate::network::Network;
 
 /// The settings of a user, each with where it comes from.
@@ -218,21 +217,21 @@ impl Effective {
 
     /// How much the user may move; `None` where that is not counted.
     pub fn transfer_quota(&self) -> Option<TransferQuota> {
-        let per = |said: Option<PerPeriod>| said.and_then(|said| said.0);
+        let said = &self.said;
         let quota = TransferQuota {
-            upload: per(self.said.quota_upload),
-            download: per(self.said.quota_download),
-            total: per(self.said.quota_transfer),
-            ratio: self.said.ratio.and_then(|said| said.0),
+            upload: said.quota_upload.clone().unwrap_or_default(),
+            download: said.quota_download.clone().unwrap_or_default(),
+            total: said.quota_transfer.clone().unwrap_or_default(),
+            ratio: said.ratio.clone().unwrap_or_default(),
         };
-        (quota != TransferQuota::default()).then_some(quota)
+        (!quota.is_none()).then_some(quota)
     }
 
     /// How much the user's folder may hold; `None` where nothing is counted.
-    pub fn quota(&self) -> Option<Allowance> {
-        let most = |quantity: Option<Quantity>| quantity.and_then(|quantity| quantity.0);
-        let allowance = Allowance { bytes: most(self.said.quota_bytes), files: most(self.said.quota_files) };
-        (allowance != Allowance::default()).then_some(allowance)
+    pub fn quota(&self) -> Option<HeldQuota> {
+        let (bytes, files) = (self.said.quota_bytes.clone(), self.said.quota_files.clone());
+        let quota = HeldQuota { bytes: bytes.unwrap_or_default(), files: files.unwrap_or_default() };
+        (!quota.is_none()).then_some(quota)
     }
 
     /// The user's folder within the served one, its template filled in. `None` is all that is served.

@@ -49,9 +49,7 @@ pub use listed::Listed;
 pub use mounts::{Mount, MountedDatabase, MountedDirectory, MountedFiles, Mounts};
 pub use pam::{Pam, pam};
 pub use password::{Password, PasswordError, hash_password};
-pub use profile::{
-    Access, Amount, Expiry, Group, Hours, PerPeriod, Profile, Proportion, Quantity, Tree, User, ValueError,
-};
+pub use profile::{Access, Amount, Expiry, Group, Hours, Profile, Tree, User, ValueError};
 pub use source::{Found, Needs, Proof, Source};
 pub use sql::{Sql, mysql, postgres};
 pub use sqlite::{Database, DatabaseError, Stored};

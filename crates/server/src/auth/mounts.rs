@@ -14,8 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_ftp::session::{Permission, Permissions, Rules};
 use millrace_storage::{
-    Allowance, Archives, Encrypted, Folders, Key, Ledger, LocalOptions, LocalStorage, Quota, SqlStorage,
-    Tally, Withheld,
+    Archives, Encrypted, Folders, Key, Ledger, LocalOptions, LocalStorage, Quota, SqlStorage, Tally, Withheld,
 };
 use millrace_vfs::{QuotaScope, Storage, VirtualPath};
 
@@ -24,7 +23,7 @@ use super::guard;
 use super::homes::Homes;
 use super::sql::Sql;
 use super::{Account, Protocol};
-use crate::limits::Quotas;
+use crate::limits::{HeldQuota, Quotas};
 use crate::postgres;
 
 /// A place that is shown in the trees of users.
@@ -39,7 +38,7 @@ pub struct Mount {
     /// The most that anybody may do there.
     pub access: Permissions,
     /// The most that it may hold.
-    pub quota: Option<Allowance>,
+    pub quota: Option<HeldQuota>,
     /// Users whom it is for. Where neither users nor groups are named it is for all, anonymous too.
     pub users: Vec<String>,
     /// Groups whom it is for.
@@ -216,8 +215,8 @@ impl Mount {
             Some(key) => Arc::new(Encrypted::new(files, key)),
             None => files,
         };
-        let files = match self.quota {
-            Some(allowance) => {
+        let files = match self.quota.clone() {
+            Some(quota) => {
                 let key = self.key(user)?;
                 // Without a ledger it is counted for each login anew, and by each for itself.
                 let tally = match ledger {
@@ -225,7 +224,7 @@ impl Mount {
                     None => Arc::new(Tally::new(&key, Arc::clone(&files))),
                 };
                 let scope = QuotaScope::Folder(user.fill(&self.path)?);
-                Arc::new(Quota::new(files, tally, allowance, scope))
+                Arc::new(Quota::new(files, tally, quota, scope))
             }
             None => files,
         };
@@ -341,10 +340,12 @@ impl Mounts {
     }
 
     /// The folders that are for a user and have quotas: where, what they are counted as, and how much they may hold.
-    pub(super) fn held(&self, user: &Effective) -> Vec<(String, String, Allowance)> {
+    pub(super) fn held(&self, user: &Effective) -> Vec<(String, String, HeldQuota)> {
         let of_user = self.mounts.iter().filter(|mount| mount.is_for(user));
         of_user
-            .filter_map(|mount| Some((user.fill(&mount.path).ok()?, mount.key(user).ok()?, mount.quota?)))
+            .filter_map(|mount| {
+                Some((user.fill(&mount.path).ok()?, mount.key(user).ok()?, mount.quota.clone()?))
+            })
             .collect()
     }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::Protocol;
 use super::totp::Secret;
 use crate::config::{CertificateLogin, Resumption};
-use crate::limits::{Limit, Per, Ratio, TransferQuotaError, says_when};
+use crate::limits::{Limit, Per, Quantity, Ratio, Scheduled, says_when};
 use crate::network::Network;
 
 /// What is said of a user, or of all members of a group.
@@ -89,22 +89,22 @@ pub struct Profile {
     pub sessions: Option<Amount>,
     /// Bytes of all files in the user's folder.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub quota_bytes: Option<Quantity>,
+    pub quota_bytes: Option<Scheduled<Quantity>>,
     /// Files in the user's folder.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub quota_files: Option<Quantity>,
+    pub quota_files: Option<Scheduled<Quantity>>,
     /// Bytes from the user's clients within a period.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub quota_upload: Option<PerPeriod>,
+    pub quota_upload: Option<Scheduled<Per>>,
     /// Bytes to the user's clients within a period.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub quota_download: Option<PerPeriod>,
+    pub quota_download: Option<Scheduled<Per>>,
     /// Both together.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub quota_transfer: Option<PerPeriod>,
+    pub quota_transfer: Option<Scheduled<Per>>,
     /// How much may be downloaded for what was uploaded.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ratio: Option<Proportion>,
+    pub ratio: Option<Scheduled<Ratio>>,
 }
 
 /// Somebody who may log in, as found where accounts are kept.
@@ -163,18 +163,6 @@ pub struct Expiry(Timestamp);
 /// A limit of bytes a second or of sessions, which may follow the clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Amount(pub Limit);
-
-/// How much of something there may be: a number, `10G`, or `none` for no limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quantity(pub Option<u64>);
-
-/// How much may be moved within a period, `10G/day`, or `none`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PerPeriod(pub Option<Per>);
-
-/// How much may be downloaded for what was uploaded, `1:3`, or `none`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Proportion(pub Option<Ratio>);
 
 /// Why a text is not what it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -324,62 +312,6 @@ impl fmt::Display for Amount {
     }
 }
 
-impl FromStr for Quantity {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        let wrong =
-            || ValueError(format!("{text:?} is no quantity; write a number such as \"10G\", or \"none\""));
-        match text.trim() {
-            "none" => Ok(Self(None)),
-            "0" => Ok(Self(Some(0))),
-            number => match number.parse::<Limit>() {
-                // A quota has no hours.
-                Ok(limit) if !number.contains(';') && !limit.is_none() => Ok(Self(Some(limit.at(0)))),
-                _ => Err(wrong()),
-            },
-        }
-    }
-}
-
-impl fmt::Display for Quantity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(number) => number.fmt(f),
-            None => f.write_str("none"),
-        }
-    }
-}
-
-/// A value, or `none`.
-macro_rules! or_none {
-    ($($kind:ident),*) => {$(
-        impl FromStr for $kind {
-            type Err = ValueError;
-
-            fn from_str(text: &str) -> Result<Self, ValueError> {
-                match text.trim() {
-                    "none" => Ok(Self(None)),
-                    text => text.parse().map(|value| Self(Some(value))).map_err(|error: TransferQuotaError| {
-                        ValueError(error.to_string())
-                    }),
-                }
-            }
-        }
-
-        impl fmt::Display for $kind {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match &self.0 {
-                    Some(value) => value.fmt(f),
-                    None => f.write_str("none"),
-                }
-            }
-        }
-    )*};
-}
-
-or_none!(PerPeriod, Proportion);
-
 impl FromStr for Protocol {
     type Err = ValueError;
 
@@ -512,9 +444,9 @@ as_text!(
     Hours,
     Expiry,
     Amount,
-    Quantity,
-    PerPeriod,
-    Proportion,
+    Scheduled<Quantity>,
+    Scheduled<Per>,
+    Scheduled<Ratio>,
     Protocol,
     Resumption,
     CertificateLogin,

@@ -21,8 +21,7 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use super::schedule::{LimitError, Schedule};
-use super::{LimitKey, NetworkBits, Reached};
+use super::{LimitKey, NetworkBits, Reached, Scheduled};
 
 /// Buckets of each kind at most; the emptiest go first.
 const MOST: usize = 32 * 1024;
@@ -74,45 +73,7 @@ impl Rate {
 }
 
 /// A rate that is not to be exceeded, or none; it may depend on the time: `600/minute; mon-fri 08:00-18:00 100/minute`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RateLimit(Schedule<Option<Rate>>);
-
-impl RateLimit {
-    /// The rate at a moment, in seconds since 1970; `None` for no limit.
-    pub fn at(&self, seconds: i64) -> Option<Rate> {
-        self.0.at(seconds)
-    }
-
-    /// Claims that there never is a limit.
-    pub fn is_none(&self) -> bool {
-        self.0.is_always(None)
-    }
-}
-
-impl From<Rate> for RateLimit {
-    fn from(rate: Rate) -> Self {
-        Self(Schedule::of(Some(rate)))
-    }
-}
-
-impl FromStr for RateLimit {
-    type Err = LimitError;
-
-    fn from_str(text: &str) -> Result<Self, LimitError> {
-        let rate = |word: &str| match word {
-            "none" => Ok(None),
-            word => word.parse().map(Some).map_err(|error: RateError| LimitError(error.to_string())),
-        };
-        Schedule::parse(text, rate).map(Self)
-    }
-}
-
-impl fmt::Display for RateLimit {
-    /// As it can be read again.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.write(f, |rate| rate.map_or("none".to_owned(), |rate| rate.to_string()))
-    }
-}
+pub type RateLimit = Scheduled<Rate>;
 
 /// The rates of logins of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -134,6 +134,10 @@ impl Piece {
         if wanted == 0 {
             return Some(u64::MAX);
         }
+        // Another minute, another quota perhaps: what was taken of the last one and not moved is to be taken of this one.
+        if wall.div_euclid(60) != self.wall.div_euclid(60) {
+            self.moved.give_back(self.direction, std::mem::take(&mut self.left));
+        }
         if self.left == 0 {
             self.wall = wall;
             match self.moved.reserve(self.direction, wall, wanted) {

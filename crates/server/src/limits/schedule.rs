@@ -6,7 +6,7 @@
 //! none; sat,sun none; 22:00-06:00 UTC 50Mi   the first rule that matches decides, else the first value
 //! ```
 //!
-//! Numbers of bytes or sessions are written so, and rates of logins.
+//! Numbers of bytes or sessions are written so, rates of logins, and quotas and ratios: `10G/day; sat,sun none`.
 //!
 //! A rule looks at the civil time of its zone, so it is right on the days on which clocks are put forward or
 //! back. Hours that end before they begin go past midnight and belong to the day on which they begin.
@@ -38,6 +38,14 @@ struct Rule<T> {
     zone: Zone,
     value: T,
 }
+
+/// A value of some kind, or `none`, which may depend on the time: a rate of logins, a quota, a ratio.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scheduled<T>(Schedule<Option<T>>);
+
+/// How many there may be of something: `10G`. Unlike a [`Limit`] it may be 0, which is none of it at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quantity(pub u64);
 
 /// A number that is not to be exceeded, or none; it may depend on the time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -97,6 +105,66 @@ impl Limit {
     /// Claims that the value depends on the time.
     pub fn follows_the_clock(&self) -> bool {
         !self.0.rules.is_empty()
+    }
+}
+
+impl<T> Default for Scheduled<T> {
+    fn default() -> Self {
+        Self(Schedule::default())
+    }
+}
+
+impl<T: Copy + PartialEq> Scheduled<T> {
+    /// The value at a moment, in seconds since 1970; `None` for no limit.
+    pub fn at(&self, seconds: i64) -> Option<T> {
+        self.0.at(seconds)
+    }
+
+    /// Claims that there never is a limit.
+    pub fn is_none(&self) -> bool {
+        self.0.is_always(None)
+    }
+}
+
+impl<T: Copy + PartialEq> From<T> for Scheduled<T> {
+    fn from(value: T) -> Self {
+        Self(Schedule::of(Some(value)))
+    }
+}
+
+impl<T: Copy + PartialEq + FromStr<Err: fmt::Display>> FromStr for Scheduled<T> {
+    type Err = LimitError;
+
+    fn from_str(text: &str) -> Result<Self, LimitError> {
+        let value = |word: &str| match word {
+            "none" => Ok(None),
+            word => word.parse().map(Some).map_err(|error: T::Err| LimitError(error.to_string())),
+        };
+        Schedule::parse(text, value).map(Self)
+    }
+}
+
+impl<T: Copy + PartialEq + fmt::Display> fmt::Display for Scheduled<T> {
+    /// As it can be read again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(f, |value| value.map_or("none".to_owned(), |value| value.to_string()))
+    }
+}
+
+impl FromStr for Quantity {
+    type Err = LimitError;
+
+    fn from_str(text: &str) -> Result<Self, LimitError> {
+        match text.ends_with("/s") {
+            true => Err(LimitError(format!("{text:?} is so many a second; write how many there may be"))),
+            false => number(text).map(Self),
+        }
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -279,7 +347,7 @@ pub(crate) fn says_when(word: &str) -> Result<(), LimitError> {
 }
 
 /// `10M`, `64KiB/s`, `none`
-fn number(text: &str) -> Result<u64, LimitError> {
+pub(super) fn number(text: &str) -> Result<u64, LimitError> {
     if text == "none" {
         return Ok(0);
     }
@@ -395,6 +463,21 @@ mod tests {
         let zone = "\"Europe/Pariss\" is no time zone that this computer knows";
         assert!(told("none; 08:00-18:00 Europe/Pariss 1").starts_with(zone));
         assert!(told("none; 08:00_18:00 1").contains("is neither days"));
+    }
+
+    #[test]
+    fn any_value_follows_the_clock_and_nothing_is_another_than_none() {
+        let quota: Scheduled<Quantity> = "10k; mon-fri 08:00-18:00 UTC 0; sat,sun UTC none".parse().unwrap();
+        let at = |moment: &str| quota.at(moment.parse::<Timestamp>().unwrap().as_second());
+        // 2026-11-20 is a Friday.
+        assert_eq!(at("2026-11-20T07:59:59Z"), Some(Quantity(10_000)));
+        assert_eq!(at("2026-11-20T08:00:00Z"), Some(Quantity(0)));
+        assert_eq!(at("2026-11-21T08:00:00Z"), None);
+        assert_eq!(quota.to_string(), "10000; mon,tue,wed,thu,fri 08:00-18:00 UTC 0; sat,sun UTC none");
+        assert_eq!(quota.to_string().parse::<Scheduled<Quantity>>().unwrap(), quota);
+        for text in ["", "10k/s", "-1", "x", "1; 2", "1; mon"] {
+            assert!(text.parse::<Scheduled<Quantity>>().is_err(), "{text:?}");
+        }
     }
 
     #[test]

@@ -133,7 +133,7 @@ fn what_was_moved_beyond_an_allowance_is_waited_for() {
 /// A quota is charged all that was moved, too, and says when that was too much.
 #[test]
 fn what_was_moved_beyond_a_piece_of_a_quota_is_charged() {
-    let day = |bytes| Some(Per { bytes, period: Period::Day });
+    let day = |bytes| Per { bytes, period: Period::Day }.into();
     let quota = TransferQuota { upload: day(1_000_000), ..TransferQuota::default() };
     let moved = Moved { quota, traffic: Arc::default() };
     let limits = AccountLimits { moved: Some(moved.clone()), ..AccountLimits::default() };
@@ -148,6 +148,34 @@ fn what_was_moved_beyond_a_piece_of_a_quota_is_charged() {
         assert_eq!(pace.over().is_some(), sum > 1_000_000, "{sum}");
     }
     assert!(moved.check(Direction::Upload, 0).is_err());
+}
+
+/// What was taken for the last minute and not moved is no way round what holds in this one.
+#[test]
+fn a_transfer_that_runs_is_held_to_the_quota_of_each_minute() {
+    let quota = TransferQuota {
+        download: "none; 00:01-00:02 UTC 100k/day; 00:02-00:03 UTC 400k/day".parse().unwrap(),
+        ..TransferQuota::default()
+    };
+    let moved = Moved { quota, traffic: Arc::default() };
+    let limits = AccountLimits { moved: Some(moved.clone()), ..AccountLimits::default() };
+    let bench = Bench::new(ServerLimits::default());
+    let member = bench.member("alice", &limits);
+    let (mut first, mut second) = (Pace::new(Direction::Download), Pace::new(Direction::Download));
+    let wanted = |pace: &mut Pace| pace.allowance(&bench.tree, &member, bench.start, 1_000_000);
+    bench.tree.set_clock(0);
+    assert_eq!(wanted(&mut first), Some(1_000_000));
+    first.spend(200_000);
+    bench.tree.set_clock(60);
+    assert_eq!(wanted(&mut first), None, "more was moved than there may be now");
+    assert_eq!(first.over().unwrap().most, 100_000);
+    bench.tree.set_clock(120);
+    let mut sum = 0;
+    while let Some(allowed) = wanted(&mut second) {
+        second.spend(allowed);
+        sum += allowed;
+    }
+    assert_eq!((sum, second.over().unwrap().most), (200_000, 400_000));
 }
 
 #[test]

@@ -16,7 +16,8 @@ use millrace_storage::{Allowance, Ledger};
 use millrace_vfs::{Counted, OverQuota, QuotaScope};
 use serde::{Deserialize, Serialize};
 
-use super::{Direction, Limit};
+use super::schedule::number;
+use super::{Direction, Scheduled};
 
 /// The least and the most that a transfer takes at a time, and which part of what is left.
 const PIECES: (u64, u64, u64) = (64 << 10, 16 << 20, 64);
@@ -61,17 +62,45 @@ pub struct Ratio {
     pub download: u32,
 }
 
-/// How much a user may move; `None` for no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// How much a user may move.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TransferQuota {
     /// From the client.
-    pub upload: Option<Per>,
+    pub upload: Scheduled<Per>,
     /// To the client.
-    pub download: Option<Per>,
+    pub download: Scheduled<Per>,
     /// Both together.
-    pub total: Option<Per>,
+    pub total: Scheduled<Per>,
     /// The one for the other.
-    pub ratio: Option<Ratio>,
+    pub ratio: Scheduled<Ratio>,
+}
+
+/// The same at a moment; `None` for no limit.
+#[derive(Debug, Clone, Copy)]
+struct InForce {
+    upload: Option<Per>,
+    download: Option<Per>,
+    total: Option<Per>,
+    ratio: Option<Ratio>,
+}
+
+impl TransferQuota {
+    /// Claims that there never is a limit.
+    pub fn is_none(&self) -> bool {
+        [&self.upload, &self.download, &self.total].into_iter().all(Scheduled::is_none)
+            && self.ratio.is_none()
+    }
+
+    /// What holds at a moment, in seconds since 1970. What was moved counts, whatever held when it was.
+    fn at(&self, wall: i64) -> InForce {
+        let Self { upload, download, total, ratio } = self;
+        InForce {
+            upload: upload.at(wall),
+            download: download.at(wall),
+            total: total.at(wall),
+            ratio: ratio.at(wall),
+        }
+    }
 }
 
 /// What a user is held to, and what the user has moved.
@@ -135,7 +164,7 @@ impl Counts {
     }
 
     /// What may still go this way, or what forbids it.
-    fn left(&self, quota: &TransferQuota, direction: Direction) -> Result<u64, OverQuota> {
+    fn left(&self, quota: InForce, direction: Direction) -> Result<u64, OverQuota> {
         let of = |per: Per| self.periods[per.period as usize];
         let per = |per: Option<Per>, counted, used: fn(Bytes) -> u64| {
             per.map(|per| (counted, per.bytes, per.bytes.saturating_sub(used(of(per)))))
@@ -196,14 +225,14 @@ impl Moved {
     pub(crate) fn check(&self, direction: Direction, wall: i64) -> Result<(), OverQuota> {
         let mut counts = self.traffic.lock();
         counts.look_at(wall);
-        counts.left(&self.quota, direction).map(drop)
+        counts.left(self.quota.at(wall), direction).map(drop)
     }
 
     /// Takes a piece of what is left, at most `wanted`.
     pub(crate) fn reserve(&self, direction: Direction, wall: i64, wanted: u64) -> Result<u64, OverQuota> {
         let mut counts = self.traffic.lock();
         counts.look_at(wall);
-        let left = counts.left(&self.quota, direction)?;
+        let left = counts.left(self.quota.at(wall), direction)?;
         let (least, most, part) = PIECES;
         let piece = (left / part).clamp(least, most).min(left).min(wanted);
         counts.add(direction, piece);
@@ -284,6 +313,7 @@ impl Quotas {
         let kept = self.ledger.kept_note(&key(user)).and_then(|text| serde_json::from_str(&text).ok());
         let mut counts: Counts = kept.unwrap_or_default();
         counts.look_at(wall);
+        let quota = quota.at(wall);
         let per = |key, per: Option<Per>, used: fn(Bytes) -> u64| {
             per.map(|per| Used {
                 folder: None,
@@ -365,8 +395,8 @@ impl FromStr for Per {
         let (bytes, period) = text.split_once('/').ok_or_else(wrong)?;
         let found = Period::WORDS.into_iter().find(|(_, word)| *word == period.trim());
         let (period, _) = found.ok_or_else(wrong)?;
-        match bytes.trim().parse::<Limit>() {
-            Ok(limit) if !bytes.contains(';') && !limit.is_none() => Ok(Self { bytes: limit.at(0), period }),
+        match number(bytes.trim()) {
+            Ok(bytes) if bytes > 0 => Ok(Self { bytes, period }),
             _ => Err(wrong()),
         }
     }
@@ -405,8 +435,8 @@ mod tests {
         Moved { quota, traffic: Arc::default() }
     }
 
-    fn per(text: &str) -> Option<Per> {
-        Some(text.parse().unwrap())
+    fn per(text: &str) -> Scheduled<Per> {
+        text.parse().unwrap()
     }
 
     /// Moves until no more may; how much that was, and what forbade it.
@@ -453,7 +483,7 @@ mod tests {
             upload: per("100k/day"),
             download: per("300k/week"),
             total: per("350k/month"),
-            ratio: None,
+            ..TransferQuota::default()
         };
         let moved = moved(quota);
         assert_eq!(exhaust(&moved, Direction::Upload, 0), (100_000, Counted::Uploaded));
@@ -464,11 +494,39 @@ mod tests {
 
     #[test]
     fn a_ratio_is_about_all_that_was_ever_moved() {
-        let moved = moved(TransferQuota { ratio: Some("1:3".parse().unwrap()), ..TransferQuota::default() });
+        let moved = moved(TransferQuota { ratio: "1:3".parse().unwrap(), ..TransferQuota::default() });
         assert_eq!(moved.check(Direction::Download, 0).unwrap_err().counted, Counted::Ratio);
         moved.count(Direction::Upload, 1000);
         assert_eq!(exhaust(&moved, Direction::Download, 100 * DAY), (3000, Counted::Ratio));
         assert!(moved.check(Direction::Upload, 0).is_ok());
+    }
+
+    #[test]
+    fn quotas_and_ratios_follow_the_clock_and_all_that_was_moved_counts() {
+        let quota = TransferQuota {
+            download: per("1M/day; 20:00-22:00 UTC none; 08:00-18:00 UTC 300k/day"),
+            ratio: "none; 22:00-24:00 UTC 1:2".parse().unwrap(),
+            ..TransferQuota::default()
+        };
+        let moved = moved(quota);
+        let at = |hour: i64| hour * 3600;
+        let exhaust = |hour| exhaust(&moved, Direction::Download, at(hour));
+        assert_eq!(exhaust(8), (300_000, Counted::Downloaded));
+        assert!(moved.check(Direction::Download, at(18) - 1).is_err());
+        assert_eq!(exhaust(18), (700_000, Counted::Downloaded));
+        // Whatever there is; and it was moved on this day.
+        assert_eq!(moved.reserve(Direction::Download, at(20), 500_000).unwrap(), 500_000);
+        assert_eq!(exhaust(19), (0, Counted::Downloaded));
+        moved.count(Direction::Upload, 1_000_000);
+        moved.count(Direction::Download, 200_000);
+        assert_eq!(moved.check(Direction::Download, at(22)).unwrap_err().counted, Counted::Downloaded);
+        // On the next day there is one for the ratio, of which 1.7 of two million are used.
+        assert_eq!(exhaust(24 + 22), (300_000, Counted::Ratio));
+        assert_eq!(exhaust(24 + 19), (700_000, Counted::Downloaded));
+        assert!(
+            !moved.quota.is_none()
+                && TransferQuota { download: per("none; sat none"), ..TransferQuota::default() }.is_none()
+        );
     }
 
     #[test]
@@ -477,11 +535,11 @@ mod tests {
         let quotas = || Quotas::new(Ledger::new(Some(folder.join("quotas.db"))));
         let quota = TransferQuota { upload: per("1k/day"), ..TransferQuota::default() };
         let first = quotas();
-        let moved = Moved { quota, traffic: first.traffic("alice") };
+        let moved = Moved { quota: quota.clone(), traffic: first.traffic("alice") };
         assert_eq!(moved.reserve(Direction::Upload, 0, 700).unwrap(), 700);
         first.keep(false).unwrap();
         let second = quotas();
-        let moved = Moved { quota, traffic: second.traffic("alice") };
+        let moved = Moved { quota: quota.clone(), traffic: second.traffic("alice") };
         assert_eq!(exhaust(&moved, Direction::Upload, 0).0, 300);
         assert_eq!(exhaust(&Moved { quota, traffic: second.traffic("bob") }, Direction::Upload, 0).0, 1000);
         drop((first, second));

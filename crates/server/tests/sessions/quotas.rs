@@ -353,6 +353,29 @@ fn many_transfers_at_once_are_not_over_the_quota_of_the_day_together() {
 }
 
 #[test]
+fn quotas_and_ratios_of_accounts_may_have_schedules() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().file_name().unwrap().to_str().unwrap();
+    scratch.write("f", &[b'x'; 10]);
+    // Each begins with what holds at no time at all.
+    let keys = format!(
+        "{{\"directory\": \"{folder}\", \"quota-bytes\": \"none; mon-sun UTC 100\", \
+         \"quota-files\": \"0; mon-sun UTC 2\", \"quota-download\": \"1/day; mon-sun UTC none\", \
+         \"ratio\": \"none; mon-sun UTC 1:2\"}}"
+    );
+    let served = serve_moving(scratch.storage(), &keys);
+    let mut client = served.login();
+    client.passive();
+    assert!(client.expect("RETR f", 552).text.contains("has to upload"));
+    client.store("STOR a", &[b'x'; 90]);
+    assert!(client.expect("AVBL", 213).text.trim().ends_with(" 0"));
+    assert_eq!(client.fetch("RETR f").len(), 10);
+    client.passive();
+    assert!(client.expect("STOR b", 552).text.contains("quota of files"));
+    assert!(client.try_store("STOR a", &[b'x'; 91]).text.contains("quota of bytes"));
+}
+
+#[test]
 fn allo_says_of_a_quota_what_stor_says() {
     let scratch = Scratch::new();
     let served = serve_with(config(held_to(scratch.storage(), 1000, 5)));

@@ -13,6 +13,7 @@ mod ledger;
 mod tally;
 mod upload;
 
+use std::fmt;
 use std::sync::Arc;
 
 use millrace_vfs::{
@@ -36,6 +37,19 @@ pub struct Allowance {
     pub files: Option<u64>,
 }
 
+/// Whoever knows what may be held. It is asked whenever something is to be added, and may say something else each time.
+pub trait Allowances: fmt::Debug + Send + Sync {
+    /// How much that is now.
+    fn now(&self) -> Allowance;
+}
+
+/// The same at any time.
+impl Allowances for Allowance {
+    fn now(&self) -> Allowance {
+        *self
+    }
+}
+
 /// Another back end, held to an [`Allowance`].
 #[derive(Debug)]
 pub struct Quota(Arc<Terms>);
@@ -45,19 +59,19 @@ pub struct Quota(Arc<Terms>);
 struct Terms {
     inner: Arc<dyn Storage>,
     tally: Arc<Tally>,
-    allowance: Allowance,
+    allowances: Box<dyn Allowances>,
     scope: QuotaScope,
 }
 
 impl Quota {
-    /// Holds `storage`, what is in which `tally` counts, to an allowance.
+    /// Holds `storage`, what is in which `tally` counts, to an allowance, which may be another one later.
     pub fn new(
         storage: Arc<dyn Storage>,
         tally: Arc<Tally>,
-        allowance: Allowance,
+        allowances: impl Allowances + 'static,
         scope: QuotaScope,
     ) -> Self {
-        Self(Arc::new(Terms { inner: storage, tally, allowance, scope }))
+        Self(Arc::new(Terms { inner: storage, tally, allowances: Box::new(allowances), scope }))
     }
 }
 
@@ -87,17 +101,18 @@ impl Terms {
 
     /// The allowance without what partial uploads hold that nobody has open: who has one open pays for it.
     fn rest_allowed(&self) -> Result<Allowance, FileError> {
-        let resting = self.inner.resting()?;
+        let (allowed, resting) = (self.allowances.now(), self.inner.resting()?);
         Ok(Allowance {
-            bytes: self.allowance.bytes.map(|most| most.saturating_sub(resting.bytes)),
-            files: self.allowance.files.map(|most| most.saturating_sub(resting.files)),
+            bytes: allowed.bytes.map(|most| most.saturating_sub(resting.bytes)),
+            files: allowed.files.map(|most| most.saturating_sub(resting.files)),
         })
     }
 
     fn over(&self, counted: Counted) -> FileError {
+        let allowed = self.allowances.now();
         let most = match counted {
-            Counted::Files => self.allowance.files,
-            _ => self.allowance.bytes,
+            Counted::Files => allowed.files,
+            _ => allowed.bytes,
         };
         OverQuota { scope: self.scope.clone(), counted, most: most.unwrap_or(0) }.into()
     }
@@ -221,12 +236,13 @@ impl Storage for Quota {
 
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
         let inner = self.0.inner.space(path)?;
-        if self.0.allowance == Allowance::default() {
+        let allowed = self.0.allowances.now();
+        if allowed == Allowance::default() {
             return Ok(inner);
         }
         drop(self.0.begin(Wait::Allowed)?);
         let ((bytes, files), Allowance { bytes: most_bytes, files: most_files }) =
-            (self.0.tally.used(), self.0.allowance);
+            (self.0.tally.used(), allowed);
         let most = most_bytes.unwrap_or(u64::MAX);
         let resting = self.0.inner.resting()?.bytes;
         let left = most.saturating_sub(bytes).saturating_sub(resting);

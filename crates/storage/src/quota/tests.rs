@@ -1,5 +1,5 @@
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 
 use super::*;
@@ -279,6 +279,39 @@ fn what_was_quiet_is_kept_and_what_was_not_is_counted_anew() {
     std::mem::forget(second);
     stray("d");
     assert_eq!(used(&quota(&folder.ledger())), 60);
+}
+
+/// Another number of bytes each time that a test says so.
+#[derive(Debug)]
+struct Changing(Arc<AtomicU64>);
+
+impl Allowances for Changing {
+    fn now(&self) -> Allowance {
+        Allowance { bytes: Some(self.0.load(Ordering::Relaxed)), files: None }
+    }
+}
+
+#[test]
+fn an_allowance_that_changes_holds_for_uploads_that_run_and_takes_nothing_away() {
+    for (quota, _folder) in quotas(u64::MAX, u64::MAX) {
+        let (most, storage) = (Arc::new(AtomicU64::new(100)), Arc::clone(&quota.0.inner));
+        let tally = Arc::clone(&quota.0.tally);
+        let quota = Quota::new(storage, tally, Changing(Arc::clone(&most)), QuotaScope::Account);
+        let mut upload = quota.open_write(&path("a"), WriteMode::Replace, Wait::Allowed).unwrap();
+        upload.write_all(&[7; 60]).unwrap();
+        most.store(50, Ordering::Relaxed);
+        is_over(upload.write_all(b"x"), Counted::Bytes);
+        most.store(61, Ordering::Relaxed);
+        upload.write_all(b"x").unwrap();
+        most.store(10, Ordering::Relaxed);
+        upload.commit().unwrap();
+        check(&quota, 61, 1);
+        is_over(store(&quota, "b", WriteMode::Replace, 1), Counted::Bytes);
+        let space = quota.space(&path("a")).unwrap();
+        assert_eq!((space.available, space.held.unwrap().most_bytes), (0, Some(10)));
+        quota.remove_file(&path("a")).unwrap();
+        assert_eq!(store(&quota, "b", WriteMode::Replace, 10).unwrap(), 10);
+    }
 }
 
 #[test]
