@@ -23,6 +23,9 @@ const SUMS: [&[u8]; 2] = [
     b"d35ffd89682b26c067e8cd1d03d22540d010c29a7d1d5b9e61ea551c55c131c8",
 ];
 
+/// What posts are signed with.
+const SECRET: &str = "a secret of some 30 characters\n";
+
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A folder with a configuration, and the server that serves it while there is one.
@@ -240,6 +243,7 @@ fn every_example_is_a_configuration() {
     let site = Site::new("examples", "");
     fs::create_dir(site.folder.join("files")).unwrap();
     site.script("check", blocks("sh")[0]);
+    fs::write(site.folder.join("webhook.secret"), SECRET).unwrap();
     for example in blocks("toml") {
         fs::write(site.folder.join("example.toml"), example).unwrap();
         let check = Command::new(env!("CARGO_BIN_EXE_millrace"))
@@ -247,11 +251,131 @@ fn every_example_is_a_configuration() {
             .output()
             .unwrap();
         assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
-        assert!(!String::from_utf8_lossy(&check.stdout).contains("the server's own"), "{example}");
+        let told = String::from_utf8_lossy(&check.stdout);
+        assert!(!told.contains("the server's own"), "{example}");
+        assert!(!told.contains(SECRET.trim()) && !told.contains("5e9f"), "{told}");
+        assert_eq!(
+            example.contains("secret-file"),
+            told.contains("tell http://127.0.0.1:9000/events, signed")
+        );
     }
     for example in blocks("json").iter().flat_map(|block| block.lines()) {
         assert!(serde_json::from_str::<serde_json::Value>(example).is_ok());
     }
+}
+
+/// The receiver of the document, in Python, as it stands there but for its port, and so many seconds ahead.
+struct Documented {
+    child: Child,
+    port: u16,
+    /// What it takes.
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Documented {
+    fn start(site: &Site, ahead: u32) -> Self {
+        let program = blocks("python")[0]
+            .replace("9000", "0")
+            .replace("time.time()", &format!("time.time() + {ahead}"))
+            .replace(
+                "server.serve_forever()",
+                "print(server.server_port, flush=True)\nserver.serve_forever()",
+            );
+        let mut child = Command::new("python3")
+            .args(["-c", &program])
+            .current_dir(&site.folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("python3 is needed");
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let port = lines.next().unwrap().unwrap().parse().unwrap();
+        Self { child, port, lines }
+    }
+
+    /// The status of its answer.
+    fn post(&self, request: &[u8]) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(request).unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        line.split(' ').nth(1).unwrap_or_default().to_owned()
+    }
+}
+
+impl Drop for Documented {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One request as it is sent; it is answered that it was taken.
+fn take_one(listener: &TcpListener) -> Vec<u8> {
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        assert!(reader.read_until(b'\n', &mut request).unwrap() > 0);
+    }
+    let head = String::from_utf8_lossy(&request).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    reader.read_exact(&mut body).unwrap();
+    reader.get_mut().write_all(b"HTTP/1.1 204 Taken\r\nconnection: close\r\n\r\n").unwrap();
+    [request, body].concat()
+}
+
+/// The example with a secret, for a receiver at a port.
+fn signed_example(port: u16) -> String {
+    let example = blocks("toml").into_iter().find(|example| example.contains("secret-file")).unwrap();
+    example.replace("127.0.0.1:9000", &format!("127.0.0.1:{port}"))
+}
+
+#[test]
+fn a_post_shows_whose_it_is_and_the_documented_receiver_takes_no_other() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut site = Site::new("signed", &signed_example(listener.local_addr().unwrap().port()));
+    fs::create_dir(site.folder.join("files")).unwrap();
+    fs::write(site.folder.join("webhook.secret"), SECRET).unwrap();
+    site.start();
+    assert!(site.log_in().store("one", b"x").starts_with("226"));
+    let request = take_one(&listener);
+    let text = String::from_utf8(request.clone()).unwrap();
+    let head = text.to_ascii_lowercase();
+    assert!(head.contains("authorization: bearer 5e9f\r\n") && head.contains("x-site: east\r\n"), "{head}");
+    let (now, late) = (Documented::start(&site, 0), Documented::start(&site, 301));
+    assert_eq!(now.post(&request), "204");
+    assert_eq!(late.post(&request), "401", "an old one is not taken again");
+    assert_eq!(now.post(text.replace("/one", "/two").as_bytes()), "401");
+    assert_eq!(now.post(text.replace("webhook-signature", "x-signature").as_bytes()), "401");
+    assert_eq!(now.post(text.replace("webhook-timestamp: 1", "webhook-timestamp: 2").as_bytes()), "401");
+    for file in ["events.db", "events.db-wal"] {
+        let kept = fs::read(site.folder.join(file)).unwrap_or_default();
+        let kept = String::from_utf8_lossy(&kept);
+        assert!(!kept.contains(SECRET.trim()) && !kept.contains("5e9f"), "{file}");
+    }
+}
+
+#[test]
+fn what_waits_is_signed_with_the_secret_that_is_read_meanwhile() {
+    let mut site = Site::new("resigned", "");
+    fs::create_dir(site.folder.join("files")).unwrap();
+    fs::write(site.folder.join("webhook.secret"), SECRET).unwrap();
+    let mut receiver = Documented::start(&site, 0);
+    fs::write(site.folder.join("webhook.secret"), "not the one that the receiver has\n").unwrap();
+    let file = site.folder.join("millrace.toml");
+    let users = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{}{users}", signed_example(receiver.port))).unwrap();
+    site.start();
+    assert!(site.log_in().store("one", b"x").starts_with("226"));
+    fs::write(site.folder.join("webhook.secret"), SECRET).unwrap();
+    let id = site.child.as_ref().unwrap().id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
+    let taken = receiver.lines.next().unwrap().unwrap();
+    assert!(taken.contains("\"path\":\"/one\""), "{taken}");
 }
 
 #[test]
@@ -624,8 +748,27 @@ fn a_queue_has_one_server_and_what_cannot_be_is_said() {
         ),
         ("[[hook]]\non = \"command\"\nverbs = \"SITE STOR\"\nrefuse = \"no\"", "method \"SITE STOR\""),
         ("[[hook]]\non = \"command\"\nrefuse = \"226 ok\"", "226 is no code of a refusal"),
+        (
+            "[[hook]]\non = \"upload\"\nrefuse = \"no\"\nsecret = \"hush\"",
+            "`secret` means nothing to a hook without `webhook`",
+        ),
+        ("[[hook]]\non = \"upload\"\nwebhook = \"http://x/\"\nsecret = \"hush\"", "the secret is too short"),
+        (
+            "[[hook]]\non = \"upload\"\nwebhook = \"http://x/\"\nsecret-file = \"nothere\"",
+            "nothere cannot be read",
+        ),
+        (
+            "[[hook]]\non = \"upload\"\nwebhook = \"http://x/\"\nheaders = { Host = \"hush\" }",
+            "\"Host\" is a field that the server sends itself",
+        ),
+        (
+            "[[hook]]\non = \"upload\"\nwebhook = \"http://x/\"\nheaders = { X-A = [\"hush\"] }",
+            "is not shown",
+        ),
+        ("[[hook]]\non = \"upload\"\nsercet = \"hush\"", "did you mean `secret`?"),
     ] {
         let error = error(keys);
         assert!(error.to_lowercase().contains(&expected.to_lowercase()), "{keys}: {error}");
+        assert!(!error.contains("hush"), "{error}");
     }
 }

@@ -1,5 +1,6 @@
-//! Base64 (RFC 4648): read in its usual alphabet, written and read in the one that URLs can hold.
+//! Base64 (RFC 4648): in its usual alphabet, and in the one that URLs can hold.
 
+const USUAL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// The bytes that a text in either alphabet stands for, with or without its padding.
@@ -23,15 +24,26 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// Text in the usual alphabet, padded.
+pub fn encode(bytes: &[u8]) -> String {
+    let mut out = write(bytes, USUAL);
+    out.extend(std::iter::repeat_n('=', out.len().next_multiple_of(4) - out.len()));
+    out
+}
+
 /// Text for a URL, without padding.
 pub fn encode_url(bytes: &[u8]) -> String {
+    write(bytes, URL)
+}
+
+fn write(bytes: &[u8], alphabet: &[u8; 64]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
         let mut word = [0; 4];
         word[1..=group.len()].copy_from_slice(group);
         let bits = u32::from_be_bytes(word);
         for at in 0..=group.len() {
-            out.push(char::from(URL[(bits >> (18 - 6 * at) & 63) as usize]));
+            out.push(char::from(alphabet[(bits >> (18 - 6 * at) & 63) as usize]));
         }
     }
     out
@@ -57,6 +69,16 @@ mod tests {
         for length in 0..70_u8 {
             let bytes: Vec<u8> = (0..length).map(|at| at.wrapping_mul(83) ^ 0xff).collect();
             assert_eq!(decode(encode_url(&bytes).as_bytes()), Some(bytes));
+        }
+        for (bytes, expected) in [
+            (&b""[..], ""),
+            (b"f", "Zg=="),
+            (b"fo", "Zm8="),
+            (b"foo", "Zm9v"),
+            (b"foob", "Zm9vYg=="),
+            (b"\xff\xfe", "//4="),
+        ] {
+            assert_eq!(encode(bytes), expected);
         }
         assert_eq!(decode(b"Zm9vYg=="), Some(b"foob".to_vec()));
         assert_eq!((decode(b"Z"), decode(b"Z!9v")), (None, None));

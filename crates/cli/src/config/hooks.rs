@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_server::Hooks;
-use millrace_server::hooks::{Action, Algorithm, EVENTS, Event, PathPattern, Rule, Rules, Template};
+use millrace_server::hooks::{
+    Action, Algorithm, Credentials, EVENTS, Event, PathPattern, Rule, Rules, Template,
+};
 
 use super::resolve::Places;
 use super::said::Said;
+use super::sources;
 use super::value::{Count, OnFailure};
 use super::written::HookTable;
 use crate::failure::Failure;
@@ -111,6 +114,31 @@ fn template(said: &Said<String>, places: &Places<'_>) -> Result<Template, Failur
     Template::parse(&said.value).map_err(|message| places.error(&said.place, "hook", &message))
 }
 
+/// What is shown to the receiver at `url`. What is wrong with a header is told at its address, as values are nobody's
+/// business.
+fn credentials(table: &HookTable, url: &Said<String>, places: &Places<'_>) -> Result<Credentials, Failure> {
+    let mut credentials = Credentials::default();
+    for (name, value) in &table.headers {
+        let with = credentials.header(name, &value.value);
+        credentials = with.map_err(|message| places.error(&url.place, "headers", &message))?;
+    }
+    match (&table.secret, &table.secret_file) {
+        (None, None) => Ok(credentials),
+        (Some(_), Some(file)) => {
+            Err(places.error(&file.place, "secret-file", "a hook has either `secret` or `secret-file`"))
+        }
+        (Some(said), None) => {
+            credentials.secret(&said.value).map_err(|message| places.error(&said.place, "secret", &message))
+        }
+        (None, Some(said)) => {
+            let wrong = |message: &str| places.error(&said.place, "secret-file", message);
+            let bytes = sources::read(Some(said), "secret-file", places)?.unwrap_or_default();
+            let text = String::from_utf8(bytes).map_err(|_| wrong("the secret is not UTF-8"))?;
+            credentials.secret(text.lines().next().unwrap_or_default()).map_err(|message| wrong(&message))
+        }
+    }
+}
+
 /// What is to be done: exactly one thing.
 fn action(table: &HookTable, places: &Places<'_>) -> Result<Option<Action>, Failure> {
     let mut actions = Vec::new();
@@ -149,7 +177,11 @@ fn action(table: &HookTable, places: &Places<'_>) -> Result<Option<Action>, Fail
     if let Some(said) = &table.webhook {
         Action::check_url(&said.value).map_err(|message| places.error(&said.place, "webhook", &message))?;
         let batch = table.batch.as_ref().map_or(1, |said| said.value.0.clamp(1, 1000));
-        actions.push((said.place.clone(), Action::Webhook { url: said.value.clone(), batch }));
+        let (url, credentials) = (said.value.clone(), credentials(table, said, places)?);
+        actions.push((said.place.clone(), Action::Webhook { url, batch, credentials }));
+    } else if let Some((key, place)) = table.shown_to_receivers().next() {
+        let message = format!("`{key}` means nothing to a hook without `webhook`");
+        return Err(places.error(place, key, &message));
     }
     if let Some((place, _)) = actions.get(1) {
         let message = "a [[hook]] table does one thing; write a second table below it for the next";

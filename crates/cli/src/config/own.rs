@@ -51,6 +51,9 @@ pub(super) fn files(written: &Written, places: &Places<'_>) -> Vec<Own> {
         add("password-file", source.password_file.as_ref());
     }
     for hook in &written.hook_tables {
+        add("secret-file", hook.secret_file.as_ref());
+    }
+    for hook in &written.hook_tables {
         files.extend(program(hook.run.first(), places).map(|path| Own { what: "run", path }));
     }
     for source in &written.source_tables {
@@ -126,7 +129,8 @@ pub(super) fn warnings(files: &[Own], served: &[PathBuf]) -> Vec<String> {
 }
 
 /// Files that hold a key or a password; `tls-cert` is one where the key is in it.
-const SECRETS: [&str; 5] = ["tls-key", "tls-cert", "http-link-keys", "key-file", "password-file"];
+const SECRETS: [&str; 6] =
+    ["tls-key", "tls-cert", "http-link-keys", "key-file", "password-file", "secret-file"];
 
 /// What is to be said of keys and passwords that others may read: a sentence for each.
 pub(super) fn unguarded(files: &[Own]) -> Vec<String> {

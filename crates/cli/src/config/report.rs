@@ -59,6 +59,9 @@ fn is_secret(before: &str, line: &str) -> bool {
     if line.contains("passw") || has_login || may_be_password || SECRET.contains(&key) {
         return true;
     }
+    if is_for_receivers(before, key, line) {
+        return true;
+    }
     let among_users = before.lines().any(|line| line.trim_start_matches('[').starts_with("user"));
     let is_plain = |key: &str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     // Another key behind it may be anything.
@@ -68,6 +71,16 @@ fn is_secret(before: &str, line: &str) -> bool {
         false => is_alone && is_plain(key) && keys::nearest(key, &keys::of_user()).is_some_and(is_no_secret),
     };
     among_users && !line.starts_with('[') && !is_harmless()
+}
+
+/// Claims that a line may hold what receivers of webhooks are shown, so that they believe it.
+fn is_for_receivers(before: &str, key: &str, line: &str) -> bool {
+    let table = before.lines().rev().map(str::trim_start).find(|line| line.starts_with('[')).unwrap_or("");
+    let has_headers = table.starts_with("[[hook]]") && line.contains("header") || table.starts_with("[hook.");
+    has_headers
+        || key == "hook"
+        || line.replace("secret-file", "").contains("secret")
+        || strsim::jaro_winkler(key, "secret") > 0.9
 }
 
 fn is_no_secret(key: &str) -> bool {

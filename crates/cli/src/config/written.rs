@@ -18,7 +18,7 @@ use millrace_server::limits::{Limit, Quantity, RateLimit, Scheduled};
 
 use super::hosts::HostTable;
 use super::limits::ListenerTable;
-use super::said::{Said, one_or_more};
+use super::said::{Place, Said, one_or_more};
 use super::sources::SourceTable;
 use super::value::{
     Access, Anonymous, Count, Listen, LogFormat, OnFailure, Period, Ports, Redirect, Switch, TlsRequired,
@@ -575,6 +575,9 @@ pub(crate) struct HookTable {
     #[serde(deserialize_with = "one_or_more")]
     pub(crate) run: Vec<Said<String>>,
     pub(crate) webhook: Option<Said<String>>,
+    pub(crate) headers: BTreeMap<String, Said<String>>,
+    pub(crate) secret: Option<Said<String>>,
+    pub(crate) secret_file: Option<Said<PathBuf>>,
     pub(crate) batch: Option<Said<Count>>,
     pub(crate) wait: Option<Said<Switch>>,
     pub(crate) time_limit: Option<Said<Period>>,
@@ -583,6 +586,14 @@ pub(crate) struct HookTable {
 }
 
 impl HookTable {
+    /// The keys that say what receivers are shown, and where they stand.
+    pub(crate) fn shown_to_receivers(&self) -> impl Iterator<Item = (&'static str, &Place)> {
+        let headers = self.headers.values().next().map(|said| ("headers", &said.place));
+        let secret = self.secret.as_ref().map(|said| ("secret", &said.place));
+        let file = self.secret_file.as_ref().map(|said| ("secret-file", &said.place));
+        [headers, secret, file].into_iter().flatten()
+    }
+
     /// `upload of /in/**: run ./check {file}`
     pub(crate) fn shown(&self) -> String {
         let words =
@@ -605,7 +616,8 @@ impl HookTable {
             ("tell ", one(&self.webhook)),
         ];
         let done = done.into_iter().find_map(|(does, what)| Some(format!("{does}{}", what?)));
-        format!("{text}: {}", done.unwrap_or_default())
+        let is_signed = self.secret.is_some() || self.secret_file.is_some();
+        format!("{text}: {}{}", done.unwrap_or_default(), if is_signed { ", signed" } else { "" })
     }
 }
 

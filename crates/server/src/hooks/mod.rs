@@ -37,6 +37,7 @@ pub use patterns::PathPattern;
 pub(crate) use pending::Pending;
 pub(crate) use pools::Pools;
 pub use rules::{Action, Rule, Rules};
+pub use webhook::Credentials;
 
 use crate::program::Recall;
 

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
-use super::webhook::{NotTaken, Webhook};
+use super::webhook::{Keyring, NotTaken, Webhook};
 use super::{HEARD, facts};
 use crate::program::{How, Program, Purpose};
 
@@ -47,8 +47,15 @@ const LAST: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Recipient {
-    /// It is posted to this address: one at a time, or arrays of so many.
-    Webhook { url: String, batch: usize, milliseconds: u64 },
+    /// It is posted to this address: one at a time, or arrays of so many. Which of the credentials for that are shown is
+    /// written down, and not what they are.
+    Webhook {
+        url: String,
+        batch: usize,
+        milliseconds: u64,
+        #[serde(default)]
+        shows: usize,
+    },
     /// This program is run; its arguments are kept with each event.
     Program { name: String, milliseconds: u64 },
 }
@@ -110,6 +117,8 @@ impl std::fmt::Debug for Shared {
 struct State {
     /// The receivers that have a thread, and the last event that was put for each.
     lanes: HashMap<String, i64>,
+    /// What is shown to receivers; another where the configuration was read again.
+    keys: Keyring,
     stopped: bool,
 }
 
@@ -155,14 +164,15 @@ const SCHEMA: &str = "
 impl Queue {
     /// The queue of this file: opened, with what is in it, or the one that this process has open. So rules that are
     /// read again go on with the queue of those before them.
-    pub(super) fn of(path: &Path, warn: Warn) -> Result<Arc<Self>, String> {
+    pub(super) fn of(path: &Path, keys: &Keyring, warn: Warn) -> Result<Arc<Self>, String> {
         static OPEN: Mutex<Vec<Weak<Queue>>> = Mutex::new(Vec::new());
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|queue| queue.strong_count() > 0);
         if let Some(queue) = open.iter().filter_map(Weak::upgrade).find(|queue| queue.is_at(path)) {
+            queue.shared.state().keys = keys.clone();
             return Ok(queue);
         }
-        let queue = Arc::new(Self::open(path, warn)?);
+        let queue = Arc::new(Self::open(path, keys, warn)?);
         open.push(Arc::downgrade(&queue));
         Ok(queue)
     }
@@ -172,7 +182,7 @@ impl Queue {
         self.shared.path == path && !self.shared.state().stopped
     }
 
-    fn open(path: &Path, warn: Warn) -> Result<Self, String> {
+    fn open(path: &Path, keys: &Keyring, warn: Warn) -> Result<Self, String> {
         let wrong = |error: &dyn std::fmt::Display| format!("the queue of hooks {}: {error}", path.display());
         let lock = lock(path).map_err(|error| wrong(&error))?;
         let mut database = Connection::open(path).map_err(|error| wrong(&error))?;
@@ -181,8 +191,8 @@ impl Queue {
             .query_row("SELECT name FROM origin", [], |row| row.get(0))
             .map_err(|error| wrong(&error))?;
         let left = waiting(&database).map_err(|error| wrong(&error))?;
-        let shared =
-            Arc::new(Shared { path: path.to_owned(), warn, state: Mutex::default(), change: Condvar::new() });
+        let state = Mutex::new(State { keys: keys.clone(), ..State::default() });
+        let shared = Arc::new(Shared { path: path.to_owned(), warn, state, change: Condvar::new() });
         let (orders, inbox) = channel();
         let queue = Self {
             orders: Mutex::new(Some(orders.clone())),
@@ -546,12 +556,13 @@ impl Lane {
     fn deliver(&self, webhook: Option<&Webhook>, some: &[Kept]) -> Result<(), NotTaken> {
         let bodies: Vec<String> = some.iter().map(|event| self.with_id(event)).collect();
         match (&self.to, webhook) {
-            (Recipient::Webhook { batch, .. }, Some(webhook)) => {
+            (Recipient::Webhook { url, batch, shows, .. }, Some(webhook)) => {
                 let body = match *batch {
                     0 | 1 => bodies.concat(),
                     _ => format!("[{}]", bodies.join(",")),
                 };
-                webhook.post(body.as_bytes()).map(drop)
+                let credentials = self.shared.state().keys.find(url, *shows);
+                webhook.post(&credentials, Some(&self.id(some)), body.as_bytes()).map(drop)
             }
             (Recipient::Program { milliseconds, .. }, _) => {
                 some.iter().zip(bodies).try_for_each(|(event, body)| run(event, body, *milliseconds))
@@ -563,7 +574,16 @@ impl Lane {
     /// `{"id":"6f1a...-17",...}`
     fn with_id(&self, event: &Kept) -> String {
         let rest = event.body.strip_prefix('{').unwrap_or("}");
-        format!("{{\"id\":\"{}-{}\",{rest}", self.origin, event.id)
+        format!("{{\"id\":\"{}\",{rest}", self.id(std::slice::from_ref(event)))
+    }
+
+    /// `6f1a...-17`, of several `6f1a...-17-20`: others, and so another post, if one of them is not there any more.
+    fn id(&self, some: &[Kept]) -> String {
+        match some {
+            [] => self.origin.clone(),
+            [one] => format!("{}-{}", self.origin, one.id),
+            [first, .., last] => format!("{}-{}-{}", self.origin, first.id, last.id),
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use super::facts::{self, Facts, Template};
 use super::patterns::PathPattern;
 use super::queue::{Letter, Queue, Recipient, Warn};
 use super::verify::{self, Pair, Turn, Turns};
-use super::webhook::Webhook;
+use super::webhook::{Credentials, Keyring, Webhook};
 use super::{Event, HEARD, Hooks, Moment, Refusal, Ruling};
 use crate::program::{Ended, How, Program, Purpose, Recall};
 
@@ -146,6 +146,8 @@ pub enum Action {
         url: String,
         /// So many at most, where they come from the queue.
         batch: usize,
+        /// What is shown there.
+        credentials: Credentials,
     },
 }
 
@@ -210,6 +212,8 @@ struct Said {
 pub struct Rules {
     rules: Vec<Rule>,
     queue_path: Option<PathBuf>,
+    /// What is shown where events are posted to.
+    keys: Keyring,
     /// One for each rule that posts and waits.
     webhooks: Vec<Option<Webhook>>,
     queue: OnceLock<Arc<Queue>>,
@@ -237,7 +241,13 @@ impl std::fmt::Debug for Rules {
 
 impl Rules {
     /// These rules; events that nobody waits for are kept in a database at this path until they are delivered.
-    pub fn new(rules: Vec<Rule>, queue: Option<PathBuf>) -> Self {
+    pub fn new(mut rules: Vec<Rule>, queue: Option<PathBuf>) -> Self {
+        let mut keys = Keyring::default();
+        for rule in &mut rules {
+            if let Action::Webhook { url, credentials, .. } = &mut rule.action {
+                keys.add(url, credentials);
+            }
+        }
         let webhook = |rule: &Rule| match &rule.action {
             Action::Webhook { url, .. } => Some(Webhook::new(url, rule.time_limit)),
             _ => None,
@@ -246,6 +256,7 @@ impl Rules {
         Self {
             rules,
             queue_path: queue,
+            keys,
             webhooks,
             queue: OnceLock::new(),
             warn: OnceLock::new(),
@@ -447,10 +458,12 @@ impl Rules {
                 _ => Ok(None),
             },
             (Action::Run(words), _) => self.run(rule, words, &facts, &moment.recall),
-            (Action::Webhook { .. }, Some(webhook)) => match webhook.post(facts.json().as_bytes()) {
-                Ok(answer) => self.read_answer(rule, &answer),
-                Err(error) => self.failed(rule, &error.to_string()),
-            },
+            (Action::Webhook { credentials, .. }, Some(webhook)) => {
+                match webhook.post(credentials, None, facts.json().as_bytes()) {
+                    Ok(answer) => self.read_answer(rule, &answer),
+                    Err(error) => self.failed(rule, &error.to_string()),
+                }
+            }
             (Action::Webhook { .. }, None) | (Action::Verify(_), _) => Ok(None),
         }
     }
@@ -614,7 +627,7 @@ impl Hooks for Rules {
     fn begin(&self, warn: Warn) -> Result<(), String> {
         let _ = self.warn.set(Arc::clone(&warn));
         if let Some(path) = &self.queue_path {
-            let _ = self.queue.set(Queue::of(path, warn)?);
+            let _ = self.queue.set(Queue::of(path, &self.keys, warn)?);
         }
         Ok(())
     }
@@ -738,8 +751,9 @@ impl Rule {
         let milliseconds = u64::try_from(self.time_limit.as_millis()).unwrap_or(u64::MAX);
         let body = facts.json();
         match &self.action {
-            Action::Webhook { url, batch } => {
-                let to = Recipient::Webhook { url: url.clone(), batch: *batch, milliseconds };
+            Action::Webhook { url, batch, credentials } => {
+                let (url, shows) = (url.clone(), credentials.number());
+                let to = Recipient::Webhook { url, batch: *batch, milliseconds, shows };
                 Some(Letter { to, body, words: Vec::new(), variables: Vec::new() })
             }
             Action::Run(words) => {
