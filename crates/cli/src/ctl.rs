@@ -92,12 +92,56 @@ enum Action {
         /// One folder, as "quotas" names it [default: all]
         tree: Option<String>,
     },
+    /// What hooks are still to be told: what waits for its receiver, and what was put aside (parked), and why
+    #[command(args_conflicts_with_subcommands = true)]
+    Events {
+        #[command(subcommand)]
+        action: Option<Events>,
+        /// Only what is for this address or program
+        #[arg(long, value_name = "RECEIVER")]
+        to: Option<String>,
+        /// So many of them [default: 100]
+        #[arg(long, value_name = "NUMBER")]
+        most: Option<usize>,
+    },
     /// Read the configuration file anew, as SIGHUP does; says which changed keys count from the next start only
     Reload,
     /// Accept nobody more, wait for running transfers however long they take, then end
     Drain,
     /// The same, but no longer than the configured grace
     Stop,
+}
+
+/// What is done to events.
+#[derive(Debug, Subcommand)]
+enum Events {
+    /// Deliver what was put aside, and try now what waits
+    Retry {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Forget what was put aside
+    Drop {
+        #[command(flatten)]
+        which: Which,
+        /// With --all, what waits as well
+        #[arg(long, requires = "all")]
+        waiting: bool,
+    },
+}
+
+/// Which of them.
+#[derive(Debug, Args)]
+struct Which {
+    /// As "events" tells them
+    #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    ids: Vec<String>,
+    /// All that were put aside
+    #[arg(long)]
+    all: bool,
+    /// With --all, only what is for this address or program
+    #[arg(long, value_name = "RECEIVER", requires = "all")]
+    to: Option<String>,
 }
 
 pub(crate) fn run(arguments: Ctl) -> Result<(), Failure> {
@@ -138,9 +182,22 @@ fn request(action: Action) -> Value {
         Action::Bans => json!({ "do": "bans" }),
         Action::Quotas => json!({ "do": "quotas" }),
         Action::Recount { tree } => json!({ "do": "recount", "tree": tree }),
+        Action::Events { action: None, to, most } => json!({ "do": "events", "to": to, "most": most }),
+        Action::Events { action: Some(action), .. } => events(action),
         Action::Reload => json!({ "do": "reload" }),
         Action::Drain => json!({ "do": "drain" }),
         Action::Stop => json!({ "do": "stop" }),
+    }
+}
+
+fn events(action: Events) -> Value {
+    match action {
+        Events::Retry { which: Which { ids, all, to } } => {
+            json!({ "do": "retry-events", "events": ids, "all": all, "to": to })
+        }
+        Events::Drop { which: Which { ids, all, to }, waiting } => {
+            json!({ "do": "drop-events", "events": ids, "all": all, "to": to, "waiting": waiting })
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use crate::blocking::BlockingPool;
 use crate::client::Client;
 use crate::config::{Config, Tls};
 use crate::ftp::{Lore, Promises};
-use crate::hooks::Pools;
+use crate::hooks::{Backlog, Pools};
 use crate::housekeeping::{Housekeeping, keep_dav, keep_quotas, wall_seconds};
 use crate::http::{Dav, Kept, Side, Tus};
 use crate::limits::{
@@ -555,6 +555,11 @@ impl Running {
         });
         reports.append(&mut sessions);
         reports
+    }
+
+    /// Events that hooks are to be told and were not yet, where there are such hooks.
+    pub fn backlog(&self) -> Option<Backlog> {
+        self.state.hooks()?.backlog()
     }
 
     /// What is held where there are quotas and something was done of late.

@@ -4,6 +4,7 @@
 //! see `docs/limits.md`. Each client has a thread, of which there are few; none of it touches a worker but by
 //! its inbox.
 
+mod events;
 mod request;
 
 use std::fs::Permissions;

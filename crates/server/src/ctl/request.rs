@@ -8,7 +8,7 @@ use millrace_storage::TallyReport;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Reload;
+use super::{Reload, events};
 use crate::limits::{Limit, Limits, Scope, ScopeReport};
 use crate::network::Network;
 use crate::running::{Running, SessionReport};
@@ -43,6 +43,26 @@ enum Request {
     Quotas {},
     /// Count that anew: in one tree, or in all.
     Recount { tree: Option<String> },
+    /// Which events are hooks to be told that they were not yet?
+    Events { to: Option<String>, most: Option<usize> },
+    /// Have some delivered that were put aside, and try those that wait now.
+    RetryEvents {
+        #[serde(default)]
+        events: Vec<String>,
+        to: Option<String>,
+        #[serde(default)]
+        all: bool,
+    },
+    /// Have some forgotten.
+    DropEvents {
+        #[serde(default)]
+        events: Vec<String>,
+        to: Option<String>,
+        #[serde(default)]
+        all: bool,
+        #[serde(default)]
+        waiting: bool,
+    },
     /// Read the configuration anew.
     Reload {},
     /// Accept nobody, wait for transfers, end.
@@ -114,6 +134,13 @@ fn perform(request: Request, running: &Running, reload: &Reload) -> Result<Value
         Request::Recount { tree } => {
             let counted = running.recount_quotas(tree.as_deref()).map_err(|error| error.to_string())?;
             Ok(json!({ "quotas": counted.iter().map(tally).collect::<Vec<_>>() }))
+        }
+        Request::Events { to, most } => events::list(running, to.as_deref(), most),
+        Request::RetryEvents { events, to, all } => {
+            events::retry(running, &events::meant(events, to, all, false)?)
+        }
+        Request::DropEvents { events, to, all, waiting } => {
+            events::forget(running, &events::meant(events, to, all, waiting)?)
         }
         Request::Reload {} => reload().map(|later| json!({ "next-start": later })),
         Request::Drain {} => {

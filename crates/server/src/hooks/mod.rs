@@ -12,7 +12,9 @@
 //! [`Hooks`] is the door. Behind it, from the configuration file, stand [`Rules`]: programs, webhooks, and
 //! what the server does by itself.
 
+mod backlog;
 mod facts;
+mod lanes;
 mod patterns;
 mod pending;
 mod pools;
@@ -31,6 +33,7 @@ use millrace_ftp::listing::search::Searched;
 use millrace_ftp::reply::{Reply, code};
 use millrace_vfs::{ReadHandle, Storage, VirtualPath};
 
+pub use backlog::{Backlog, Meant, Undeliverables, Undelivered};
 pub use facts::{NAMES, Template};
 pub use millrace_ftp::digest::Algorithm;
 pub use patterns::PathPattern;
@@ -73,6 +76,11 @@ pub trait Hooks: Send + Sync + Debug {
     fn begin(&self, warn: Arc<dyn Fn(&str) + Send + Sync>) -> Result<(), String> {
         let _ = warn;
         Ok(())
+    }
+
+    /// What is to be told and was not yet, where that is kept for an administrator to look after.
+    fn backlog(&self) -> Option<Backlog> {
+        None
     }
 
     /// The server has ended: nothing more will come.

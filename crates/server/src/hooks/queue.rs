@@ -11,33 +11,23 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
-use super::webhook::{Keyring, NotTaken, Webhook};
-use super::{HEARD, facts};
-use crate::program::{How, Program, Purpose};
+use super::lanes::{Lanes, Shared};
+use super::webhook::Keyring;
 
 /// Puts that share a transaction at most.
 const TOGETHER: usize = 1000;
 
 /// How long a database that cannot be written to (a full disk) is tried.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Before a second try; doubled each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-
-/// Between tries at most.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-
-/// A program that fails so often for the same event is not asked again.
-const PROGRAM_TRIES: u32 = 5;
 
 /// How long the server's end waits for a delivery that has begun.
 const LAST: Duration = Duration::from_secs(5);
@@ -60,6 +50,16 @@ pub(super) enum Recipient {
     Program { name: String, milliseconds: u64 },
 }
 
+impl Recipient {
+    /// What people call it.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Webhook { url, .. } => url,
+            Self::Program { name, .. } => name,
+        }
+    }
+}
+
 /// An event to be put.
 #[derive(Debug)]
 pub(super) struct Letter {
@@ -72,7 +72,7 @@ pub(super) struct Letter {
 }
 
 /// What the writing thread is told.
-enum Order {
+pub(super) enum Order {
     /// Put these; a session's intention, if it had one, is carried out.
     Put { letters: Vec<Letter>, session: u64, done: Sender<Result<(), String>> },
     /// A session intends this.
@@ -83,6 +83,8 @@ enum Order {
     Delivered(Vec<i64>),
     /// These never will be: why.
     Parked(Vec<i64>, String),
+    /// Say when all of that is done.
+    Settle(Sender<Result<(), String>>),
 }
 
 /// Says what an operator should look at.
@@ -92,46 +94,11 @@ pub(super) type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 #[derive(Debug)]
 pub(super) struct Queue {
     orders: Mutex<Option<Sender<Order>>>,
+    lanes: Arc<Lanes>,
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Locked while this server has the queue.
     _lock: File,
-}
-
-/// What the threads share.
-struct Shared {
-    path: PathBuf,
-    warn: Warn,
-    /// Guarded for a look.
-    state: Mutex<State>,
-    change: Condvar,
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Queue({})", self.path.display())
-    }
-}
-
-#[derive(Default)]
-struct State {
-    /// The receivers that have a thread, and the last event that was put for each.
-    lanes: HashMap<String, i64>,
-    /// What is shown to receivers; another where the configuration was read again.
-    keys: Keyring,
-    stopped: bool,
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits; answers whether the queue is closed.
-    fn pause(&self, time: Duration) -> bool {
-        let waited = self.change.wait_timeout_while(self.state(), time, |state| !state.stopped);
-        waited.unwrap_or_else(PoisonError::into_inner).0.stopped
-    }
 }
 
 const SCHEMA: &str = "
@@ -149,6 +116,7 @@ const SCHEMA: &str = "
         parked TEXT
     );
     CREATE INDEX IF NOT EXISTS waiting ON event (receiver, id) WHERE parked IS NULL;
+    CREATE INDEX IF NOT EXISTS put_aside ON event (receiver, id) WHERE parked IS NOT NULL;
     CREATE TABLE IF NOT EXISTS intended (
         session INTEGER NOT NULL,
         receiver TEXT NOT NULL,
@@ -169,7 +137,7 @@ impl Queue {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|queue| queue.strong_count() > 0);
         if let Some(queue) = open.iter().filter_map(Weak::upgrade).find(|queue| queue.is_at(path)) {
-            queue.shared.state().keys = keys.clone();
+            queue.shared.take_keys(keys.clone());
             return Ok(queue);
         }
         let queue = Arc::new(Self::open(path, keys, warn)?);
@@ -179,7 +147,7 @@ impl Queue {
 
     /// Claims that it is kept in this file, and not closed.
     fn is_at(&self, path: &Path) -> bool {
-        self.shared.path == path && !self.shared.state().stopped
+        self.shared.path == path && !self.shared.is_stopped()
     }
 
     fn open(path: &Path, keys: &Keyring, warn: Warn) -> Result<Self, String> {
@@ -191,17 +159,17 @@ impl Queue {
             .query_row("SELECT name FROM origin", [], |row| row.get(0))
             .map_err(|error| wrong(&error))?;
         let left = waiting(&database).map_err(|error| wrong(&error))?;
-        let state = Mutex::new(State { keys: keys.clone(), ..State::default() });
-        let shared = Arc::new(Shared { path: path.to_owned(), warn, state, change: Condvar::new() });
+        let shared = Arc::new(Shared::new(path, origin, keys.clone(), warn));
         let (orders, inbox) = channel();
+        // Lanes are made by the writer too, and hold a way back to it.
+        let lanes = Arc::new(Lanes::new(orders.clone(), Arc::clone(&shared)));
         let queue = Self {
-            orders: Mutex::new(Some(orders.clone())),
-            shared: Arc::clone(&shared),
+            orders: Mutex::new(Some(orders)),
+            lanes: Arc::clone(&lanes),
+            shared,
             threads: Mutex::default(),
             _lock: lock,
         };
-        // Lanes are made by the writer too, and hold a way back to it.
-        let lanes = Lanes { origin, orders, shared };
         for (receiver, last) in left {
             lanes.announce(&receiver, last);
         }
@@ -230,6 +198,31 @@ impl Queue {
         }
     }
 
+    /// Where it is kept.
+    pub(super) fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    /// What the ids of its events begin with.
+    pub(super) fn origin(&self) -> &str {
+        &self.shared.origin
+    }
+
+    /// What people call a receiver that is written so.
+    pub(super) fn name_of(receiver: &str) -> Option<String> {
+        serde_json::from_str::<Recipient>(receiver).ok().map(|to| to.name().to_owned())
+    }
+
+    /// Why the events of a receiver still wait, where it has not taken one.
+    pub(super) fn trouble_of(&self, receiver: &str) -> Option<String> {
+        self.shared.trouble_of(receiver)
+    }
+
+    /// What waits for a receiver, up to this event, is to be tried now, from the first on: there may be older ones again.
+    pub(super) fn begin_again(&self, receiver: &str, last: i64) {
+        self.lanes.begin_again(receiver, last);
+    }
+
     fn order(&self, order: impl FnOnce(Sender<Result<(), String>>) -> Order) -> Result<(), String> {
         let (done, answer) = channel();
         match &*self.orders() {
@@ -245,8 +238,7 @@ impl Queue {
 
     /// Has the threads end.
     fn stop(&self) {
-        self.shared.state().stopped = true;
-        self.shared.change.notify_all();
+        self.shared.stop();
         self.orders().take();
     }
 
@@ -288,46 +280,13 @@ fn waiting(database: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
     query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// What it takes to begin deliveries.
-struct Lanes {
-    origin: String,
-    orders: Sender<Order>,
-    shared: Arc<Shared>,
-}
-
-impl Lanes {
-    /// There are events for a receiver, up to this one: its thread is told, or begun.
-    fn announce(&self, receiver: &str, last: i64) {
-        let mut state = self.shared.state();
-        if state.stopped || state.lanes.insert(receiver.to_owned(), last).is_some() {
-            drop(state);
-            return self.shared.change.notify_all();
-        }
-        drop(state);
-        let Ok(to) = serde_json::from_str::<Recipient>(receiver) else {
-            return (self.shared.warn)(&format!("hooks: events for an unknown kind of receiver: {receiver}"));
-        };
-        let lane = Lane {
-            key: receiver.to_owned(),
-            origin: self.origin.clone(),
-            orders: self.orders.clone(),
-            shared: Arc::clone(&self.shared),
-            to,
-        };
-        let begun = thread::Builder::new().name("millrace-lane".to_owned()).spawn(move || lane.run());
-        if begun.is_err() {
-            self.shared.state().lanes.remove(receiver);
-        }
-    }
-}
-
 /// Writes what it is told to, many orders in one transaction.
 fn write(database: &mut Connection, inbox: &Receiver<Order>, lanes: &Lanes) {
     loop {
         // The lanes hold ways to here as well, so the end is not that of the channel.
         let first = match inbox.recv_timeout(Duration::from_millis(250)) {
             Ok(order) => order,
-            Err(RecvTimeoutError::Timeout) if !lanes.shared.state().stopped => continue,
+            Err(RecvTimeoutError::Timeout) if !lanes.shared.is_stopped() => continue,
             Err(_) => return,
         };
         let mut orders = vec![first];
@@ -346,7 +305,7 @@ fn write(database: &mut Connection, inbox: &Receiver<Order>, lanes: &Lanes) {
         }
         let result = result.map(drop);
         for order in orders {
-            if let Order::Put { done, .. } | Order::Intend { done, .. } = order {
+            if let Order::Put { done, .. } | Order::Intend { done, .. } | Order::Settle(done) = order {
                 let _ = done.send(result.clone());
             }
         }
@@ -401,209 +360,10 @@ fn commit(database: &mut Connection, orders: &[Order]) -> rusqlite::Result<HashM
                         park.execute(params![id, why])?;
                     }
                 }
+                Order::Settle(_) => {}
             }
         }
     }
     transaction.commit()?;
     Ok(put)
-}
-
-/// One receiver's deliveries.
-struct Lane {
-    key: String,
-    origin: String,
-    orders: Sender<Order>,
-    shared: Arc<Shared>,
-    to: Recipient,
-}
-
-/// An event as it is kept.
-struct Kept {
-    id: i64,
-    body: String,
-    words: Vec<u8>,
-    variables: Vec<u8>,
-}
-
-impl Lane {
-    fn run(&self) {
-        let webhook = match &self.to {
-            Recipient::Webhook { url, milliseconds, .. } => {
-                Some(Webhook::new(url, Duration::from_millis(*milliseconds)))
-            }
-            Recipient::Program { .. } => None,
-        };
-        // What was read is delivered before more is: the writer may not have removed it yet.
-        let (mut behind, mut tries) = (0, 0);
-        loop {
-            if self.wait_for_more(behind) {
-                return;
-            }
-            let some = match self.read(behind) {
-                Ok(some) => some,
-                Err(error) => {
-                    (self.shared.warn)(&format!("hooks: the queue cannot be read: {error}"));
-                    if self.shared.pause(LONGEST_PAUSE) {
-                        return;
-                    }
-                    continue;
-                }
-            };
-            let Some(last) = some.last().map(|event| event.id) else {
-                behind = self.shared.state().lanes.get(&self.key).copied().unwrap_or(behind).max(behind);
-                continue;
-            };
-            let ids: Vec<i64> = some.iter().map(|event| event.id).collect();
-            match self.deliver(webhook.as_ref(), &some) {
-                Ok(()) => {
-                    let _ = self.orders.send(Order::Delivered(ids));
-                    (behind, tries) = (last, 0);
-                }
-                Err(NotTaken::Ever(_)) if some.len() > 1 => {
-                    // One of them is to blame: one by one, to find out which.
-                    behind = self.one_by_one(webhook.as_ref(), &some);
-                }
-                Err(error) => {
-                    tries += 1;
-                    let gives_up = match &error {
-                        NotTaken::Ever(_) => true,
-                        NotTaken::Yet(_) => webhook.is_none() && tries >= PROGRAM_TRIES,
-                    };
-                    if gives_up {
-                        self.park(&ids, &error);
-                        (behind, tries) = (last, 0);
-                    } else if self.hold_off(tries, &error) {
-                        return;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Waits for an event behind this one; answers whether the queue is closed.
-    fn wait_for_more(&self, behind: i64) -> bool {
-        let nothing_new = |state: &mut State| {
-            !state.stopped && state.lanes.get(&self.key).is_none_or(|last| *last <= behind)
-        };
-        let waited = self.shared.change.wait_while(self.shared.state(), nothing_new);
-        waited.unwrap_or_else(PoisonError::into_inner).stopped
-    }
-
-    /// Waits before the next try; answers whether the queue is closed.
-    fn hold_off(&self, tries: u32, error: &NotTaken) -> bool {
-        if tries == 1 {
-            (self.shared.warn)(&format!("hooks: {} does not take events: {error}; they wait", self.name()));
-        }
-        self.shared.pause((FIRST_PAUSE * 2u32.pow(tries.min(10) - 1)).min(LONGEST_PAUSE))
-    }
-
-    fn park(&self, ids: &[i64], error: &NotTaken) {
-        let text = format!("hooks: {} event(s) for {} put aside: {error}", ids.len(), self.name());
-        (self.shared.warn)(&text);
-        let _ = self.orders.send(Order::Parked(ids.to_vec(), error.to_string()));
-    }
-
-    /// Answers up to which event it came.
-    fn one_by_one(&self, webhook: Option<&Webhook>, some: &[Kept]) -> i64 {
-        let mut behind = some.first().map_or(0, |event| event.id - 1);
-        for event in some {
-            match self.deliver(webhook, std::slice::from_ref(event)) {
-                Ok(()) => drop(self.orders.send(Order::Delivered(vec![event.id]))),
-                Err(error @ NotTaken::Ever(_)) => self.park(&[event.id], &error),
-                Err(NotTaken::Yet(_)) => return behind,
-            }
-            behind = event.id;
-        }
-        behind
-    }
-
-    fn name(&self) -> &str {
-        match &self.to {
-            Recipient::Webhook { url, .. } => url,
-            Recipient::Program { name, .. } => name,
-        }
-    }
-
-    fn read(&self, behind: i64) -> rusqlite::Result<Vec<Kept>> {
-        let most = match &self.to {
-            Recipient::Webhook { batch, .. } => (*batch).max(1),
-            Recipient::Program { .. } => 1,
-        };
-        // One connection a lane and thread, kept by the caller's thread.
-        thread_local! {
-            static DATABASE: std::cell::RefCell<Option<Connection>> = const { std::cell::RefCell::new(None) };
-        }
-        DATABASE.with_borrow_mut(|kept| {
-            let database = match kept {
-                Some(database) => database,
-                None => {
-                    let database = Connection::open(&self.shared.path)?;
-                    database.busy_timeout(Duration::from_secs(30))?;
-                    kept.insert(database)
-                }
-            };
-            let mut query = database.prepare_cached(
-                "SELECT id, body, words, variables FROM event
-                 WHERE receiver = ?1 AND id > ?2 AND parked IS NULL ORDER BY id LIMIT ?3",
-            )?;
-            let rows = query.query_map(params![self.key, behind, most as i64], |row| {
-                Ok(Kept { id: row.get(0)?, body: row.get(1)?, words: row.get(2)?, variables: row.get(3)? })
-            })?;
-            rows.collect()
-        })
-    }
-
-    fn deliver(&self, webhook: Option<&Webhook>, some: &[Kept]) -> Result<(), NotTaken> {
-        let bodies: Vec<String> = some.iter().map(|event| self.with_id(event)).collect();
-        match (&self.to, webhook) {
-            (Recipient::Webhook { url, batch, shows, .. }, Some(webhook)) => {
-                let body = match *batch {
-                    0 | 1 => bodies.concat(),
-                    _ => format!("[{}]", bodies.join(",")),
-                };
-                let credentials = self.shared.state().keys.find(url, *shows);
-                webhook.post(&credentials, Some(&self.id(some)), body.as_bytes()).map(drop)
-            }
-            (Recipient::Program { milliseconds, .. }, _) => {
-                some.iter().zip(bodies).try_for_each(|(event, body)| run(event, body, *milliseconds))
-            }
-            (Recipient::Webhook { .. }, None) => Ok(()),
-        }
-    }
-
-    /// `{"id":"6f1a...-17",...}`
-    fn with_id(&self, event: &Kept) -> String {
-        let rest = event.body.strip_prefix('{').unwrap_or("}");
-        format!("{{\"id\":\"{}\",{rest}", self.id(std::slice::from_ref(event)))
-    }
-
-    /// `6f1a...-17`, of several `6f1a...-17-20`: others, and so another post, if one of them is not there any more.
-    fn id(&self, some: &[Kept]) -> String {
-        match some {
-            [] => self.origin.clone(),
-            [one] => format!("{}-{}", self.origin, one.id),
-            [first, .., last] => format!("{}-{}-{}", self.origin, first.id, last.id),
-        }
-    }
-}
-
-fn run(event: &Kept, body: String, milliseconds: u64) -> Result<(), NotTaken> {
-    let variables = facts::unpack(&event.variables);
-    let mut pairs = variables.into_iter();
-    let environment = std::iter::from_fn(|| Some((pairs.next()?, pairs.next()?))).collect();
-    let program = Program {
-        words: facts::unpack(&event.words),
-        environment,
-        time: Duration::from_millis(milliseconds),
-        most: HEARD,
-        purpose: Purpose::Work,
-    };
-    match program.run(body.as_bytes()) {
-        Ok(ended) if ended.how == How::Exited(0) => Ok(()),
-        Ok(ended) => {
-            let errors = String::from_utf8_lossy(&ended.complaints);
-            Err(NotTaken::Yet(format!("it {} {}", ended.how, errors.trim())))
-        }
-        Err(error) => Err(NotTaken::Yet(error.to_string())),
-    }
 }

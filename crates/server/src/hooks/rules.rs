@@ -19,6 +19,7 @@ use millrace_storage::Archives;
 use millrace_vfs::{FileError, Storage, VirtualPath, Wait, WriteMode};
 use serde::Deserialize;
 
+use super::backlog::Backlog;
 use super::facts::{self, Facts, Template};
 use super::patterns::PathPattern;
 use super::queue::{Letter, Queue, Recipient, Warn};
@@ -630,6 +631,10 @@ impl Hooks for Rules {
             let _ = self.queue.set(Queue::of(path, &self.keys, warn)?);
         }
         Ok(())
+    }
+
+    fn backlog(&self) -> Option<Backlog> {
+        self.queue.get().map(Backlog::of)
     }
 
     fn close(&self) {
