@@ -377,8 +377,8 @@ fn what_holds_is_explained_of_a_database_that_a_flag_names_and_with_who_is_asked
         let (_, explained) = site.ask(&[&common[..], how].concat());
         assert!(explained.contains(verdict), "{how:?}: {explained}");
     }
-    site.configure("[[source]]\nprogram = [\"logins\"]\n");
-    let first = " First asked at a login, and it decides where it knows the name: the program logins.\n";
+    site.configure("[[source]]\nprogram = [\"true\"]\n");
+    let first = " First asked at a login, and it decides where it knows the name: the program true.\n";
     // It is asked behind the database.
     for (name, is_in_it) in [("alice", true), ("bob", false)] {
         let (is_known, told) = site.ask(&["explain", name, "--users", "own.db", "--config", "m.toml"]);

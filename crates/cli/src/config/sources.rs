@@ -192,6 +192,7 @@ pub(super) fn add(
         let time = places.some_time(table.timeout.clone(), "timeout", TIMEOUT)?;
         let what;
         (chain, what) = if let Some(program) = table.program.first() {
+            places.find_program(program, "program")?;
             let mut words: Vec<String> = table.program.iter().map(|word| word.value.clone()).collect();
             if let Some(folder) = places.folder_of_program(program) {
                 words[0] = folder.join(&words[0]).display().to_string();

@@ -118,6 +118,9 @@ fn the_examples_of_accounts_can_be_used() {
         fs::write(folder.path().join(name), "secret\n").unwrap();
     }
     fs::create_dir(folder.path().join("customers")).unwrap();
+    let program = folder.path().join("logins");
+    fs::write(&program, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let text = include_str!("../../../../../docs/accounts.md");
     let examples: Vec<&str> =
         text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
@@ -126,7 +129,9 @@ fn the_examples_of_accounts_can_be_used() {
         .into_iter()
         .filter(is_linked)
         .map(|example| {
-            let site = folder.file(&example.replace("/srv/files", ".").replace("/home", "."));
+            let here = [("/srv/files", "."), ("/home", "."), ("/usr/local/bin/", "./")];
+            let local = here.iter().fold(example.to_owned(), |text, (there, here)| text.replace(there, here));
+            let site = folder.file(&local);
             logins(&site.unwrap_or_else(|failure| panic!("{example}\n{failure}")))
         })
         .collect();
