@@ -46,12 +46,15 @@ impl Site {
         std::thread::spawn(move || {
             stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        let mut out = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let line = out.find(|line| line.contains("ftp://")).expect("it starts");
-        let (_, rest) = line.split_once("ftp://").unwrap();
-        let address = rest.split('/').next().unwrap().rsplit('@').next().unwrap().parse().unwrap();
-        out.find(|line| line.starts_with("Ready")).expect("it is ready");
-        Serving { child, address, log, control: self.0.join("control") }
+        let out = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let lines: Vec<String> = out.take_while(|line| !line.starts_with("Ready")).collect();
+        let at = |scheme: &str| {
+            let line = lines.iter().find(|line| line.contains(scheme)).expect("it says where it is");
+            let (_, rest) = line.split_once(scheme).unwrap();
+            rest.split('/').next().unwrap().rsplit('@').next().unwrap().parse().unwrap()
+        };
+        let (address, http) = (at("ftp://"), at("http://"));
+        Serving { child, address, http, log, control: self.0.join("control") }
     }
 
     /// What `millrace` prints, where all went well.
@@ -76,6 +79,7 @@ impl Drop for Site {
 struct Serving {
     child: Child,
     address: SocketAddr,
+    http: SocketAddr,
     log: Receiver<String>,
     control: PathBuf,
 }
@@ -307,4 +311,19 @@ fn eventually(what: &str, mut claim: impl FnMut() -> bool) {
         assert!(std::time::Instant::now() < end, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+#[test]
+fn why_an_answer_is_cut_is_told_in_words() {
+    let site = Site::new("cut", "[[group]]\nname = \"all\"\nquota-download = \"100k/month\"\n");
+    fs::write(site.0.join("tree/alice/f"), vec![b'x'; 300_000]).unwrap();
+    let serving = site.start();
+    let mut stream = TcpStream::connect(serving.http).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // As alice, with her password.
+    let head = "GET /f HTTP/1.1\r\nHost: h\r\nAuthorization: Basic YWxpY2U6cGFzc3dvcmQ=\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    // The reset that says that it is not all comes as an error.
+    let _ = stream.read_to_end(&mut Vec::new());
+    serving.expect_log("an answer was cut: this account may download no more for now");
 }

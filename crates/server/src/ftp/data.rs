@@ -15,7 +15,7 @@ use super::Connection;
 use super::question::{JOB_GRACE, Promise};
 use crate::limits::{LimitKey, Reached};
 use crate::log::{self, Direction, Transferred};
-use crate::transfer::{End, JobDone, JobKind, Link, Running, SMALL, Socket, Turn, Work};
+use crate::transfer::{End, JobDone, JobKind, Link, Running, SMALL, Socket, Turn, Work, describe};
 use crate::worker::{Core, Message};
 
 /// Why a transfer has none whose client did not come.
@@ -575,20 +575,5 @@ fn end_report(core: &mut Core, via: Option<Via>, outcome: Outcome) -> Outcome {
             Outcome { result: Ok(()), ..outcome }
         }
         _ => outcome,
-    }
-}
-
-/// Why a transfer failed, for the log.
-fn describe(error: &TransferError) -> String {
-    match error {
-        TransferError::NoConnection(why)
-        | TransferError::NotSecured(why)
-        | TransferError::Malformed(why)
-        | TransferError::Cut(why) => why.clone(),
-        TransferError::Broken(error) => format!("data connection broke: {error}"),
-        TransferError::Stalled => "stalled".to_owned(),
-        TransferError::Aborted => "aborted".to_owned(),
-        TransferError::File(error) => error.to_string(),
-        TransferError::Refused(reply) => String::from_utf8_lossy(reply.text()).into_owned(),
     }
 }

@@ -11,7 +11,7 @@ use super::body::{Body, Progress};
 use super::connection::{Connection, Work};
 use super::record::Record;
 use crate::log::{self, Direction, Subject};
-use crate::transfer::Sender;
+use crate::transfer::{Sender, describe};
 use crate::worker::{self, Core};
 
 /// An answer whose body is on its way.
@@ -67,7 +67,7 @@ impl Connection {
                     if let TransferError::File(FileError::OverQuota(over)) = &error {
                         self.tell_limit(core, Some(&(&**over).into()));
                     }
-                    return self.body_failed(core, &format!("{error:?}"));
+                    return self.body_failed(core, &describe(&error));
                 }
             }
         }

@@ -472,6 +472,21 @@ impl Running {
     }
 }
 
+/// Why a transfer failed, for the log.
+pub(crate) fn describe(error: &TransferError) -> String {
+    match error {
+        TransferError::NoConnection(why)
+        | TransferError::NotSecured(why)
+        | TransferError::Malformed(why)
+        | TransferError::Cut(why) => why.clone(),
+        TransferError::Broken(error) => format!("data connection broke: {error}"),
+        TransferError::Stalled => "stalled".to_owned(),
+        TransferError::Aborted => "aborted".to_owned(),
+        TransferError::File(error) => error.to_string(),
+        TransferError::Refused(reply) => String::from_utf8_lossy(reply.text()).into_owned(),
+    }
+}
+
 /// A piece of a transfer on its way to the blocking pool.
 pub(crate) struct Job {
     serial: u64,
