@@ -151,4 +151,8 @@ pub(crate) struct Explain {
     /// The login comes by HTTP, not by FTP
     #[arg(long)]
     pub(crate) http: bool,
+
+    /// The name of the server that the client came by: HTTP's Host, FTP's HOST, or SNI
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Option<String>,
 }

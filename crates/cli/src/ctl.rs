@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::bench::output::print;
+use crate::config::{Period, Said};
 use crate::failure::Failure;
 
 /// How long an answer may take.
@@ -51,8 +52,8 @@ enum Action {
     },
     /// What is limited, or other limits until the server ends: they count at once, for running transfers too
     ///
-    /// SCOPE is "server", "listener ADDR:PORT", "group NAME", "user NAME" or "session NUMBER". A limit is
-    /// written as in the configuration: 10M, none, "10M; mon-fri 08:00-18:00 1M".
+    /// SCOPE is "server", "listener ADDR:PORT", "group NAME", "user NAME" or "session NUMBER"; alone it shows what is
+    /// limited there. A limit is written as in the configuration: 10M, none, "10M; mon-fri 08:00-18:00 1M".
     Limits {
         /// Whose limits [default: all are shown]
         #[arg(value_name = "SCOPE", num_args = 0..)]
@@ -74,9 +75,9 @@ enum Action {
     Ban {
         /// An address or a network, such as 192.0.2.7 or 10.0.0.0/8
         network: String,
-        /// For so many seconds; without it until it is lifted
-        #[arg(long)]
-        seconds: Option<u64>,
+        /// For so long, such as 10m or 1d; without it until it is lifted
+        #[arg(long = "for", value_name = "TIME", alias = "seconds")]
+        time: Option<Said<Period>>,
     },
     /// Lift a ban
     Unban {
@@ -177,7 +178,10 @@ fn request(action: Action) -> Value {
                 "restore": restore,
             })
         }
-        Action::Ban { network, seconds } => json!({ "do": "ban", "network": network, "seconds": seconds }),
+        Action::Ban { network, time } => {
+            let seconds = time.map(|time| time.value.0.as_millis().div_ceil(1000).max(1) as u64);
+            json!({ "do": "ban", "network": network, "seconds": seconds })
+        }
         Action::Unban { network } => json!({ "do": "unban", "network": network }),
         Action::Bans => json!({ "do": "bans" }),
         Action::Quotas => json!({ "do": "quotas" }),
@@ -222,6 +226,7 @@ fn told(answer: &Value) -> String {
                 let keys: Vec<String> = keys.iter().map(word).collect();
                 text += &format!("from the next start only: {}\n", keys.join(", "));
             }
+            value if name == "note" => text += &format!("{}\n", told_by_the_server(value)),
             Value::Array(lines) => lines.iter().for_each(|line| text += &format!("{}\n", fields(line))),
             value => text += &format!("{name} {}\n", word(value)),
         }

@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
         protocol: if arguments.http { Protocol::Http } else { Protocol::Ftp },
         encrypted: arguments.tls || arguments.certificate,
         certified: arguments.certificate,
-        host: "",
+        host: arguments.host.as_deref().unwrap_or_default(),
         now: SystemTime::now(),
     };
     let found = site.accounts.explain(&attempt).map_err(|why| Failure::Running(format!("{why}.")))?;
@@ -40,8 +40,10 @@ pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
     let shared = shared(&effective.groups, &site.config.limits.groups);
     let silent = silent(&site.accounts.silent_before(Some(&explained.source)));
     let refused = at_the_door(&site.config, &attempt).or_else(|| explained.refused.clone());
-    let text = explanation(&explained, &silent, &shared, &folders) + &verdict(effective, refused, &attempt);
-    let used = used(&site.accounts.used(effective, attempt.now));
+    let text = explanation(&explained, &silent, &shared, &folders)
+        + &by_host(&explained, arguments.host.as_deref())
+        + &verdict(effective, refused, &attempt);
+    let used = used(&site.accounts.used(effective, &attempt));
     let _ = io::stdout().write_all(format!("{text}{used}").as_bytes());
     Ok(())
 }
@@ -122,6 +124,22 @@ fn explanation(
         text += &format!("At {path} lies another folder, with at most {}.\n", auth::Access(*access));
     }
     text
+}
+
+/// What the name chooses by which somebody comes.
+fn by_host(Explained { host, root, .. }: &Explained, name: Option<&str>) -> String {
+    let root = root.display();
+    match (name, host) {
+        (None, _) => String::new(),
+        (Some(name), Some(host)) => {
+            format!("\nBy the name {name} the host {host} is reached, and all that is served is {root}.\n")
+        }
+        (Some(name), None) => {
+            format!(
+                "\nNo [[host]] table is about the name {name}: all that is served is {root}, as without a name.\n"
+            )
+        }
+    }
 }
 
 /// Why the server asks nobody about a login.

@@ -178,6 +178,50 @@ fn a_running_transfer_is_seen_freed_and_its_session_ended() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("is not server, listener"));
 }
 
+#[test]
+fn what_is_asked_and_said_of_somebody_who_is_away_is_answered() {
+    let site = Site::start("away", "");
+    let of_alice = || site.tell(&["limits", "user", "alice"]);
+    let told = of_alice();
+    assert!(
+        told.starts_with("nobody is logged in as alice") && told.contains("\"millrace explain alice\""),
+        "{told}"
+    );
+    let told = site.tell(&["limits", "user", "alice", "--download", "1k"]);
+    assert!(
+        told.contains("nobody is logged in as alice: what is set here holds from the next login on"),
+        "{told}"
+    );
+    let told = of_alice();
+    assert!(told.contains("download: 1000") && told.contains("nobody is logged in"), "{told}");
+    assert!(site.tell(&["limits", "group", "staff"]).contains("no member of staff is logged in"));
+    let _client = site.log_in("alice");
+    let told = of_alice();
+    assert!(told.contains("download: 1000") && !told.contains("nobody"), "{told}");
+    assert_eq!(site.tell(&["limits", "user", "alice", "--download", "2k"]), "");
+    let sessions = site.tell(&["sessions"]);
+    let number = sessions.split("session: ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    assert!(site.tell(&["limits", "session", number]).starts_with("nothing is set for session"));
+    for absent in [&["session", "4711"][..], &["listener", "192.0.2.1:1"]] {
+        let refused = site.ctl(&[&["limits"], absent].concat());
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("there is no "), "{absent:?}");
+        assert_eq!(refused.status.code(), Some(1));
+    }
+}
+
+#[test]
+fn a_ban_is_for_a_time_as_others_are_written() {
+    let site = Site::start("ban", "");
+    site.tell(&["ban", "192.0.2.7", "--for", "1h"]);
+    let told = site.tell(&["bans"]);
+    let left = told.split("seconds-left: ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    assert!((1..=3600).contains(&left.parse().unwrap()), "{told}");
+    assert!(told.contains("network: 192.0.2.7"), "{told}");
+    let refused = site.ctl(&["ban", "192.0.2.8", "--for", "ever"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is not a length of time"));
+    assert_eq!(refused.status.code(), Some(2));
+}
+
 /// The answer to a request of HTTP, head and all.
 fn by_http(address: &str, host: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();

@@ -387,6 +387,38 @@ fn what_holds_is_explained_of_a_database_that_a_flag_names_and_with_who_is_asked
 }
 
 #[test]
+fn the_folder_that_a_name_of_the_server_chooses_is_explained() {
+    let site = Site::new("by-host");
+    for folder in ["other/alice", "files/alice"] {
+        fs::create_dir_all(site.0.join(folder)).unwrap();
+    }
+    let root = site.0.canonicalize().unwrap();
+    site.configure(&format!(
+        "directory = \"files\"\n[[host]]\nnames = [\"a.example\", \"*.b.example\"]\ndirectory = \"other\"\n\
+         [[user]]\nname = \"alice\"\npassword = \"{HASH}\"\ndirectory = \"alice\"\n"
+    ));
+    let explain = |how: &[&str]| site.ask(&[&["explain", "alice", "--config", "m.toml"], how].concat()).1;
+    assert!(!explain(&[]).contains("all that is served is"));
+    for (name, told, folder) in [
+        ("a.example", "By the name a.example the host a.example is reached", "other"),
+        ("X.B.example:8080", "By the name X.B.example:8080 the host *.b.example is reached", "other"),
+        ("c.example", "No [[host]] table is about the name c.example", "files"),
+    ] {
+        let explained = explain(&["--host", name]);
+        let expected = format!("all that is served is {}", root.join(folder).display());
+        assert!(explained.contains(told) && explained.contains(&expected), "{explained}");
+        assert!(
+            explained.contains("The folder is alice.") && explained.contains("now: let in"),
+            "{explained}"
+        );
+    }
+    fs::remove_dir(root.join("other/alice")).unwrap();
+    let explained = explain(&["--host", "a.example"]);
+    assert!(explained.contains("now: refused, the folder alice is not there in "), "{explained}");
+    assert!(explain(&["--host", "c.example"]).contains("now: let in"));
+}
+
+#[test]
 fn what_a_group_named_anonymous_says_holds_for_the_anonymous_user() {
     let site = Site::new("anonymous");
     fs::create_dir_all(site.0.join("files/incoming")).unwrap();

@@ -315,7 +315,7 @@ fn show(stored: &Stored, config: Option<&Path>) -> Result<(), Failure> {
         let attempt = Attempt::new(user.name.as_bytes(), b"");
         let found = site.accounts.explain(&attempt).map_err(|why| Failure::Running(format!("{why}.")))?;
         if let Some(auth::Explained { effective, .. }) = found {
-            text += &explain::used(&site.accounts.used(&effective, attempt.now));
+            text += &explain::used(&site.accounts.used(&effective, &attempt));
         }
     }
     let _ = io::stdout().write_all(text.as_bytes());

@@ -10,8 +10,8 @@
 
 use std::collections::HashMap;
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
 
 use millrace_ftp::session::{Permission, Permissions};
 use millrace_storage::{Ledger, LocalStorage, Quota};
@@ -21,7 +21,7 @@ use super::effective::{Effective, resolve, seconds};
 use super::hash::Hash;
 use super::hashing::Hashing;
 use super::homes::Homes;
-use super::hosts::VirtualHost;
+use super::hosts::{HostName, VirtualHost, plain};
 use super::mounts::Mounts;
 use super::password::{Kept, Mac, Password, hash_password};
 use super::profile::{Access, Group, User};
@@ -61,6 +61,10 @@ pub struct Explained {
     pub effective: Effective,
     /// Why a login would be refused, though the password is right.
     pub refused: Option<String>,
+    /// The host, as it is configured, that the name chooses by which the login comes.
+    pub host: Option<HostName>,
+    /// All that is served to those who come so; the user's folder lies in it.
+    pub root: PathBuf,
 }
 
 impl Chain {
@@ -131,12 +135,22 @@ impl Chain {
 
     /// What holds for a user, if a source knows the name without a password; errors are full sentences.
     pub fn explain(&self, attempt: &Attempt<'_>) -> Result<Option<Explained>, String> {
+        let plain = plain(attempt.host.as_bytes());
+        let attempt = &Attempt { host: &plain, ..*attempt };
+        let (host, root) = (self.host_of(attempt), self.homes(attempt).root());
+        let explained = |source: &str, effective, refused| Explained {
+            source: source.to_owned(),
+            effective,
+            refused,
+            host: host.and_then(|host| host.names.iter().find(|name| name.covers(&plain)).cloned()),
+            root: root.to_owned(),
+        };
         if self.is_anonymous(attempt)
             && let Some(effective) = self.anonymous_settings()
         {
             let refused = effective.admit(attempt).err();
             let refused = refused.or_else(|| self.without_folder(&effective, self.homes(attempt)));
-            return Ok(Some(Explained { source: "the configuration".to_owned(), effective, refused }));
+            return Ok(Some(explained("the configuration", effective, refused)));
         }
         for source in self.sources.iter().filter(|source| source.needs() == Needs::Name) {
             match source.find(attempt) {
@@ -147,7 +161,7 @@ impl Chain {
                         Some(Decision::Refused(why) | Decision::Unavailable(why)) => Some(why),
                         _ => self.without_folder(&effective, self.homes(attempt)),
                     };
-                    return Ok(Some(Explained { source: source.name().to_owned(), effective, refused }));
+                    return Ok(Some(explained(source.name(), effective, refused)));
                 }
                 Err(why) => return Err(format!("{} cannot be asked: {why}", source.name())),
             }
@@ -170,8 +184,12 @@ impl Chain {
 
     /// The folders of the host that a client came by.
     fn homes(&self, attempt: &Attempt<'_>) -> &Homes {
-        let host = self.hosts.iter().find(|host| host.names.iter().any(|name| name.covers(attempt.host)));
-        host.map_or(&self.homes, |host| &host.homes)
+        self.host_of(attempt).map_or(&self.homes, |host| &host.homes)
+    }
+
+    /// The host that a client came by, if that is one.
+    fn host_of(&self, attempt: &Attempt<'_>) -> Option<&VirtualHost> {
+        self.hosts.iter().find(|host| host.names.iter().any(|name| name.covers(attempt.host)))
     }
 
     /// An account, with which source has let the user in.
@@ -246,11 +264,13 @@ impl Chain {
         }
     }
 
-    /// What is used of a user's quotas, as it was last kept; a folder that was never counted is left out.
-    pub fn used(&self, effective: &Effective, now: SystemTime) -> Vec<limits::Used> {
-        let (mut used, now) = (Vec::new(), seconds(now));
+    /// What is used of a user's quotas by whoever comes so, as it was last kept; a folder that was never counted is left out.
+    pub fn used(&self, effective: &Effective, attempt: &Attempt<'_>) -> Vec<limits::Used> {
+        let (mut used, now) = (Vec::new(), seconds(attempt.now));
+        let host = plain(attempt.host.as_bytes());
+        let homes = self.homes(&Attempt { host: &host, ..*attempt });
         if let (Some(quota), Ok(folder)) = (effective.quota(), effective.directory()) {
-            used.extend(self.quotas.held_in(&self.homes.key(&folder.unwrap_or_default()), quota.at(now)));
+            used.extend(self.quotas.held_in(&homes.key(&folder.unwrap_or_default()), quota.at(now)));
         }
         if let Some(quota) = effective.transfer_quota() {
             used.extend(self.quotas.moved_of(&effective.user, &quota, now));

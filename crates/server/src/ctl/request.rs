@@ -103,6 +103,13 @@ fn perform(request: Request, running: &Running, reload: &Reload) -> Result<Value
         Request::Limits { scope: None, download: None, upload: None, sessions: None, restore: false } => {
             Ok(json!({ "limits": running.limits().iter().map(limits).collect::<Vec<_>>() }))
         }
+        Request::Limits {
+            scope: Some(scope),
+            download: None,
+            upload: None,
+            sessions: None,
+            restore: false,
+        } => limits_of(running, &parse_scope(&scope)?),
         Request::Limits { scope, download, upload, sessions, restore } => {
             let scope = parse_scope(scope.as_deref().ok_or("say whose: server, user NAME, session NUMBER")?)?;
             let limit = |text: Option<String>| {
@@ -112,7 +119,7 @@ fn perform(request: Request, running: &Running, reload: &Reload) -> Result<Value
                 Limits { download: limit(download)?, upload: limit(upload)?, sessions: limit(sessions)? };
             match (restore && !running.restore_limits(&scope)) || !running.set_limits(&scope, &limits) {
                 true => Err(format!("there is no {scope}")),
-                false => Ok(Value::Null),
+                false => Ok(with_note(json!({}), &scope, &running.limits())),
             }
         }
         Request::Ban { network, seconds } => {
@@ -152,6 +159,47 @@ fn perform(request: Request, running: &Running, reload: &Reload) -> Result<Value
             Ok(Value::Null)
         }
     }
+}
+
+/// What is in force for one scope, also where nobody is in it.
+fn limits_of(running: &Running, scope: &Scope) -> Result<Value, String> {
+    let all = running.limits();
+    let of_scope: Vec<Value> = all.iter().filter(|report| report.scope == *scope).map(limits).collect();
+    let is_there = match scope {
+        Scope::Session(number) => running.sessions().iter().any(|session| session.number == *number),
+        Scope::Server | Scope::Listener(_) => !of_scope.is_empty(),
+        Scope::Group(_) | Scope::User(_) => true,
+    };
+    match is_there {
+        true => Ok(with_note(json!({ "limits": of_scope }), scope, &all)),
+        false => Err(format!("there is no {scope}")),
+    }
+}
+
+/// An answer about a scope, with what is to be known of one in which nobody is.
+fn with_note(mut answer: Value, scope: &Scope, all: &[ScopeReport]) -> Value {
+    let found = all.iter().find(|report| report.scope == *scope);
+    let note = match scope {
+        Scope::User(_) | Scope::Group(_) if found.is_some_and(|report| report.sessions > 0) => return answer,
+        Scope::User(name) => {
+            let name = String::from_utf8_lossy(name);
+            format!(
+                "nobody is logged in as {name}: what is set here holds from the next login on, beside what the account \
+                 says, which \"millrace explain {name}\" tells"
+            )
+        }
+        Scope::Group(name) => {
+            format!("no member of {name} is logged in: what is set here holds from the next login on")
+        }
+        Scope::Session(number) if found.is_none() => {
+            format!(
+                "nothing is set for session {number} itself; what holds for it is said of its user, groups, listener and the server"
+            )
+        }
+        Scope::Session(_) | Scope::Server | Scope::Listener(_) => return answer,
+    };
+    answer["note"] = note.into();
+    answer
 }
 
 fn parse_network(text: &str) -> Result<Network, String> {
