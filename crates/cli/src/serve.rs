@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_server::limits::Quotas;
 use millrace_server::{Config, Control, Running, Server, StartError};
@@ -54,9 +54,37 @@ pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
     sweep(site.writable(), Arc::downgrade(&running));
     running.wait();
     drop(control);
+    let held = Held::of(&running, &site);
     // Both, and so all that is served: what is open of it leaves nothing behind in anybody's folder.
     drop((running, site));
+    held.wait();
     Ok(())
+}
+
+/// How long the end waits for a thread that has just heard of it, or still looks through a tree.
+const LAST_LOOK: Duration = Duration::from_secs(2);
+
+/// What other threads may hold for a moment longer than the server runs: it is tidied up by whoever lets go last, which
+/// the end of the program is not to come before.
+struct Held {
+    running: Weak<Running>,
+    trees: Vec<Weak<LocalStorage>>,
+}
+
+impl Held {
+    fn of(running: &Arc<Running>, site: &Site) -> Self {
+        let trees = site.writable().iter().map(Arc::downgrade).collect();
+        Self { running: Arc::downgrade(running), trees }
+    }
+
+    fn wait(&self) {
+        let end = Instant::now() + LAST_LOOK;
+        let is_held =
+            || self.running.strong_count() > 0 || self.trees.iter().any(|tree| tree.strong_count() > 0);
+        while is_held() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 /// What it takes to read the configuration anew.
