@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use millrace_server::auth::{Access, Effective, Origin, Profile};
 use millrace_server::config::CertificateLogin;
+use millrace_server::web::HttpsRedirect;
 use millrace_server::{Attempt, Config, Permission, Permissions, Protocol};
 
 use crate::config::Login;
@@ -58,9 +59,13 @@ impl Door {
     }
 }
 
+/// What becomes of requests in clear, where that is wanted.
+pub(crate) const SENT_ON: &str = "requests are sent on to HTTPS (https-redirect)";
+
 /// Why nobody comes in by a door with a name and a password; `None` where somebody may.
 pub(crate) fn closed_to_names(door: Door, config: &Config) -> Option<&'static str> {
     match (&config.tls, door) {
+        (_, Door::Http) if config.web.https_redirect != HttpsRedirect::Off => Some(SENT_ON),
         (Some(tls), Door::Http) if tls.data_required => Some("files have to be encrypted (tls-required)"),
         (Some(tls), Door::Http) if tls.login_required => Some("logins have to be encrypted (tls-required)"),
         (_, Door::Http) if takes_no_passwords(&config.http) => {
@@ -86,7 +91,7 @@ pub(crate) fn barred(login: &Login, door: Door, config: &Config) -> Option<Strin
         (Door::Http, _) if said.require_tls_data == Some(true) => {
             return Some("files have to be encrypted (require-tls-data)".to_owned());
         }
-        (Door::Http, Some(tls)) if tls.data_required => {
+        (Door::Http, Some(tls)) if tls.data_required || config.web.https_redirect != HttpsRedirect::Off => {
             return closed_to_names(door, config).map(str::to_owned);
         }
         (Door::Http, _) if login.name.is_some() => {
@@ -246,6 +251,7 @@ mod tests {
     use millrace_server::Accounts;
     use millrace_server::auth::{User, resolve};
     use millrace_server::config::{Clients, KeyPair, Plan, Tls};
+    use millrace_server::web::Web;
     use millrace_vfs::Storage;
 
     use super::*;
@@ -313,6 +319,11 @@ mod tests {
         assert_eq!(standing(&login("{}"), &strict), "al may read and write; by FTP only.");
         let anonymous = Login { name: None, ..login(r#"{"access": "ro"}"#) };
         assert_eq!(standing(&anonymous, &strict), "anonymous may read.");
+        let sent_on = Web { https_redirect: HttpsRedirect::To(443), ..Web::default() };
+        assert_eq!(
+            standing(&anonymous, &Config { web: sent_on, ..strict.clone() }),
+            "anonymous may read; by FTP only."
+        );
         strict.tls.as_mut().unwrap().data_required = true;
         assert_eq!(standing(&anonymous, &strict), "anonymous may read; by FTP only.");
     }
