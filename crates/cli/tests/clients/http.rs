@@ -81,6 +81,31 @@ fn curl_runs_a_program() {
     assert_eq!(curl(&tool, &server, &["-d", "hello", &server.http_url("cgi-bin/upper")]), "HELLO");
 }
 
+/// By FTP it is a file, alone and in an archive.
+#[test]
+fn curl_packs_no_program_and_no_script_by_http() {
+    let configuration = "archives = true\ncgi = \"site/bin\"\n[[pass]]\npath = \"/site/app\"\nsuffix = \".php\"\n\
+                         to = \"fastcgi://127.0.0.1:9\"\n";
+    let files: [(&str, &[u8]); 3] = [
+        ("served/site/page", b"a page"),
+        ("served/site/bin/program", b"text of a program"),
+        ("served/site/app/script.php", b"text of a script"),
+    ];
+    let server = Server::configured_with(configuration, &files);
+    let Some(tool) = tool("curl") else { return };
+    for (url, shows) in [(server.http_url("site.tar"), false), (server.url("site.tar"), true)] {
+        let login = format!("{USER}:{PASSWORD}");
+        tool.run(&server, &["--silent", "--user", &login, "-o", "site.tar", &url]);
+        let packed = read(server.local().join("site.tar"));
+        let holds = |text: &str| packed.windows(text.len()).any(|part| part == text.as_bytes());
+        assert_eq!(
+            [holds("a page"), holds("of a program"), holds("of a script")],
+            [true, shows, shows],
+            "{url}"
+        );
+    }
+}
+
 #[test]
 fn wget_mirrors_a_tree_by_http() {
     let server = Server::start();
