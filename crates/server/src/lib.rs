@@ -26,6 +26,7 @@ mod blocking;
 mod client;
 pub mod config;
 pub mod ctl;
+mod doors;
 mod ftp;
 mod handshakes;
 pub mod hooks;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use millrace_ftp::Settings;
 use millrace_net::inbox::Sender;
+use millrace_net::limits;
 use millrace_net::tls::LoadError;
-use millrace_net::{limits, listener};
 use millrace_storage::{LedgerError, TallyReport};
 use thiserror::Error;
 
@@ -21,6 +21,7 @@ use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::client::Client;
 use crate::config::{Config, Tls};
+use crate::doors::Doors;
 use crate::ftp::{Lore, Promises};
 use crate::hooks::{Backlog, Pools};
 use crate::housekeeping::{Housekeeping, keep_dav, keep_quotas, wall_seconds};
@@ -36,7 +37,7 @@ use crate::proxied::Proxies;
 use crate::state::Server as State;
 use crate::tls::Security;
 use crate::web::{InForce, Web};
-use crate::worker::{Core, Door, Errand, Listener, Message, Worker};
+use crate::worker::{Core, Errand, Listener, Message, Worker};
 
 /// Logins that may be decided at once: more than cores, for accounts that are asked over a network.
 const LOGIN_THREADS: usize = 64;
@@ -171,41 +172,10 @@ impl Server {
     /// Starts a server: when this returns it accepts connections.
     pub fn start(mut config: Config) -> Result<Running, StartError> {
         let descriptors = limits::raise_descriptors();
-        let workers = match config.workers {
-            0 => thread::available_parallelism().map_or(1, usize::from),
-            workers => workers,
-        };
-        config.workers = workers;
-        let mut listeners: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
-        let mut bound = [const { Vec::new() }; 4];
-        let doors = [
-            (Door::Ftp, &config.ftp),
-            (Door::Ftps, &config.ftps),
-            (Door::Http, &config.http),
-            (Door::Https, &config.https),
-        ];
-        // A port that IPv4 has a listener of its own for. One that is yet to be chosen is nobody else's.
-        let all = doors.iter().flat_map(|(_, addresses)| addresses.iter());
-        let of_ipv4: Vec<u16> =
-            all.filter(|address| address.is_ipv4() && address.port() != 0).map(SocketAddr::port).collect();
-        for ((door, addresses), bound) in doors.into_iter().zip(&mut bound) {
-            for &address in addresses {
-                let only_its_own = of_ipv4.contains(&address.port());
-                let (address, sockets) =
-                    listener::bind_control(address, workers, config.keepalive, only_its_own)
-                        .map_err(|source| StartError::Listen { address, source })?;
-                bound.push(address);
-                if matches!(door, Door::Http | Door::Https) {
-                    for socket in &sockets {
-                        listener::acknowledge_with_answers(socket)
-                            .and_then(|()| listener::defer_until_spoken_to(socket))
-                            .map_err(|source| StartError::Listen { address, source })?;
-                    }
-                }
-                let sockets = sockets.into_iter().map(|socket| Listener { door, address, socket });
-                listeners.iter_mut().zip(sockets).for_each(|(worker, listener)| worker.push(listener));
-            }
+        if config.workers == 0 {
+            config.workers = thread::available_parallelism().map_or(1, usize::from);
         }
+        let Doors { listeners, bound } = Doors::open(&config)?;
         let state = Arc::new(state(config, &bound, descriptors)?);
         look_at_ports(&state, &bound);
         let [ftp, ftps, http, https] = bound;
@@ -223,20 +193,29 @@ impl Server {
             state: Arc::clone(&state),
             housekeeping: Mutex::default(),
         };
-        for (index, listeners) in listeners.into_iter().enumerate() {
-            let (worker, sender) = Worker::new(Arc::clone(&state), listeners).map_err(StartError::Worker)?;
-            running.workers.push(sender);
-            let thread = thread::Builder::new()
-                .name(format!("millrace-{index}"))
-                .spawn(move || worker.run())
-                .map_err(StartError::Worker)?;
-            running.threads.get_mut().unwrap_or_else(PoisonError::into_inner).push(thread);
-        }
+        running.start_workers(listeners)?;
         let _ = state.workers.set(running.workers.clone());
         acme::configure(&state, state.config.acme.as_ref());
         let housekeeping = Housekeeping::start(state, running.workers.clone()).map_err(StartError::Worker)?;
         running.housekeeping = Mutex::new(Some(housekeeping));
         Ok(running)
+    }
+}
+
+impl Running {
+    /// Starts a worker with each of these.
+    fn start_workers(&mut self, listeners: Vec<Vec<Listener>>) -> Result<(), StartError> {
+        for (index, listeners) in listeners.into_iter().enumerate() {
+            let (worker, sender) =
+                Worker::new(Arc::clone(&self.state), listeners).map_err(StartError::Worker)?;
+            self.workers.push(sender);
+            let thread = thread::Builder::new()
+                .name(format!("millrace-{index}"))
+                .spawn(move || worker.run())
+                .map_err(StartError::Worker)?;
+            self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).push(thread);
+        }
+        Ok(())
     }
 }
 

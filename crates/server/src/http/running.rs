@@ -158,28 +158,26 @@ impl Connection {
         let goes_on = head.persistent && self.may_serve_on();
         let mut record = Record::of(head, goes_on, core.now.instant);
         record.status = Status::OK;
-        let stage = if is_non_parsed { Stage::RawHead } else { Stage::Head };
         let (period, silence) = match time {
             Time::InAll(time) => (time, None),
             Time::OfSilence(time) => (time, Some(time)),
         };
-        // Of a program that was started just now the reactor tells when it has said something.
-        let voice = if matches!(answerer, Answerer::Program(_)) { Voice::Silent } else { Voice::Speaks };
+        let beside = self.beside.as_ref().map(|beside| beside.0.clone().into_bytes()).unwrap_or_default();
         let running = Running {
+            voice: Voice::of(&answerer),
             answerer,
             _slot: slot,
             intake: Intake::of(head.framing),
             body: Vec::new(),
             head: Vec::new(),
-            stage,
-            voice,
+            stage: if is_non_parsed { Stage::RawHead } else { Stage::Head },
             held: None,
             record,
             version: head.version,
             goes_on: goes_on && !is_non_parsed,
             request: bytes.to_vec(),
             is_encrypted: self.is_encrypted(),
-            beside: self.beside.as_ref().map(|beside| beside.0.clone().into_bytes()).unwrap_or_default(),
+            beside,
             is_watched: [false; 2],
             deadline: core.now.instant + period,
             silence,
@@ -194,6 +192,17 @@ impl Connection {
             // Not at once: part of the body may have come with the head, and is only then put where it is taken from.
             true => core.yielded.push_back(self.key),
             false => self.run_on(core),
+        }
+    }
+}
+
+impl Voice {
+    /// That of whoever has just begun. Of a program that was started just now the reactor tells when it has said
+    /// something.
+    fn of(answerer: &Answerer) -> Self {
+        match answerer {
+            Answerer::Program(_) => Self::Silent,
+            Answerer::Conversation(_) => Self::Speaks,
         }
     }
 }

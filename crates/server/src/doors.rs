@@ -1,0 +1,68 @@
+//! The doors of a server: a listener for each worker at every address that is configured.
+
+use std::net::SocketAddr;
+
+use millrace_net::listener;
+
+use crate::config::Config;
+use crate::running::StartError;
+use crate::worker::{Door, Listener};
+
+/// Doors that are open.
+pub(crate) struct Doors {
+    /// Those of each worker.
+    pub(crate) listeners: Vec<Vec<Listener>>,
+    /// Where they are: of FTP, FTPS, HTTP and HTTPS.
+    pub(crate) bound: [Vec<SocketAddr>; 4],
+}
+
+impl Doors {
+    /// Opens them for as many workers as are configured.
+    pub(crate) fn open(config: &Config) -> Result<Self, StartError> {
+        let listeners = (0..config.workers).map(|_| Vec::new()).collect();
+        let mut doors = Self { listeners, bound: [const { Vec::new() }; 4] };
+        let all = [
+            (Door::Ftp, &config.ftp),
+            (Door::Ftps, &config.ftps),
+            (Door::Http, &config.http),
+            (Door::Https, &config.https),
+        ];
+        // A port that IPv4 has a listener of its own for. One that is yet to be chosen is nobody else's.
+        let addresses = all.iter().flat_map(|(_, addresses)| addresses.iter());
+        let of_ipv4: Vec<u16> = addresses
+            .filter(|address| address.is_ipv4() && address.port() != 0)
+            .map(SocketAddr::port)
+            .collect();
+        for (place, (door, addresses)) in all.into_iter().enumerate() {
+            for &address in addresses {
+                let only_its_own = of_ipv4.contains(&address.port());
+                let bound = doors.open_one(config, door, address, only_its_own)?;
+                doors.bound[place].push(bound);
+            }
+        }
+        Ok(doors)
+    }
+
+    /// Opens one; answers where it is.
+    fn open_one(
+        &mut self,
+        config: &Config,
+        door: Door,
+        address: SocketAddr,
+        only_its_own: bool,
+    ) -> Result<SocketAddr, StartError> {
+        let (address, sockets) =
+            listener::bind_control(address, config.workers, config.keepalive, only_its_own)
+                .map_err(|source| StartError::Listen { address, source })?;
+        if matches!(door, Door::Http | Door::Https) {
+            for socket in &sockets {
+                listener::acknowledge_with_answers(socket)
+                    .and_then(|()| listener::defer_until_spoken_to(socket))
+                    .map_err(|source| StartError::Listen { address, source })?;
+            }
+        }
+        let sockets = sockets.into_iter().map(|socket| Listener { door, address, socket });
+        self.listeners.iter_mut().zip(sockets).for_each(|(worker, listener)| worker.push(listener));
+        Ok(address)
+    }
+}
