@@ -168,6 +168,27 @@ fn an_upload_of_which_nothing_came_counts_nothing() {
     }
 }
 
+/// Nothing came, so nothing is freed, wherever the file is by then.
+#[test]
+fn a_file_that_is_renamed_under_an_upload_that_is_given_up_gives_no_credit() {
+    for (quota, _folder) in quotas(100, 5) {
+        store(&quota, "a", WriteMode::Replace, 60).unwrap();
+        for (from, to, mode) in
+            [("a", "b", WriteMode::Append), ("b", "a", WriteMode::Replace), ("a", "b", WriteMode::At(60))]
+        {
+            let upload = quota.open_write(&path(from), mode, Wait::Allowed).unwrap();
+            quota.rename(&path(from), &path(to)).unwrap();
+            upload.abort();
+            check(&quota, 60, 1);
+            let upload = quota.open_write(&path(to), mode, Wait::Allowed).unwrap();
+            quota.rename(&path(to), &path(from)).unwrap();
+            upload.undo();
+            check(&quota, 60, 1);
+            quota.rename(&path(from), &path(to)).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_file_that_vanishes_under_its_replacement_gives_no_credit() {
     let quota = quota_of(Arc::new(MemoryStorage::new()), 100, 10);

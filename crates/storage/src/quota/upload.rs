@@ -88,12 +88,17 @@ impl Metered {
         Ok(())
     }
 
-    /// Whether it began at all its own storage knows best, and to what length it went back.
-    fn settle_as_found(&mut self) {
-        let found = self.terms.size(&self.path, Wait::Allowed).unwrap_or(self.before);
-        if let Some(charge) = self.charge.take() {
-            charge.settle(self.before, found);
-        }
+    /// It is as if it had not begun, as far as its storage could do that. By its name only what is longer can be seen: a
+    /// file that is gone from there may have another, and what another upload made shorter that one has counted.
+    fn settle_as_undone(&mut self) {
+        let Some(charge) = self.charge.take() else { return };
+        let found = self.terms.size(&self.path, Wait::Allowed).ok().flatten();
+        let before = self.before.unwrap_or(0);
+        let nothing_came = self.position == self.start;
+        let least = if self.keeps_rest || nothing_came { before } else { before.min(self.position) };
+        let left = found.unwrap_or(least).clamp(least, self.position.max(least));
+        let is_there = self.before.is_some() || found.is_some();
+        charge.settle(self.before, is_there.then_some(left));
     }
 
     /// What came stays.
@@ -125,7 +130,7 @@ impl Metered {
             inner.abort();
             match (self.is_staged, self.position == self.start) {
                 (true, _) => {}
-                (false, true) => self.settle_as_found(),
+                (false, true) => self.settle_as_undone(),
                 (false, false) => self.settle_in_place(),
             }
         }
@@ -181,7 +186,7 @@ impl Upload for Metered {
         if let Some(inner) = self.inner.take() {
             inner.undo();
             if !self.is_staged {
-                self.settle_as_found();
+                self.settle_as_undone();
             }
         }
     }
