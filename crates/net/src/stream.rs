@@ -90,6 +90,11 @@ pub fn reset_on_close(socket: impl AsFd) {
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
 }
 
+/// Has what fills no packet wait for more, for 200 ms at most; or no longer, which sends what waits. Closing does that too.
+pub fn cork(socket: impl AsFd, waits: bool) -> io::Result<()> {
+    Ok(sockopt::set_tcp_cork(socket, waits)?)
+}
+
 /// Has what is sent leave evenly, at no more than so many bytes a second; `None`: as fast as the kernel would.
 pub fn pace(socket: impl AsFd, rate: Option<u64>) -> io::Result<()> {
     let rate = rate.map_or(UNPACED, |rate| u32::try_from(rate).unwrap_or(UNPACED));

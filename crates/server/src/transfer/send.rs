@@ -26,6 +26,10 @@ pub(crate) const SMALL: u64 = 16 * 1024;
 /// One `sendfile`, and what is looked up in the page cache or fetched by the pool at a time.
 const CHUNK: u64 = 1 << 20;
 
+/// From here on only whole packets are sent, to the last: where the socket is full each time, `sendfile` fills what little
+/// has become free and sends just that. On loopback 64 MiB take 0.5 of the CPU. What fits into the socket's buffer gains nothing.
+const CORKED: u64 = 4 << 20;
+
 /// In MODE B, bytes of the file between two restart markers: what a client that is cut off has to fetch again.
 const MARKER_INTERVAL: u64 = 1 << 20;
 
@@ -53,6 +57,8 @@ pub(crate) struct Sender {
     closes: bool,
     /// The kernel does not send this file by itself: it is read.
     by_hand: bool,
+    /// Whether packets wait until they are full, once that is decided.
+    corked: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -96,6 +102,7 @@ impl Sender {
             drained: false,
             closes: true,
             by_hand: false,
+            corked: None,
         }
     }
 
@@ -204,6 +211,12 @@ impl Sender {
                 Err(error) => return Turn::Done(Err(TransferError::Broken(error))),
             }
         }
+        // What is to flow evenly goes out as it comes.
+        self.corked.get_or_insert_with(|| {
+            end.saturating_sub(self.offset) >= CORKED
+                && stream::paced(&socket.fd).is_ok_and(|rate| rate.is_none())
+                && stream::cork(&socket.fd, true).is_ok()
+        });
         while self.offset < end {
             if share.is_used_up() {
                 return Turn::Yield;
@@ -228,6 +241,9 @@ impl Sender {
                 Err((Side::File, error)) => return Turn::Done(Err(TransferError::File(error.into()))),
                 Err((Side::Socket, error)) => return Turn::Done(Err(TransferError::Broken(error))),
             }
+        }
+        if !self.closes && self.corked == Some(true) {
+            let _ = stream::cork(&socket.fd, false);
         }
         Turn::Done(Ok(()))
     }
