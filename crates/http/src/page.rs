@@ -13,7 +13,9 @@ pub fn of(status: Status, explanation: &str) -> Vec<u8> {
     let (code, reason) = (status.0, status.reason());
     let _ = write!(
         page,
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{code} {reason}</title></head>\n\
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\
+         <title>{code} {reason}</title></head>\n\
          <body><h1>{code} {reason}</h1>"
     );
     if !explanation.is_empty() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_ftp::session::Permission;
 use millrace_http::conditional::{self, Verdict};
 use millrace_http::digest::{self, Algorithm};
-use millrace_http::index::{Format, Links, Order};
+use millrace_http::index::{Format, Links, Order, POLICY};
 use millrace_http::negotiate::{self, Coding};
 use millrace_http::target::{self, Target};
 use millrace_http::{Field, Head, Status};
@@ -22,7 +22,7 @@ use crate::limits::Direction;
 use crate::worker::Core;
 
 /// What the page of a directory says of itself, whatever its form.
-const OF_PAGES: [(&str, &str); 2] = [("Vary", "Accept"), HARMLESS];
+const OF_PAGES: [(&str, &str); 2] = [("Vary", "Accept"), (HARMLESS.0, POLICY)];
 
 /// The same of one that has too many entries to be sorted: programs get no more than an array of these.
 const OF_UNSORTED: [(&str, &str); 3] = [OF_PAGES[0], OF_PAGES[1], ("X-Listing", "unsorted")];

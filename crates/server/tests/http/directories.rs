@@ -165,11 +165,11 @@ fn rest_of(faults: &Faults) -> u64 {
 fn an_index_that_comes_later_is_served_then() {
     let scratch = Scratch::new();
     let served = serve_http(scratch.storage());
-    assert!(served.get("/", "").text().contains("<pre>"));
+    assert!(served.get("/", "").text().contains("<table>"));
     scratch.write("index.html", b"here");
     assert_eq!(served.get("/", "").body, b"here");
     std::fs::remove_file(scratch.file("index.html")).unwrap();
-    assert!(served.get("/", "").text().contains("<pre>"));
+    assert!(served.get("/", "").text().contains("<table>"));
 }
 
 #[test]

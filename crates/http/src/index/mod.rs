@@ -3,10 +3,13 @@
 //! Names are any bytes. In a link they are percent-encoded, in text escaped, in JSON what is not UTF-8 is
 //! U+FFFD (the `href` beside it is exact).
 
+mod html;
+
 use std::io::Write;
 
 use millrace_vfs::{DirEntry, FileKind, VirtualPath};
 
+pub use self::html::POLICY;
 use crate::date;
 use crate::page::escape;
 use crate::target::{encode, parameter};
@@ -107,7 +110,7 @@ impl Format {
     pub fn begin(self, path: &VirtualPath, order: Option<Order>, links: &Links, out: &mut Vec<u8>) {
         match self {
             Self::Json => out.extend_from_slice(b"["),
-            Self::Html => begin_html(path, order, links, out),
+            Self::Html => html::begin(path, order, links, out),
         }
     }
 
@@ -115,7 +118,7 @@ impl Format {
     pub fn row(self, entry: &DirEntry, first: bool, links: &Links, out: &mut Vec<u8>) {
         match self {
             Self::Json => json_row(entry, first, links, out),
-            Self::Html => html_row(entry, links, out),
+            Self::Html => html::row(entry, links, out),
         }
     }
 
@@ -123,77 +126,9 @@ impl Format {
     pub fn end(self, out: &mut Vec<u8>) {
         match self {
             Self::Json => out.extend_from_slice(b"\n]\n"),
-            Self::Html => out.extend_from_slice(b"</pre>\n</body></html>\n"),
+            Self::Html => html::end(out),
         }
     }
-}
-
-/// What people are told of a page that is not sorted, and whose columns are no links therefore.
-const UNSORTED: &str = "There are too many entries to sort them: they come in the order of the file system.";
-
-/// Width of the column of names; longer names push their row aside.
-const NAME_WIDTH: usize = 50;
-
-fn begin_html(path: &VirtualPath, order: Option<Order>, links: &Links, out: &mut Vec<u8>) {
-    let mut title = Vec::new();
-    escape(path.as_bytes(), &mut title);
-    out.extend_from_slice(
-        b"<!doctype html>\n<html><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-          <title>",
-    );
-    out.extend_from_slice(&title);
-    out.extend_from_slice(b"</title></head>\n<body><h1>");
-    out.extend_from_slice(&title);
-    out.extend_from_slice(b"</h1>\n");
-    if order.is_none() {
-        out.extend_from_slice(b"<p>");
-        out.extend_from_slice(UNSORTED.as_bytes());
-        out.extend_from_slice(b"</p>\n");
-    }
-    out.extend_from_slice(b"<pre>");
-    let columns = [
-        ("Name", "name", Column::Name),
-        ("Modified", "time", Column::Modified),
-        ("Size", "size", Column::Size),
-    ];
-    for ((title, key, column), width) in columns.into_iter().zip([NAME_WIDTH, 22, 0]) {
-        match order {
-            None => _ = write!(out, "{title}"),
-            Some(order) => {
-                let descends = order.column == column && !order.descending;
-                let desc = if descends { "&desc" } else { "" };
-                out.extend_from_slice(b"<a href=\"");
-                links.write_html(&format!("sort={key}{desc}"), out);
-                let _ = write!(out, "\">{title}</a>");
-            }
-        }
-        out.resize(out.len() + width.saturating_sub(title.len()), b' ');
-    }
-    out.extend_from_slice(b"\n<hr>");
-    if !path.is_root() && !links.is_top {
-        out.extend_from_slice(b"<a href=\"../");
-        links.write_html("", out);
-        out.extend_from_slice(b"\">../</a>\n");
-    }
-}
-
-fn html_row(entry: &DirEntry, links: &Links, out: &mut Vec<u8>) {
-    let slash: &[u8] = if entry.metadata.is_directory() { b"/" } else { b"" };
-    out.extend_from_slice(b"<a href=\"");
-    link(entry, out);
-    links.write_html("", out);
-    out.extend_from_slice(b"\">");
-    escape(&entry.name, out);
-    out.extend_from_slice(slash);
-    out.extend_from_slice(b"</a>");
-    let width =
-        entry.name.utf8_chunks().map(|chunk| chunk.valid().chars().count()).sum::<usize>() + slash.len();
-    out.resize(out.len() + NAME_WIDTH.saturating_sub(width).max(1), b' ');
-    write_time(entry, b' ', out);
-    let _ = match entry.metadata.kind {
-        FileKind::File => writeln!(out, "  {}", entry.metadata.size),
-        _ => writeln!(out, "  -"),
-    };
 }
 
 fn json_row(entry: &DirEntry, first: bool, links: &Links, out: &mut Vec<u8>) {
@@ -284,8 +219,8 @@ mod tests {
             &mut out,
         );
         let row = String::from_utf8(out).unwrap();
-        assert!(row.starts_with("<a href=\"./a%20b%3Cc%3E%26.txt\">a b&lt;c&gt;&amp;.txt</a>   "), "{row}");
-        assert!(row.ends_with("1994-11-06 08:49:37  42\n"), "{row}");
+        let link = "<a href=\"./a%20b%3Cc%3E%26.txt\">a b&lt;c&gt;&amp;.txt</a>";
+        assert_eq!(row, format!("<tr><td>{link}<td>1994-11-06 08:49<td>42 B\n"));
         let mut out = Vec::new();
         Format::Html.row(
             &entry(b"javascript:x", FileKind::Directory, 42, 0),
@@ -293,7 +228,7 @@ mod tests {
             &Links::default(),
             &mut out,
         );
-        assert!(out.starts_with(b"<a href=\"./javascript%3Ax/\">javascript:x/</a>"));
+        assert!(out.starts_with(b"<tr><td><a href=\"./javascript%3Ax/\">javascript:x/</a><td>"));
     }
 
     #[test]
@@ -308,13 +243,13 @@ mod tests {
         };
         let html = page(Format::Html, &links);
         for link in ["./d/?", "../?", "?"] {
-            let link = format!("<a href=\"{link}user=a%26b&amp;beneath=1");
+            let link = format!("href=\"{link}user=a%26b&amp;beneath=1");
             assert!(html.contains(&link), "{link}: {html}");
         }
         assert!(html.contains("beneath=1&amp;sort=name&amp;desc\">Name"), "{html}");
         assert!(!page(Format::Html, &Links { is_top: true, ..links.clone() }).contains("../"));
         assert!(page(Format::Json, &links).contains("\"href\":\"./d/?user=a%26b&beneath=1\""));
-        assert!(page(Format::Html, &Links::default()).contains("<a href=\"?sort=size\">Size"));
+        assert!(page(Format::Html, &Links::default()).contains("href=\"?sort=size\">Size"));
     }
 
     #[test]
