@@ -28,7 +28,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use super::Attempt;
 use super::profile::{Profile, User};
 use super::recent::Recent;
-use super::source::{Found, Needs, Proof, Source};
+use super::source::{Found, Needs, Proof, Source, mark_of};
 use super::turns::Turns;
 use crate::program::{Ended, How, Program, Purpose};
 
@@ -39,6 +39,7 @@ const LONGEST: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Asked {
     name: String,
+    mark: u64,
     oracle: Oracle,
     /// How long an answer may take, and a turn may be waited for.
     time: Duration,
@@ -94,10 +95,11 @@ impl Asked {
     /// A program and its arguments, which is run for each login.
     pub fn program(words: Vec<String>, time: Duration, cache: Duration) -> Self {
         let name = format!("the program {}", words.first().map_or("", String::as_str));
+        let mark = mark_of(&words);
         let words = words.into_iter().map(Into::into).collect();
         let (environment, purpose) = (Vec::new(), Purpose::Answer);
         let program = Program { words, environment, time, most: LONGEST, purpose };
-        Self::new(name, Oracle::Program(program), time, cache)
+        Self::new(name, mark, Oracle::Program(program), time, cache)
     }
 
     /// A web service, which gets a POST for each login.
@@ -128,11 +130,12 @@ impl Asked {
             .tls_config(TlsConfig::builder().root_certs(roots).build())
             .build();
         let name = format!("the call to {}", url.split('?').next().unwrap_or(&url));
-        Ok(Self::new(name, Oracle::Call(Call { agent: config.into(), url, headers }), time, cache))
+        let mark = mark_of(&url);
+        Ok(Self::new(name, mark, Oracle::Call(Call { agent: config.into(), url, headers }), time, cache))
     }
 
-    fn new(name: String, oracle: Oracle, time: Duration, cache: Duration) -> Self {
-        Self { name, oracle, time, recent: Recent::new(cache), turns: Arc::default() }
+    fn new(name: String, mark: u64, oracle: Oracle, time: Duration, cache: Duration) -> Self {
+        Self { name, mark, oracle, time, recent: Recent::new(cache), turns: Arc::default() }
     }
 
     fn ask(&self, question: &str) -> Result<Answer, String> {
@@ -183,6 +186,10 @@ impl Call {
 impl Source for Asked {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn mark(&self) -> u64 {
+        self.mark
     }
 
     /// Names that are not UTF-8 cannot be put in JSON: nobody has them. Nor is such a password anybody's.

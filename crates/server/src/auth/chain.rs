@@ -90,7 +90,7 @@ impl Chain {
         if source.holds_hashes() {
             self.meet(&Hash::parse(&hash_password(b"")).expect("it was made just now"));
         }
-        let told = Told { source: source.name().into(), user: None, effective: None };
+        let told = Told { source: source.name().into(), mark: source.mark(), user: None, effective: None };
         self.names.push(Arc::new(told));
         self.sources.push(Box::new(source));
         self
@@ -192,6 +192,13 @@ impl Chain {
         self.hosts.iter().find(|host| host.names.iter().any(|name| name.covers(attempt.host)))
     }
 
+    /// The source that told this, whose settings may be others by now if no other has its name.
+    fn source_of(&self, told: &Told) -> Option<&dyn Source> {
+        let named = || self.sources.iter().map(|source| &**source).filter(|it| it.name() == &*told.source);
+        let only = || named().next().filter(|_| named().count() == 1);
+        named().find(|source| told.is_by(*source)).or_else(only)
+    }
+
     /// An account, with which source has let the user in.
     fn remembering(
         &self,
@@ -203,8 +210,11 @@ impl Chain {
         let user = (source.needs() != Needs::Name).then(|| Box::new(user.clone()));
         let effective = account.follows_clock.then(|| Box::new(effective));
         let told = match (user, effective) {
-            (None, None) => self.names.iter().find(|told| *told.source == *source.name()).map(Arc::clone),
-            (user, effective) => Some(Arc::new(Told { source: source.name().into(), user, effective })),
+            (None, None) => self.names.iter().find(|told| told.is_by(source)).map(Arc::clone),
+            (user, effective) => {
+                let (name, mark) = (source.name().into(), source.mark());
+                Some(Arc::new(Told { source: name, mark, user, effective }))
+            }
         };
         Account { told, ..account }
     }
@@ -580,8 +590,8 @@ impl Authenticator for Chain {
         let decision = account.told.as_ref().map_or_else(
             || self.current(attempt),
             |told| {
-                let source = self.sources.iter().find(|source| source.name() == &*told.source);
-                source.map_or(Some(Decision::Denied), |source| self.ask_once_more(&**source, told, attempt))
+                self.source_of(told)
+                    .map_or(Some(Decision::Denied), |source| self.ask_once_more(source, told, attempt))
             },
         );
         decision.or_else(|| account.by_clock(attempt))

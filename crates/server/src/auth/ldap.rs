@@ -75,12 +75,13 @@ pub fn ldap(settings: &Ldap) -> Result<impl Source + use<>, String> {
     }
     let name = format!("the directory {} at {scheme}://{host}", settings.base);
     let config = tls::client(settings.roots.as_deref())?;
-    Remote::new(
+    let remote = Remote::new(
         name,
         Directory { settings: settings.clone(), recent: Recent::new(settings.cache), config },
         false,
         settings.time,
-    )
+    );
+    Ok(remote?.marked(&(&settings.filter, &settings.groups)))
 }
 
 #[derive(Debug)]

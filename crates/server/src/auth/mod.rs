@@ -229,10 +229,18 @@ pub struct Account {
 pub struct Told {
     /// Its name.
     pub source: Box<str>,
+    /// Which of those of this name.
+    pub mark: u64,
     /// Whom it let in, where it tells nothing without the password.
     pub user: Option<Box<User>>,
     /// What they were let in by, where that may change as time passes and the source may not be able to tell.
     pub effective: Option<Box<Effective>>,
+}
+
+impl Told {
+    fn is_by(&self, source: &dyn Source) -> bool {
+        *self.source == *source.name() && self.mark == source.mark()
+    }
 }
 
 /// What an account's data connections have to be like, beyond what the server wants of all.

@@ -6,6 +6,7 @@
 //! small runtime, because only there a question can be given up at any moment.
 
 use std::fmt::Debug;
+use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout_at};
 
-use super::source::{Found, Source};
+use super::source::{Found, Source, mark_of};
 use super::watch::Watch;
 use super::{Attempt, Changed};
 
@@ -48,6 +49,7 @@ pub(super) trait Link: Debug + Send + Sync + 'static {
 #[derive(Debug)]
 pub(super) struct Remote<L: Link> {
     name: String,
+    mark: u64,
     holds_hashes: bool,
     shared: Arc<Shared<L>>,
     /// `None` only while this is dropped.
@@ -86,7 +88,13 @@ impl<L: Link> Remote<L> {
             watch: Mutex::default(),
             is_looking: AtomicBool::new(false),
         });
-        Ok(Self { name, holds_hashes, shared, runtime: Some(runtime) })
+        Ok(Self { name, mark: 0, holds_hashes, shared, runtime: Some(runtime) })
+    }
+
+    /// The same, which this tells from others of its name.
+    pub(super) fn marked(mut self, settings: &impl Hash) -> Self {
+        self.mark = mark_of(settings);
+        self
     }
 
     fn runtime(&self) -> &Runtime {
@@ -202,6 +210,10 @@ impl Drop for Looking<'_> {
 impl<L: Link> Source for Remote<L> {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn mark(&self) -> u64 {
+        self.mark
     }
 
     /// Names that are not UTF-8 nobody has there. Nor is such a password anybody's.

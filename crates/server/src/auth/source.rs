@@ -1,6 +1,7 @@
 //! Where accounts are kept, as the chain asks: a source knows names, and what is to be made of a password.
 
 use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::password::Password;
 use super::profile::User;
@@ -32,6 +33,11 @@ impl Needs {
 pub trait Source: Send + Sync + Debug {
     /// How the log names it: `users.db`.
     fn name(&self) -> &str;
+
+    /// What tells it from others of that name, such as two queries to one database.
+    fn mark(&self) -> u64 {
+        0
+    }
 
     /// Who has this name. Asked on a thread that may wait; what takes longer than a client would, a source gives
     /// up itself. The error is for the log.
@@ -93,4 +99,11 @@ pub enum Proof {
     Wrong,
     /// The source has found it right, and the account not to be used now: for the log.
     Refused(String),
+}
+
+/// A mark of settings that a name leaves out.
+pub(super) fn mark_of(settings: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    settings.hash(&mut hasher);
+    hasher.finish()
 }

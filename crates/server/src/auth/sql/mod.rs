@@ -33,13 +33,15 @@ pub struct Sql {
 /// A PostgreSQL database by its connection string (`host=... user=... dbname=...`, or a URL).
 pub fn postgres(settings: &Sql) -> Result<impl Source + use<>, String> {
     let server = postgres::Server::new(settings)?;
-    Remote::new(server.name(), Asked(Server::Postgres(server)), true, settings.time)
+    let remote = Remote::new(server.name(), Asked(Server::Postgres(server)), true, settings.time);
+    Ok(remote?.marked(&settings.query))
 }
 
 /// A MySQL or MariaDB database by its URL: `mysql://USER@HOST/DATABASE`.
 pub fn mysql(settings: &Sql) -> Result<impl Source + use<>, String> {
     let server = mysql::Server::new(settings)?;
-    Remote::new(server.name(), Asked(Server::Mysql(server)), true, settings.time)
+    let remote = Remote::new(server.name(), Asked(Server::Mysql(server)), true, settings.time);
+    Ok(remote?.marked(&settings.query))
 }
 
 /// What is under which name.
