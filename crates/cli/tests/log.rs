@@ -214,6 +214,41 @@ fn each_transfer_that_fails_has_a_line_that_says_why() {
     assert!(!site.folder.join("files/up").exists());
 }
 
+/// Until hooks have had their word nobody knows whether an upload stays.
+#[test]
+fn an_upload_that_a_hook_refuses_is_not_told_as_done() {
+    let config = std::env::temp_dir().join(format!("millrace-log-{}-hooks.toml", std::process::id()));
+    let rule = |name: &str, script: &str| {
+        format!(
+            "[[hook]]\non = \"upload\"\npaths = [\"/{name}\"]\nrun = [\"/bin/sh\", \"-c\", \"{script}\"]\n"
+        )
+    };
+    fs::write(&config, [rule("bad", "echo 'A virus.'; exit 1"), rule("good", "exit 0")].concat()).unwrap();
+    let config_path = config.display().to_string();
+    let flags = ["--log-format", "json", "--xferlog", "xfer", "--config", &config_path];
+    let mut site = Site::start("judged", &flags);
+    let mut client = site.log_in();
+    for (name, code) in [("bad", "550"), ("good", "226"), ("other", "226")] {
+        let mut data = client.passive();
+        client.say(&format!("STOR {name}"), "150");
+        data.write_all(b"content").unwrap();
+        drop(data);
+        client.expect(code);
+    }
+    client.say("QUIT", "221");
+    let lines = site.log_up_to("quit");
+    assert_eq!(told(&lines, "on"), ["hook-refused upload"]);
+    assert_eq!(told(&lines, "path"), ["upload /bad", "hook-refused /bad", "upload /good", "upload /other"]);
+    assert_eq!(told(&lines, "failed"), ["upload refused: A virus."]);
+    let ends = || {
+        let text = fs::read_to_string(site.folder.join("xfer")).unwrap();
+        text.lines().map(|line| line.chars().last().unwrap()).collect::<String>()
+    };
+    eventually("three transfers are in the log", || ends().len() == 3);
+    assert_eq!(ends(), "icc");
+    fs::remove_file(config).unwrap();
+}
+
 /// Somebody may bill by that file.
 #[test]
 fn a_transfer_log_that_cannot_be_written_is_told_of() {

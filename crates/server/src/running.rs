@@ -302,7 +302,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         long: BlockingPool::new(config.blocking_threads / 4),
         listings: BlockingPool::new(config.blocking_threads / 4),
         logins: BlockingPool::new(LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from))),
-        hook_pools: Pools::new(config.hook_threads),
+        hook_pools: Pools::new(config.hook_threads, config.blocking_threads),
         passive: PassivePool::new(config.passive_ports.clone(), Arc::clone(&proxies)),
         proxies,
         log,

@@ -2,7 +2,7 @@
 //!
 //! The invariant: what waits for a hook's word and has not begun can be given up at any moment: by `ABOR`, and by a client
 //! that is gone. It is then not done, its program is killed, and the hook's thread is free for others. An upload has
-//! come by then: `ABOR` has it refused, and one whose client is gone is as good as any other.
+//! come by then: one whose client is gone is as good as any other, and `ABOR` has it refused while it has no name.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,11 @@ const LEFT_GRACE: Duration = Duration::from_secs(5);
 impl Hooked {
     /// Takes out what waits for a hook's word and has not begun, if anything does; whatever is answered is nobody's.
     pub(super) fn give_up(&mut self) -> Option<Then> {
-        let waits =
-            |then: &Option<Then>| matches!(then, Some(Then::Greet { .. } | Then::Line(..) | Then::LogIn(..)));
+        self.give_up_if(|then| matches!(then, Then::Greet { .. } | Then::Line(..) | Then::LogIn(..)))
+    }
+
+    fn give_up_if(&mut self, is_meant: fn(&Then) -> bool) -> Option<Then> {
+        let waits = |then: &Option<Then>| then.as_ref().is_some_and(is_meant);
         if let Some(current) = self.current.as_mut().filter(|current| waits(&current.then)) {
             current.recall.give();
             return current.then.replace(Then::GivenUp);
@@ -41,6 +44,11 @@ impl Hooked {
         }
     }
 
+    /// Claims that a line waits for a hook's word. Before the greeting nothing is read: the first bytes may be TLS.
+    fn has_line(&self) -> bool {
+        self.all().flatten().any(|then| matches!(then, Then::Line(..)))
+    }
+
     /// Claims that something waits for a hook's word.
     fn is_asking(&self) -> bool {
         self.all().flatten().any(|then| !matches!(then, Then::GivenUp))
@@ -54,11 +62,12 @@ impl Connection {
         self.hooked.as_ref().is_some_and(|hooked| hooked.all().flatten().any(word))
     }
 
-    /// The client does not want to wait for that word: what the session hears at once, if anything. An upload that was
-    /// written in place is refused when its program has ended.
+    /// The client does not want to wait for that word: what the session hears at once, if anything. An upload in place has
+    /// its name, and was perhaps part of a file before: the word is waited for, since without it nobody knows whether it may stay.
     pub(super) fn abort_hook(&mut self, core: &Core) -> Option<Input<'static>> {
         let hooked = self.hooked.as_mut()?;
-        let (moments, ends) = (&hooked.next, |then: &Option<Then>| matches!(then, Some(Then::End(..))));
+        let (moments, ends) =
+            (&hooked.next, |then: &Option<Then>| matches!(then, Some(Then::End(_, Some(_)))));
         moments.iter().filter(|(_, then)| ends(then)).for_each(|(moment, _)| moment.recall.give());
         if let Some(current) = hooked.current.as_ref().filter(|current| ends(&current.then)) {
             current.recall.give();
@@ -66,23 +75,24 @@ impl Connection {
         if let Some(outcome) = hooked.give_up_unnamed(core) {
             return Some(Input::TransferEnded(outcome));
         }
-        match hooked.give_up()? {
-            Then::LogIn(..) => {
-                let verdict = Verdict::Refused(String::from_utf8_lossy(NOT_BEGUN.text()).into_owned());
-                Some(Input::Answer(Answer::Login(verdict)))
-            }
-            _ => None,
-        }
+        hooked.give_up_if(|then| matches!(then, Then::LogIn(..)))?;
+        let verdict = Verdict::Refused(String::from_utf8_lossy(NOT_BEGUN.text()).into_owned());
+        Some(Input::Answer(Answer::Login(verdict)))
     }
 
     /// While hooks are asked about a line, those behind it wait; but it is looked whether one says `ABOR`, or, where no
     /// other was sent before, `STAT`. Answers whether there may be more to do.
     pub(super) fn hears_while_asked(&mut self, core: &mut Core) -> bool {
-        if !self.awaits_hook() || self.state.broken || self.state.closing.is_some() {
+        let is_asked = self.hooked.as_ref().is_some_and(|hooked| hooked.has_line());
+        if !is_asked || self.state.broken || self.state.closing.is_some() {
             return false;
         }
         if self.is_abort_waiting() {
             return self.give_up_line(core);
+        }
+        // Who does not take what was answered is not answered again.
+        if !self.output.is_empty() {
+            return false;
         }
         let is_first = self.pending.is_empty();
         let reads = self.looks_ahead(core);
@@ -95,7 +105,8 @@ impl Connection {
     /// `ABOR`: its own reply comes in its turn.
     fn give_up_line(&mut self, core: &mut Core) -> bool {
         let Some(hooked) = &mut self.hooked else { return false };
-        let Some(Then::Line(line, _)) = hooked.give_up() else { return false };
+        let is_line = |then: &Then| matches!(then, Then::Line(..));
+        let Some(Then::Line(line, _)) = hooked.give_up_if(is_line) else { return false };
         // It was never run.
         hooked.forget_command();
         self.feed_about(core, Input::Refused(&line, NOT_BEGUN), About::Line(&line));

@@ -447,12 +447,13 @@ impl Connection {
             ascii: running.ascii,
             guest: guest.as_deref(),
         };
-        self.log(core, log::Event::Transferred(&transferred));
         let whole = match (&mut running.work, &result) {
             (Work::Receive(receiver), Ok(())) => receiver.take_whole(),
             _ => None,
         };
-        self.note_transfer(core, &transferred, whole);
+        if !self.note_transfer(core, &transferred, whole) {
+            self.log(core, log::Event::Transferred(&transferred));
+        }
         if running.work.end_may_wait() {
             core.discard(std::mem::replace(&mut running.work, Work::Lent));
         }

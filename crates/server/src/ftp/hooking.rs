@@ -19,7 +19,7 @@ use crate::auth::Account;
 use crate::blocking::Line;
 use crate::hooks::{self, Event, Moment, Pending, Refusal, Ruling};
 use crate::limits::Reached;
-use crate::log::{self, Direction, Transferred};
+use crate::log::{self, Direction, Transferred, Undecided};
 use crate::program::Recall;
 use crate::transfer::Link;
 use crate::worker::{Core, Message};
@@ -54,6 +54,8 @@ pub(super) struct Current {
     serial: u64,
     /// What waits for the answer.
     pub(super) then: Option<Then>,
+    /// Which file or folder it is about.
+    about: Option<VirtualPath>,
     /// By which they hear that nobody does any more.
     pub(super) recall: Recall,
 }
@@ -264,28 +266,34 @@ impl Connection {
         }
     }
 
-    /// A transfer has ended; the session is to hear of it only now.
+    /// A transfer has ended; the session is to hear of it only now. Answers whether hooks have their word on it first:
+    /// then they tell the log.
     pub(super) fn note_transfer(
         &mut self,
         core: &Core,
         transferred: &Transferred<'_>,
         whole: Option<Box<dyn Upload>>,
-    ) {
+    ) -> bool {
         let event = match (transferred.direction, transferred.failure) {
-            (Direction::Listing, _) => return,
+            (Direction::Listing, _) => return false,
             (Direction::Upload, None) => Event::Upload,
             (Direction::Upload, Some(_)) => Event::UploadFailed,
             (Direction::Download, None) => Event::Download,
             (Direction::Download, Some(_)) => Event::DownloadFailed,
         };
         if self.hooked.is_none() {
-            return;
+            return false;
         }
+        let is_asked = whole.is_some() || (event == Event::Upload && self.concerning(core, event, ""));
         let moment = Moment {
             path: Some(transferred.path.clone()),
             bytes: Some(transferred.bytes),
             elapsed: Some(transferred.elapsed),
             reason: transferred.failure.map(str::to_owned),
+            undecided: is_asked.then(|| {
+                let (log, guest) = (core.server.log.clone(), transferred.guest.map(Box::from));
+                Box::new(Undecided { log, by_http: false, ascii: transferred.ascii, guest })
+            }),
             ..self.moment(core, event)
         };
         let whole = whole.map(Unnamed::new);
@@ -293,6 +301,7 @@ impl Connection {
         if let Some(hooked) = &mut self.hooked {
             hooked.ended = Some((moment, whole));
         }
+        is_asked
     }
 
     /// How a transfer ended, for the session, unless a hook is asked first.
@@ -300,8 +309,7 @@ impl Connection {
         let Some((moment, whole)) = self.hooked.as_mut().and_then(|hooked| hooked.ended.take()) else {
             return Some(outcome);
         };
-        let asks = moment.event == Event::Upload && self.concerning(core, Event::Upload, "");
-        if asks || whole.is_some() {
+        if moment.undecided.is_some() {
             // The client may be waiting for the 150.
             self.submit(core, moment, Some(Then::End(outcome, whole)));
             return None;
@@ -380,12 +388,13 @@ impl Connection {
     /// A hook has answered.
     pub(crate) fn ruled(&mut self, core: &mut Core, serial: u64, ruling: Ruling) {
         let Some(hooked) = &mut self.hooked else { return };
-        let Some(Current { then, .. }) = hooked.current.take_if(|current| current.serial == serial) else {
+        let Some(Current { then, about, .. }) = hooked.current.take_if(|current| current.serial == serial)
+        else {
             return;
         };
         self.call_next(core);
         match then {
-            Some(then) => self.go_on(core, then, ruling),
+            Some(then) => self.go_on(core, then, about.as_ref(), ruling),
             None if self.holds_replies() => {}
             None => self.release(core),
         }
@@ -400,7 +409,7 @@ impl Connection {
         self.feed(core, Input::TransferEnded(Outcome { result, ..outcome }));
     }
 
-    fn go_on(&mut self, core: &mut Core, then: Then, ruling: Ruling) {
+    fn go_on(&mut self, core: &mut Core, then: Then, about: Option<&VirtualPath>, ruling: Ruling) {
         if let Then::End(_, Some(whole)) = &then
             && let Some(error) = whole.failure()
         {
@@ -408,21 +417,23 @@ impl Connection {
         }
         match (then, ruling) {
             (Then::Greet { .. }, Ruling::Refuse(refusal)) => {
-                self.log_refusal(core, Event::Connect, &refusal);
+                self.log_refusal(core, Event::Connect, None, &refusal);
                 self.feed(core, Input::Dismissed(refusal.farewell()));
             }
             (Then::Greet { implicit }, _) => self.begin(core, implicit),
             (Then::Line(line, _), Ruling::Refuse(refusal)) => {
-                self.log_refusal(core, Event::Command, &refusal);
+                self.log_refusal(core, Event::Command, about, &refusal);
                 self.feed(core, Input::Refused(&line, refusal.reply(code::FILE_UNAVAILABLE)));
             }
             (Then::Line(line, since), Ruling::Rewrite(path)) => match Session::rewritten(&line, &path) {
                 Some(line) => self.feed(core, Input::Line(&line)),
-                None => self.go_on(core, Then::Line(line, since), Ruling::Refuse(Refusal::of_rewriting())),
+                None => {
+                    self.go_on(core, Then::Line(line, since), about, Ruling::Refuse(Refusal::of_rewriting()));
+                }
             },
             (Then::Line(line, _), Ruling::Pass) => self.feed(core, Input::Line(&line)),
             (Then::LogIn(..), Ruling::Refuse(refusal)) => {
-                self.log_refusal(core, Event::Login, &refusal);
+                self.log_refusal(core, Event::Login, None, &refusal);
                 let verdict = Verdict::Refused(refusal.text().to_owned());
                 self.feed(core, Input::Answer(Answer::Login(verdict)));
             }
@@ -435,7 +446,7 @@ impl Connection {
                 self.feed(core, Input::TransferEnded(Outcome { result, ..outcome }));
             }
             (Then::End(outcome, _), Ruling::Refuse(refusal)) => {
-                self.log_refusal(core, Event::Upload, &refusal);
+                self.log_refusal(core, Event::Upload, about, &refusal);
                 let result = Err(TransferError::Refused(refusal.reply(code::FILE_UNAVAILABLE)));
                 self.feed(core, Input::TransferEnded(Outcome { result, ..outcome }));
             }
@@ -455,8 +466,8 @@ impl Connection {
         }
     }
 
-    fn log_refusal(&self, core: &mut Core, event: Event, refusal: &Refusal) {
-        self.log(core, log::Event::HookRefused { event: event.name(), reason: refusal.text() });
+    fn log_refusal(&self, core: &mut Core, event: Event, path: Option<&VirtualPath>, refusal: &Refusal) {
+        self.log(core, log::Event::HookRefused { on: event.name(), path, reason: refusal.text() });
     }
 
     fn concerning(&self, core: &Core, event: Event, verb: &str) -> bool {
@@ -481,7 +492,8 @@ impl Connection {
         let serial = core.next_serial();
         let Some(hooked) = &mut self.hooked else { return };
         let Some((moment, then)) = hooked.next.pop_front() else { return };
-        hooked.current = Some(Current { serial, then, recall: moment.recall.clone() });
+        let (about, recall) = (moment.path.clone(), moment.recall.clone());
+        hooked.current = Some(Current { serial, then, about, recall });
         // Where there are none any more, nobody objects.
         let hooks = core.server.hooks();
         let (key, sender) = (self.key, core.sender.clone());
@@ -524,6 +536,7 @@ impl Connection {
             storage: self.account.as_ref().map(Account::for_hooks),
             recall: Recall::default(),
             pending: None,
+            undecided: None,
         }
     }
 }

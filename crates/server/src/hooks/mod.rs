@@ -42,6 +42,7 @@ pub(crate) use pools::Pools;
 pub use rules::{Action, Rule, Rules};
 pub use webhook::Credentials;
 
+use crate::log::{Subject, Undecided};
 use crate::program::Recall;
 
 /// Bytes of a program's output that are kept, and looked at.
@@ -99,21 +100,42 @@ pub(crate) fn call(hooks: &dyn Hooks, moment: &Moment) -> Ruling {
     if let Some(why) = conclude(moment, &ruling).or(aborted)
         && hooks.concerns(Event::UploadFailed, "")
     {
-        let failed =
-            Moment { event: Event::UploadFailed, reason: Some(why), pending: None, ..moment.clone() };
+        let (event, reason) = (Event::UploadFailed, Some(why));
+        let failed = Moment { event, reason, pending: None, undecided: None, ..moment.clone() };
         let _ = catch_unwind(AssertUnwindSafe(|| hooks.call(&failed)));
     }
     ruling
 }
 
-/// What was ruled of an upload that has no name yet is done; answers why it has none where it should have.
+/// What was ruled of an upload that has no name yet is done, and logged; answers why it has none where it should have.
 pub(crate) fn conclude(moment: &Moment, ruling: &Ruling) -> Option<String> {
-    let pending = moment.pending.as_deref()?;
-    match ruling {
-        Ruling::Refuse(_) => drop(pending.give_up()),
-        Ruling::Pass | Ruling::Rewrite(_) => drop(pending.commit()),
+    if let Some(pending) = &moment.pending {
+        match ruling {
+            Ruling::Refuse(_) => drop(pending.give_up()),
+            Ruling::Pass | Ruling::Rewrite(_) => drop(pending.commit()),
+        }
     }
-    pending.failure()
+    let failure = moment.pending.as_ref().and_then(|pending| pending.failure());
+    if let (Some(undecided), Some(path)) = (&moment.undecided, &moment.path) {
+        let why = why_not(moment, ruling, failure.as_deref());
+        let subject = Subject { session: moment.session, peer: moment.peer, user: moment.user.as_deref() };
+        let (bytes, elapsed) = (moment.bytes.unwrap_or(0), moment.elapsed.unwrap_or_default());
+        undecided.write(&subject, path, bytes, elapsed, why.as_deref());
+    }
+    failure
+}
+
+/// Why an upload that has come does not stay, if it does not.
+fn why_not(moment: &Moment, ruling: &Ruling, failure: Option<&str>) -> Option<String> {
+    let has_vanished = moment.pending.as_ref().is_some_and(|pending| pending.has_vanished());
+    match (failure, ruling) {
+        (Some(failure), _) => Some(failure.to_owned()),
+        (None, Ruling::Refuse(refusal)) if *refusal != Refusal::of_giving_up() => {
+            Some(format!("refused: {}", refusal.text()))
+        }
+        (None, Ruling::Refuse(_)) => Some("aborted".to_owned()),
+        (None, Ruling::Pass | Ruling::Rewrite(_)) => has_vanished.then(|| "aborted".to_owned()),
+    }
 }
 
 /// What may happen.
@@ -253,6 +275,8 @@ pub struct Moment {
     pub(crate) recall: Recall,
     /// An upload that has no name yet.
     pub(crate) pending: Option<Arc<Pending>>,
+    /// One that the log has not heard of.
+    pub(crate) undecided: Option<Box<Undecided>>,
 }
 
 impl Moment {

@@ -1,7 +1,9 @@
-//! The threads that hooks are called on: some for calls that may take long, others for those that cannot.
+//! The threads that hooks are called on: some for calls that may take long, others for those that wait for disks alone or
+//! for nobody.
 //!
 //! A program that hangs holds a thread until its time is over, and whoever runs programs waits for a thread. Nobody
-//! else does: what is refused, rewritten, or put into the queue has threads of its own. A session's calls go from
+//! else does: what is refused, rewritten, or put into the queue has threads of its own, and so have uploads that no program
+//! is about and that take their name when that is known: their disk may be slow, or stuck. A session's calls go from
 //! the ones to the others and keep their order, for they are jobs of one [`Line`](crate::blocking::Line).
 
 use std::time::{Duration, Instant};
@@ -9,26 +11,32 @@ use std::time::{Duration, Instant};
 use super::{Hooks, Moment};
 use crate::blocking::BlockingPool;
 
-/// Two pools.
+/// Three pools.
 #[derive(Debug, Clone)]
 pub(crate) struct Pools {
     /// For calls that wait for nobody.
     brief: BlockingPool,
     /// For calls that wait for programs and receivers.
     long: BlockingPool,
+    /// For uploads that take their name, which wait for a disk.
+    naming: BlockingPool,
 }
 
 impl Pools {
-    /// Each of so many threads at most.
-    pub(crate) fn new(threads: usize) -> Self {
-        Self { brief: BlockingPool::new(threads), long: BlockingPool::new(threads) }
+    /// Of so many threads at most each, the last of as many as wait for disks.
+    pub(crate) fn new(threads: usize, disk_threads: usize) -> Self {
+        let [brief, long, naming] = [threads, threads, disk_threads].map(BlockingPool::new);
+        Self { brief, long, naming }
     }
 
     /// Those for a call of these hooks.
     pub(crate) fn of(&self, hooks: &dyn Hooks, moments: &[Moment]) -> &BlockingPool {
-        match moments.iter().any(|moment| hooks.may_take_long(moment)) {
-            true => &self.long,
-            false => &self.brief,
+        if moments.iter().any(|moment| hooks.may_take_long(moment)) {
+            &self.long
+        } else if moments.iter().any(|moment| moment.pending.is_some()) {
+            &self.naming
+        } else {
+            &self.brief
         }
     }
 
@@ -44,8 +52,10 @@ impl Pools {
         loop {
             self.long.finish(left());
             self.brief.finish(left());
+            self.naming.finish(left());
             // What one has done may be followed by something for the other.
-            let is_over = self.long.is_over() && self.brief.is_over() && self.long.is_over();
+            let are_over = || [&self.long, &self.brief, &self.naming].iter().all(|pool| pool.is_over());
+            let is_over = are_over() && are_over();
             if is_over || left().is_zero() {
                 return;
             }

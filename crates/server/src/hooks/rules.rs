@@ -389,7 +389,8 @@ impl Rules {
     fn tell_refused(&self, moment: &Moment, refusal: &Refusal) {
         let reason = Some(format!("refused: {}", refusal.text()));
         let recall = Recall::default();
-        let failed = Moment { event: Event::UploadFailed, reason, recall, pending: None, ..moment.clone() };
+        let (event, pending, undecided) = (Event::UploadFailed, None, None);
+        let failed = Moment { event, reason, recall, pending, undecided, ..moment.clone() };
         let _ = self.chain(0, &failed, Vec::new(), false);
     }
 
@@ -425,8 +426,10 @@ impl Rules {
         let other = if is_sum { pair.file } else { pair.sum };
         let bytes = storage.metadata(&other, Wait::Allowed).ok().map(|file| file.size);
         let argument = other.as_bytes().to_vec();
-        let other =
-            Moment { path: Some(other), argument, bytes, elapsed: None, pending: None, ..moment.clone() };
+        // Its sender takes it for safe, whoever does not wait for this one.
+        let (path, elapsed, recall) = (Some(other), None, Recall::default());
+        let unlike = Moment { path, argument, bytes, elapsed, recall, ..moment.clone() };
+        let other = Moment { pending: None, undecided: None, ..unlike };
         match is_sum {
             true => self.go_on(at + 1, &other, verified).map(|()| Done::On),
             false => Ok(Done::Before(Box::new(other), turn)),

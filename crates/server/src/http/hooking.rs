@@ -27,7 +27,7 @@ use super::who::{ANONYMOUS, Who};
 use crate::auth::Account;
 use crate::blocking::Line;
 use crate::hooks::{self, Event, Hooks, Moment, Refusal, Ruling};
-use crate::log::{self, Direction, Subject, Transferred};
+use crate::log::{self, Direction, Subject, Transferred, Undecided};
 use crate::program::Recall;
 use crate::state::Server;
 use crate::worker::{self, Core};
@@ -72,6 +72,8 @@ impl std::fmt::Debug for Batch {
 #[derive(Debug)]
 pub(crate) struct Ruled {
     event: Event,
+    /// What a refusal is about.
+    about: Option<VirtualPath>,
     ruling: Ruling,
 }
 
@@ -113,14 +115,15 @@ impl Drop for Parting {
 
 impl Batch {
     fn call(self) {
-        let mut ruled = Ruled { event: Event::Command, ruling: Ruling::Pass };
+        let mut ruled = Ruled { event: Event::Command, about: None, ruling: Ruling::Pass };
         for moment in &self.moments {
             match hooks::call(&*self.hooks, moment) {
                 Ruling::Refuse(refusal) if moment.event.asks() => {
-                    ruled = Ruled { event: moment.event, ruling: Ruling::Refuse(refusal) };
+                    let (event, about) = (moment.event, moment.path.clone());
+                    ruled = Ruled { event, about, ruling: Ruling::Refuse(refusal) };
                     break;
                 }
-                ruling @ Ruling::Rewrite(_) => ruled = Ruled { event: moment.event, ruling },
+                ruling @ Ruling::Rewrite(_) => ruled = Ruled { event: moment.event, about: None, ruling },
                 Ruling::Pass | Ruling::Refuse(_) => {}
             }
         }
@@ -309,14 +312,13 @@ impl Connection {
         if let (Some(hooks), Some((event, bytes))) = (core.server.hooks(), event)
             && hooks.concerns(event, &record.method)
         {
-            let moment = self.moment_of(core, event, &record, bytes, None);
-            return self.submit(
-                core,
-                hooks,
-                vec![moment],
-                Some(Then::Answer(Box::new(record), fields)),
-                None,
-            );
+            let undecided = (event == Event::Upload).then(|| Self::undecided(core));
+            let moment = Moment { undecided, ..self.moment_of(core, event, &record, bytes, None) };
+            let then = Then::Answer(Box::new(record), fields);
+            return self.submit(core, hooks, vec![moment], Some(then), None);
+        }
+        if let Some((Event::Upload, bytes)) = event {
+            self.note_transfer(core, Direction::Upload, &record, bytes, None);
         }
         self.answer_done(core, record, &fields);
     }
@@ -351,7 +353,7 @@ impl Connection {
     }
 
     /// Hooks have answered.
-    pub(super) fn hooks_answered(&mut self, core: &mut Core, serial: u64, Ruled { event, ruling }: Ruled) {
+    pub(super) fn hooks_answered(&mut self, core: &mut Core, serial: u64, ruled: Ruled) {
         let then = match std::mem::replace(&mut self.work, Work::Idle) {
             Work::Ruled(number, then) if number == serial => *then,
             other => {
@@ -359,8 +361,13 @@ impl Connection {
                 return;
             }
         };
+        let Ruled { event, about, ruling } = ruled;
         match (then, ruling) {
-            (then, Ruling::Refuse(refusal)) => self.refused(core, then, event, &refusal),
+            (then, Ruling::Refuse(refusal)) => {
+                let (on, path, reason) = (event.name(), about.as_ref(), refusal.text());
+                core.log(&self.subject(), log::Event::HookRefused { on, path, reason });
+                self.refused(core, then, event, &refusal);
+            }
             (Then::Begin(secure), _) => self.begin(core, secure),
             (Then::Request(head), ruling) => {
                 let user = self.who.as_ref().and_then(|who| who.user.clone());
@@ -380,7 +387,6 @@ impl Connection {
     }
 
     fn refused(&mut self, core: &mut Core, then: Then, event: Event, refusal: &Refusal) {
-        core.log(&self.subject(), log::Event::HookRefused { event: event.name(), reason: refusal.text() });
         let status = status_of(refusal);
         match then {
             Then::Begin(None) => {
@@ -437,6 +443,11 @@ impl Connection {
             _ => return,
         };
         self.tell(core, Moment { event, ..moment });
+    }
+
+    /// What an upload is logged by when hooks have had their word on it.
+    fn undecided(core: &Core) -> Box<Undecided> {
+        Box::new(Undecided { log: core.server.log.clone(), by_http: true, ascii: false, guest: None })
     }
 
     fn log_transferred(
@@ -598,6 +609,7 @@ impl Connection {
             storage: account.map(Account::for_hooks),
             recall: Recall::default(),
             pending: None,
+            undecided: None,
         }
     }
 }

@@ -239,7 +239,6 @@ impl Connection {
         match purpose {
             Purpose::File { replaces, .. } => {
                 let status = if replaces { Status::NO_CONTENT } else { Status::CREATED };
-                self.note_transfer(core, log::Direction::Upload, &record, record.bytes, None);
                 // The body was the request's, not the answer's.
                 let (event, record) = ((Event::Upload, record.bytes), Record { bytes: 0, status, ..record });
                 self.conclude(core, record, tag, Some(event));

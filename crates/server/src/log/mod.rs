@@ -60,7 +60,7 @@ pub(crate) enum Event<'a> {
     /// A connection from where proxies connect was closed: it did not say for whom it is.
     ProxyRefused { from: SocketAddr, reason: &'a str },
     /// A hook said no.
-    HookRefused { event: &'a str, reason: &'a str },
+    HookRefused { on: &'a str, path: Option<&'a VirtualPath>, reason: &'a str },
     /// The session ended.
     Disconnected { reason: &'a str },
     /// TLS has begun on the control connection.
@@ -91,6 +91,41 @@ pub(crate) struct Transferred<'a> {
     pub(crate) guest: Option<&'a [u8]>,
 }
 
+/// An upload that has come, and that the log hears of when hooks have had their word on it: until then nobody knows
+/// whether it stays.
+#[derive(Debug, Clone)]
+pub(crate) struct Undecided {
+    pub(crate) log: Log,
+    pub(crate) by_http: bool,
+    pub(crate) ascii: bool,
+    pub(crate) guest: Option<Box<[u8]>>,
+}
+
+impl Undecided {
+    /// Writes it, from any thread.
+    pub(crate) fn write(
+        &self,
+        subject: &Subject<'_>,
+        path: &VirtualPath,
+        bytes: u64,
+        elapsed: Duration,
+        failure: Option<&str>,
+    ) {
+        let (direction, ascii, guest) = (Direction::Upload, self.ascii, self.guest.as_deref());
+        let transferred = Transferred { direction, path, bytes, elapsed, failure, ascii, guest };
+        let mut lines = Lines::default();
+        match self.by_http {
+            true => {
+                // Nobody's name is what it is by FTP.
+                let subject = Subject { user: subject.user.or(Some(b"anonymous")), ..*subject };
+                self.log.transfer(&mut lines, wall(), &subject, &transferred);
+            }
+            false => self.log.record(&mut lines, wall(), subject, Event::Transferred(&transferred)),
+        }
+        self.log.flush(&mut lines);
+    }
+}
+
 /// Where the bytes went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -116,6 +151,13 @@ pub(crate) struct Subject<'a> {
     pub(crate) session: u64,
     pub(crate) peer: SocketAddr,
     pub(crate) user: Option<&'a [u8]>,
+}
+
+impl Subject<'_> {
+    /// Claims that it is no client.
+    fn is_nobody(&self) -> bool {
+        self.session == 0 && self.peer.ip().is_unspecified()
+    }
 }
 
 /// Where events go: one for the server, shared.
@@ -415,8 +457,10 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
         Event::ProxyRefused { from, reason } => {
             ("proxy-refused", vec![("from", Text(from.to_string())), ("reason", Text((*reason).to_owned()))])
         }
-        Event::HookRefused { event, reason } => {
-            let fields = vec![("event", Text((*event).to_owned())), ("reason", Text((*reason).to_owned()))];
+        Event::HookRefused { on, path: of, reason } => {
+            let mut fields = vec![("on", Text((*on).to_owned()))];
+            fields.extend(of.map(|of| ("path", path(of))));
+            fields.push(("reason", Text((*reason).to_owned())));
             ("hook-refused", fields)
         }
         Event::Disconnected { reason } => ("disconnected", vec![("reason", Text((*reason).to_owned()))]),
@@ -473,7 +517,10 @@ enum Value {
 fn write_text(out: &mut String, now: Timestamp, subject: &Subject<'_>, event: &Event<'_>) {
     let (name, fields) = fields(event);
     write_time(out, now);
-    let _ = write!(out, " #{} {} ", subject.session, subject.peer);
+    let _ = match subject.is_nobody() {
+        true => write!(out, " - - "),
+        false => write!(out, " #{} {} ", subject.session, subject.peer),
+    };
     match subject.user {
         Some(user) => write_escaped(out, &readable(user)),
         None => out.push('-'),
@@ -490,8 +537,10 @@ fn write_json(out: &mut String, now: Timestamp, subject: &Subject<'_>, event: &E
     let (name, fields) = fields(event);
     out.push_str("{\"time\":\"");
     write_time(out, now);
-    let _ =
-        write!(out, "\",\"event\":\"{name}\",\"session\":{},\"peer\":\"{}\"", subject.session, subject.peer);
+    let _ = write!(out, "\",\"event\":\"{name}\"");
+    if !subject.is_nobody() {
+        let _ = write!(out, ",\"session\":{},\"peer\":\"{}\"", subject.session, subject.peer);
+    }
     if let Some(user) = subject.user {
         out.push_str(",\"user\":\"");
         write_escaped(out, &readable(user));

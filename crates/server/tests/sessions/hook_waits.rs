@@ -1,17 +1,22 @@
 //! What is heard of a client while hooks are asked about what it wants, and what becomes of that when it does not wait.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use millrace_net::stream;
+use millrace_net::tls::Versions;
 use millrace_server::Config;
 use millrace_server::hooks::{Action, Event, Hooks, Rule, Rules, Template};
 use millrace_storage::MemoryStorage;
 
-use crate::hooks::{serve, waiting};
-use crate::kit::{PATIENCE, Scratch, Served, config, eventually, serve_with};
+use crate::hooks::{serve, told, waiting};
+use crate::kit::{
+    Client, PATIENCE, Scratch, Served, TlsClient, config, connector, eventually, policy, serve_with,
+};
 
 /// Long enough for nobody to wait for its end.
 const FOR_EVER: Duration = Duration::from_secs(3600);
@@ -83,6 +88,47 @@ fn abor_ends_the_wait_for_a_program_and_the_program() {
 }
 
 #[test]
+fn nothing_is_heard_before_a_hook_has_let_a_connection_in() {
+    let (rule, at_it, go) = waiting(Event::Connect);
+    let (served, _) = serve(|event, _| event == Event::Connect, rule);
+    let mut client = Client::connect(served.address);
+    at_it.recv_timeout(PATIENCE).unwrap();
+    client.send("ABOR\r\nUSER u\r\n");
+    client.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    assert_eq!(client.stream.peek(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    client.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    go.send(()).unwrap();
+    [220, 226, 331].iter().for_each(|&code| drop(client.expect_reply(code)));
+    // Whoever goes before the answer is gone.
+    let client = Client::connect(served.address);
+    at_it.recv_timeout(PATIENCE).unwrap();
+    drop(client);
+    eventually("the other session is over", || served.running.sessions().len() == 1);
+    go.send(()).unwrap();
+}
+
+#[test]
+fn a_client_of_implicit_tls_may_wait_for_a_hook_about_its_connection() {
+    let (rule, at_it, go) = waiting(Event::Connect);
+    let certificates = Scratch::new();
+    let served = serve_with(Config {
+        hooks: Some(told(|event, _| event == Event::Connect, rule)),
+        ftps: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
+        tls: Some(policy(&certificates)),
+        ..config(Arc::new(MemoryStorage::new()))
+    });
+    let address = served.running.ftps_addresses()[0];
+    thread::scope(|scope| {
+        // It says what begins TLS at once.
+        let client = scope.spawn(move || TlsClient::implicit(address, connector(Versions::All)).ready());
+        at_it.recv_timeout(PATIENCE).unwrap();
+        thread::sleep(Duration::from_millis(50));
+        go.send(()).unwrap();
+        client.join().unwrap();
+    });
+}
+
+#[test]
 fn abor_ends_the_wait_for_a_login() {
     let (rule, at_it, go) = waiting(Event::Login);
     let (served, _) = serve(|event, _| event == Event::Login, rule);
@@ -118,6 +164,33 @@ fn abor_of_an_upload_has_it_refused_and_its_program_killed() {
     client.expect_reply(226);
     expect_gone(&processes);
     client.expect("SIZE f", 550);
+}
+
+/// What was there before is not lost to somebody's impatience, and what nobody has looked at does not stay.
+#[test]
+fn abor_of_an_upload_in_place_waits_for_the_hooks_word() {
+    let (rule, at_it, go) = waiting(Event::Upload);
+    let (served, _) = serve(|event, _| event == Event::Upload, rule);
+    let mut client = served.login();
+    for (line, size) in [("STOR f", "3"), ("APPE f", "6")] {
+        let mut data = client.passive();
+        client.expect(line, 150);
+        data.write_all(b"abc").unwrap();
+        drop(data);
+        at_it.recv_timeout(PATIENCE).unwrap();
+        if line == "APPE f" {
+            client.send("ABOR\r\n");
+            client.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+            assert_eq!(client.stream.peek(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+            client.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        }
+        go.send(()).unwrap();
+        client.expect_reply(226);
+        if line == "APPE f" {
+            client.expect_reply(226);
+        }
+        assert_eq!(client.expect("SIZE f", 213).text, format!("213 {size}\r\n"));
+    }
 }
 
 #[test]

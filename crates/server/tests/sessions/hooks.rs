@@ -52,10 +52,17 @@ pub(crate) fn serve(
     concerns: fn(Event, &str) -> bool,
     rule: impl Fn(&Moment) -> Ruling + Send + Sync + 'static,
 ) -> (Served, Arc<Told>) {
-    let told = Arc::new(Told { heard: Mutex::default(), concerns, rule: Box::new(rule) });
+    let told = told(concerns, rule);
     let storage = Arc::new(MemoryStorage::new());
     let hooks: Arc<dyn Hooks> = told.clone();
     (serve_with(Config { hooks: Some(hooks), ..config(storage) }), told)
+}
+
+pub(crate) fn told(
+    concerns: fn(Event, &str) -> bool,
+    rule: impl Fn(&Moment) -> Ruling + Send + Sync + 'static,
+) -> Arc<Told> {
+    Arc::new(Told { heard: Mutex::default(), concerns, rule: Box::new(rule) })
 }
 
 /// A rule that waits where it is told to: the test hears that it does, and lets it go on.

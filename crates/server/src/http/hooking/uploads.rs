@@ -64,10 +64,8 @@ impl Connection {
             result
         });
         let moment = self.moment_of(core, Event::Upload, &record, bytes, None);
-        let moment = Moment { path: path.or(moment.path), pending: Some(pending), ..moment };
-        if core.server.tells_of_transfers() {
-            self.log_transferred(core, Direction::Upload, &moment, bytes, None);
-        }
+        let (pending, undecided) = (Some(pending), Some(Self::undecided(core)));
+        let moment = Moment { path: path.or(moment.path), pending, undecided, ..moment };
         let told = Arc::clone(&naming);
         let heed = settle.map(|settle| -> Heed {
             Box::new(move |ruling| {
@@ -122,9 +120,6 @@ impl Connection {
         let Whole { key, path, length } = whole;
         let moment = self.moment_of(core, Event::Upload, &record, length, None);
         let moment = Moment { path: Some(path), ..moment };
-        if core.server.tells_of_transfers() {
-            self.log_transferred(core, Direction::Upload, &moment, length, None);
-        }
         match core.server.hooks().filter(|hooks| hooks.concerns(Event::Upload, "PUT")) {
             Some(hooks) => {
                 let server = Arc::clone(&core.server);
@@ -132,9 +127,11 @@ impl Connection {
                     server.tus.settle(&key, !matches!(ruling, Ruling::Refuse(_)));
                 });
                 let then = Then::Answer(Box::new(record), fields);
+                let moment = Moment { undecided: Some(Self::undecided(core)), ..moment };
                 self.submit(core, hooks, vec![moment], Some(then), Some(heed));
             }
             None => {
+                self.log_transferred(core, Direction::Upload, &moment, length, None);
                 core.server.tus.settle(&key, true);
                 self.answer_done(core, record, &fields);
             }
