@@ -29,14 +29,7 @@ impl Site {
         fs::write(folder.join("f"), vec![b'x'; 300_000]).unwrap();
         fs::create_dir(folder.join("sub")).unwrap();
         write(&folder, keys);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
-            .args(["serve", "--ftp", "127.0.0.1:0", "--quiet", "--config"])
-            .arg(folder.join("millrace.toml"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = serve(&folder);
         let out = child.stdout.take().unwrap();
         let mut site = Self { folder, child, address: String::new(), http: String::new() };
         for line in BufReader::new(out).lines().map(Result::unwrap) {
@@ -51,6 +44,16 @@ impl Site {
             }
         }
         panic!("it ended before it was ready");
+    }
+
+    /// Another server with the same configuration, or with which code it ended.
+    fn successor(&self) -> Result<Child, Option<i32>> {
+        let mut child = serve(&self.folder);
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        match lines.any(|line| line.starts_with("Ready")) {
+            true => Ok(child),
+            false => Err(child.wait().unwrap().code()),
+        }
     }
 
     fn ctl(&self, arguments: &[&str]) -> Output {
@@ -98,6 +101,17 @@ impl Site {
             }
         }
     }
+}
+
+fn serve(folder: &Path) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_millrace"))
+        .args(["serve", "--ftp", "127.0.0.1:0", "--quiet", "--config"])
+        .arg(folder.join("millrace.toml"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
 impl Drop for Site {
@@ -356,12 +370,23 @@ fn drain_waits_for_transfers_and_stop_for_no_longer_than_the_grace() {
     let mut site = Site::start("drain", "user-download-limit = \"100k\"\ngrace = 0");
     let mut client = site.log_in("alice");
     let mut data = client.download();
+    let next = site.successor();
+    assert_eq!(next.map(|_| ()), Err(Some(1)), "a server that lets clients in keeps its socket");
     site.tell(&["drain"]);
+    let next = site.successor().expect("one that drains gives it away");
+    assert!(
+        String::from_utf8_lossy(&site.ctl(&["sessions"]).stdout).lines().count() <= 1,
+        "it is the next one's"
+    );
     let mut all = Vec::new();
     data.read_to_end(&mut all).unwrap();
     assert_eq!(all.len(), 300_000);
     client.expect("226");
     client.expect("421");
+    assert_eq!(site.exit_code(), Some(0));
+    assert!(site.folder.join("control").exists(), "it is the next one's");
+    site.child = next;
+    site.tell(&["drain"]);
     assert_eq!(site.exit_code(), Some(0));
     assert!(!site.folder.join("control").exists(), "the socket is removed");
 

@@ -262,6 +262,8 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         greeting: config.greeting.clone(),
         login_timeout: config.login_timeout,
         idle_timeout: config.idle_timeout,
+        // Nobody holds a place for longer than the operator wants.
+        idle_timeout_max: config.idle_timeout,
         login_delay: config.login_delay,
         login_attempts: config.login_attempts,
         public_ip: config.public_ip,
@@ -301,6 +303,7 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         pool: BlockingPool::new(config.blocking_threads),
         long: BlockingPool::new(config.blocking_threads / 4),
         listings: BlockingPool::new(config.blocking_threads / 4),
+        is_ending: AtomicBool::new(false),
         logins: BlockingPool::new(LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from))),
         hook_pools: Pools::new(config.hook_threads, config.blocking_threads),
         passive: PassivePool::new(config.passive_ports.clone(), Arc::clone(&proxies)),
@@ -522,6 +525,11 @@ impl Running {
     /// Stops accepting, and waits for running transfers however long they take; idle sessions are told 421.
     pub fn drain(&self) {
         self.state.begin_shutdown(FOREVER);
+    }
+
+    /// Claims that it lets nobody in any more, and ends when what is under way has.
+    pub fn is_ending(&self) -> bool {
+        self.state.is_ending.load(Ordering::Acquire)
     }
 
     /// What is in force now; of sessions only where that was [set](Running::set_limits).

@@ -59,6 +59,8 @@ pub(crate) struct Server {
     pub(crate) long: BlockingPool,
     /// And for listings, by FTP: of a disk that is slow or stuck there may be very many, and uploads have to go on.
     pub(crate) listings: BlockingPool,
+    /// Nobody is let in any more.
+    pub(crate) is_ending: AtomicBool,
     /// Threads of their own for logins: a burst of wrong passwords must not keep disks from being read.
     pub(crate) logins: BlockingPool,
     /// And for hooks, which may hang.
@@ -155,6 +157,7 @@ impl Server {
 
     /// Stops accepting; transfers may go on for this time.
     pub(crate) fn begin_shutdown(&self, grace: Duration) {
+        self.is_ending.store(true, Ordering::Release);
         let end = Instant::now() + grace;
         self.side.begin_shutdown();
         self.tell_workers(|| Message::ShutDown(end));

@@ -34,10 +34,12 @@ const LONGEST: u64 = 64 * 1024;
 /// How long the end of the program waits for answers that are being written: who asks for the end hears so.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// A control socket that is open. It is closed, and removed, when this is dropped.
+/// A control socket that is open. It is closed, and removed, when this is dropped, unless the name is another server's by
+/// then: while this one waits for the last transfers, its successor may begin.
 pub struct Control {
     path: PathBuf,
     stop: Arc<AtomicBool>,
+    is_given: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     answering: Arc<Answering>,
 }
@@ -77,18 +79,20 @@ struct Served {
     reload: Reload,
     clients: AtomicUsize,
     answering: Arc<Answering>,
+    is_given: Arc<AtomicBool>,
 }
 
 impl Control {
-    /// Opens the socket. One that a killed server left is replaced, one that answers is not.
+    /// Opens the socket. One that a killed server left is replaced, or one whose server is ending; no other that answers.
     pub fn open(path: &Path, running: &Arc<Running>, reload: Reload) -> io::Result<Self> {
         let listener = open(path)?;
-        let answering = Arc::new(Answering::default());
+        let (answering, is_given) = (Arc::new(Answering::default()), Arc::new(AtomicBool::new(false)));
         let served = Arc::new(Served {
             running: Arc::downgrade(running),
             reload,
             clients: AtomicUsize::new(0),
             answering: Arc::clone(&answering),
+            is_given: Arc::clone(&is_given),
         });
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -103,13 +107,16 @@ impl Control {
             }
         };
         let thread = thread::Builder::new().name("millrace-control".to_owned()).spawn(accept)?;
-        Ok(Self { path: path.to_owned(), stop, thread: Some(thread), answering })
+        Ok(Self { path: path.to_owned(), stop, is_given, thread: Some(thread), answering })
     }
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
+        if self.is_given.load(Ordering::Acquire) {
+            return self.answering.wait(LAST_WORDS);
+        }
         // Wakes the thread; where that fails it ends with the process.
         if UnixStream::connect(&self.path).is_ok()
             && let Some(thread) = self.thread.take()
@@ -124,8 +131,8 @@ impl Drop for Control {
 fn open(path: &Path) -> io::Result<UnixListener> {
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         match UnixStream::connect(path) {
-            Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
-            Err(_) => std::fs::remove_file(path)?,
+            Ok(other) if !gives_way(&other) => return Err(io::ErrorKind::AddrInUse.into()),
+            Ok(_) | Err(_) => std::fs::remove_file(path)?,
         }
     }
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -134,6 +141,17 @@ fn open(path: &Path) -> io::Result<UnixListener> {
     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
     listen(&socket, CLIENTS as i32)?;
     Ok(UnixListener::from(socket))
+}
+
+/// Asks the server that has the name whether it is about to end.
+fn gives_way(mut other: &UnixStream) -> bool {
+    let mut answer = String::new();
+    let asked = other
+        .set_read_timeout(Some(LAST_WORDS))
+        .and_then(|()| other.write_all(b"{\"do\":\"give-way\"}\n"))
+        .and_then(|()| BufReader::new(other.take(LONGEST)).read_line(&mut answer));
+    let said: Option<serde_json::Value> = serde_json::from_str(&answer).ok();
+    asked.is_ok() && said.is_some_and(|said| said["ok"] == true)
 }
 
 fn take_in(served: &Arc<Served>, stream: UnixStream) {
@@ -155,7 +173,7 @@ fn take_in(served: &Arc<Served>, stream: UnixStream) {
 /// `false` where there is no server any more.
 fn answer(served: &Served, line: &[u8], out: &mut UnixStream) -> io::Result<bool> {
     let Some(running) = served.running.upgrade() else { return Ok(false) };
-    let mut answer = request::answer(line, &running, &served.reload).to_string();
+    let mut answer = request::answer(line, &running, &served.reload, &served.is_given).to_string();
     // The end of the server, which may be what was asked for, waits for who holds it.
     drop(running);
     answer.push('\n');

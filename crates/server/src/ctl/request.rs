@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millrace_storage::TallyReport;
@@ -69,12 +70,14 @@ enum Request {
     Drain {},
     /// The same, with the configured grace.
     Stop {},
+    /// Another server would have the name of this socket: it may, where this one lets nobody in any more.
+    GiveWay {},
 }
 
 /// Answers a line.
-pub(super) fn answer(line: &[u8], running: &Running, reload: &Reload) -> Value {
+pub(super) fn answer(line: &[u8], running: &Running, reload: &Reload, is_given: &AtomicBool) -> Value {
     let result = serde_json::from_slice(line).map_err(|error| format!("not a request: {error}"));
-    match result.and_then(|request| perform(request, running, reload)) {
+    match result.and_then(|request| perform(request, running, reload, is_given)) {
         Ok(Value::Object(mut answer)) => {
             answer.insert("ok".to_owned(), true.into());
             answer.into()
@@ -84,7 +87,12 @@ pub(super) fn answer(line: &[u8], running: &Running, reload: &Reload) -> Value {
     }
 }
 
-fn perform(request: Request, running: &Running, reload: &Reload) -> Result<Value, String> {
+fn perform(
+    request: Request,
+    running: &Running,
+    reload: &Reload,
+    is_given: &AtomicBool,
+) -> Result<Value, String> {
     match request {
         Request::Sessions {} => {
             Ok(json!({ "sessions": running.sessions().iter().map(session).collect::<Vec<_>>() }))
@@ -158,6 +166,11 @@ fn perform(request: Request, running: &Running, reload: &Reload) -> Result<Value
             running.request_shutdown();
             Ok(Value::Null)
         }
+        Request::GiveWay {} if running.is_ending() => {
+            is_given.store(true, Ordering::Release);
+            Ok(Value::Null)
+        }
+        Request::GiveWay {} => Err("this server lets clients in".to_owned()),
     }
 }
 
