@@ -240,8 +240,8 @@ fn of_ftp(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     if config.foreign_data {
         writeln!(out, "              PORT may name another host than the client's own (FXP).")?;
     }
-    if !config.mode_z {
-        writeln!(out, "              MODE Z, transfers that are compressed, is switched off.")?;
+    if config.mode_z {
+        writeln!(out, "              MODE Z: clients may have transfers compressed.")?;
     }
     if config.messages {
         writeln!(out, "              Who enters a directory is told its .message, and of a README.")?;

@@ -114,7 +114,8 @@ pub struct Config {
     pub shutdown_password: Option<Password>,
     /// Whether `PORT` may name another host than the client's (FXP).
     pub foreign_data: bool,
-    /// Whether clients may have transfers compressed (`MODE Z`), as lftp does wherever it can.
+    /// Whether clients may have transfers compressed (`MODE Z`). lftp (4.9.2) does wherever it can, and then loses what
+    /// is behind the first 128 KiB of a listing: its mirrors lack files, or have them removed.
     pub mode_z: bool,
     /// Whether a small file's data may be sent before the 150 that announces it, so that 150 and 226 share
     /// a packet. Two connections have no order; no client was found that minds.
@@ -454,7 +455,7 @@ impl Config {
             grace: Duration::from_secs(30),
             shutdown_password: None,
             foreign_data: false,
-            mode_z: true,
+            mode_z: false,
             coalesce: true,
             messages: false,
             sort_entries: millrace_ftp::listing::SORT_BOUND,

@@ -275,7 +275,6 @@ fn state(mut config: Config, bound: &[Vec<SocketAddr>; 4], descriptors: u64) -> 
         notes: config.messages,
         umask: umask(),
         lore: Arc::clone(&lore) as _,
-        ..Settings::default()
     };
     if let Some(acme) = &config.acme {
         let folder = acme.folder.clone();

@@ -105,9 +105,8 @@ fn lftp_moves_a_large_file_and_gets_it_in_parts() {
     let server = Server::start();
     let contents = noise(50, 50 << 20);
     write(&server.local().join("large"), &contents, 1_234_567_890);
-    // lftp compresses whatever a server lets it; see below for that.
     let commands = "put large; pget -n 5 -c large -o parts; get large -o whole";
-    lftp(&tool, &server, "set ftp:use-mode-z no", commands);
+    lftp(&tool, &server, "", commands);
     assert!(read(server.served().join("large")) == contents, "went up");
     assert!(read(server.local().join("whole")) == contents, "came back");
     assert!(read(server.local().join("parts")) == contents, "came back in parts");
@@ -116,13 +115,32 @@ fn lftp_moves_a_large_file_and_gets_it_in_parts() {
 #[test]
 fn lftp_compresses() {
     let Some(tool) = tool("lftp") else { return };
-    let server = Server::start();
+    let config = std::env::temp_dir().join(format!("millrace-lftp-{}.toml", std::process::id()));
+    fs::write(&config, "mode-z = true\n").unwrap();
+    let server = Server::with("127.0.0.1:0", &["--config", config.to_str().unwrap()]);
+    fs::remove_file(&config).unwrap();
     let contents = [noise(52, 2 << 20), vec![b'z'; 2 << 20]].concat();
     fs::write(server.local().join("f"), &contents).unwrap();
     let said = lftp(&tool, &server, "set ftp:use-mode-z yes", "debug -o debug 4; put f; get f -o back");
     assert!(String::from_utf8_lossy(&read(server.local().join("debug"))).contains("200 Mode set"), "{said}");
     assert!(read(server.served().join("f")) == contents, "went up");
     assert!(read(server.local().join("back")) == contents, "came back");
+}
+
+/// Longer than what lftp takes of a listing that it has had compressed.
+#[test]
+fn lftp_mirrors_a_folder_of_thousands() {
+    let Some(tool) = tool("lftp") else { return };
+    let server = Server::start();
+    let folder = server.served().join("many");
+    fs::create_dir(&folder).unwrap();
+    for number in 0..3000 {
+        fs::write(folder.join(format!("IMG_2026_{number:05}.JPG")), number.to_string()).unwrap();
+    }
+    lftp(&tool, &server, "", "mirror many down; mirror -R down again");
+    for copy in [server.local().join("down"), server.served().join("again")] {
+        assert_eq!(fs::read_dir(copy).unwrap().count(), 3000);
+    }
 }
 
 #[test]

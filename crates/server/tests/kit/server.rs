@@ -38,6 +38,7 @@ pub(crate) fn config(storage: Arc<dyn Storage>) -> Config {
         workers: 2,
         login_delay: Duration::from_millis(20),
         grace: Duration::from_secs(5),
+        mode_z: true,
         log: LogFormat::Off,
         ..Config::new(Arc::new(accounts))
     }
