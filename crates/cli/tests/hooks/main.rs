@@ -382,6 +382,7 @@ fn a_queue_has_one_server_and_what_cannot_be_is_said() {
         ("[[hook]]\non = \"upload\"\nrun = \"./a {file}\"", "is written run = [\"./a\", \"{file}\"]"),
         ("[[hook]]\non = \"upload\"\nrun = [\"./wrong.toml\"]", "wrong.toml cannot be executed; chmod +x"),
         ("[[hook]]\non = \"upload\"\nwebhook = \"ftp://x\"", "is no address of a receiver"),
+        ("[[hook]]\non = \"upload\"\nwebhook = \"http://a:hush@x/\"", "write an Authorization in `headers`"),
         ("[[hook]]\non = \"upload\"\nrefuse = \"a\"\nrewrite = \"/b\"", "does one thing"),
         ("[[hook]]\non = \"upload\"\nrewrite = \"/b\"", "only a command can be rewritten"),
         (

@@ -163,6 +163,10 @@ impl Webhook {
             || Err(format!("{url:?} is no address of a receiver, such as \"http://127.0.0.1:8080/events\""));
         let Ok(address) = url.parse::<Uri>() else { return wrong() };
         match (address.scheme_str(), address.host()) {
+            _ if address.authority().is_some_and(|authority| authority.as_str().contains('@')) => Err(
+                "a name or password in the address of a receiver would end in logs; write an Authorization in `headers`"
+                    .to_owned(),
+            ),
             (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(()),
             _ => wrong(),
         }
