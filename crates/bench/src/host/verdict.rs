@@ -135,8 +135,9 @@ pub(crate) fn judge(audit: &Audit, load: Load) -> Verdict {
     }
     let found = RULES.iter().find_map(|(bound, rule)| Some((*bound, rule(audit, load)?)));
     let (bound, reason) = found.unwrap_or_else(|| (Bound::Unsaturated, no_limit(load)));
-    let mut evidence = vec![reason];
-    evidence.extend(cautions(audit, load));
+    let mut evidence = cautions(audit, load);
+    evidence.retain(|caution| caution != UNKNOWN || !reason.contains(REMEDY));
+    evidence.insert(0, reason);
     Verdict { bound, evidence }
 }
 
@@ -265,6 +266,10 @@ fn server_misses_the_rate(_: &Audit, load: Load) -> Option<String> {
     })
 }
 
+/// Said once: some reasons say it themselves.
+const UNKNOWN: &str = "the server's CPU is not known: give --server-pid";
+const REMEDY: &str = "give --server-pid";
+
 fn cautions(audit: &Audit, load: Load) -> Vec<String> {
     let mut found = Vec::new();
     if audit.server.as_ref().is_some_and(|server| server.is_stranger) {
@@ -298,7 +303,7 @@ fn cautions(audit: &Audit, load: Load) -> Vec<String> {
         ));
     }
     if audit.server.is_none() {
-        found.push("the server's CPU is not known: give --server-pid".to_owned());
+        found.push(UNKNOWN.to_owned());
     }
     found
 }
@@ -346,6 +351,10 @@ mod tests {
         assert_eq!(bound(unknown), Bound::Client);
         assert_eq!(bound(|audit| (audit.server, audit.machine_busy) = (None, 0.98)), Bound::Client);
         assert_eq!(bound(|audit| audit.server = None), Bound::Unsaturated);
+        for busy in [0.5, 0.98] {
+            let said = judge(&Audit { server: None, machine_busy: busy, ..calm() }, LOAD).evidence.join("; ");
+            assert_eq!(said.matches(REMEDY).count(), 1, "{said}");
+        }
         assert_eq!(bound(|audit| audit.server.as_mut().unwrap().cpu_seconds = 19.0), Bound::Server);
         assert_eq!(bound(|audit| audit.machine_busy = 0.98), Bound::Server);
         assert_eq!(bound(|audit| audit.network.retransmitted = 20), Bound::Network);

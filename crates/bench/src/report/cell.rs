@@ -382,10 +382,11 @@ impl CellReport {
             doubts.push(format!("only {} downloads were complete when it was over", self.ops));
         }
         if self.straggled_seconds > planned * 0.2 {
-            doubts.push(format!(
-                "the last operation ended {:.1} s after the time was over",
-                self.straggled_seconds
-            ));
+            let late = match self.straggled_seconds {
+                late if late < 1.0 => format!("{:.0} ms", late * 1e3),
+                late => format!("{late:.1} s"),
+            };
+            doubts.push(format!("the last operation ended {late} after the time was over"));
         }
         if let Some(replay) = self.replay.as_ref().filter(|replay| !replay.is_faithful()) {
             doubts.push(format!(
