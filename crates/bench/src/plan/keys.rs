@@ -303,7 +303,7 @@ pub const KEYS: [Key; 53] = [
     Key {
         name: "chaos",
         value: "SHARE[:KIND,...]",
-        help: "measure once more amid bad users: so many for a hundred, such as 10% or 10%:unread,abor",
+        help: "measure once more amid bad users: so many for a hundred, such as 10% (as without a value) or 10%:unread,abor",
         set: |s, t| put(&mut s.chaos, unless_off(t, str::parse)),
     },
     Key {

@@ -37,7 +37,8 @@ another. docs/benchmarks.md says how to read the figures, and when to believe th
 pub(crate) struct Bench {
     /// The server to load: ftp://user:password@host:port/folder
     ///
-    /// Test files are made in the folder, and removed afterwards.
+    /// Test files are made in the folder, and removed afterwards. Or ftpes:// and ftps:// for FTP in TLS; http://
+    /// and https://, whose path is the document that is asked for.
     #[arg(value_name = "TARGET", required_unless_present_any = ["list", "read"])]
     pub(crate) target: Option<String>,
 
@@ -74,8 +75,8 @@ pub(crate) struct Bench {
     ///
     /// Doubles, then bisects, up to the most that --users names or this machine allows; an answer must
     /// stand up three times and once for five times as long, and is tried once more right after a load
-    /// beyond it. It goes well where nothing fails, users get on average at least 75 % of the
-    /// pace that one alone gets, and at most 1 % of them get less than half of the median.
+    /// beyond it. It goes well where nothing fails, users get at least 75 % of the pace that one alone
+    /// gets, on average and all but 1 % of them each, and at most 1 % get less than half of the median.
     #[arg(long, value_name = "users", value_parser = PossibleValuesParser::new(["users"]))]
     pub(crate) search: Option<String>,
 
@@ -149,6 +150,14 @@ impl Bench {
 /// Kinds of values that are numbers.
 const COUNTED: [&str; 4] = ["N", "TIME", "SIZE", "PERCENT"];
 
+/// Flags that say something without a value, and what.
+const ALONE: [(&str, &str); 2] = [("tls", "on"), ("chaos", "10%")];
+
+/// What stands behind such a flag is its value, and the target is none.
+fn no_target(text: &str) -> Result<String, &'static str> {
+    if text.contains("://") { Err("the target goes before it") } else { Ok(text.to_owned()) }
+}
+
 /// A flag for each row of [`KEYS`]: pairs of a name and a value.
 #[derive(Debug, Default)]
 pub(crate) struct Flags(Vec<(&'static str, String)>);
@@ -163,7 +172,10 @@ impl Flags {
 impl Args for Flags {
     fn augment_args(command: Command) -> Command {
         KEYS.iter().fold(command, |command, key| {
-            let flag = Arg::new(key.name).long(key.name).help(key.help).help_heading("What is measured");
+            let mut flag = Arg::new(key.name).long(key.name).help(key.help).help_heading("What is measured");
+            if let Some((_, alone)) = ALONE.iter().find(|(name, _)| *name == key.name) {
+                flag = flag.num_args(0..=1).default_missing_value(*alone).value_parser(no_target);
+            }
             command.arg(match key.value {
                 "" => flag.action(ArgAction::SetTrue),
                 // What begins with a sign is no such value, which the setting says better than "unexpected argument".
