@@ -90,8 +90,39 @@ struct Lines<'a> {
     shut_out: Vec<(&'a str, String)>,
 }
 
-/// Those who come in by a door: their places among the logins, and whether users from elsewhere do.
-type Served = (Vec<usize>, bool);
+/// Those who come in by a door.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Served {
+    /// Their places among the logins.
+    logins: Vec<usize>,
+    /// Whether users from elsewhere do.
+    sources: bool,
+}
+
+impl Served {
+    /// Claims that there are users with passwords.
+    fn has_names(&self, site: &Site) -> bool {
+        self.sources || self.logins.iter().any(|index| site.logins[*index].name.is_some())
+    }
+
+    /// Those of them who come in at an address of the door: HTTP in clear takes passwords from this computer only.
+    fn at(mut self, door: Door, host: SocketAddr, site: &Site) -> Self {
+        if door == Door::Http && !host.ip().is_loopback() {
+            self.logins.retain(|index| site.logins[*index].name.is_none());
+            self.sources = false;
+        }
+        self
+    }
+}
+
+/// Where this computer comes to an address that is all that it has.
+fn own_loopback(bound: SocketAddr, serves_ipv4: bool) -> SocketAddr {
+    let ip = match bound.is_ipv4() || serves_ipv4 {
+        true => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        false => Ipv6Addr::LOCALHOST.into(),
+    };
+    SocketAddr::new(ip, bound.port())
+}
 
 impl<'a> Lines<'a> {
     fn of(site: &'a Site, bound: Bound<'_>) -> Self {
@@ -100,11 +131,19 @@ impl<'a> Lines<'a> {
         for door in Door::ALL {
             let served = served(site, door);
             for address in bound.at(door) {
-                let is_the_same = door.is_http() && listed.as_ref() == Some(&served);
-                for host in hosts(site.config.public_ip, *address, bound.serves_ipv4(*address)) {
+                let serves_ipv4 = bound.serves_ipv4(*address);
+                let mut hosts = hosts(site.config.public_ip, *address, serves_ipv4);
+                // Who has a password comes in there and not at the others.
+                if door == Door::Http && address.ip().is_unspecified() && served.has_names(site) {
+                    hosts.push(own_loopback(*address, serves_ipv4));
+                    hosts.dedup();
+                }
+                for host in hosts {
+                    let served = served.clone().at(door, host, site);
+                    let is_the_same = door.is_http() && listed.as_ref() == Some(&served);
                     lines.add(site, door, host, &served, is_the_same);
                 }
-                if !is_the_same && door != Door::Http {
+                if door != Door::Http {
                     listed = Some(served.clone());
                 }
             }
@@ -119,29 +158,27 @@ impl<'a> Lines<'a> {
 
     /// What is to be said of a door at an address.
     fn add(&mut self, site: &Site, door: Door, host: SocketAddr, served: &Served, is_the_same: bool) {
-        let (scheme, (logins, with_sources)) = (door.scheme(), served);
+        let (scheme, Served { logins, sources }) = (door.scheme(), served);
         let bare = format!("{scheme}://{host}/");
-        // A browser on another computer is refused the passwords that one here may use.
-        let from_here = match door == Door::Http && !host.ip().is_loopback() {
-            true => "; passwords from this computer only",
-            false => "",
-        };
-        let has_names = *with_sources || logins.iter().any(|index| site.logins[*index].name.is_some());
-        let from_here = if has_names { from_here } else { "" };
-        if is_the_same {
-            return self.urls.push((bare, format!("the same, for browsers{from_here}")));
+        if logins.is_empty() && !sources {
+            let told = match who::closed_to_names(door, &site.config) {
+                Some(who::SENT_ON) => who::SENT_ON.to_owned(),
+                Some(why) => format!("nobody: {why}"),
+                None if door == Door::Http => {
+                    "nobody: HTTP takes passwords from this computer only".to_owned()
+                }
+                None => "nobody: no user may come in here".to_owned(),
+            };
+            return self.urls.push((bare, told));
         }
-        if logins.is_empty() && !with_sources {
-            let why = who::closed_to_names(door, &site.config).unwrap_or("no user may come in here");
-            return self.urls.push((bare, format!("nobody: {why}")));
+        if is_the_same {
+            return self.urls.push((bare, "the same, for browsers".to_owned()));
         }
         for login in logins.iter().take(LOGINS_SHOWN).map(|index| &site.logins[*index]) {
-            let from_here = if login.name.is_some() { from_here } else { "" };
-            self.urls.push((url(scheme, login, host), format!("{}{from_here}", who::may(login))));
+            self.urls.push((url(scheme, login, host), who::may(login)));
         }
-        if *with_sources {
-            let users = site.sources.iter().map(|source| format!("{}{from_here}", users(source)));
-            self.urls.extend(users.map(|users| (bare.clone(), users)));
+        if *sources {
+            self.urls.extend(site.sources.iter().map(|source| (bare.clone(), users(source))));
         }
     }
 }
@@ -151,7 +188,7 @@ fn served(site: &Site, door: Door) -> Served {
     let comes_in = |login: &Login| who::barred(login, door, &site.config).is_none();
     let logins = site.logins.iter().enumerate().filter(|(_, login)| comes_in(login));
     let sources = !site.sources.is_empty() && who::closed_to_names(door, &site.config).is_none();
-    (logins.map(|(index, _)| index).collect(), sources)
+    Served { logins: logins.map(|(index, _)| index).collect(), sources }
 }
 
 /// Where browsers find the server, as far as the configuration tells: by HTTPS, where that is there. By the name that a

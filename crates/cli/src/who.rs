@@ -91,7 +91,10 @@ pub(crate) fn barred(login: &Login, door: Door, config: &Config) -> Option<Strin
         (Door::Http, _) if said.require_tls_data == Some(true) => {
             return Some("files have to be encrypted (require-tls-data)".to_owned());
         }
-        (Door::Http, Some(tls)) if tls.data_required || config.web.https_redirect != HttpsRedirect::Off => {
+        (Door::Http, _) if config.web.https_redirect != HttpsRedirect::Off => {
+            return Some(SENT_ON.to_owned());
+        }
+        (Door::Http, Some(tls)) if tls.data_required => {
             return closed_to_names(door, config).map(str::to_owned);
         }
         (Door::Http, _) if login.name.is_some() => {
@@ -321,7 +324,7 @@ mod tests {
         assert_eq!(standing(&anonymous, &strict), "anonymous may read.");
         let sent_on = Web { https_redirect: HttpsRedirect::To(443), ..Web::default() };
         assert_eq!(
-            standing(&anonymous, &Config { web: sent_on, ..strict.clone() }),
+            standing(&anonymous, &Config { web: sent_on, ..self::config(false) }),
             "anonymous may read; by FTP only."
         );
         strict.tls.as_mut().unwrap().data_required = true;

@@ -262,6 +262,12 @@ fn each_address_is_announced_to_those_who_come_in_there() {
         announced(&format!("{alone}{}", user("al", "")), "browsers"),
         ["http://HOST/ anonymous may read", "http://al@HOST/ al may read and write"]
     );
+    // From elsewhere a password is not taken in clear; where this computer has no other address, that is not told.
+    let everywhere = "ftp = \"127.0.0.1:0\"\nhttp = \"0.0.0.0:0\"\n";
+    let mut lines = announced(&format!("{everywhere}{}", user("al", "")), "everywhere");
+    assert_eq!(lines.remove(0), "ftp://al@HOST/ al may read and write");
+    assert_eq!(lines.pop().as_deref(), Some("http://HOST/ the same, for browsers"));
+    assert!(lines.iter().all(|line| line.ends_with("nobody: HTTP takes passwords from this computer only")));
 }
 
 /// What a server would fail on at its start is a mistake in the file, and nothing is made to find that out.
