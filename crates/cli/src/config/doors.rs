@@ -51,7 +51,7 @@ pub(super) fn listens(
         let address = match one.value {
             Listen::On(address) => address,
             Listen::Off if said.len() > 1 => {
-                return Err(places.error(&one.place, flag, "off cannot stand beside an address"));
+                return Err(places.error(&one.place, flag, "\"off\" cannot stand beside an address"));
             }
             Listen::Off => return Ok(Vec::new()),
         };

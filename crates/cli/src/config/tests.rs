@@ -485,7 +485,7 @@ fn errors_in_a_file_show_where() {
         ),
         (
             "ftp = [\"127.0.0.1:1\", \"off\"]",
-            r#"HERE/m.toml:1:7: Off cannot stand beside an address.
+            r#"HERE/m.toml:1:7: "off" cannot stand beside an address.
     1 | ftp = ["127.0.0.1:1", "off"]
       |       ^^^^^^^^^^^^^^^^^^^^^^"#,
         ),
@@ -659,7 +659,7 @@ fn rules_of_answers_are_checked_where_they_are_written() {
         ),
         ("header = 1", "Each header is a table of its own"),
         ("index = \"a/b\"", "1:9: \"a/b\" is no name of a file"),
-        ("index = [\"a\", \"off\"]", "Off cannot stand beside a name"),
+        ("index = [\"a\", \"off\"]", "\"off\" cannot stand beside a name"),
         ("[mime]\nmd = \"plain\"", "2:6: \"plain\" is no media type"),
         ("[mime]\n\"a.md\" = \"a/b\"", "is no end of a name"),
     ] {

@@ -233,7 +233,7 @@ fn listens(
         match one.value {
             Listen::Off if said.len() == 1 => {}
             Listen::Off => {
-                return Err(places.error(&one.place, flag, "off cannot stand beside an address"));
+                return Err(places.error(&one.place, flag, "\"off\" cannot stand beside an address"));
             }
             Listen::On(_) if !has_tls => {
                 let door = flag.trim_start_matches('-').to_uppercase();

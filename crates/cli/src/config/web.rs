@@ -128,7 +128,7 @@ pub(crate) fn https_redirect(
 /// Names of files that stand for their folder; "off" for none.
 fn index(said: &[Said<String>], places: &Places<'_>) -> Result<Vec<Vec<u8>>, Failure> {
     let name = |said: &Said<String>| match said.value.as_str() {
-        "off" => Err(places.error(&said.place, "index", "off cannot stand beside a name")),
+        "off" => Err(places.error(&said.place, "index", "\"off\" cannot stand beside a name")),
         "" | "." | ".." => Err(places.error(&said.place, "index", "expected the name of a file")),
         name if name.contains(['/', '\0']) => {
             let message = format!("{name:?} is no name of a file in the folder that is asked for");
