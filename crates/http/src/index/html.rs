@@ -13,7 +13,7 @@ use crate::page::escape;
 const STYLE: &str = include_str!("page.css");
 
 /// What such a page may do in a browser: look like that, show itself, and lead elsewhere.
-pub const POLICY: &str = "default-src 'none'; style-src 'sha256-L6ueaugqzXk+Q+J9BD6iEV3n5jqMsfEIBcWID/KkHvs='; \
+pub const POLICY: &str = "default-src 'none'; style-src 'sha256-if6B5ycoCZzIhc0cEa5z5uYME1eoOlQ5kzFzJN5KaYE='; \
                           frame-ancestors 'self'";
 
 /// What people are told of a page that is not sorted, and whose columns are no links therefore.
