@@ -252,7 +252,7 @@ fn contradicting_flags_are_refused() {
              read (ro).",
         ),
         ("--ftp off --http off", "--ftp: nothing would be served: FTP is off, and HTTP is too."),
-        ("--ftp off --ftp 127.0.0.1:0", "--ftp: off cannot stand beside an address."),
+        ("--ftp off --ftp 127.0.0.1:0", "--ftp: \"off\" cannot stand beside an address."),
         ("--ftp 127.0.0.1:21 --ftp 127.0.0.1:21", "--ftp: 127.0.0.1:21 is named twice."),
         (
             "--ftp 127.0.0.1:50500",
