@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millrace_storage::{LocalOptions, LocalStorage};
+use millrace_storage::{LocalOptions, LocalStorage, Uploads};
 use millrace_vfs::Wait;
 
 /// Folders that are kept open at most while nobody uses them: each is a descriptor.
@@ -28,6 +28,11 @@ impl Homes {
     /// Folders within `root`, which is absolute and has no links in it.
     pub fn new(root: PathBuf, options: LocalOptions) -> Self {
         Self { root, options, open: Mutex::default() }
+    }
+
+    /// From now on every upload that replaces a file is written beside it.
+    pub(super) fn stage(&mut self) {
+        self.options.uploads = Uploads::Staged;
     }
 
     /// The folder that all lie in.

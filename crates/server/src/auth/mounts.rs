@@ -190,6 +190,14 @@ impl Mount {
             || user.groups.iter().any(|group| self.groups.contains(group))
     }
 
+    /// An encrypted file is written anew as a whole, also by `APPE` and `REST`, out of the old one: in place that would
+    /// destroy what it reads.
+    fn stage_what_is_encrypted(&mut self) {
+        if let (MountedFiles::Directory(directory), Some(_)) = (&mut self.files, &self.key) {
+            directory.homes.stage();
+        }
+    }
+
     /// Claims that opening it for a user waits for nothing.
     fn is_ready(&self, user: &Effective) -> bool {
         match &self.files {
@@ -246,8 +254,9 @@ impl Mount {
 
 impl Mounts {
     /// These folders, later ones in place of earlier ones at the same path; with `archives` a folder can also be
-    /// read as `folder.tar`, `.tar.gz`, `.tgz` and `.zip`.
-    pub fn new(mounts: Vec<Mount>, archives: bool) -> Self {
+    /// read as `folder.tar`, `.tar.gz`, `.tgz` and `.zip`. Encrypted files are staged, whatever the folder's options say.
+    pub fn new(mut mounts: Vec<Mount>, archives: bool) -> Self {
+        mounts.iter_mut().for_each(Mount::stage_what_is_encrypted);
         Self { mounts, archives, quotas: None, withheld: Withheld::default() }
     }
 
@@ -353,5 +362,46 @@ impl Mounts {
     pub fn of(&self, user: &Effective) -> Vec<(String, Permissions)> {
         let of_user = self.mounts.iter().filter(|mount| mount.is_for(user));
         of_user.filter_map(|mount| Some((user.fill(&mount.path).ok()?, mount.access))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_storage::Uploads;
+    use millrace_vfs::{Wait, WriteMode, conformance};
+
+    use super::super::User;
+    use super::super::effective::resolve;
+    use super::*;
+
+    #[test]
+    fn an_encrypted_folder_conforms_and_keeps_its_files_where_uploads_are_in_place() {
+        let root = std::env::temp_dir().join(format!("millrace-mounts-{}", std::process::id()));
+        std::fs::create_dir_all(&root).unwrap();
+        let options = LocalOptions { uploads: Uploads::InPlace, ..LocalOptions::default() };
+        let mount = Mount {
+            path: "/vault".to_owned(),
+            files: MountedFiles::Directory(MountedDirectory::new(&root, options).unwrap()),
+            key: Some(Key::new([7; 32])),
+            access: Permissions::READ_WRITE.with(Permission::Admin),
+            quota: None,
+            users: Vec::new(),
+            groups: Vec::new(),
+        };
+        let mounts = Mounts::new(vec![mount], false);
+        let storage = mounts.mounts[0].open(&resolve(&User::default(), |_| None), None).unwrap();
+        conformance::run_with(&*storage, 100);
+        let path = VirtualPath::parse(b"/f").unwrap();
+        let open = |mode| storage.open_write(&path, mode, Wait::Allowed).unwrap();
+        let mut upload = open(WriteMode::CreateNew);
+        upload.write_all(&[b'o'; 200_000]).unwrap();
+        upload.commit().unwrap();
+        for mode in [WriteMode::Replace, WriteMode::Append, WriteMode::At(3)] {
+            let mut cut = open(mode);
+            cut.write_all(&[b'n'; 100_000]).unwrap();
+            drop(cut);
+            assert_eq!(storage.metadata(&path, Wait::Allowed).unwrap().size, 200_000, "{mode:?}");
+        }
+        std::fs::remove_dir_all(root).unwrap();
     }
 }

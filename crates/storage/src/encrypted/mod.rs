@@ -13,7 +13,7 @@
 //!
 //! Content is never changed in place: `APPE` and `REST` before `STOR` copy what stays into a new upload, so a
 //! nonce is never used twice and a cut connection leaves a file that can be read. What had come of such an
-//! upload stays, as it does where a back end writes in place.
+//! upload stays, as it does where a back end writes in place. So the back end has to stage what replaces a file.
 
 mod chunk;
 mod read;
@@ -86,7 +86,7 @@ impl fmt::Debug for Encrypted {
 }
 
 impl Encrypted {
-    /// Encrypts what is written to `inner`, and decrypts what is read.
+    /// Encrypts what is written to `inner`, which stages its uploads, and decrypts what is read.
     pub fn new(inner: Arc<dyn Storage>, key: &Key) -> Self {
         Self { inner, sealer: Sealer::new(&key.0) }
     }
