@@ -59,6 +59,10 @@ fn every_fact_is_written_that_is_known_and_asked_for() {
          media-type=a_b;x.hash=SHA-256:42; a b"
     );
     assert!(!line(Facts::ALL, &item).contains("hash"), "what is not known is not told");
+    let mut blind = Vec::new();
+    let rights = Rights { read: false, ..Rights::ALL };
+    writer(Facts::HASH, rights).with_lore(Arc::new(Scholar)).write(&item, &mut blind);
+    assert_eq!(blind, b" a b", "whoever may not read may not know what it holds");
     assert_eq!(line(Facts::NONE, &item), " a b");
     assert_eq!(line(Facts::TYPE | Facts::SIZE, &item), "type=file;size=42; a b");
 }

@@ -155,7 +155,8 @@ impl Writer {
             let name = item.name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
             looked_up(b"media-type=", |out| self.lore.media_type(name, out), out);
         }
-        if has(Facts::HASH) {
+        // By the hash somebody may know what a file holds, which `HASH` would refuse to say.
+        if has(Facts::HASH) && self.file_rights.contains(&b'r') {
             looked_up(b"x.hash=", |out| self.lore.hash(item.metadata, out), out);
         }
     }
