@@ -327,6 +327,14 @@ impl Upload for FaultyUpload {
         }
     }
 
+    fn with_file(&mut self, write: &mut dyn FnMut(&File, u64)) -> Result<bool, FileError> {
+        self.faults.call(Wait::Allowed)?;
+        match self.shows_descriptor {
+            true => self.inner.with_file(write),
+            false => Ok(false),
+        }
+    }
+
     fn advance(&mut self, count: u64) {
         self.inner.advance(count);
     }

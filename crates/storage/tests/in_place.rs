@@ -59,3 +59,22 @@ fn an_upload_that_nobody_follows_cuts_what_it_left_of_the_old_file() {
     begun(&storage, WriteMode::Replace, b"new").abort();
     assert_eq!(download(&storage, "/f").unwrap(), b"new");
 }
+
+/// So nothing of an upload comes into the file behind the back of the one that has taken it over.
+#[test]
+fn nobody_takes_a_file_over_in_the_middle_of_a_write() {
+    let scratch = Scratch::new();
+    let storage = in_place(&scratch);
+    upload(&storage, "/f", b"old").unwrap();
+    let mut first = begun(&storage, WriteMode::Replace, b"one");
+    let mut taken = None;
+    let mut write = |file: &std::fs::File, position| {
+        taken = storage.open_write(&path("/f"), WriteMode::Replace, Wait::Never).err();
+        std::os::unix::fs::FileExt::write_all_at(file, b"!", position).unwrap();
+    };
+    assert!(first.with_file(&mut write).unwrap());
+    assert!(matches!(taken, Some(FileError::WouldWait)), "{taken:?}");
+    first.advance(1);
+    first.commit().unwrap();
+    assert_eq!(download(&storage, "/f").unwrap(), b"one!");
+}

@@ -78,6 +78,13 @@ pub trait Upload: Send + std::fmt::Debug {
     /// The descriptor and position at which the next bytes go, for `splice`; `None` where bytes must
     /// pass through [`Upload::write_all`]. After splicing, say so with [`Upload::advance`].
     fn file(&mut self) -> Result<Option<(&File, u64)>, FileError>;
+    /// The same for one call that writes there, `false` where there is no file: while it runs no other upload takes the
+    /// file over, so that whoever has it next finds nothing written behind its back.
+    fn with_file(&mut self, write: &mut dyn FnMut(&File, u64)) -> Result<bool, FileError> {
+        let Some((file, position)) = self.file()? else { return Ok(false) };
+        write(file, position);
+        Ok(true)
+    }
     /// Moves the position after `count` bytes went to [`Upload::file`] directly.
     fn advance(&mut self, count: u64);
     /// Takes the next bytes.

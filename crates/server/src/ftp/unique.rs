@@ -90,6 +90,10 @@ impl Upload for Unique {
         self.inner.file()
     }
 
+    fn with_file(&mut self, write: &mut dyn FnMut(&File, u64)) -> Result<bool, FileError> {
+        self.inner.with_file(write)
+    }
+
     fn advance(&mut self, count: u64) {
         self.inner.advance(count);
     }

@@ -5,6 +5,7 @@
 //! bytes need no conversion goes by `splice` on a thread of the pool, where a disk that is slower than the
 //! network may hold it up. Only what is staged is collected for longer than until the next bytes are waited for.
 
+use std::fs::File;
 use std::io;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -506,10 +507,14 @@ impl Receiver {
             },
         };
         while share.moved() < STRETCH && !share.is_used_up() && !shared.is_cancelled() {
-            let Some((file, position)) = upload.file().map_err(TransferError::File)? else {
-                return Ok(false);
+            let mut received = Ok(0);
+            let mut receive = |file: &File, position| {
+                received = conduit.receive(&socket.fd, file, position, share.left() as u64);
             };
-            match conduit.receive(&socket.fd, file, position, share.left() as u64) {
+            if !upload.with_file(&mut receive).map_err(TransferError::File)? {
+                return Ok(false);
+            }
+            match received {
                 Ok(0) => {
                     self.ended = true;
                     return Ok(true);

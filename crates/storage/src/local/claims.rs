@@ -2,7 +2,8 @@
 //!
 //! An upload that is given up has something to do yet: what came and is not written, and the tail of the old file, which is to
 //! be cut off. Its client may long be back with the next upload by then, of which nothing may be overwritten or cut.
-//! So whoever begins takes the file over, and whoever has lost it changes nothing any more.
+//! So whoever begins takes the file over, and whoever has lost it changes nothing any more: each write is done while the
+//! file is held, and a file is taken over between two of them. What is appended goes behind everybody's, and is not held.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

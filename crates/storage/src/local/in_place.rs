@@ -135,6 +135,17 @@ impl Upload for InPlace {
         Ok((!self.appends).then_some((&self.file, self.position)))
     }
 
+    fn with_file(&mut self, write: &mut dyn FnMut(&File, u64)) -> Result<bool, FileError> {
+        self.check_claim()?;
+        if self.appends {
+            return Ok(false);
+        }
+        self.claim.hold(|| {
+            write(&self.file, self.position);
+            Ok(true)
+        })
+    }
+
     fn advance(&mut self, count: u64) {
         self.made = None;
         self.position += count;
@@ -145,8 +156,12 @@ impl Upload for InPlace {
             self.made = None;
         }
         self.check_claim()?;
-        // Linux appends whatever position it is told, where a file was opened for that.
-        write_all_at(&self.file, &mut self.position, bytes)
+        let Self { file, claim, position, appends, .. } = self;
+        match appends {
+            // Linux appends whatever position it is told, where a file was opened for that.
+            true => write_all_at(file, position, bytes),
+            false => claim.hold(|| write_all_at(file, position, bytes)),
+        }
     }
 
     fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {

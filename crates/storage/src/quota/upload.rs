@@ -147,6 +147,13 @@ impl Upload for Metered {
         }
     }
 
+    fn with_file(&mut self, write: &mut dyn FnMut(&File, u64)) -> Result<bool, FileError> {
+        match self.file()? {
+            Some(_) => self.inner()?.with_file(write),
+            None => Ok(false),
+        }
+    }
+
     fn advance(&mut self, count: u64) {
         self.position += count;
         if let Some(inner) = &mut self.inner {
