@@ -550,6 +550,8 @@ impl Connection {
         }
         if let Some(then) = then {
             self.work = Work::Ruled(serial, Box::new(then));
+            // What a client that has ended its side waits for begins now.
+            self.since = core.now.instant;
         }
         put(&core.server, &line, Batch { hooks, moments, answer: Some(answer) });
     }

@@ -8,6 +8,7 @@ use millrace_server::Config;
 use millrace_server::hooks::{
     Action, Event, Hooks, Moment, PathPattern, Refusal, Rule, Rules, Ruling, Template,
 };
+use millrace_server::limits::{Limit, Limits, ServerLimits};
 use millrace_vfs::VirtualPath;
 
 use crate::kit::{Response, Scratch, Secured, ServedHttp, connector, eventually};
@@ -424,4 +425,24 @@ fn a_refused_put_leaves_the_file_that_was_there() {
     assert_eq!(scratch.read("f").unwrap(), b"new");
     // What the rule is not about is measured by what comes, not by what is there.
     assert_eq!(ask(&served, "PUT /f", "", &b"EICAR".repeat(40)).status, 204);
+}
+
+/// For longer than hooks may take then: its body is let in slowly.
+#[test]
+fn a_client_that_ended_its_side_long_ago_hears_what_hooks_say_of_its_upload() {
+    let scratch = Scratch::new();
+    let rule = |moment: &Moment| {
+        let pause = u64::from(moment.event == Event::Upload);
+        std::thread::sleep(std::time::Duration::from_secs(pause));
+        Ruling::Pass
+    };
+    let hooks: Arc<dyn Hooks> = Arc::new(Told { heard: Mutex::default(), rule });
+    let session = Limits { upload: Some(Limit::of(100_000)), ..Limits::default() };
+    let limits = ServerLimits { session, ..ServerLimits::default() };
+    let served = serve_http_with(Config { hooks: Some(hooks), limits, ..http_config(scratch.storage()) });
+    let mut client = served.connect();
+    let head = "PUT /a HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\nContent-Length: 800000\r\n\r\n";
+    client.send([head.as_bytes(), &pattern(800_000)].concat());
+    client.end_writing();
+    assert_eq!(client.response().status, 201);
 }
