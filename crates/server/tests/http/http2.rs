@@ -260,6 +260,20 @@ fn who_does_not_answer_a_ping_is_closed_and_who_does_stays() {
     });
 }
 
+/// Its answer waits here for room, and the worker is done with it.
+#[test]
+fn who_is_gone_without_a_word_holds_no_place_when_it_is_kicked_either() {
+    let scratch = Scratch::new();
+    let served = served_with(&scratch, |config| config.http2_ping = Duration::from_secs(2));
+    let mut gone = served.connect_http2(&[(INITIAL_WINDOW_SIZE, 0)]);
+    gone.answers_pings = false;
+    let fields = request("GET", "/small", &[("authorization", "Basic dTpw")]);
+    gone.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, block(&fields)));
+    gone.expect(HEADERS, 1);
+    assert_eq!(served.running.kick(|one| one.user.as_deref() == Some(b"u")), 1);
+    gone.end();
+}
+
 /// A browser asks for 16 at a time.
 #[test]
 fn a_connection_is_one_session_of_its_user_however_many_requests_are_under_way() {

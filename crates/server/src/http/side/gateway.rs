@@ -168,7 +168,11 @@ async fn run(handed: Handed, patience: Patience, mut ending: Ending) {
     // What still runs may go on; where nothing does, the client has some seconds to close.
     loop {
         let ended = meanwhile(connection.as_mut(), tokio::time::sleep(FAREWELL)).await.is_none();
-        if ended || origin.streams.load(Ordering::Relaxed) == 0 {
+        // Who has gone without a word, or takes nothing, is waited for no longer than while it was served.
+        if ended || origin.streams.load(Ordering::Relaxed) == 0 || origin.is_lost(&wire, patience) {
+            return;
+        }
+        if origin.rest(patience).is_zero() {
             return;
         }
     }
