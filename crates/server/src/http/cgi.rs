@@ -17,6 +17,7 @@ use super::answerer::Answerer;
 use super::connection::{Asked, Connection, Work};
 use super::find::Found;
 use super::program::{self, NoScript, Program, Script};
+use super::programs::Line;
 use super::running::Time;
 use super::who::Who;
 use crate::config::Programs;
@@ -43,9 +44,9 @@ impl Connection {
             return self.fail(core, head, Status::LENGTH_REQUIRED, reason);
         }
         let claimed = self.slot.take();
-        let Some(slot) = claimed.or_else(|| core.http.programs.enter(self.key)) else {
+        let Some(slot) = claimed.or_else(|| core.http.programs.lane().enter(self.key)) else {
             let until = core.now.instant + core.server.config.programs.time;
-            self.work = Work::Queued(until, Box::new(Asked::of(bytes)));
+            self.work = Work::Queued(until, Box::new(Asked::in_line(bytes, Line::Programs)));
             return;
         };
         let Core { http, registry, .. } = core;

@@ -18,7 +18,7 @@ use mio::event::Event;
 use super::Message;
 use super::dav::Collecting;
 use super::hooking::{Hooked, Then};
-use super::programs::Slot;
+use super::programs::{Line, Slot};
 use super::receive::Receiving;
 use super::running::Running;
 use super::secure::Securing;
@@ -113,6 +113,8 @@ pub(super) struct Asked {
     pub(super) head: Vec<u8>,
     /// A place among the programs.
     pub(super) slot: Option<Slot>,
+    /// Where it waits for one.
+    pub(super) line: Option<Line>,
     /// Who asks may go, and then nobody wants the answer.
     pub(super) patience: Option<Patience>,
 }
@@ -129,7 +131,12 @@ pub(super) struct Patience {
 impl Asked {
     /// Of which nothing is asked yet.
     pub(super) fn of(head: &[u8]) -> Self {
-        Self { serial: 0, head: head.to_vec(), slot: None, patience: None }
+        Self { serial: 0, head: head.to_vec(), slot: None, line: None, patience: None }
+    }
+
+    /// Which waits for a place.
+    pub(super) fn in_line(head: &[u8], line: Line) -> Self {
+        Self { line: Some(line), ..Self::of(head) }
     }
 }
 
@@ -361,15 +368,17 @@ impl Connection {
     /// Goes on with what it is busy with.
     pub(crate) fn go_on(&mut self, core: &mut Core) {
         match std::mem::replace(&mut self.work, Work::Idle) {
-            Work::Queued(until, asked) => match core.http.claim(self.key) {
-                // Whatever else is asked first, the place stays this request's.
-                Some(slot) => {
-                    self.slot = Some(slot);
-                    self.again(core, &asked.head, None);
-                    self.slot = None;
+            Work::Queued(until, asked) => {
+                match asked.line.and_then(|line| core.http.lane(line).claim(self.key)) {
+                    // Whatever else is asked first, the place stays this request's.
+                    Some(slot) => {
+                        self.slot = Some(slot);
+                        self.again(core, &asked.head, None);
+                        self.slot = None;
+                    }
+                    None => self.work = Work::Queued(until, asked),
                 }
-                None => self.work = Work::Queued(until, asked),
-            },
+            }
             work => {
                 self.work = work;
                 match &self.work {

@@ -74,7 +74,7 @@ impl Connection {
                 self.ask_who_asks(core);
             }
             Work::Held(_, asked) => self.deny(core, &asked.head),
-            Work::Queued(_, asked) => self.queued_too_long(core, &asked.head),
+            Work::Queued(_, asked) => self.queued_too_long(core, &asked),
             Work::Running(running) if running.is_overdue(now) => {
                 self.work = Work::Running(running);
                 // It may be the client that is waited for.

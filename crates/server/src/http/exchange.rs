@@ -341,9 +341,13 @@ impl Connection {
     }
 
     /// As many programs run as may, for too long.
-    pub(super) fn queued_too_long(&mut self, core: &mut Core, bytes: &[u8]) {
+    pub(super) fn queued_too_long(&mut self, core: &mut Core, asked: &Asked) {
+        // What this connection asks for next may wait elsewhere.
+        if let Some(line) = asked.line {
+            core.http.lane(line).give_up(self.key);
+        }
         let mut slots = Slots::new();
-        let Ok(Some((head, _))) = request::parse(bytes, &mut slots) else { return };
+        let Ok(Some((head, _))) = request::parse(&asked.head, &mut slots) else { return };
         let Ok(sent) = target::parse_for_others(head.target) else { return };
         let target = self.as_ruled(core, &head, &sent, None).unwrap_or(sent);
         let by = By::of(&core.server, &head, &target, self.flags.no_program);

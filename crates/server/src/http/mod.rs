@@ -76,12 +76,11 @@ pub(crate) use tus::Tus;
 
 use crate::auth::Decision;
 use crate::config::Config;
-use crate::slab::Key;
 use crate::transfer::Sender;
 use crate::web::{InForce, Web};
 use find::Found;
 use hooking::Ruled;
-use programs::{Programs, Slot};
+use programs::{Lane, Line, Programs};
 use receive::Written;
 
 /// What other threads tell a connection; each with the number of the question that it answers.
@@ -146,10 +145,11 @@ impl Shared {
         Self { cache: Cache::new(open_files), programs, passing, openings, web }
     }
 
-    /// The place among programs or passes that is kept for somebody who was called.
-    fn claim(&mut self, key: Key) -> Option<Slot> {
-        let Self { programs, passing, .. } = self;
-        programs.claim(key).or_else(|| passing.iter_mut().find_map(|passing| passing.claim(key)))
+    fn lane(&mut self, line: Line) -> &mut Lane {
+        match line {
+            Line::Programs => self.programs.lane(),
+            Line::Pass(pass) => self.passing[pass].lane(),
+        }
     }
 
     /// Adds this from now on: what is kept of files has the other in it.

@@ -23,7 +23,7 @@ use super::answerer::Answerer;
 use super::connection::{Asked, Connection, Work};
 use super::conversation::{self, Conversation};
 use super::find::Found;
-use super::programs::{Lane, Slot};
+use super::programs::{Lane, Line, Slot};
 use super::running::Time;
 use super::side::forward;
 use super::who::Who;
@@ -66,9 +66,9 @@ impl Passing {
         self.kept.first().map(|(since, _)| *since + KEPT)
     }
 
-    /// The place that is kept for somebody who was called.
-    pub(super) fn claim(&mut self, key: Key) -> Option<Slot> {
-        self.lane.claim(key)
+    /// Who is answered there, and who waits for that.
+    pub(super) fn lane(&mut self) -> &mut Lane {
+        &mut self.lane
     }
 
     fn take(&mut self) -> Option<OwnedFd> {
@@ -165,8 +165,8 @@ impl Connection {
             return self.fail(core, head, Status::LENGTH_REQUIRED, reason);
         }
         let claimed = self.slot.take();
-        let Some(slot) = claimed.or_else(|| core.http.passing[pass].lane.enter(self.key)) else {
-            let asked = Asked::of(bytes);
+        let Some(slot) = claimed.or_else(|| core.http.passing[pass].lane().enter(self.key)) else {
+            let asked = Asked::in_line(bytes, Line::Pass(pass));
             self.work = Work::Queued(core.now.instant + config.silence, Box::new(asked));
             return;
         };

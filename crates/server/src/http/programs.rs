@@ -41,6 +41,14 @@ struct Errors {
     begun: Vec<u8>,
 }
 
+/// What a request waits for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Line {
+    Programs,
+    /// This one of the passes.
+    Pass(usize),
+}
+
 /// How many may run at once, and who waits.
 ///
 /// Who comes first has a place first: one that gets free is kept for whoever has waited longest, and nobody who comes
@@ -80,6 +88,12 @@ impl Lane {
         Some(self.take())
     }
 
+    /// Who waits no more is not called, nor is a place kept for them.
+    pub(super) fn give_up(&mut self, key: Key) {
+        self.waiting.retain(|waits| *waits != key);
+        self.called.retain(|called| *called != key);
+    }
+
     fn take(&self) -> Slot {
         self.running.fetch_add(1, Ordering::Relaxed);
         Slot(Arc::clone(&self.running))
@@ -117,14 +131,9 @@ impl Programs {
         }
     }
 
-    /// A place, or one in the line.
-    pub(super) fn enter(&mut self, key: Key) -> Option<Slot> {
-        self.lane.enter(key)
-    }
-
-    /// The place that is kept for somebody who was called.
-    pub(super) fn claim(&mut self, key: Key) -> Option<Slot> {
-        self.lane.claim(key)
+    /// Who may run, and who waits for that.
+    pub(super) fn lane(&mut self) -> &mut Lane {
+        &mut self.lane
     }
 
     /// Those whose turn it is: of the line, for whom there is room now, which they claim; and whose words were held back
@@ -229,6 +238,21 @@ mod tests {
         drop((second, std::mem::take(&mut admitted)));
         lane.admit(&mut admitted);
         assert_eq!(admitted, [key(3)]);
+    }
+
+    #[test]
+    fn who_waits_no_more_is_not_called_and_has_no_place() {
+        let (mut lane, mut admitted) = (Lane::new(1), VecDeque::new());
+        let first = lane.enter(key(1)).unwrap();
+        (2..=4).for_each(|waits| assert!(lane.enter(key(waits)).is_none()));
+        lane.give_up(key(2));
+        drop(first);
+        lane.admit(&mut admitted);
+        assert_eq!(admitted, [key(3)]);
+        lane.give_up(key(3));
+        assert!(lane.claim(key(3)).is_none(), "it was called, and has given up meanwhile");
+        lane.admit(&mut admitted);
+        assert_eq!(admitted, [key(3), key(4)]);
     }
 
     #[test]

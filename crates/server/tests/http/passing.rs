@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use millrace_server::{Account, Attempt, Authenticator, Config, Decision, Permiss
 use millrace_storage::{LocalOptions, LocalStorage};
 use millrace_vfs::VirtualPath;
 
-use crate::kit::{PATIENCE, Scratch, ServedHttp, http_config, pattern, serve_http_with};
+use crate::kit::{PATIENCE, Scratch, ServedHttp, eventually, http_config, pattern, serve_http_with};
 
 pub(super) fn site(passes: Vec<Pass>) -> (Scratch, ServedHttp) {
     let scratch = Scratch::new();
@@ -458,6 +458,50 @@ fn as_many_requests_are_under_way_as_may_be() {
         assert_eq!(client.response().status, 200);
     }
     assert!(most.load(Ordering::SeqCst) <= 2);
+}
+
+/// The connection of whoever waited too long at one of them goes on with the other.
+#[test]
+fn a_place_at_one_is_none_at_another() {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let babbles = fastcgi_at(move |mut socket| {
+        hear(&mut socket);
+        let mut records = Vec::new();
+        fastcgi::stdout(b"Content-Type: a/b\r\n\r\n", &mut records);
+        while socket.write_all(&records).is_ok() && !over.load(Ordering::SeqCst) {
+            records.clear();
+            fastcgi::stdout(b"more", &mut records);
+            thread::sleep(Duration::from_millis(50));
+        }
+        answer(&mut socket, b"");
+    });
+    let (count, most) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let (tell, told) = mpsc::channel::<()>();
+    let (highest, told) = (Arc::clone(&most), Mutex::new(told));
+    let waits = fastcgi_at(move |mut socket| {
+        hear(&mut socket);
+        highest.fetch_max(count.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        let _ = told.lock().unwrap().recv();
+        count.fetch_sub(1, Ordering::SeqCst);
+        answer(&mut socket, b"Content-Type: a/b\r\n\r\n");
+    });
+    let first = Pass { most: 1, silence: Duration::from_secs(2), ..beneath("/first", babbles) };
+    let (_scratch, served) = site(vec![first, Pass { most: 1, ..beneath("/second", waits) }]);
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+    let (mut at_first, mut at_second, mut waiting) = (served.connect(), served.connect(), served.connect());
+    at_first.send(get("/first"));
+    at_first.stream.read_exact(&mut [0]).unwrap();
+    at_second.send(get("/second"));
+    eventually("the second has one", || most.load(Ordering::SeqCst) == 1);
+    waiting.send(get("/first"));
+    assert_eq!(waiting.response().status, 503);
+    waiting.send(get("/second"));
+    is_over.store(true, Ordering::SeqCst);
+    assert_eq!(served.get("/first", "").status, 200, "there is room again");
+    drop(tell);
+    assert_eq!([at_second.response().status, waiting.response().status], [200; 2]);
+    assert_eq!(most.load(Ordering::SeqCst), 1);
 }
 
 #[test]
