@@ -195,7 +195,9 @@ pub(super) fn add(
             places.find_program(program, "program")?;
             let mut words: Vec<String> = table.program.iter().map(|word| word.value.clone()).collect();
             if let Some(folder) = places.folder_of_program(program) {
-                words[0] = folder.join(&words[0]).display().to_string();
+                // It runs in another folder than the server does, from which a relative name would not find it.
+                let path = folder.join(&words[0]);
+                words[0] = std::path::absolute(&path).unwrap_or(path).display().to_string();
             }
             (chain.source(Asked::program(words, time, cache(&table))), program.value.clone())
         } else if let Some(url) = &table.call {

@@ -223,3 +223,18 @@ fn what_makes_no_sense_of_a_source_is_told_at_its_place() {
     let (_, explained) = site.ask(&["explain", "alice", "--config", "m.toml"]);
     assert!(explained.contains("the PostgreSQL database me at /nowhere cannot be asked: "), "{explained}");
 }
+
+#[test]
+fn a_program_beside_the_configuration_is_found_by_however_that_was_named() {
+    let site = Site::new("beside");
+    // What was written just now may be busy while another test forks.
+    std::os::unix::fs::symlink("/bin/sh", site.0.join("logins")).unwrap();
+    let script = r#"cat > /dev/null; echo '{"result": "right"}'"#;
+    site.configure(&format!(
+        "directory = \"files\"\n[[source]]\nprogram = [\"./logins\", \"-c\", {script:?}]\ntimeout = \"20s\"\n"
+    ));
+    let whole = site.0.join("m.toml");
+    for name in ["m.toml", "./m.toml", whole.to_str().unwrap()] {
+        site.serve_with(&["--config", name], |_| {}).log_in("alice");
+    }
+}
