@@ -248,8 +248,13 @@ fn missed(settings: &Settings, trouble: &Trouble, pause: Duration, standing: Opt
         "ACME: {} has issued no certificate for {}: {trouble}; the next try is in {} min, and clients get {meanwhile}",
         settings.directory,
         names(settings),
-        pause.as_secs().div_ceil(60)
+        in_minutes(pause)
     )
+}
+
+/// A minute and some seconds of luck are a minute.
+fn in_minutes(pause: Duration) -> u64 {
+    (pause.as_secs().saturating_add(30) / 60).max(1)
 }
 
 fn names(settings: &Settings) -> String {
