@@ -79,7 +79,10 @@ const GERMAN: &[(&str, &str)] = &[
     ("file too large", "die Datei ist zu groß"),
     ("offset is beyond the end of the file", "der Versatz liegt hinter dem Ende der Datei"),
     ("server is out of resources", "dem Server fehlen gerade die Mittel"),
-    ("crosses devices", "führt auf einen anderen Datenträger"),
+    (
+        "it is in another place; copy it and delete it",
+        "liegt an einem anderen Ort; bitte kopieren und löschen",
+    ),
     ("not supported", "wird nicht unterstützt"),
     (
         "in use by somebody else; try again later",

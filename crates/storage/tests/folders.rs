@@ -131,7 +131,8 @@ fn between_back_ends_files_are_copied_and_not_renamed() {
     let (from, to) = (path("/media/film"), path("/in/bank/film"));
     assert_eq!(folders.copy(&from, &to, &mut |_| true).unwrap(), 5);
     assert_eq!(bank.read("/film").unwrap(), b"media");
-    assert!(matches!(folders.rename(&to, &path("/film")).unwrap_err(), FileError::CrossDevice));
+    let error = folders.rename(&to, &path("/film")).unwrap_err();
+    assert!(matches!(error, FileError::CrossDevice) && error.to_string().ends_with("copy it and delete it"));
     assert!(matches!(folders.rename(&path("/in/bank/no"), &path("/no")).unwrap_err(), FileError::NotFound));
     folders.rename(&to, &path("/in/bank/moved")).unwrap();
     assert_eq!(bank.read("/moved").unwrap(), b"media");

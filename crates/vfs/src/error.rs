@@ -63,7 +63,7 @@ pub enum FileError {
     #[error("server is out of resources")]
     Exhausted,
     /// The source and the target lie on different devices.
-    #[error("crosses devices")]
+    #[error("it is in another place; copy it and delete it")]
     CrossDevice,
     /// This back end cannot do that at all.
     #[error("not supported")]

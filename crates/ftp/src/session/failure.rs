@@ -89,7 +89,7 @@ pub(crate) fn told(error: &FileError) -> &'static str {
         FileError::TooLarge => "file too large",
         FileError::OutOfRange => "offset is beyond the end of the file",
         FileError::Exhausted => "server is out of resources",
-        FileError::CrossDevice => "crosses devices",
+        FileError::CrossDevice => "it is in another place; copy it and delete it",
         FileError::Unsupported => "not supported",
         FileError::Busy => "in use by somebody else; try again later",
         FileError::Cancelled => "cancelled",

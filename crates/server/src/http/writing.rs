@@ -143,10 +143,10 @@ pub(super) fn status_of(error: &FileError) -> (Status, &'static str) {
         FileError::InvalidName | FileError::NameTooLong | FileError::Loop => {
             (Status::FORBIDDEN, "This name cannot be used.")
         }
-        FileError::PermissionDenied
-        | FileError::NotRegular
-        | FileError::ReadOnly
-        | FileError::CrossDevice => (Status::FORBIDDEN, "This may not be changed."),
+        FileError::PermissionDenied | FileError::NotRegular | FileError::ReadOnly => {
+            (Status::FORBIDDEN, "This may not be changed.")
+        }
+        FileError::CrossDevice => (Status::FORBIDDEN, "It is in another place; copy it and delete it."),
         FileError::IsDirectory | FileError::NotEmpty => (Status::CONFLICT, "It is a directory."),
         FileError::AlreadyExists => (Status::PRECONDITION_FAILED, "It exists already."),
         FileError::OverQuota(over) => match over.counted {
