@@ -113,6 +113,20 @@ struct Book {
     banned: HashMap<Network, Ban>,
 }
 
+/// A ban that holds, for whoever asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BanReport {
+    /// Where it holds.
+    pub network: Network,
+    /// The user whom it is of, as the client named it, the first 64 bytes; `None` where everybody there is turned away.
+    pub user: Option<Vec<u8>>,
+    /// For how long yet; `None` until somebody lifts it.
+    pub left: Option<Duration>,
+}
+
+/// So many bytes of a user's name are kept: names are as long as clients like.
+const NAME: usize = 64;
+
 /// A network's ban.
 #[derive(Debug, Clone, Copy)]
 struct Ban {
@@ -128,17 +142,19 @@ impl Ban {
 }
 
 /// Failures that fade.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Count {
     failures: f64,
     counted: Instant,
     succeeded: Option<Instant>,
     banned_until: Option<Instant>,
+    /// Of a banned user.
+    name: Option<Box<[u8]>>,
 }
 
 impl Count {
     fn new(now: Instant) -> Self {
-        Self { failures: 0.0, counted: now, succeeded: None, banned_until: None }
+        Self { failures: 0.0, counted: now, succeeded: None, banned_until: None, name: None }
     }
 
     fn at(&self, now: Instant) -> f64 {
@@ -232,6 +248,7 @@ impl Bans {
         let user_banned = after > 0.0 && failures > after - 0.5;
         if user_banned {
             count.banned_until = Some(now + time);
+            count.name = Some(user[..user.len().min(NAME)].into());
             count.failures = 0.0;
         }
         make_room(&mut book.addresses, now);
@@ -283,15 +300,22 @@ impl Bans {
         book.banned.len() + book.pairs.len() < before
     }
 
-    /// Banned networks, and for how long yet.
-    pub(crate) fn list(&self, now: Instant) -> Vec<(Network, Option<Duration>)> {
+    /// Banned networks and users, and for how long yet.
+    pub(crate) fn list(&self, now: Instant) -> Vec<BanReport> {
         let book = self.book();
         let left = |until: Option<Instant>| until.map(|until| until.saturating_duration_since(now));
-        let users =
-            book.pairs.iter().filter_map(|((address, _), count)| Some((address, count.banned_until?)));
-        let mut list: Vec<_> = book.banned.iter().map(|(network, ban)| (*network, left(ban.until))).collect();
-        list.extend(users.map(|(address, until)| (*address, left(Some(until)))));
-        list.retain(|(_, left)| left.is_none_or(|left| !left.is_zero()));
+        let of_network = |(network, ban): (&Network, &Ban)| BanReport {
+            network: *network,
+            user: None,
+            left: left(ban.until),
+        };
+        let of_user = |((network, _), count): (&(Network, u64), &Count)| {
+            let user = Some(count.name.as_deref().unwrap_or_default().to_vec());
+            Some(BanReport { network: *network, user, left: left(Some(count.banned_until?)) })
+        };
+        let mut list: Vec<_> = book.banned.iter().map(of_network).collect();
+        list.extend(book.pairs.iter().filter_map(of_user));
+        list.retain(|ban| ban.left.is_none_or(|left| !left.is_zero()));
         list
     }
 
@@ -342,7 +366,9 @@ mod tests {
         assert!(!bans.is_banned(here, b"bob", start));
         assert!(!bans.is_banned(address("192.0.2.2"), b"alice", start));
         assert_eq!(bans.admit(here, start), Ok(()));
-        assert_eq!(bans.list(start).len(), 1);
+        let network = "192.0.2.1".parse().unwrap();
+        let left = Some(Duration::from_secs(60));
+        assert_eq!(bans.list(start), [BanReport { network, user: Some(b"alice".to_vec()), left }]);
         assert!(!bans.is_banned(here, b"alice", start + Duration::from_secs(60)));
     }
 

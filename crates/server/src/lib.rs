@@ -50,7 +50,7 @@ pub mod web;
 mod worker;
 
 pub use auth::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
-pub use bans::BanRules;
+pub use bans::{BanReport, BanRules};
 pub use config::Config;
 pub use ctl::Control;
 pub use hooks::Hooks;

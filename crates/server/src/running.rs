@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::acme::{self, Acme};
 use crate::auth::Protocol;
-use crate::bans::Bans;
+use crate::bans::{BanReport, Bans};
 use crate::blocking::BlockingPool;
 use crate::client::Client;
 use crate::config::{Config, Tls};
@@ -497,7 +497,7 @@ impl Running {
     }
 
     /// Networks that are banned, altogether or for some users, and for how long yet.
-    pub fn bans(&self) -> Vec<(Network, Option<Duration>)> {
+    pub fn bans(&self) -> Vec<BanReport> {
         self.state.bans.list(Instant::now())
     }
 

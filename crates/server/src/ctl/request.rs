@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Reload, events};
+use crate::bans::BanReport;
 use crate::limits::{Limit, Limits, Scope, ScopeReport};
 use crate::network::Network;
 use crate::running::{Running, SessionReport};
@@ -141,10 +142,7 @@ fn perform(
             true => Ok(Value::Null),
             false => Err(format!("{network} is not banned")),
         },
-        Request::Bans {} => {
-            let ban = |(network, left): &(Network, Option<Duration>)| json!({ "network": network.to_string(), "seconds-left": left.map(|left| left.as_secs()) });
-            Ok(json!({ "bans": running.bans().iter().map(ban).collect::<Vec<_>>() }))
-        }
+        Request::Bans {} => Ok(json!({ "bans": running.bans().iter().map(ban).collect::<Vec<_>>() })),
         Request::Quotas {} => Ok(json!({ "quotas": running.quotas().iter().map(tally).collect::<Vec<_>>() })),
         Request::Recount { tree } => {
             let counted = running.recount_quotas(tree.as_deref()).map_err(|error| error.to_string())?;
@@ -254,6 +252,13 @@ fn session(session: &SessionReport) -> Value {
         "user": session.user.as_deref().map(text),
         "transfer": transfer,
     })
+}
+
+/// With the user, where others are let in from there.
+fn ban(ban: &BanReport) -> Value {
+    let user = ban.user.as_ref().map(|user| String::from_utf8_lossy(user).into_owned());
+    let left = ban.left.map(|left| left.as_secs());
+    json!({ "network": ban.network.to_string(), "user": user, "seconds-left": left })
 }
 
 fn tally(report: &TallyReport) -> Value {

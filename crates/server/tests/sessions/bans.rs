@@ -29,7 +29,8 @@ fn a_banned_user_gets_the_same_answer_to_the_right_password() {
     let mut elsewhere = Client::connect_from("127.0.0.9", served.address);
     elsewhere.expect_reply(220);
     elsewhere.log_in("u", "p");
-    assert_eq!(served.running.bans().len(), 1);
+    let bans = served.running.bans();
+    assert_eq!((bans.len(), bans[0].user.as_deref()), (1, Some(&b"u"[..])));
     assert!(served.running.lift_ban("127.0.0.1".parse().unwrap()));
     served.login();
 }

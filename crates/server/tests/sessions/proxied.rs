@@ -142,7 +142,7 @@ fn bans_lists_and_limits_are_about_the_client_and_not_the_proxy() {
     let mut refused = Client::of(by_proxy(served.address, &line("192.0.2.7")));
     assert!(refused.expect_reply(421).text.contains("from your address"));
     let _other = client(&served, &line("192.0.2.8"));
-    assert_eq!(served.running.bans()[0].0, "192.0.2.66".parse().unwrap());
+    assert_eq!(served.running.bans()[0].network, "192.0.2.66".parse().unwrap());
 }
 
 #[test]
