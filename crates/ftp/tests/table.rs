@@ -222,7 +222,7 @@ than TLS. Verbs that stand in neither table get 500.
 pipelined; `ABOR` during a transfer gets 426 for the transfer and 226 for itself.
 
 The data formats: TYPE A N, E N (code page 037), I and L 8; STRU F and R; MODE S, B (with restart markers)
-and Z (deflate). FEAT also lists TVFS and UTF8: names are bytes and pass unchanged.
+and Z (deflate; where `mode-z` switches it on). FEAT also lists TVFS and UTF8: names are bytes and pass unchanged.
 ";
 
 fn document() -> String {

@@ -33,9 +33,11 @@ impl Source {
         let marked = floor(&self.text, span.end).clamp(start, line_end);
         let width = self.text[start..marked].chars().count().max(1);
 
-        let message = sentence(&of_keys(message));
+        let is_secret = is_secret(&self.text[..line_start], line);
+        let message = if is_secret { without_value(message, line) } else { message.to_owned() };
+        let message = sentence(&of_keys(&message));
         let mut text = format!("{}:{number}:{column}: {message}\n", self.path.display());
-        if is_secret(&self.text[..line_start], line) {
+        if is_secret {
             text += &format!("{number:>5} | (a line that may hold a password is not shown)");
         } else {
             // Tabs stay tabs, so that the mark is below what it marks.
@@ -45,6 +47,27 @@ impl Source {
         }
         Failure::Configuration(text)
     }
+}
+
+/// A message without what stands behind a line's key, which it may repeat.
+fn without_value(message: &str, line: &str) -> String {
+    let (kind, expected) = (message.split_once(": "), message.rsplit_once(", expected "));
+    let mut message = match (kind, expected) {
+        (Some((kind, _)), Some((_, expected))) if kind.starts_with("invalid ") => {
+            format!("{kind}, expected {expected}")
+        }
+        _ => message.to_owned(),
+    };
+    let (_, value) = line.split_once('=').unwrap_or(("", line));
+    // Every other part is between quotes; outside of them are keys and numbers.
+    for (at, part) in value.split(['"', '\'']).enumerate() {
+        let numbers = part.split(|char: char| !char.is_ascii_digit());
+        let parts: Vec<&str> = if at % 2 == 1 { vec![part] } else { numbers.collect() };
+        for said in parts.into_iter().filter(|said| said.len() > 2) {
+            message = message.replace(said, "...");
+        }
+    }
+    message
 }
 
 /// Keys whose values are for nobody's eyes, or begin tables that have such.
@@ -129,6 +152,21 @@ fn floor(text: &str, index: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_shown_is_in_no_message_either() {
+        for (line, message, told) in [
+            (
+                "headers = \"Authorization: Bearer s3cret\"",
+                "invalid type: string \"Authorization: Bearer s3cret\", expected a map",
+                "invalid type, expected a map",
+            ),
+            ("password = 998877", "this is the number 998877; quote it", "this is the number ...; quote it"),
+            ("headers = { Key = 12345 }", "12345 is no text", "... is no text"),
+        ] {
+            assert_eq!(without_value(message, line), told);
+        }
+    }
 
     #[test]
     fn a_line_is_shown_unless_it_may_hold_a_password() {

@@ -27,7 +27,7 @@ impl Connection {
         };
         let Some(port) = port.filter(|_| !self.is_encrypted()) else { return false };
         let written = target::written(head.target);
-        if written.starts_with(CHALLENGES) {
+        if sent.path.as_bytes().starts_with(CHALLENGES) {
             return false;
         }
         let host = sent.authority.or(head.get(Field::Host)).map(without_port).filter(|host| !host.is_empty());

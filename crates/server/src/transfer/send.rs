@@ -236,16 +236,24 @@ impl Sender {
                 Err((_, error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err((Side::Kernel, _)) => {
                     self.by_hand = true;
+                    self.uncork(socket);
                     return Turn::Yield;
                 }
                 Err((Side::File, error)) => return Turn::Done(Err(TransferError::File(error.into()))),
                 Err((Side::Socket, error)) => return Turn::Done(Err(TransferError::Broken(error))),
             }
         }
-        if !self.closes && self.corked == Some(true) {
-            let _ = stream::cork(&socket.fd, false);
+        if !self.closes {
+            self.uncork(socket);
         }
         Turn::Done(Ok(()))
+    }
+
+    /// What waits is sent, and nothing waits any more.
+    fn uncork(&mut self, socket: &Socket) {
+        if self.corked.replace(false) == Some(true) {
+            let _ = stream::cork(&socket.fd, false);
+        }
     }
 
     fn turn_by_buffer(&mut self, socket: &mut Socket, shared: &Shared, share: &mut Share) -> Turn {

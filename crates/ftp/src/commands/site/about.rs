@@ -25,7 +25,7 @@ pub(super) const IDLE: Command = Command {
     argument: Argument::Optional,
     help: "SITE IDLE [<seconds>]",
     source: "wu-ftpd",
-    note: "up to the configured maximum",
+    note: "`idle-timeout` at most",
     run: idle,
     ..ROW
 };
