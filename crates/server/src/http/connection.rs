@@ -66,6 +66,8 @@ pub(crate) struct Connection {
     pub(super) slot: Option<Slot>,
     /// How often programs have sent the request on.
     pub(super) redirects: u8,
+    /// What was asked for, where programs have sent the request on.
+    pub(super) redirected: Option<Box<Redirected>>,
     /// What the answer says besides.
     pub(super) beside: Option<Box<Beside>>,
     /// Its place among the sessions.
@@ -104,6 +106,19 @@ pub(super) enum Work {
 /// Lines that the answer to a request has because of who asks.
 #[derive(Debug)]
 pub(super) struct Beside(pub(super) String);
+
+/// What the log says that was asked for.
+#[derive(Debug)]
+pub(super) struct Redirected {
+    pub(super) method: String,
+    pub(super) target: Vec<u8>,
+}
+
+impl From<&Head<'_, '_>> for Redirected {
+    fn from(head: &Head<'_, '_>) -> Self {
+        Self { method: head.method_text.to_owned(), target: head.target.to_owned() }
+    }
+}
 
 /// A request that waits.
 #[derive(Debug)]
@@ -201,6 +216,7 @@ impl Connection {
             wrong_passwords: 0,
             slot: None,
             redirects: 0,
+            redirected: None,
             beside: None,
             admission,
             carries: None,
@@ -425,6 +441,6 @@ mod tests {
     /// With the allocator's share and its place in the slab this stays far below 1 KiB.
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Connection>() <= 336, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 344, "{}", size_of::<Connection>());
     }
 }

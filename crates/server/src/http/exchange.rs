@@ -71,6 +71,7 @@ impl Connection {
     /// A new request: nothing is known of it.
     pub(super) fn forget_request(&mut self) {
         self.flags.no_program = false;
+        self.redirected = None;
         self.forget_ruling();
         // The pace was that of the last answer.
         self.socket.keep_to(Flow::FREE);

@@ -93,13 +93,22 @@ impl Connection {
         Record::of(head, self.may_go_on(head), core.now.instant)
     }
 
+    /// What the client has asked for, whatever programs have made of it.
+    fn asked_for<'a>(&'a self, method: &'a str, target: &'a [u8]) -> (&'a str, &'a [u8]) {
+        match &self.redirected {
+            Some(redirected) => (&redirected.method, &redirected.target),
+            None => (method, target),
+        }
+    }
+
     /// Tells the log of an answer that was given at once.
     pub(super) fn log_answer(&self, core: &mut Core, head: &Head<'_, '_>, status: Status, bytes: u64) {
         let links = &core.server.config.web.links;
-        let (target, referer) = (shown(links, head.target), head.get(Field::Referer));
+        let (method, target) = self.asked_for(head.method_text, head.target);
+        let (target, referer) = (shown(links, target), head.get(Field::Referer));
         let referer = referer.map(|referer| links.without_signature(referer));
         let request = log::Request {
-            method: head.method_text,
+            method,
             target: &target,
             protocol: self.protocol(head.version),
             host: head.get(Field::Host),
@@ -115,11 +124,12 @@ impl Connection {
     /// Tells the log of an answer that took its time.
     pub(super) fn log_request(&self, core: &mut Core, record: &Record) {
         let links = &core.server.config.web.links;
-        let target = shown(links, &record.target);
+        let (method, target) = self.asked_for(&record.method, &record.target);
+        let target = shown(links, target);
         // A page that was got by a link is where its pictures are asked for from.
         let referer = record.referer.as_deref().map(|referer| links.without_signature(referer));
         let request = log::Request {
-            method: &record.method,
+            method,
             target: &target,
             protocol: self.protocol(record.version),
             host: record.host.as_deref(),

@@ -77,6 +77,30 @@ fn of_an_answer_by_http_2_that_is_cut_only_what_went_out_counts() {
 }
 
 #[test]
+fn what_a_program_sends_on_is_logged_as_it_was_asked_for() {
+    let scratch = Scratch::new();
+    std::fs::create_dir_all(scratch.file("cgi")).unwrap();
+    scratch.write("file.txt", b"a file");
+    let script = scratch.file("cgi/on");
+    std::fs::write(&script, "#!/bin/sh\nprintf 'Location: /file.txt\\n\\n'\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let folder = scratch.file("cgi").canonicalize().unwrap();
+    let folders = vec![(VirtualPath::parse(b"/cgi").unwrap(), folder)];
+    let site = Site::over(scratch, |scratch, change| {
+        serve(scratch, &mut |config| {
+            config.programs = Programs { folders: folders.clone(), ..Programs::default() };
+            change(config);
+        })
+    });
+    let mut client = site.served.connect();
+    client.send("POST /cgi/on?x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(client.response().text(), "a file");
+    assert_eq!(client.get("/file.txt").status, 200, "another request of the same connection");
+    assert_eq!(site.line_of("POST /cgi/on?x HTTP/1.1"), "POST /cgi/on?x HTTP/1.1 200 6");
+    assert_eq!(site.line_of("GET /file.txt HTTP/1.1"), "GET /file.txt HTTP/1.1 200 6");
+}
+
+#[test]
 fn who_goes_before_there_is_an_answer_was_answered_nothing() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.file("cgi")).unwrap();

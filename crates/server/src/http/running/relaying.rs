@@ -10,7 +10,7 @@ use millrace_http::{Field, Status, Version};
 use super::{Next, Record, Running, Stage, Voice};
 use crate::http::answerer::Answerer;
 use crate::http::body::Body;
-use crate::http::connection::{Connection, Work};
+use crate::http::connection::{Connection, Redirected, Work};
 use crate::http::sending::Sending;
 use crate::transfer::TURN;
 use crate::worker::Core;
@@ -315,7 +315,9 @@ impl Connection {
         let connection = if goes_on { "keep-alive" } else { "close" };
         again.extend_from_slice(format!("Connection: {connection}\r\n\r\n").as_bytes());
         // Where it leads is another request, to hooks as well.
+        let asked_for = self.redirected.take();
         self.forget_request();
+        self.redirected = asked_for.or_else(|| Some(Box::new(Redirected::from(&head))));
         self.again(core, &again, None);
     }
 }
