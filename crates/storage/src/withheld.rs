@@ -28,6 +28,11 @@ impl Withheld {
         !self.programs.is_empty()
     }
 
+    /// Claims that there are folders of programs, or of applications.
+    pub fn has_sources(&self) -> bool {
+        self.has_programs() || !self.scripts.is_empty()
+    }
+
     /// Claims that an open file lies among the programs.
     pub fn is_program(&self, file: &File) -> bool {
         // Of what cannot be found out nobody is to learn.
@@ -36,16 +41,14 @@ impl Withheld {
 
     /// Claims that an open file is a program's, or an application's source.
     pub fn is_source(&self, file: &File) -> bool {
-        if !self.has_programs() && self.scripts.is_empty() {
-            return false;
-        }
-        place(file).is_none_or(|place| {
-            let name = place.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
-            let is_script = |(folder, suffix): &(PathBuf, String)| {
-                name.ends_with(suffix.as_bytes()) && place.starts_with(folder)
-            };
-            self.holds_program(&place) || self.scripts.iter().any(is_script)
-        })
+        self.has_sources()
+            && place(file).is_none_or(|place| {
+                let name = place.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
+                let is_script = |(folder, suffix): &(PathBuf, String)| {
+                    name.ends_with(suffix.as_bytes()) && place.starts_with(folder)
+                };
+                self.holds_program(&place) || self.scripts.iter().any(is_script)
+            })
     }
 
     fn holds_program(&self, place: &std::path::Path) -> bool {

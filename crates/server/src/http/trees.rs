@@ -167,15 +167,15 @@ pub(super) fn remove(
     Ok(())
 }
 
-/// Copies a file, unless that would show the text of a program.
+/// Copies a file, unless that would show the text of a program, or of an application.
 pub(super) fn copy_file(
     storage: &dyn Storage,
     withheld: &Withheld,
     from: &VirtualPath,
     to: &VirtualPath,
 ) -> Result<(), FileError> {
-    if withheld.has_programs()
-        && matches!(storage.open_read(from, Wait::Allowed)?, ReadHandle::File(range) if withheld.is_program(&range.file))
+    if withheld.has_sources()
+        && matches!(storage.open_read(from, Wait::Allowed)?, ReadHandle::File(range) if withheld.is_source(&range.file))
     {
         return Err(FileError::PermissionDenied);
     }

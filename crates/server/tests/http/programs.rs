@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_server::Config;
-use millrace_server::config::Programs;
+use millrace_server::config::{Pass, Peer, Programs, Upstream};
 use millrace_storage::Archives;
 use millrace_vfs::VirtualPath;
 
@@ -438,4 +438,27 @@ fn the_text_of_a_program_is_nobodys_by_whatever_name() {
     }
     assert_eq!((scratch.read("stolen"), scratch.read("copied/cgi/data")), (None, None));
     assert_eq!(scratch.read("copied/page").unwrap(), b"a page");
+}
+
+/// It would lie where nobody runs it, and everybody is sent it.
+#[test]
+fn the_text_of_a_script_is_not_copied_by_http() {
+    let scratch = Scratch::new();
+    std::fs::create_dir_all(scratch.file("app")).unwrap();
+    scratch.write("app/a.php", b"secret");
+    scratch.write("app/page", b"a page");
+    let pass = Pass {
+        path: VirtualPath::parse(b"/app").unwrap(),
+        suffix: Some(".php".to_owned()),
+        root: Some(scratch.path().to_owned()),
+        ..Pass::new(Upstream::FastCgi(Peer::Unix(scratch.file("socket"))))
+    };
+    let served = serve_http_with(Config { passes: vec![pass], ..http_config(scratch.storage()) });
+    let copy = |from: &str, to: &str| {
+        let head = format!("COPY {from} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\n");
+        served.ask(format!("{head}Destination: {to}\r\n\r\n")).status
+    };
+    assert_eq!(copy("/app", "/copied"), 207);
+    assert_eq!(scratch.read("copied/page").unwrap(), b"a page");
+    assert_eq!(scratch.read("copied/a.php"), None);
 }
