@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
-use millrace_server::config::{Acme, Challenge, Clients, LogFormat, Resumption, Tls};
+use millrace_server::config::{Acme, Challenge, Clients, LogFormat, Pass, Peer, Resumption, Tls, Upstream};
 use millrace_server::limits::Limit;
 use millrace_server::web::HttpsRedirect;
 use millrace_server::{Config, Permissions};
@@ -23,10 +23,21 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let mut text = format!("{} can be used. It means:\n\n{}", arguments.file.display(), Meaning(&site));
     let Config { ftp, ftps, http, https, .. } = &site.config;
     let doubts = site.config.tls.iter().flat_map(|tls| tls.plan.outlook().doubts(SystemTime::now()));
-    for warning in announce::warnings(&site, Bound { ftp, ftps, http, https }).into_iter().chain(doubts) {
+    let warnings = announce::warnings(&site, Bound { ftp, ftps, http, https });
+    for warning in warnings.into_iter().chain(absent(&site.config.passes)).chain(doubts) {
         text += &format!("\nwarning: {warning}\n");
     }
     print(&text)
+}
+
+/// Whom requests are passed on to and who is not there. They may be started later.
+fn absent(passes: &[Pass]) -> impl Iterator<Item = String> {
+    passes.iter().filter_map(|pass| {
+        let (Upstream::FastCgi(peer) | Upstream::Http(peer)) = &pass.to;
+        let Peer::Unix(path) = peer else { return None };
+        let what = "there is no such socket, and as long as there is none these requests are answered by 502";
+        matches!(path.try_exists(), Ok(false)).then(|| format!("{pass}: {what}"))
+    })
 }
 
 /// A configuration in plain words.

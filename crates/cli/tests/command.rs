@@ -327,6 +327,20 @@ fn keys_that_others_may_read_are_warned_of() {
 }
 
 #[test]
+fn sockets_of_applications_that_are_not_there_are_warned_of() {
+    let scratch = Scratch::new("applications");
+    let (file, socket) = (scratch.path("m.toml"), scratch.path("socket"));
+    let pass = format!("[[pass]]\npath = \"/app\"\nto = \"fastcgi:{}\"\n", socket.display());
+    fs::write(&file, format!("directory = \"{GOLDEN}/inside\"\n{pass}")).unwrap();
+    let warns = || {
+        text(&run(&["check", file.to_str().unwrap()]).stdout).contains("warning: [[pass]] /app to fastcgi:")
+    };
+    assert!(warns());
+    let _there = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert!(!warns());
+}
+
+#[test]
 fn a_default_port_that_is_taken_moves_http_and_a_written_one_does_not() {
     // Whether or not something else has it already: it is taken now.
     let _taken = TcpListener::bind("127.0.0.1:8080");

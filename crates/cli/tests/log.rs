@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
@@ -22,13 +23,23 @@ impl Site {
     }
 
     fn start_with_ports(name: &str, ports: &str, flags: &[&str]) -> Self {
+        let door = ["serve", "files", "--ftp", "127.0.0.1:0", "--http", "off", "--user", "u:secret"];
+        Self::start_by(name, &[&door[..], &["--passive-ports", ports], flags].concat(), &[])
+    }
+
+    /// With these files in its folder.
+    fn start_by(name: &str, arguments: &[&str], files: &[(&str, &str)]) -> Self {
         let folder = std::env::temp_dir().join(format!("millrace-log-{}-{name}", std::process::id()));
         fs::create_dir_all(folder.join("files")).unwrap();
         fs::write(folder.join("files/f"), b"content").unwrap();
+        for (path, text) in files {
+            let path = folder.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
         let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
-            .args(["serve", "files", "--ftp", "127.0.0.1:0", "--http", "off", "--user", "u:secret"])
-            .args(["--passive-ports", ports])
-            .args(flags)
+            .args(arguments)
             .current_dir(&folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -177,6 +188,55 @@ fn what_is_refused_is_told_and_every_line_of_the_json_log_is_json() {
     let warnings = told(&lines, "text");
     assert!(warnings.iter().any(|text| text.contains("read anew")), "{warnings:?}");
     assert!(!lines.concat().contains("secret"));
+}
+
+/// Somebody has to find out what is wrong, and where it is configured.
+#[test]
+fn who_does_not_answer_a_request_in_the_servers_stead_is_named_with_the_reason() {
+    // Nobody else's, and nobody listens there.
+    let refusing = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silence = silent.local_addr().unwrap();
+    let pass = |path: &str, to: &str| format!("[[pass]]\npath = \"{path}\"\nto = \"{to}\"\n");
+    let text = [
+        "directory = \"files\"\nftp = \"off\"\nhttp = \"127.0.0.1:0\"\nanonymous = \"ro\"\ncgi = \"bin\"\n",
+        &pass("/refused", &format!("http://{refusing}")),
+        &pass("/absent", "fastcgi:/nowhere/socket"),
+        &format!("{}timeout = \"200ms\"\n", pass("/silent", &format!("http://{silence}"))),
+    ];
+    let files = [
+        ("m.toml", &*text.concat()),
+        ("files/bin/strange", "#!/nowhere/interpreter\n"),
+        ("files/bin/mute", "#!/bin/sh\n"),
+    ];
+    let mut site = Site::start_by("stead", &["serve", "--config", "m.toml"], &files);
+    let folder = site.folder.display().to_string();
+    for (path, status, said) in [
+        (
+            "/refused",
+            502,
+            format!("[[pass]] /refused to http://{refusing} failed: it cannot be connected to: Conn"),
+        ),
+        (
+            "/absent",
+            502,
+            "[[pass]] /absent to fastcgi:/nowhere/socket failed: it cannot be connected to: No".into(),
+        ),
+        ("/silent", 504, format!("[[pass]] /silent to http://{silence} failed: its time is over")),
+        (
+            "/bin/strange",
+            502,
+            format!("the program {folder}/files/bin/strange cannot be run: the interpreter"),
+        ),
+        ("/bin/mute", 502, format!("the program {folder}/files/bin/mute failed: it ended without the head")),
+    ] {
+        let mut stream = TcpStream::connect(site.address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
+        site.log_up_to(&said);
+    }
 }
 
 #[test]

@@ -83,6 +83,11 @@ pub fn stdout(bytes: &[u8], out: &mut Vec<u8>) {
     stream(STDOUT, bytes, out);
 }
 
+/// What is said of errors.
+pub fn stderr(bytes: &[u8], out: &mut Vec<u8>) {
+    stream(STDERR, bytes, out);
+}
+
 /// The answer is whole.
 pub fn end(out: &mut Vec<u8>) {
     record(STDOUT, &[], out);

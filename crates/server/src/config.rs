@@ -201,6 +201,17 @@ impl Pass {
     }
 }
 
+/// As messages name it: `[[pass]] /app/*.php to fastcgi:/run/x`.
+impl fmt::Display for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slash = if self.path.is_root() { "" } else { "/" };
+        match &self.suffix {
+            Some(suffix) => write!(f, "[[pass]] {}{slash}*{suffix} to {}", self.path, self.to),
+            None => write!(f, "[[pass]] {} to {}", self.path, self.to),
+        }
+    }
+}
+
 /// Who answers what is passed on, and how they are asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Upstream {
@@ -208,6 +219,17 @@ pub enum Upstream {
     FastCgi(Peer),
     /// Another server, by HTTP/1.1.
     Http(Peer),
+}
+
+impl fmt::Display for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, Self::FastCgi(peer) | Self::Http(peer)) = match self {
+            Self::FastCgi(_) => ("fastcgi", self),
+            Self::Http(_) => ("http", self),
+        };
+        let slashes = if matches!(peer, Peer::Tcp(_)) { "//" } else { "" };
+        write!(f, "{scheme}:{slashes}{peer}")
+    }
 }
 
 /// Where somebody is who is asked.

@@ -4,6 +4,7 @@ use std::io;
 
 use super::conversation::Conversation;
 use super::program::Program;
+use crate::config::Pass;
 
 /// Takes the body of a request, and says an answer as a program of CGI does.
 #[derive(Debug)]
@@ -13,11 +14,11 @@ pub(super) enum Answerer {
 }
 
 impl Answerer {
-    /// What it is, for the log.
-    pub(super) fn name(&self) -> &'static str {
+    /// Which one it is, for the log.
+    pub(super) fn name(&self, passes: &[Pass]) -> String {
         match self {
-            Self::Program(_) => "a program",
-            Self::Conversation(_) => "an application",
+            Self::Program(program) => program.name(),
+            Self::Conversation(conversation) => passes[conversation.pass].to_string(),
         }
     }
 

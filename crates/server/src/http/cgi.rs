@@ -16,6 +16,7 @@ use millrace_vfs::{FileError, Storage, VirtualPath};
 use super::answerer::Answerer;
 use super::connection::{Asked, Connection, Work};
 use super::find::Found;
+use super::passing::Asking;
 use super::program::{self, NoScript, Program, Script};
 use super::programs::Line;
 use super::running::Time;
@@ -124,8 +125,13 @@ impl Wanted {
         };
         let variables = cgi::environment(&head, &self.request(&script, script.path_translated().as_deref()));
         let takes_input = head.framing != Framing::None;
-        let program = script.start(variables, takes_input, self.errors).map_err(FileError::from)?;
-        Ok(Found::Program(Box::new(program), cgi::is_non_parsed(script.path.name())))
+        match script.start(variables, takes_input, self.errors) {
+            Ok(program) => Ok(Found::Program(Box::new(program), cgi::is_non_parsed(script.path.name()))),
+            Err(error) => match script.fault(&error) {
+                Some(why) => Ok(Found::Asking(Asking::Failed(why))),
+                None => Err(error.into()),
+            },
+        }
     }
 
     /// What it is told.

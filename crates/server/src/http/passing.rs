@@ -328,7 +328,7 @@ impl Passed {
                 conversation.was_used = was_used;
                 Asking::To(Box::new(conversation))
             }
-            Err(error) => Asking::Failed(format!("{to} cannot be connected to: {error}")),
+            Err(error) => Asking::Failed(format!("{config} failed: it cannot be connected to: {error}")),
         })
     }
 

@@ -83,6 +83,19 @@ impl Script {
         (!self.path_info.is_empty()).then(|| [root, &self.path_info].concat())
     }
 
+    /// Why it cannot be run, where starting it has failed and its file is not to blame for being none: whoever runs the
+    /// server is to hear of that.
+    pub(super) fn fault(&self, error: &io::Error) -> Option<String> {
+        let why = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+            Some(rustix::io::Errno::NOENT) => "the interpreter that its first line names is not there",
+            Some(rustix::io::Errno::NOEXEC) => {
+                "it has neither a first line with an interpreter nor code of this machine"
+            }
+            _ => return None,
+        };
+        Some(format!("the program {} cannot be run: {why}", self.file.display()))
+    }
+
     /// Starts it. What it says of errors goes to `errors`.
     pub(super) fn start(
         &self,
@@ -111,7 +124,8 @@ impl Script {
             .transpose()
         };
         let (input, output) = (child.stdin.take().map(OwnedFd::from), child.stdout.take().map(OwnedFd::from));
-        let mut program = Program { child, input: None, output: None, has_ended: false };
+        let file = self.file.clone();
+        let mut program = Program { file, child, input: None, output: None, has_ended: false };
         (program.input, program.output) = (pipe(input)?, pipe(output)?);
         Ok(program)
     }
@@ -147,6 +161,8 @@ fn spawn(command: &mut Command) -> io::Result<Child> {
 /// A running program.
 #[derive(Debug)]
 pub(crate) struct Program {
+    /// What runs.
+    file: PathBuf,
     child: Child,
     /// Its standard input, until the body has been written.
     pub(super) input: Option<File>,
@@ -157,6 +173,11 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    /// Which one it is, for the log.
+    pub(super) fn name(&self) -> String {
+        format!("the program {}", self.file.display())
+    }
+
     /// Writes to it what it takes.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.input {

@@ -3,6 +3,7 @@
 
 mod relaying;
 
+use std::borrow::Cow;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
@@ -19,6 +20,7 @@ use super::connection::{Connection, Work};
 use super::program::Program;
 use super::programs::Slot;
 use super::record::Record;
+use crate::config::{Pass, Upstream};
 use crate::limits::{Direction, Pace};
 use crate::slab::Key;
 use crate::transfer::{TURN, Taken};
@@ -133,7 +135,7 @@ enum Next {
     /// The connection had ended before it was asked: another one is.
     Again,
     /// Why, for the log.
-    Failed(&'static str),
+    Failed(Cow<'static, str>),
     /// The same where it is the request that is none.
     Refused(&'static str),
 }
@@ -282,15 +284,21 @@ impl Running {
 
     /// There is no more to be read, and no end. A connection that was used before may have been closed just when it
     /// was asked: what changes nothing is asked again.
-    fn is_unanswered(&self) -> Next {
+    fn is_unanswered(&mut self, passes: &[Pass], error: &io::Error) -> Next {
         let is_safe = matches!(self.record.method.as_str(), "GET" | "HEAD") && !self.record.has_body;
-        match &self.answerer {
+        match &mut self.answerer {
             Answerer::Conversation(conversation)
                 if conversation.was_used && is_safe && self.stage == Stage::Head && self.head.is_empty() =>
             {
                 Next::Again
             }
-            _ => Next::Failed("its output ended early, or cannot be read"),
+            Answerer::Conversation(conversation)
+                if matches!(passes[conversation.pass].to, Upstream::Http(_)) =>
+            {
+                // Whoever asks in our stead says why.
+                Next::Failed(conversation.complaints(true).join(" ").into())
+            }
+            _ => Next::Failed(format!("its answer ended early, or cannot be read: {error}").into()),
         }
     }
 
@@ -377,7 +385,7 @@ impl Running {
         {
             match (program.ended(), &self.leaving) {
                 (Some(status), _) if status.signal().is_some() => {
-                    return Next::Failed("it was killed before its end");
+                    return Next::Failed("it was killed before its end".into());
                 }
                 (Some(_), _) => {}
                 (None, Some(leaving)) if core.now.instant < leaving.until => return Next::Wait,
@@ -395,19 +403,19 @@ impl Running {
         }
         if self.stage == Stage::RawHead {
             if self.head.is_empty() {
-                return Next::Failed("it ended without an answer");
+                return Next::Failed("it ended without an answer".into());
             }
             self.send_raw(core, None, self.head.len());
         }
         if self.stage == Stage::Head {
             match self.send_head(core, Some(())) {
                 Ok(true) => {}
-                Ok(false) => return Next::Failed("it ended without the head of an answer"),
+                Ok(false) => return Next::Failed("it ended without the head of an answer".into()),
                 Err(next) => return next,
             }
         }
         match self.stage {
-            Stage::Length(1..) => return Next::Failed("it ended before its Content-Length"),
+            Stage::Length(1..) => return Next::Failed("it ended before its Content-Length".into()),
             Stage::Chunked => core.out.extend_from_slice(chunked::END),
             _ => {}
         }
@@ -421,7 +429,7 @@ impl Running {
             Ok(None) => return Ok(false),
             Ok(Some((Answer::LocalRedirect(path), _))) => return Err(Next::Redirect(path)),
             Ok(Some((Answer::Document { status, length, lines }, behind))) => (status, length, lines, behind),
-            Err(cgi::Malformed(why)) => return Err(Next::Failed(why)),
+            Err(cgi::Malformed(why)) => return Err(Next::Failed(why.into())),
         };
         let head = std::mem::take(&mut self.head);
         let body = &head[behind..];

@@ -47,7 +47,7 @@ impl Connection {
             Next::Done => self.program_answered(core, *running),
             Next::Redirect(path) => self.redirect_within(core, *running, &path),
             Next::Again => self.again(core, &running.request, None),
-            Next::Failed(why) => self.program_failed(core, *running, why, Status::BAD_GATEWAY),
+            Next::Failed(why) => self.program_failed(core, *running, &why, Status::BAD_GATEWAY),
             Next::Refused(why) => self.program_failed(core, *running, why, Status::BAD_REQUEST),
         }
     }
@@ -87,7 +87,7 @@ impl Connection {
             let limits = (&core.server.limits, &self.member, core.now.instant);
             let Some(allowed) = running.download.allowance(limits.0, limits.1, limits.2, most) else {
                 return match running.download.over() {
-                    Some(_) => Next::Failed(OVER_QUOTA),
+                    Some(_) => Next::Failed(OVER_QUOTA.into()),
                     // The wheel wakes it.
                     None => Next::Wait,
                 };
@@ -116,7 +116,7 @@ impl Connection {
                     running.fall_silent();
                     self.hear_nothing(core, running)
                 }
-                Err(_) => Some(running.is_unanswered()),
+                Err(error) => Some(running.is_unanswered(&core.server.config.passes, error)),
             };
             core.scratch = scratch;
             if let Some(next) = next {
@@ -150,7 +150,7 @@ impl Connection {
                 let allowed = running.upload.allowance(limits.0, limits.1, limits.2, KEPT as u64);
                 let Some(allowed) = allowed else {
                     match running.upload.over() {
-                        Some(_) => return Err(Next::Failed(OVER_QUOTA)),
+                        Some(_) => return Err(Next::Failed(OVER_QUOTA.into())),
                         None => break,
                     }
                 };
@@ -243,7 +243,8 @@ impl Connection {
         let Running { answerer, stage, record, .. } = running;
         // What a client has broken off is nothing for an operator.
         if status != Status::BAD_REQUEST {
-            self.warn(core, &format!("{} failed: {why}", answerer.name()));
+            let name = answerer.name(&core.server.config.passes);
+            self.warn(core, &format!("{name} failed: {why}"));
         }
         core.discard(answerer);
         self.linger();

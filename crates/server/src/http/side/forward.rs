@@ -212,8 +212,10 @@ impl Forward {
         let body = Given { pieces: given, left: length };
         let answer = async {
             if let Err(why) = ask(&server, pass, &link, request, body).await {
-                // Without an end the worker knows that there is no answer; this is for the log.
-                server.log.warn(&format!("what was to be forwarded was not answered: {why}"));
+                // Without an end the worker knows that there is no answer; this it tells the log.
+                let mut records = Vec::new();
+                fastcgi::stderr(why.as_bytes(), &mut records);
+                let _ = write(&link, &records).await;
             }
         };
         tokio::select! {
@@ -288,7 +290,7 @@ async fn ask(
     out.extend_from_slice(b"\r\n");
     tell(link, &out).await?;
     while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut content).poll_frame(cx)).await {
-        let frame = frame.map_err(|error| format!("{peer} ended its answer before its end: {error}"))?;
+        let frame = frame.map_err(|error| format!("its answer was cut: {}", whole(&error)))?;
         if let Ok(bytes) = frame.into_data()
             && !is_head
         {
@@ -315,7 +317,7 @@ async fn send(
     request: Request<()>,
     body: Given,
 ) -> Result<(SendRequest<Given>, Response<Incoming>), String> {
-    let failed = |error: hyper::Error| format!("{peer} did not answer: {error}");
+    let failed = |error: hyper::Error| format!("it did not answer: {}", whole(&error));
     let (head, ()) = request.into_parts();
     let mut request = Request::from_parts(head.clone(), body);
     if let Some(mut sender) = kept.take() {
@@ -335,13 +337,21 @@ async fn send(
         }
     }
     let connecting = tokio::time::timeout(CONNECT, connect(peer));
-    let refused = |error: io::Error| format!("{peer} cannot be connected to: {error}");
+    let refused = |error: io::Error| format!("it cannot be connected to: {error}");
     let mut sender = match connecting.await {
         Ok(connected) => connected.map_err(refused)?,
         Err(_) => return Err(refused(io::ErrorKind::TimedOut.into())),
     };
     let answer = sender.send_request(request).await.map_err(failed)?;
     Ok((sender, answer))
+}
+
+/// An error, with what has led to it.
+fn whole(error: &hyper::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
 }
 
 async fn connect(peer: &Peer) -> io::Result<SendRequest<Given>> {
