@@ -316,6 +316,8 @@ pub struct Progress {
     pub total: Option<u64>,
     /// Since the beginning.
     pub elapsed: Duration,
+    /// Whether it is an upload that has come, and that somebody looks at before its client is answered.
+    pub is_checked: bool,
 }
 
 /// What a client said of itself.

@@ -257,7 +257,11 @@ pub(super) fn progress_report(progress: &Progress) -> Step {
     let total = progress.total.map_or(String::new(), |total| format!(" of {total}"));
     let seconds = progress.elapsed.as_secs_f64();
     let lines = [format!(" {}{total} bytes in {seconds:.1} s", progress.bytes).into_bytes()];
-    Reply::lines(code::SYSTEM_STATUS, "Transfer in progress:", lines, "End of status.").into()
+    let first = match progress.is_checked {
+        true => "All has come, and is being checked:",
+        false => "Transfer in progress:",
+    };
+    Reply::lines(code::SYSTEM_STATUS, first, lines, "End of status.").into()
 }
 
 /// The reply to `STAT` while a command waits to be run.

@@ -154,7 +154,12 @@ impl Driver {
         self.finals.extend(step.replies.iter().map(|reply| reply.code()).filter(|code| *code >= 200));
         match step.act {
             Some(Act::Ask(Request::Progress)) => {
-                let progress = Progress { bytes: 42, total: Some(84), elapsed: Duration::from_secs(2) };
+                let progress = Progress {
+                    bytes: 42,
+                    total: Some(84),
+                    elapsed: Duration::from_secs(2),
+                    is_checked: false,
+                };
                 self.handle(Input::Answer(Answer::Progress(progress)));
             }
             Some(Act::Ask(request)) => {

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use millrace_ftp::line::{Event as LineEvent, LineReader};
-use millrace_ftp::session::{Answer, Input, NOT_BEGUN, Outcome, TransferError, Verdict};
+use millrace_ftp::session::{Answer, Input, NOT_BEGUN, Outcome, Progress, TransferError, Verdict};
 
 use super::Connection;
 use super::hooking::{Hooked, Then};
@@ -42,6 +42,16 @@ impl Hooked {
             Some(Then::End(outcome, _)) => Some(Outcome { result: Err(TransferError::Aborted), ..outcome }),
             _ => None,
         }
+    }
+
+    /// How far the upload is that they look at: all of it has come.
+    pub(super) fn looked_at(&self, now: Instant) -> Option<Progress> {
+        let bytes = self.all().flatten().find_map(|then| match then {
+            Then::End(outcome, _) => Some(outcome.bytes),
+            _ => None,
+        })?;
+        let elapsed = now.saturating_duration_since(self.began?);
+        Some(Progress { bytes, total: None, elapsed, is_checked: true })
     }
 
     /// Claims that a line waits for a hook's word. Before the greeting nothing is read: the first bytes may be TLS.

@@ -36,6 +36,8 @@ pub(super) struct Hooked {
     command: Option<Moment>,
     /// How the last transfer ended, until the session hears of it.
     ended: Option<(Moment, Option<Unnamed>)>,
+    /// When the upload began that they look at.
+    pub(super) began: Option<Instant>,
     /// What the hooks have before them.
     pub(super) current: Option<Current>,
     /// What they will have next, and what waits for the answer.
@@ -310,6 +312,10 @@ impl Connection {
             return Some(outcome);
         };
         if moment.undecided.is_some() {
+            let spent = moment.elapsed.unwrap_or_default();
+            if let Some(hooked) = &mut self.hooked {
+                hooked.began = core.now.instant.checked_sub(spent);
+            }
             // The client may be waiting for the 150.
             self.submit(core, moment, Some(Then::End(outcome, whole)));
             return None;

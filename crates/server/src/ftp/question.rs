@@ -168,14 +168,17 @@ impl Connection {
     }
 
     fn progress(&self, now: Instant) -> Progress {
-        match (&self.running, &self.question) {
-            (Some(running), _) => running.progress(now),
-            (None, question) => Progress {
+        let looked_at = self.hooked.as_ref().and_then(|hooked| hooked.looked_at(now));
+        match (&self.running, looked_at, &self.question) {
+            (Some(running), ..) => running.progress(now),
+            (None, Some(looked_at), _) => looked_at,
+            (None, None, question) => Progress {
                 bytes: question.as_ref().map_or(0, |question| question.shared.bytes()),
                 total: None,
                 elapsed: question
                     .as_ref()
                     .map_or(Duration::ZERO, |question| now.saturating_duration_since(question.asked)),
+                is_checked: false,
             },
         }
     }

@@ -72,6 +72,12 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// What it is about, for whoever reads the log: `upload of /in/a in session 7`.
+    pub(super) fn told(&self) -> String {
+        let path = self.path.map(|path| format!(" of {path}")).unwrap_or_default();
+        format!("{}{path} in session {}", self.moment.event.name(), self.moment.session)
+    }
+
     fn time(&self) -> String {
         jiff::Timestamp::try_from(self.moment.time).map_or_else(|_| String::new(), |time| time.to_string())
     }

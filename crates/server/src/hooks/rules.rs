@@ -153,6 +153,18 @@ pub enum Action {
 }
 
 impl Action {
+    /// Which one it is, for whoever reads the log.
+    fn name(&self, facts: &Facts<'_>) -> String {
+        match self {
+            Self::Run(words) => {
+                let program = words.first().map(|word| word.argument(facts)).unwrap_or_default();
+                program.to_string_lossy().into_owned()
+            }
+            Self::Webhook { url, .. } => url.clone(),
+            _ => "a rule".to_owned(),
+        }
+    }
+
     /// Claims that events can be posted to this address; the error is for people.
     pub fn check_url(url: &str) -> Result<(), String> {
         Webhook::check(url)
@@ -464,8 +476,8 @@ impl Rules {
             (Action::Run(words), _) => self.run(rule, words, &facts, &moment.recall),
             (Action::Webhook { credentials, .. }, Some(webhook)) => {
                 match webhook.post(credentials, None, facts.json().as_bytes()) {
-                    Ok(answer) => self.read_answer(rule, &answer),
-                    Err(error) => self.failed(rule, &error.to_string()),
+                    Ok(answer) => self.read_answer(rule, &facts, &answer),
+                    Err(error) => self.failed(rule, &facts, &error.to_string()),
                 }
             }
             (Action::Webhook { .. }, None) | (Action::Verify(_), _) => Ok(None),
@@ -486,27 +498,31 @@ impl Rules {
             most: HEARD,
             purpose: Purpose::Work,
         };
-        let name = || program.name();
         match program.run_unless(recall, facts.json().as_bytes()) {
             _ if recall.is_given() => Err(Refusal::of_giving_up()),
             Ok(Ended { how: How::Exited(0), output, .. }) if facts.is_taken() => {
                 facts.note_taken();
-                self.read_answer(rule, &output)
+                self.read_answer(rule, facts, &output)
             }
             Ok(ended) => match ended.how {
-                How::Exited(0) => self.read_answer(rule, &ended.output),
+                How::Exited(0) => self.read_answer(rule, facts, &ended.output),
                 How::Exited(_) => Err(Refusal::new(&String::from_utf8_lossy(&ended.output))),
                 how => {
                     let errors = String::from_utf8_lossy(&ended.complaints);
-                    self.failed(rule, &format!("{} {how} {}", name(), errors.trim()))
+                    self.failed(rule, facts, &format!("it {how} {}", errors.trim()))
                 }
             },
-            Err(error) => self.failed(rule, &format!("{} cannot be run: {error}", name())),
+            Err(error) => self.failed(rule, facts, &format!("it cannot be run: {error}")),
         }
     }
 
     /// What was said with success: nothing, or JSON.
-    fn read_answer(&self, rule: &Rule, answer: &[u8]) -> Result<Option<VirtualPath>, Refusal> {
+    fn read_answer(
+        &self,
+        rule: &Rule,
+        facts: &Facts<'_>,
+        answer: &[u8],
+    ) -> Result<Option<VirtualPath>, Refusal> {
         if !answer.trim_ascii().starts_with(b"{") {
             return Ok(None);
         }
@@ -514,15 +530,15 @@ impl Rules {
             Ok(Said { refuse: Some(text), .. }) => Err(Refusal::new(&text)),
             Ok(Said { path: Some(path), .. }) => match VirtualPath::parse(path.as_bytes()) {
                 Ok(path) => Ok(Some(path)),
-                Err(error) => self.failed(rule, &format!("{path:?} is no path: {error}")),
+                Err(error) => self.failed(rule, facts, &format!("{path:?} is no path: {error}")),
             },
             Ok(_) => Ok(None),
-            Err(error) => self.failed(rule, &format!("what it says is not understood: {error}")),
+            Err(error) => self.failed(rule, facts, &format!("what it says is not understood: {error}")),
         }
     }
 
-    fn failed(&self, rule: &Rule, what: &str) -> Result<Option<VirtualPath>, Refusal> {
-        self.warn(&format!("hooks: {}", what.trim_end()));
+    fn failed(&self, rule: &Rule, facts: &Facts<'_>, what: &str) -> Result<Option<VirtualPath>, Refusal> {
+        self.warn(&format!("hooks: {}, {}: {}", rule.action.name(facts), facts.told(), what.trim_end()));
         match rule.refuses_on_failure {
             true => Err(Refusal::for_now("451 This cannot be checked at the moment; try again later.")),
             false => Ok(None),

@@ -468,6 +468,7 @@ impl Running {
             bytes: self.shared.bytes() + unwritten,
             total: self.total,
             elapsed: now.saturating_duration_since(self.started),
+            is_checked: false,
         }
     }
 }

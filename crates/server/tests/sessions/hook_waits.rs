@@ -27,7 +27,13 @@ fn serve_program(event: Event, verb: &str, scratch: &Scratch) -> Served {
     let pids = scratch.file("pids").display().to_string();
     let script = "sleep 3600 & echo $! >> \"$1\"; echo $$ >> \"$1\"; wait";
     let program = ["/bin/sh", "-c", script, "sh", &pids].map(|word| Template::parse(word).unwrap());
-    let rule = Rule {
+    let hooks: Arc<dyn Hooks> = Arc::new(Rules::new(vec![run(event, verb, &program)], None));
+    let storage = Arc::new(MemoryStorage::new());
+    serve_with(Config { hooks: Some(hooks), hook_threads: 1, ..config(storage) })
+}
+
+fn run(event: Event, verb: &str, program: &[Template]) -> Rule {
+    Rule {
         on: vec![event],
         verbs: vec![verb.to_owned()],
         users: Vec::new(),
@@ -39,10 +45,7 @@ fn serve_program(event: Event, verb: &str, scratch: &Scratch) -> Served {
         time_limit: FOR_EVER,
         refuses_on_failure: true,
         refused_to: None,
-    };
-    let hooks: Arc<dyn Hooks> = Arc::new(Rules::new(vec![rule], None));
-    let storage = Arc::new(MemoryStorage::new());
-    serve_with(Config { hooks: Some(hooks), hook_threads: 1, ..config(storage) })
+    }
 }
 
 /// Waits until so many programs have begun; the processes of the last of them.
@@ -178,6 +181,8 @@ fn abor_of_an_upload_in_place_waits_for_the_hooks_word() {
         data.write_all(b"abc").unwrap();
         drop(data);
         at_it.recv_timeout(PATIENCE).unwrap();
+        let status = client.expect("STAT", 211).text;
+        assert!(status.contains("All has come, and is being checked:\r\n 3 bytes in "), "{status}");
         if line == "APPE f" {
             client.send("ABOR\r\n");
             client.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
@@ -191,6 +196,25 @@ fn abor_of_an_upload_in_place_waits_for_the_hooks_word() {
         }
         assert_eq!(client.expect("SIZE f", 213).text, format!("213 {size}\r\n"));
     }
+}
+
+#[test]
+fn a_warning_names_the_program_the_file_and_the_session() {
+    let rule = run(Event::Upload, "STOR", &[Template::parse("/nowhere/scan").unwrap()]);
+    let hooks: Arc<dyn Hooks> = Arc::new(Rules::new(vec![rule], None));
+    let (warned, warnings) = std::sync::mpsc::channel();
+    // The server's own comes too late.
+    hooks.begin(Arc::new(move |text: &str| _ = warned.send(text.to_owned()))).unwrap();
+    let served = serve_with(Config { hooks: Some(hooks), ..config(Arc::new(MemoryStorage::new())) });
+    let mut client = served.login();
+    let data = client.passive();
+    client.expect("STOR f", 150);
+    drop(data);
+    client.expect_reply(451);
+    let warning = warnings.recv_timeout(PATIENCE).unwrap();
+    let session = served.running.sessions()[0].number;
+    let expected = format!("hooks: /nowhere/scan, upload of /f in session {session}: it cannot be run: ");
+    assert!(warning.starts_with(&expected), "{warning}");
 }
 
 #[test]
