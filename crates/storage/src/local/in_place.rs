@@ -16,9 +16,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use millrace_vfs::{Committed, FileError, Metadata, Readiness, Upload, VirtualPath, Wait};
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, RenameFlags};
+use rustix::io::Errno;
 
 use super::claims::Claim;
+use super::staging::{StagingArea, hidden_name};
 use super::tree::Tree;
 use super::upload::{synchronise_directory, synchronise_file, truncate, write_all_at};
 use super::{file_error, metadata};
@@ -44,22 +46,66 @@ pub(super) struct InPlace {
 #[derive(Debug)]
 pub(super) struct Made {
     tree: Arc<Tree>,
+    area: Arc<StagingArea>,
     path: VirtualPath,
     /// What it was at first.
     metadata: Metadata,
 }
 
 impl Made {
-    pub(super) fn new(tree: &Arc<Tree>, path: &VirtualPath, file: &File) -> Option<Self> {
+    pub(super) fn new(
+        tree: &Arc<Tree>,
+        area: &Arc<StagingArea>,
+        path: &VirtualPath,
+        file: &File,
+    ) -> Option<Self> {
         let metadata = metadata::of_descriptor(file).ok()?;
-        Some(Self { tree: Arc::clone(tree), path: path.clone(), metadata })
+        Some(Self { tree: Arc::clone(tree), area: Arc::clone(area), path: path.clone(), metadata })
     }
 
     /// Takes it away again, if it still is what was made: anybody else who has the name by now has written to it.
     fn remove(self) {
         let Ok(parent) = self.tree.parent(&self.path, Wait::Allowed) else { return };
         if metadata::of_entry(&parent, self.path.name()).is_ok_and(|now| now == self.metadata) {
-            let _ = rustix::fs::unlinkat(&parent, self.path.name(), AtFlags::empty());
+            self.take_away(&parent);
+        }
+    }
+
+    /// Between a look at a name and its removal it may come to be another's. So it is hidden, looked at where nobody
+    /// else comes to it, and put back where it is.
+    fn take_away(&self, parent: &OwnedFd) {
+        let (name, hidden) = (self.path.name(), hidden_name());
+        let hide = |directory: &Arc<OwnedFd>| {
+            rustix::fs::renameat(parent, name, directory, &hidden).map(|()| Arc::clone(directory))
+        };
+        let hidden_beside = || {
+            let is_marked = self.area.mark_elsewhere().is_ok();
+            is_marked && rustix::fs::renameat(parent, name, parent, &hidden).is_ok()
+        };
+        let staging;
+        let directory = match self.area.with_directory(hide) {
+            Ok(Some(directory)) => {
+                staging = directory;
+                &*staging
+            }
+            // No such directory, or another mount's, subvolume's or project's file.
+            _ if hidden_beside() => parent,
+            _ => return,
+        };
+        let is_ours = metadata::of_entry(directory, &hidden)
+            .is_ok_and(|now| now.identity == self.metadata.identity && now.size == 0);
+        let back = RenameFlags::NOREPLACE;
+        let is_over = is_ours
+            || match rustix::fs::renameat_with(directory, &hidden, parent, name, back) {
+                // Replaced meanwhile.
+                Err(Errno::EXIST) => true,
+                Err(Errno::INVAL) => {
+                    rustix::fs::linkat(directory, &hidden, parent, name, AtFlags::empty()).is_ok()
+                }
+                _ => false,
+            };
+        if is_over {
+            let _ = rustix::fs::unlinkat(directory, &hidden, AtFlags::empty());
         }
     }
 }
@@ -213,5 +259,42 @@ impl Drop for InPlace {
         } else if self.position > 0 {
             let _ = self.cut_old_tail();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::staging::DIRECTORY;
+    use super::*;
+
+    /// Who has taken the name since it was looked at is not removed.
+    #[test]
+    fn what_is_taken_away_is_ones_own() {
+        let root = std::env::temp_dir().join(format!("millrace-made-{}", std::process::id()));
+        std::fs::create_dir_all(&root).unwrap();
+        let tree = Arc::new(Tree::open(&root).unwrap());
+        let area = Arc::new(StagingArea::new(Arc::clone(&tree)));
+        let (path, place) = (VirtualPath::parse(b"/f").unwrap(), root.join("f"));
+        let file = File::create(&place).unwrap();
+        let made = Made::new(&tree, &area, &path, &file).unwrap();
+        let parent = tree.parent(&path, Wait::Allowed).unwrap();
+        std::fs::write(root.join("other"), "somebody's").unwrap();
+        std::fs::rename(root.join("other"), &place).unwrap();
+        made.take_away(&parent);
+        assert_eq!(std::fs::read(&place).unwrap(), b"somebody's");
+        std::fs::remove_file(&place).unwrap();
+        let file = File::create(&place).unwrap();
+        Made::new(&tree, &area, &path, &file).unwrap().remove();
+        assert!(!place.exists());
+        drop((made, area));
+        // Where there can be no staging directory.
+        let in_the_way = root.join(DIRECTORY);
+        std::fs::write(&in_the_way, "").unwrap();
+        let area = Arc::new(StagingArea::new(Arc::clone(&tree)));
+        let file = File::create(&place).unwrap();
+        Made::new(&tree, &area, &path, &file).unwrap().remove();
+        std::fs::remove_file(in_the_way).unwrap();
+        assert!(std::fs::read_dir(&root).unwrap().next().is_none());
+        std::fs::remove_dir_all(root).unwrap();
     }
 }

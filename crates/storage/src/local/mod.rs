@@ -268,7 +268,7 @@ impl LocalStorage {
         wait: Wait,
     ) -> Result<InPlace, FileError> {
         let Opened { file, stat, readiness, is_new, is_ours } = self.open_to_write(path, mode, bits, wait)?;
-        let made = if is_ours { Made::new(&self.tree, path, &file) } else { None };
+        let made = if is_ours { Made::new(&self.tree, &self.staging, path, &file) } else { None };
         let claim = Claim::take((stat.st_dev, stat.st_ino), wait)?;
         // Whoever had it may have cut it meanwhile; what is replaced is cut anyway.
         let stat = match mode {
