@@ -58,7 +58,11 @@ fn without_value(message: &str, line: &str) -> String {
         }
         _ => message.to_owned(),
     };
-    let (_, value) = line.split_once('=').unwrap_or(("", line));
+    let (key, value) = line.split_once('=').unwrap_or(("", line));
+    // Where the secret is may be told.
+    if key.trim().ends_with("-file") {
+        return message;
+    }
     // Every other part is between quotes; outside of them are keys and numbers.
     for (at, part) in value.split(['"', '\'']).enumerate() {
         let numbers = part.split(|char: char| !char.is_ascii_digit());

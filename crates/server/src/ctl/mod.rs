@@ -123,7 +123,10 @@ impl Drop for Control {
         {
             let _ = thread.join();
         }
-        let _ = std::fs::remove_file(&self.path);
+        // Somebody may have asked for it meanwhile.
+        if !self.is_given.load(Ordering::Acquire) {
+            let _ = std::fs::remove_file(&self.path);
+        }
         self.answering.wait(LAST_WORDS);
     }
 }
@@ -132,7 +135,11 @@ fn open(path: &Path) -> io::Result<UnixListener> {
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         match UnixStream::connect(path) {
             Ok(other) if !gives_way(&other) => return Err(io::ErrorKind::AddrInUse.into()),
-            Ok(_) | Err(_) => std::fs::remove_file(path)?,
+            // It may just have removed it itself.
+            Ok(_) | Err(_) => match std::fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            },
         }
     }
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

@@ -374,19 +374,22 @@ impl Connection {
             return;
         }
         if let Some((moment, _)) = self.hooked.as_mut().and_then(|hooked| hooked.ended.take()) {
-            self.tell(core, moment);
+            match moment.undecided.is_some() {
+                true => self.submit(core, moment, None),
+                false => self.tell(core, moment),
+            }
         }
         self.note_logout(core);
         self.tell(core, self.moment(core, Event::Disconnect));
-        let (Some(mut hooked), Some(hooks)) = (self.hooked.take(), core.server.hooks()) else {
-            return;
-        };
+        let Some(mut hooked) = self.hooked.take() else { return };
+        let hooks = core.server.hooks();
         // Nobody waits for an answer any more, and what has not begun never will.
         while hooked.give_up().is_some() {}
         let moments: Vec<Moment> = hooked.next.into_iter().map(|(moment, _)| moment).collect();
         if !moments.is_empty() {
-            hooked.line.put(core.server.hook_pools.of(&*hooks, &moments), move || {
-                moments.iter().for_each(|moment| drop(hooks::call(&*hooks, moment)));
+            let pool = core.server.hook_pools.of_any(hooks.as_deref(), &moments);
+            hooked.line.put(pool, move || {
+                moments.iter().for_each(|moment| drop(hooks::call_if_any(hooks.as_deref(), moment)));
             });
         }
     }
@@ -500,21 +503,11 @@ impl Connection {
         let Some((moment, then)) = hooked.next.pop_front() else { return };
         let (about, recall) = (moment.path.clone(), moment.recall.clone());
         hooked.current = Some(Current { serial, then, about, recall });
-        // Where there are none any more, nobody objects.
         let hooks = core.server.hooks();
         let (key, sender) = (self.key, core.sender.clone());
-        let pools = &core.server.hook_pools;
-        let pool = hooks
-            .as_ref()
-            .map_or_else(|| pools.brief(), |hooks| pools.of(&**hooks, slice::from_ref(&moment)));
+        let pool = core.server.hook_pools.of_any(hooks.as_deref(), slice::from_ref(&moment));
         hooked.line.put(pool, move || {
-            let ruling = match hooks {
-                Some(hooks) => hooks::call(&*hooks, &moment),
-                None => {
-                    hooks::conclude(&moment, &Ruling::Pass);
-                    Ruling::Pass
-                }
-            };
+            let ruling = hooks::call_if_any(hooks.as_deref(), &moment);
             sender.send(Message::Ruled(key, serial, ruling));
         });
     }

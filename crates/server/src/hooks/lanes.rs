@@ -222,7 +222,12 @@ impl Lane {
                 }
                 Err(NotTaken::Ever(_)) if some.len() > 1 => {
                     // One of them is to blame: one by one, to find out which.
-                    behind = self.one_by_one(webhook.as_ref(), &some);
+                    let held_up;
+                    (behind, held_up) = self.one_by_one(webhook.as_ref(), &some);
+                    tries = if held_up.is_some() { tries + 1 } else { 0 };
+                    if held_up.is_some_and(|error| self.hold_off(tries, &error)) {
+                        return;
+                    }
                 }
                 Err(error) => {
                     tries += 1;
@@ -287,18 +292,18 @@ impl Lane {
         let _ = self.orders.send(Order::Parked(ids.to_vec(), error.to_string()));
     }
 
-    /// Answers up to which event it came.
-    fn one_by_one(&self, webhook: Option<&Webhook>, some: &[Kept]) -> i64 {
+    /// Answers up to which event it came, and what is in the way of the next.
+    fn one_by_one(&self, webhook: Option<&Webhook>, some: &[Kept]) -> (i64, Option<NotTaken>) {
         let mut behind = some.first().map_or(0, |event| event.id - 1);
         for event in some {
             match self.deliver(webhook, std::slice::from_ref(event)) {
                 Ok(()) => drop(self.orders.send(Order::Delivered(vec![event.id]))),
                 Err(error @ NotTaken::Ever(_)) => self.park(&[event.id], &error),
-                Err(NotTaken::Yet(_)) => return behind,
+                Err(error @ NotTaken::Yet(_)) => return (behind, Some(error)),
             }
             behind = event.id;
         }
-        behind
+        (behind, None)
     }
 
     fn name(&self) -> &str {

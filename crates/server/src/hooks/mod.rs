@@ -107,6 +107,17 @@ pub(crate) fn call(hooks: &dyn Hooks, moment: &Moment) -> Ruling {
     ruling
 }
 
+/// The same, where a reload may have taken the hooks away: nobody objects then.
+pub(crate) fn call_if_any(hooks: Option<&dyn Hooks>, moment: &Moment) -> Ruling {
+    match hooks {
+        Some(hooks) => call(hooks, moment),
+        None => {
+            conclude(moment, &Ruling::Pass);
+            Ruling::Pass
+        }
+    }
+}
+
 /// What was ruled of an upload that has no name yet is done, and logged; answers why it has none where it should have.
 pub(crate) fn conclude(moment: &Moment, ruling: &Ruling) -> Option<String> {
     if let Some(pending) = &moment.pending {

@@ -40,9 +40,9 @@ impl Pools {
         }
     }
 
-    /// Those for what is no call after all.
-    pub(crate) fn brief(&self) -> &BlockingPool {
-        &self.brief
+    /// The same, where a reload may have taken the hooks away.
+    pub(crate) fn of_any(&self, hooks: Option<&dyn Hooks>, moments: &[Moment]) -> &BlockingPool {
+        hooks.map_or(&self.naming, |hooks| self.of(hooks, moments))
     }
 
     /// Waits until all is done, but no longer than this.
