@@ -114,7 +114,8 @@ fn folder_link(scratch: &Scratch, change: impl FnOnce(&mut Config)) -> (ServedHt
 /// The links of a page, as a browser understands them there.
 fn links_of(page: &str, at: &str) -> Vec<String> {
     let at = at.split('?').next().unwrap();
-    let links = page.split("<a href=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    let anchors = page.split("<a ").skip(1).filter_map(|rest| rest.split_once("href=\""));
+    let links = anchors.map(|(_, rest)| rest.split('"').next().unwrap());
     links
         .map(|link| link.replace("&amp;", "&"))
         .map(|link| match link.strip_prefix("./") {
