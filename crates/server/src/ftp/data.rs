@@ -47,7 +47,7 @@ impl Connection {
             self.send(core);
         }
         let serial = core.next_serial();
-        let mut running = Running::new(transfer, link, serial, core.now.instant);
+        let mut running = Running::new(transfer, link, serial, core.now.instant, &self.member);
         if let (Work::Receive(receiver), Some(tls)) = (&mut running.work, &core.server.tls)
             && tls.excuses(self.session.client())
         {

@@ -19,7 +19,7 @@ use super::record::Record;
 use super::tus::{Check, Piece, lent};
 use super::writing::{Change, Refused};
 use crate::hooks::Event;
-use crate::limits::{Direction, Pace};
+use crate::limits::Pace;
 use crate::log;
 use crate::worker::{self, Core};
 
@@ -112,12 +112,15 @@ impl Connection {
             self.flush(core, false);
         }
         let goes_on = head.persistent && self.may_serve_on();
+        let before = if let Purpose::Piece(piece) = &purpose { piece.before() } else { 0 };
+        let Received { upload, check } = received;
+        let (pace, upload) = Pace::of_upload(&self.member, upload, before);
         let receiving = Receiving {
-            received: Some(received),
+            received: Some(Received { upload, check }),
             purpose,
             intake: Intake::of(head.framing),
             buffer: Vec::new(),
-            pace: Pace::new(Direction::Upload),
+            pace,
             moved: core.now.instant,
             serial: 0,
             record: Record::of(head, goes_on, core.now.instant),

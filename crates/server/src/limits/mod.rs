@@ -10,6 +10,7 @@
 //! look at a counter.
 
 mod bucket;
+mod credit;
 mod crowd;
 mod flow;
 mod held;

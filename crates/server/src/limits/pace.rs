@@ -1,10 +1,12 @@
 //! What a transfer keeps of the limits: its meter, until when it sleeps, and what it has taken of a transfer quota.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use millrace_vfs::OverQuota;
+use millrace_vfs::{OverQuota, Upload};
 
 use super::Moved;
+use super::credit::{Credit, Earning};
 use super::flow::Flow;
 use super::meter::{Allowance, Meter};
 use super::tree::{Direction, Member, Tree};
@@ -22,6 +24,8 @@ pub(crate) struct Pace {
     counts: bool,
     /// `None` where the user may move whatever there is.
     quota: Option<Box<Piece>>,
+    /// What an upload earns by becoming a file.
+    credit: Option<Arc<Credit>>,
 }
 
 /// What a transfer has taken of a transfer quota.
@@ -40,7 +44,28 @@ impl Pace {
     /// That of a file's bytes.
     pub(crate) fn new(direction: Direction) -> Self {
         // No state of the limits has this number: the first turn looks.
-        Self { direction, meter: None, generation: u64::MAX, paused: None, counts: true, quota: None }
+        Self {
+            direction,
+            meter: None,
+            generation: u64::MAX,
+            paused: None,
+            counts: true,
+            quota: None,
+            credit: None,
+        }
+    }
+
+    /// That of an upload, of which so much has come by earlier requests, and the upload as it is to be written.
+    pub(crate) fn of_upload(
+        member: &Member,
+        upload: Box<dyn Upload>,
+        before: u64,
+    ) -> (Self, Box<dyn Upload>) {
+        let pace = Self::new(Direction::Upload);
+        let Some(moved) = member.moved() else { return (pace, upload) };
+        let credit = Credit::new(Arc::clone(&moved.traffic), before);
+        let upload = Box::new(Earning::new(upload, Arc::clone(&credit)));
+        (Self { credit: Some(credit), ..pace }, upload)
     }
 
     /// That of a listing. It is as fast as a download may be, and no quota is about it: whoever may download nothing
@@ -107,6 +132,9 @@ impl Pace {
         }
         if let Some(piece) = &mut self.quota {
             piece.spend(bytes);
+        }
+        if let Some(credit) = &self.credit {
+            credit.came(bytes);
         }
     }
 

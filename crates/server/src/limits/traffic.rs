@@ -136,6 +136,7 @@ struct Counts {
     day: i64,
     /// Today, this week, this month.
     periods: [Bytes; 3],
+    /// To the client, and what became files of what came.
     ever: Bytes,
     #[serde(skip)]
     is_new: bool,
@@ -188,18 +189,20 @@ impl Counts {
         Ok(least)
     }
 
-    fn each(&mut self) -> impl Iterator<Item = &mut Bytes> {
+    /// What counts as soon as it moves this way: what is ever uploaded does when it is a file.
+    fn each(&mut self, direction: Direction) -> impl Iterator<Item = &mut Bytes> {
         self.is_new = true;
-        self.periods.iter_mut().chain([&mut self.ever])
+        let ever = (direction == Direction::Download).then_some(&mut self.ever);
+        self.periods.iter_mut().chain(ever)
     }
 
     fn add(&mut self, direction: Direction, bytes: u64) {
-        self.each()
+        self.each(direction)
             .for_each(|counted| *counted.way(direction) = counted.way(direction).saturating_add(bytes));
     }
 
     fn take(&mut self, direction: Direction, bytes: u64) {
-        self.each()
+        self.each(direction)
             .for_each(|counted| *counted.way(direction) = counted.way(direction).saturating_sub(bytes));
     }
 }
@@ -251,6 +254,13 @@ impl Moved {
 }
 
 impl Traffic {
+    /// So much of what came is a file now, for which a ratio gives something.
+    pub(super) fn credit(&self, bytes: u64) {
+        let mut counts = self.lock();
+        counts.is_new = true;
+        counts.ever.up = counts.ever.up.saturating_add(bytes);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -497,6 +507,8 @@ mod tests {
         let moved = moved(TransferQuota { ratio: "1:3".parse().unwrap(), ..TransferQuota::default() });
         assert_eq!(moved.check(Direction::Download, 0).unwrap_err().counted, Counted::Ratio);
         moved.count(Direction::Upload, 1000);
+        assert!(moved.check(Direction::Download, 0).is_err(), "it is no file yet");
+        moved.traffic.credit(1000);
         assert_eq!(exhaust(&moved, Direction::Download, 100 * DAY), (3000, Counted::Ratio));
         assert!(moved.check(Direction::Upload, 0).is_ok());
     }
@@ -518,6 +530,7 @@ mod tests {
         assert_eq!(moved.reserve(Direction::Download, at(20), 500_000).unwrap(), 500_000);
         assert_eq!(exhaust(19), (0, Counted::Downloaded));
         moved.count(Direction::Upload, 1_000_000);
+        moved.traffic.credit(1_000_000);
         moved.count(Direction::Download, 200_000);
         assert_eq!(moved.check(Direction::Download, at(22)).unwrap_err().counted, Counted::Downloaded);
         // On the next day there is one for the ratio, of which 1.7 of two million are used.

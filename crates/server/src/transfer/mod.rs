@@ -325,17 +325,26 @@ impl Work {
 
 impl Running {
     /// Begins a transfer whose connection is yet to come.
-    pub(crate) fn new(transfer: Transfer, link: Link, serial: u64, now: Instant) -> Self {
+    pub(crate) fn new(transfer: Transfer, link: Link, serial: u64, now: Instant, member: &Member) -> Self {
         let Transfer { content, via, coding, path, skip, offset, announced, protection } = transfer;
-        let (direction, total, work) = match content {
+        let (direction, total, work, pace) = match content {
             Content::Send(handle, range) => {
                 let sender = Sender::file(handle, range, coding, skip);
-                (Direction::Download, sender.left(), Work::Send(sender))
+                (
+                    Direction::Download,
+                    sender.left(),
+                    Work::Send(sender),
+                    Pace::new(limits::Direction::Download),
+                )
             }
-            Content::List(lister) => (Direction::Listing, None, Work::Send(Sender::listing(lister, coding))),
+            Content::List(lister) => {
+                let sender = Sender::listing(lister, coding);
+                (Direction::Listing, None, Work::Send(sender), Pace::of_listing())
+            }
             Content::Receive(upload, most) => {
+                let (pace, upload) = Pace::of_upload(member, upload, 0);
                 let receiver = Receiver::new(upload, most, coding, offset).expecting(announced);
-                (Direction::Upload, None, Work::Receive(receiver))
+                (Direction::Upload, None, Work::Receive(receiver), pace)
             }
         };
         let ascii = coding.representation == millrace_ftp::codec::Type::Ascii;
@@ -354,11 +363,7 @@ impl Running {
             shared: Arc::default(),
             serial,
             end: End::NotYet,
-            pace: match direction {
-                Direction::Upload => Pace::new(limits::Direction::Upload),
-                Direction::Download => Pace::new(limits::Direction::Download),
-                Direction::Listing => Pace::of_listing(),
-            },
+            pace,
             ending: None,
             is_heard_out: false,
         }

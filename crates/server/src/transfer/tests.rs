@@ -70,7 +70,7 @@ impl Download {
         let member = tree.connect(socket.local_addr().unwrap(), now).unwrap();
         let content = Content::Send(file(test), ByteRange { start: 0, end: None });
         let transfer = transfer(content, Coding::PLAIN, None);
-        let running = Running::new(transfer, Link::Open(Socket::new(socket.into())), 1, now);
+        let running = Running::new(transfer, Link::Open(Socket::new(socket.into())), 1, now, &member);
         Self { running, client, tree, member, now }
     }
 
@@ -141,7 +141,7 @@ fn uploaded(storage: &MemoryStorage, coding: Coding, announced: Option<u64>, wir
     let path = VirtualPath::parse(b"/f").unwrap();
     let upload = storage.open_write(&path, WriteMode::Replace, Wait::Allowed).unwrap();
     let transfer = transfer(Content::Receive(upload, None), coding, announced);
-    let mut running = Running::new(transfer, Link::Open(Socket::new(socket.into())), 1, now);
+    let mut running = Running::new(transfer, Link::Open(Socket::new(socket.into())), 1, now, &member);
     let mut scratch = vec![0; 64 * 1024];
     loop {
         match running.turn(now, &mut scratch, &tree, &member) {
@@ -217,7 +217,7 @@ fn a_file_that_the_kernel_does_not_send_is_read() {
     let member = tree.connect(socket.local_addr().unwrap(), now).unwrap();
     let content_of = Content::Send(ReadHandle::File(range), ByteRange::default());
     let transfer = transfer(content_of, Coding::PLAIN, None);
-    let mut running = Running::new(transfer, Link::Open(Socket::new(socket.into())), 1, now);
+    let mut running = Running::new(transfer, Link::Open(Socket::new(socket.into())), 1, now, &member);
     let mut scratch = vec![0; 64 * 1024];
     loop {
         match running.turn(now, &mut scratch, &tree, &member) {

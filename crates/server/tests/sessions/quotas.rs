@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use millrace_net::tls::Versions;
 use millrace_server::Config;
+use millrace_server::hooks::{Action, Event, PathPattern, Rule, Rules};
 use millrace_server::limits::Quotas;
 use millrace_storage::{Allowance, Ledger, LocalOptions, Quota, Tally};
 use millrace_vfs::{QuotaScope, Storage};
 
-use crate::kit::{Client, Scratch, Served, TlsClient, config, connector, eventually, policy, serve_with};
+use crate::kit::{
+    Client, Scratch, Served, TlsClient, config, connector, eventually, policy, serve_with, wait_until_arrived,
+};
 
 fn held_to(storage: Arc<dyn Storage>, bytes: u64, files: u64) -> Arc<dyn Storage> {
     let tally = Arc::new(Tally::new("test", Arc::clone(&storage)));
@@ -263,6 +266,73 @@ fn who_has_a_ratio_uploads_first() {
     assert_eq!(client.fetch("RETR f").len(), 200_000);
     client.passive();
     client.expect("RETR f", 552);
+}
+
+#[test]
+fn what_leaves_no_file_earns_nothing_by_ftp_and_http() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().file_name().unwrap().to_str().unwrap();
+    scratch.write("f", &[b'x'; 80_000]);
+    let keys = format!("{{\"directory\": \"{folder}\", \"ratio\": \"1:1\", \"quota-bytes\": \"200k\"}}");
+    let refusing = Rule {
+        on: vec![Event::Upload],
+        verbs: Vec::new(),
+        users: Vec::new(),
+        paths: vec![PathPattern::new("/refused*")],
+        larger_than: None,
+        smaller_than: None,
+        action: Action::Refuse("no".to_owned()),
+        wait: None,
+        time_limit: Duration::from_secs(30),
+        refuses_on_failure: true,
+        refused_to: None,
+    };
+    let served = serve_moving_with(scratch.storage(), &keys, |config| {
+        config.hooks = Some(Arc::new(Rules::new(vec![refusing], None)));
+    });
+    let mut client = served.login();
+    assert_eq!(client.try_store("STOR refused", &[b'x'; 90_000]).code, 550);
+    assert_eq!(http(&served, "PUT /refused-too", "", &[b'x'; 90_000]), 403);
+    // Too much for the quota in the middle.
+    assert_eq!(client.try_store("STOR a", &[b'x'; 200_000]).code, 552);
+    assert!(matches!(http(&served, "PUT /b", "", &[b'x'; 200_000]), 0 | 507));
+    // Given up by the client.
+    let mut data = client.passive();
+    client.expect("STOR c", 150);
+    data.write_all(&[b'x'; 90_000]).unwrap();
+    wait_until_arrived(&data);
+    client.expect("ABOR", 426);
+    client.expect_reply(226);
+    let mut stream = TcpStream::connect(served.running.http_addresses()[0]).unwrap();
+    let head = "PUT /c HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\nContent-Length: 99000\r\n\r\n";
+    stream.write_all(&[head.as_bytes(), &[b'x'; 90_000]].concat()).unwrap();
+    drop(stream);
+    eventually("only what was there is", || scratch.names() == ["f"]);
+    client.passive();
+    assert!(client.expect("RETR f", 552).text.contains("has to upload"));
+    assert_eq!(http(&served, "GET /f", "", b""), 403);
+    client.store("STOR a", &[b'x'; 50_000]);
+    assert_eq!(http(&served, "PUT /b", "", &[b'x'; 30_000]), 201);
+    assert_eq!(client.fetch("RETR f").len(), 80_000);
+    client.passive();
+    client.expect("RETR f", 552);
+}
+
+#[test]
+fn what_stays_of_an_upload_in_place_that_is_cut_earns_something() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().file_name().unwrap().to_str().unwrap();
+    scratch.write("f", &[b'x'; 1000]);
+    let keys = format!("{{\"directory\": \"{folder}\", \"ratio\": \"1:1\"}}");
+    let served = serve_moving(scratch.storage(), &keys);
+    let mut client = served.login();
+    let mut data = client.passive();
+    client.expect("APPE a", 150);
+    data.write_all(&[b'x'; 1000]).unwrap();
+    eventually("what came is there", || scratch.read("a").is_some_and(|content| content.len() == 1000));
+    client.expect("ABOR", 426);
+    client.expect_reply(226);
+    assert_eq!(client.fetch("RETR f").len(), 1000);
 }
 
 /// A folder whose listing is longer than what is made of one at a time.

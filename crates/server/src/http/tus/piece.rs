@@ -83,6 +83,11 @@ impl Piece {
         &self.path
     }
 
+    /// How many bytes of it came before.
+    pub(in crate::http) fn before(&self) -> u64 {
+        self.offset
+    }
+
     /// Claims that with so many bytes it becomes the file, or that they are too many.
     pub(in crate::http) fn ends_with(&self, bytes: u64) -> Result<bool, Refusal> {
         let Some(length) = self.length else { return Ok(false) };

@@ -1,0 +1,145 @@
+//! What an upload earns a user who has a ratio: the bytes that came of it, once they are a file.
+//!
+//! Which of the two is known first differs: the pool may have named the file before the worker has counted its last
+//! bytes. Of an upload in place that is cut, what was written stays, and no more is earned.
+
+use std::fs::File;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millrace_vfs::{Committed, FileError, ReadHandle, Readiness, Upload};
+
+use super::traffic::Traffic;
+
+/// What an upload earns.
+#[derive(Debug)]
+pub(super) struct Credit {
+    traffic: Arc<Traffic>,
+    /// Guarded for an addition.
+    earned: Mutex<Earned>,
+}
+
+#[derive(Debug, Default)]
+struct Earned {
+    /// What has come of it.
+    came: u64,
+    /// How much of that is there to stay.
+    stays: u64,
+    /// What was given for it.
+    given: u64,
+}
+
+impl Credit {
+    /// One of which so much has come by earlier requests.
+    pub(super) fn new(traffic: Arc<Traffic>, before: u64) -> Arc<Self> {
+        Arc::new(Self { traffic, earned: Mutex::new(Earned { came: before, ..Earned::default() }) })
+    }
+
+    /// More has come.
+    pub(super) fn came(&self, bytes: u64) {
+        self.settle(|earned| earned.came = earned.came.saturating_add(bytes));
+    }
+
+    /// At most so much of it is in the file.
+    fn stays(&self, most: u64) {
+        self.settle(|earned| earned.stays = most);
+    }
+
+    fn settle(&self, change: impl FnOnce(&mut Earned)) {
+        let mut earned = self.earned.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut earned);
+        let due = earned.came.min(earned.stays).saturating_sub(earned.given);
+        if due > 0 {
+            earned.given += due;
+            self.traffic.credit(due);
+        }
+    }
+}
+
+/// An upload that earns something.
+#[derive(Debug)]
+pub(super) struct Earning {
+    /// `None` once it has ended.
+    inner: Option<Box<dyn Upload>>,
+    credit: Arc<Credit>,
+    written: u64,
+}
+
+impl Earning {
+    pub(super) fn new(inner: Box<dyn Upload>, credit: Arc<Credit>) -> Self {
+        Self { inner: Some(inner), credit, written: 0 }
+    }
+
+    fn inner(&mut self) -> Result<&mut Box<dyn Upload>, FileError> {
+        self.inner.as_mut().ok_or(FileError::Cancelled)
+    }
+
+    fn leave(&mut self) {
+        let Some(inner) = self.inner.take() else { return };
+        let is_staged = inner.is_staged();
+        inner.abort();
+        if !is_staged {
+            self.credit.stays(self.written);
+        }
+    }
+}
+
+impl Upload for Earning {
+    fn file(&mut self) -> Result<Option<(&File, u64)>, FileError> {
+        self.inner()?.file()
+    }
+
+    fn advance(&mut self, count: u64) {
+        self.written += count;
+        if let Some(inner) = &mut self.inner {
+            inner.advance(count);
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+        self.inner()?.write_all(bytes)?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
+        self.inner()?.preview()
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {
+        let committed = self.inner.take().ok_or(FileError::Cancelled)?.commit()?;
+        self.credit.stays(u64::MAX);
+        Ok(committed)
+    }
+
+    fn abort(mut self: Box<Self>) {
+        self.leave();
+    }
+
+    fn undo(mut self: Box<Self>) {
+        if let Some(inner) = self.inner.take() {
+            inner.undo();
+        }
+    }
+
+    fn readiness(&self) -> Readiness {
+        self.inner.as_ref().map_or(Readiness::MayHang, |inner| inner.readiness())
+    }
+
+    fn commit_readiness(&self) -> Readiness {
+        self.inner.as_ref().map_or(Readiness::MayHang, |inner| inner.commit_readiness())
+    }
+
+    fn is_staged(&self) -> bool {
+        self.inner.as_ref().is_some_and(|inner| inner.is_staged())
+    }
+}
+
+impl Drop for Earning {
+    fn drop(&mut self) {
+        // What dropping a staged one means is its own to say.
+        match self.is_staged() {
+            true => drop(self.inner.take()),
+            false => self.leave(),
+        }
+    }
+}
