@@ -203,6 +203,7 @@ fn listen_to_signals(mut signals: Signals, running: Weak<Running>, again: Again)
         for signal in signals.forever() {
             match (signal, running.upgrade()) {
                 (SIGHUP, Some(running)) => {
+                    running.note_administered("SIGHUP", None);
                     let told = again.told();
                     if !running.warn_in_json(&told) {
                         let _ = writeln!(io::stderr(), "millrace: {told}");
@@ -210,8 +211,10 @@ fn listen_to_signals(mut signals: Signals, running: Weak<Running>, again: Again)
                 }
                 (SIGHUP, None) => {}
                 (signal, _) if is_ending => process::exit(128 + signal),
-                (_, running) => {
+                (signal, running) => {
                     is_ending = true;
+                    let what = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
+                    running.iter().for_each(|running| running.note_administered(what, None));
                     running.iter().for_each(|running| running.request_shutdown());
                 }
             }

@@ -187,6 +187,7 @@ fn what_is_refused_is_told_and_every_line_of_the_json_log_is_json() {
     assert_eq!(reasons, ["disconnected quit", "disconnected The server is shutting down."]);
     let warnings = told(&lines, "text");
     assert!(warnings.iter().any(|text| text.contains("read anew")), "{warnings:?}");
+    assert_eq!(told(&lines, "what"), ["administered SIGHUP", "administered SIGTERM"]);
     assert!(!lines.concat().contains("secret"));
 }
 

@@ -30,7 +30,7 @@ use crate::limits::{
     Crowd, Limit, Limits, Logins, NetworkBits, Scope, ScopeReport, ServerLimits, Timed, Tree,
 };
 use crate::load::Load;
-use crate::log::Log;
+use crate::log::{self, Log};
 use crate::network::Network;
 use crate::passive::PassivePool;
 use crate::proxied::Proxies;
@@ -384,6 +384,11 @@ impl Running {
             self.state.log.warn(text);
         }
         is_json
+    }
+
+    /// Writes to the log what an administrator has told the server, and why it failed if it did.
+    pub fn note_administered(&self, what: &str, failed: Option<&str>) {
+        self.state.log.note(log::Event::Administered { what, failed });
     }
 
     /// Where HTTP is served, with the real ports.

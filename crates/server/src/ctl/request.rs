@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millrace_storage::TallyReport;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Reload, events};
 use crate::bans::BanReport;
@@ -75,10 +75,30 @@ enum Request {
     GiveWay {},
 }
 
+impl Request {
+    /// Claims that it is no mere question.
+    fn changes(&self) -> bool {
+        match self {
+            Self::Limits { download, upload, sessions, restore, .. } => {
+                *restore || [download, upload, sessions].into_iter().any(Option::is_some)
+            }
+            Self::Sessions {} | Self::Bans {} | Self::Quotas {} | Self::Events { .. } | Self::GiveWay {} => {
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
 /// Answers a line.
 pub(super) fn answer(line: &[u8], running: &Running, reload: &Reload, is_given: &AtomicBool) -> Value {
-    let result = serde_json::from_slice(line).map_err(|error| format!("not a request: {error}"));
-    match result.and_then(|request| perform(request, running, reload, is_given)) {
+    let request = serde_json::from_slice(line).map_err(|error| format!("not a request: {error}"));
+    let changes = request.as_ref().is_ok_and(Request::changes);
+    let result = request.and_then(|request| perform(request, running, reload, is_given));
+    if changes {
+        running.note_administered(&said(line), result.as_ref().err().map(String::as_str));
+    }
+    match result {
         Ok(Value::Object(mut answer)) => {
             answer.insert("ok".to_owned(), true.into());
             answer.into()
@@ -86,6 +106,17 @@ pub(super) fn answer(line: &[u8], running: &Running, reload: &Reload, is_given: 
         Ok(_) => json!({ "ok": true }),
         Err(error) => json!({ "ok": false, "error": error }),
     }
+}
+
+/// A request for the log: `ban network=192.0.2.7 seconds=60`.
+fn said(line: &[u8]) -> String {
+    let request: Map<String, Value> = serde_json::from_slice(line).unwrap_or_default();
+    let what = request.get("do").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let others = request.iter().filter(|(key, value)| *key != "do" && !value.is_null());
+    others.fold(what, |said, (key, value)| match value {
+        Value::String(text) => format!("{said} {key}={text}"),
+        value => format!("{said} {key}={value}"),
+    })
 }
 
 fn perform(

@@ -41,6 +41,8 @@ pub(crate) enum Event<'a> {
     Banned { user: Option<&'a [u8]> },
     /// An administrator ended the session.
     Kicked,
+    /// An administrator has told the server something, which may have failed.
+    Administered { what: &'a str, failed: Option<&'a str> },
     /// A login succeeded.
     LoggedIn,
     /// A login failed.
@@ -302,8 +304,13 @@ impl Log {
 
     /// Writes a warning that no session has to do with, from any thread.
     pub(crate) fn warn(&self, text: &str) {
+        self.note(Event::Warning { text });
+    }
+
+    /// Writes something that no session has to do with, from any thread.
+    pub(crate) fn note(&self, event: Event<'_>) {
         let mut lines = Lines::default();
-        self.record(&mut lines, wall(), &NOBODY, Event::Warning { text });
+        self.record(&mut lines, wall(), &NOBODY, event);
         self.flush(&mut lines);
     }
 
@@ -428,6 +435,11 @@ fn fields(event: &Event<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
         }
         Event::Banned { user } => ("banned", user.map(|user| ("tried", bytes(user))).into_iter().collect()),
         Event::Kicked => ("kicked", vec![]),
+        Event::Administered { what, failed } => {
+            let mut fields = vec![("what", Text((*what).to_owned()))];
+            fields.extend(failed.map(|why| ("failed", Text(why.to_owned()))));
+            ("administered", fields)
+        }
         Event::LoggedIn => ("login", vec![]),
         Event::LoginFailed { user } => ("login-failed", vec![("tried", bytes(user))]),
         Event::Expelled { reason } => ("expelled", vec![("reason", Text((*reason).to_owned()))]),
