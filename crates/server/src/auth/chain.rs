@@ -358,7 +358,7 @@ impl Chain {
                 false => Some(self.quotas.traffic(&effective.user)),
             };
             let Some(traffic) = traffic else { return Ok(None) };
-            limits.moved = Some(Moved { quota, traffic });
+            limits.moved = Some(Moved { quota: Arc::new(quota), traffic });
         }
         let counted = |storage: Arc<LocalStorage>| match read_only {
             true => storage as Arc<dyn Storage>,

@@ -135,7 +135,7 @@ fn what_was_moved_beyond_an_allowance_is_waited_for() {
 fn what_was_moved_beyond_a_piece_of_a_quota_is_charged() {
     let day = |bytes| Per { bytes, period: Period::Day }.into();
     let quota = TransferQuota { upload: day(1_000_000), ..TransferQuota::default() };
-    let moved = Moved { quota, traffic: Arc::default() };
+    let moved = Moved { quota: Arc::new(quota), traffic: Arc::default() };
     let limits = AccountLimits { moved: Some(moved.clone()), ..AccountLimits::default() };
     let bench = Bench::new(ServerLimits::default());
     let member = bench.member("alice", &limits);
@@ -157,7 +157,7 @@ fn a_transfer_that_runs_is_held_to_the_quota_of_each_minute() {
         download: "none; 00:01-00:02 UTC 100k/day; 00:02-00:03 UTC 400k/day".parse().unwrap(),
         ..TransferQuota::default()
     };
-    let moved = Moved { quota, traffic: Arc::default() };
+    let moved = Moved { quota: Arc::new(quota), traffic: Arc::default() };
     let limits = AccountLimits { moved: Some(moved.clone()), ..AccountLimits::default() };
     let bench = Bench::new(ServerLimits::default());
     let member = bench.member("alice", &limits);

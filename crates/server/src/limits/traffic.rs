@@ -106,7 +106,8 @@ impl TransferQuota {
 /// What a user is held to, and what the user has moved.
 #[derive(Debug, Clone)]
 pub struct Moved {
-    pub(crate) quota: TransferQuota,
+    /// Each session has it, and most have none.
+    pub(crate) quota: Arc<TransferQuota>,
     pub(crate) traffic: Arc<Traffic>,
 }
 
@@ -442,7 +443,7 @@ mod tests {
     use super::*;
 
     fn moved(quota: TransferQuota) -> Moved {
-        Moved { quota, traffic: Arc::default() }
+        Moved { quota: Arc::new(quota), traffic: Arc::default() }
     }
 
     fn per(text: &str) -> Scheduled<Per> {
@@ -548,13 +549,17 @@ mod tests {
         let quotas = || Quotas::new(Ledger::new(Some(folder.join("quotas.db"))));
         let quota = TransferQuota { upload: per("1k/day"), ..TransferQuota::default() };
         let first = quotas();
-        let moved = Moved { quota: quota.clone(), traffic: first.traffic("alice") };
+        let moved = Moved { quota: Arc::new(quota.clone()), traffic: first.traffic("alice") };
         assert_eq!(moved.reserve(Direction::Upload, 0, 700).unwrap(), 700);
         first.keep(false).unwrap();
         let second = quotas();
-        let moved = Moved { quota: quota.clone(), traffic: second.traffic("alice") };
+        let moved = Moved { quota: Arc::new(quota.clone()), traffic: second.traffic("alice") };
         assert_eq!(exhaust(&moved, Direction::Upload, 0).0, 300);
-        assert_eq!(exhaust(&Moved { quota, traffic: second.traffic("bob") }, Direction::Upload, 0).0, 1000);
+        assert_eq!(
+            exhaust(&Moved { quota: Arc::new(quota), traffic: second.traffic("bob") }, Direction::Upload, 0)
+                .0,
+            1000
+        );
         drop((first, second));
         std::fs::remove_dir_all(&folder).unwrap();
     }

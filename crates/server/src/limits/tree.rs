@@ -653,6 +653,9 @@ struct Login {
     moved: Option<Moved>,
 }
 
+/// A part of what an idle session costs, of which a thousand are to be a megabyte at most.
+const _: () = assert!(size_of::<Login>() <= 56);
+
 impl Member {
     /// The user is gone, the client is still there.
     pub(crate) fn log_out(&mut self) {
