@@ -1,0 +1,135 @@
+//! Limits that change while bytes are on their way: what an administrator sets, another configuration, the clock.
+//!
+//! Transfers hear of it by the count of changes, and look for their buckets anew.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use super::node::{Moment, Node};
+use super::{Defaults, Member, Scope, Tree, lock, node};
+use crate::limits::{Limit, Limits, ServerLimits};
+
+impl Tree {
+    /// Sets limits until they are set again; a part that is `None` stays as it is. Answers whether there
+    /// is such a scope. Sessions' limits are set where the sessions are: [`Tree::limit_member`].
+    pub(crate) fn set(&self, scope: &Scope, limits: &Limits, now: Instant) -> bool {
+        self.change(scope, now, |node, clock| node.set(limits, clock))
+    }
+
+    /// Forgets what was set: the configured limits hold again.
+    pub(crate) fn restore(&self, scope: &Scope, now: Instant) -> bool {
+        self.change(scope, now, Node::restore)
+    }
+
+    fn change(&self, scope: &Scope, now: Instant, change: impl FnOnce(&Node, Moment) -> bool) -> bool {
+        let clock = self.moment(now);
+        let found = match scope {
+            Scope::Server => Some(Arc::clone(&self.server)),
+            Scope::Listener(address) => lock(&self.listeners).get(address).cloned(),
+            // Also of one who is not there: what is set holds when they come.
+            Scope::Group(name) => {
+                let of_group = lock(&self.defaults).of_group(name);
+                let node = node(&self.groups, name, clock, |name| Scope::Group(Arc::clone(name)));
+                // Nobody's login may have told it yet.
+                if node.sessions() == 0 {
+                    node.configure(of_group, clock);
+                }
+                Some(node)
+            }
+            Scope::User(name) => Some(node(&self.users, name, clock, |name| Scope::User(Arc::clone(name)))),
+            Scope::Session(_) => None,
+        };
+        let Some(node) = found else { return false };
+        self.note_change(change(&node, clock));
+        true
+    }
+
+    /// Sets the limits of one session.
+    pub(crate) fn limit_member(&self, member: &mut Member, number: u64, limits: &Limits, now: Instant) {
+        self.note_schedule(limits);
+        let clock = self.moment(now);
+        let node =
+            member.session.get_or_insert_with(|| Node::new(Scope::Session(number), Limits::default(), clock));
+        self.note_change(node.set(limits, clock));
+    }
+
+    /// Forgets what was set for one session.
+    pub(crate) fn restore_member(&self, member: &Member, now: Instant) {
+        if let Some(node) = &member.session {
+            self.note_change(node.restore(self.moment(now)));
+        }
+    }
+
+    /// Takes over another configuration; what was set at run time stays set.
+    pub(crate) fn configure(&self, limits: ServerLimits, now: Instant) {
+        let clock = self.moment(now);
+        let ServerLimits { server, listeners, groups, user, session } = limits;
+        self.server.configure(server, clock);
+        let (listeners, groups) = (listeners.into_iter().collect(), groups.into_iter().collect());
+        let defaults = Defaults { user, session, listeners, groups };
+        // Whoever asks sees what is said also of those where nobody is yet.
+        for name in defaults.groups.keys() {
+            node(&self.groups, &**name, clock, |name| Scope::Group(Arc::clone(name)));
+        }
+        // What an account says of a group is said again when it is looked at, which a reload leads to.
+        for (name, node) in &*lock(&self.groups) {
+            node.configure(defaults.of_group(name), clock);
+        }
+        let mut nodes = lock(&self.listeners);
+        for address in defaults.listeners.keys() {
+            nodes
+                .entry(*address)
+                .or_insert_with(|| Node::new(Scope::Listener(*address), Limits::default(), clock));
+        }
+        for (address, node) in &*nodes {
+            node.configure(defaults.listeners.get(address).cloned().unwrap_or_default(), clock);
+        }
+        drop(nodes);
+        // Of those who are there their accounts are looked at, and of others nothing else is known.
+        for node in lock(&self.users).values().filter(|node| !node.is_in_use()) {
+            node.configure(defaults.user.clone(), clock);
+        }
+        *lock(&self.defaults) = defaults;
+        self.note_change(true);
+    }
+
+    /// Schedules take effect. To be called on the minute.
+    pub(crate) fn tick(&self, now: Instant) {
+        let clock = self.moment(now);
+        let mut changed = self.server.tick(clock);
+        let mut all = |nodes: &mut dyn Iterator<Item = &Arc<Node>>| {
+            nodes.for_each(|node| changed |= node.tick(clock));
+        };
+        all(&mut lock(&self.listeners).values());
+        all(&mut lock(&self.groups).values());
+        all(&mut lock(&self.users).values());
+        self.note_change(changed);
+    }
+
+    /// Claims that there is a session with a schedule of its own: [`Tree::tick`] does not see sessions.
+    pub(crate) fn sessions_follow_the_clock(&self) -> bool {
+        self.session_schedules.load(Relaxed)
+    }
+
+    /// A session's own schedule takes effect.
+    pub(crate) fn tick_member(&self, member: &Member, now: Instant) {
+        if let Some(node) = &member.session {
+            self.note_change(node.tick(self.moment(now)));
+        }
+    }
+
+    pub(super) fn note_schedule(&self, limits: &Limits) {
+        let both = [&limits.download, &limits.upload];
+        if both.into_iter().flatten().any(Limit::follows_the_clock) {
+            self.session_schedules.store(true, Relaxed);
+        }
+    }
+
+    /// Where something changed, transfers are to hear of it.
+    pub(super) fn note_change(&self, changed: bool) {
+        if changed {
+            self.generation.fetch_add(1, Relaxed);
+        }
+    }
+}

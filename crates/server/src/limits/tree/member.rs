@@ -1,0 +1,117 @@
+//! One session's part in the tree: in whose buckets its bytes are counted, and where it holds a place.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use millrace_vfs::OverQuota;
+
+use super::node::{Guest, Node, Seat};
+use super::{Direction, Scope, ScopeReport, Tree};
+use crate::limits::{Moved, Refused};
+
+/// One session's part in the tree; it is counted out when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(super) stay: Stay,
+    pub(super) login: Option<Box<Login>>,
+    /// The session's own buckets, where it has limits of its own.
+    pub(super) session: Option<Arc<Node>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Login {
+    pub(super) groups: Vec<Part>,
+    pub(super) user: Part,
+    pub(super) moved: Option<Moved>,
+}
+
+/// A part of what an idle session costs, of which a thousand are to be a megabyte at most.
+const _: () = assert!(size_of::<Login>() <= 56);
+
+impl Member {
+    /// The user is gone, the client is still there.
+    pub(crate) fn log_out(&mut self) {
+        self.login = None;
+        self.session = None;
+    }
+
+    /// Takes out the places that it has as this user, or as a guest of this user; those of somebody else are free.
+    pub(super) fn parts_as(&mut self, user: &[u8], as_guest: bool) -> Vec<Part> {
+        let Some(login) = self.login.take() else { return Vec::new() };
+        let is_same = matches!(login.user.node().scope(), Scope::User(name) if **name == *user)
+            && matches!(&login.user, Part::Guest(_)) == as_guest;
+        let Login { mut groups, user, .. } = *login;
+        groups.push(user);
+        if is_same { groups } else { Vec::new() }
+    }
+
+    /// The address that the listener is bound to which it came to.
+    pub(crate) fn listener(&self) -> Option<SocketAddr> {
+        match *self.stay.nodes()[1].scope() {
+            Scope::Listener(address) => Some(address),
+            _ => None,
+        }
+    }
+
+    /// What the user may move, where that is bounded.
+    pub(in crate::limits) fn moved(&self) -> Option<&Moved> {
+        self.login.as_ref()?.moved.as_ref()
+    }
+
+    /// Claims that a transfer this way may begin, or says which quota forbids it.
+    pub(crate) fn may_move(&self, tree: &Tree, direction: Direction) -> Result<(), OverQuota> {
+        self.moved().map_or(Ok(()), |moved| moved.check(direction, tree.wall()))
+    }
+
+    /// From the server's buckets to the session's.
+    pub(super) fn way(&self) -> impl Iterator<Item = &Arc<Node>> {
+        let login = self.login.iter().flat_map(|login| login.groups.iter().chain([&login.user]));
+        self.stay.nodes().into_iter().chain(login.map(Part::node)).chain(&self.session)
+    }
+
+    /// What is in force for the session of this number, where that was set.
+    pub(crate) fn report(&self, number: u64) -> Option<ScopeReport> {
+        let node = self.session.as_ref().filter(|node| node.is_set())?;
+        Some(ScopeReport { scope: Scope::Session(number), sessions: 1, ..node.report() })
+    }
+}
+
+/// A member's part in the server's node and its listener's.
+#[derive(Debug)]
+pub(super) enum Stay {
+    Session(Seat, Seat),
+    Guest(Guest, Guest),
+}
+
+impl Stay {
+    fn nodes(&self) -> [&Arc<Node>; 2] {
+        match self {
+            Self::Session(server, listener) => [server.node(), listener.node()],
+            Self::Guest(server, listener) => [server.node(), listener.node()],
+        }
+    }
+}
+
+/// A member's part in the node of a group or a user.
+#[derive(Debug)]
+pub(super) enum Part {
+    Session(Seat),
+    Guest(Guest),
+}
+
+impl Part {
+    pub(super) fn node(&self) -> &Arc<Node> {
+        match self {
+            Self::Session(seat) => seat.node(),
+            Self::Guest(guest) => guest.node(),
+        }
+    }
+
+    /// The same, unless there may be fewer now.
+    pub(super) fn stay(self) -> Result<Self, Refused> {
+        match self {
+            Self::Session(seat) => seat.stay().map(Self::Session),
+            Self::Guest(_) => Ok(self),
+        }
+    }
+}
