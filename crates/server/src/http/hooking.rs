@@ -6,33 +6,33 @@
 //! told and not heard is bounded: a client who asks for more than hooks can hear of waits for them. Where there are no
 //! hooks, a request looks at one pointer.
 
+mod batch;
+mod moments;
 mod uploads;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
 
 use millrace_http::target::{self, Target};
 use millrace_http::{Field, Framing, Head, Method, Slots, Status, request};
 use millrace_vfs::VirtualPath;
 
-use super::Message;
+pub(super) use self::batch::Parting;
+pub(crate) use self::batch::Ruled;
+pub(super) use self::uploads::{Committing, Settled, Settling, Unnamed};
+use self::uploads::{Naming, of_refusals};
 use super::connection::{Connection, Work};
 use super::dav;
 use super::find::Found;
 use super::record::{Record, shown};
 use super::tus::{self, Concern, lent};
 use super::who::{ANONYMOUS, Who};
-use crate::auth::Account;
 use crate::blocking::Line;
-use crate::hooks::{self, Event, Hooks, Moment, Refusal, Ruling};
-use crate::log::{self, Direction, Subject, Transferred, Undecided};
+use crate::hooks::{Event, Hooks, Moment, Refusal, Ruling};
+use crate::log::{self, Direction};
 use crate::program::Recall;
-use crate::state::Server;
-use crate::worker::{self, Core};
-pub(super) use uploads::{Committing, Settled, Settling, Unnamed};
-use uploads::{Naming, of_refusals};
+use crate::worker::Core;
 
 /// So many events of a connection wait to be heard before its next request has to wait as well.
 const MOST_UNHEARD: usize = 16;
@@ -55,33 +55,8 @@ pub(super) struct Hooked {
     unheard: Arc<AtomicUsize>,
 }
 
-/// What happened together, and whom to tell what they say of it.
-struct Batch {
-    hooks: Arc<dyn Hooks>,
-    moments: Vec<Moment>,
-    answer: Option<Box<dyn FnOnce(Ruled) + Send>>,
-}
-
-impl std::fmt::Debug for Batch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Batch({:?})", self.moments)
-    }
-}
-
-/// What hooks say, and of which event.
-#[derive(Debug)]
-pub(crate) struct Ruled {
-    event: Event,
-    /// What a refusal is about.
-    about: Option<VirtualPath>,
-    ruling: Ruling,
-}
-
 /// Fields of an answer.
 type Fields = Vec<(&'static str, String)>;
-
-/// What else is done when hooks have said something, on their thread, whether or not the client is still there.
-type Heed = Box<dyn FnOnce(&Ruling) + Send>;
 
 /// What goes on with the answer.
 #[derive(Debug)]
@@ -98,48 +73,13 @@ pub(super) enum Then {
     Named(Box<Record>, Naming, Fields),
 }
 
-/// Tells hooks that a connection has ended, when it is dropped: for one that leaves its worker.
-#[derive(Debug)]
-pub(super) struct Parting {
-    said: Option<(Arc<Line>, Batch)>,
-    server: Arc<Server>,
-}
-
-impl Drop for Parting {
-    fn drop(&mut self) {
-        if let Some((line, batch)) = self.said.take() {
-            put(&self.server, &line, batch);
-        }
-    }
-}
-
-impl Batch {
-    fn call(self) {
-        let mut ruled = Ruled { event: Event::Command, about: None, ruling: Ruling::Pass };
-        for moment in &self.moments {
-            match hooks::call(&*self.hooks, moment) {
-                Ruling::Refuse(refusal) if moment.event.asks() => {
-                    let (event, about) = (moment.event, moment.path.clone());
-                    ruled = Ruled { event, about, ruling: Ruling::Refuse(refusal) };
-                    break;
-                }
-                ruling @ Ruling::Rewrite(_) => ruled = Ruled { event: moment.event, about: None, ruling },
-                Ruling::Pass | Ruling::Refuse(_) => {}
-            }
-        }
-        if let Some(answer) = self.answer {
-            answer(ruled);
-        }
-    }
-}
-
 impl Connection {
     /// A new connection: TLS where it came for that, then requests, if nobody objects.
     pub(crate) fn greet(&mut self, core: &mut Core, secure: Option<SocketAddr>) {
         match core.server.hooks().filter(|hooks| hooks.concerns(Event::Connect, "")) {
             Some(hooks) => {
                 let moment = self.moment(core, Event::Connect, None);
-                self.submit(core, hooks, vec![moment], Some(Then::Begin(secure)), None);
+                self.submit(core, hooks, vec![moment], Then::Begin(secure), None);
             }
             None => self.begin(core, secure),
         }
@@ -159,15 +99,6 @@ impl Connection {
         if self.carries.is_none() {
             drop(self.parting(core));
         }
-    }
-
-    /// What is left to tell when the connection has ended, elsewhere perhaps.
-    pub(super) fn parting(&self, core: &Core) -> Option<Parting> {
-        let hooks = core.server.hooks().filter(|hooks| hooks.concerns(Event::Disconnect, ""))?;
-        let line = Arc::clone(&self.hooked().line);
-        let moments = vec![Moment { user: None, ..self.moment(core, Event::Disconnect, None) }];
-        let said = Some((line, Batch { hooks, moments, answer: None }));
-        Some(Parting { said, server: Arc::clone(&core.server) })
     }
 
     /// Its part in the hooks, from the first thing on that they hear: all go through one line.
@@ -267,7 +198,7 @@ impl Connection {
             self.ruled(who.user.clone(), None);
             return false;
         }
-        self.submit(core, hooks, moments, Some(Then::Request(bytes.to_vec())), None);
+        self.submit(core, hooks, moments, Then::Request(bytes.to_vec()), None);
         true
     }
 
@@ -315,7 +246,7 @@ impl Connection {
             let undecided = (event == Event::Upload).then(|| Self::undecided(core));
             let moment = Moment { undecided, ..self.moment_of(core, event, &record, bytes, None) };
             let then = Then::Answer(Box::new(record), fields);
-            return self.submit(core, hooks, vec![moment], Some(then), None);
+            return self.submit(core, hooks, vec![moment], then, None);
         }
         if let Some((Event::Upload, bytes)) = event {
             self.note_transfer(core, Direction::Upload, &record, bytes, None);
@@ -338,7 +269,7 @@ impl Connection {
         let moment = self.moment_of(core, Event::MakeFile, &self.record(core, head), 0, None);
         let answer = dav::Answer { has_made_file: false, ..answer };
         let then = Then::Dav(bytes.to_vec(), Box::new(answer));
-        self.submit(core, hooks, vec![moment], Some(then), None);
+        self.submit(core, hooks, vec![moment], then, None);
         None
     }
 
@@ -421,203 +352,10 @@ impl Connection {
         }
     }
 
-    /// A file was sent or received, or not to its end: the transfer log and the hooks hear of it. Uploads that are
-    /// whole hooks were asked about.
-    pub(super) fn note_transfer(
-        &self,
-        core: &mut Core,
-        direction: Direction,
-        record: &Record,
-        bytes: u64,
-        failure: Option<&str>,
-    ) {
-        if !core.server.tells_of_transfers() {
-            return;
-        }
-        let moment = self.moment_of(core, Event::Download, record, bytes, failure);
-        self.log_transferred(core, direction, &moment, bytes, failure);
-        let event = match (direction, failure) {
-            (Direction::Download, None) => Event::Download,
-            (Direction::Download, Some(_)) => Event::DownloadFailed,
-            (Direction::Upload, Some(_)) => Event::UploadFailed,
-            _ => return,
-        };
-        self.tell(core, Moment { event, ..moment });
-    }
-
-    /// What an upload is logged by when hooks have had their word on it.
-    fn undecided(core: &Core) -> Box<Undecided> {
-        Box::new(Undecided { log: core.server.log.clone(), by_http: true, ascii: false, guest: None })
-    }
-
-    fn log_transferred(
-        &self,
-        core: &mut Core,
-        direction: Direction,
-        moment: &Moment,
-        bytes: u64,
-        failure: Option<&str>,
-    ) {
-        let Some(path) = &moment.path else { return };
-        let transferred = Transferred {
-            direction,
-            path,
-            bytes,
-            elapsed: moment.elapsed.unwrap_or_default(),
-            failure,
-            ascii: false,
-            guest: None,
-        };
-        // Nobody's name is what it is by FTP.
-        let subject = self.subject();
-        let subject = Subject { user: subject.user.or(Some(b"anonymous")), ..subject };
-        core.log_transfer(&subject, &transferred);
-    }
-
-    /// A request was answered: whoever heard of it before hears how.
-    pub(super) fn note_reply(&self, core: &Core, request: &log::Request<'_>) {
-        let command = self.hooked.get().and_then(|hooked| hooked.command.as_ref());
-        if let Some(command) = command.filter(|_| self.is_ruled()) {
-            let Moment { verb, argument, path, is_directory, to, .. } = (**command).clone();
-            let moment = self.moment(core, Event::Reply, None);
-            let code = Some(request.status);
-            self.tell(core, Moment { verb, argument, path, is_directory, to, code, ..moment });
-        }
-    }
-
-    /// Something was changed, if not all of it: hooks hear of that, and are not waited for.
-    pub(super) fn note_change(&self, core: &mut Core, event: Event, record: &Record) {
-        let moment = self.moment_of(core, event, record, 0, None);
-        self.tell(core, moment);
-    }
-
-    /// Something was refused or cut because a quota is used up.
-    pub(super) fn note_quota(&self, core: &Core, reason: String) {
-        let moment = self.moment(core, Event::Quota, None);
-        let about = self.hooked.get().and_then(|hooked| hooked.about.clone());
-        // The address of an upload is nobody's business but its client's.
-        let path = about.filter(|path| !tus::is_upload(&core.server, path));
-        self.tell(core, Moment { path, reason: Some(reason), ..moment });
-    }
-
-    /// Failed logins have led to a ban.
-    pub(super) fn note_ban(&self, core: &Core, user: Option<&[u8]>) {
-        let moment = self.moment(core, Event::Ban, None);
-        self.tell(core, Moment { user: user.map(Arc::from), ..moment });
-    }
-
-    fn tell(&self, core: &Core, moment: Moment) {
-        let Some(hooks) = core.server.hooks().filter(|hooks| hooks.concerns(moment.event, &moment.verb))
-        else {
-            return;
-        };
-        let hooked = self.hooked();
-        hooked.unheard.fetch_add(1, Ordering::Relaxed);
-        let (key, inbox, unheard) = (self.key, core.sender.clone(), Arc::clone(&hooked.unheard));
-        let heard = move |_| {
-            if unheard.fetch_sub(1, Ordering::Relaxed) == MOST_UNHEARD {
-                inbox.send(worker::Message::Http(key, Message::Heard));
-            }
-        };
-        put(
-            &core.server,
-            &hooked.line,
-            Batch { hooks, moments: vec![moment], answer: Some(Box::new(heard)) },
-        );
-    }
-
-    fn submit(
-        &mut self,
-        core: &mut Core,
-        hooks: Arc<dyn Hooks>,
-        mut moments: Vec<Moment>,
-        then: Option<Then>,
-        heed: Option<Heed>,
-    ) {
-        let (key, inbox, serial) = (self.key, core.sender.clone(), core.next_serial());
-        let answer: Box<dyn FnOnce(Ruled) + Send> = Box::new(move |ruled| {
-            if let Some(heed) = heed {
-                heed(&ruled.ruling);
-            }
-            inbox.send(worker::Message::Http(key, Message::Ruled(serial, ruled)));
-        });
-        let line = Arc::clone(&self.hooked().line);
-        // What has come is whoever's; what has not begun is nobody's without its client.
-        if matches!(then, Some(Then::Begin(_) | Then::Request(_))) {
-            let recall = Recall::default();
-            moments.iter_mut().for_each(|moment| moment.recall = recall.clone());
-            self.hooked_mut().recall = recall;
-        }
-        if let Some(then) = then {
-            self.work = Work::Ruled(serial, Box::new(then));
-            // What a client that has ended its side waits for begins now.
-            self.since = core.now.instant;
-        }
-        put(&core.server, &line, Batch { hooks, moments, answer: Some(answer) });
-    }
-
     /// The path that hooks would have a request be about.
     pub(super) fn ruled_path(&self) -> Option<&VirtualPath> {
         self.hooked.get()?.ruled.as_ref()?.as_ref()
     }
-
-    /// A moment of a request that has been answered, or is about to be.
-    fn moment_of(
-        &self,
-        core: &Core,
-        event: Event,
-        record: &Record,
-        bytes: u64,
-        failure: Option<&str>,
-    ) -> Moment {
-        let ruled = self.ruled_path().cloned();
-        let sent = || target::parse_for_others(&record.target).ok().map(|target| target.path);
-        let path = ruled.or_else(sent);
-        let is_transfer =
-            matches!(event, Event::Upload | Event::UploadFailed | Event::Download | Event::DownloadFailed);
-        Moment {
-            path,
-            to: record.destination.clone(),
-            bytes: is_transfer.then_some(bytes),
-            elapsed: is_transfer.then(|| core.now.instant.saturating_duration_since(record.began)),
-            reason: failure.map(str::to_owned),
-            ..self.moment(core, event, None)
-        }
-    }
-
-    fn moment(&self, core: &Core, event: Event, account: Option<&Account>) -> Moment {
-        let (seconds, nanoseconds) =
-            (core.now.wall.seconds.max(0).cast_unsigned(), core.now.wall.nanoseconds);
-        let who = self.who.as_deref();
-        let account = account.or(who.map(|who| &who.account));
-        Moment {
-            event,
-            time: SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds),
-            session: self.number,
-            peer: self.peer,
-            local: self.local().unwrap_or(self.peer),
-            user: who.and_then(|who| who.user.as_deref()).map(Arc::from),
-            verb: String::new(),
-            argument: Vec::new(),
-            path: None,
-            is_directory: false,
-            to: None,
-            also: Vec::new(),
-            searched: None,
-            bytes: None,
-            elapsed: None,
-            code: None,
-            reason: None,
-            storage: account.map(Account::for_hooks),
-            recall: Recall::default(),
-            pending: None,
-            undecided: None,
-        }
-    }
-}
-
-fn put(server: &Server, line: &Arc<Line>, batch: Batch) {
-    line.put(server.hook_pools.of(&*batch.hooks, &batch.moments), || batch.call());
 }
 
 /// The method that hooks hear of. An upload that comes in pieces is one: there is no way round what is said of those.

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_vfs::{Upload, VirtualPath};
 
-use super::{Fields, Heed, Then, status_of};
+use super::batch::Heed;
+use super::{Fields, Then, status_of};
 use crate::hooks::{Event, Moment, Pending, Refusal, Rules, Ruling};
 use crate::http::connection::Connection;
 use crate::http::record::Record;
@@ -80,7 +81,7 @@ impl Connection {
         // Where there are none any more, nobody objects.
         let hooks = core.server.hooks().unwrap_or_else(|| Arc::new(Rules::new(Vec::new(), None)));
         let then = Then::Named(Box::new(record), naming, fields);
-        self.submit(core, hooks, vec![moment], Some(then), heed);
+        self.submit(core, hooks, vec![moment], then, heed);
     }
 
     /// Hooks have had their word on it, or it could not take its name.
@@ -128,7 +129,7 @@ impl Connection {
                 });
                 let then = Then::Answer(Box::new(record), fields);
                 let moment = Moment { undecided: Some(Self::undecided(core)), ..moment };
-                self.submit(core, hooks, vec![moment], Some(then), Some(heed));
+                self.submit(core, hooks, vec![moment], then, Some(heed));
             }
             None => {
                 self.log_transferred(core, Direction::Upload, &moment, length, None);

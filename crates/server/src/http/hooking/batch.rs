@@ -1,0 +1,141 @@
+//! What hooks are given at a time: in the connection's line, on threads of theirs, with somebody who is told what they
+//! say of it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use millrace_vfs::VirtualPath;
+
+use super::{MOST_UNHEARD, Then};
+use crate::blocking::Line;
+use crate::hooks::{self, Event, Hooks, Moment, Ruling};
+use crate::http::Message;
+use crate::http::connection::{Connection, Work};
+use crate::program::Recall;
+use crate::state::Server;
+use crate::worker::{self, Core};
+
+/// What happened together, and whom to tell what they say of it.
+struct Batch {
+    hooks: Arc<dyn Hooks>,
+    moments: Vec<Moment>,
+    answer: Option<Box<dyn FnOnce(Ruled) + Send>>,
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Batch({:?})", self.moments)
+    }
+}
+
+/// What hooks say, and of which event.
+#[derive(Debug)]
+pub(crate) struct Ruled {
+    pub(super) event: Event,
+    /// What a refusal is about.
+    pub(super) about: Option<VirtualPath>,
+    pub(super) ruling: Ruling,
+}
+
+/// What else is done when hooks have said something, on their thread, whether or not the client is still there.
+pub(super) type Heed = Box<dyn FnOnce(&Ruling) + Send>;
+
+/// Tells hooks that a connection has ended, when it is dropped: for one that leaves its worker.
+#[derive(Debug)]
+pub(in crate::http) struct Parting {
+    said: Option<(Arc<Line>, Batch)>,
+    server: Arc<Server>,
+}
+
+impl Drop for Parting {
+    fn drop(&mut self) {
+        if let Some((line, batch)) = self.said.take() {
+            put(&self.server, &line, batch);
+        }
+    }
+}
+
+impl Batch {
+    fn call(self) {
+        let mut ruled = Ruled { event: Event::Command, about: None, ruling: Ruling::Pass };
+        for moment in &self.moments {
+            match hooks::call(&*self.hooks, moment) {
+                Ruling::Refuse(refusal) if moment.event.asks() => {
+                    let (event, about) = (moment.event, moment.path.clone());
+                    ruled = Ruled { event, about, ruling: Ruling::Refuse(refusal) };
+                    break;
+                }
+                ruling @ Ruling::Rewrite(_) => ruled = Ruled { event: moment.event, about: None, ruling },
+                Ruling::Pass | Ruling::Refuse(_) => {}
+            }
+        }
+        if let Some(answer) = self.answer {
+            answer(ruled);
+        }
+    }
+}
+
+impl Connection {
+    /// What is left to tell when the connection has ended, elsewhere perhaps.
+    pub(in crate::http) fn parting(&self, core: &Core) -> Option<Parting> {
+        let hooks = core.server.hooks().filter(|hooks| hooks.concerns(Event::Disconnect, ""))?;
+        let line = Arc::clone(&self.hooked().line);
+        let moments = vec![Moment { user: None, ..self.moment(core, Event::Disconnect, None) }];
+        let said = Some((line, Batch { hooks, moments, answer: None }));
+        Some(Parting { said, server: Arc::clone(&core.server) })
+    }
+
+    /// Tells of something that is not waited for.
+    pub(super) fn tell(&self, core: &Core, moment: Moment) {
+        let Some(hooks) = core.server.hooks().filter(|hooks| hooks.concerns(moment.event, &moment.verb))
+        else {
+            return;
+        };
+        let hooked = self.hooked();
+        hooked.unheard.fetch_add(1, Ordering::Relaxed);
+        let (key, inbox, unheard) = (self.key, core.sender.clone(), Arc::clone(&hooked.unheard));
+        let heard = move |_| {
+            if unheard.fetch_sub(1, Ordering::Relaxed) == MOST_UNHEARD {
+                inbox.send(worker::Message::Http(key, Message::Heard));
+            }
+        };
+        put(
+            &core.server,
+            &hooked.line,
+            Batch { hooks, moments: vec![moment], answer: Some(Box::new(heard)) },
+        );
+    }
+
+    /// Asks, and goes on with `then` when there is an answer.
+    pub(super) fn submit(
+        &mut self,
+        core: &mut Core,
+        hooks: Arc<dyn Hooks>,
+        mut moments: Vec<Moment>,
+        then: Then,
+        heed: Option<Heed>,
+    ) {
+        let (key, inbox, serial) = (self.key, core.sender.clone(), core.next_serial());
+        let answer: Box<dyn FnOnce(Ruled) + Send> = Box::new(move |ruled| {
+            if let Some(heed) = heed {
+                heed(&ruled.ruling);
+            }
+            inbox.send(worker::Message::Http(key, Message::Ruled(serial, ruled)));
+        });
+        let line = Arc::clone(&self.hooked().line);
+        // What has come is whoever's; what has not begun is nobody's without its client.
+        if matches!(then, Then::Begin(_) | Then::Request(_)) {
+            let recall = Recall::default();
+            moments.iter_mut().for_each(|moment| moment.recall = recall.clone());
+            self.hooked_mut().recall = recall;
+        }
+        self.work = Work::Ruled(serial, Box::new(then));
+        // What a client that has ended its side waits for begins now.
+        self.since = core.now.instant;
+        put(&core.server, &line, Batch { hooks, moments, answer: Some(answer) });
+    }
+}
+
+fn put(server: &Server, line: &Arc<Line>, batch: Batch) {
+    line.put(server.hook_pools.of(&*batch.hooks, &batch.moments), || batch.call());
+}

@@ -1,0 +1,157 @@
+//! What hooks hear of requests: of those that they have a word in, and of what was done, whose log of transfers is written
+//! here as well.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use millrace_http::target;
+
+use crate::auth::Account;
+use crate::hooks::{Event, Moment};
+use crate::http::connection::Connection;
+use crate::http::record::Record;
+use crate::http::tus;
+use crate::log::{self, Direction, Subject, Transferred, Undecided};
+use crate::program::Recall;
+use crate::worker::Core;
+
+impl Connection {
+    /// A file was sent or received, or not to its end: the transfer log and the hooks hear of it. Uploads that are
+    /// whole hooks were asked about.
+    pub(in crate::http) fn note_transfer(
+        &self,
+        core: &mut Core,
+        direction: Direction,
+        record: &Record,
+        bytes: u64,
+        failure: Option<&str>,
+    ) {
+        if !core.server.tells_of_transfers() {
+            return;
+        }
+        let moment = self.moment_of(core, Event::Download, record, bytes, failure);
+        self.log_transferred(core, direction, &moment, bytes, failure);
+        let event = match (direction, failure) {
+            (Direction::Download, None) => Event::Download,
+            (Direction::Download, Some(_)) => Event::DownloadFailed,
+            (Direction::Upload, Some(_)) => Event::UploadFailed,
+            _ => return,
+        };
+        self.tell(core, Moment { event, ..moment });
+    }
+
+    /// What an upload is logged by when hooks have had their word on it.
+    pub(super) fn undecided(core: &Core) -> Box<Undecided> {
+        Box::new(Undecided { log: core.server.log.clone(), by_http: true, ascii: false, guest: None })
+    }
+
+    pub(super) fn log_transferred(
+        &self,
+        core: &mut Core,
+        direction: Direction,
+        moment: &Moment,
+        bytes: u64,
+        failure: Option<&str>,
+    ) {
+        let Some(path) = &moment.path else { return };
+        let transferred = Transferred {
+            direction,
+            path,
+            bytes,
+            elapsed: moment.elapsed.unwrap_or_default(),
+            failure,
+            ascii: false,
+            guest: None,
+        };
+        // Nobody's name is what it is by FTP.
+        let subject = self.subject();
+        let subject = Subject { user: subject.user.or(Some(b"anonymous")), ..subject };
+        core.log_transfer(&subject, &transferred);
+    }
+
+    /// A request was answered: whoever heard of it before hears how.
+    pub(in crate::http) fn note_reply(&self, core: &Core, request: &log::Request<'_>) {
+        let command = self.hooked.get().and_then(|hooked| hooked.command.as_ref());
+        if let Some(command) = command.filter(|_| self.is_ruled()) {
+            let Moment { verb, argument, path, is_directory, to, .. } = (**command).clone();
+            let moment = self.moment(core, Event::Reply, None);
+            let code = Some(request.status);
+            self.tell(core, Moment { verb, argument, path, is_directory, to, code, ..moment });
+        }
+    }
+
+    /// Something was changed, if not all of it: hooks hear of that, and are not waited for.
+    pub(in crate::http) fn note_change(&self, core: &mut Core, event: Event, record: &Record) {
+        let moment = self.moment_of(core, event, record, 0, None);
+        self.tell(core, moment);
+    }
+
+    /// Something was refused or cut because a quota is used up.
+    pub(in crate::http) fn note_quota(&self, core: &Core, reason: String) {
+        let moment = self.moment(core, Event::Quota, None);
+        let about = self.hooked.get().and_then(|hooked| hooked.about.clone());
+        // The address of an upload is nobody's business but its client's.
+        let path = about.filter(|path| !tus::is_upload(&core.server, path));
+        self.tell(core, Moment { path, reason: Some(reason), ..moment });
+    }
+
+    /// Failed logins have led to a ban.
+    pub(in crate::http) fn note_ban(&self, core: &Core, user: Option<&[u8]>) {
+        let moment = self.moment(core, Event::Ban, None);
+        self.tell(core, Moment { user: user.map(Arc::from), ..moment });
+    }
+
+    /// A moment of a request that has been answered, or is about to be.
+    pub(super) fn moment_of(
+        &self,
+        core: &Core,
+        event: Event,
+        record: &Record,
+        bytes: u64,
+        failure: Option<&str>,
+    ) -> Moment {
+        let ruled = self.ruled_path().cloned();
+        let sent = || target::parse_for_others(&record.target).ok().map(|target| target.path);
+        let path = ruled.or_else(sent);
+        let is_transfer =
+            matches!(event, Event::Upload | Event::UploadFailed | Event::Download | Event::DownloadFailed);
+        Moment {
+            path,
+            to: record.destination.clone(),
+            bytes: is_transfer.then_some(bytes),
+            elapsed: is_transfer.then(|| core.now.instant.saturating_duration_since(record.began)),
+            reason: failure.map(str::to_owned),
+            ..self.moment(core, event, None)
+        }
+    }
+
+    pub(super) fn moment(&self, core: &Core, event: Event, account: Option<&Account>) -> Moment {
+        let (seconds, nanoseconds) =
+            (core.now.wall.seconds.max(0).cast_unsigned(), core.now.wall.nanoseconds);
+        let who = self.who.as_deref();
+        let account = account.or(who.map(|who| &who.account));
+        Moment {
+            event,
+            time: SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds),
+            session: self.number,
+            peer: self.peer,
+            local: self.local().unwrap_or(self.peer),
+            user: who.and_then(|who| who.user.as_deref()).map(Arc::from),
+            verb: String::new(),
+            argument: Vec::new(),
+            path: None,
+            is_directory: false,
+            to: None,
+            also: Vec::new(),
+            searched: None,
+            bytes: None,
+            elapsed: None,
+            code: None,
+            reason: None,
+            storage: account.map(Account::for_hooks),
+            recall: Recall::default(),
+            pending: None,
+            undecided: None,
+        }
+    }
+}
