@@ -1,0 +1,197 @@
+//! The accounts are asked: about a name and a password, a client's certificate, whoever made a link. Where they cannot say
+//! at once, the request waits.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use millrace_ftp::session::{Permission, Permissions};
+use millrace_http::Head;
+use millrace_net::tls::{Channel, client_names};
+
+use super::{ANONYMOUS, Means, Who};
+use crate::auth::{Account, Attempt, Authenticator, Decision, Protocol, plain_host};
+use crate::http::Message;
+use crate::http::connection::{Asked, Connection};
+use crate::web::{Gives, Link};
+use crate::worker::{self, Core};
+
+impl Connection {
+    /// Has the accounts decide about a name and a password: at once where they can, else by the pool.
+    pub(super) fn try_login(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        (said, host): (&[u8], &[u8]),
+        (user, password): (Vec<u8>, Vec<u8>),
+    ) -> Option<Arc<Who>> {
+        let (from, encrypted) = (self.peer.ip(), self.is_encrypted());
+        if core.server.bans.is_banned(from, &user, core.now.instant) {
+            let asked = Asked::of(bytes);
+            let reason = "banned at this address for a while".to_owned();
+            self.login_decided(core, asked, &user, Decision::Refused(reason), core.server.edition());
+            return None;
+        }
+        if let Err(not_now) = self.may_try(core, said, Means::of(said, &user)) {
+            return self.answer_not_now(core, head, &not_now);
+        }
+        let (edition, accounts) = core.server.accounts_for_login();
+        let certified = self.certificate_names().iter().any(|name| name.as_bytes() == user);
+        let attempt = Tried { user, password, from, encrypted, certified, host: plain_host(host) };
+        let quick = if certified { None } else { accounts.quick(&attempt.now()) };
+        match quick {
+            Some(Decision::Granted(account)) => {
+                match self.let_in(core, (said, host), &attempt.user, account, edition) {
+                    Ok(who) => return Some(who),
+                    Err(not_now) => return self.answer_not_now(core, head, &not_now),
+                }
+            }
+            Some(decision) => {
+                let asked = Asked::of(bytes);
+                self.login_decided(core, asked, &attempt.user, decision, edition);
+            }
+            None => self.have_decided(core, bytes, accounts, attempt, edition),
+        }
+        None
+    }
+
+    /// Has the accounts decide, however long that takes.
+    fn have_decided(
+        &mut self,
+        core: &mut Core,
+        bytes: &[u8],
+        accounts: Arc<dyn Authenticator>,
+        attempt: Tried,
+        edition: u64,
+    ) {
+        let serial = self.ask(core, bytes);
+        let (key, inbox) = (self.key, core.sender.clone());
+        core.server.logins.run(move || {
+            let by_certificate = by_certificate(&*accounts, &attempt);
+            let decision = by_certificate.unwrap_or_else(|| accounts.authenticate(&attempt.now()));
+            inbox.send(worker::Message::Http(key, Message::Login(serial, attempt.user, decision, edition)));
+        });
+    }
+
+    /// Asks the accounts whether a client who says nothing is somebody by the certificate alone: the first of its
+    /// names that is a user's for whom it is enough.
+    pub(super) fn recognize(&mut self, core: &mut Core, bytes: &[u8], host: String) {
+        let ((edition, accounts), from) = (core.server.accounts_for_login(), self.peer.ip());
+        let now = core.now.instant;
+        let mut names: Vec<_> =
+            self.certificate_names().iter().map(|name| name.as_bytes().to_vec()).collect();
+        names.retain(|name| !core.server.bans.is_banned(from, name, now));
+        let is_open = core.server.config.anonymous;
+        let serial = self.ask(core, bytes);
+        let (key, inbox) = (self.key, core.sender.clone());
+        core.server.logins.run(move || {
+            let certified = |user| {
+                let host = host.clone();
+                Tried { user, password: Vec::new(), from, encrypted: true, certified: true, host }
+            };
+            let known = names.into_iter().map(certified).find_map(|tried| {
+                let granted = by_certificate(&*accounts, &tried)?;
+                Some((tried.user, granted))
+            });
+            let (user, decision) = known.unwrap_or_else(|| {
+                let nobody = Tried { certified: false, ..certified(ANONYMOUS.to_vec()) };
+                let decision = match is_open {
+                    true => accounts.authenticate(&nobody.now()),
+                    false => Decision::NeedsPassword,
+                };
+                (nobody.user, decision)
+            });
+            inbox.send(worker::Message::Http(key, Message::Login(serial, user, decision, edition)));
+        });
+    }
+
+    /// Asks for the account that a link acts for, and keeps it to what the link is for.
+    pub(super) fn follow_link(&mut self, core: &mut Core, bytes: &[u8], link: Link, host: String) {
+        let (from, encrypted) = (self.peer.ip(), self.is_encrypted());
+        let (edition, accounts) = core.server.accounts_for_login();
+        let serial = self.ask(core, bytes);
+        let (key, inbox) = (self.key, core.sender.clone());
+        core.server.logins.run(move || {
+            let Link { user, gives, .. } = link;
+            let asked = Tried { user, password: Vec::new(), from, encrypted, certified: true, host };
+            let decision = match accounts.current(&asked.now()) {
+                Some(Decision::Granted(account)) => {
+                    let allowed = match gives {
+                        Gives::File => Permissions::only(Permission::Read),
+                        Gives::Folder => Permissions::only(Permission::Read).with(Permission::List),
+                        Gives::Upload => Permissions::only(Permission::Write).with(Permission::Overwrite),
+                    };
+                    let permissions = account.permissions.intersection(allowed);
+                    Decision::Granted(Account { permissions, ..account })
+                }
+                Some(decision) => decision,
+                None => Decision::Unavailable("the accounts cannot tell without a password".to_owned()),
+            };
+            inbox.send(worker::Message::Http(key, Message::Login(serial, asked.user, decision, edition)));
+        });
+    }
+
+    /// The names in the client's certificate, where it has shown one.
+    pub(in crate::http) fn certificate_names(&self) -> Arc<[String]> {
+        match (&self.socket.tls, &self.carries) {
+            (Some(channel), _) => names_of(channel),
+            (None, Some(carried)) => carried.names(),
+            (None, None) => Arc::default(),
+        }
+    }
+
+    /// This client, as a user whose password is not known here.
+    pub(in crate::http) fn tried(&self, user: Vec<u8>, certified: bool, host: String) -> Tried {
+        let (from, encrypted) = (self.peer.ip(), self.is_encrypted());
+        Tried { user, password: Vec::new(), from, encrypted, certified, host }
+    }
+
+    pub(super) fn shows_certificate(&self) -> bool {
+        match (&self.socket.tls, &self.carries) {
+            (Some(channel), _) => channel.tls().peer_certificate().is_some(),
+            (None, Some(carried)) => !carried.names().is_empty(),
+            (None, None) => false,
+        }
+    }
+}
+
+/// A login that may be tried on another thread.
+pub(in crate::http) struct Tried {
+    pub(in crate::http) user: Vec<u8>,
+    password: Vec<u8>,
+    from: IpAddr,
+    encrypted: bool,
+    certified: bool,
+    host: String,
+}
+
+impl Tried {
+    pub(in crate::http) fn now(&self) -> Attempt<'_> {
+        let Self { ref user, ref password, from, encrypted, certified, ref host } = *self;
+        Attempt {
+            user,
+            password,
+            from,
+            protocol: Protocol::Http,
+            encrypted,
+            certified,
+            host,
+            now: SystemTime::now(),
+        }
+    }
+}
+
+/// What the certificate alone comes to, where it is enough. May wait.
+fn by_certificate(accounts: &dyn Authenticator, tried: &Tried) -> Option<Decision> {
+    let decision = tried.certified.then(|| accounts.current(&tried.now()))??;
+    match &decision {
+        Decision::Granted(account) if account.certificate_suffices => Some(decision),
+        _ => None,
+    }
+}
+
+/// The names in the certificate that a client has shown.
+pub(in crate::http) fn names_of(channel: &Channel) -> Arc<[String]> {
+    channel.tls().peer_certificate().map(|certificate| client_names(certificate)).unwrap_or_default().into()
+}

@@ -1,0 +1,108 @@
+//! What the accounts have decided about the request that waits: it goes on, or is refused, a wrong password not at once.
+
+use millrace_http::{Slots, Status, request};
+
+use super::{Means, said_of};
+use crate::auth::Decision;
+use crate::http::connection::{Asked, Connection, Work};
+use crate::log::{self, Subject};
+use crate::worker::Core;
+
+impl Connection {
+    /// The accounts have decided about the request that waits.
+    pub(in crate::http) fn login_decided(
+        &mut self,
+        core: &mut Core,
+        asked: Asked,
+        user: &[u8],
+        decision: Decision,
+        edition: u64,
+    ) {
+        let (said, host) = said_of(core, &asked.head);
+        match decision {
+            Decision::Granted(account) => {
+                if Means::of(&said, user) == Means::Password {
+                    self.wrong_passwords = 0;
+                    core.server.bans.succeeded(self.peer.ip(), user, core.now.instant);
+                }
+                if let Err(not_now) = self.let_in(core, (&said, &host), user, account, edition) {
+                    // One too many. Who asked the accounts again would hear the same, without end.
+                    let mut slots = Slots::new();
+                    if let Ok(Some((head, _))) = request::parse(&asked.head, &mut slots) {
+                        self.answer_not_now::<()>(core, &head, &not_now);
+                    }
+                    return;
+                }
+                return self.again(core, &asked.head, None);
+            }
+            // Whoever holds a link has guessed nothing.
+            decision if Means::of(&said, user) == Means::Link => {
+                return self.refuse_link(core, &asked, user, decision);
+            }
+            Decision::NeedsPassword if said.is_empty() => {
+                let mut slots = Slots::new();
+                self.work = Work::Idle;
+                if let Ok(Some((head, _))) = request::parse(&asked.head, &mut slots) {
+                    self.challenge(core, &head, "This is for users: say who you are.");
+                }
+                return;
+            }
+            // By HTTP a code comes with the password, or not at all.
+            Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
+                self.count_failure(core, user)
+            }
+            Decision::Refused(reason) | Decision::Unavailable(reason) => {
+                core.log(&self.as_nobody(), log::Event::LoginRefused { user, reason: &reason });
+            }
+        }
+        self.who = None;
+        self.wrong_passwords += 1;
+        let delay = core.server.config.login_delay * (1 << (self.wrong_passwords - 1).min(6));
+        self.work = Work::Held(core.now.instant + delay, Box::new(asked));
+    }
+
+    /// A wrong name or password, which may lead to a ban.
+    fn count_failure(&self, core: &mut Core, user: &[u8]) {
+        let subject = self.as_nobody();
+        core.log(&subject, log::Event::LoginFailed { user });
+        let failed = core.server.bans.failed(self.peer.ip(), user, core.now.instant);
+        if failed.user_banned {
+            core.log(&subject, log::Event::Banned { user: Some(user) });
+            self.note_ban(core, Some(user));
+        }
+        if failed.address_banned {
+            core.log(&subject, log::Event::Banned { user: None });
+            self.note_ban(core, None);
+        }
+    }
+
+    /// For the log, whoever the connection is of: the login is somebody else's.
+    fn as_nobody(&self) -> Subject<'static> {
+        Subject { session: self.number, peer: self.peer, user: None }
+    }
+
+    /// The user of a link is let in no more, so nobody is by it.
+    fn refuse_link(&mut self, core: &mut Core, asked: &Asked, user: &[u8], decision: Decision) {
+        let reason = match &decision {
+            Decision::Refused(reason) | Decision::Unavailable(reason) => reason,
+            _ => "who made the link may not log in any more",
+        };
+        core.log(&self.as_nobody(), log::Event::LoginRefused { user, reason });
+        self.who = None;
+        let mut slots = Slots::new();
+        if let Ok(Some((head, _))) = request::parse(&asked.head, &mut slots) {
+            self.fail(core, &head, Status::FORBIDDEN, "This link is no longer good.");
+        }
+    }
+
+    /// Answers a wrong password, once it was held back for long enough.
+    pub(in crate::http) fn deny(&mut self, core: &mut Core, bytes: &[u8]) {
+        let mut slots = Slots::new();
+        if let Ok(Some((head, _))) = request::parse(bytes, &mut slots) {
+            if self.wrong_passwords >= core.server.config.login_attempts {
+                self.close_behind(core);
+            }
+            self.challenge(core, &head, "The name or the password is wrong.");
+        }
+    }
+}
