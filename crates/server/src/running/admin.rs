@@ -1,0 +1,180 @@
+//! What an administrator asks of a server that runs, and tells it: sessions, limits, bans, quotas, a slow end.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use millrace_storage::{LedgerError, TallyReport};
+
+use super::Running;
+use crate::auth::Protocol;
+use crate::bans::BanReport;
+use crate::client::Client;
+use crate::hooks::Backlog;
+use crate::limits::{Limits, Scope, ScopeReport};
+use crate::log;
+use crate::network::Network;
+use crate::worker::{Core, Errand, Message};
+
+/// How long workers are waited for that were asked something.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// As good as without an end.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// A session as an administrator sees it.
+#[derive(Debug, Clone)]
+pub struct SessionReport {
+    /// As the log numbers it.
+    pub number: u64,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// The client.
+    pub peer: SocketAddr,
+    /// Where it connected to.
+    pub local: SocketAddr,
+    /// The user, once logged in.
+    pub user: Option<Vec<u8>>,
+    /// What is being transferred.
+    pub transfer: Option<TransferReport>,
+}
+
+/// A transfer that runs.
+#[derive(Debug, Clone)]
+pub struct TransferReport {
+    /// `download`, `upload` or `listing`.
+    pub kind: &'static str,
+    /// The file.
+    pub path: Vec<u8>,
+    /// Bytes so far.
+    pub bytes: u64,
+    /// Bytes in all, where that is known.
+    pub total: Option<u64>,
+    /// For how long.
+    pub elapsed: Duration,
+    /// Whether a limit holds it back just now.
+    pub held_back: bool,
+}
+
+impl Running {
+    /// Who is connected: by FTP everybody, by HTTP who has a user or something under way.
+    pub fn sessions(&self) -> Vec<SessionReport> {
+        let reports = self.each(|client, core| client.report(core.now.instant));
+        let mut sessions: Vec<_> = reports.into_iter().flatten().collect();
+        sessions.sort_by_key(|session| session.number);
+        sessions
+    }
+
+    /// Ends the sessions that are meant, by FTP with 421; answers how many.
+    pub fn kick(&self, meant: impl Fn(&SessionReport) -> bool + Send + Sync + 'static) -> usize {
+        let kicked = self.each(move |client, core| {
+            let is_meant = client.report(core.now.instant).is_some_and(|report| meant(&report));
+            if is_meant {
+                client.kick(core);
+            }
+            is_meant
+        });
+        kicked.into_iter().filter(|kicked| *kicked).count()
+    }
+
+    /// Sets limits, in running transfers too, until they are set again or [restored](Running::restore_limits).
+    /// What is `None` stays as it is. Of a user or group that is not there they hold when it comes. Answers
+    /// whether there is such a scope.
+    pub fn set_limits(&self, scope: &Scope, limits: &Limits) -> bool {
+        match scope {
+            Scope::Session(number) => {
+                let (number, limits) = (*number, limits.clone());
+                self.any(move |client, core| client.set_limits(core, number, Some(&limits)))
+            }
+            _ => self.state.limits.set(scope, limits, Instant::now()),
+        }
+    }
+
+    /// Forgets what was set: the configured limits hold again. Answers whether there is such a scope.
+    pub fn restore_limits(&self, scope: &Scope) -> bool {
+        match *scope {
+            Scope::Session(number) => self.any(move |client, core| client.set_limits(core, number, None)),
+            _ => self.state.limits.restore(scope, Instant::now()),
+        }
+    }
+
+    /// What is in force now; of sessions only where that was [set](Running::set_limits).
+    pub fn limits(&self) -> Vec<ScopeReport> {
+        let mut reports = self.state.limits.report();
+        let mut sessions: Vec<_> = self.each(|client, _| client.limits()).into_iter().flatten().collect();
+        sessions.sort_by_key(|report| match report.scope {
+            Scope::Session(number) => number,
+            _ => 0,
+        });
+        reports.append(&mut sessions);
+        reports
+    }
+
+    /// Turns away whoever comes from a network, for this time or until it is lifted; sessions that run go on.
+    /// `false` where too many are banned already.
+    pub fn ban(&self, network: Network, time: Option<Duration>) -> bool {
+        self.state.bans.ban(network, time.map(|time| Instant::now() + time))
+    }
+
+    /// Lifts a ban, also those of users there; answers whether there was one.
+    pub fn lift_ban(&self, network: Network) -> bool {
+        self.state.bans.lift(network)
+    }
+
+    /// Networks that are banned, altogether or for some users, and for how long yet.
+    pub fn bans(&self) -> Vec<BanReport> {
+        self.state.bans.list(Instant::now())
+    }
+
+    /// What is held where there are quotas and something was done of late.
+    pub fn quotas(&self) -> Vec<TallyReport> {
+        self.state.config.quotas.as_ref().map_or(Vec::new(), |quotas| quotas.ledger().report())
+    }
+
+    /// Counts anew what is held where there are quotas: in one tree, as [`Running::quotas`] names it, or in all.
+    pub fn recount_quotas(&self, tree: Option<&str>) -> Result<Vec<TallyReport>, LedgerError> {
+        self.state.config.quotas.as_ref().map_or(Ok(Vec::new()), |quotas| quotas.ledger().recount(tree))
+    }
+
+    /// Events that hooks are to be told and were not yet, where there are such hooks.
+    pub fn backlog(&self) -> Option<Backlog> {
+        self.state.hooks()?.backlog()
+    }
+
+    /// Writes to the log what an administrator has told the server, and why it failed if it did.
+    pub fn note_administered(&self, what: &str, failed: Option<&str>) {
+        self.state.log.note(log::Event::Administered { what, failed });
+    }
+
+    /// Stops accepting, and waits for running transfers however long they take; idle sessions are told 421.
+    pub fn drain(&self) {
+        self.state.begin_shutdown(FOREVER);
+    }
+
+    /// Claims that it lets nobody in any more, and ends when what is under way has.
+    pub fn is_ending(&self) -> bool {
+        self.state.is_ending.load(Ordering::Acquire)
+    }
+
+    /// Has every worker ask each of its connections that is of note; a worker that does not answer soon is left out.
+    fn each<T: Send + 'static>(
+        &self,
+        ask: impl Fn(&mut Client, &mut Core) -> T + Send + Sync + 'static,
+    ) -> Vec<T> {
+        let (sender, answers) = mpsc::channel();
+        let errand = Errand::new(move |client, core| {
+            let _ = sender.send(ask(client, core));
+        });
+        self.workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
+        drop(errand);
+        let end = Instant::now() + ANSWER_TIME;
+        let next = || answers.recv_timeout(end.saturating_duration_since(Instant::now())).ok();
+        std::iter::from_fn(next).collect()
+    }
+
+    /// As `each`, where one is looked for.
+    fn any(&self, is_it: impl Fn(&mut Client, &mut Core) -> bool + Send + Sync + 'static) -> bool {
+        self.each(is_it).into_iter().any(|found| found)
+    }
+}

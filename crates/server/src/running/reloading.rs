@@ -1,0 +1,124 @@
+//! What a server that runs takes over of another configuration, without anybody noticing who is connected.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use millrace_ftp::Settings;
+use millrace_net::tls::LoadError;
+use thiserror::Error;
+
+use super::Running;
+use crate::acme;
+use crate::config::{Config, Tls};
+use crate::limits::ServerLimits;
+use crate::tls::Security;
+use crate::web::Web;
+use crate::worker::{Errand, Message};
+
+/// Why what was read again is not in force.
+#[derive(Debug, Error)]
+pub enum ReloadError {
+    /// The certificates cannot be used.
+    #[error("TLS: {0}")]
+    Tls(#[from] LoadError),
+    /// Certificates that are fetched cannot be kept.
+    #[error("cannot keep certificates in {}: {source}", folder.display())]
+    Acme {
+        /// Where.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The hooks cannot begin.
+    #[error("cannot begin with the hooks: {0}")]
+    Hooks(String),
+}
+
+impl Running {
+    /// Reads the certificates again: new connections get the new ones, sessions keep theirs. Where one cannot
+    /// be used, all stays as it was.
+    pub fn reload_certificates(&self) -> Result<(), LoadError> {
+        self.state.tls.as_ref().map_or(Ok(()), Security::reload)
+    }
+
+    /// Takes over what can change while it runs: the accounts, the limits, the hooks, who may connect, what HTTP adds to
+    /// files, names of hosts, the certificates and what data connections have to do under them. What was
+    /// [set](Running::set_limits) stays set. Accounts of sessions that run are looked at again, and what they say now
+    /// holds. Logs that are files are opened anew. Where a certificate cannot be used, or hooks cannot begin, all stays as it was.
+    pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
+        if let Some(hooks) = &config.hooks {
+            let log = self.log.clone();
+            hooks.begin(Arc::new(move |text| log.warn(text))).map_err(ReloadError::Hooks)?;
+        }
+        if let Some(acme) = &config.acme {
+            let folder = acme.folder.clone();
+            let warning = acme.prepare().map_err(|source| ReloadError::Acme { folder, source })?;
+            warning.iter().for_each(|text| self.log.warn(text));
+        }
+        if self.state.tls.is_none() && config.tls.is_some() {
+            self.log.warn("TLS begins with the next start: there was no certificate at this one");
+        }
+        if let (Some(tls), Some(policy)) = (&self.state.tls, &config.tls) {
+            tls.replace(policy)?;
+            tls.doubts(SystemTime::now()).iter().for_each(|text| self.log.warn(text));
+            self.replace_settings(policy);
+            acme::configure(&self.state, config.acme.as_ref());
+        }
+        let has_hooks = config.hooks.is_some();
+        *self.state.hooks.write().unwrap_or_else(PoisonError::into_inner) = config.hooks;
+        self.state.has_hooks.store(has_hooks, Ordering::Release);
+        self.state.log.reopen();
+        self.replace_web(config.web);
+        self.replace_limits(config.limits);
+        self.state.logins_rated.configure(config.logins);
+        self.state.bans.configure(config.bans);
+        self.state.proxies.configure(config.proxy_from);
+        *self.state.accounts.write().unwrap_or_else(PoisonError::into_inner) = config.accounts;
+        self.state.begin_edition();
+        let errand = Errand::new(|client, core| client.review(core, |_, _| true));
+        self.workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
+        Ok(())
+    }
+
+    /// Sessions of FTP that begin from now on have to do this under TLS.
+    fn replace_settings(&self, policy: &Tls) {
+        let mut settings = self.state.settings.write().unwrap_or_else(PoisonError::into_inner);
+        *settings = Arc::new(Settings { tls: Some(policy.of_sessions()), ..Settings::clone(&settings) });
+    }
+
+    /// Limits of listeners hold where these really are.
+    fn replace_limits(&self, limits: ServerLimits) {
+        let old = &self.state.config;
+        let doors = [
+            (&old.ftp, &self.ftp[..]),
+            (&old.ftps, &self.ftps[..]),
+            (&old.http, &self.http[..]),
+            (&old.https, &self.https[..]),
+        ];
+        let placed = limits.listeners.iter().map(|(asked, of)| (really(*asked, &doors), of.clone()));
+        let listeners = placed.collect();
+        self.state.limits.configure(ServerLimits { listeners, ..limits }, Instant::now());
+    }
+
+    /// What HTTP adds to files is this from now on; answers under way are as they were begun.
+    fn replace_web(&self, web: Web) {
+        let mut now = self.state.web.write().unwrap_or_else(PoisonError::into_inner);
+        // Links that are taken back are so at once.
+        self.state.config.web.links.replace(&web.links);
+        now.links.replace(&web.links);
+        *now = now.next(web);
+        self.workers.iter().for_each(|worker| worker.send(Message::Web(Arc::clone(&now))));
+    }
+}
+
+/// Where a listener is that was asked for at an address: the port may have been 0.
+fn really(asked: SocketAddr, doors: &[(&Vec<SocketAddr>, &[SocketAddr])]) -> SocketAddr {
+    let found = doors.iter().find_map(|(wanted, bound)| {
+        wanted.iter().position(|address| *address == asked).and_then(|index| bound.get(index))
+    });
+    found.copied().unwrap_or(asked)
+}
