@@ -5,30 +5,32 @@
 //! [`Effective`](super::Effective), whatever the source, so that a rule of the configuration file means the
 //! same for a user of a database.
 //!
-//! A wrong password and an unknown name take the same time and get the same answer: where any source may hold
-//! hashes, an unknown name is checked against a decoy.
+//! A wrong password and an unknown name take the same time and get the same answer (`chain/proving.rs`).
+
+mod explaining;
+mod granting;
+mod proving;
 
 use std::collections::HashMap;
-use std::fmt::Debug;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use millrace_ftp::session::{Permission, Permissions};
-use millrace_storage::{Ledger, LocalStorage, Quota};
-use millrace_vfs::{QuotaScope, Storage};
+use millrace_ftp::session::Permissions;
+use millrace_storage::Ledger;
+use millrace_vfs::Storage;
 
-use super::effective::{Effective, resolve, seconds};
+pub use self::explaining::Explained;
+use super::effective::{Effective, resolve};
 use super::hash::Hash;
 use super::hashing::Hashing;
 use super::homes::Homes;
-use super::hosts::{HostName, VirtualHost, plain};
+use super::hosts::VirtualHost;
 use super::mounts::Mounts;
 use super::password::{Kept, Mac, Password, hash_password};
 use super::profile::{Access, Group, User};
 use super::source::{Found, Needs, Proof, Source};
-use super::totp::{DIGITS, Secret, Used};
+use super::totp::Used;
 use super::{Account, Accounts, Attempt, Authenticator, Changed, Decision, Told};
-use crate::limits::{self, AccountLimits, Moved, Quotas};
+use crate::limits::Quotas;
 
 /// The user whom any password lets in, and the group whose settings are that one's.
 const ANONYMOUS: &str = "anonymous";
@@ -50,21 +52,6 @@ pub struct Chain {
     /// As costly as the costliest hash that was met; `None` while none can be met. Guarded for a clone.
     decoy: Mutex<Option<Arc<Hash>>>,
     codes: Used,
-}
-
-/// What holds for a user.
-#[derive(Debug)]
-pub struct Explained {
-    /// The name of the source that knows the user.
-    pub source: String,
-    /// What is said, and by whom.
-    pub effective: Effective,
-    /// Why a login would be refused, though the password is right.
-    pub refused: Option<String>,
-    /// The host, as it is configured, that the name chooses by which the login comes.
-    pub host: Option<HostName>,
-    /// All that is served to those who come so; the user's folder lies in it.
-    pub root: PathBuf,
 }
 
 impl Chain {
@@ -133,55 +120,6 @@ impl Chain {
         begun.filter_map(|(name, begun)| Some(format!("{name} cannot be asked: {}", begun.err()?))).collect()
     }
 
-    /// What holds for a user, if a source knows the name without a password; errors are full sentences.
-    pub fn explain(&self, attempt: &Attempt<'_>) -> Result<Option<Explained>, String> {
-        let plain = plain(attempt.host.as_bytes());
-        let attempt = &Attempt { host: &plain, ..*attempt };
-        let (host, root) = (self.host_of(attempt), self.homes(attempt).root());
-        let explained = |source: &str, effective, refused| Explained {
-            source: source.to_owned(),
-            effective,
-            refused,
-            host: host.and_then(|host| host.names.iter().find(|name| name.covers(&plain)).cloned()),
-            root: root.to_owned(),
-        };
-        if self.is_anonymous(attempt)
-            && let Some(effective) = self.anonymous_settings()
-        {
-            let refused = effective.admit(attempt).err();
-            let refused = refused.or_else(|| self.without_folder(&effective, self.homes(attempt)));
-            return Ok(Some(explained("the configuration", effective, refused)));
-        }
-        for source in self.sources.iter().filter(|source| source.needs() == Needs::Name) {
-            match source.find(attempt) {
-                Ok(Found::Nobody) => {}
-                Ok(Found::User(user, _)) => {
-                    let (source, effective) = (&**source, self.effective(&user));
-                    let refused = match refusal(source, &effective, attempt) {
-                        Some(Decision::Refused(why) | Decision::Unavailable(why)) => Some(why),
-                        _ => self.without_folder(&effective, self.homes(attempt)),
-                    };
-                    return Ok(Some(explained(source.name(), effective, refused)));
-                }
-                Err(why) => return Err(format!("{} cannot be asked: {why}", source.name())),
-            }
-        }
-        Ok(None)
-    }
-
-    /// Why a user's folder could not be opened.
-    fn without_folder(&self, effective: &Effective, homes: &Homes) -> Option<String> {
-        let folder = effective.directory();
-        let opened = folder.and_then(|folder| homes.check(&folder.unwrap_or_default(), is_made(effective)));
-        opened.err()
-    }
-
-    /// The sources before one of this name, or all, that tell nothing without a password.
-    pub fn silent_before(&self, source: Option<&str>) -> Vec<&str> {
-        let before = self.sources.iter().take_while(|before| Some(before.name()) != source);
-        before.filter(|before| before.needs() != Needs::Name).map(|before| before.name()).collect()
-    }
-
     /// The folders of the host that a client came by.
     fn homes(&self, attempt: &Attempt<'_>) -> &Homes {
         self.host_of(attempt).map_or(&self.homes, |host| &host.homes)
@@ -197,26 +135,6 @@ impl Chain {
         let named = || self.sources.iter().map(|source| &**source).filter(|it| it.name() == &*told.source);
         let only = || named().next().filter(|_| named().count() == 1);
         named().find(|source| told.is_by(*source)).or_else(only)
-    }
-
-    /// An account, with which source has let the user in.
-    fn remembering(
-        &self,
-        account: Account,
-        source: &dyn Source,
-        user: &User,
-        effective: Effective,
-    ) -> Account {
-        let user = (source.needs() != Needs::Name).then(|| Box::new(user.clone()));
-        let effective = account.follows_clock.then(|| Box::new(effective));
-        let told = match (user, effective) {
-            (None, None) => self.names.iter().find(|told| told.is_by(source)).map(Arc::clone),
-            (user, effective) => {
-                let (name, mark) = (source.name().into(), source.mark());
-                Some(Arc::new(Told { source: name, mark, user, effective }))
-            }
-        };
-        Account { told, ..account }
     }
 
     fn effective(&self, user: &User) -> Effective {
@@ -248,48 +166,6 @@ impl Chain {
             Ok(()) => self.admit(source, user, effective, attempt),
             Err(decision) => decision,
         }
-    }
-
-    /// Looks for a code behind the password. One hash is computed, whatever there is.
-    fn check_code(
-        &self,
-        attempt: &Attempt<'_>,
-        password: &Password,
-        secret: &Secret,
-    ) -> Result<(), Decision> {
-        let split = attempt.password.len().checked_sub(DIGITS).map(|at| attempt.password.split_at(at));
-        let with_code = split.and_then(|(rest, code)| {
-            secret.period_of(code, seconds(attempt.now)).map(|period| (rest, period))
-        });
-        match with_code {
-            None if self.check(attempt, password) => Err(Decision::NeedsCode),
-            None => Err(Decision::Denied),
-            Some((rest, _)) if !self.check(&Attempt { password: rest, ..*attempt }, password) => {
-                Err(Decision::Denied)
-            }
-            Some((_, period)) if !self.codes.accept(attempt.user, period, attempt.from) => {
-                Err(Decision::Refused("the code has let in another address before".to_owned()))
-            }
-            Some(_) => Ok(()),
-        }
-    }
-
-    /// What is used of a user's quotas by whoever comes so, as it was last kept; a folder that was never counted is left out.
-    pub fn used(&self, effective: &Effective, attempt: &Attempt<'_>) -> Vec<limits::Used> {
-        let (mut used, now) = (Vec::new(), seconds(attempt.now));
-        let host = plain(attempt.host.as_bytes());
-        let homes = self.homes(&Attempt { host: &host, ..*attempt });
-        if let (Some(quota), Ok(folder)) = (effective.quota(), effective.directory()) {
-            used.extend(self.quotas.held_in(&homes.key(&folder.unwrap_or_default()), quota.at(now)));
-        }
-        if let Some(quota) = effective.transfer_quota() {
-            used.extend(self.quotas.moved_of(&effective.user, &quota, now));
-        }
-        for (path, key, quota) in self.mounts.held(effective) {
-            let held = self.quotas.held_in(&key, quota.at(now)).into_iter();
-            used.extend(held.map(|used| limits::Used { folder: Some(path.clone()), ..used }));
-        }
-        used
     }
 
     /// Decides about a user whose password was right, or is not asked for.
@@ -334,98 +210,6 @@ impl Chain {
         })
     }
 
-    /// What a user is given; `None` where that would wait and must not.
-    fn account(
-        &self,
-        effective: &Effective,
-        attempt: &Attempt<'_>,
-        at_once: bool,
-    ) -> Result<Option<Account>, String> {
-        let homes = self.homes(attempt);
-        let rules = effective.rules();
-        let read_only = Permissions::READ_ONLY.with(Permission::Admin).contains(rules.anywhere());
-        let is_template = is_made(effective);
-        let folder = effective.directory()?.unwrap_or_default();
-        let storage = match at_once {
-            true if !self.mounts.are_ready(effective) => None,
-            true => homes.ready(&folder, read_only),
-            false => Some(homes.open(&folder, read_only, is_template)?),
-        };
-        let mut limits = effective.limits();
-        if let Some(quota) = effective.transfer_quota() {
-            let traffic = match at_once {
-                true => self.quotas.traffic_at_hand(&effective.user),
-                false => Some(self.quotas.traffic(&effective.user)),
-            };
-            let Some(traffic) = traffic else { return Ok(None) };
-            limits.moved = Some(Moved { quota: Arc::new(quota), traffic });
-        }
-        let counted = |storage: Arc<LocalStorage>| match read_only {
-            true => storage as Arc<dyn Storage>,
-            false => self.hold_to_quota(effective, &homes.key(&folder), storage, at_once),
-        };
-        Ok(storage.map(counted).map(|storage| Account {
-            limits: (limits != AccountLimits::default()).then(|| Arc::new(limits)),
-            data: effective.data_security(),
-            certificate_suffices: effective.certificate_suffices(),
-            follows_clock: effective.follows_the_clock(),
-            ..self
-                .mounts
-                .cover(Account::ruled(self.mounts.mount(effective, storage), rules), attempt.protocol)
-        }))
-    }
-
-    /// A user's folder, held to the quota. Whoever has the same folder shares its count, also without one.
-    fn hold_to_quota(
-        &self,
-        effective: &Effective,
-        key: &str,
-        storage: Arc<dyn Storage>,
-        at_once: bool,
-    ) -> Arc<dyn Storage> {
-        let (quota, ledger) = (effective.quota(), self.quotas.ledger());
-        let tally = match quota {
-            Some(_) => Some(ledger.tally(key, &storage)),
-            None => ledger.tally_of_others(key, &storage, !at_once),
-        };
-        match tally {
-            Some(tally) => {
-                Arc::new(Quota::new(storage, tally, quota.unwrap_or_default(), QuotaScope::Account))
-            }
-            None => storage,
-        }
-    }
-
-    fn check(&self, attempt: &Attempt<'_>, password: &Password) -> bool {
-        match &password.0 {
-            Kept::Plain(right) => Mac::of(b"", attempt.password) == *right,
-            Kept::Nothing => {
-                self.pretend(attempt.password);
-                false
-            }
-            Kept::Hashed(hash) => {
-                let login = Mac::with_hash(attempt.user, attempt.password, hash);
-                self.meet(hash);
-                self.hashing.remembers(login) || self.hashing.check(login, hash, attempt.password)
-            }
-        }
-    }
-
-    /// Keeps the decoy as costly as the costliest hash.
-    fn meet(&self, hash: &Hash) {
-        let mut decoy = self.decoy.lock().unwrap_or_else(PoisonError::into_inner);
-        if decoy.as_ref().is_none_or(|decoy| decoy.cost() < hash.cost()) {
-            *decoy = Some(Arc::new(hash.decoy()));
-        }
-    }
-
-    fn pretend(&self, password: &[u8]) {
-        let decoy = self.decoy.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(decoy) = decoy {
-            self.hashing.pretend(&decoy, password);
-        }
-    }
-
     fn is_anonymous(&self, attempt: &Attempt<'_>) -> bool {
         self.anonymous.is_some() && Accounts::is_anonymous_name(attempt.user)
     }
@@ -455,38 +239,10 @@ impl Chain {
         }
     }
 
-    /// The anonymous account with its virtual folders; `None` where that would wait and must not.
-    fn anonymous_account(&self, attempt: &Attempt<'_>, at_once: bool) -> Option<Account> {
-        let account = self.anonymous.as_ref()?;
-        let user = User { name: ANONYMOUS.to_owned(), ..User::default() };
-        let effective = self.effective(&user);
-        if at_once && !self.mounts.are_ready(&effective) {
-            return None;
-        }
-        let homes = self.homes(attempt);
-        let storage: Arc<dyn Storage> = match std::ptr::eq(homes, &*self.homes) {
-            true => Arc::clone(&account.storage),
-            false => {
-                let read_only = Permissions::READ_ONLY.with(Permission::Admin).contains(account.permissions);
-                match at_once {
-                    true => homes.ready("", read_only)?,
-                    false => homes.open("", read_only, false).ok()?,
-                }
-            }
-        };
-        let storage = self.mounts.mount(&effective, storage);
-        Some(self.mounts.cover(Account::new(storage, account.permissions), attempt.protocol))
-    }
-
     /// A name or password that no client sends by mistake: what lies behind a source may take the NUL for the end.
     fn is_unsound(attempt: &Attempt<'_>) -> bool {
         attempt.user.contains(&0) || attempt.password.contains(&0)
     }
-}
-
-/// Claims that a user's folder is made at the first login.
-fn is_made(effective: &Effective) -> bool {
-    effective.said.directory.as_ref().is_some_and(|folder| folder.contains('{'))
 }
 
 /// Why somebody is not let in, whatever the password.

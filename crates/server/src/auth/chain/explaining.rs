@@ -1,0 +1,97 @@
+//! What an administrator is told of a user whose password nobody has at hand: what holds, who says so, and what would refuse
+//! a login.
+
+use std::path::PathBuf;
+
+use super::granting::is_made;
+use super::{Chain, refusal};
+use crate::auth::effective::{Effective, seconds};
+use crate::auth::homes::Homes;
+use crate::auth::hosts::{HostName, plain};
+use crate::auth::source::{Found, Needs};
+use crate::auth::{Attempt, Decision};
+use crate::limits;
+
+/// What holds for a user.
+#[derive(Debug)]
+pub struct Explained {
+    /// The name of the source that knows the user.
+    pub source: String,
+    /// What is said, and by whom.
+    pub effective: Effective,
+    /// Why a login would be refused, though the password is right.
+    pub refused: Option<String>,
+    /// The host, as it is configured, that the name chooses by which the login comes.
+    pub host: Option<HostName>,
+    /// All that is served to those who come so; the user's folder lies in it.
+    pub root: PathBuf,
+}
+
+impl Chain {
+    /// What holds for a user, if a source knows the name without a password; errors are full sentences.
+    pub fn explain(&self, attempt: &Attempt<'_>) -> Result<Option<Explained>, String> {
+        let plain = plain(attempt.host.as_bytes());
+        let attempt = &Attempt { host: &plain, ..*attempt };
+        let (host, root) = (self.host_of(attempt), self.homes(attempt).root());
+        let explained = |source: &str, effective, refused| Explained {
+            source: source.to_owned(),
+            effective,
+            refused,
+            host: host.and_then(|host| host.names.iter().find(|name| name.covers(&plain)).cloned()),
+            root: root.to_owned(),
+        };
+        if self.is_anonymous(attempt)
+            && let Some(effective) = self.anonymous_settings()
+        {
+            let refused = effective.admit(attempt).err();
+            let refused = refused.or_else(|| self.without_folder(&effective, self.homes(attempt)));
+            return Ok(Some(explained("the configuration", effective, refused)));
+        }
+        for source in self.sources.iter().filter(|source| source.needs() == Needs::Name) {
+            match source.find(attempt) {
+                Ok(Found::Nobody) => {}
+                Ok(Found::User(user, _)) => {
+                    let (source, effective) = (&**source, self.effective(&user));
+                    let refused = match refusal(source, &effective, attempt) {
+                        Some(Decision::Refused(why) | Decision::Unavailable(why)) => Some(why),
+                        _ => self.without_folder(&effective, self.homes(attempt)),
+                    };
+                    return Ok(Some(explained(source.name(), effective, refused)));
+                }
+                Err(why) => return Err(format!("{} cannot be asked: {why}", source.name())),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The sources before one of this name, or all, that tell nothing without a password.
+    pub fn silent_before(&self, source: Option<&str>) -> Vec<&str> {
+        let before = self.sources.iter().take_while(|before| Some(before.name()) != source);
+        before.filter(|before| before.needs() != Needs::Name).map(|before| before.name()).collect()
+    }
+
+    /// What is used of a user's quotas by whoever comes so, as it was last kept; a folder that was never counted is left out.
+    pub fn used(&self, effective: &Effective, attempt: &Attempt<'_>) -> Vec<limits::Used> {
+        let (mut used, now) = (Vec::new(), seconds(attempt.now));
+        let host = plain(attempt.host.as_bytes());
+        let homes = self.homes(&Attempt { host: &host, ..*attempt });
+        if let (Some(quota), Ok(folder)) = (effective.quota(), effective.directory()) {
+            used.extend(self.quotas.held_in(&homes.key(&folder.unwrap_or_default()), quota.at(now)));
+        }
+        if let Some(quota) = effective.transfer_quota() {
+            used.extend(self.quotas.moved_of(&effective.user, &quota, now));
+        }
+        for (path, key, quota) in self.mounts.held(effective) {
+            let held = self.quotas.held_in(&key, quota.at(now)).into_iter();
+            used.extend(held.map(|used| limits::Used { folder: Some(path.clone()), ..used }));
+        }
+        used
+    }
+
+    /// Why a user's folder could not be opened.
+    fn without_folder(&self, effective: &Effective, homes: &Homes) -> Option<String> {
+        let folder = effective.directory();
+        let opened = folder.and_then(|folder| homes.check(&folder.unwrap_or_default(), is_made(effective)));
+        opened.err()
+    }
+}

@@ -1,0 +1,127 @@
+//! What somebody is given who is let in: the folder, held to its quota and with other folders in it, the permissions, the
+//! limits.
+
+use std::sync::Arc;
+
+use millrace_ftp::session::{Permission, Permissions};
+use millrace_storage::{LocalStorage, Quota};
+use millrace_vfs::{QuotaScope, Storage};
+
+use super::{ANONYMOUS, Chain};
+use crate::auth::effective::Effective;
+use crate::auth::profile::User;
+use crate::auth::source::{Needs, Source};
+use crate::auth::{Account, Attempt, Told};
+use crate::limits::{AccountLimits, Moved};
+
+impl Chain {
+    /// What a user is given; `None` where that would wait and must not.
+    pub(super) fn account(
+        &self,
+        effective: &Effective,
+        attempt: &Attempt<'_>,
+        at_once: bool,
+    ) -> Result<Option<Account>, String> {
+        let homes = self.homes(attempt);
+        let rules = effective.rules();
+        let read_only = Permissions::READ_ONLY.with(Permission::Admin).contains(rules.anywhere());
+        let is_template = is_made(effective);
+        let folder = effective.directory()?.unwrap_or_default();
+        let storage = match at_once {
+            true if !self.mounts.are_ready(effective) => None,
+            true => homes.ready(&folder, read_only),
+            false => Some(homes.open(&folder, read_only, is_template)?),
+        };
+        let mut limits = effective.limits();
+        if let Some(quota) = effective.transfer_quota() {
+            let traffic = match at_once {
+                true => self.quotas.traffic_at_hand(&effective.user),
+                false => Some(self.quotas.traffic(&effective.user)),
+            };
+            let Some(traffic) = traffic else { return Ok(None) };
+            limits.moved = Some(Moved { quota: Arc::new(quota), traffic });
+        }
+        let counted = |storage: Arc<LocalStorage>| match read_only {
+            true => storage as Arc<dyn Storage>,
+            false => self.hold_to_quota(effective, &homes.key(&folder), storage, at_once),
+        };
+        Ok(storage.map(counted).map(|storage| Account {
+            limits: (limits != AccountLimits::default()).then(|| Arc::new(limits)),
+            data: effective.data_security(),
+            certificate_suffices: effective.certificate_suffices(),
+            follows_clock: effective.follows_the_clock(),
+            ..self
+                .mounts
+                .cover(Account::ruled(self.mounts.mount(effective, storage), rules), attempt.protocol)
+        }))
+    }
+
+    /// A user's folder, held to the quota. Whoever has the same folder shares its count, also without one.
+    fn hold_to_quota(
+        &self,
+        effective: &Effective,
+        key: &str,
+        storage: Arc<dyn Storage>,
+        at_once: bool,
+    ) -> Arc<dyn Storage> {
+        let (quota, ledger) = (effective.quota(), self.quotas.ledger());
+        let tally = match quota {
+            Some(_) => Some(ledger.tally(key, &storage)),
+            None => ledger.tally_of_others(key, &storage, !at_once),
+        };
+        match tally {
+            Some(tally) => {
+                Arc::new(Quota::new(storage, tally, quota.unwrap_or_default(), QuotaScope::Account))
+            }
+            None => storage,
+        }
+    }
+
+    /// The anonymous account with its virtual folders; `None` where that would wait and must not.
+    pub(super) fn anonymous_account(&self, attempt: &Attempt<'_>, at_once: bool) -> Option<Account> {
+        let account = self.anonymous.as_ref()?;
+        let user = User { name: ANONYMOUS.to_owned(), ..User::default() };
+        let effective = self.effective(&user);
+        if at_once && !self.mounts.are_ready(&effective) {
+            return None;
+        }
+        let homes = self.homes(attempt);
+        let storage: Arc<dyn Storage> = match std::ptr::eq(homes, &*self.homes) {
+            true => Arc::clone(&account.storage),
+            false => {
+                let read_only = Permissions::READ_ONLY.with(Permission::Admin).contains(account.permissions);
+                match at_once {
+                    true => homes.ready("", read_only)?,
+                    false => homes.open("", read_only, false).ok()?,
+                }
+            }
+        };
+        let storage = self.mounts.mount(&effective, storage);
+        Some(self.mounts.cover(Account::new(storage, account.permissions), attempt.protocol))
+    }
+
+    /// An account, with which source has let the user in.
+    pub(super) fn remembering(
+        &self,
+        account: Account,
+        source: &dyn Source,
+        user: &User,
+        effective: Effective,
+    ) -> Account {
+        let user = (source.needs() != Needs::Name).then(|| Box::new(user.clone()));
+        let effective = account.follows_clock.then(|| Box::new(effective));
+        let told = match (user, effective) {
+            (None, None) => self.names.iter().find(|told| told.is_by(source)).map(Arc::clone),
+            (user, effective) => {
+                let (name, mark) = (source.name().into(), source.mark());
+                Some(Arc::new(Told { source: name, mark, user, effective }))
+            }
+        };
+        Account { told, ..account }
+    }
+}
+
+/// Claims that a user's folder is made at the first login.
+pub(super) fn is_made(effective: &Effective) -> bool {
+    effective.said.directory.as_ref().is_some_and(|folder| folder.contains('{'))
+}
