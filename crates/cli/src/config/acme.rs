@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use millrace_server::config::{Acme, Challenge, KeyPair, LETS_ENCRYPT};
 
-use super::resolve::{Places, is_on};
+use super::places::Places;
 use super::said::{Place, Said};
+use super::settings::is_on;
 use super::tls;
 use super::written::Written;
 use crate::failure::Failure;

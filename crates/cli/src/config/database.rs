@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use millrace_server::auth::Database;
 
-use super::resolve::Places;
+use super::places::Places;
 use super::said::Said;
 use crate::failure::Failure;
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use millrace_server::Config;
 
-use super::resolve::Places;
+use super::places::Places;
 use super::said::{Place, Said};
 use super::value::{Listen, Ports};
 use super::written::Written;

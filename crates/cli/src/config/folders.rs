@@ -10,15 +10,48 @@ use millrace_server::auth::{Mount, MountedDatabase, MountedDirectory, MountedFil
 use millrace_server::limits::{HeldQuota, Quantity, Scheduled};
 use millrace_server::{Permission, Permissions};
 use millrace_storage::{Key, LocalOptions};
+use serde::Deserialize;
 
-use super::resolve::Places;
-use super::said::Said;
+use super::places::Places;
+use super::said::{Said, one_or_more};
 use super::sources;
-use super::written::FolderTable;
+use super::value::{Access, Period};
 use crate::failure::Failure;
 
 /// How long a database may take for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A `[[folder]]` table.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct FolderTable {
+    /// Where users see it.
+    pub(crate) path: Said<String>,
+    /// Where its files are, if they are in a folder.
+    pub(crate) directory: Option<Said<PathBuf>>,
+    /// Where its files are, if they are in an SQLite database.
+    pub(crate) database: Option<Said<PathBuf>>,
+    /// Where its files are, if they are in a PostgreSQL database.
+    pub(crate) postgres: Option<Said<String>>,
+    /// Holds the password with which that is asked.
+    pub(crate) password_file: Option<Said<PathBuf>>,
+    /// Certificates that the server's has to be signed by.
+    pub(crate) ca: Option<Said<PathBuf>>,
+    /// How long an answer may take.
+    pub(crate) timeout: Option<Said<Period>>,
+    /// Holds the key that their content is encrypted under.
+    pub(crate) key_file: Option<Said<PathBuf>>,
+    /// The most that anybody may do there.
+    pub(crate) access: Option<Said<Access>>,
+    /// Bytes of all files in it.
+    pub(crate) quota_bytes: Option<Said<Scheduled<Quantity>>>,
+    /// Files in it.
+    pub(crate) quota_files: Option<Said<Scheduled<Quantity>>>,
+    #[serde(default, deserialize_with = "one_or_more")]
+    pub(crate) users: Vec<Said<String>>,
+    #[serde(default, deserialize_with = "one_or_more")]
+    pub(crate) groups: Vec<Said<String>>,
+}
 
 /// Virtual folders as written; `groups` are the names that there are.
 pub(crate) fn mounts(

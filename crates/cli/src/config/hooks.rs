@@ -1,5 +1,6 @@
 //! `[[hook]]` tables, turned into rules. Each has one thing to be done; several in a row are a chain.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,16 +9,84 @@ use millrace_server::Hooks;
 use millrace_server::hooks::{
     Action, Algorithm, Credentials, EVENTS, Event, PathPattern, Rule, Rules, Template,
 };
+use serde::Deserialize;
 
-use super::resolve::Places;
-use super::said::Said;
+use super::places::Places;
+use super::said::{Place, Said, one_or_more};
 use super::sources;
-use super::value::{Count, OnFailure};
-use super::written::HookTable;
+use super::value::{Count, OnFailure, Period, Switch};
 use crate::failure::Failure;
 
 /// How long a program or a receiver may take, where nothing is said.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// A `[[hook]]` table. That it is about something and does one thing is told when it is resolved.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct HookTable {
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) on: Vec<Said<String>>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) verbs: Vec<Said<String>>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) users: Vec<Said<String>>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) paths: Vec<Said<String>>,
+    pub(crate) larger_than: Option<Said<Count>>,
+    pub(crate) smaller_than: Option<Said<Count>>,
+    pub(crate) refuse: Option<Said<String>>,
+    pub(crate) rewrite: Option<Said<String>>,
+    #[serde(rename = "move")]
+    pub(crate) moved: Option<Said<String>>,
+    pub(crate) verify: Option<Said<String>>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) run: Vec<Said<String>>,
+    pub(crate) webhook: Option<Said<String>>,
+    pub(crate) headers: BTreeMap<String, Said<String>>,
+    pub(crate) secret: Option<Said<String>>,
+    pub(crate) secret_file: Option<Said<PathBuf>>,
+    pub(crate) batch: Option<Said<Count>>,
+    pub(crate) wait: Option<Said<Switch>>,
+    pub(crate) time_limit: Option<Said<Period>>,
+    pub(crate) on_failure: Option<Said<OnFailure>>,
+    pub(crate) refused_to: Option<Said<String>>,
+}
+
+impl HookTable {
+    /// The keys that say what receivers are shown, and where they stand.
+    pub(crate) fn shown_to_receivers(&self) -> impl Iterator<Item = (&'static str, &Place)> {
+        let headers = self.headers.values().next().map(|said| ("headers", &said.place));
+        let secret = self.secret.as_ref().map(|said| ("secret", &said.place));
+        let file = self.secret_file.as_ref().map(|said| ("secret-file", &said.place));
+        [headers, secret, file].into_iter().flatten()
+    }
+
+    /// `upload of /in/**: run ./check {file}`
+    pub(crate) fn shown(&self) -> String {
+        let words =
+            |said: &[Said<String>]| said.iter().map(|said| &*said.value).collect::<Vec<_>>().join(", ");
+        let mut text = words(&self.on);
+        let list = |name: &str, said: &[Said<String>]| match said {
+            [] => String::new(),
+            said => format!(" {name}{}", words(said)),
+        };
+        text += &list("", &self.verbs);
+        text += &list("of ", &self.paths);
+        text += &list("by ", &self.users);
+        let one = |said: &Option<Said<String>>| said.as_ref().map(|said| said.value.clone());
+        let done = [
+            ("refuse: ", one(&self.refuse)),
+            ("rewrite to ", one(&self.rewrite)),
+            ("move to ", one(&self.moved)),
+            ("verify ", one(&self.verify)),
+            ("run ", (!self.run.is_empty()).then(|| words(&self.run).replace(", ", " "))),
+            ("tell ", one(&self.webhook)),
+        ];
+        let done = done.into_iter().find_map(|(does, what)| Some(format!("{does}{}", what?)));
+        let is_signed = self.secret.is_some() || self.secret_file.is_some();
+        format!("{text}: {}{}", done.unwrap_or_default(), if is_signed { ", signed" } else { "" })
+    }
+}
 
 /// The hooks as written; `None` where there are none, so that they cost nothing.
 pub(crate) fn hooks(
@@ -43,7 +112,7 @@ fn rule(table: HookTable, places: &Places<'_>) -> Result<Rule, Failure> {
         let place =
             table.users.iter().chain(&table.paths).chain(&table.run).next().map(|said| said.place.clone());
         let message = "a [[hook]] table says with `on` which events it is about";
-        return Err(places.error(&place.unwrap_or(super::said::Place::CommandLine), "[[hook]]", message));
+        return Err(places.error(&place.unwrap_or(Place::CommandLine), "[[hook]]", message));
     };
     let place = first.place.clone();
     let on = table.on.iter().map(|said| event(said, places)).collect::<Result<_, _>>()?;

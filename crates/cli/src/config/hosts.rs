@@ -7,7 +7,7 @@ use millrace_server::auth::{Homes, HostName, VirtualHost};
 use millrace_storage::LocalOptions;
 use serde::Deserialize;
 
-use super::resolve::Places;
+use super::places::Places;
 use super::said::{Place, Said, one_or_more};
 use crate::failure::Failure;
 

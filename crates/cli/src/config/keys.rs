@@ -9,12 +9,16 @@ use serde::de::{Deserializer, Error, Visitor};
 use serde::forward_to_deserialize_any;
 use toml::de::{DeTable, DeValue};
 
+use super::folders::FolderTable;
+use super::hooks::HookTable;
 use super::hosts::HostTable;
 use super::limits::ListenerTable;
+use super::logins::{GroupTable, UserTable};
+use super::passes::PassTable;
 use super::report::Source;
 use super::sources::SourceTable;
 use super::web::{CorsTable, ErrorPageTable, HeaderTable};
-use super::written::{FolderTable, GroupTable, HookTable, PassTable, UserTable, Written};
+use super::written::Written;
 use crate::failure::Failure;
 
 /// The keys of the file's top level.

@@ -7,10 +7,11 @@ use millrace_server::limits::{Limit, Limits, LoginRates, Quantity, RateLimit, Sc
 use millrace_server::{BanRules, Network};
 use serde::Deserialize;
 
-use super::resolve::Places;
+use super::logins::GroupTable;
+use super::places::Places;
 use super::said::Said;
 use super::value::{Listen, Value};
-use super::written::{GroupTable, Written};
+use super::written::Written;
 use crate::failure::Failure;
 
 impl Value for Limit {

@@ -6,13 +6,47 @@ use std::sync::Arc;
 
 use millrace_server::auth::{self, Chain, Effective, Group, Homes, Listed, Mounts, Password, Profile};
 use millrace_server::config::CertificateLogin;
+use millrace_server::limits::Limit;
 use millrace_server::{Accounts, Permissions};
+use serde::Deserialize;
 
-use super::resolve::Places;
-use super::said::{Place, Said};
+use super::places::Places;
+use super::said::{Place, Said, one_or_more};
 use super::value::{Access, Value};
-use super::written::{GroupTable, UserTable};
 use crate::failure::Failure;
+
+/// A `[[user]]` table. What is missing is told when it is resolved, with the place of what is there.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct UserTable {
+    pub(crate) name: Said<String>,
+    /// A hash.
+    pub(crate) password: Option<Said<String>>,
+    /// In the order in which they are asked for what the user does not say.
+    #[serde(default, deserialize_with = "one_or_more")]
+    pub(crate) groups: Vec<Said<String>>,
+    /// Part of the profile; here for its place.
+    pub(crate) directory: Option<Said<PathBuf>>,
+    /// All other keys.
+    #[serde(skip)]
+    pub(crate) profile: Profile,
+}
+
+/// A `[[group]]` table.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct GroupTable {
+    pub(crate) name: Said<String>,
+    /// Bytes a second to the clients of all members together.
+    pub(crate) shared_download: Option<Said<Limit>>,
+    /// The same from them.
+    pub(crate) shared_upload: Option<Said<Limit>>,
+    /// Sessions of all members together.
+    pub(crate) shared_sessions: Option<Said<Limit>>,
+    /// All other keys.
+    #[serde(skip)]
+    pub(crate) profile: Profile,
+}
 
 /// Somebody who may log in.
 #[derive(Debug)]
@@ -198,8 +232,21 @@ impl<'a> Assembly<'a> {
         Ok(Self { root, homes, mounts, groups: groups.into_iter().map(group).collect(), places })
     }
 
+    /// A chain with the anonymous user, if there is one, and the users; and what is to be told of them.
+    pub(crate) fn all(
+        &self,
+        anonymous: Option<Access>,
+        users: Vec<User>,
+        by_certificate: bool,
+    ) -> Result<(Chain, Vec<Login>), Failure> {
+        let (chain, mut logins) = self.begin(anonymous)?;
+        let (listed, more) = self.users(users, by_certificate)?;
+        logins.extend(more);
+        Ok((chain.source(listed), logins))
+    }
+
     /// A chain with the groups, and with the anonymous user, if there is one.
-    pub(crate) fn begin(&self, anonymous: Option<Access>) -> Result<(Chain, Vec<Login>), Failure> {
+    fn begin(&self, anonymous: Option<Access>) -> Result<(Chain, Vec<Login>), Failure> {
         let mut chain = Chain::new(Arc::clone(&self.homes)).mounts(Arc::clone(&self.mounts));
         for group in &self.groups {
             chain = chain.group(group.clone());
@@ -224,11 +271,7 @@ impl<'a> Assembly<'a> {
     }
 
     /// The users, as a source, and what is to be told of them.
-    pub(crate) fn users(
-        &self,
-        users: Vec<User>,
-        by_certificate: bool,
-    ) -> Result<(Listed, Vec<Login>), Failure> {
+    fn users(&self, users: Vec<User>, by_certificate: bool) -> Result<(Listed, Vec<Login>), Failure> {
         let (mut listed, mut logins) = (Listed::new(), Vec::new());
         for user in users {
             let groups = user.groups.iter().map(|group| self.known_group(group)).collect::<Result<_, _>>()?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, FsWord, PROC_SUPER_MAGIC, access, statfs};
 
-use super::resolve::Places;
+use super::places::Places;
 use super::said::Said;
 use super::tls::SelfSigned;
 use super::written::Written;

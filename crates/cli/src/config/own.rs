@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::logins::Login;
-use super::resolve::Places;
+use super::places::Places;
 use super::said::Said;
 use super::written::Written;
 use super::{database, tls};

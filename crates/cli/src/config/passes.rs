@@ -5,11 +5,27 @@ use std::path::{Path, PathBuf};
 
 use millrace_server::config::{Pass, Peer, Upstream};
 use millrace_vfs::VirtualPath;
+use serde::Deserialize;
 
-use super::resolve::Places;
+use super::places::Places;
 use super::said::Said;
-use super::written::PassTable;
+use super::value::{Count, Period, Switch};
 use crate::failure::Failure;
+
+/// A `[[pass]]` table.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct PassTable {
+    /// Who answers.
+    pub(crate) to: Said<String>,
+    pub(crate) path: Option<Said<String>>,
+    pub(crate) suffix: Option<Said<String>>,
+    pub(crate) root: Option<Said<PathBuf>>,
+    pub(crate) host: Option<Said<String>>,
+    pub(crate) keep: Option<Said<Switch>>,
+    pub(crate) most: Option<Said<Count>>,
+    pub(crate) timeout: Option<Said<Period>>,
+}
 
 /// Passes as written; scripts lie in `directory` where nothing else is said.
 pub(crate) fn passes(

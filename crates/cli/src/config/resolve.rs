@@ -1,24 +1,26 @@
 //! What was written, turned into what it means: defaults added, contradictions refused, trees opened.
 
-use std::ffi::OsStr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use millrace_server::auth::{Chain, Homes, Mounts, Password};
-use millrace_server::limits::{Limit, NetworkBits, Quotas};
+use millrace_server::auth::{Chain, Homes, Mounts, VirtualHost};
+use millrace_server::limits::Quotas;
 use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{Ledger, LocalOptions, LocalStorage};
 use millrace_vfs::VirtualPath;
 
-use super::logins::{self, Assembly, Login, User};
+use super::logins::{self, Assembly, Login, User, UserTable};
+use super::places::Places;
 use super::report::Source;
 use super::said::{Place, Said};
+use super::settings::{
+    any_limit, count, cpu_limit, greeting, is_on, log, login_attempts, network_bits, period,
+    shutdown_password, workers, xferlog,
+};
 use super::shown::Shown;
 use super::tls::{self, Encryption, SelfSigned};
-use super::value::{Access, Anonymous, Count, LogFormat, Period, Switch, Uploads};
-use super::written::{UserTable, Written};
+use super::value::{Access, Anonymous, Uploads};
+use super::written::Written;
 use super::{doors, obstacles, own, sources};
 use crate::failure::Failure;
 
@@ -83,117 +85,13 @@ impl Site {
     }
 }
 
-/// Claims that a program of this name is in one of the folders of a `PATH`.
-fn finds_executable(folders: &OsStr, name: &str) -> bool {
-    std::env::split_paths(folders).any(|folder| is_executable(&folder.join(name)))
-}
-
-fn is_executable(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-}
-
-/// Says where something wrong was written.
-pub(crate) struct Places<'a> {
-    file: Option<&'a Source>,
-}
-
-impl Places<'_> {
-    /// The configuration file.
-    pub(super) fn file(&self) -> Option<&Path> {
-        self.file.map(|source| &*source.path)
-    }
-
-    /// An error about a value: at its place in the file, or with the name of its flag.
-    pub(crate) fn error(&self, place: &Place, flag: &str, message: &str) -> Failure {
-        match (place, self.file) {
-            (Place::File(span), Some(source)) => source.point(span.clone(), message),
-            _ => Failure::Configuration(format!("{flag}: {message}.")),
-        }
-    }
-
-    /// The folder that a program lies beneath which was named from there: `./check`, `bin/check`. `None` for a whole
-    /// path, and for the name of a program of `PATH`.
-    pub(super) fn folder_of_program(&self, said: &Said<String>) -> Option<&Path> {
-        match (&said.place, self.file) {
-            (Place::File(_), Some(source)) if said.value.contains('/') && !said.value.starts_with('/') => {
-                Some(source.folder())
-            }
-            _ => None,
-        }
-    }
-
-    /// Makes sure that a program is there, and can be executed. What has names in braces is known when it is run.
-    pub(super) fn find_program(&self, said: &Said<String>, key: &str) -> Result<(), Failure> {
-        let name = said.value.as_str();
-        let wrong = |message: &str| Err(self.error(&said.place, key, message));
-        let folder = self.folder_of_program(said).unwrap_or(Path::new(""));
-        let path = folder.join(name.strip_prefix("./").unwrap_or(name));
-        let of_path = || std::env::var_os("PATH").is_some_and(|all| finds_executable(&all, name));
-        match name.contains('/') {
-            _ if name.contains(' ') && !path.exists() => {
-                let words: Vec<String> = name.split_whitespace().map(|word| format!("{word:?}")).collect();
-                wrong(&format!(
-                    "there is no program {name:?}; a program with arguments is written {key} = [{}]",
-                    words.join(", ")
-                ))
-            }
-            _ if name.contains('{') => Ok(()),
-            true if !path.exists() => wrong(&format!("there is no program {}", path.display())),
-            true if !is_executable(&path) => {
-                let path = path.display();
-                wrong(&format!("{path} cannot be executed; chmod +x {path}, if it is a program"))
-            }
-            false if !of_path() => wrong(&format!("there is no program {name} in PATH")),
-            _ => Ok(()),
-        }
-    }
-
-    /// A path that was written: from the file's folder if it was written there.
-    pub(super) fn path(&self, said: &Said<PathBuf>) -> PathBuf {
-        match (&said.place, self.file) {
-            (Place::File(_), Some(source)) => source.folder().join(&said.value),
-            _ => said.value.clone(),
-        }
-    }
-
-    /// Not zero where zero would make no sense.
-    pub(super) fn at_least_one(
-        &self,
-        said: Option<Said<Count>>,
-        key: &str,
-        default: usize,
-    ) -> Result<usize, Failure> {
-        match said {
-            None => Ok(default),
-            Some(Said { value: Count(0), place }) => Err(self.error(&place, key, "expected at least 1")),
-            Some(said) => Ok(said.value.0),
-        }
-    }
-
-    /// Not zero where nobody could be that quick.
-    pub(super) fn some_time(
-        &self,
-        said: Option<Said<Period>>,
-        key: &str,
-        default: Duration,
-    ) -> Result<Duration, Failure> {
-        match said {
-            None => Ok(default),
-            Some(said) if said.value.0.is_zero() => {
-                Err(self.error(&said.place, key, "expected more than no time at all, such as 30s"))
-            }
-            Some(said) => Ok(said.value.0),
-        }
-    }
-}
-
 /// Resolves what was written; `file` is the one that some of it was written in.
 pub(crate) fn resolve(
     written: Written,
     file: Option<&Source>,
     quotas: Option<Arc<Quotas>>,
 ) -> Result<Site, Failure> {
-    let places = Places { file };
+    let places = Places::of(file);
     let own_files = own::files(&written, &places);
     let shown = Shown::of(&written, &places);
     let other_folders = own::others(&written, &places);
@@ -206,25 +104,8 @@ pub(crate) fn resolve(
     let Encryption { ftps, https, tls, self_signed, acme } = tls::encryption(&written, &places)?;
     let obstacles = obstacles::places_to_write(&written, self_signed.as_ref(), &places);
     doors::refuse_shared_addresses(&written, &places)?;
-    let directory = directory(written.directory.as_ref(), &places)?;
-    let default_age = config::Resumable::default().age;
-    let resumable = config::Resumable {
-        is_on: is_on(written.tus.clone(), true),
-        age: places.some_time(written.tus_expire.clone(), "tus-expire", default_age)?,
-        secret: kept(&written, "tus.key", &places),
-    };
+    let Trees { directory, resumable, files, homes, hosts } = trees(&written, &places)?;
     let dav = kept(&written, "webdav", &places);
-    let files = LocalOptions {
-        partial_age: resumable.age,
-        uploads: written.uploads.map_or(millrace_storage::Uploads::Staged, |said| {
-            let Uploads(uploads) = said.value;
-            uploads
-        }),
-        fsync: is_on(written.fsync, false),
-        ..LocalOptions::default()
-    };
-    let homes = Arc::new(Homes::new(directory.clone(), files));
-    let hosts = super::hosts::hosts(&written.host_tables, files, &places)?;
     let of_hosts: Vec<_> = hosts.iter().map(|host| Arc::clone(&host.homes)).collect();
     web.hosts = hosts.iter().flat_map(|host| host.names.clone()).collect();
     let users = users(written.user_flags, written.user_tables, &places)?;
@@ -241,11 +122,9 @@ pub(crate) fn resolve(
     let has_users = !users.is_empty() || database.is_some() || !written.source_tables.is_empty();
     let anonymous = anonymous(written.anonymous, has_users, &places)?;
     logins::check_names(&users, anonymous.is_some(), &places)?;
-    let (accounts, mut logins) = assembly.begin(anonymous)?;
-    let (listed, more) =
-        assembly.users(users, tls.as_ref().is_some_and(|tls| tls.asks_for_certificates()))?;
-    logins.extend(more);
-    let accounts = accounts.quotas(Arc::clone(&quotas)).source(listed);
+    let by_certificate = tls.as_ref().is_some_and(|tls| tls.asks_for_certificates());
+    let (accounts, logins) = assembly.all(anonymous, users, by_certificate)?;
+    let accounts = accounts.quotas(Arc::clone(&quotas));
     let (accounts, mut sources) = match database {
         Some((users, path)) => (accounts.source(users), vec![format!("of {}", path.display())]),
         None => (accounts, Vec::new()),
@@ -364,6 +243,37 @@ pub(crate) fn resolve(
     })
 }
 
+/// What is served, and how it is written to.
+struct Trees {
+    directory: PathBuf,
+    resumable: config::Resumable,
+    files: LocalOptions,
+    homes: Arc<Homes>,
+    hosts: Vec<VirtualHost>,
+}
+
+fn trees(written: &Written, places: &Places<'_>) -> Result<Trees, Failure> {
+    let directory = directory(written.directory.as_ref(), places)?;
+    let default_age = config::Resumable::default().age;
+    let resumable = config::Resumable {
+        is_on: is_on(written.tus.clone(), true),
+        age: places.some_time(written.tus_expire.clone(), "tus-expire", default_age)?,
+        secret: kept(written, "tus.key", places),
+    };
+    let files = LocalOptions {
+        partial_age: resumable.age,
+        uploads: written.uploads.as_ref().map_or(millrace_storage::Uploads::Staged, |said| {
+            let Uploads(uploads) = said.value;
+            uploads
+        }),
+        fsync: is_on(written.fsync.clone(), false),
+        ..LocalOptions::default()
+    };
+    let homes = Arc::new(Homes::new(directory.clone(), files));
+    let hosts = super::hosts::hosts(&written.host_tables, files, places)?;
+    Ok(Trees { directory, resumable, files, homes, hosts })
+}
+
 fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBuf, Failure> {
     let here = Said::on_command_line(PathBuf::from("."));
     let said = said.unwrap_or(&here);
@@ -438,112 +348,4 @@ fn anonymous(
         }
         Some(said) => Ok(said.value.0),
     }
-}
-
-fn workers(said: Option<Said<Count>>, places: &Places<'_>) -> Result<usize, Failure> {
-    const MOST: usize = 1024;
-    match said {
-        Some(said) if said.value.0 > MOST => {
-            let message = format!("expected at most {MOST}; one for each core is best, and the default");
-            Err(places.error(&said.place, "--workers", &message))
-        }
-        said => Ok(count(said, 0)),
-    }
-}
-
-fn login_attempts(said: Option<Said<Count>>, default: u32, places: &Places<'_>) -> Result<u32, Failure> {
-    let attempts = places.at_least_one(said, "login-attempts", default as usize)?;
-    Ok(u32::try_from(attempts).unwrap_or(u32::MAX))
-}
-
-/// How large the networks are of which sessions are counted.
-fn network_bits(
-    ipv4: Option<Said<Count>>,
-    ipv6: Option<Said<Count>>,
-    default: NetworkBits,
-    places: &Places<'_>,
-) -> Result<NetworkBits, Failure> {
-    let bits = |said: Option<Said<Count>>, key: &str, default: u8, most: u8| match said {
-        None => Ok(default),
-        Some(said) => {
-            u8::try_from(said.value.0).ok().filter(|bits| (1..=most).contains(bits)).ok_or_else(|| {
-                places.error(
-                    &said.place,
-                    key,
-                    &format!("expected 1 to {most}: how many bits are the network's"),
-                )
-            })
-        }
-    };
-    Ok(NetworkBits {
-        ipv4: bits(ipv4, "network-bits-ipv4", default.ipv4, 32)?,
-        ipv6: bits(ipv6, "network-bits-ipv6", default.ipv6, 128)?,
-    })
-}
-
-/// None where nothing is said.
-fn any_limit(said: Option<Said<Limit>>) -> Limit {
-    said.map(|said| said.value).unwrap_or_default()
-}
-
-fn cpu_limit(said: Option<Said<Limit>>, places: &Places<'_>) -> Result<Limit, Failure> {
-    match said {
-        Some(said) if said.value.most() > 100 => {
-            Err(places.error(&said.place, "cpu-limit", "expected at most 100: percent of all processors"))
-        }
-        said => Ok(any_limit(said)),
-    }
-}
-
-fn shutdown_password(said: Option<Said<String>>, places: &Places<'_>) -> Result<Option<Password>, Failure> {
-    said.map(|said| {
-        Password::hashed(&said.value).map_err(|error| {
-            let message = format!("{error}. Run `millrace hash-password` and write here what it prints");
-            places.error(&said.place, "shutdown-password", &message)
-        })
-    })
-    .transpose()
-}
-
-fn greeting(said: Option<Said<String>>, default: String, places: &Places<'_>) -> Result<String, Failure> {
-    match said {
-        None => Ok(default),
-        Some(said) if said.value.contains(char::is_control) => Err(places.error(
-            &said.place,
-            "greeting",
-            "expected one line of text, without control characters",
-        )),
-        Some(said) => Ok(said.value),
-    }
-}
-
-/// A transfer log that could be written to now, without touching it.
-fn xferlog(said: Option<Said<PathBuf>>, places: &Places<'_>) -> Result<Option<PathBuf>, Failure> {
-    let Some(said) = said else { return Ok(None) };
-    let path = places.path(&said);
-    match obstacles::file(&path) {
-        Ok(()) => Ok(Some(path)),
-        Err(message) => Err(places.error(&said.place, "--xferlog", &message)),
-    }
-}
-
-fn log(quiet: Option<Said<Switch>>, format: Option<Said<LogFormat>>) -> config::LogFormat {
-    match (is_on(quiet, false), format.map(|said| said.value)) {
-        (true, Some(LogFormat::Json)) => config::LogFormat::JsonWarnings,
-        (true, _) => config::LogFormat::Warnings,
-        (false, Some(LogFormat::Json)) => config::LogFormat::Json,
-        (false, Some(LogFormat::Text) | None) => config::LogFormat::Text,
-    }
-}
-
-pub(super) fn is_on(said: Option<Said<Switch>>, default: bool) -> bool {
-    said.map_or(default, |said| said.value.0)
-}
-
-fn count(said: Option<Said<Count>>, default: usize) -> usize {
-    said.map_or(default, |said| said.value.0)
-}
-
-fn period(said: Option<Said<Period>>, default: Duration) -> Duration {
-    said.map_or(default, |said| said.value.0)
 }

@@ -6,9 +6,12 @@ use std::path::PathBuf;
 
 use millrace_server::auth::{self, Effective, Group, Origin};
 
-use super::resolve::Places;
+use super::hooks::HookTable;
+use super::logins::GroupTable;
+use super::passes::PassTable;
+use super::places::Places;
 use super::said::Said;
-use super::written::{GroupTable, PassTable, Written};
+use super::written::Written;
 use super::{tls, web};
 
 /// What is to be told of tables and of files that are kept.
@@ -45,7 +48,7 @@ impl Shown {
             false => Some(places.path(said)),
         });
         Self {
-            hooks: written.hook_tables.iter().map(super::written::HookTable::shown).collect(),
+            hooks: written.hook_tables.iter().map(HookTable::shown).collect(),
             groups: written.group_tables.iter().map(group).collect(),
             hosts: written
                 .host_tables

@@ -8,8 +8,9 @@ use std::time::Duration;
 use millrace_server::auth::{self, Asked, Chain, Ldap, Pam, Service, Source, Sql};
 use serde::Deserialize;
 
-use super::resolve::{Places, is_on};
+use super::places::Places;
 use super::said::{Place, Said, one_or_more};
+use super::settings::is_on;
 use super::value::{Period, Switch, Value};
 use crate::failure::Failure;
 

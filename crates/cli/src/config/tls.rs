@@ -10,7 +10,7 @@ use millrace_server::config::{
 };
 
 use super::acme::Wanted;
-use super::resolve::Places;
+use super::places::Places;
 use super::said::{Place, Said};
 use super::value::{Listen, TlsRequired};
 use super::written::Written;

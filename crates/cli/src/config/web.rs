@@ -12,8 +12,9 @@ use millrace_server::web::{
 };
 use serde::Deserialize;
 
-use super::resolve::{Places, is_on};
+use super::places::Places;
 use super::said::{Place, Said, one_or_more};
+use super::settings::is_on;
 use super::value::{Count, Period, Redirect, Switch};
 use super::written::Written;
 use crate::failure::Failure;

@@ -9,20 +9,21 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use millrace_server::auth::Profile;
+use millrace_server::Network;
 use millrace_server::config::{Challenge, Resumption};
+use millrace_server::limits::{Limit, RateLimit};
 use serde::Deserialize;
 
-use millrace_server::Network;
-use millrace_server::limits::{Limit, Quantity, RateLimit, Scheduled};
-
+use super::folders::FolderTable;
+use super::hooks::HookTable;
 use super::hosts::HostTable;
 use super::limits::ListenerTable;
-use super::said::{Place, Said, one_or_more};
+use super::logins::{GroupTable, UserTable};
+use super::passes::PassTable;
+use super::said::{Said, one_or_more};
 use super::sources::SourceTable;
 use super::value::{
-    Access, Anonymous, Count, Listen, LogFormat, OnFailure, Period, Ports, Redirect, Switch, TlsRequired,
-    Uploads,
+    Anonymous, Count, Listen, LogFormat, Period, Ports, Redirect, Switch, TlsRequired, Uploads,
 };
 use super::web::{CorsTable, ErrorPageTable, HeaderTable};
 
@@ -488,213 +489,33 @@ pub(crate) struct Written {
     pub(crate) mode_z: Option<Said<Switch>>,
 }
 
-/// A `[[user]]` table. What is missing is told when it is resolved, with the place of what is there.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct UserTable {
-    pub(crate) name: Said<String>,
-    /// A hash.
-    pub(crate) password: Option<Said<String>>,
-    /// In the order in which they are asked for what the user does not say.
-    #[serde(default, deserialize_with = "one_or_more")]
-    pub(crate) groups: Vec<Said<String>>,
-    /// Part of the profile; here for its place.
-    pub(crate) directory: Option<Said<PathBuf>>,
-    /// All other keys.
-    #[serde(skip)]
-    pub(crate) profile: Profile,
-}
-
-/// A `[[group]]` table.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct GroupTable {
-    pub(crate) name: Said<String>,
-    /// Bytes a second to the clients of all members together.
-    pub(crate) shared_download: Option<Said<Limit>>,
-    /// The same from them.
-    pub(crate) shared_upload: Option<Said<Limit>>,
-    /// Sessions of all members together.
-    pub(crate) shared_sessions: Option<Said<Limit>>,
-    /// All other keys.
-    #[serde(skip)]
-    pub(crate) profile: Profile,
-}
-
-/// A `[[folder]]` table.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct FolderTable {
-    /// Where users see it.
-    pub(crate) path: Said<String>,
-    /// Where its files are, if they are in a folder.
-    pub(crate) directory: Option<Said<PathBuf>>,
-    /// Where its files are, if they are in an SQLite database.
-    pub(crate) database: Option<Said<PathBuf>>,
-    /// Where its files are, if they are in a PostgreSQL database.
-    pub(crate) postgres: Option<Said<String>>,
-    /// Holds the password with which that is asked.
-    pub(crate) password_file: Option<Said<PathBuf>>,
-    /// Certificates that the server's has to be signed by.
-    pub(crate) ca: Option<Said<PathBuf>>,
-    /// How long an answer may take.
-    pub(crate) timeout: Option<Said<Period>>,
-    /// Holds the key that their content is encrypted under.
-    pub(crate) key_file: Option<Said<PathBuf>>,
-    /// The most that anybody may do there.
-    pub(crate) access: Option<Said<Access>>,
-    /// Bytes of all files in it.
-    pub(crate) quota_bytes: Option<Said<Scheduled<Quantity>>>,
-    /// Files in it.
-    pub(crate) quota_files: Option<Said<Scheduled<Quantity>>>,
-    #[serde(default, deserialize_with = "one_or_more")]
-    pub(crate) users: Vec<Said<String>>,
-    #[serde(default, deserialize_with = "one_or_more")]
-    pub(crate) groups: Vec<Said<String>>,
-}
-
-/// A `[[hook]]` table. That it is about something and does one thing is told when it is resolved.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub(crate) struct HookTable {
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) on: Vec<Said<String>>,
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) verbs: Vec<Said<String>>,
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) users: Vec<Said<String>>,
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) paths: Vec<Said<String>>,
-    pub(crate) larger_than: Option<Said<Count>>,
-    pub(crate) smaller_than: Option<Said<Count>>,
-    pub(crate) refuse: Option<Said<String>>,
-    pub(crate) rewrite: Option<Said<String>>,
-    #[serde(rename = "move")]
-    pub(crate) moved: Option<Said<String>>,
-    pub(crate) verify: Option<Said<String>>,
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) run: Vec<Said<String>>,
-    pub(crate) webhook: Option<Said<String>>,
-    pub(crate) headers: BTreeMap<String, Said<String>>,
-    pub(crate) secret: Option<Said<String>>,
-    pub(crate) secret_file: Option<Said<PathBuf>>,
-    pub(crate) batch: Option<Said<Count>>,
-    pub(crate) wait: Option<Said<Switch>>,
-    pub(crate) time_limit: Option<Said<Period>>,
-    pub(crate) on_failure: Option<Said<OnFailure>>,
-    pub(crate) refused_to: Option<Said<String>>,
-}
-
-impl HookTable {
-    /// The keys that say what receivers are shown, and where they stand.
-    pub(crate) fn shown_to_receivers(&self) -> impl Iterator<Item = (&'static str, &Place)> {
-        let headers = self.headers.values().next().map(|said| ("headers", &said.place));
-        let secret = self.secret.as_ref().map(|said| ("secret", &said.place));
-        let file = self.secret_file.as_ref().map(|said| ("secret-file", &said.place));
-        [headers, secret, file].into_iter().flatten()
-    }
-
-    /// `upload of /in/**: run ./check {file}`
-    pub(crate) fn shown(&self) -> String {
-        let words =
-            |said: &[Said<String>]| said.iter().map(|said| &*said.value).collect::<Vec<_>>().join(", ");
-        let mut text = words(&self.on);
-        let list = |name: &str, said: &[Said<String>]| match said {
-            [] => String::new(),
-            said => format!(" {name}{}", words(said)),
-        };
-        text += &list("", &self.verbs);
-        text += &list("of ", &self.paths);
-        text += &list("by ", &self.users);
-        let one = |said: &Option<Said<String>>| said.as_ref().map(|said| said.value.clone());
-        let done = [
-            ("refuse: ", one(&self.refuse)),
-            ("rewrite to ", one(&self.rewrite)),
-            ("move to ", one(&self.moved)),
-            ("verify ", one(&self.verify)),
-            ("run ", (!self.run.is_empty()).then(|| words(&self.run).replace(", ", " "))),
-            ("tell ", one(&self.webhook)),
-        ];
-        let done = done.into_iter().find_map(|(does, what)| Some(format!("{does}{}", what?)));
-        let is_signed = self.secret.is_some() || self.secret_file.is_some();
-        format!("{text}: {}{}", done.unwrap_or_default(), if is_signed { ", signed" } else { "" })
-    }
-}
-
-/// A `[[pass]]` table.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct PassTable {
-    /// Who answers.
-    pub(crate) to: Said<String>,
-    pub(crate) path: Option<Said<String>>,
-    pub(crate) suffix: Option<Said<String>>,
-    pub(crate) root: Option<Said<PathBuf>>,
-    pub(crate) host: Option<Said<String>>,
-    pub(crate) keep: Option<Said<Switch>>,
-    pub(crate) most: Option<Said<Count>>,
-    pub(crate) timeout: Option<Said<Period>>,
-}
-
 impl Written {
-    /// This, and from the file what this does not say. A list of the flags replaces that of the file.
+    /// This, and from the file what this does not say. A list of the flags replaces that of the file; what has no flag is
+    /// the file's.
     pub(crate) fn over(self, file: Self) -> Self {
-        let no_users = self.user_flags.is_empty();
         Self {
             directory: self.directory.or(file.directory),
             ftp: either(self.ftp, file.ftp),
             http: either(self.http, file.http),
             cgi: either(self.cgi, file.cgi),
-            tls_cert: either(self.tls_cert, file.tls_cert),
-            tls_key: either(self.tls_key, file.tls_key),
-            tls_self_signed: self.tls_self_signed.or(file.tls_self_signed),
-            acme: either(self.acme, file.acme),
-            acme_agree: self.acme_agree.or(file.acme_agree),
-            acme_contact: file.acme_contact,
-            acme_directory: file.acme_directory,
-            acme_ca: file.acme_ca,
-            acme_challenge: file.acme_challenge,
-            tls_required: self.tls_required.or(file.tls_required),
-            ftps: either(self.ftps, file.ftps),
-            https: either(self.https, file.https),
-            state: self.state.or(file.state),
-            tls_names: file.tls_names,
-            tls_resumption: file.tls_resumption,
-            tls_close_notify: file.tls_close_notify,
-            tls_close_notify_excused: file.tls_close_notify_excused,
-            tls_ccc: file.tls_ccc,
-            tls_client_ca: file.tls_client_ca,
-            tls_client_crl: file.tls_client_crl,
-            tls_client_cert: file.tls_client_cert,
             passive_ports: self.passive_ports.or(file.passive_ports),
             public_ip: self.public_ip.or(file.public_ip),
             workers: self.workers.or(file.workers),
             grace: self.grace.or(file.grace),
             control: self.control.or(file.control),
-            download_limit: self.download_limit.or(file.download_limit),
-            upload_limit: self.upload_limit.or(file.upload_limit),
-            user_download_limit: self.user_download_limit.or(file.user_download_limit),
-            user_upload_limit: self.user_upload_limit.or(file.user_upload_limit),
-            user_sessions: self.user_sessions.or(file.user_sessions),
-            session_download_limit: self.session_download_limit.or(file.session_download_limit),
-            session_upload_limit: self.session_upload_limit.or(file.session_upload_limit),
-            quotas: self.quotas.or(file.quotas),
-            allow: file.allow,
-            deny: file.deny,
-            proxy_from: file.proxy_from,
-            ban_after: self.ban_after.or(file.ban_after),
-            ban_time: self.ban_time.or(file.ban_time),
-            cpu_limit: self.cpu_limit.or(file.cpu_limit),
-            shutdown_password: self.shutdown_password.or(file.shutdown_password),
             coalesce: self.coalesce.or(file.coalesce),
-            users: self.users.or(file.users),
+            tls_cert: either(self.tls_cert, file.tls_cert),
+            tls_key: either(self.tls_key, file.tls_key),
+            tls_self_signed: self.tls_self_signed.or(file.tls_self_signed),
+            acme: either(self.acme, file.acme),
+            acme_agree: self.acme_agree.or(file.acme_agree),
+            tls_required: self.tls_required.or(file.tls_required),
+            ftps: either(self.ftps, file.ftps),
+            https: either(self.https, file.https),
+            state: self.state.or(file.state),
+            user_tables: if self.user_flags.is_empty() { file.user_tables } else { Vec::new() },
             user_flags: self.user_flags,
-            user_tables: if no_users { file.user_tables } else { Vec::new() },
-            group_tables: file.group_tables,
-            folder_tables: file.folder_tables,
-            archives: self.archives.or(file.archives),
-            messages: self.messages.or(file.messages),
-            source_tables: file.source_tables,
+            users: self.users.or(file.users),
             anonymous: self.anonymous.or(file.anonymous),
             uploads: self.uploads.or(file.uploads),
             fsync: self.fsync.or(file.fsync),
@@ -703,49 +524,7 @@ impl Written {
             log_format: self.log_format.or(file.log_format),
             xferlog: self.xferlog.or(file.xferlog),
             access_log: self.access_log.or(file.access_log),
-            http_head_timeout: self.http_head_timeout.or(file.http_head_timeout),
-            http_idle_timeout: self.http_idle_timeout.or(file.http_idle_timeout),
-            index: file.index,
-            mime: file.mime,
-            http_precompressed: self.http_precompressed.or(file.http_precompressed),
-            http_security_headers: self.http_security_headers.or(file.http_security_headers),
-            http_hsts: self.http_hsts.or(file.http_hsts),
-            https_redirect: self.https_redirect.or(file.https_redirect),
-            http_digest: self.http_digest.or(file.http_digest),
-            http_link_keys: self.http_link_keys.or(file.http_link_keys),
-            listener_tables: file.listener_tables,
-            host_tables: file.host_tables,
-            header_tables: file.header_tables,
-            cors_tables: file.cors_tables,
-            error_page_tables: file.error_page_tables,
-            cgi_processes: self.cgi_processes.or(file.cgi_processes),
-            cgi_timeout: self.cgi_timeout.or(file.cgi_timeout),
-            pass_tables: file.pass_tables,
-            tus: self.tus.or(file.tus),
-            tus_expire: self.tus_expire.or(file.tus_expire),
-            blocking_threads: self.blocking_threads.or(file.blocking_threads),
-            hook_tables: file.hook_tables,
-            hooks_queue: self.hooks_queue.or(file.hooks_queue),
-            hook_threads: self.hook_threads.or(file.hook_threads),
-            sessions: self.sessions.or(file.sessions),
-            sessions_per_address: self.sessions_per_address.or(file.sessions_per_address),
-            sessions_per_network: self.sessions_per_network.or(file.sessions_per_network),
-            logins: self.logins.or(file.logins),
-            logins_per_address: self.logins_per_address.or(file.logins_per_address),
-            logins_per_network: self.logins_per_network.or(file.logins_per_network),
-            user_logins: self.user_logins.or(file.user_logins),
-            network_bits_ipv4: self.network_bits_ipv4.or(file.network_bits_ipv4),
-            network_bits_ipv6: self.network_bits_ipv6.or(file.network_bits_ipv6),
-            greeting: self.greeting.or(file.greeting),
-            login_timeout: self.login_timeout.or(file.login_timeout),
-            idle_timeout: self.idle_timeout.or(file.idle_timeout),
-            connect_timeout: self.connect_timeout.or(file.connect_timeout),
-            stall_timeout: self.stall_timeout.or(file.stall_timeout),
-            keepalive: self.keepalive.or(file.keepalive),
-            login_delay: self.login_delay.or(file.login_delay),
-            login_attempts: self.login_attempts.or(file.login_attempts),
-            foreign_data: self.foreign_data.or(file.foreign_data),
-            mode_z: self.mode_z.or(file.mode_z),
+            ..file
         }
     }
 }

@@ -1,5 +1,7 @@
 //! `docs/configuration.md`, held to the code.
 
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 const TEXT: &str = include_str!("../../../../../docs/configuration.md");

@@ -1,0 +1,404 @@
+//! Files: what they mean, and where something wrong is.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+#[test]
+fn paths_in_a_file_count_from_its_folder() {
+    let folder = Folder::new();
+    let site = folder.file("directory = \"photos\"\nxferlog = \"x.log\"\n").unwrap();
+    assert_eq!(site.directory, folder.path().join("photos"));
+    assert_eq!(site.config.xferlog, Some(folder.path().join("x.log")));
+}
+
+#[test]
+fn a_missing_or_binary_file_is_refused() {
+    let folder = Folder::new();
+    let path = folder.path().join("none.toml");
+    assert_eq!(
+        folder.error(load(Written::default(), Some(&path))),
+        "cannot read the configuration file HERE/none.toml: No such file or directory (os error 2)."
+    );
+    fs::write(&path, b"grace = 1\ngreeting = \"\xff\"\n").unwrap();
+    assert_eq!(
+        folder.error(load(Written::default(), Some(&path))),
+        "cannot read the configuration file HERE/none.toml: line 2 is not UTF-8, which TOML has to be."
+    );
+}
+
+#[test]
+fn errors_in_a_file_show_where() {
+    let table = [
+        (
+            "grace = \"half an hour\"",
+            r#"HERE/m.toml:1:9: "half an hour" is not a length of time; write a number with ms, s, m, h or d, such as 30s or 5m.
+    1 | grace = "half an hour"
+      |         ^^^^^^^^^^^^^^"#,
+        ),
+        (
+            "# first\npasive-ports = 50000",
+            r#"HERE/m.toml:2:1: A configuration file has no key `pasive-ports`; did you mean `passive-ports`?
+    2 | pasive-ports = 50000
+      | ^^^^^^^^^^^^"#,
+        ),
+        (
+            "log_format = \"text\"",
+            r#"HERE/m.toml:1:1: A configuration file has no key `log_format`; did you mean `log-format`?
+    1 | log_format = "text"
+      | ^^^^^^^^^^"#,
+        ),
+        (
+            "fsync = \"perhaps\"",
+            r#"HERE/m.toml:1:9: "perhaps" is none of the choices; write on or off.
+    1 | fsync = "perhaps"
+      |         ^^^^^^^^^"#,
+        ),
+        (
+            "fsync = 1",
+            r#"HERE/m.toml:1:9: Expected `true` or `false`, but this is the number 1.
+    1 | fsync = 1
+      |         ^"#,
+        ),
+        (
+            "greeting = true",
+            r#"HERE/m.toml:1:12: Expected a text in quotes, but this is `true`.
+    1 | greeting = true
+      |            ^^^^"#,
+        ),
+        (
+            "greeting = \"a\\r\\nb\"",
+            r#"HERE/m.toml:1:12: Expected one line of text, without control characters.
+    1 | greeting = "a\r\nb"
+      |            ^^^^^^^^"#,
+        ),
+        (
+            "\tworkers = [1]",
+            "HERE/m.toml:1:12: Invalid type: sequence, expected a number, such as 100 or \"10k\".\n    1 | \tworkers = \
+             [1]\n      | \t          ^^^",
+        ),
+        (
+            "sessions = -1",
+            r#"HERE/m.toml:1:12: -1 is below zero; write a number such as 1000.
+    1 | sessions = -1
+      |            ^^"#,
+        ),
+        (
+            "idle-timeout = 0",
+            r#"HERE/m.toml:1:16: Expected more than no time at all, such as 30s.
+    1 | idle-timeout = 0
+      |                ^"#,
+        ),
+        (
+            "login-attempts = 0",
+            r#"HERE/m.toml:1:18: Expected at least 1.
+    1 | login-attempts = 0
+      |                  ^"#,
+        ),
+        (
+            "tls-cert = \"file\"",
+            r#"HERE/m.toml:1:12: HERE/file: it is empty, and a certificate in PEM belongs there.
+    1 | tls-cert = "file"
+      |            ^^^^^^"#,
+        ),
+        (
+            "tls-ccc = true",
+            r#"HERE/m.toml:1:11: There is no certificate, and so no TLS that this could be about; name one with tls-cert, or leave it out.
+    1 | tls-ccc = true
+      |           ^^^^"#,
+        ),
+        (
+            "tls-self-signed = true\nstate = \"s\"\ntls-client-ca = \"nofile\"",
+            r#"HERE/m.toml:3:17: HERE/nofile: there is no such file.
+    3 | tls-client-ca = "nofile"
+      |                 ^^^^^^^^"#,
+        ),
+        (
+            "tls-client-cert = true",
+            r#"HERE/m.toml:1:19: Who vouches for clients is not said; name their certificates with tls-client-ca.
+    1 | tls-client-cert = true
+      |                   ^^^^"#,
+        ),
+        (
+            "tls-resumption = \"yes\"",
+            r#"HERE/m.toml:1:18: "yes" is none of the choices; write require or prefer or off.
+    1 | tls-resumption = "yes"
+      |                  ^^^^^"#,
+        ),
+        (
+            "acme-directory = \"http://ca.example\"",
+            r#"HERE/m.toml:1:18: "http://ca.example" is no URL of a CA's directory, such as "https://acme-v02.api.letsencrypt.org/directory".
+    1 | acme-directory = "http://ca.example"
+      |                  ^^^^^^^^^^^^^^^^^^^"#,
+        ),
+        (
+            "acme-challenge = \"dns-01\"",
+            r#"HERE/m.toml:1:18: "dns-01" is none of the choices; write http-01 or tls-alpn-01.
+    1 | acme-challenge = "dns-01"
+      |                  ^^^^^^^^"#,
+        ),
+        (
+            "passive-ports = \"60000-50000\"",
+            r#"HERE/m.toml:1:17: The range ends before it begins; write the smaller port first: 50000-60000.
+    1 | passive-ports = "60000-50000"
+      |                 ^^^^^^^^^^^^^"#,
+        ),
+        (
+            "ftp = [\"127.0.0.1:1\", \"off\"]",
+            r#"HERE/m.toml:1:7: "off" cannot stand beside an address.
+    1 | ftp = ["127.0.0.1:1", "off"]
+      |       ^^^^^^^^^^^^^^^^^^^^^^"#,
+        ),
+        (
+            "ftp = []",
+            r#"HERE/m.toml:1:7: This list is empty; write "off" for none, or leave the key out.
+    1 | ftp = []
+      |       ^^"#,
+        ),
+        (
+            "xferlog = \"missing/x.log\"",
+            r#"HERE/m.toml:1:11: HERE/missing/x.log cannot be made in HERE/missing: No such file or directory (os error 2); make the folder first, or name another.
+    1 | xferlog = "missing/x.log"
+      |           ^^^^^^^^^^^^^^^"#,
+        ),
+        (
+            "xferlog = \"photos\"",
+            r#"HERE/m.toml:1:11: HERE/photos is a folder; name a file in it.
+    1 | xferlog = "photos"
+      |           ^^^^^^^^"#,
+        ),
+        (
+            "directory = \"missing\"",
+            r#"HERE/m.toml:1:13: The folder HERE/missing cannot be served: No such file or directory (os error 2); make it first, or name another.
+    1 | directory = "missing"
+      |             ^^^^^^^^^"#,
+        ),
+        ("grace = 1\ngrace = 2", "HERE/m.toml:2:1: Duplicate key.\n    2 | grace = 2\n      | ^^^^^"),
+        (
+            "[user]\nname = \"a\"",
+            r#"HERE/m.toml:1:1: Each user is a table of its own, which begins with [[user]], in two brackets.
+    1 | [user]
+      | ^^^^^^"#,
+        ),
+        (
+            "[[user]]\nname = \"a\"",
+            r#"HERE/m.toml:2:8: This user has no password: run `millrace hash-password` and write what it prints; or let a client certificate be enough, with tls-client-login = "alone".
+    2 | name = "a"
+      |        ^^^"#,
+        ),
+        (
+            "[[user]]\nname = \"a\"\npassword = \"secret\"",
+            "HERE/m.toml:3:12: This is not a password hash, which looks like $argon2id$v=19$m=19456,t=2,p=1$...$.... \
+             Run `millrace hash-password` and write here what it prints.\n    3 | (a line that may hold a password is not shown)",
+        ),
+        (
+            "[[user]]\nname = \"a\"\npasswort = \"secret\"",
+            "HERE/m.toml:3:1: A [[user]] table has no key `passwort`; did you mean `password`?\n    3 | (a line that may hold a \
+             password is not shown)",
+        ),
+        (
+            "user = [{ name = \"a\", password = \"secret\" }]",
+            "HERE/m.toml:1:34: This is not a password hash, which looks like $argon2id$v=19$m=19456,t=2,p=1$...$.... \
+             Run `millrace hash-password` and write here what it prints.\n    1 | (a line that may hold a password is not shown)",
+        ),
+        (
+            "user = [\n  { name = \"a\", pasword = \"secret\" },\n]",
+            "HERE/m.toml:2:17: A [[user]] table has no key `pasword`; did you mean `password`?\n    2 | (a line that may hold a \
+             password is not shown)",
+        ),
+        (
+            "user = [\n  { name = \"a\", pw = \"secret\" },\n]",
+            "HERE/m.toml:2:17: A [[user]] table has no key `pw`; there are `name`, `password`, `groups`, `directory`, `access`, `tree`, `deny-names`, `allow-names`, `from`, `not-from`, `hours`, `protocols`, `require-tls`, `require-tls-data`, `tls-resumption`, `tls-client-login`, `expires`, `disabled`, `totp`, `download`, `upload`, `session-download`, `session-upload`, `sessions`, `quota-bytes`, `quota-files`, `quota-upload`, `quota-download`, `quota-transfer`, `ratio`.\n    2 | (a line that may hold a \
+             password is not shown)",
+        ),
+        (
+            "directory = \".\"\n[[user]]\nname = \"a\"\ntls-client-login = \"alone\"",
+            r#"HERE/m.toml:3:8: The user a has to show a certificate, as tls-client-login is alone, and nobody is named who vouches for it: name them with tls-client-ca.
+    3 | name = "a"
+      |        ^^^"#,
+        ),
+        (
+            "[[user]]\nname = \"a\"\npassword = \"$2b$12$abcdefgh\"",
+            "HERE/m.toml:3:12: This hash is damaged or incomplete. Run `millrace hash-password` and write \
+             here what it prints.\n    3 | (a line that may hold a password is not shown)",
+        ),
+        (
+            "directory = \".\"\n[[user]]\nname = \"a\"\npassword = \"HASH\"\ndirectory = \"../up\"",
+            r#"HERE/m.toml:5:13: The folder ../up has to lie within HERE, without .. or a leading /.
+    5 | directory = "../up"
+      |             ^^^^^^^"#,
+        ),
+        (
+            "[[user]]\nname = \"a\\u0000\"\npassword = \"HASH\"",
+            r#"HERE/m.toml:2:8: The name "a\0" contains a control character, which no client can send.
+    2 | name = "a\u0000"
+      |        ^^^^^^^^^"#,
+        ),
+    ];
+    let folder = Folder::new();
+    for (text, expected) in table {
+        let text = text.replace("HASH", HASH);
+        assert_eq!(folder.error(folder.file(&text)), expected, "{text}");
+    }
+}
+
+#[test]
+fn all_unknown_keys_are_told_at_once() {
+    let folder = Folder::new();
+    let text = format!(
+        "grase = 1\n[[group]]\nname = \"g\"\nuser-sessions = 3\n[[user]]\nname = \"a\"\npassword = \"{HASH}\"\nacess = \"ro\"\n"
+    );
+    assert_eq!(
+        folder.error(folder.file(&text)),
+        "HERE/m.toml:1:1: A configuration file has no key `grase`; did you mean `grace`?\n    1 | grase = 1\n      | ^^^^^\n\
+         HERE/m.toml:4:1: A [[group]] table has no key `user-sessions`; did you mean `sessions`?\n    4 | user-sessions = \
+         3\n      | ^^^^^^^^^^^^^\n\
+         HERE/m.toml:8:1: A [[user]] table has no key `acess`; did you mean `access`?\n    8 | acess = \"ro\"\n      | ^^^^^"
+    );
+}
+
+#[test]
+fn all_values_that_cannot_be_read_are_told_at_once() {
+    let folder = Folder::new();
+    let places = |text: &str| {
+        let told = folder.error(folder.file(&text.replace("HASH", HASH)));
+        let places = told.lines().filter_map(|line| line.strip_prefix("HERE/m.toml:")?.split(": ").next());
+        places.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let user = "[[user]]\nname = \"a\"\npassword = \"HASH\"\naccess = \"some\"\nhours = [\n \"x\",\n]\nsessions = 3\n";
+    assert_eq!(places(&format!("grace = \"soon\"\nfsync = 1\n{user}")), ["1:9", "2:9", "6:10", "7:9"]);
+    // What is missing without the value that is wrong is no mistake of its own.
+    assert_eq!(places("[[user]]\nname = 1\n[[group]]\nname = \"g\"\n"), ["2:8"]);
+    assert_eq!(places("grace = \"soon\"\n[[user]]\naccess = \"ro\"\n"), ["1:9"]);
+    assert_eq!(places("grace = 1\ngrace = 2\nfsync = 1"), ["2:1"]);
+}
+
+#[test]
+fn dates_are_those_of_toml_or_texts_and_rules_that_never_match_are_refused() {
+    let folder = Folder::new();
+    let user = |said: &str| {
+        folder.file(&format!("directory = \".\"\n[[user]]\nname = \"a\"\npassword = \"{HASH}\"\n{said}\n"))
+    };
+    for date in ["2027-01-31", "\"2027-01-31\"", "2027-01-31T18:00:00Z"] {
+        assert!(user(&format!("expires = {date}")).is_ok(), "{date}");
+    }
+    for (said, expected) in [
+        ("expires = 18:00:00", "is no date; write \"2027-01-31\""),
+        ("tree = [{ path = \"/a/../b\", access = \"none\" }]", "m.toml:5:"),
+        ("deny-names = [\"a/b\"]", "a name has no slash"),
+    ] {
+        let error = folder.error(user(said));
+        assert!(error.contains(expected), "{said}: {error}");
+    }
+}
+
+/// What is written about HTTP's answers, and what is wrong with it.
+#[test]
+fn rules_of_answers_are_checked_where_they_are_written() {
+    let folder = Folder::new();
+    fs::write(folder.path().join("404.html"), "gone").unwrap();
+    let good = "index = [\"start.html\", \"index.html\"]\nmime = { md = \"text/plain\", \"\" = \"text/x-plain\" }\n\
+                http-precompressed = true\nhttp-hsts = \"365d\"\n[[header]]\npaths = \"/a/**\"\ncache-control = \"no-store\"\n\
+                [[header]]\ntypes = [\"image/*\"]\nset = { X-A = \"b\", X-B = \"\" }\n\
+                [[cors]]\norigins = [\"https://a.example\", \"https://*.b.example\"]\ncredentials = true\n\
+                [[error-page]]\nfile = \"404.html\"\nstatus = 404\n";
+    let site = folder.file(good).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(site.config.web.precompressed);
+    assert_eq!((site.config.web.cors.len(), site.config.web.error_pages.len()), (1, 1));
+    assert_eq!(site.config.web.index, [b"start.html".to_vec(), b"index.html".to_vec()]);
+    assert_eq!(site.config.web.types.of(b"a.md"), "text/plain");
+    let none = folder.file("index = \"off\"").unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(none.config.web.index.is_empty());
+    let exposed = site.config.web.cors[0].grant.exposed.join(", ");
+    for name in
+        ["Location", "Upload-Offset", "Upload-Length", "Upload-Expires", "Tus-Resumable", "Tus-Extension"]
+    {
+        assert!(exposed.contains(name), "{name} in {exposed}");
+    }
+    for (text, expected) in [
+        ("https-redirect = true", "1:18: There is no HTTPS to be sent to"),
+        ("https-redirect = 0", "1:18: \"0\" is no port"),
+        ("[[header]]\npaths = \"/a\"", "2:9: A [[header]] table says with `cache-control` or `set`"),
+        ("[[header]]\nset = { Date = \"x\" }", "2:16: The field Date is written by the server"),
+        ("[[header]]\nset = { \"A B\" = \"x\" }", "is no name of a field"),
+        ("[[header]]\ncache-control = \"a\\nb\"", "2:17: The value of Cache-Control has a control character"),
+        ("[[header]]\ncache = \"x\"", "did you mean `cache-control`?"),
+        ("[[cors]]\npaths = \"/a\"", "A [[cors]] table says with `origins`"),
+        ("[[cors]]\norigins = \"https://a/\"", "2:11: \"https://a/\" is no origin"),
+        ("[[cors]]\norigins = \"*\"\ncredentials = true", "any page of the web could use a visitor's login"),
+        ("[[cors]]\norigins = \"*\"\nmethods = \"GET PUT\"", "is no name of HTTP"),
+        ("[[error-page]]\nstatus = 404", "names the page with `file`"),
+        ("[[error-page]]\nfile = \"none.html\"", "HERE/none.html cannot be read"),
+        (
+            "[[error-page]]\nfile = \"404.html\"\nstatus = 200",
+            "3:10: Expected the status of an error, 400 to 599",
+        ),
+        ("header = 1", "Each header is a table of its own"),
+        ("index = \"a/b\"", "1:9: \"a/b\" is no name of a file"),
+        ("index = [\"a\", \"off\"]", "\"off\" cannot stand beside a name"),
+        ("[mime]\nmd = \"plain\"", "2:6: \"plain\" is no media type"),
+        ("[mime]\n\"a.md\" = \"a/b\"", "is no end of a name"),
+    ] {
+        let error = folder.error(folder.file(text));
+        assert!(error.contains(expected), "{text}\n{error}");
+    }
+}
+
+#[test]
+fn a_ca_asks_where_it_finds_somebody() {
+    let folder = Folder::new();
+    for (doors, challenge, expected) in [
+        ("", "", "http-01"),
+        ("--https 127.0.0.1:443", "", "tls-alpn-01"),
+        ("--https 127.0.0.1:443 --http 127.0.0.1:80", "", "http-01"),
+        ("--https 127.0.0.1:8443", "", "http-01"),
+        ("--https 127.0.0.1:8443 --http off", "", "tls-alpn-01"),
+        ("--https 127.0.0.1:443", "acme-challenge = \"http-01\"", "http-01"),
+    ] {
+        let file = format!(
+            "acme = [\"A.example\", \"b.example\"]\nacme-agree = true\nstate = \"state\"\n{challenge}"
+        );
+        let flags: Vec<&str> = doors.split(' ').filter(|flag| !flag.is_empty()).collect();
+        let site = folder.file_and_flags(&file, &flags).unwrap_or_else(|failure| panic!("{failure}"));
+        let acme = site.config.acme.unwrap();
+        assert_eq!(acme.challenge.to_string(), expected, "{doors} {challenge}");
+        assert_eq!(acme.domains, ["a.example", "b.example"]);
+        let plan = site.config.tls.unwrap().plan;
+        assert_eq!(plan.identities, [acme.identity()]);
+        let kept = folder.path().join("state/acme/acme-v02.api.letsencrypt.org-directory/certificate.pem");
+        assert_eq!(plan.identities[0].certificate, kept);
+        assert!(!folder.path().join("state").exists(), "to check is not to make");
+    }
+}
+
+#[test]
+fn files_of_the_servers_own_that_clients_could_reach_are_told() {
+    let folder = Folder::new();
+    for name in ["links", "photos/check"] {
+        fs::write(folder.path().join(name), "0123456789abcdef0123456789abcdef").unwrap();
+    }
+    fs::set_permissions(folder.path().join("photos/check"), fs::Permissions::from_mode(0o755)).unwrap();
+    let exposed = |keys: &str, tables: &str| {
+        let hook = "[[hook]]\non = \"upload\"\nrun = [\"photos/check\", \"{file}\"]\n";
+        let text = format!("{keys}\nhttp-link-keys = \"links\"\nxferlog = \"x.log\"\n{hook}{tables}");
+        let site = folder.file(&text).unwrap_or_else(|failure| panic!("{text}\n{failure}"));
+        site.exposed.join("\n").replace(folder.path().to_str().unwrap(), "HERE")
+    };
+    let told = |place: &str, names: &str| {
+        format!(
+            "files of the server's own lie in {place}, where clients may read or replace them: {names}; keep them \
+             elsewhere"
+        )
+    };
+    let all = "check (run), links (http-link-keys), m.toml (the configuration), x.log (xferlog)";
+    assert_eq!(exposed("directory = \".\"", ""), told("HERE", all));
+    let program = told("HERE/photos", "check (run)");
+    assert_eq!(exposed("directory = \"photos\"", ""), program);
+    // Nobody is let into more than this.
+    let alice = format!("[[user]]\nname = \"alice\"\npassword = \"{HASH}\"\ndirectory = \"photos\"\n");
+    assert_eq!(exposed("directory = \".\"", &alice), program);
+    fs::create_dir(folder.path().join("other")).unwrap();
+    assert_eq!(exposed("directory = \"other\"", ""), "");
+    let more = "[[folder]]\npath = \"/pictures\"\ndirectory = \"photos\"\n";
+    assert_eq!(exposed("directory = \"other\"", more), program);
+}
