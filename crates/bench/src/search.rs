@@ -128,7 +128,7 @@ impl Capacity {
     pub fn is_of_this_client(&self) -> bool {
         let failed = self.trials.iter().filter(|trial| trial.objection.is_some() && trial.users > self.users);
         let nearest = failed.min_by_key(|trial| trial.users);
-        nearest.is_some_and(|trial| trial.bound == Bound::Client.name())
+        nearest.is_some_and(|trial| [Bound::Client, Bound::Others].map(Bound::name).contains(&trial.bound))
     }
 
     /// As JSON, in lines for people.
@@ -227,11 +227,11 @@ fn names(plan: &Plan) -> String {
     names.join(", ")
 }
 
-/// What a load showed of limits: those of this client's machine make every other finding worth less.
+/// What a load showed of limits: those that hide the server's make every other finding worth less.
 fn bound_of(cells: &[CellReport]) -> &'static str {
     let bounds = || cells.iter().map(|cell| cell.verdict.bound);
     let other = || bounds().find(|&bound| bound != Bound::Unsaturated);
-    bounds().find(|&bound| bound == Bound::Client).or_else(other).unwrap_or(Bound::Unsaturated).name()
+    bounds().find(|bound| bound.hides_the_server()).or_else(other).unwrap_or(Bound::Unsaturated).name()
 }
 
 impl Criterion {

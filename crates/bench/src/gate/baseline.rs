@@ -3,7 +3,8 @@
 //! A difference is claimed only where the 99 % interval of the ratio leaves no room for none **and** the ratio itself
 //! is beyond a margin. The interval rests on the repetitions of both reports; where there is only one of each, a rate's
 //! rests on pieces of its time. Pieces of one run know nothing of how runs differ, so their margin is the wider
-//! one. Times and costs need repetitions, and nothing is claimed of a figure that shows the client's limit.
+//! one. Times and costs need repetitions, and nothing is claimed of a figure that shows the limit of something
+//! else than the server.
 
 use std::collections::BTreeSet;
 
@@ -202,8 +203,8 @@ fn of_metric(metric: &Metric, then: &Figure<'_>, now: &Figure<'_>) -> Option<Com
         comparison.says = if after > before { Says::Worse } else { Says::Better };
         return Some(comparison);
     }
-    if then.is_client_bound() || now.is_client_bound() {
-        comparison.why = Some("the client was at its limit".to_owned());
+    if let Some(why) = then.hidden().or_else(|| now.hidden()) {
+        comparison.why = Some(why.to_owned());
         return Some(comparison);
     }
     let margin = match (&old, &new) {
@@ -307,10 +308,14 @@ mod tests {
     }
 
     #[test]
-    fn a_client_at_its_limit_tells_nothing() {
-        let (then, now) = (report(&[1000.0; 3], "server"), report(&[500.0; 3], "client"));
-        assert!(says(&then, &now).iter().all(|(_, says)| *says == Says::CannotTell));
-        assert_eq!(outcome(&compare(&then, &now)), Outcome::Inconclusive);
+    fn a_limit_that_is_not_the_servers_tells_nothing() {
+        for (bound, why) in [("client", "client was at"), ("others", "other programs had the processors")] {
+            let (then, now) = (report(&[1000.0; 3], "server"), report(&[500.0; 3], bound));
+            assert!(says(&then, &now).iter().all(|(_, says)| *says == Says::CannotTell));
+            let compared = compare(&then, &now);
+            assert!(compared.iter().all(|one| one.why.as_ref().is_some_and(|said| said.contains(why))));
+            assert_eq!(outcome(&compared), Outcome::Inconclusive);
+        }
     }
 
     #[test]

@@ -62,9 +62,12 @@ impl<'a> Figure<'a> {
         self.cells.first()?.get("settings")?.as_object()
     }
 
-    /// Claims that some of it shows the client's limit.
-    pub(super) fn is_client_bound(&self) -> bool {
-        self.cells.iter().any(|cell| cell.pointer("/verdict/bound").is_some_and(|bound| bound == "client"))
+    /// Why nothing can be told of the server, where some of it shows the limit of something else.
+    pub(super) fn hidden(&self) -> Option<&'static str> {
+        let is = |bound: &str| self.cells.iter().any(|cell| cell["verdict"]["bound"] == bound);
+        let reasons =
+            [("client", "the client was at its limit"), ("others", "other programs had the processors")];
+        reasons.into_iter().find(|reason| is(reason.0)).map(|reason| reason.1)
     }
 
     /// What is known of a metric: `None` where it was not measured in every repetition.

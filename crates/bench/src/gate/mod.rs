@@ -22,7 +22,7 @@ use serde::Serialize;
 pub enum Outcome {
     /// It is good enough.
     Passed,
-    /// It does not tell: the figures show this client's limit, or vary too much.
+    /// It does not tell: the figures show the limit of something else than the server, or vary too much.
     Inconclusive,
     /// It is not good enough.
     Failed,

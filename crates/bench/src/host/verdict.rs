@@ -1,7 +1,7 @@
 //! What bounded a figure: one word, and the evidence for it.
 //!
-//! The rules are tried in order, and the first that holds decides: a client at its limit makes every other
-//! finding worthless, so it comes first.
+//! The rules are tried in order, and the first that holds decides: what makes every other finding worthless, a client
+//! at its limit or others who had the machine, comes before what is told of the server.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,8 @@ pub enum Bound {
     Server,
     /// This client could do no more: the figure says nothing about the server.
     Client,
+    /// Other programs, or other virtual machines, had most of the processors: it says nothing about the server either.
+    Others,
     /// Packets were lost.
     Network,
     /// The disk could do no more.
@@ -31,10 +33,16 @@ impl Bound {
         match self {
             Self::Server => "server-bound",
             Self::Client => "client-bound",
+            Self::Others => "others",
             Self::Network => "network-bound",
             Self::Disk => "disk-bound",
             Self::Unsaturated => "unsaturated",
         }
+    }
+
+    /// Claims that the figure shows the limit of something else than the server, which may be faster.
+    pub fn hides_the_server(self) -> bool {
+        matches!(self, Self::Client | Self::Others)
     }
 }
 
@@ -105,11 +113,13 @@ const SENT_AGAIN_MS: f64 = 200.0;
 /// A rule: the evidence if it holds.
 type Rule = fn(&Audit, Load) -> Option<String>;
 
-const RULES: [(Bound, Rule); 13] = [
+const RULES: [(Bound, Rule); 14] = [
     (Bound::Client, client_cannot),
+    // A processor of which little is left makes every thread look as if it were full.
+    (Bound::Others, other_machines_take_the_machine),
     (Bound::Client, client_thread_full),
     (Bound::Server, server_full),
-    (Bound::Client, others_take_the_machine),
+    (Bound::Others, others_take_the_machine),
     (Bound::Client, client_takes_the_machine),
     (Bound::Server, server_takes_the_machine),
     (Bound::Client, client_never_idle),
@@ -135,7 +145,7 @@ pub(crate) fn judge(audit: &Audit, load: Load) -> Verdict {
     }
     let found = RULES.iter().find_map(|(bound, rule)| Some((*bound, rule(audit, load)?)));
     let (bound, reason) = found.unwrap_or_else(|| (Bound::Unsaturated, no_limit(load)));
-    let mut evidence = cautions(audit, load);
+    let mut evidence = cautions(audit, load, bound);
     evidence.retain(|caution| caution != UNKNOWN || !reason.contains(REMEDY));
     evidence.insert(0, reason);
     Verdict { bound, evidence }
@@ -183,13 +193,51 @@ fn somebody_takes_the_machine(audit: &Audit, _: Load) -> Option<String> {
     })
 }
 
+/// Who had the processors that server and client may run on: how many of them.
+struct Shares {
+    server: f64,
+    client: f64,
+    programs: f64,
+    machines: f64,
+}
+
+impl Shares {
+    /// Where nobody knows the server's share, what is not the client's may be all the server's.
+    fn of(audit: &Audit) -> Self {
+        let (server, programs) = match &audit.server {
+            Some(server) => (server.cpu_seconds / audit.seconds, audit.others),
+            None => (audit.others, 0.0),
+        };
+        let machines = audit.stolen * audit.cores as f64;
+        Self { server, client: audit.client.cpu_seconds / audit.seconds, programs, machines }
+    }
+}
+
+/// Of a machine that is mostly elsewhere nothing can be told, however full what was left of it was.
+fn other_machines_take_the_machine(audit: &Audit, _: Load) -> Option<String> {
+    let had = Shares::of(audit);
+    let takes_most = had.machines > had.server.max(had.client).max(had.programs);
+    (is_machine_full(audit) && takes_most).then(|| {
+        format!(
+            "other virtual machines took {:.2} of the {} that server and client may run on",
+            had.machines,
+            processors(audit.cores)
+        )
+    })
+}
+
 /// What remains is for the server and for this client: too little to tell whose limit it was.
 fn others_take_the_machine(audit: &Audit, _: Load) -> Option<String> {
-    let busy = audit.machine_busy * audit.cores as f64;
-    (audit.server.is_some() && is_machine_full(audit) && audit.others > busy / 2.0).then(|| {
+    let had = Shares::of(audit);
+    let takes_most = had.programs + had.machines > had.server.max(had.client);
+    (audit.server.is_some() && is_machine_full(audit) && takes_most).then(|| {
+        let stolen = match audit.stolen {
+            stolen if stolen >= STOLEN => format!(", and other virtual machines took {:.2}", had.machines),
+            _ => String::new(),
+        };
         format!(
-            "other programs used {:.2} of the {} that server and client may run on",
-            audit.others,
+            "other programs used {:.2} of the {} that server and client may run on{stolen}",
+            had.programs,
             processors(audit.cores)
         )
     })
@@ -270,7 +318,8 @@ fn server_misses_the_rate(_: &Audit, load: Load) -> Option<String> {
 const UNKNOWN: &str = "the server's CPU is not known: give --server-pid";
 const REMEDY: &str = "give --server-pid";
 
-fn cautions(audit: &Audit, load: Load) -> Vec<String> {
+fn cautions(audit: &Audit, load: Load, bound: Bound) -> Vec<String> {
+    let others_decide = bound == Bound::Others;
     let mut found = Vec::new();
     if audit.server.as_ref().is_some_and(|server| server.is_stranger) {
         found.push(
@@ -278,10 +327,9 @@ fn cautions(audit: &Audit, load: Load) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if audit.stolen >= STOLEN {
+    if audit.stolen >= STOLEN && !others_decide {
         found.push(format!("other virtual machines took {:.0} % of the processors", audit.stolen * 100.0));
     }
-    let others_decide = others_take_the_machine(audit, load).is_some();
     if audit.server.is_some() && audit.others >= OTHERS * audit.cores as f64 && !others_decide {
         found.push(format!("other programs used {:.2} processors, which disturbs it", audit.others));
     }
@@ -394,17 +442,65 @@ mod tests {
         assert_eq!(bound(full), Bound::Server);
     }
 
+    /// Ten seconds of two processors; the server's CPU is known unless it is `None`.
     #[test]
-    fn whoever_takes_more_of_a_full_machine_bounds_it() {
-        let client = |audit: &mut Audit| {
-            (audit.machine_busy, audit.client.cpu_seconds) = (0.99, 8.0);
-        };
-        assert_eq!(bound(client), Bound::Client);
+    fn whoever_had_most_of_a_full_machine_bounds_it() {
+        let cases = [
+            // server, client, other programs, other virtual machines: processors
+            ((Some(1.0), 0.9, 0.0, 0.0), Bound::Server, "server 1.00 processors, client 0.90 of 2"),
+            ((Some(0.8), 1.1, 0.0, 0.0), Bound::Client, "server 0.80 processors, client 1.10 of 2"),
+            ((Some(0.2), 0.1, 1.7, 0.0), Bound::Others, "other programs used 1.70 of the 2 processors"),
+            ((Some(0.2), 0.1, 0.0, 1.7), Bound::Others, "other virtual machines took 1.70 of the 2"),
+            ((Some(0.6), 0.5, 0.9, 0.0), Bound::Others, "other programs used 0.90 of the 2"),
+            ((Some(0.5), 0.6, 0.9, 0.0), Bound::Others, "other programs used 0.90 of the 2"),
+            ((Some(0.9), 0.4, 0.7, 0.0), Bound::Server, "server 0.90 processors"),
+            ((Some(0.4), 0.9, 0.7, 0.0), Bound::Client, "client 0.90 of 2"),
+            ((Some(0.7), 0.6, 0.0, 0.64), Bound::Server, "server 0.70 processors"),
+            ((Some(0.6), 0.7, 0.0, 0.64), Bound::Client, "client 0.70 of 2"),
+            ((Some(0.6), 0.3, 0.5, 0.6), Bound::Others, "used 0.50 of the 2 processors that server and"),
+            ((Some(0.6), 0.3, 0.5, 0.6), Bound::Others, "and other virtual machines took 0.60"),
+            // Nobody knows whose what is not the client's is, but for what was never here.
+            ((None, 0.3, 1.6, 0.0), Bound::Client, "whose doing that was cannot be told: give --server-pid"),
+            ((None, 0.3, 0.5, 1.2), Bound::Others, "other virtual machines took 1.20 of the 2"),
+        ];
+        for ((server, client, others, stolen), expected, reason) in cases {
+            let threads = 8; // none of them, and none of the client's, has a whole processor
+            let ran = |had: f64| ServerAudit { cpu_seconds: had * 10.0, threads, ..ServerAudit::default() };
+            let busy: f64 = (server.unwrap_or(0.0) + client + others) / 2.0;
+            let audit = Audit {
+                machine_busy: busy.min(1.0 - stolen / 2.0),
+                stolen: stolen / 2.0,
+                others,
+                client: ClientAudit { cpu_seconds: client * 10.0, ..ClientAudit::default() },
+                server: server.map(ran),
+                ..calm()
+            };
+            let verdict = judge(&audit, LOAD);
+            let whose = format!("{server:?} {client} {others} {stolen}: {verdict:?}");
+            assert_eq!(verdict.bound, expected, "{whose}");
+            assert!(verdict.evidence[0].contains(reason), "{whose}");
+            let twice = |words: &str| verdict.evidence.iter().filter(|one| one.contains(words)).count() > 1;
+            assert!(!twice("other programs") && !twice("other virtual machines"), "{whose}");
+        }
     }
 
     #[test]
-    fn a_machine_full_of_other_programs_tells_nothing() {
-        assert_eq!(bound(|audit| (audit.machine_busy, audit.others) = (0.99, 1.2)), Bound::Client);
+    fn a_server_of_one_thread_that_had_its_processor_is_full_whoever_had_the_other() {
+        let one_thread = |audit: &mut Audit| {
+            (audit.machine_busy, audit.others) = (1.0, 1.0);
+            audit.client = ClientAudit { cpu_seconds: 0.5, ..ClientAudit::default() };
+            audit.server = Some(ServerAudit { cpu_seconds: 9.4, threads: 1, ..ServerAudit::default() });
+        };
+        assert_eq!(bound(one_thread), Bound::Server);
+    }
+
+    #[test]
+    fn a_thread_on_a_machine_that_is_elsewhere_is_not_the_limit() {
+        let elsewhere = |audit: &mut Audit| {
+            (audit.machine_busy, audit.stolen) = (0.3, 0.7);
+            audit.client.busiest_thread = 0.29;
+        };
+        assert_eq!(bound(elsewhere), Bound::Others);
     }
 
     #[test]
@@ -412,6 +508,7 @@ mod tests {
         let stolen = |change: fn(&mut Audit)| {
             bound(|audit| {
                 audit.stolen = 0.32;
+                audit.server.as_mut().unwrap().cpu_seconds = 7.0;
                 change(audit);
             })
         };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::comparison::{CONFIDENCE, MARGIN, Outcome};
 use super::entrant::{Entrant, Server, Started};
-use super::scenario::Scenario;
+use super::scenario::{Scenario, Standing};
 use super::{Figure, Race};
 use crate::plan::Plan;
 use crate::report::table::Table;
@@ -254,21 +254,26 @@ impl RaceReport {
                 self.warnings.push(format!("{who} at {at}: {what}, first: {first}"));
             }
         }
-        let bound: Vec<String> = (0..self.contestants.len()).filter_map(|at| self.client_bound(at)).collect();
-        if !bound.is_empty() {
-            self.warnings.push(format!(
-                "This client was at its limit: {}. There a rate says little, and the server may be faster than shown; \
-                 its CPU for an operation is still true.",
-                bound.join(", ")
-            ));
-        }
+        self.warn_of("This client was at its limit", |standing| standing.client_bound);
+        self.warn_of("Other programs or virtual machines had the processors", |standing| {
+            standing.others_bound
+        });
     }
 
-    /// `millrace in 3 of 7 loads`, where the client was at its limit in most blocks of these.
-    fn client_bound(&self, at: usize) -> Option<String> {
-        let standings = self.scenarios.iter().map(|scenario| &scenario.standings[at]);
-        let bound = standings.filter(|standing| standing.client_bound * 2 > standing.cells.len()).count();
-        (bound > 0)
-            .then(|| format!("{} in {bound} of {} loads", self.contestants[at].label, self.scenarios.len()))
+    /// `...: millrace in 3 of 7 loads`, where that was so in most blocks of these.
+    fn warn_of(&mut self, what: &str, blocks: fn(&Standing) -> usize) {
+        let of_one = |(at, one): (usize, &Contestant)| {
+            let standings = self.scenarios.iter().map(|scenario| &scenario.standings[at]);
+            let most = standings.filter(|standing| blocks(standing) * 2 > standing.cells.len()).count();
+            (most > 0).then(|| format!("{} in {most} of {} loads", one.label, self.scenarios.len()))
+        };
+        let told: Vec<String> = self.contestants.iter().enumerate().filter_map(of_one).collect();
+        if !told.is_empty() {
+            self.warnings.push(format!(
+                "{what}: {}. There a rate says little, and the server may be faster than shown; its CPU for an operation \
+                 is still true.",
+                told.join(", ")
+            ));
+        }
     }
 }

@@ -39,6 +39,9 @@ pub struct Standing {
     pub failures: Vec<String>,
     /// Blocks in which the client was at its limit, and the figure says little of the server.
     pub client_bound: usize,
+    /// Blocks in which other programs, or other virtual machines, had the processors.
+    #[serde(default)]
+    pub others_bound: usize,
     /// The latencies of all blocks: (upper edge in microseconds, count).
     pub histogram: Vec<(u64, u64)>,
     /// A figure a block, without time line and histogram.
@@ -137,22 +140,23 @@ impl Standing {
         let mut failures: Vec<String> = missing.chain(texts).collect();
         failures.dedup();
         failures.truncate(3);
+        let bound = |bound| cells.iter().filter(|cell| cell.verdict.bound == bound).count();
         Self {
             contestant: entrant.label.clone(),
             comparisons: comparisons.collect(),
             ops: cells.iter().map(|cell| cell.ops).sum(),
             errors: cells.iter().map(CellReport::failures).sum(),
             failures,
-            client_bound: cells.iter().filter(|cell| cell.verdict.bound == Bound::Client).count(),
+            client_bound: bound(Bound::Client),
+            others_bound: bound(Bound::Others),
             histogram: histogram.into_iter().collect(),
             cells,
         }
     }
 
-    /// In how many of its blocks the client was at its limit, of those that were long enough to see that.
-    pub fn client_bound_of(&self) -> Option<(usize, usize)> {
-        let seen = self.cells.iter().filter(|cell| !cell.is_too_short()).count();
-        (seen > 0).then_some((self.client_bound, seen))
+    /// How many of its blocks were long enough to see whose limit they show.
+    pub fn blocks_seen(&self) -> usize {
+        self.cells.iter().filter(|cell| !cell.is_too_short()).count()
     }
 
     /// What the load is about: memory, or the rate.

@@ -510,14 +510,17 @@ mod tests {
             cell.verdict.bound = bound;
             summary::of_cell(&cell).unwrap()
         };
-        use crate::host::verdict::Bound::{Client, Server};
+        use crate::host::verdict::Bound::{Client, Others, Server};
         assert_eq!(
             standing(Client, Some("too slow")),
             "211 of the 265 users that began were left standing, of 1000 asked for: retr 64m pasv. \
              THAT IS THIS CLIENT'S LIMIT, and no answer on the server. The first died of: too slow."
         );
-        for (bound, death) in [(Server, Some("too slow")), (Client, None)] {
-            assert!(!standing(bound, death).contains("CLIENT"), "{bound:?} {death:?}");
+        let of_others = standing(Others, Some("too slow"));
+        assert!(of_others.contains("OTHER PROGRAMS HAD THE PROCESSORS"), "{of_others}");
+        for (bound, death) in [(Server, Some("too slow")), (Client, None), (Others, None)] {
+            let said = standing(bound, death);
+            assert!(!said.contains("CLIENT") && !said.contains("OTHER"), "{bound:?} {death:?}");
         }
     }
 

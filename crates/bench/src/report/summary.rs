@@ -31,7 +31,8 @@ pub fn sentences(report: &Report) -> Vec<String> {
     let mut said = BTreeSet::new();
     sentences.retain(|sentence| said.insert(sentence.clone()));
     sentences.extend(unfaithful(&report.cells));
-    sentences.extend([failures(report), bounds(&report.cells)]);
+    sentences.push(failures(report));
+    sentences.extend(bounds(&report.cells));
     sentences.extend(match &report.ending {
         Ending::Complete => None,
         Ending::Interrupted => Some("It was interrupted: not everything was measured.".to_owned()),
@@ -112,9 +113,13 @@ fn stood(cell: &CellReport, standing: &Standing) -> String {
     let asked = cell.measured.users;
     let what = format!("{}{}", cell.measured.name(), how(cell));
     let some = format!("{left} of the {started} users that began were left standing, of {asked} asked for");
-    // Whoever dies of a client that cannot keep up says nothing of the server.
-    let is_of_client = cell.verdict.bound == Bound::Client && (first_death.is_some() || *started < asked);
-    let whose = if is_of_client { " THAT IS THIS CLIENT'S LIMIT, and no answer on the server." } else { "" };
+    // Whoever dies of something else than the server says nothing of it.
+    let whose = match cell.verdict.bound {
+        _ if first_death.is_none() && *started == asked => "",
+        Bound::Client => " THAT IS THIS CLIENT'S LIMIT, and no answer on the server.",
+        Bound::Others => " OTHER PROGRAMS HAD THE PROCESSORS, so that is no answer on the server.",
+        _ => "",
+    };
     match first_death {
         None if *started == asked => format!("All {} were left standing: {what}.", users(asked)),
         None => format!("{some}: {what}.{whose}"),
@@ -158,27 +163,34 @@ fn failures(report: &Report) -> String {
     }
 }
 
-/// Whose limits the figures show: a client's makes every other finding worth less, so it comes first.
-fn bounds(cells: &[CellReport]) -> String {
-    const LIMITS: [(Bound, &str, &str); 4] = [
-        (Bound::Client, "the measuring side was", ", and the server may be faster"),
-        (Bound::Server, "the server was", ""),
-        (Bound::Network, "the network was", ": packets were lost"),
-        (Bound::Disk, "a disk was", ""),
+/// Whose limits the figures show: what makes every other finding worth less comes first.
+fn bounds(cells: &[CellReport]) -> Vec<String> {
+    const LIMITS: [(Bound, &str); 5] = [
+        (Bound::Client, "the measuring side was at its limit, and the server may be faster"),
+        (
+            Bound::Others,
+            "other programs or virtual machines had the processors, and the server may be faster",
+        ),
+        (Bound::Server, "the server was at its limit"),
+        (Bound::Network, "the network was at its limit: packets were lost"),
+        (Bound::Disk, "a disk was at its limit"),
     ];
     let count = |bound| cells.iter().filter(|cell| cell.verdict.bound == bound).count();
-    let found = LIMITS.iter().find(|limit| count(limit.0) > 0);
-    let Some((bound, whose, so)) = found else {
-        return match cells.iter().any(|cell| cell.is_barren() || cell.has_failures()) {
-            true => "No limit of this machine was seen: why operations failed stands with them.".to_owned(),
-            // What a log or a count asks for is all that there is.
-            false if cells.iter().all(|cell| cell.replay.is_some()) => "Nothing was at its limit.".to_owned(),
-            false => "Nothing was at its limit: more users or a higher rate may get more.".to_owned(),
-        };
-    };
-    match (count(*bound), cells.len()) {
-        (1, 1) => format!("In this figure {whose} at its limit{so}."),
-        (some, all) => format!("In {some} of {all} figures {whose} at its limit{so}."),
+    let told = LIMITS.iter().filter_map(|&(bound, said)| match (count(bound), cells.len()) {
+        (0, _) => None,
+        (1, 1) => Some(format!("In this figure {said}.")),
+        (some, all) => Some(format!("In {some} of {all} figures {said}.")),
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { vec![no_bounds(cells)] } else { told }
+}
+
+fn no_bounds(cells: &[CellReport]) -> String {
+    match cells.iter().any(|cell| cell.is_barren() || cell.has_failures()) {
+        true => "No limit of this machine was seen: why operations failed stands with them.".to_owned(),
+        // What a log or a count asks for is all that there is.
+        false if cells.iter().all(|cell| cell.replay.is_some()) => "Nothing was at its limit.".to_owned(),
+        false => "Nothing was at its limit: more users or a higher rate may get more.".to_owned(),
     }
 }
 

@@ -22,8 +22,8 @@ Examples:
 
 Exit status: 0 when all is well; 1 when operations failed that no --fail-if of errors allows,
 a threshold failed, a figure is worse than its baseline, bytes were wrong, or the server was not
-there; 2 for usage; 3 when it cannot be told, because a figure shows this client's limit, varies
-too much, or the run was interrupted.
+there; 2 for usage; 3 when it cannot be told, because a figure shows the limit of this client or
+what other programs left, varies too much, or the run was interrupted.
 
 Ctrl-C ends a run early and reports what there is; while test files are removed, it leaves them
 on the server; a second one ends it at once.

@@ -212,7 +212,7 @@ impl View {
         for (done, row) in self.done.iter().zip(&rows[4..]) {
             let color = match done.bound {
                 _ if done.is_faulty => Color::Red,
-                Bound::Client => Color::Yellow,
+                bound if bound.hides_the_server() => Color::Yellow,
                 _ => Color::Reset,
             };
             frame.render_widget(Line::styled(&*done.text, self.style(color)), *row);

@@ -155,10 +155,10 @@ fn is_echo(heard: &mut Option<Instant>, now: Instant) -> bool {
     is_echo
 }
 
-/// Who asks for thresholds gets their answer; else a client's limit is what a script must know of. Wrong bytes,
+/// Who asks for thresholds gets their answer; else a limit that hides the server's is what a script must know of. Wrong bytes,
 /// failures that no threshold allows, and a server that does nothing or is gone, outweigh both.
 fn status(report: &Report, asked: Option<Outcome>, allows_failures: &dyn Fn(&CellReport) -> bool) -> u8 {
-    let is_client_bound = || report.cells.iter().any(|cell| cell.verdict.bound == Bound::Client);
+    let is_hidden = || report.cells.iter().any(|cell| cell.verdict.bound.hides_the_server());
     let is_dead = report.cells.iter().any(|cell| cell.is_barren() && cell.verdict.bound != Bound::Client);
     match asked {
         _ if is_dead || report.has_wrong_data() => FAILED,
@@ -170,7 +170,7 @@ fn status(report: &Report, asked: Option<Outcome>, allows_failures: &dyn Fn(&Cel
         Some(Outcome::Passed) => 0,
         None => {
             let misses = report.cells.iter().any(CellReport::misses_its_load);
-            if is_client_bound() || misses || report.is_unsteady() { INCONCLUSIVE } else { 0 }
+            if is_hidden() || misses || report.is_unsteady() { INCONCLUSIVE } else { 0 }
         }
     }
 }

@@ -116,15 +116,16 @@ fn load(report: &RaceReport, scenario: &Scenario) -> String {
     let columns: &[(&str, &str)] = if is_idle { &[] } else { &COLUMNS };
     head.extend(columns.iter().map(|column| column.0));
     head.push("errors");
-    head.extend((!is_idle).then_some("client at its limit"));
+    let bounds = if is_idle { Vec::new() } else { bounds(report) };
+    head.extend(bounds.iter().map(|bound| bound.0));
     let rows = scenario.standings.iter().enumerate().map(|(at, standing)| {
         let mut row = vec![named(at, &standing.contestant)];
         row.extend(main_cells(report, at, standing));
         row.extend(columns.iter().map(|column| standing.of(column.1).map_or_else(|| "-".to_owned(), shown)));
         row.push(of_count(standing.errors));
-        row.extend((!is_idle).then(|| match standing.client_bound_of() {
-            Some((bound, seen)) => format!("{bound} of {seen}"),
-            None => "?".to_owned(),
+        row.extend(bounds.iter().map(|(_, blocks)| match standing.blocks_seen() {
+            0 => "?".to_owned(),
+            seen => format!("{} of {seen}", blocks(standing)),
         }));
         row
     });
@@ -153,6 +154,20 @@ const COLUMNS: [(&str, &str); 5] = [
     ("server us/op", "server CPU"),
     ("server MiB", "server memory"),
 ];
+
+/// A column of blocks whose rate is not the server's, and how many these are.
+type Bounds = (&'static str, fn(&Standing) -> usize);
+
+/// Others are no matter where they were nowhere in the way.
+fn bounds(report: &RaceReport) -> Vec<Bounds> {
+    let all: [Bounds; 2] = [
+        ("client at its limit", |standing| standing.client_bound),
+        ("other programs had the processors", |standing| standing.others_bound),
+    ];
+    let standings = || report.scenarios.iter().flat_map(|scenario| &scenario.standings);
+    let is_told = |(at, bound): &(usize, Bounds)| *at == 0 || standings().any(|one| bound.1(one) > 0);
+    all.into_iter().enumerate().filter(is_told).map(|(_, bound)| bound).collect()
+}
 
 fn main_cells(report: &RaceReport, at: usize, standing: &Standing) -> [String; 3] {
     let Some(main) = standing.main() else {
