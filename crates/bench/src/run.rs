@@ -20,6 +20,7 @@ use crate::driver::{self, Driver, DriverError, Gate, Post};
 use crate::host::{Audit, GLANCE, Watch, holdings, stranger};
 use crate::limits::{ephemeral_ports, users_a_process};
 use crate::plan::{Cache, Cell, Dataset, MOST_FILES, Op, Plan};
+use crate::report::load::compare_with_fewer;
 use crate::report::{CellReport, Commands, Ending, Figures, Report};
 use crate::tally::{Live, Tally};
 use crate::target::{Target, is_own_machine};
@@ -209,8 +210,9 @@ pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
         }
         match station.take(cell, (index, cells.len()), progress) {
             Ok(report) => {
-                progress.cell_done(&report);
                 measured.push(report);
+                compare_with_fewer(&mut measured);
+                measured.last().into_iter().for_each(|report| progress.cell_done(report));
             }
             Err(error) => {
                 ended = Some(error);

@@ -23,6 +23,8 @@ pub enum Bound {
     Network,
     /// The disk could do no more.
     Disk,
+    /// Nothing was at its limit, and fewer users got as much: they wait for something that takes no processor.
+    Waiting,
     /// Nothing was at its limit.
     Unsaturated,
 }
@@ -36,6 +38,7 @@ impl Bound {
             Self::Others => "others",
             Self::Network => "network-bound",
             Self::Disk => "disk-bound",
+            Self::Waiting => "waiting",
             Self::Unsaturated => "unsaturated",
         }
     }

@@ -173,6 +173,7 @@ impl InStep {
 }
 
 /// What a cell's run hands over.
+#[derive(Default)]
 pub(crate) struct Figures {
     pub(crate) tally: Tally,
     pub(crate) audit: Audit,

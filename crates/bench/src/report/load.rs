@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::table::plus_minus;
 use super::text::users;
 use super::{CellReport, Report, text};
+use crate::host::verdict::{Bound, Verdict};
 use crate::stats::median;
 
 /// Where fewer users get this share of the highest rate, more of them only wait longer.
@@ -21,8 +22,12 @@ pub(crate) struct Load<'a> {
 
 /// In the order in which they were taken.
 pub(crate) fn loads(report: &Report) -> Vec<Load<'_>> {
+    of_cells(&report.cells)
+}
+
+fn of_cells(cells: &[CellReport]) -> Vec<Load<'_>> {
     let mut loads: Vec<Load<'_>> = Vec::new();
-    for cell in &report.cells {
+    for cell in cells {
         let title = titled(cell);
         match loads.iter_mut().find(|load| load.title == title) {
             Some(load) => load.cells.push(cell),
@@ -30,6 +35,24 @@ pub(crate) fn loads(report: &Report) -> Vec<Load<'_>> {
         }
     }
     loads
+}
+
+/// Where nothing was at its limit, more users or a higher rate get more: unless fewer got as much.
+pub(crate) fn compare_with_fewer(cells: &mut [CellReport]) {
+    let waits: Vec<Option<String>> = {
+        let loads = of_cells(cells);
+        let of_cell = |cell: &CellReport| {
+            let load = loads.iter().find(|load| load.cells.iter().any(|one| std::ptr::eq(*one, cell)))?;
+            load.waits(cell)
+        };
+        cells.iter().map(of_cell).collect()
+    };
+    for (cell, waits) in cells.iter_mut().zip(waits) {
+        if let (Some(reason), Verdict { bound, evidence }) = (waits, &mut cell.verdict) {
+            *bound = Bound::Waiting;
+            evidence[0] = reason;
+        }
+    }
 }
 
 /// What a figure is of, without the users: `retr 1k pasv`, behind the preset's own name for it.
@@ -49,6 +72,30 @@ impl<'a> Load<'a> {
         let mut repetitions: Vec<&CellReport> = of_users.collect();
         repetitions.sort_by(|one, other| one.achieved().total_cmp(&other.achieved()));
         Some((repetitions[(repetitions.len() - 1) / 2], repetitions.len()))
+    }
+
+    /// Why a figure of it is of users who wait: half as many, or fewer, got nine tenths of its rate or more, and no limit
+    /// was seen.
+    fn waits(&self, cell: &CellReport) -> Option<String> {
+        let is_of_rate = cell.has_operations() && cell.measured.rate.is_none() && cell.standing.is_none();
+        let is_open = cell.verdict.bound == Bound::Unsaturated && !cell.is_too_short();
+        if !is_of_rate || !is_open || cell.failures() > 0 || cell.replay.is_some() {
+            return None;
+        }
+        let count = f64::from(cell.measured.users);
+        let rates = self.by_users(&|cell| Some(cell.achieved()));
+        let fewer = rates.iter().filter(|(users, _)| users * 2.0 <= count);
+        let best = fewer.max_by(|one, other| one.1.total_cmp(&other.1))?;
+        (best.1 >= KNEE * cell.achieved()).then(|| {
+            format!(
+                "{} got {} a second, and {} got {}: more only wait longer, for something that takes no processor (a lock, a \
+                 queue, a delay)",
+                users(cell.measured.users),
+                text::rate(cell.achieved()),
+                best.0,
+                text::rate(best.1)
+            )
+        })
     }
 
     /// In words, of which numbers of users the repetitions differ too much to tell a mean.
@@ -103,6 +150,68 @@ pub(crate) fn knee(rates: &[(f64, f64)]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault::Fault;
+    use crate::plan::Plan;
+    use crate::report::Figures;
+
+    /// A login each, by so many users at such a rate, and what bounded that.
+    fn figure(users: &str, rate: f64, bound: Bound) -> CellReport {
+        let flags = [("ops", "login"), ("users", users)];
+        let cell = Plan::new("ftp://127.0.0.1:2121/", None, &flags).unwrap().cells().remove(0);
+        let mut report = CellReport::new(&cell, Figures::default());
+        report.audit.seconds = 5.0;
+        (report.ops, report.ops_per_s) = (1000, rate);
+        report.verdict = Verdict { bound, evidence: vec!["as judged".to_owned(), "a caution".to_owned()] };
+        report
+    }
+
+    #[test]
+    fn users_who_get_no_more_than_fewer_did_wait() {
+        use Bound::{Server, Unsaturated, Waiting};
+        let cases = [
+            // The rate falls, or stays, though nobody is at a limit.
+            (
+                [("1", 100.0, Unsaturated), ("100", 6000.0, Unsaturated), ("10000", 4000.0, Unsaturated)],
+                Waiting,
+            ),
+            ([("1", 100.0, Unsaturated), ("100", 6000.0, Server), ("10000", 6100.0, Unsaturated)], Waiting),
+            // It rises, is bounded by something, or there are hardly more users.
+            (
+                [("1", 100.0, Unsaturated), ("10", 990.0, Unsaturated), ("100", 4000.0, Unsaturated)],
+                Unsaturated,
+            ),
+            ([("1", 100.0, Unsaturated), ("100", 6000.0, Server), ("10000", 4000.0, Server)], Server),
+            (
+                [("1", 10.0, Unsaturated), ("100", 980.0, Unsaturated), ("110", 990.0, Unsaturated)],
+                Unsaturated,
+            ),
+        ];
+        for (figures, expected) in cases {
+            let mut cells = figures.map(|(users, rate, bound)| figure(users, rate, bound));
+            compare_with_fewer(&mut cells);
+            compare_with_fewer(&mut cells); // also as each figure comes
+            let Verdict { bound, evidence } = &cells[2].verdict;
+            assert_eq!(*bound, expected, "{figures:?}");
+            let is_told = evidence[0].contains("and 100 got 6000: more only wait longer");
+            assert_eq!((is_told, &evidence[1][..]), (expected == Waiting, "a caution"), "{evidence:?}");
+            assert_ne!(cells[0].verdict.bound, Waiting);
+        }
+    }
+
+    #[test]
+    fn where_operations_fail_or_another_rate_is_asked_for_nobody_is_said_to_wait() {
+        let waits = |change: fn(&mut CellReport)| {
+            let mut cells =
+                [("10", 900.0), ("100", 500.0)].map(|(users, rate)| figure(users, rate, Bound::Unsaturated));
+            change(&mut cells[1]);
+            compare_with_fewer(&mut cells);
+            cells[1].verdict.bound == Bound::Waiting
+        };
+        assert!(waits(|_| {}));
+        assert!(!waits(|cell| cell.audit.seconds = 0.05), "too short to tell");
+        assert!(!waits(|cell| cell.measured.rate = Some(500.0)), "another load");
+        assert!(!waits(|cell| cell.faults.record(Fault::TurnedAway, 0, || "421 Full.".to_owned())));
+    }
 
     #[test]
     fn the_knee_is_where_more_users_get_no_more() {

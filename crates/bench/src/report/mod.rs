@@ -100,6 +100,7 @@ impl Report {
         mut cells: Vec<CellReport>,
     ) -> Self {
         compare_with_calm(&mut cells);
+        load::compare_with_fewer(&mut cells);
         let mut report = Self {
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").to_owned(),

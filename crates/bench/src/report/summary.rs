@@ -165,7 +165,7 @@ fn failures(report: &Report) -> String {
 
 /// Whose limits the figures show: what makes every other finding worth less comes first.
 fn bounds(cells: &[CellReport]) -> Vec<String> {
-    const LIMITS: [(Bound, &str); 5] = [
+    const LIMITS: [(Bound, &str); 6] = [
         (Bound::Client, "the measuring side was at its limit, and the server may be faster"),
         (
             Bound::Others,
@@ -174,6 +174,7 @@ fn bounds(cells: &[CellReport]) -> Vec<String> {
         (Bound::Server, "the server was at its limit"),
         (Bound::Network, "the network was at its limit: packets were lost"),
         (Bound::Disk, "a disk was at its limit"),
+        (Bound::Waiting, "nothing was at its limit, and fewer users got as much: more only wait longer"),
     ];
     let count = |bound| cells.iter().filter(|cell| cell.verdict.bound == bound).count();
     let told = LIMITS.iter().filter_map(|&(bound, said)| match (count(bound), cells.len()) {

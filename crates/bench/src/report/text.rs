@@ -371,7 +371,7 @@ fn painted(bound: Bound, color: bool) -> String {
         Bound::Server => "32",
         Bound::Unsaturated => "36",
         Bound::Client | Bound::Others => "31",
-        Bound::Network | Bound::Disk => "33",
+        Bound::Network | Bound::Disk | Bound::Waiting => "33",
     };
     let name = bound.name().trim_end_matches("-bound");
     if color { format!("\x1b[{code}m{name}\x1b[0m") } else { name.to_owned() }
