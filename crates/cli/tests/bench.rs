@@ -323,6 +323,14 @@ fn a_run_is_shown_again_as_it_was() {
     assert_eq!(none.status.code(), Some(2));
     assert!(text(&none.stderr).contains("is no report of a load"), "{none:?}");
     assert_eq!(millrace(&["race", "--read", path, "--users", "5"]).status.code(), Some(2));
+    std::fs::write(&json, r#"{"format": 1, "kind": "race", "scenarios": []}"#).unwrap();
+    let race = text(&millrace(&["bench", "--read", path]).stderr);
+    assert!(race.contains("is the report of a race, which \"millrace race --read\" shows."), "{race}");
+    let baseline = text(&millrace(&["bench", &serving.url, "--baseline", path]).stderr);
+    assert!(baseline.contains("it is the report of a race"), "{baseline}");
+    std::fs::write(&json, r#"{"format": 1, "cells": []}"#).unwrap();
+    let load = text(&millrace(&["race", "--read", path]).stderr);
+    assert!(load.contains("is the report of a load, which \"millrace bench --read\" shows."), "{load}");
     std::fs::remove_file(&json).unwrap();
 }
 

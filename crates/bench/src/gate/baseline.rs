@@ -81,7 +81,10 @@ impl Baseline {
     pub fn parse(text: &str) -> Result<Self, String> {
         let report: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
         match report["cells"].as_array() {
-            None => Err("it is no report of millrace bench --json".to_owned()),
+            None => Err(match crate::report::kind::told(text) {
+                Some(other) => format!("it {other}: a baseline is a --json file of \"millrace bench\""),
+                None => "it is no report of millrace bench --json".to_owned(),
+            }),
             Some(_) if report["format"] != crate::report::FORMAT => Err(format!(
                 "its format is {}, and this program's {}",
                 report["format"],

@@ -10,7 +10,7 @@ use super::scenario::{Scenario, Standing};
 use super::{Figure, Race};
 use crate::plan::Plan;
 use crate::report::table::Table;
-use crate::report::{CellReport, Ending, Machine, lines};
+use crate::report::{CellReport, Ending, Machine, kind, lines};
 use crate::stats::{Confidence, Drift, Stillness};
 
 /// Changes when the meaning of a field does.
@@ -187,8 +187,11 @@ impl RaceReport {
 
     /// Reads a report that [`RaceReport::json`] wrote. The error is a sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut report: Self =
-            serde_json::from_str(text).map_err(|error| format!("is no report of a race: {error}"))?;
+        let other = |error: serde_json::Error| match kind::told(text) {
+            Some(other) if !other.contains("race --read") => other.to_owned(),
+            _ => format!("is no report of a race: {error}"),
+        };
+        let mut report: Self = serde_json::from_str(text).map_err(other)?;
         if report.kind != KIND || report.format != FORMAT {
             return Err(format!("is a report of kind {} in format {}", report.kind, report.format));
         }

@@ -5,6 +5,7 @@
 mod cell;
 pub mod csv;
 pub mod html;
+pub(crate) mod kind;
 pub(crate) mod lines;
 pub(crate) mod load;
 mod machine;
@@ -170,8 +171,11 @@ impl Report {
 
     /// Reads a report that [`Report::json`] wrote. The error is a sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let report: Self =
-            serde_json::from_str(text).map_err(|error| format!("is no report of a load: {error}"))?;
+        let other = |error: serde_json::Error| match kind::told(text) {
+            Some(other) if !other.contains("bench --read") => other.to_owned(),
+            _ => format!("is no report of a load: {error}"),
+        };
+        let report: Self = serde_json::from_str(text).map_err(other)?;
         match report.format {
             FORMAT => Ok(report),
             format => Err(format!("is in format {format}, and this program's is {FORMAT}")),
