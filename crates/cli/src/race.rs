@@ -75,7 +75,9 @@ pub(crate) struct Race {
     #[arg(long)]
     as_published: bool,
 
-    /// Run the preset shortened: it shows that all works, and its figures are worth little
+    /// Run it shortened: it shows that all works, and its figures are worth little
+    ///
+    /// Of a preset, its own short form; with --ops and the like, ten users for 200 ms where no flag says otherwise.
     #[arg(long)]
     quick: bool,
 

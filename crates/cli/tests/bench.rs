@@ -213,6 +213,11 @@ fn what_makes_no_sense_exits_with_2_and_says_what_to_do() {
         (&["bench", "ftp://127.0.0.1:1/", "--tls", "--chaos", "--think", "x"], "--think: "),
         (&["bench", "--tls", "ftp://127.0.0.1:1/"], "the target goes before it"),
         (&["race", "ftp://127.0.0.1:1/", "ftp://192.0.2.9/"], "--allow 192.0.2.9"),
+        (&["race", "millrace", "/nonexist"], "there is no program /nonexist."),
+        (
+            &["race", "millrace", "millrace", "--server-pid", "1"],
+            "--server-pid: a race finds that out itself",
+        ),
         (&["bench", "ftp://127.0.0.1:1/", "--file", "/f", "--verify"], "cannot be verified"),
         (&["race", "http://127.0.0.1:1/", "http://127.0.0.1:2/", "--ops", "noop"], "cannot be measured"),
         (&["poller-bench", "--sockets", "100", "--active", "200"], "--active 200"),

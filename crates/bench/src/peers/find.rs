@@ -39,11 +39,11 @@ pub fn peers_folder() -> PathBuf {
     env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("millrace-peers")
 }
 
-pub(super) fn find(peer: &'static Peer, path: Option<PathBuf>) -> Option<Installed> {
+pub(super) fn find(peer: &'static Peer, path: Option<&Path>) -> Option<Installed> {
     let folder = peers_folder();
     let environment = environment(&folder);
     let (program, environment) = match path {
-        Some(path) => (path, Vec::new()),
+        Some(path) => (path.to_owned(), Vec::new()),
         None if peer.name == "millrace" => (env::current_exe().ok()?, Vec::new()),
         None => match in_path(peer.place.program) {
             Some(program) => (program, only_python(environment)),

@@ -75,6 +75,16 @@ pub enum PeerError {
         names = PEERS.map(|peer| peer.name).join(", ")
     )]
     Unknown(String),
+    /// A path where nothing is.
+    #[error("there is no program {}", .0.display())]
+    NoProgram(PathBuf),
+    /// A path whose last part is no name of a server.
+    #[error(
+        "{}: which server that is, its file name has to say ({names})",
+        .0.display(),
+        names = PEERS.map(|peer| peer.name).join(", ")
+    )]
+    Nameless(PathBuf),
     /// It is not here.
     #[error("{name} is not installed: {remedy}")]
     NotInstalled {
@@ -82,6 +92,14 @@ pub enum PeerError {
         name: &'static str,
         /// How one gets it.
         remedy: &'static str,
+    },
+    /// A path of something else, by the look of it.
+    #[error("{} does not say its version, as {name} would", .path.display())]
+    Dumb {
+        /// Which it should be.
+        name: &'static str,
+        /// Where.
+        path: PathBuf,
     },
     /// What it needs cannot be made.
     #[error("{name} cannot be set up: {error}")]
@@ -108,11 +126,26 @@ pub enum PeerError {
     Left,
 }
 
+impl PeerError {
+    /// Claims that what was asked for cannot be, whatever this machine does.
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, Self::SetUp { .. } | Self::Silent { .. } | Self::Left)
+    }
+}
+
 impl Peer {
-    /// A server by its name, or by the path of a program of that name.
+    /// A server by its name.
     pub fn named(name: &str) -> Result<&'static Self, PeerError> {
-        let last = Path::new(name).file_name().and_then(|name| name.to_str()).unwrap_or(name);
-        PEERS.iter().find(|peer| peer.name == last).ok_or_else(|| PeerError::Unknown(name.to_owned()))
+        PEERS.iter().find(|peer| peer.name == name).ok_or_else(|| PeerError::Unknown(name.to_owned()))
+    }
+
+    /// A server by the path of its program, which has its name.
+    pub fn at(path: &Path) -> Result<&'static Self, PeerError> {
+        if !path.is_file() {
+            return Err(PeerError::NoProgram(path.to_owned()));
+        }
+        let last = path.file_name().unwrap_or_default();
+        PEERS.iter().find(|peer| last == peer.name).ok_or_else(|| PeerError::Nameless(path.to_owned()))
     }
 
     /// Claims that it is spoken to by HTTP, in clear or in TLS.
@@ -138,7 +171,11 @@ impl Peer {
 
     /// Looks for it: at a path, in `PATH`, and where `peers/install` puts servers.
     pub fn installed(&'static self, path: Option<PathBuf>) -> Result<Installed, PeerError> {
-        find::find(self, path).ok_or(PeerError::NotInstalled { name: self.name, remedy: self.source })
+        let none = || match &path {
+            Some(path) => PeerError::Dumb { name: self.name, path: path.clone() },
+            None => PeerError::NotInstalled { name: self.name, remedy: self.source },
+        };
+        find::find(self, path.as_deref()).ok_or_else(none)
     }
 }
 
@@ -147,16 +184,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_paths_find_the_same_server() {
+    fn servers_are_known_by_name() {
         assert_eq!(Peer::named("vsftpd").unwrap().name, "vsftpd");
-        assert_eq!(Peer::named("/old/release/millrace").unwrap().name, "millrace");
         let unknown = Peer::named("wu-ftpd").unwrap_err().to_string();
         assert!(unknown.contains("wu-ftpd") && unknown.contains("pyftpdlib"), "{unknown}");
     }
 
     #[test]
+    fn a_path_is_of_a_program_with_a_servers_name() {
+        let folder = std::env::temp_dir().join(format!("millrace-peers-at-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let [known, unknown] = ["millrace", "wu-ftpd"].map(|name| folder.join(name));
+        for path in [&known, &unknown] {
+            std::fs::write(path, "no program").unwrap();
+        }
+        assert_eq!(Peer::at(&known).unwrap().name, "millrace");
+        let said = |error: PeerError| error.to_string();
+        assert!(said(Peer::at(&unknown).unwrap_err()).contains("its file name has to say (millrace, "));
+        for nothing in [folder.join("vsftpd"), folder.clone()] {
+            let error = said(Peer::at(&nothing).unwrap_err());
+            assert_eq!(error, format!("there is no program {}", nothing.display()));
+        }
+        let dumb = said(Peer::at(&known).unwrap().installed(Some(known)).unwrap_err());
+        assert!(dumb.ends_with("does not say its version, as millrace would"), "{dumb}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn what_is_not_there_says_how_to_get_it() {
-        let missing = Peer::named("vsftpd").unwrap().installed(Some("/nowhere/vsftpd".into())).unwrap_err();
-        assert!(missing.to_string().contains("peers/install"), "{missing}");
+        for peer in &PEERS {
+            let missing = PeerError::NotInstalled { name: peer.name, remedy: peer.source }.to_string();
+            assert!(missing.starts_with(peer.name) && missing.contains(peer.source), "{missing}");
+        }
     }
 }

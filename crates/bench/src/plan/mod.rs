@@ -60,7 +60,7 @@ pub enum PlanError {
     /// A preset's name.
     #[error("there is no preset {0:?}")]
     NoPreset(String),
-    /// A form of a preset, where there is none, or none that was published.
+    /// A form of a preset that was published, where none is named.
     #[error("--{0} is a form of a preset, and none is named")]
     NoForm(&'static str),
 }
@@ -101,11 +101,11 @@ pub(crate) fn is_chosen(flags: &[(&str, &str)]) -> bool {
     flags.iter().any(|(name, _)| CHOOSING.contains(name))
 }
 
-/// The preset of who names none, in a form; `None` where the flags make a plan of their own, which has no other form.
+/// The preset of who names none, in a form; `None` where the flags make a plan of their own, which was nowhere published.
 pub(crate) fn usual(name: &str, flags: &[(&str, &str)], form: Form) -> Result<Option<Preset>, PlanError> {
     match is_chosen(flags) {
         _ if form.as_published => Err(PlanError::NoForm("as-published")),
-        true if form.quick => Err(PlanError::NoForm("quick")),
+        true if form.quick => Ok(Some(Preset::of_flags(form))),
         true => Ok(None),
         false => Preset::built_in_as(name, form).map(Some),
     }
@@ -126,16 +126,7 @@ impl Plan {
         let target = Target::parse(target).map_err(PlanError::Target)?;
         let preset = match preset {
             Some(preset) => preset.clone(),
-            None if is_chosen(flags) => Preset {
-                name: "custom".to_owned(),
-                summary: "what the flags say".to_owned(),
-                notes: Vec::new(),
-                tables: Vec::new(),
-                base: Settings::default(),
-                steps: vec![Settings::default()],
-                full: Vec::new(),
-                as_published: false,
-            },
+            None if is_chosen(flags) => Preset::of_flags(Form::default()),
             None if target.scheme.is_http() => Preset::built_in("http")?,
             None => Preset::built_in("default")?,
         };

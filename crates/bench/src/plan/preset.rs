@@ -93,7 +93,20 @@ pub struct Preset {
     pub as_published: bool,
 }
 
+/// The plan of who says by flags what is to be measured.
+const OF_FLAGS: &str = "summary = 'what the flags say'
+[quick]
+users = 10
+duration = '200ms'
+warm-up = '0s'
+";
+
 impl Preset {
+    /// What flags change that make a plan of their own.
+    pub(super) fn of_flags(form: Form) -> Self {
+        Self::parse("custom", "custom", OF_FLAGS, form).expect("a test reads it in both forms")
+    }
+
     /// A preset that comes with the program, corrected and in full.
     pub fn built_in(name: &str) -> Result<Self, PlanError> {
         Self::built_in_as(name, Form::default())
@@ -261,7 +274,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::plan::Op;
+    use crate::plan::{Op, Plan};
 
     #[test]
     fn the_built_in_presets_can_be_read_in_every_form() {
@@ -275,6 +288,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_plan_of_flags_has_a_quick_form() {
+        let [full, quick] = [false, true].map(|quick| Preset::of_flags(Form { quick, as_published: false }));
+        assert_eq!((&full.base, &full.steps[..]), (&Settings::default(), &[Settings::default()][..]));
+        let plan = |flags: &[(&str, &str)]| Plan::new("ftp://127.0.0.1:2121/", Some(&quick), flags).unwrap();
+        let shortened = plan(&[("ops", "noop"), ("duration", "300ms")]);
+        assert_eq!(shortened.quick, ["users: 10 for 100", "warm-up seconds: 0 for 0.5"]);
+        let cell = &shortened.cells()[0];
+        assert_eq!((cell.op, cell.users, cell.settings.duration), (Op::Noop, 10, Duration::from_millis(300)));
     }
 
     #[test]

@@ -39,7 +39,8 @@ impl Entrant {
         let mut split = words.split_whitespace().map(str::to_owned);
         let first = split.next().ok_or_else(|| PeerError::Unknown(String::new()))?;
         let path = first.contains('/').then(|| PathBuf::from(&first));
-        let installed = Peer::named(&first)?.installed(path)?;
+        let peer = path.as_deref().map_or_else(|| Peer::named(&first), Peer::at)?;
+        let installed = peer.installed(path)?;
         Ok(Self { label: words.to_owned(), server: Server::Known { installed, more: split.collect() } })
     }
 
@@ -220,6 +221,8 @@ mod tests {
 
     #[test]
     fn a_path_that_leads_nowhere_is_no_server() {
-        assert!(Entrant::parse("/nowhere/vsftpd").is_err() && Entrant::parse("").is_err());
+        let error = Entrant::parse("/nowhere/vsftpd --flag").unwrap_err();
+        assert_eq!((error.is_usage(), &error.to_string()[..]), (true, "there is no program /nowhere/vsftpd"));
+        assert!(Entrant::parse("").unwrap_err().is_usage());
     }
 }

@@ -35,6 +35,9 @@ use crate::stats::Random;
 /// Blocks, where nobody says how many: fewer leave intervals too wide to be of use.
 const BLOCKS: u32 = 5;
 
+/// What is of one server, and known of those that a race starts.
+const FOUND: [&str; 2] = ["server-pid", "server-root"];
+
 /// Why there is no race.
 #[derive(Debug, Error)]
 pub enum RaceError {
@@ -72,7 +75,7 @@ impl RaceError {
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Target(_) | Self::Usage(_) | Self::Plan(_) => true,
-            Self::Peer(error) => matches!(error, PeerError::Unknown(_) | PeerError::NotInstalled { .. }),
+            Self::Peer(error) => error.is_usage(),
             Self::Run(error) => error.is_usage(),
             Self::Machine(_) => false,
         }
@@ -158,6 +161,12 @@ impl Race {
         let is_secret = |one: &Entrant| one.is_over_http() && one.is_over_tls();
         if entrants.iter().any(is_secret) || flags.iter().any(|flag| flag.0 == "tls" && flag.1 != "off") {
             Entrant::encrypt(&mut entrants)?;
+        }
+        let found = flags.iter().find(|flag| FOUND.contains(&flag.0));
+        if let Some((name, _)) = found.filter(|_| entrants.iter().any(Entrant::is_started)) {
+            return Err(RaceError::Usage(format!(
+                "--{name}: a race finds that out itself of the servers that it starts, and one flag cannot be of several"
+            )));
         }
         let against = match settings.against {
             None => 0,

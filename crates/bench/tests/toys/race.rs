@@ -60,8 +60,16 @@ fn a_quick_race_needs_no_preset_and_says_that_it_was() {
     let csv = text::csv(&report);
     assert!(csv.lines().next().unwrap().ends_with(",form"), "{csv}");
     assert!(csv.lines().skip(1).all(|line| line.ends_with(",quick")), "{csv}");
-    let error = Race::new(entrants(), None, &QUICK, settings()).unwrap_err();
-    assert!(error.is_usage() && error.to_string().starts_with("--quick is a form of a preset"), "{error}");
+    let own = Race::new(entrants(), None, &QUICK[..1], settings()).unwrap();
+    assert!(own.time() <= std::time::Duration::from_secs(2), "{:?}", own.time());
+    assert_eq!(own.run(&Silent).unwrap().titled(), "custom, QUICK FORM");
+    let form = Form { as_published: true, ..form };
+    let published = Settings { form, ..Settings::default() };
+    let error = Race::new(entrants(), None, &QUICK, published).unwrap_err();
+    assert!(
+        error.is_usage() && error.to_string().starts_with("--as-published is a form of a preset"),
+        "{error}"
+    );
 }
 
 #[test]

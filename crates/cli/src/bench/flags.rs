@@ -48,7 +48,9 @@ pub(crate) struct Bench {
     #[arg(value_name = "PRESET")]
     pub(crate) preset: Option<String>,
 
-    /// Shorten the preset, to see that all works: well under a minute, and its figures are worth little
+    /// Shorten it, to see that all works: well under a minute, and its figures are worth little
+    ///
+    /// Of a preset, its own short form; with --ops and the like, ten users for 200 ms where no flag says otherwise.
     #[arg(long)]
     pub(crate) quick: bool,
 
