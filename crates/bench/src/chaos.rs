@@ -148,6 +148,9 @@ pub struct Holdings {
     pub processes: u64,
     pub threads: u64,
     pub descriptors: u64,
+    /// Those of them that listen.
+    #[serde(default)]
+    pub listeners: u64,
     pub pss_kib: u64,
 }
 
@@ -164,6 +167,10 @@ pub struct ChaosReport {
     pub before: Option<Holdings>,
     /// And when everyone had gone.
     pub after: Option<Holdings>,
+    /// So many of the descriptors that it then had more are ports that it keeps open for the next users: at most one for
+    /// each that there was.
+    #[serde(default)]
+    pub kept_ports: u64,
     /// So long after, at most [`SETTLING`].
     pub settled_s: f64,
 }
@@ -185,17 +192,23 @@ pub const SETTLING: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(100);
 
 impl ChaosReport {
-    /// Waits until the server of this process holds no more descriptors than before, or its time is over.
+    /// Waits until the server of this process has let go of what the users had, so many good ones and so many bad, or its
+    /// time is over.
     pub(crate) fn settle(
         chaos: &Chaos,
-        users: u32,
+        [good, bad]: [u32; 2],
         deeds: &Deeds,
         server: Option<i32>,
         before: Option<Holdings>,
     ) -> Self {
         let begun = Instant::now();
+        let kept = |now: &Holdings| {
+            before.map_or(0, |then| now.listeners.saturating_sub(then.listeners)).min(u64::from(good + bad))
+        };
         let has_settled = |now: &Holdings| {
-            before.is_none_or(|then| now.descriptors <= then.descriptors && now.processes <= then.processes)
+            let is_free =
+                |then: Holdings| now.descriptors - kept(now).min(now.descriptors) <= then.descriptors;
+            before.is_none_or(|then| is_free(then) && now.processes <= then.processes)
         };
         let after = loop {
             let now = server.and_then(holdings);
@@ -209,7 +222,8 @@ impl ChaosReport {
         let deed =
             |kind| Deed { kind, times: count(&deeds.done, kind), ended_by_server: count(&deeds.ended, kind) };
         Self {
-            users,
+            users: bad,
+            kept_ports: after.as_ref().map_or(0, kept),
             deeds: kinds.map(deed).collect(),
             calm_p99_ms: None,
             before,
@@ -218,11 +232,12 @@ impl ChaosReport {
         }
     }
 
-    /// Descriptors and processes that the server still holds.
+    /// Descriptors and processes that the server still holds, beside ports that it keeps for the next users.
     pub fn leaked(&self) -> Option<(u64, u64)> {
         let (before, after) = (self.before?, self.after?);
         let more = |field: fn(&Holdings) -> u64| field(&after).saturating_sub(field(&before));
-        Some((more(|held| held.descriptors), more(|held| held.processes)))
+        let descriptors = more(|held| held.descriptors).saturating_sub(self.kept_ports);
+        Some((descriptors, more(|held| held.processes)))
     }
 }
 
@@ -246,6 +261,29 @@ mod tests {
     fn there_is_one_of_each_kind_at_least() {
         let all: Chaos = "10%".parse().unwrap();
         assert_eq!([all.users(1), all.users(100), all.users(1_000_000)], [7, 10, MOST_BAD]);
+    }
+
+    /// A server that keeps the port of its last user open, and one whose every `PASV` of a flood leaves one behind.
+    #[test]
+    fn a_port_for_each_user_may_be_kept_and_no_more() {
+        let chaos = Chaos { percent: 10, kinds: vec![Mischief::PasvFlood] };
+        let listening: Vec<_> =
+            (0..12).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        // Other tests of this process open and close descriptors meanwhile: only the two are held against one another.
+        let pid = std::process::id() as i32;
+        let report = |users: [u32; 2]| {
+            let before = Holdings { listeners: 0, descriptors: u64::MAX, ..holdings(pid).unwrap() };
+            ChaosReport::settle(&chaos, users, &Deeds::default(), Some(pid), Some(before))
+        };
+        assert_eq!(report([3, 4]).kept_ports, 7);
+        assert!(report([1000, 1]).kept_ports >= listening.len() as u64);
+        let held = |descriptors: u64| {
+            Some(Holdings { processes: 1, threads: 1, descriptors, listeners: 0, pss_kib: 0 })
+        };
+        let leaked = |kept_ports: u64| {
+            ChaosReport { before: held(10), after: held(15), kept_ports, ..report([1, 1]) }.leaked()
+        };
+        assert_eq!([0, 1, 5].map(leaked), [Some((5, 0)), Some((4, 0)), Some((0, 0))]);
     }
 
     #[test]

@@ -360,7 +360,7 @@ impl Station {
             return Err(RunError::Interrupted);
         }
         let chaos = chaos.map(|chaos| {
-            let (users, server) = (cell.bad_users(), cell.settings.server_pid);
+            let (users, server) = ([cell.users, cell.bad_users()], cell.settings.server_pid);
             ChaosReport::settle(chaos, users, &deeds, server, before)
         });
         let timeline = timeline::since(sum.opened.map_or(Duration::ZERO, |opened| opened - begun), timeline);

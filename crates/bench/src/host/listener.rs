@@ -3,6 +3,7 @@
 //! Invariant: a process is called a stranger only where that is certain. Another network namespace, descriptors that may
 //! not be looked at, a socket that nobody lists: then nothing is said.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -39,6 +40,16 @@ pub(crate) fn stranger(root: i32, address: SocketAddr) -> Option<String> {
          server's CPU and memory is theirs",
         other.unwrap_or_default()
     ))
+}
+
+/// How many descriptors of these processes are of sockets that listen.
+pub(super) fn listeners(pids: &[i32]) -> u64 {
+    let listening: HashSet<u64> =
+        [("tcp", 4), ("tcp6", 16)].map(table).concat().iter().map(|one| one.2).collect();
+    let entries = pids.iter().flat_map(|pid| fs::read_dir(format!("/proc/{pid}/fd")));
+    let links = entries.flat_map(|entries| entries.flatten()).flat_map(|entry| fs::read_link(entry.path()));
+    let sockets = links.filter_map(|link| socket(&link.to_string_lossy()));
+    sockets.filter(|socket| listening.contains(socket)).count() as u64
 }
 
 /// Whether a process has one of some sockets.
@@ -147,6 +158,9 @@ mod tests {
             let said = stranger_at(address).unwrap();
             assert!(said.contains(&format!("listens at {address}, but {own} (")), "{said}");
         }
+        // Other tests of this process listen, too.
+        assert!(listeners(&[own as i32]) >= 2);
+        assert_eq!(listeners(&[other.id() as i32]), 0, "cat has a pipe");
         let gone = listener.local_addr().unwrap();
         drop(listener);
         assert_eq!(stranger_at(gone), None, "nobody listens there");

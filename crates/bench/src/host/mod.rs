@@ -326,8 +326,9 @@ fn without_password(word: &str) -> String {
 
 /// What a process and its descendants hold.
 pub(crate) fn holdings(pid: i32) -> Option<Holdings> {
-    let Usage { processes, threads, descriptors, pss_kib, .. } = Tree::of(pid)?.usage(true);
-    Some(Holdings { processes, threads, descriptors, pss_kib })
+    let tree = Tree::of(pid)?;
+    let Usage { processes, threads, descriptors, pss_kib, .. } = tree.usage(true);
+    Some(Holdings { processes, threads, descriptors, listeners: listener::listeners(&tree.pids()), pss_kib })
 }
 
 /// The processes that descend from one, itself included.

@@ -404,7 +404,8 @@ impl CellReport {
             && descriptors + processes > 0
         {
             doubts.push(format!(
-                "{descriptors} descriptors and {processes} processes of the server are left of the bad users"
+                "{descriptors} descriptors and {processes} processes of the server are left of the bad users, beside \
+                 ports for the next ones"
             ));
         }
         let is_counted = self.step.is_some() || self.measured.op == "quit";

@@ -308,9 +308,13 @@ fn chaos_line(cell: &CellReport, chaos: &ChaosReport) -> String {
     let _ = write!(line, "; {}", deeds.join(", "));
     match (chaos.before, chaos.after) {
         (Some(before), Some(after)) => {
+            let kept = match chaos.kept_ports {
+                0 => String::new(),
+                ports => format!(" ({ports} of them a port that is kept open for the next user)"),
+            };
             let _ = write!(
                 line,
-                "; of the server, before anyone came and {:.1} s after all had left: descriptors {} and {}, \
+                "; of the server, before anyone came and {:.1} s after all had left: descriptors {} and {}{kept}, \
                  processes {} and {}, threads {} and {}, MiB {:.1} and {:.1}",
                 chaos.settled_s,
                 before.descriptors,
