@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use super::RaceReport;
 use super::comparison::{Outcome, SERVER_CPU};
 use crate::report::{CellReport, Ending, quick_sentence, text};
+use crate::stats::Stillness;
 
 /// So many loads are named; more are counted.
 const NAMED: usize = 2;
@@ -51,7 +52,7 @@ impl RaceReport {
             .flat_map(|&at| [Some(self.conclusion(at, &reference)), self.costs(at, &reference)])
             .flatten();
         let mut said: Vec<String> = first.chain(winner(&reference, &records)).chain(each).collect();
-        said.push(self.sentinel.words.clone());
+        said.push(self.stillness());
         said.extend(self.early_end());
         self.conclusions = said;
     }
@@ -72,6 +73,19 @@ impl RaceReport {
         (!told.is_empty()).then(|| {
             format!("OPERATIONS FAILED, and the race with them: {told}. A rate says little where some are left out.")
         })
+    }
+
+    /// How still the machine kept, and what it means where it did not.
+    fn stillness(&self) -> String {
+        let words = &self.sentinel.words;
+        match self.sentinel.drift.kind {
+            Stillness::Restless | Stillness::Drifting => {
+                format!(
+                    "{words} Ratios of one block suffer less from that than rates do; intervals are wider for it."
+                )
+            }
+            _ => words.clone(),
+        }
     }
 
     fn early_end(&self) -> Option<String> {
@@ -188,7 +202,7 @@ fn winner(reference: &str, others: &[(&str, Record<'_>)]) -> Option<String> {
     })
 }
 
-/// `uploads of 1k by 20 and logins by 20`, or `6 of 10 loads`.
+/// `uploads of 1 KiB by 20 and logins by 20`, or `6 of 10 loads`.
 fn named(titles: &[&str], all: usize) -> String {
     match titles.len() {
         ..=NAMED => in_a_row(titles),

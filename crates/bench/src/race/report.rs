@@ -11,7 +11,7 @@ use super::{Figure, Race};
 use crate::plan::Plan;
 use crate::report::table::Table;
 use crate::report::{CellReport, Ending, Machine, kind, lines};
-use crate::stats::{Confidence, Drift, Stillness};
+use crate::stats::{Confidence, Drift};
 
 /// Changes when the meaning of a field does.
 const FORMAT: u32 = 1;
@@ -197,6 +197,9 @@ impl RaceReport {
         }
         // What an earlier build concluded from the same figures it may have said worse.
         report.conclude();
+        report.tables.retain(Table::says_anything);
+        let words = report.sentinel.words.clone();
+        report.warnings.retain(|warning| !warning.starts_with(&words)); // the conclusions say it
         Ok(report)
     }
 
@@ -236,12 +239,6 @@ impl RaceReport {
     }
 
     fn warn(&mut self) {
-        if matches!(self.sentinel.drift.kind, Stillness::Restless | Stillness::Drifting) {
-            self.warnings.push(format!(
-                "{} Ratios of one block suffer less from that than rates do; intervals are wider for it.",
-                self.sentinel.words
-            ));
-        }
         for scenario in &self.scenarios {
             for standing in scenario.standings.iter().filter(|standing| !standing.failures.is_empty()) {
                 let gaps = (self.blocks as usize).saturating_sub(standing.cells.len());

@@ -73,23 +73,13 @@ impl Scenario {
 
 /// A load in words.
 fn title(cell: &Cell) -> String {
-    // A file of one's own has a name, and a size that nobody knows before.
-    let size = cell.size.map(crate::report::short_size).or(cell.settings.label.clone()).unwrap_or_default();
     let what = match cell.op {
-        Op::Retr => format!("downloads of {size}"),
-        Op::Stor => format!("uploads of {size}"),
-        Op::Login => "logins".to_owned(),
         Op::Get if !cell.settings.keep_alive => "requests by new connections".to_owned(),
         Op::Get => "requests by kept connections".to_owned(),
         Op::Idle => "memory of idle sessions".to_owned(),
-        Op::List | Op::Nlst | Op::Mlsd => format!("listings by {}", cell.op.to_string().to_uppercase()),
-        _ => cell.op.to_string(),
+        _ => Measured::of(cell).words(),
     };
-    let mode = cell.mode.map(|mode| mode.to_string()).filter(|mode| mode != "pasv");
-    let mode = mode.map_or_else(String::new, |mode| format!(" ({mode})"));
-    let label = cell.settings.label.as_ref().filter(|_| cell.op != Op::Get);
-    let label = label.map_or_else(String::new, |label| format!(" ({label})"));
-    format!("{what}{mode}{label} by {}", cell.users)
+    format!("{what} by {}", cell.users)
 }
 
 /// The next edge, in microseconds, of those that are 2 to 3 % apart: what a plot can show.

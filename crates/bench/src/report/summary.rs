@@ -140,7 +140,7 @@ fn how(cell: &CellReport) -> String {
     let mode = measured.mode.as_deref().filter(|&mode| mode != "pasv").map(|mode| format!("by {mode}"));
     let paced = measured.rate.map(|rate| format!("of {rate} asked for"));
     let bad = (measured.bad_users > 0).then(|| format!("amid {} bad users", measured.bad_users));
-    let selector = measured.selector.map(|selector| format!("heard by {}", selector.name()));
+    let selector = measured.selector_unsaid().map(|selector| format!("heard by {selector}"));
     let said = [measured.label.clone(), mode, paced, bad, selector];
     let said: Vec<String> = said.into_iter().flatten().collect();
     if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) }

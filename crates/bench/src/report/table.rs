@@ -88,7 +88,8 @@ impl Table {
         tables.filter(Self::says_anything).collect()
     }
 
-    fn says_anything(&self) -> bool {
+    /// Claims that there is a number in it.
+    pub(crate) fn says_anything(&self) -> bool {
         let mut numbers = self.rows.iter().flat_map(|row| &row.numbers);
         numbers.any(|number| number.measured.is_some() || number.published.is_some())
     }

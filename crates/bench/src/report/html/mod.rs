@@ -4,6 +4,7 @@
 //! (`Content-Security-Policy`): it opens offline, from a mail or a build's artifacts. Its numbers are the JSON's; see
 //! [`words::number`].
 
+mod bars;
 mod parts;
 mod pictures;
 mod plot;

@@ -51,6 +51,20 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     out + "</tbody></table></div>\n"
 }
 
+/// What only some readers want to see; nothing where there is nothing.
+pub(super) fn folded(summary: &str, body: &str) -> String {
+    if body.is_empty() {
+        return String::new();
+    }
+    format!("<details><summary>{}</summary>\n{body}</details>\n", escaped(summary))
+}
+
+/// Its first letter large: the beginning of a heading.
+pub(super) fn capital(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
 /// Names and what is to be said of them, in lines that may be long.
 pub(super) fn facts(rows: &[(String, String)]) -> String {
     let rows = rows.iter().fold(String::new(), |out, (name, what)| {
@@ -146,8 +160,7 @@ pub(super) fn machine(machine: &Machine, settings: &[(&str, String)]) -> String 
         .iter()
         .map(|limit| (limit.name.to_string(), format!("{} - {}", limit.value, limit.meaning)));
     let limits = facts(&limits.collect::<Vec<_>>());
-    let body = facts(&rows.collect::<Vec<_>>())
-        + &format!("<details><summary>What this machine allows</summary>\n{limits}</details>\n");
+    let body = facts(&rows.collect::<Vec<_>>()) + &folded("What this machine allows", &limits);
     section("Machine and settings", &body)
 }
 

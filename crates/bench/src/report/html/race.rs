@@ -1,13 +1,18 @@
 //! The page of a race.
 
+use super::bars::{self, Bar};
 use super::page;
 use super::parts::{
-    LATENCY, SHARE, curve, documents, facts, figure, grid, list, machine, section, table, warnings,
+    LATENCY, SHARE, capital, curve, documents, facts, figure, folded, grid, list, machine, section, table,
+    warnings,
 };
 use super::plot::{Axis, Scale, Series, interval, lines};
 use super::words::{date, escaped, number, of_count, of_ms, of_rate};
 use crate::race::{Comparison, Outcome, RaceReport, Scenario, Standing, in_a_row};
 use crate::report::text::factor;
+
+/// More loads than these are a table rather than pictures.
+const MOST_BARS: usize = 12;
 
 const BLOCK: Axis = Axis { label: "block", scale: Scale::Ordinal };
 
@@ -22,10 +27,7 @@ pub fn render(report: &RaceReport) -> String {
     let title = format!("{} against {}", in_a_row(&others), report.reference());
     let about = format!("{}: {}. {}.", report.titled(), report.summary, date(report.began));
     let mut body = section("In short", &list("lead card", &report.conclusions));
-    body += &section(
-        "Every load at a glance",
-        &(matrix(report, &|standing| standing.main()) + &key_to_marks(report)),
-    );
+    body += &section("Every load at a glance", &(glance(report) + &key_to_marks(report)));
     body += &warnings(&report.warnings);
     body += &cost(report);
     body += &report.scenarios.iter().map(|scenario| load(report, scenario)).collect::<String>();
@@ -41,6 +43,33 @@ pub fn render(report: &RaceReport) -> String {
     ];
     body += &machine(&report.machine, &settings);
     page("Millrace race", &title, &about, &body)
+}
+
+/// The main figure of each load: as bars, and as a table for who wants to copy it.
+fn glance(report: &RaceReport) -> String {
+    let all = matrix(report, &|standing| standing.main());
+    let measured: Vec<&Scenario> =
+        report.scenarios.iter().filter(|one| one.standings.iter().any(|one| one.main().is_some())).collect();
+    if measured.len() > MOST_BARS {
+        return all;
+    }
+    let cards = measured.into_iter().map(|scenario| {
+        let bars: Vec<Bar> = scenario.standings.iter().enumerate().map(bar).collect();
+        let main = scenario.standings.iter().find_map(Standing::main);
+        let better = if main.is_some_and(|main| main.more_is_better) { "more" } else { "less" };
+        let unit = main.map_or_else(String::new, |main| format!("{}, {better} is better", main.unit));
+        bars::card(&capital(&scenario.title), &unit, &bars)
+    });
+    grid(&cards.collect::<String>()) + &folded("The same as a table", &all)
+}
+
+fn bar((at, standing): (usize, &Standing)) -> Bar {
+    let main = standing.main();
+    let words = main.map_or_else(
+        || "<span class=\"soft\">not measured</span>".to_owned(),
+        |main| format!("{} {}", of_rate(main.median), against(main)),
+    );
+    Bar { name: standing.contestant.clone(), color: at, value: main.map(|main| main.median), words }
 }
 
 /// Which of a standing's comparisons a table is about.
@@ -62,10 +91,14 @@ fn matrix(report: &RaceReport, pick: Pick<'_>) -> String {
 
 fn cell(comparison: Option<&Comparison>) -> String {
     let Some(comparison) = comparison else { return "<span class=\"soft\">not measured</span>".to_owned() };
-    let mark = comparison.ratio.map_or_else(String::new, |ratio| {
+    format!("{}<br>{}", of_rate(comparison.median), against(comparison))
+}
+
+/// How many times the reference's it is, with its mark; nothing of the reference itself.
+fn against(comparison: &Comparison) -> String {
+    comparison.ratio.map_or_else(String::new, |ratio| {
         mark(comparison, &format!("x&thinsp;{}", number(ratio.middle, factor(ratio.middle))))
-    });
-    format!("{}<br>{mark}", of_rate(comparison.median))
+    })
 }
 
 fn mark(comparison: &Comparison, words: &str) -> String {
@@ -95,12 +128,16 @@ fn cost(report: &RaceReport) -> String {
     let memory = matrix(report, &|standing| standing.of("server memory"));
     let explained = "<p>CPU of the server for an operation, its system calls included. It needs no idle machine \
         and no fast client, so it is the fairest figure where both share one machine.</p>\n";
+    let held = "<p>What all its processes hold (PSS: pages that several share are divided among them), looked at once \
+        in each block: when the load's last operation had ended, and before those of its users left who were still there. The loads of a block come in \
+        an order that is drawn anew, and a server keeps some of what earlier ones made it take: compare the servers in a \
+        row, not the rows of a server.</p>\n";
     let mut out = String::new();
     if !cpu.is_empty() {
         out += &section("What an operation costs the server", &(explained.to_owned() + &cpu));
     }
     if !memory.is_empty() {
-        out += &section("Memory of the server at the end of the load", &memory);
+        out += &section("Memory of the server when the load had ended", &(held.to_owned() + &memory));
     }
     out
 }
@@ -209,12 +246,10 @@ fn samples(scenario: &Scenario) -> Vec<Series> {
 fn stillness(report: &RaceReport) -> String {
     let readings = &report.sentinel.readings_ms;
     let points = (0..).zip(readings).map(|(block, reading)| (f64::from(block), *reading)).collect();
-    let series =
-        Series { name: "the same small work, without any server".to_owned(), color: 7, points, knee: None };
+    let series = Series { name: "without any server".to_owned(), color: 7, points, knee: None };
     let ms = Axis { label: "ms", scale: Scale::Linear };
     let after = Axis { label: "after so many blocks", scale: Scale::Linear };
-    format!("<p>{}</p>\n", escaped(&report.sentinel.words))
-        + &grid(&figure("The sentinel", &lines(after, ms, &[series])))
+    grid(&figure("The same small work between the blocks", &lines(after, ms, &[series])))
 }
 
 fn contestants(report: &RaceReport) -> String {
@@ -227,9 +262,4 @@ fn contestants(report: &RaceReport) -> String {
         (one.label.clone(), format!("{version}{more}\n{}", one.argv.join(" ")))
     });
     facts(&rows.collect::<Vec<_>>())
-}
-
-fn capital(words: &str) -> String {
-    let mut letters = words.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
