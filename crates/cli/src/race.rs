@@ -26,7 +26,8 @@ Examples:
   millrace race millrace 'millrace --coalesce off'       flags for one of them
   millrace race /old/millrace millrace                   two builds
   millrace race millrace ftp://user:password@127.0.0.1:2121/
-  millrace race millrace nginx --tls on                  over HTTP in TLS
+  millrace race millrace nginx --tls                     over HTTP in TLS
+  millrace race millrace vsftpd proftpd --tls            over FTP in TLS
   millrace race millrace millrace                        an A/A race: what does noise do?
   millrace race --list                                   the servers that are known by name
 

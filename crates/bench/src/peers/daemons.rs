@@ -34,9 +34,15 @@ pub(super) const MILLRACE: Peer = Peer {
         argv.extend(["serve", &text(at.root), "--ftp", &at.address()].map(String::from));
         argv.extend(["--user", "bench:bench:rw", "--quiet", "--http", "off"].map(String::from));
         argv.extend(["--passive-ports".into(), at.passive("-")]);
+        if let Some(KeyPair { certificate, key }) = at.certificate()? {
+            argv.extend(["--tls-cert", &text(&certificate), "--tls-key", &text(&key)].map(String::from));
+        }
         Ok(bench(argv))
     },
 };
+
+/// In a race over FTP in TLS: the same, and a certificate.
+pub(super) const MILLRACE_FTPES: Peer = Peer { scheme: "ftpes", ..MILLRACE };
 
 /// In a race over HTTP.
 pub(super) const MILLRACE_HTTP: Peer = Peer {
@@ -44,8 +50,14 @@ pub(super) const MILLRACE_HTTP: Peer = Peer {
     auth: "none",
     configure: |at| {
         let mut argv = at.command();
-        argv.extend(["serve", &text(at.root), "--http", &at.address()].map(String::from));
-        argv.extend(["--ftp", "off", "--quiet"].map(String::from));
+        argv.extend(["serve", &text(at.root), "--ftp", "off", "--quiet"].map(String::from));
+        match at.certificate()? {
+            None => argv.extend(["--http".into(), at.address()]),
+            Some(KeyPair { certificate, key }) => {
+                argv.extend(["--http", "off", "--https", &at.address()].map(String::from));
+                argv.extend(["--tls-cert", &text(&certificate), "--tls-key", &text(&key)].map(String::from));
+            }
+        }
         argv.extend(["--access-log".into(), text(&at.state.join("access.log"))]);
         Ok(Launch { argv, user: "", password: "" })
     },
@@ -53,19 +65,7 @@ pub(super) const MILLRACE_HTTP: Peer = Peer {
 };
 
 /// In a race over HTTP in TLS.
-pub(super) const MILLRACE_HTTPS: Peer = Peer {
-    scheme: "https",
-    configure: |at| {
-        let KeyPair { certificate, key } = at.certificate()?;
-        let mut argv = at.command();
-        argv.extend(["serve", &text(at.root), "--https", &at.address()].map(String::from));
-        argv.extend(["--tls-cert", &text(&certificate), "--tls-key", &text(&key)].map(String::from));
-        argv.extend(["--ftp", "off", "--http", "off", "--quiet"].map(String::from));
-        argv.extend(["--access-log".into(), text(&at.state.join("access.log"))]);
-        Ok(Launch { argv, user: "", password: "" })
-    },
-    ..MILLRACE_HTTP
-};
+pub(super) const MILLRACE_HTTPS: Peer = Peer { scheme: "https", ..MILLRACE_HTTP };
 
 pub(super) const VSFTPD: Peer = Peer {
     name: "vsftpd",
@@ -82,6 +82,9 @@ pub(super) const VSFTPD: Peer = Peer {
     configure: vsftpd,
 };
 
+/// In a race over FTP in TLS.
+pub(super) const VSFTPD_FTPES: Peer = Peer { scheme: "ftpes", ..VSFTPD };
+
 pub(super) const PURE_FTPD: Peer = Peer {
     name: "pure-ftpd",
     scheme: "ftp",
@@ -97,6 +100,9 @@ pub(super) const PURE_FTPD: Peer = Peer {
     configure: pure_ftpd,
 };
 
+/// In a race over FTP in TLS.
+pub(super) const PURE_FTPD_FTPES: Peer = Peer { scheme: "ftpes", ..PURE_FTPD };
+
 pub(super) const PROFTPD: Peer = Peer {
     name: "proftpd",
     scheme: "ftp",
@@ -111,6 +117,9 @@ pub(super) const PROFTPD: Peer = Peer {
     },
     configure: proftpd,
 };
+
+/// In a race over FTP in TLS.
+pub(super) const PROFTPD_FTPES: Peer = Peer { scheme: "ftpes", ..PROFTPD };
 
 pub(super) const PYFTPDLIB: Peer = Peer {
     name: "pyftpdlib",
@@ -130,9 +139,13 @@ pub(super) const PYFTPDLIB: Peer = Peer {
         let (first, last) = at.ports.passive;
         argv.extend([text(&script), text(at.root), at.ports.control.to_string()]);
         argv.extend(["bench".into(), "bench".into(), first.to_string(), last.to_string()]);
+        argv.extend(at.both()?.map(|both| text(&both)));
         Ok(bench(argv))
     },
 };
+
+/// In a race over FTP in TLS.
+pub(super) const PYFTPDLIB_FTPES: Peer = Peer { scheme: "ftpes", ..PYFTPDLIB };
 
 pub(super) const UNFTP: Peer = Peer {
     name: "unftp",
@@ -185,6 +198,9 @@ pub(super) const LIGHTTPD: Peer = Peer {
     configure: lighttpd,
 };
 
+/// In a race over HTTP in TLS.
+pub(super) const LIGHTTPD_HTTPS: Peer = Peer { scheme: "https", ..LIGHTTPD };
+
 pub(super) const FLOOR: Peer = Peer {
     name: "floor",
     scheme: "ftp",
@@ -203,6 +219,12 @@ fn vsftpd(at: &Setting<'_>) -> io::Result<Launch> {
     let empty = at.state.join("empty");
     fs::create_dir(&empty)?;
     let (first, last) = at.ports.passive;
+    let tls = at.both()?.map_or_else(String::new, |both| {
+        format!(
+            "ssl_enable=YES\nallow_anon_ssl=YES\nrsa_cert_file={}\nrequire_ssl_reuse=NO\nssl_ciphers=HIGH\n",
+            both.display()
+        )
+    });
     // daemon: an account without rights whose home exists on every Debian, which vsftpd insists on.
     let configuration = format!(
         "listen=YES\nlisten_address=127.0.0.1\nlisten_port={}\nbackground=NO\nanonymous_enable=YES\n\
@@ -210,7 +232,7 @@ fn vsftpd(at: &Setting<'_>) -> io::Result<Launch> {
          anon_mkdir_write_enable=YES\nanon_other_write_enable=YES\nanon_world_readable_only=NO\n\
          allow_writeable_chroot=YES\nsecure_chroot_dir={}\npasv_min_port={first}\npasv_max_port={last}\n\
          max_clients=0\nmax_per_ip=0\nisolate=NO\nisolate_network=NO\nxferlog_enable=NO\n\
-         idle_session_timeout=3600\n",
+         idle_session_timeout=3600\n{tls}",
         at.ports.control,
         at.root.display(),
         empty.display(),
@@ -241,6 +263,9 @@ fn pure_ftpd(at: &Setting<'_>) -> io::Result<Launch> {
     argv.extend(["-E", "-H", "-4", "-u", "1", "-f", "none", "-I", "60", "-L", "2000000:5"].map(String::from));
     argv.extend(["-g".into(), text(&at.state.join("pure.pid"))]);
     argv.extend(["-c".into(), SESSIONS.to_string(), "-C".into(), SESSIONS.to_string()]);
+    if let Some(both) = at.both()? {
+        argv.extend(["-Y".into(), "1".into(), "-2".into(), text(&both)]);
+    }
     // No -p: with a range of ports it takes half as many users as that has, whatever -c says.
     Ok(bench(argv))
 }
@@ -248,8 +273,17 @@ fn pure_ftpd(at: &Setting<'_>) -> io::Result<Launch> {
 fn proftpd(at: &Setting<'_>) -> io::Result<Launch> {
     let account = format!("bench:{BENCH_HASH}:{NOBODY}:{NOBODY}::{}:/bin/sh\n", at.root.display());
     let (account, state) = (write(at, "proftpd.passwd", &account)?, at.state.display());
+    let tls = at.certificate()?.map_or_else(String::new, |KeyPair { certificate, key }| {
+        let modules = at.beside("lib/proftpd").map_or_else(String::new, |path| format!("ModulePath {}\n", text(&path)));
+        format!(
+            "{modules}LoadModule mod_tls.c\nTLSEngine on\nTLSECCertificateFile {}\nTLSECCertificateKeyFile {}\n\
+             TLSOptions NoSessionReuseRequired\nTLSLog none\n",
+            certificate.display(),
+            key.display()
+        )
+    });
     let configuration = format!(
-        "ServerType standalone\nDefaultAddress 127.0.0.1\nPort {}\nUseIPv6 off\nUser nobody\nGroup nogroup\n\
+        "{tls}ServerType standalone\nDefaultAddress 127.0.0.1\nPort {}\nUseIPv6 off\nUser nobody\nGroup nogroup\n\
          AuthOrder mod_auth_file.c\nAuthUserFile {}\nRequireValidShell off\nAllowOverwrite on\n\
          PassivePorts {}\nMaxInstances none\nTimeoutIdle 3600\nTimeoutNoTransfer 0\nUseReverseDNS off\n\
          DelayEngine off\nScoreboardFile none\nPidFile {state}/proftpd.pid\nDelayTable none\n\
@@ -269,18 +303,17 @@ fn nginx(at: &Setting<'_>) -> io::Result<Launch> {
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path {state}/{kind};\n"))
         .concat();
-    let tls = match at.installed.peer.scheme {
-        "https" => {
-            let KeyPair { certificate, key } = at.certificate()?;
+    let tls = at.certificate()?.map_or_else(
+        || ";".to_owned(),
+        |KeyPair { certificate, key }| {
             format!(
                 " ssl; ssl_certificate {}; ssl_certificate_key {}; ssl_protocols TLSv1.2 TLSv1.3; \
                  ssl_session_cache shared:bench:10m;",
                 certificate.display(),
                 key.display()
             )
-        }
-        _ => ";".to_owned(),
-    };
+        },
+    );
     let configuration = format!(
         "daemon off;\nworker_processes auto;\nworker_rlimit_nofile {SESSIONS};\npid {state}/nginx.pid;\n\
          error_log stderr error;\nevents {{ worker_connections {SESSIONS}; }}\nhttp {{\n\
@@ -297,22 +330,26 @@ fn nginx(at: &Setting<'_>) -> io::Result<Launch> {
 }
 
 fn lighttpd(at: &Setting<'_>) -> io::Result<Launch> {
+    let tls = at.certificate()?.map_or_else(String::new, |KeyPair { certificate, key }| {
+        format!(
+            "server.modules += (\"mod_openssl\")\nssl.engine = \"enable\"\nssl.pemfile = \"{}\"\n\
+             ssl.privkey = \"{}\"\n",
+            certificate.display(),
+            key.display()
+        )
+    });
     let configuration = format!(
         "server.document-root = \"{}\"\nserver.bind = \"127.0.0.1\"\nserver.port = {}\n\
          server.max-fds = {SESSIONS}\nserver.max-keep-alive-requests = 100000\n\
          server.max-keep-alive-idle = 3600\nserver.network-backend = \"sendfile\"\n\
-         server.modules = (\"mod_accesslog\")\naccesslog.filename = \"{}/access.log\"\n",
+         server.modules = (\"mod_accesslog\")\naccesslog.filename = \"{}/access.log\"\n{tls}",
         at.root.display(),
         at.ports.control,
         at.state.display(),
     );
     let mut argv = at.command();
     argv.extend(["-D".into(), "-f".into(), text(&write(at, "lighttpd.conf", &configuration)?)]);
-    let modules =
-        at.installed.program.parent().and_then(|sbin| sbin.parent()).map(|usr| usr.join("lib/lighttpd"));
-    if let Some(modules) = modules.filter(|folder| folder.is_dir()) {
-        argv.extend(["-m".into(), text(&modules)]);
-    }
+    argv.extend(at.beside("lib/lighttpd").into_iter().flat_map(|modules| ["-m".into(), text(&modules)]));
     Ok(Launch { argv, user: "", password: "" })
 }
 
@@ -321,9 +358,24 @@ impl Setting<'_> {
         vec![text(&self.installed.program)]
     }
 
-    /// A certificate of its own, that nobody vouches for.
-    fn certificate(&self) -> io::Result<KeyPair> {
-        self_signed(self.state, &["127.0.0.1".to_owned(), "localhost".to_owned()])
+    /// A certificate of its own, that nobody vouches for, where the race is in TLS.
+    fn certificate(&self) -> io::Result<Option<KeyPair>> {
+        if !self.installed.peer.is_over_tls() {
+            return Ok(None);
+        }
+        self_signed(self.state, &["127.0.0.1".to_owned(), "localhost".to_owned()]).map(Some)
+    }
+
+    /// The same, certificate and key in one file.
+    fn both(&self) -> io::Result<Option<PathBuf>> {
+        let Some(KeyPair { certificate, key }) = self.certificate()? else { return Ok(None) };
+        write(self, "both.pem", &(fs::read_to_string(certificate)? + &fs::read_to_string(key)?)).map(Some)
+    }
+
+    /// A folder of its installation: sbin and lib are neighbours wherever that is.
+    fn beside(&self, folder: &str) -> Option<PathBuf> {
+        let usr = self.installed.program.parent()?.parent()?;
+        Some(usr.join(folder)).filter(|folder| folder.is_dir())
     }
 
     fn address(&self) -> String {

@@ -20,7 +20,7 @@ pub use self::running::{Ports, Running, end_all};
 pub struct Peer {
     /// As on the command line.
     pub name: &'static str,
-    /// What it speaks: `ftp`, `http` or `https`.
+    /// What it speaks: `ftp`, `ftpes`, `http` or `https`.
     pub scheme: &'static str,
     /// How it serves many, in a line.
     pub model: &'static str,
@@ -45,6 +45,18 @@ pub const PEERS: [Peer; 9] = [
     daemons::NGINX,
     daemons::LIGHTTPD,
     daemons::FLOOR,
+];
+
+/// Those of them that can be started with TLS.
+const ENCRYPTED: [&Peer; 8] = [
+    &daemons::MILLRACE_FTPES,
+    &daemons::VSFTPD_FTPES,
+    &daemons::PURE_FTPD_FTPES,
+    &daemons::PROFTPD_FTPES,
+    &daemons::PYFTPDLIB_FTPES,
+    &daemons::MILLRACE_HTTPS,
+    &daemons::NGINX_HTTPS,
+    &daemons::LIGHTTPD_HTTPS,
 ];
 
 /// Where a server runs and what it may use.
@@ -163,10 +175,15 @@ impl Peer {
         }
     }
 
-    /// The same server of HTTP in TLS, where it is known how that is configured.
-    pub(crate) fn over_https(&'static self) -> Option<&'static Self> {
-        const SECRET: [&Peer; 2] = [&daemons::MILLRACE_HTTPS, &daemons::NGINX_HTTPS];
-        SECRET.into_iter().find(|peer| peer.name == self.name)
+    /// Claims that it is spoken to in TLS.
+    pub(crate) fn is_over_tls(&self) -> bool {
+        matches!(self.scheme, "ftpes" | "https")
+    }
+
+    /// The same server in TLS, where it is known how that is configured.
+    pub(crate) fn encrypted(&self) -> Option<&'static Self> {
+        let is_same = |peer: &&Peer| peer.name == self.name && peer.is_over_http() == self.is_over_http();
+        ENCRYPTED.into_iter().find(is_same)
     }
 
     /// Looks for it: at a path, in `PATH`, and where `peers/install` puts servers.

@@ -160,7 +160,7 @@ impl Running {
 
     fn wait_for_answer(&mut self, installed: &Installed, port: u16, stop: &Stop) -> Result<(), PeerError> {
         let give_up = Instant::now() + COMING_UP;
-        let speaks_first = installed.peer.scheme == "ftp";
+        let speaks_first = !installed.peer.is_over_http();
         let silent = |after: String, said: String| {
             Err(PeerError::Silent { name: installed.peer.name, port, after, said })
         };

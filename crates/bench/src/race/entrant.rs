@@ -72,7 +72,7 @@ impl Entrant {
     pub(super) fn is_over_tls(&self) -> bool {
         match &self.server {
             Server::Url(url) => Target::parse(url).is_ok_and(|target| target.scheme.is_secure()),
-            Server::Known { installed, .. } => installed.peer.scheme == "https",
+            Server::Known { installed, .. } => installed.peer.is_over_tls(),
         }
     }
 
@@ -123,11 +123,9 @@ impl Entrant {
     pub(super) fn encrypt(entrants: &mut [Self]) -> Result<(), RaceError> {
         for Self { label, server } in entrants {
             let Server::Known { installed, .. } = server else { continue };
-            let secret = installed.peer.over_https().filter(|_| installed.peer.is_over_http());
-            installed.peer = secret.ok_or_else(|| {
+            installed.peer = installed.peer.encrypted().ok_or_else(|| {
                 RaceError::Usage(format!(
-                    "{label} is started without TLS: only millrace and nginx are started with it, over HTTP; one that runs \
-                     already may be named by its URL"
+                    "{label} is none of those that are started with TLS; one that runs already may be named by its URL"
                 ))
             })?;
         }
@@ -210,10 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn a_race_over_http_may_be_in_tls() {
-        let over_https = |name| Peer::named(name).unwrap().over_https().map(|peer| peer.scheme);
-        assert_eq!([over_https("millrace"), over_https("nginx")], [Some("https"); 2]);
-        assert_eq!([over_https("lighttpd"), over_https("vsftpd")], [None; 2]);
+    fn a_race_may_be_in_tls() {
+        let encrypted = |peer: &Peer| peer.encrypted().map(|peer| peer.scheme);
+        let named = |name| encrypted(Peer::named(name).unwrap());
+        assert_eq!(["nginx", "lighttpd"].map(named), [Some("https"); 2]);
+        let daemons = ["millrace", "vsftpd", "pure-ftpd", "proftpd", "pyftpdlib"];
+        assert_eq!(daemons.map(named), [Some("ftpes"); 5]);
+        assert_eq!(encrypted(Peer::named("millrace").unwrap().over_http().unwrap()), Some("https"));
+        assert_eq!(["unftp", "floor"].map(named), [None; 2]);
         let all = ["https://127.0.0.1:81/", "HTTPS://127.0.0.1/"].map(|words| Entrant::parse(words).unwrap());
         assert!(all.iter().all(|one| one.is_over_http() && one.is_over_tls()));
         assert_eq!(Entrant::anyone(&all), "https://127.0.0.1:443/");

@@ -158,8 +158,9 @@ impl Race {
         }
         Entrant::tell_apart(&mut entrants);
         Entrant::agree(&mut entrants)?;
-        let is_secret = |one: &Entrant| one.is_over_http() && one.is_over_tls();
-        if entrants.iter().any(is_secret) || flags.iter().any(|flag| flag.0 == "tls" && flag.1 != "off") {
+        if entrants.iter().any(Entrant::is_over_tls)
+            || flags.iter().any(|flag| flag.0 == "tls" && flag.1 != "off")
+        {
             Entrant::encrypt(&mut entrants)?;
         }
         let found = flags.iter().find(|flag| FOUND.contains(&flag.0));
