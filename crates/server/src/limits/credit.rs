@@ -88,6 +88,10 @@ impl Upload for Earning {
         self.inner()?.file()
     }
 
+    fn with_file(&mut self, write: &mut dyn FnMut(&File, u64)) -> Result<bool, FileError> {
+        self.inner()?.with_file(write)
+    }
+
     fn advance(&mut self, count: u64) {
         self.written += count;
         if let Some(inner) = &mut self.inner {
@@ -141,5 +145,53 @@ impl Drop for Earning {
             true => drop(self.inner.take()),
             false => self.leave(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An upload that gives its file only where nobody else can take that over.
+    #[derive(Debug)]
+    struct Claimed;
+
+    impl Upload for Claimed {
+        fn file(&mut self) -> Result<Option<(&File, u64)>, FileError> {
+            Err(FileError::Unsupported)
+        }
+
+        fn with_file(&mut self, _: &mut dyn FnMut(&File, u64)) -> Result<bool, FileError> {
+            Ok(true)
+        }
+
+        fn advance(&mut self, _: u64) {}
+
+        fn write_all(&mut self, _: &[u8]) -> Result<(), FileError> {
+            Ok(())
+        }
+
+        fn commit(self: Box<Self>) -> Result<Committed, FileError> {
+            Err(FileError::Unsupported)
+        }
+
+        fn abort(self: Box<Self>) {}
+
+        fn undo(self: Box<Self>) {}
+
+        fn readiness(&self) -> Readiness {
+            Readiness::Cached
+        }
+
+        fn commit_readiness(&self) -> Readiness {
+            Readiness::Cached
+        }
+    }
+
+    #[test]
+    fn whoever_earns_by_an_upload_holds_its_file_while_it_writes() {
+        let credit = Credit::new(Arc::default(), 0);
+        let mut earning = Earning::new(Box::new(Claimed), credit);
+        assert!(earning.with_file(&mut |_, _| ()).unwrap());
     }
 }
