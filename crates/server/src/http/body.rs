@@ -65,6 +65,8 @@ pub(super) enum Progress {
     Yield,
     /// The pool has to fill this.
     Fill(Box<Sender>),
+    /// All of this part was sent; closing it may wait, so the pool does.
+    Spent(Box<Sender>),
     /// All of it is sent.
     Done,
     /// It cannot be sent whole.
@@ -116,6 +118,7 @@ impl Body {
         now: Instant,
         limits: (&Tree, &Member),
     ) -> Progress {
+        let mut left = TURN as u64;
         loop {
             match &mut self.current {
                 Current::Lent => return Progress::Wait,
@@ -138,19 +141,20 @@ impl Body {
                             None => Progress::Pause,
                         };
                     };
-                    let mut share = Share::new(allowed.min(TURN as u64));
+                    let mut share = Share::new(allowed.min(left));
                     if let Some(flow) = self.pace.flow() {
                         socket.keep_to(flow);
                     }
                     let turn = sender.turn(socket, &self.shared, scratch, &mut share);
                     self.pace.spend(share.moved());
+                    left = left.saturating_sub(share.moved());
                     if self.shared.bytes() != before {
                         self.moved = now;
                         self.taken = Taken::default();
                     }
                     match turn {
-                        // Nothing is left of the allowance: the next one has its time.
-                        Turn::Yield | Turn::Pause if self.pace.is_limited() => {}
+                        // Nothing is left of the allowance: the next one has its time, or is there at once.
+                        Turn::Yield | Turn::Pause if self.pace.is_limited() && left > 0 => {}
                         Turn::Yield | Turn::Pause => return Progress::Yield,
                         Turn::Wait => {
                             self.pace.fall_out_of_line();
@@ -161,7 +165,14 @@ impl Body {
                             _ => return Progress::Wait,
                         },
                         // Nothing is committed in this direction.
-                        Turn::Commit | Turn::Done(Ok(())) => self.current = Current::None,
+                        Turn::Commit | Turn::Done(Ok(())) => {
+                            match std::mem::replace(&mut self.current, Current::None) {
+                                Current::Sending(sender) if sender.end_may_wait() => {
+                                    return Progress::Spent(sender);
+                                }
+                                _ => {}
+                            }
+                        }
                         Turn::Done(Err(error)) => return Progress::Failed(error),
                     }
                 }
@@ -221,7 +232,91 @@ mod tests {
     use millrace_net::stream;
 
     use super::*;
-    use crate::limits::{Limit, Limits, ServerLimits};
+    use crate::limits::{AccountLimits, Limit, Limits, Moved, ServerLimits, TransferQuota};
+
+    /// The two ends of a connection.
+    fn pair() -> (Socket, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        (Socket::new(socket.into()), client)
+    }
+
+    /// Bytes without end, on a file system that may hang.
+    #[derive(Debug)]
+    struct Slow(u64);
+
+    impl ReadStream for Slow {
+        fn size(&self) -> Option<u64> {
+            Some(self.0)
+        }
+
+        fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
+            Ok(buffer.len().min((self.0 - offset) as usize))
+        }
+
+        fn readiness(&self) -> Readiness {
+            Readiness::MayHang
+        }
+    }
+
+    /// Closing it may be a transaction of a database.
+    #[test]
+    fn a_part_whose_end_may_wait_is_given_back_when_it_was_sent() {
+        let (mut socket, _client) = pair();
+        let now = Instant::now();
+        let (tree, mut scratch) = (Tree::new(ServerLimits::default(), now, 0), vec![0; 64 * 1024]);
+        let member = tree.connect("127.0.0.1:1".parse().unwrap(), now).unwrap();
+        let mut body = Body::new(VecDeque::from([Part::Stream(Box::new(Slow(9)), 0, Some(9))]), now);
+        let mut was_given_back = false;
+        loop {
+            match body.advance(&mut socket, &mut scratch, now, (&tree, &member)) {
+                Progress::Fill(mut sender) => {
+                    sender.fill().unwrap();
+                    body.take_back(*sender, now);
+                }
+                Progress::Spent(_) => was_given_back = true,
+                Progress::Wait | Progress::Yield => {}
+                Progress::Done => break,
+                progress => panic!("{progress:?}"),
+            }
+        }
+        assert!(was_given_back);
+    }
+
+    /// A quota allows the next bytes at once; others have their turn all the same.
+    #[test]
+    fn an_answer_that_only_a_quota_counts_gives_its_turn_back() {
+        let (mut socket, mut client) = pair();
+        let reader = std::thread::spawn(move || std::io::copy(&mut client, &mut std::io::sink()));
+        let now = Instant::now();
+        let (tree, mut scratch) = (Tree::new(ServerLimits::default(), now, 0), vec![0; 64 * 1024]);
+        let mut member = tree.connect("127.0.0.1:1".parse().unwrap(), now).unwrap();
+        let quota = TransferQuota { download: "1000G/day".parse().unwrap(), ..TransferQuota::default() };
+        let moved = Some(Moved { quota: Arc::new(quota), traffic: Arc::default() });
+        tree.log_in(&mut member, b"u", &AccountLimits { moved, ..AccountLimits::default() }, now).unwrap();
+        let path = std::env::temp_dir().join(format!("millrace-http-body-{}", std::process::id()));
+        let file = std::fs::File::create_new(&path).unwrap();
+        file.set_len(64 << 20).unwrap();
+        drop(file);
+        let file = std::fs::File::open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        let part = Part::File(Arc::new(file), Readiness::Cached, 0..64 << 20);
+        let mut body = Body::new(VecDeque::from([part]), now);
+        loop {
+            let before = body.bytes();
+            let progress = body.advance(&mut socket, &mut scratch, now, (&tree, &member));
+            assert!(body.bytes() - before <= TURN as u64, "{} bytes", body.bytes() - before);
+            match progress {
+                Progress::Wait | Progress::Yield => std::thread::yield_now(),
+                Progress::Done => break,
+                progress => panic!("{progress:?}"),
+            }
+        }
+        drop(socket);
+        assert_eq!(reader.join().unwrap().unwrap(), 64 << 20);
+    }
 
     #[test]
     fn the_kernel_is_told_the_pace_of_a_limited_answer() {
@@ -247,6 +342,7 @@ mod tests {
                     body.take_back(*sender, now);
                 }
                 Progress::Wait | Progress::Yield => now += Duration::from_millis(1),
+                Progress::Spent(_) => {}
                 Progress::Done => break,
                 progress => panic!("{progress:?}"),
             }

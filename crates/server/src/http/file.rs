@@ -30,8 +30,12 @@ impl Connection {
         }
         match conditional::evaluate(head, Some(&entry.validators)) {
             Verdict::Proceed => {}
-            Verdict::NotModified => return self.answer_not_modified(core, head, entry),
+            Verdict::NotModified => {
+                discard(core, stream);
+                return self.answer_not_modified(core, head, entry);
+            }
             Verdict::Failed => {
+                discard(core, stream);
                 let reason = "The file is not the one that the request is for.";
                 return self.fail(core, head, Status::PRECONDITION_FAILED, reason);
             }
@@ -50,6 +54,7 @@ impl Connection {
             // A stream is read once, from one place.
             Ranges::Many(_) => self.answer_part(core, head, entry, stream, None),
             Ranges::Unsatisfiable => {
+                discard(core, stream);
                 let record = self.record(core, head);
                 let range = format!("bytes */{}", entry.size);
                 let fields = [("Content-Range", &*range)];
@@ -95,6 +100,7 @@ impl Connection {
         writer.length(length);
         writer.end();
         if head.wants_head_only() || length == 0 {
+            discard(core, stream);
             return self.log_file(core, head, status, 0);
         }
         let is_limited = core.server.limits.is_limited(&self.member, Direction::Download);
@@ -161,6 +167,13 @@ impl Connection {
         writer.length(length);
         writer.end();
         self.begin_file(core, head, Status::PARTIAL_CONTENT, parts);
+    }
+}
+
+/// Closes what nobody is sent, where that may wait.
+fn discard(core: &Core, stream: Option<Box<dyn ReadStream>>) {
+    if let Some(stream) = stream {
+        core.discard(stream);
     }
 }
 

@@ -369,6 +369,11 @@ impl Entry {
 fn now_in_seconds() -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+    /// Claims that dropping it may wait for a file system.
+    pub(super) fn end_may_wait(&self) -> bool {
+        matches!(self.content, Content::File(_, Readiness::MayHang))
+    }
+
 }
 
 /// The lines that tell of a file, with what was configured for its path and type.

@@ -73,7 +73,13 @@ impl Connection {
             }
             Err(error) => self.fail_with(core, head, &error),
             Ok(Found::File(entry)) => match wanted_digest(core, head, &entry) {
-                None => self.answer_file(core, head, &entry, None),
+                None => {
+                    self.answer_file(core, head, &entry, None);
+                    // Whoever is last closes it.
+                    if entry.end_may_wait() {
+                        core.discard(entry);
+                    }
+                }
                 Some(algorithm) => {
                     self.ask_while_wanted(core, bytes, move |is_wanted| {
                         entry.find_digest(algorithm, is_wanted).map(|()| Found::File(entry))

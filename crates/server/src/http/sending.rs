@@ -62,6 +62,7 @@ impl Connection {
                 Progress::Wait => return self.watch_writable(core),
                 Progress::Yield => return core.yielded.push_back(self.key),
                 Progress::Fill(sender) => return self.fill(core, sender),
+                Progress::Spent(sender) => core.discard(sender),
                 Progress::Done => return self.body_sent(core),
                 Progress::Failed(error) => {
                     if let TransferError::File(FileError::OverQuota(over)) = &error {
