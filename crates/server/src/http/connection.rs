@@ -418,7 +418,6 @@ impl Connection {
     /// The last answer was given at this time: the next request is waited for.
     pub(super) fn answered_at(&mut self, now: Instant) {
         self.since = now;
-        self.redirects = 0;
     }
 
     /// Tells the log of something that an operator should look at.

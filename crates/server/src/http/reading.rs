@@ -105,6 +105,7 @@ impl Connection {
                 Ok(Some((head, length))) => {
                     let (bytes, behind) = rest.split_at(length);
                     rest = behind;
+                    self.redirects = 0;
                     self.forget_request();
                     self.handle(core, &head, bytes, None);
                 }

@@ -141,6 +141,16 @@ fn statuses_redirects_and_raw_answers_are_the_programs() {
     assert_eq!((head.status, head.body), (404, b"".to_vec()));
 }
 
+/// Redirects are counted for each request, whatever they lead to.
+#[test]
+fn a_connection_may_be_led_to_a_file_as_often_as_it_asks() {
+    let site = site(&[("local", "printf 'Location: /file.txt\\n\\n'")], |_| {});
+    let mut client = site.served.connect();
+    for _ in 0..8 {
+        assert_eq!(client.get("/cgi/local").text(), "a file");
+    }
+}
+
 #[test]
 fn a_body_that_a_program_has_left_is_no_request_behind_its_redirect() {
     let site = site(&[("leaves", "printf 'Location: /file.txt\\n\\n'")], |_| {});

@@ -209,7 +209,6 @@ impl Connection {
             self.linger();
         }
         let goes_on = goes_on && stage != Stage::UntilClose && intake.has_ended();
-        self.redirects = 0;
         // What is left of it is for the client alone, who may take its time.
         let body = Body::new(VecDeque::new(), core.now.instant);
         self.send_body(core, Box::new(Sending { body, record, goes_on }));
