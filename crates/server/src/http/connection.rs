@@ -54,8 +54,6 @@ pub(crate) struct Connection {
     pub(super) since: Instant,
     /// It is closed when everything is sent, or at this time.
     pub(super) closing: Option<Instant>,
-    /// What was read of a client that is being closed.
-    pub(super) drained: u32,
     /// When the wheel will have this connection looked at.
     pub(super) look_at: Option<Instant>,
     /// The turn of the reactor in which it was last sent something.
@@ -210,7 +208,6 @@ impl Connection {
             flags: Flags { readable: true, ..Flags::default() },
             since: core.now.instant,
             closing: None,
-            drained: 0,
             look_at: None,
             sent_in: 0,
             wrong_passwords: 0,

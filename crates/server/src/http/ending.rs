@@ -9,13 +9,16 @@ use super::connection::{Connection, Work};
 use super::hooking::Then;
 use super::record::Record;
 use crate::log::Direction;
+use crate::transfer::TURN;
 use crate::worker::Core;
 
-/// How long a client that is being closed may take to read its last answer.
+/// How long a client that is being closed may take to read its last answer, or to send more that is thrown away. Many
+/// programs read an answer only when all of their request is sent: what is not read of that resets the connection, and
+/// the answer is lost.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// What is read and thrown away of a client that is being closed.
-const FAREWELL_BYTES: u32 = 1 << 20;
+/// For how long one may go on sending.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(30);
 
 /// Claims that the request of a head is one that may change something.
 fn may_change(bytes: &[u8]) -> bool {
@@ -104,15 +107,19 @@ impl Connection {
             }
             self.flags.broken |= stream::end_writing(&self.socket.fd).is_err();
         }
-        let mut buffer = std::mem::take(&mut core.control_buffer);
-        while self.flags.readable && !self.flags.broken {
+        let (mut buffer, mut share) = (std::mem::take(&mut core.scratch), TURN);
+        while self.flags.readable && !self.flags.broken && share > 0 {
             // Whatever it is, in TLS or not: nobody will look at it.
             if let Some(count) = self.receive(&mut buffer) {
-                self.drained = self.drained.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
-                self.flags.broken |= self.drained > FAREWELL_BYTES;
+                share = share.saturating_sub(count);
+                let (now, longest) = (core.now.instant, self.since + LONGEST_FAREWELL);
+                self.closing = self.closing.map(|closing| closing.max(longest.min(now + FAREWELL)));
             }
         }
-        core.control_buffer = buffer;
+        core.scratch = buffer;
+        if self.flags.readable && !self.flags.broken {
+            core.yielded.push_back(self.key);
+        }
     }
 
     /// The client may send more that nobody will take: it is read for a while, and thrown away.

@@ -1,5 +1,6 @@
 //! Requests that change files.
 
+use std::io::Write;
 use std::net::Shutdown;
 use std::sync::Arc;
 
@@ -394,4 +395,21 @@ fn who_may_only_append_writes_over_nothing() {
     assert_eq!(scratch.read("a").unwrap(), b"01234");
     assert_eq!(put("5-6/7", b"56"), 204);
     assert_eq!(scratch.read("a").unwrap(), b"0123456");
+}
+
+/// Many programs read the answer when they have sent all: what the server left unread of that would reset it.
+#[test]
+fn who_sends_all_of_a_large_body_is_told_why_it_is_refused() {
+    let scratch = Scratch::new();
+    let served = serve_http(scratch.storage());
+    let mut client = served.connect();
+    let length = 30_000_000;
+    let head = format!("PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
+    client.stream.write_all(head.as_bytes()).unwrap();
+    let piece = pattern(1_000_000);
+    for _ in 0..length / piece.len() {
+        client.stream.write_all(&piece).unwrap();
+    }
+    assert_eq!(client.response().status, 401);
+    assert_eq!(scratch.read("a"), None);
 }
