@@ -31,6 +31,8 @@ pub(crate) struct Server {
     pub(crate) config: Config,
     /// Who may log in now: those of `config`, until it is read again.
     pub(crate) accounts: RwLock<Arc<dyn Authenticator>>,
+    /// Whoever says nothing is `anonymous` now, likewise.
+    pub(crate) is_open: AtomicBool,
     /// Who has a word in what sessions do now, likewise.
     pub(crate) hooks: RwLock<Option<Arc<dyn Hooks>>>,
     /// There are some: asked with each command, so no lock is for it.

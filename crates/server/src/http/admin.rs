@@ -103,13 +103,18 @@ impl Connection {
         });
     }
 
-    /// The user's account was looked at again. What else has changed of it counts from the next request on.
+    /// The user's account was looked at again. Its limits hold from now on; what else has changed of it counts from
+    /// the next request on.
     pub(super) fn reviewed(&mut self, core: &mut Core, user: &[u8], decision: Decision) {
         let is_here = self.who.as_ref().is_some_and(|who| who.user.as_deref() == Some(user));
         let reason = match decision {
             _ if !is_here => return,
+            Decision::Granted(account) => match self.join_again(core, user, &account) {
+                Ok(()) => return,
+                Err(refused) => refused.for_the_client().to_owned(),
+            },
             // Who is in stays in while the accounts are out of reach.
-            Decision::Granted(_) | Decision::Unavailable(_) => return,
+            Decision::Unavailable(_) => return,
             Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
                 "the account is no longer there".to_owned()
             }

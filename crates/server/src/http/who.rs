@@ -6,6 +6,7 @@ mod not_now;
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use millrace_ftp::session::{Permission, Permissions};
@@ -155,7 +156,7 @@ impl Connection {
                 }
                 self.recognize(core, bytes, plain_host(host));
             }
-            (b"", _) if !core.server.config.anonymous => {
+            (b"", _) if !core.server.is_open.load(Ordering::Acquire) => {
                 self.challenge(core, head, "This is for users: say who you are.");
             }
             (b"", _) => return Some((ANONYMOUS.to_vec(), Vec::new())),
@@ -196,9 +197,13 @@ impl Connection {
         edition: u64,
     ) -> Result<Arc<Who>, NotNow> {
         // Who is known already has its place.
-        if !self.is_known(said)
-            && let Err(not_now) = self.enter(core, Means::of(said, user), user, &account)
-        {
+        let known = self.who.as_ref().filter(|_| self.is_known(said));
+        let entered = match known.map(|who| who.account.limits == account.limits) {
+            None => self.enter(core, Means::of(said, user), user, &account),
+            Some(true) => Ok(()),
+            Some(false) => self.join_again(core, user, &account).map_err(NotNow::from),
+        };
+        if let Err(not_now) = entered {
             let subject = Subject { session: self.number, peer: self.peer, user: Some(user) };
             core.log(&subject, log::Event::Limited { reached: &not_now.reached, reason: None });
             self.who = None;

@@ -85,6 +85,7 @@ pub(super) fn state(
         bans: Bans::new(config.bans.clone()),
         load: Load::default(),
         accounts: RwLock::new(Arc::clone(&config.accounts)),
+        is_open: AtomicBool::new(config.anonymous),
         edition: AtomicU64::new(0),
         hooks: RwLock::new(config.hooks.clone()),
         has_hooks: AtomicBool::new(config.hooks.is_some()),

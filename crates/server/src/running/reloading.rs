@@ -77,7 +77,9 @@ impl Running {
         self.state.logins_rated.configure(config.logins);
         self.state.bans.configure(config.bans);
         self.state.proxies.configure(config.proxy_from);
+        self.change_settings(|settings| settings.anonymous = config.anonymous);
         *self.state.accounts.write().unwrap_or_else(PoisonError::into_inner) = config.accounts;
+        self.state.is_open.store(config.anonymous, Ordering::Release);
         self.state.begin_edition();
         let errand = Errand::new(|client, core| client.review(core, |_, _| true));
         self.workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
@@ -86,8 +88,7 @@ impl Running {
 
     /// Sessions of FTP that begin from now on have to do this under TLS.
     fn replace_settings(&self, policy: &Tls) {
-        let mut settings = self.state.settings.write().unwrap_or_else(PoisonError::into_inner);
-        *settings = Arc::new(Settings { tls: Some(policy.of_sessions()), ..Settings::clone(&settings) });
+        self.change_settings(|settings| settings.tls = Some(policy.of_sessions()));
     }
 
     /// Limits of listeners hold where these really are.
@@ -102,6 +103,14 @@ impl Running {
         let placed = limits.listeners.iter().map(|(asked, of)| (really(*asked, &doors), of.clone()));
         let listeners = placed.collect();
         self.state.limits.configure(ServerLimits { listeners, ..limits }, Instant::now());
+    }
+
+    /// What sessions are told from now on.
+    fn change_settings(&self, change: impl FnOnce(&mut Settings)) {
+        let mut settings = self.state.settings.write().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = Settings::clone(&settings);
+        change(&mut changed);
+        *settings = Arc::new(changed);
     }
 
     /// What HTTP adds to files is this from now on; answers under way are as they were begun.

@@ -1,11 +1,13 @@
 //! What is read again while the server runs: from then on it holds, and what is under way is not touched.
 
 use std::io::Read;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use millrace_server::Config;
 use millrace_server::hooks::PathPattern;
+use millrace_server::limits::{AccountLimits, Limit, Limits};
 use millrace_server::web::{Cors, ErrorPage, FieldRule, Fields, Grant, Origin, Types, Web};
+use millrace_server::{Account, Accounts, Attempt, Authenticator, Config, Decision, Permissions};
 
 use crate::kit::{Scratch, eventually, http_config, pattern, serve_http_with};
 
@@ -89,4 +91,70 @@ fn what_is_said_of_answers_is_read_again_and_answers_under_way_go_on() {
     eventually("there is none any more", || plain.get("/a.txt").field("x-said").is_none());
     scratch.write("index.html", b"not this");
     assert!(plain.get("/").text().contains("href=\"./one\""));
+}
+
+/// Without a password everybody is `anonymous`, or nobody is: as it was read last.
+#[test]
+fn whether_anonymous_is_welcome_is_read_again() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"text");
+    let config = |anonymous| {
+        let accounts = Accounts::new().user("u", "p", Permissions::READ_ONLY, scratch.storage());
+        let accounts = match anonymous {
+            true => accounts.anonymous(Permissions::READ_ONLY, scratch.storage()),
+            false => accounts,
+        };
+        let accounts = Arc::new(accounts);
+        let login_delay = Duration::from_secs(600);
+        Config { accounts, anonymous, login_delay, ..http_config(scratch.storage()) }
+    };
+    let served = serve_http_with(config(true));
+    let mut kept = served.connect();
+    assert_eq!(kept.get("/a").status, 200);
+    served.running.reload(config(false)).unwrap();
+    // At once: who has said nothing has said nothing wrong.
+    for _ in 0..3 {
+        assert_eq!(kept.get("/a").status, 401);
+        assert_eq!(served.get("/a", "").status, 401);
+    }
+    served.running.reload(config(true)).unwrap();
+    assert_eq!(kept.get("/a").status, 200);
+    assert_eq!(served.get("/a", "").status, 200);
+}
+
+/// A rate that an account has only since then, on a connection that goes on and for an answer that is under way.
+#[test]
+fn limits_of_an_account_are_read_again_for_those_who_are_connected() {
+    let scratch = Scratch::new();
+    scratch.write("a", &pattern(100_000));
+    let config = |limits: AccountLimits| {
+        let account = Account::new(scratch.storage(), Permissions::READ_ONLY);
+        let account = Account { limits: Some(Arc::new(limits)), ..account };
+        Config { accounts: Arc::new(Only(account)), ..http_config(scratch.storage()) }
+    };
+    let served = serve_http_with(config(AccountLimits::default()));
+    let mut kept = served.connect();
+    let mut get = || {
+        let began = Instant::now();
+        kept.send("GET /a HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\n\r\n");
+        assert_eq!(kept.response().body, pattern(100_000));
+        began.elapsed()
+    };
+    get();
+    let slow = Limits { download: Some(Limit::of(40_000)), ..Limits::default() };
+    served.running.reload(config(AccountLimits { user: slow, ..AccountLimits::default() })).unwrap();
+    assert!(get() > Duration::from_secs(1));
+}
+
+/// `u`, whatever the password.
+#[derive(Debug)]
+struct Only(Account);
+
+impl Authenticator for Only {
+    fn authenticate(&self, attempt: &Attempt<'_>) -> Decision {
+        match attempt.user {
+            b"u" => Decision::Granted(self.0.clone()),
+            _ => Decision::Denied,
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use millrace_ftp::session::{Permission, Permissions};
@@ -82,7 +83,7 @@ impl Connection {
         let mut names: Vec<_> =
             self.certificate_names().iter().map(|name| name.as_bytes().to_vec()).collect();
         names.retain(|name| !core.server.bans.is_banned(from, name, now));
-        let is_open = core.server.config.anonymous;
+        let is_open = core.server.is_open.load(Ordering::Acquire);
         let serial = self.ask(core, bytes);
         let (key, inbox) = (self.key, core.sender.clone());
         core.server.logins.run(move || {

@@ -86,6 +86,24 @@ impl Connection {
         Ok(())
     }
 
+    /// Holds a user who is in to what the account now says of limits; or there is no place any more.
+    pub(in crate::http) fn join_again(
+        &mut self,
+        core: &Core,
+        user: &[u8],
+        account: &Account,
+    ) -> Result<(), Refused> {
+        let nothing = AccountLimits::default();
+        let limits = account.limits.as_deref().unwrap_or(&nothing);
+        let (tree, now) = (&core.server.limits, core.now.instant);
+        let is_guest = self.carries.is_some() || self.who.as_ref().is_some_and(|who| who.is_by_link());
+        match is_guest {
+            true => tree.visit(&mut self.member, user, limits, now),
+            false => tree.log_in(&mut self.member, user, limits, now)?,
+        }
+        Ok(())
+    }
+
     pub(super) fn answer_not_now<T>(
         &mut self,
         core: &mut Core,
