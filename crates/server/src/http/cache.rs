@@ -201,6 +201,8 @@ mod tests {
 
     use super::super::find::{self, Found};
     use super::*;
+    use crate::auth::Accounts;
+    use crate::config::Config;
     use crate::web::{InForce, Web};
 
     struct Folder(std::path::PathBuf);
@@ -225,8 +227,9 @@ mod tests {
     }
 
     fn found(storage: &Arc<dyn Storage>, path: &VirtualPath) -> Arc<Entry> {
+        let config = Config::new(Arc::new(Accounts::new()));
         match find::find(
-            &InForce::new(Web::default(), Default::default()),
+            (&InForce::new(Web::default(), Default::default()), &config),
             &**storage,
             path,
             false,

@@ -110,11 +110,13 @@ pub(super) struct Beside(pub(super) String);
 pub(super) struct Redirected {
     pub(super) method: String,
     pub(super) target: Vec<u8>,
+    /// What applications hear of that, where it is not the path that they answer at.
+    pub(super) uri: Option<Vec<u8>>,
 }
 
 impl From<&Head<'_, '_>> for Redirected {
     fn from(head: &Head<'_, '_>) -> Self {
-        Self { method: head.method_text.to_owned(), target: head.target.to_owned() }
+        Self { method: head.method_text.to_owned(), target: head.target.to_owned(), uri: None }
     }
 }
 

@@ -10,7 +10,7 @@ use super::connection::{Asked, Beside, Connection, Patience, Work};
 use super::find::Found;
 use super::tus::Concern;
 use super::who::Who;
-use super::{Message, passing, tus};
+use super::{Message, index, passing, tus};
 use crate::blocking::BlockingPool;
 use crate::config::Config;
 use crate::limits::{Direction, Flow, LimitKey, Reached};
@@ -131,7 +131,8 @@ impl Connection {
         if is_asked && self.asks_hooks(core, head, bytes, target, &who, concern) {
             return;
         }
-        if !by.takes_body(head.method) {
+        let leads_on = by == By::Files && index::may_take_post(&core.server.config, head, target);
+        if !by.takes_body(head.method) && !leads_on {
             self.pass_over_body(core, head);
         }
         match (by, found) {
@@ -212,15 +213,21 @@ impl Connection {
             Method::PropFind | Method::PropPatch | Method::Lock | Method::Unlock => {
                 self.dav(core, head, bytes, target, who, found);
             }
-            Method::Post => {
-                let reason = "There is no program here that would take this.";
-                let record = self.record(core, head);
-                self.answer_page(core, record, Status::METHOD_NOT_ALLOWED, reason, &[("Allow", ALLOW)]);
+            Method::Post if index::may_take_post(&core.server.config, head, target) => {
+                self.post_to_folder(core, head, bytes, target, who, found);
             }
+            Method::Post => self.refuse_post(core, head),
             Method::Patch | Method::Other => {
                 self.fail(core, head, Status::NOT_IMPLEMENTED, "This method is not known here.");
             }
         }
+    }
+
+    /// What is posted here nobody takes.
+    pub(super) fn refuse_post(&mut self, core: &mut Core, head: &Head<'_, '_>) {
+        let reason = "There is no program here that would take this.";
+        let record = self.record(core, head);
+        self.answer_page(core, record, Status::METHOD_NOT_ALLOWED, reason, &[("Allow", ALLOW)]);
     }
 
     /// Tells a CA what it wants to hear of who asked it for a certificate.

@@ -17,10 +17,11 @@ use millrace_vfs::{
 
 use super::dav;
 use super::listing::{Listing, Shape};
-use super::passing::Asking;
+use super::passing::{self, Asking};
 use super::program::Program;
 use super::tus;
 use super::writing::Changed;
+use crate::config::Config;
 use crate::web::InForce;
 
 /// Files up to this length are kept in memory and sent with their head in one write.
@@ -45,6 +46,8 @@ pub(crate) enum Found {
     Redirect,
     /// A directory; its page is the pool's to make.
     Directory,
+    /// What is sent in place of a directory's page, at a path that others answer.
+    Index(VirtualPath),
     /// The page of a directory, whole.
     Page { bytes: Vec<u8>, is_sorted: bool },
     /// The page of a directory, the first part of it.
@@ -108,9 +111,10 @@ pub(super) enum Content {
     Stream,
 }
 
-/// Finds what a path stands for; a trailing slash says that it is meant as a directory.
+/// Finds what a path stands for; a trailing slash says that it is meant as a directory. What the passes and programs of
+/// `config` answer is not opened to be sent.
 pub(super) fn find(
-    web: &InForce,
+    (web, config): (&InForce, &Config),
     storage: &dyn Storage,
     path: &VirtualPath,
     is_directory: bool,
@@ -124,13 +128,22 @@ pub(super) fn find(
     }
     for name in &web.index {
         let index = path.join(name).map_err(|_| FileError::NameTooLong)?;
-        match open(web, storage, &index, wait) {
+        let opened = match is_answered(config, &index) {
+            true => storage.open_read(&index, wait).map(|_| Found::Index(index)),
+            false => open(web, storage, &index, wait),
+        };
+        match opened {
             Err(FileError::NotFound | FileError::IsDirectory | FileError::NotRegular) => {}
             Err(FileError::NotDirectory) => return Err(FileError::NotFound),
             opened => return opened,
         }
     }
     Ok(Found::Directory)
+}
+
+/// Claims that others answer what is asked of a path.
+fn is_answered(config: &Config, path: &VirtualPath) -> bool {
+    config.programs.marked(path).is_some() || passing::pass_of(&config.passes, path).is_some()
 }
 
 /// What a file is sent as to somebody who takes these codings: itself, or the first neighbour that will do.
@@ -169,7 +182,7 @@ pub(super) fn neighbour(
         Err(FileError::WouldWait) => return Err(FileError::WouldWait),
         Err(_) => return Ok(None),
         Ok(ReadHandle::Stream(_)) => return Ok(None),
-        Ok(ReadHandle::File(range)) if web.withheld.is_program(&range.file) => return Ok(None),
+        Ok(ReadHandle::File(range)) if web.withheld.is_source(&range.file) => return Ok(None),
         Ok(ReadHandle::File(range)) => file(web, &path, range, wait)?,
     };
     Ok((opened.modified >= entry.modified).then(|| Arc::new(opened.in_place_of(web, entry, coding))))
@@ -188,7 +201,7 @@ pub(super) fn page(storage: &dyn Storage, path: &VirtualPath, shape: Shape) -> R
 fn open(web: &InForce, storage: &dyn Storage, path: &VirtualPath, wait: Wait) -> Result<Found, FileError> {
     match storage.open_read(path, wait)? {
         // It was not reached by its path: whatever led here, its text is for nobody.
-        ReadHandle::File(range) if web.withheld.is_program(&range.file) => Err(FileError::PermissionDenied),
+        ReadHandle::File(range) if web.withheld.is_source(&range.file) => Err(FileError::PermissionDenied),
         ReadHandle::File(range) => file(web, path, range, wait).map(|entry| Found::File(Arc::new(entry))),
         ReadHandle::Stream(stream) => {
             let metadata = match storage.metadata(path, wait) {
@@ -356,6 +369,11 @@ impl Entry {
         matches!(self.content, Content::File(..))
     }
 
+    /// Claims that dropping it may wait for a file system.
+    pub(super) fn end_may_wait(&self) -> bool {
+        matches!(self.content, Content::File(_, Readiness::MayHang))
+    }
+
     /// Claims that it may be kept for other clients.
     pub(super) fn may_be_kept(&self) -> bool {
         match &self.content {
@@ -369,11 +387,6 @@ impl Entry {
 fn now_in_seconds() -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
-    /// Claims that dropping it may wait for a file system.
-    pub(super) fn end_may_wait(&self) -> bool {
-        matches!(self.content, Content::File(_, Readiness::MayHang))
-    }
-
 }
 
 /// The lines that tell of a file, with what was configured for its path and type.

@@ -65,9 +65,10 @@ impl Connection {
         match found {
             Err(FileError::WouldWait) => {
                 let (storage, path, is_directory) = (Arc::clone(storage), path.clone(), target.is_directory);
-                let web = Arc::clone(&core.http.web);
+                let (web, server) = (Arc::clone(&core.http.web), Arc::clone(&core.server));
                 self.ask_pool(core, bytes, move || {
-                    let found = find::find(&web, &*storage, &path, is_directory, Wait::Allowed)?;
+                    let by = (&*web, &server.config);
+                    let found = find::find(by, &*storage, &path, is_directory, Wait::Allowed)?;
                     find::prefer(&web, &*storage, found, &codings, Wait::Allowed)
                 });
             }
@@ -94,6 +95,7 @@ impl Connection {
             }
             Ok(Found::Redirect) => self.redirect(core, head, target),
             Ok(Found::Directory) => self.list(core, head, bytes, target, who),
+            Ok(Found::Index(index)) => self.lead_to_index(core, head, target, &index),
             Ok(Found::Page { bytes, is_sorted }) => {
                 let media_type = listing_format(head).media_type();
                 self.answer_bytes(core, head, Status::OK, media_type, fields_of_page(is_sorted), &bytes);
@@ -171,10 +173,16 @@ fn find_now(
 ) -> Result<Found, FileError> {
     let (turn, now) = (core.turn, core.now.instant);
     let wanted = if target.is_directory { As::Directory } else { As::File };
-    let Shared { cache, web, .. } = &mut core.http;
+    let Core { http: Shared { cache, web, .. }, server, .. } = core;
     let entry = match cache.look_up(storage, &target.path, wanted, turn, now) {
         Some(entry) => entry,
-        None => match find::find(web, &**storage, &target.path, target.is_directory, Wait::Never)? {
+        None => match find::find(
+            (web, &server.config),
+            &**storage,
+            &target.path,
+            target.is_directory,
+            Wait::Never,
+        )? {
             Found::File(entry) => {
                 cache.keep(storage, (target.path.clone(), wanted), &entry, turn, now);
                 entry

@@ -46,6 +46,7 @@ mod file;
 mod find;
 mod get;
 mod hooking;
+mod index;
 mod listing;
 mod passing;
 mod program;

@@ -217,7 +217,7 @@ impl Connection {
             user: who.user.clone(),
             path: target.path.clone(),
             query: target.query.unwrap_or_default().to_vec(),
-            uri: forward::path_and_query(head, target),
+            uri: self.uri(head, target),
             head: bytes.to_vec(),
             peer: self.peer.ip(),
             local,
@@ -228,6 +228,12 @@ impl Connection {
         if let Work::Asked(asked) = &mut self.work {
             asked.slot = Some(slot);
         }
+    }
+
+    /// The path and the query as the client asked for them.
+    fn uri(&self, head: &Head<'_, '_>, target: &Target<'_>) -> Vec<u8> {
+        let asked_for = self.redirected.as_ref().and_then(|redirected| redirected.uri.clone());
+        asked_for.unwrap_or_else(|| forward::path_and_query(head, target))
     }
 
     /// What the pool says of an application.

@@ -678,3 +678,60 @@ fn a_server_that_is_down_is_502_and_is_asked_again_when_it_is_back() {
     assert_eq!(served.get("/hangs", "").status, 504);
     assert_eq!(served.get("/babbles", "").status, 502);
 }
+
+/// As everybody who serves PHP writes it: `index.php` in front of `index.html`.
+#[test]
+fn a_folder_whose_index_is_a_script_is_answered_by_the_application() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().canonicalize().unwrap();
+    let app = fastcgi_at(|mut socket| {
+        let heard = hear(&mut socket).unwrap();
+        let names = ["REQUEST_METHOD", "SCRIPT_NAME", "REQUEST_URI", "QUERY_STRING", "PATH_INFO"];
+        let said: Vec<String> =
+            names.iter().map(|name| heard.variable(name).unwrap_or("-".to_owned())).collect();
+        let body = String::from_utf8_lossy(&heard.body).into_owned();
+        answer(&mut socket, format!("Content-Type: a/b\r\n\r\n{} {body}", said.join("|")).as_bytes());
+    });
+    let pass = Pass { suffix: Some(".php".to_owned()), root: Some(folder), ..beneath("/", app) };
+    for name in ["blog", "page"] {
+        std::fs::create_dir(scratch.file(name)).unwrap();
+    }
+    scratch.write("blog/index.php", b"<?php secret");
+    scratch.write("blog/index.html", b"not this");
+    scratch.write("page/index.html", b"a page");
+    let index = ["index.php", "index.html"].map(|name| name.as_bytes().to_vec()).to_vec();
+    let web = Web { index, ..Web::default() };
+    let served = serve_http_with(Config { passes: vec![pass], web, ..http_config(scratch.storage()) });
+    let mut client = served.connect();
+    assert_eq!(client.get("/blog/?q=1").text(), "GET|/blog/index.php|/blog/?q=1|q=1|- ");
+    client.send("POST /blog/ HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody");
+    assert_eq!(client.response().text(), "POST|/blog/index.php|/blog/||- body");
+    client.send("GET http://other/blog/./ HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(client.response().text(), "GET|/blog/index.php|/blog/||- ");
+    assert_eq!(client.get("/page/").text(), "a page");
+    client.send("POST /page/ HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody");
+    assert_eq!(client.response().status, 405);
+    client.expect_end();
+}
+
+#[test]
+fn the_text_of_a_script_is_shown_by_no_other_name() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().canonicalize().unwrap();
+    let nobody = Upstream::FastCgi(Peer::Unix(scratch.file("none")));
+    let pass = Pass { suffix: Some(".php".to_owned()), root: Some(folder), ..beneath("/app", nobody) };
+    std::fs::create_dir(scratch.file("app")).unwrap();
+    scratch.write("app/a.php", b"<?php secret");
+    scratch.write("style.css", b"large enough to be worth a coding");
+    std::os::unix::fs::symlink("app/a.php", scratch.file("a.txt")).unwrap();
+    std::os::unix::fs::symlink("app/a.php", scratch.file("style.css.gz")).unwrap();
+    std::os::unix::fs::symlink("app", scratch.file("other")).unwrap();
+    let web = Web { precompressed: true, ..Web::default() };
+    let served = serve_http_with(Config { passes: vec![pass], web, ..http_config(scratch.storage()) });
+    for target in ["/a.txt", "/other/a.php"] {
+        let answer = served.get(target, "");
+        assert_eq!((answer.status, answer.text().contains("secret")), (403, false), "{target}");
+    }
+    let coded = served.get("/style.css", "Accept-Encoding: gzip\r\n");
+    assert_eq!((coded.status, coded.field("content-encoding")), (200, None));
+}
