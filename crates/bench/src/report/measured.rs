@@ -89,7 +89,7 @@ impl Measured {
         };
         let mode = self.mode.as_ref().filter(|mode| *mode != "pasv");
         let besides = [
-            self.label.clone(),
+            self.label.clone().filter(|label| *label != self.op),
             self.endless.then(|| "cut off at the end".to_owned()),
             command,
             mode.map(|mode| format!("by {}", mode.to_uppercase())),

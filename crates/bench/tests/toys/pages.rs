@@ -89,3 +89,30 @@ fn every_form_says_the_same_sentences() {
         assert!(form.contains(sentence.as_str()), "{sentence} is not in {form}");
     }
 }
+
+/// Of repetitions and of more users the load is named once; no card is empty, and nothing is said twice.
+#[test]
+fn a_page_names_a_load_once_and_has_no_card_without_a_picture() {
+    let toy = Toy::start(Fault::Nothing);
+    // A user each has one operation: no curve has two points.
+    let flags = [("ops", "noop"), ("users", "1"), ("count", "1"), ("repeat", "3"), ("duration", "5m")];
+    let report = run(&Plan::new(&toy.url(), None, &flags).unwrap(), &Silent).unwrap();
+    let page = html::run(&report);
+    assert_eq!(
+        page.matches("<th>Answers (by NOOP)</th>").count(),
+        2 + 2 * 3,
+        "two tables of figures, two of rows"
+    );
+    for figure in page.split("<figure").skip(1) {
+        assert!(figure.split("</figure>").next().unwrap().contains("<svg"), "{figure}");
+    }
+    let url = toy.url();
+    let entrants = [&url, &url].map(|url| Entrant::parse(url).unwrap()).to_vec();
+    let settings = Settings { blocks: Some(3), ..Settings::default() };
+    let short = [("ops", "noop"), ("users", "1"), ("count", "1"), ("duration", "5m")];
+    let mut race = Race::new(entrants, None, &short, settings).unwrap().run(&Silent).unwrap();
+    race.sentinel.words = "The machine was restless, as this test has it.".to_owned();
+    race.warnings.push(format!("{} An earlier build warned of it, too.", race.sentinel.words));
+    let page = html::race(&RaceReport::parse(&race.json()).unwrap());
+    assert_eq!(page.matches("The machine was restless").count(), 1, "{page}");
+}

@@ -112,9 +112,14 @@ const BESIDES: [Column; 7] = [
 fn every_figure(report: &Report) -> String {
     let all = |columns: &[Column]| {
         let head: Vec<&str> = ["load"].into_iter().chain(columns.iter().map(|column| column.0)).collect();
+        let mut above = String::new();
         let row = |cell: &CellReport| {
+            // Repetitions, and more users, stand below the load's name.
+            let name = Some(heading(cell)).filter(|name| *name != above);
+            let shown = name.as_deref().map(escaped).unwrap_or_default();
+            above = name.unwrap_or_else(|| std::mem::take(&mut above));
             let cells = columns.iter().map(|column| column.1(cell));
-            [escaped(&heading(cell))].into_iter().chain(cells).collect()
+            [shown].into_iter().chain(cells).collect()
         };
         table(&head, &report.cells.iter().map(row).collect::<Vec<Vec<String>>>())
     };
