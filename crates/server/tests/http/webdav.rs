@@ -103,6 +103,34 @@ fn a_long_folder_is_streamed_whole() {
     assert_eq!(client.get("/0000").status, 200, "the connection goes on");
 }
 
+/// One request of 240 KB ended a server: the answer says a namespace again for each name of each member.
+#[test]
+fn an_answer_is_not_much_longer_than_the_folder() {
+    let scratch = Scratch::new();
+    (0..300).for_each(|at| scratch.write(&format!("f{at}"), b""));
+    let served = serve(&scratch);
+    let names = (0..900).map(|at| format!("<a:b{at}/>")).collect::<String>();
+    let asked = |space: &str| {
+        format!("<propfind xmlns=\"DAV:\" xmlns:a=\"{space}\"><prop>{names}<a:b0/></prop></propfind>")
+    };
+    let ask = |body: &str| ask(&mut served.connect(), "PROPFIND", "/", "Depth: 1\r\n", body);
+    assert_eq!(ask(&asked(&"u".repeat(10_000))).status, 413);
+    let answer = ask(&asked("urn:u"));
+    assert_eq!(answer.status, 207);
+    let text = answer.text();
+    assert_eq!((text.matches("<b0 ").count(), text.matches("<b899 ").count()), (301, 301));
+    assert!(text.ends_with("</D:multistatus>\n"));
+}
+
+#[test]
+fn a_lock_says_little_of_its_holder() {
+    let scratch = Scratch::new();
+    let served = serve(&scratch);
+    let body = |length: usize| LOCK.replace("me", &"m".repeat(length));
+    let lock = |length: usize| ask(&mut served.connect(), "LOCK", "/f", U, &body(length)).status;
+    assert_eq!((lock(10_000), lock(1000)), (413, 201));
+}
+
 #[test]
 fn what_is_asked_badly_is_refused() {
     let scratch = Scratch::new();
@@ -366,6 +394,8 @@ fn locks_and_properties_outlive_the_server() {
     std::fs::write(state.file("deep/webdav.json"), b"{").unwrap();
     let served = serve();
     assert_eq!(ask(&mut served.connect(), "PUT", "/f", V, "yes").status, 204);
+    // What it held is kept from being written over.
+    assert_eq!(std::fs::read(state.file("deep/webdav.unread")).unwrap(), b"{");
 }
 
 /// A lock keeps out those too whose upload had begun before it (RFC 4918 section 7).

@@ -1,9 +1,10 @@
 //! Whether a request may change something: what its `If` field claims, and what locks forbid (RFC 4918 section 7).
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
-use millrace_http::conditional::Validators;
-use millrace_http::dav::condition::{self, List, State};
+use millrace_http::conditional::{ETag, Validators};
+use millrace_http::dav::condition::{self, Condition, List, State};
 use millrace_http::{Head, Refusal, Status, target};
 use millrace_vfs::{FileError, Storage, VirtualPath, Wait};
 
@@ -73,35 +74,22 @@ impl Claim<'_> {
 
     /// One of the lists has to hold, where there are any.
     fn evaluate(&self, lists: &[List<'_>]) -> Result<(), Refusal> {
-        if lists.is_empty() || lists.iter().any(|list| self.holds(list)) {
+        // A field may have thousands of claims of one resource, which is looked at once.
+        let mut known: Option<Looked<'_>> = None;
+        for list in lists {
+            let looked = match known.take().filter(|known| known.resource == list.resource) {
+                Some(known) => known,
+                None => Looked::at(self, list.resource),
+            };
+            if looked.path.is_some() && list.conditions.iter().all(|condition| looked.meets(condition)) {
+                return Ok(());
+            }
+            known = Some(looked);
+        }
+        if lists.is_empty() {
             return Ok(());
         }
         Err(Refusal { status: Status::PRECONDITION_FAILED, reason: "What the If field claims is not so." })
-    }
-
-    fn holds(&self, list: &List<'_>) -> bool {
-        let named = match list.resource {
-            None => Some(self.path.clone()),
-            Some(url) => target::parse(url).ok().map(|target| target.path),
-        };
-        let Some(path) = named else { return false };
-        let tag = || {
-            let metadata = self.storage.metadata(&path, Wait::Allowed).ok()?;
-            Some(Validators::of(&metadata).etag)
-        };
-        list.conditions.iter().all(|condition| {
-            let is_so = match condition.state {
-                State::Tag(written) => tag().is_some_and(|tag| tag.is(written)),
-                State::Token(token) => self.has_lock(&path, token),
-            };
-            is_so != condition.is_negated
-        })
-    }
-
-    fn has_lock(&self, path: &VirtualPath, token: &[u8]) -> bool {
-        !self.dav.is_empty()
-            && place_of(&**self.storage, path)
-                .is_some_and(|chain| self.dav.with(|told| told.locks.find(token, &chain).is_some()))
     }
 
     /// Every lock in the way has to be one's own, and to be named.
@@ -162,6 +150,51 @@ impl Claim<'_> {
         }
         let directory = self.storage.metadata(&path.parent(), Wait::Allowed).ok()?;
         Some(Placed(Place::within(directory.identity, path.name())))
+    }
+}
+
+/// A resource that an `If` field makes claims of.
+struct Looked<'a> {
+    claim: &'a Claim<'a>,
+    /// As it is named.
+    resource: Option<&'a [u8]>,
+    path: Option<VirtualPath>,
+    tag: OnceCell<Option<ETag>>,
+    chain: OnceCell<Option<Chain>>,
+}
+
+impl<'a> Looked<'a> {
+    fn at(claim: &'a Claim<'a>, resource: Option<&'a [u8]>) -> Self {
+        let path = match resource {
+            None => Some(claim.path.clone()),
+            Some(url) => target::parse(url).ok().map(|target| target.path),
+        };
+        Self { claim, resource, path, tag: OnceCell::new(), chain: OnceCell::new() }
+    }
+
+    fn meets(&self, condition: &Condition<'_>) -> bool {
+        let is_so = match condition.state {
+            State::Tag(written) => self.tag().is_some_and(|tag| tag.is(written)),
+            State::Token(token) => self.has_lock(token),
+        };
+        is_so != condition.is_negated
+    }
+
+    fn tag(&self) -> Option<&ETag> {
+        let look = || {
+            let metadata = self.claim.storage.metadata(self.path.as_ref()?, Wait::Allowed).ok()?;
+            Some(Validators::of(&metadata).etag)
+        };
+        self.tag.get_or_init(look).as_ref()
+    }
+
+    fn has_lock(&self, token: &[u8]) -> bool {
+        if self.claim.dav.is_empty() {
+            return false;
+        }
+        let look = || place_of(&**self.claim.storage, self.path.as_ref()?);
+        let chain = self.chain.get_or_init(look).as_ref();
+        chain.is_some_and(|chain| self.claim.dav.with(|told| told.locks.find(token, chain).is_some()))
     }
 }
 

@@ -10,6 +10,12 @@ use super::place::{Chain, Place};
 /// Locks at a time.
 pub(super) const MOST: usize = 10_000;
 
+/// Bytes of all locks together, as they are kept.
+const MOST_BYTES: usize = 16 << 20;
+
+/// Shared locks of one place, which all are told of it and of each of its members.
+const MOST_SHARED: usize = 64;
+
 /// For how long a lock is given at most; editors refresh theirs in time.
 pub(super) const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -38,6 +44,14 @@ impl Lock {
         chain.first() == Some(own) || (self.is_deep && chain.contains(own))
     }
 
+    /// Bytes that it takes where it is kept at most.
+    fn size(&self) -> usize {
+        let text =
+            self.token.len() + self.root.len() + self.owner.as_ref().map_or(0, |owner| 2 * owner.len());
+        let user = self.user.as_ref().map_or(0, |user| 4 * user.len());
+        256 + text + user + self.chain.iter().map(Place::size).sum::<usize>()
+    }
+
     /// Claims that what it is on lies beneath a place.
     fn is_beneath(&self, place: &Place) -> bool {
         self.chain.iter().skip(1).any(|above| above == place)
@@ -48,6 +62,8 @@ impl Lock {
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     all: Vec<Lock>,
+    /// What they take.
+    bytes: usize,
     /// Counts what changed them.
     changes: u64,
 }
@@ -64,7 +80,7 @@ pub(super) enum Denied {
 impl Locks {
     /// Forgets those whose time is over.
     pub(super) fn expire(&mut self, now: Instant) {
-        self.all.retain(|lock| lock.until > now);
+        self.retain(|lock| lock.until > now);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -93,14 +109,17 @@ impl Locks {
     pub(super) fn give(&mut self, lock: Lock) -> Result<(), Denied> {
         let place = &lock.chain[0];
         let others = self.at(&lock.chain).chain(self.beneath(place).filter(|_| lock.is_deep));
+        let (mut beside, size) = (0, lock.size());
         for other in others {
             if lock.is_exclusive || other.is_exclusive {
                 return Err(Denied::Held);
             }
+            beside += usize::from(other.reaches(&lock.chain));
         }
-        if self.all.len() >= MOST {
+        if self.all.len() >= MOST || beside >= MOST_SHARED || self.bytes + size > MOST_BYTES {
             return Err(Denied::Full);
         }
+        self.bytes += size;
         self.all.push(lock);
         self.changes += 1;
         Ok(())
@@ -116,13 +135,22 @@ impl Locks {
     /// Takes a lock back.
     pub(super) fn release(&mut self, token: &[u8]) {
         self.changes += 1;
-        self.all.retain(|lock| lock.token.as_bytes() != token);
+        self.retain(|lock| lock.token.as_bytes() != token);
     }
 
     /// What was at a place is gone, with all beneath.
     pub(super) fn forget(&mut self, place: &Place) {
         self.changes += 1;
-        self.all.retain(|lock| lock.chain.first() != Some(place) && !lock.is_beneath(place));
+        self.retain(|lock| lock.chain.first() != Some(place) && !lock.is_beneath(place));
+    }
+
+    fn retain(&mut self, stays: impl Fn(&Lock) -> bool) {
+        let bytes = &mut self.bytes;
+        self.all.retain(|lock| {
+            let stays = stays(lock);
+            *bytes -= if stays { 0 } else { lock.size() };
+            stays
+        });
     }
 }
 
@@ -156,6 +184,33 @@ mod tests {
             locks.give(first.clone()).unwrap();
             assert_eq!(locks.give(second.clone()).is_ok(), fits, "{first:?} and {second:?}");
         }
+    }
+
+    #[test]
+    fn what_locks_take_is_bounded_and_given_back() {
+        let mut locks = Locks::default();
+        let long = |at: usize| Lock {
+            owner: Some("x".repeat(MOST_BYTES / 10)),
+            token: at.to_string(),
+            ..lock(&[&at.to_string(), ""], true, false)
+        };
+        let given = (0..10).take_while(|at| locks.give(long(*at)).is_ok()).count();
+        assert_eq!((given, locks.give(long(9))), (4, Err(Denied::Full)));
+        locks.release(b"0");
+        assert_eq!(locks.give(long(9)), Ok(()));
+        locks.expire(Instant::now() + LONGEST + LONGEST);
+        assert_eq!((locks.len(), locks.bytes), (0, 0));
+    }
+
+    #[test]
+    fn one_place_has_so_many_shared_locks_and_no_more() {
+        let mut locks = Locks::default();
+        for _ in 0..MOST_SHARED {
+            locks.give(lock(&["d", ""], false, true)).unwrap();
+        }
+        assert_eq!(locks.give(lock(&["d", ""], false, true)), Err(Denied::Full));
+        assert_eq!(locks.give(lock(&["f", "d", ""], false, false)), Err(Denied::Full));
+        assert_eq!(locks.give(lock(&["e", ""], false, true)), Ok(()));
     }
 
     #[test]

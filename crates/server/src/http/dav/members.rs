@@ -2,6 +2,7 @@
 //!
 //! Members are read and written a batch at a time, so that a directory of any length takes the same memory.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use millrace_http::dav::Name;
 use millrace_http::dav::body::Asked;
 use millrace_http::dav::multistatus::{self, ActiveLock, Property, Value};
 use millrace_http::{Status, date};
-use millrace_vfs::{Directory, FileError, Metadata, ReadStream, Storage, VirtualPath};
+use millrace_vfs::{DirEntry, Directory, FileError, Metadata, ReadStream, Storage, VirtualPath};
 
 use super::locks::Lock;
 use super::place::{Chain, Place};
@@ -78,9 +79,12 @@ pub(in crate::http) struct Members {
     identity: (u64, u64),
     chain: Chain,
     directory: Box<dyn Directory>,
+    /// Entries that were read, and not written yet.
+    entries: VecDeque<DirEntry>,
     is_drained: bool,
-    /// The next bytes of the stream.
+    /// Bytes of the stream, and how many of them are gone.
     ready: Vec<u8>,
+    gone: usize,
 }
 
 /// A resource, as somebody asks of it.
@@ -112,8 +116,10 @@ pub(super) fn write(
         identity: resource.metadata.identity,
         chain: resource.chain.to_vec(),
         directory: storage.open_directory(resource.path)?,
+        entries: VecDeque::new(),
         is_drained: false,
         ready: out.into_bytes(),
+        gone: 0,
     };
     while members.ready.len() < FILL && !members.is_drained {
         members.fill()?;
@@ -125,24 +131,33 @@ pub(super) fn write(
 }
 
 impl Members {
-    /// Writes some more. May wait.
+    /// Writes one member more, or the end. May wait.
+    ///
+    /// Never a whole batch: who asks for a thousand names is told a thousand for each member.
     fn fill(&mut self) -> Result<(), FileError> {
-        let mut entries = Vec::new();
-        self.directory.next_batch(&mut entries, BATCH)?;
-        let mut out = String::new();
-        for entry in &entries {
-            let Ok(path) = self.path.join(&entry.name) else { continue };
-            let mut chain = vec![Place::within(self.identity, &entry.name)];
-            chain.extend_from_slice(&self.chain);
-            let resource = Resource { path: &path, metadata: &entry.metadata, chain: &chain };
-            respond(&self.server, &self.storage, &self.asked, &resource, &mut out);
+        if self.entries.is_empty() {
+            let mut entries = Vec::new();
+            self.directory.next_batch(&mut entries, BATCH)?;
+            self.entries = entries.into();
         }
-        if entries.is_empty() {
-            out.push_str(multistatus::END);
-            self.is_drained = true;
+        let mut out = String::new();
+        match self.entries.pop_front() {
+            Some(entry) => self.write(&entry, &mut out),
+            None => {
+                out.push_str(multistatus::END);
+                self.is_drained = true;
+            }
         }
         self.ready.extend_from_slice(out.as_bytes());
         Ok(())
+    }
+
+    fn write(&self, entry: &DirEntry, out: &mut String) {
+        let Ok(path) = self.path.join(&entry.name) else { return };
+        let mut chain = vec![Place::within(self.identity, &entry.name)];
+        chain.extend_from_slice(&self.chain);
+        let resource = Resource { path: &path, metadata: &entry.metadata, chain: &chain };
+        respond(&self.server, &self.storage, &self.asked, &resource, out);
     }
 }
 
@@ -153,12 +168,17 @@ impl ReadStream for Members {
     }
 
     fn read_at(&mut self, _: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
-        while self.ready.is_empty() && !self.is_drained {
+        if self.gone == self.ready.len() {
+            self.ready.clear();
+            self.gone = 0;
+        }
+        while self.ready.len() < FILL && self.gone == 0 && !self.is_drained {
             self.fill()?;
         }
-        let count = buffer.len().min(self.ready.len());
-        buffer[..count].copy_from_slice(&self.ready[..count]);
-        self.ready.drain(..count);
+        let left = &self.ready[self.gone..];
+        let count = buffer.len().min(left.len());
+        buffer[..count].copy_from_slice(&left[..count]);
+        self.gone += count;
         Ok(count)
     }
 }

@@ -62,8 +62,16 @@ impl Dav {
         let (told, trouble) = match (read, &path) {
             (Ok(told), _) => (told, None),
             (Err(error), path) => {
-                let path = path.as_deref().unwrap_or(Path::new("")).display();
-                let trouble = format!("locks and properties of WebDAV in {path} cannot be read: {error}");
+                let path = path.as_deref().unwrap_or(Path::new(""));
+                // The next change writes the file anew; what it held is there for whoever can mend it.
+                let aside = path.with_extension("unread");
+                let aside = match std::fs::rename(path, &aside) {
+                    Ok(()) => format!("; it is {} now", aside.display()),
+                    Err(_) => String::new(),
+                };
+                let path = path.display();
+                let trouble =
+                    format!("locks and properties of WebDAV in {path} cannot be read: {error}{aside}");
                 (Told::default(), Some(trouble))
             }
         };

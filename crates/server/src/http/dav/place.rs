@@ -20,6 +20,11 @@ impl Place {
     pub(super) fn within(directory: (u64, u64), name: &[u8]) -> Self {
         Self { directory, name: name.to_vec() }
     }
+
+    /// Bytes that it takes where it is kept at most: each of its name's is a number there.
+    pub(super) fn size(&self) -> usize {
+        80 + 4 * self.name.len()
+    }
 }
 
 /// Where a path leads; its directory has to be there. May wait.

@@ -8,7 +8,7 @@ use millrace_http::dav::Name;
 
 use super::place::Place;
 
-/// Bytes of all properties together.
+/// Bytes of all properties together, and of the places that have them.
 pub(super) const MOST: usize = 8 << 20;
 
 /// The properties of one resource: each as the XML that was given.
@@ -23,8 +23,13 @@ pub(super) struct Properties {
     changes: u64,
 }
 
-fn size(values: &Values) -> usize {
-    values.iter().map(|(name, value)| name.space.len() + name.local.len() + value.len() + 64).sum()
+/// What a place with properties takes, about as much as where it is kept; nothing without any.
+fn size(place: &Place, values: &Values) -> usize {
+    if values.is_empty() {
+        return 0;
+    }
+    let each = |(name, value): (&Name, &String)| name.space.len() + name.local.len() + value.len() + 64;
+    place.size() + values.iter().map(each).sum::<usize>()
 }
 
 impl Properties {
@@ -47,7 +52,8 @@ impl Properties {
 
     /// Gives a place other properties; `false` where there is no room for them.
     pub(super) fn set(&mut self, place: &Place, values: Values) -> bool {
-        let (old, new) = (self.by_place.get(place).map_or(0, size), size(&values));
+        let old = self.by_place.get(place).map_or(0, |values| size(place, values));
+        let new = size(place, &values);
         if new > old && self.bytes - old + new > MOST {
             return false;
         }
@@ -91,6 +97,11 @@ mod tests {
         assert_eq!(properties.of(&two), Some(&values(10)));
         properties.forget(&one);
         properties.forget(&two);
+        // A long name takes more where it is kept than a short value.
+        let long = |at: usize| Place::within((0, at as u64), &[b'n'; 255]);
+        let kept = (0..).take_while(|at| properties.set(&long(*at), values(1))).count();
+        assert!((1000..8500).contains(&kept), "{kept}");
+        (0..kept).for_each(|at| properties.forget(&long(at)));
         assert_eq!((properties.bytes, properties.len()), (0, 0));
     }
 }
