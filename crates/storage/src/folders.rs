@@ -20,7 +20,7 @@ use millrace_vfs::{
     PartialState, ReadHandle, Resting, Space, Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode,
 };
 
-use crate::through;
+use crate::{identity, through};
 
 /// A back end with others mounted in it.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ fn beneath(path: &VirtualPath, ancestor: &VirtualPath) -> VirtualPath {
 }
 
 /// A directory that exists only because a folder lies beneath it.
-fn way() -> Metadata {
+fn way(path: &VirtualPath) -> Metadata {
     Metadata {
         kind: FileKind::Directory,
         size: 0,
@@ -148,7 +148,8 @@ fn way() -> Metadata {
         mode: 0o555,
         owner: Owner::default(),
         links: 2,
-        identity: (0, 0),
+        // No device has the number 0.
+        identity: (0, identity::number(path.as_bytes())),
     }
 }
 
@@ -174,7 +175,7 @@ impl Storage for Folders {
     fn metadata(&self, path: &VirtualPath, wait: Wait) -> Result<Metadata, FileError> {
         match self.route(path, wait)? {
             Route::Into(storage, inner) => storage.metadata(&inner, wait),
-            Route::Way => Ok(way()),
+            Route::Way => Ok(way(path)),
         }
     }
 
@@ -184,7 +185,7 @@ impl Storage for Folders {
                 let entry = storage.entry(&inner)?;
                 Ok(DirEntry { name: path.name().to_owned(), ..entry })
             }
-            Route::Way => Ok(DirEntry { name: path.name().to_owned(), metadata: way(), link: None }),
+            Route::Way => Ok(DirEntry { name: path.name().to_owned(), metadata: way(path), link: None }),
         }
     }
 
@@ -206,7 +207,7 @@ impl Storage for Folders {
                 folders.push(DirEntry { name: name.clone(), metadata, link: None });
             }
         }
-        Ok(Box::new(Merged { inner, hidden: names, folders }))
+        Ok(Box::new(Merged { path: path.clone(), inner, hidden: names, folders }))
     }
 
     fn make_directory_with(&self, path: &VirtualPath, bits: Option<u32>) -> Result<(), FileError> {
@@ -337,6 +338,7 @@ impl Storage for Folders {
 /// A directory of the base (or none) with folders in it.
 #[derive(Debug)]
 struct Merged {
+    path: VirtualPath,
     inner: Option<Box<dyn Directory>>,
     /// Names that folders have: what the base has under them is not shown.
     hidden: Vec<Vec<u8>>,
@@ -397,7 +399,7 @@ impl Directory for Merged {
     fn metadata(&self) -> Result<Metadata, FileError> {
         match &self.inner {
             Some(inner) => inner.metadata(),
-            None => Ok(way()),
+            None => Ok(way(&self.path)),
         }
     }
 }

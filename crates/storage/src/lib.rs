@@ -21,6 +21,7 @@ mod archive;
 mod encrypted;
 mod fault;
 mod folders;
+mod identity;
 mod local;
 mod memory;
 mod quota;

@@ -51,6 +51,16 @@ fn a_folder_that_replaces_the_root_conforms() {
 }
 
 #[test]
+fn each_way_to_a_folder_is_a_directory_of_its_own() {
+    let folders = Folders::new(Arc::new(MemoryStorage::new()))
+        .mount(path("/a/b/c"), Arc::new(MemoryStorage::new()))
+        .mount(path("/x/y"), Arc::new(MemoryStorage::new()));
+    let identity = |name: &str| folders.metadata(&path(name), Wait::Allowed).unwrap().identity;
+    assert!(identity("/a") != identity("/a/b") && identity("/a") != identity("/x"));
+    assert_eq!(folders.open_directory(&path("/x")).unwrap().metadata().unwrap().identity, identity("/x"));
+}
+
+#[test]
 fn listings_show_folders_and_the_ways_to_them_and_hide_what_they_cover() {
     let (folders, ..) = mounted();
     assert_eq!(names(&folders, "/"), ["f", "in", "media"]);

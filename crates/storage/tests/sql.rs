@@ -42,6 +42,25 @@ fn files_as_rows_conform() {
     assert_eq!(rows(&scratch), (0, 0), "what was removed is gone");
 }
 
+/// Locks of WebDAV are kept by it: one in one database would keep others out of another.
+#[test]
+fn a_folder_is_another_in_another_database_and_the_same_behind_a_restart() {
+    let (one, other) = (Scratch::new(), Scratch::new());
+    let identities = |scratch: &Scratch| {
+        let storage = open(scratch);
+        let _ = storage.make_directory(&path("/d"));
+        let listed = storage.entry(&path("/d")).unwrap().metadata.identity;
+        let open = storage.open_directory(&path("/d")).unwrap().metadata().unwrap().identity;
+        let mut entries = Vec::new();
+        storage.open_directory(&path("/")).unwrap().next_batch(&mut entries, 10).unwrap();
+        let looked = storage.metadata(&path("/d"), Wait::Allowed).unwrap().identity;
+        assert_eq!((listed, open, entries[0].metadata.identity), (looked, looked, looked));
+        looked
+    };
+    assert_ne!(identities(&one), identities(&other));
+    assert_eq!(identities(&one), identities(&one));
+}
+
 #[test]
 fn what_was_committed_is_there_again_and_what_was_not_is_swept() {
     let (living, killed) = (Scratch::new(), Scratch::new());

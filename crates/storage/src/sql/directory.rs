@@ -32,7 +32,7 @@ impl Cursor {
         let entries: Vec<DirEntry> = self.shared.pool.look(|look| {
             let rows = look.rows(&sql, &[self.id.into(), self.last[..].into(), most.into()])?;
             let entry = |mut row| {
-                let metadata = tree::node(&row)?.metadata;
+                let metadata = self.shared.told(tree::node(&row)?);
                 Ok(DirEntry { name: row.bytes(COLUMN_COUNT)?, metadata, link: None })
             };
             rows.into_iter().map(entry).collect()
@@ -57,6 +57,6 @@ impl Directory for Cursor {
     }
 
     fn metadata(&self) -> Result<Metadata, FileError> {
-        self.shared.pool.look(|look| tree::by_id(look, self.id).map(|node| node.metadata))
+        self.shared.pool.look(|look| tree::by_id(look, self.id)).map(|node| self.shared.told(node))
     }
 }

@@ -58,6 +58,15 @@ pub struct SqlStorage {
 struct Shared {
     pool: Pool,
     contents: Contents,
+    /// The number that tells its nodes from those of other databases.
+    device: u64,
+}
+
+impl Shared {
+    /// What is told of a node.
+    fn told(&self, node: Node) -> Metadata {
+        Metadata { identity: (self.device, node.metadata.identity.1), ..node.metadata }
+    }
 }
 
 /// Why a database cannot be served.
@@ -149,11 +158,11 @@ impl Storage for SqlStorage {
 
     fn metadata(&self, path: &VirtualPath, wait: Wait) -> Result<Metadata, FileError> {
         may_wait(wait)?;
-        self.node(path).map(|node| node.metadata)
+        self.node(path).map(|node| self.shared.told(node))
     }
 
     fn entry(&self, path: &VirtualPath) -> Result<DirEntry, FileError> {
-        let metadata = self.node(path)?.metadata;
+        let metadata = self.shared.told(self.node(path)?);
         Ok(DirEntry { name: path.name().to_owned(), metadata, link: None })
     }
 

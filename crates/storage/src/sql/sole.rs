@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -11,6 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::content::Contents;
 use super::pool::Pool;
 use super::{Shared, SqlStorage};
+use crate::identity;
 
 /// Which database it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +21,17 @@ pub(super) enum Place {
     File(PathBuf),
     /// A database of a server, as [`super::PostgresServer::place`] has it.
     Server(String),
+}
+
+impl Place {
+    /// The "device" of all nodes of the database, which tells them from those of others, behind a restart too; clients
+    /// see it in the `unique` fact.
+    fn device(&self) -> u64 {
+        match self {
+            Self::File(path) => identity::number(path.as_os_str().as_bytes()),
+            Self::Server(place) => identity::number(place.as_bytes()),
+        }
+    }
 }
 
 /// The databases that this process has open.
@@ -44,7 +57,8 @@ impl Register {
         if let Some(shared) = found {
             return Ok(SqlStorage { shared });
         }
-        let shared = Arc::new(Shared { pool: open()?, contents: Contents::default() });
+        let device = place.device();
+        let shared = Arc::new(Shared { pool: open()?, contents: Contents::default(), device });
         self.0.push((place, Arc::downgrade(&shared)));
         Ok(SqlStorage { shared })
     }

@@ -9,8 +9,6 @@ use super::rows::{Row, Statements, Value};
 
 /// The root's node.
 pub(super) const ROOT: i64 = 1;
-/// The "device" of every node, as clients see it in the `unique` fact.
-const DEVICE: u64 = 0x73_716c;
 
 /// The form of the tables, which the database remembers.
 pub(super) const FORM: i64 = 1;
@@ -79,7 +77,8 @@ pub(super) fn node(row: &Row) -> Result<Node, FileError> {
         created: Some(time(8)?),
         changed: None,
         links: if kind == FileKind::Directory { 2 } else { 1 },
-        identity: (DEVICE, id.unsigned_abs()),
+        // Which database it is, whoever tells of the node knows.
+        identity: (0, id.unsigned_abs()),
     };
     Ok(Node { id, parent: row.number_if_any(10)?.unwrap_or(ROOT), content, metadata })
 }
