@@ -196,10 +196,16 @@ pub(super) fn copy(
     }
     let mut walk = Walk::of(storage, from, failures)?;
     storage.make_directory(to)?;
+    let copy = storage.metadata(to, Wait::Allowed)?.identity;
     while let Some(step) = walk.next() {
         let Step::Member(member, entry) = step else { continue };
         if entry.link.is_some() && entry.metadata.is_directory() {
             // It may lead back up.
+            walk.fail(member.as_bytes(), true, FileError::NotRegular);
+            continue;
+        }
+        if is_tree(&entry) && entry.metadata.identity == copy {
+            // By a link, or at another mount, the destination lies in the source under another name.
             continue;
         }
         // The source is no root: the destination would lie in it.

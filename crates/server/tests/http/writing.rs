@@ -352,18 +352,43 @@ fn a_folder_is_copied_but_for_what_cannot_be_and_that_is_named() {
     for name in ["d/m", "d/sub/m & n"] {
         std::os::unix::fs::symlink("/nowhere", scratch.file(name)).unwrap();
     }
+    // A link to a folder is shown as one, and may lead back up.
+    std::os::unix::fs::symlink("..", scratch.file("d/sub/up")).unwrap();
     let served = serve_http(scratch.storage());
     let partly = ask(&served, "COPY /d", "Destination: /e\r\n", b"");
     assert_eq!(partly.status, 207);
     let text = partly.text();
-    assert_eq!(text.matches("<D:response>").count(), 2, "{text}");
-    for name in ["/d/m", "/d/sub/m%20%26%20n"] {
+    assert_eq!(text.matches("<D:response>").count(), 3, "{text}");
+    for name in ["/d/m", "/d/sub/m%20%26%20n", "/d/sub/up/"] {
         let named = format!("<D:href>{name}</D:href><D:status>HTTP/1.1 403 Forbidden</D:status>");
         assert!(text.contains(&named), "{name} in {text}");
     }
     for name in ["e/a", "e/z", "e/sub/b"] {
         assert_eq!(scratch.read(name).unwrap(), b"x", "{name}");
     }
+}
+
+/// By its names the one does not lie in the other; by a link on the way it does.
+#[test]
+fn a_folder_is_not_copied_into_itself_by_another_name() {
+    let scratch = Scratch::new();
+    std::fs::create_dir_all(scratch.file("a/sub/deep")).unwrap();
+    scratch.write("a/sub/f", b"file");
+    std::os::unix::fs::symlink("a", scratch.file("link")).unwrap();
+    let served = serve_http(scratch.storage());
+    assert_eq!(ask(&served, "COPY /a", "Destination: /link/sub/b\r\n", b"").status, 201);
+    let names = [
+        "a",
+        "a/sub",
+        "a/sub/b",
+        "a/sub/b/sub",
+        "a/sub/b/sub/deep",
+        "a/sub/b/sub/f",
+        "a/sub/deep",
+        "a/sub/f",
+        "link",
+    ];
+    assert_eq!(scratch.names(), names);
 }
 
 /// Names of 4 KiB bound how deep a tree is, nothing else.
