@@ -13,7 +13,7 @@ use mio::event::Event;
 
 use super::Connection;
 use super::question::{JOB_GRACE, Promise};
-use crate::limits::{LimitKey, Reached};
+use crate::limits::{Errand, LimitKey, Reached};
 use crate::log::{self, Direction, Transferred};
 use crate::transfer::{End, JobDone, JobKind, Link, Running, SMALL, Socket, Turn, Work, describe};
 use crate::worker::{Core, Message};
@@ -292,7 +292,7 @@ impl Connection {
                 serial,
                 work: Work::Lent,
                 socket: None,
-                taken: 0,
+                taken: Errand::default(),
                 result: Some(Err(TransferError::File(FileError::Io(io::Error::other("internal error"))))),
             };
             let mut reply = Promise { sender, message: Some(Message::Job(key, failed)) };

@@ -33,7 +33,7 @@ pub(crate) use flow::Flow;
 pub use held::HeldQuota;
 pub use logins::{LoginRates, Rate, RateError, RateLimit};
 pub(crate) use logins::{Logins, TooMany};
-pub(crate) use pace::Pace;
+pub(crate) use pace::{Errand, Pace};
 pub use reached::LimitKey;
 pub(crate) use reached::{Reached, Setting};
 pub(crate) use schedule::says_when;

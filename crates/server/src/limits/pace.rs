@@ -40,6 +40,28 @@ struct Piece {
     over: Option<OverQuota>,
 }
 
+/// What a job on the pool moves of a transfer. It counts where nobody is left to take note of it, too: the transfer may
+/// be given up meanwhile, and has given back what it took of the quota.
+#[derive(Debug, Default)]
+pub(crate) struct Errand {
+    of: Option<(Moved, Direction)>,
+    bytes: u64,
+}
+
+impl Errand {
+    pub(crate) fn moved(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        if let Some((moved, direction)) = &self.of {
+            moved.count(*direction, self.bytes);
+        }
+    }
+}
+
 impl Pace {
     /// That of a file's bytes.
     pub(crate) fn new(direction: Direction) -> Self {
@@ -125,6 +147,16 @@ impl Pace {
         self.quota.as_ref().map_or(metered, |piece| metered.min(piece.left))
     }
 
+    /// For a job that moves some of the last allowance.
+    pub(crate) fn errand(&self) -> Errand {
+        Errand { of: self.quota.as_ref().map(|piece| (piece.moved.clone(), piece.direction)), bytes: 0 }
+    }
+
+    /// The job is done: [`Pace::spend`] for what it moved.
+    pub(crate) fn take_back(&mut self, mut errand: Errand) {
+        self.spend(std::mem::take(&mut errand.bytes));
+    }
+
     /// So many bytes were moved, whether they were allowed or not: see [`Meter::spend`].
     pub(crate) fn spend(&mut self, bytes: u64) {
         if let Some(meter) = &mut self.meter {
@@ -198,5 +230,37 @@ impl Piece {
 impl Drop for Piece {
     fn drop(&mut self) {
         self.moved.give_back(self.direction, self.left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{AccountLimits, ServerLimits, TransferQuota};
+
+    #[test]
+    fn what_a_job_moved_counts_once_also_where_its_transfer_is_gone() {
+        let now = Instant::now();
+        let tree = Tree::new(ServerLimits::default(), now, 0);
+        let mut member = tree.connect("127.0.0.1:1".parse().unwrap(), now).unwrap();
+        let quota = TransferQuota { upload: "1M/day".parse().unwrap(), ..TransferQuota::default() };
+        let moved = Moved { quota: Arc::new(quota), traffic: Arc::default() };
+        let limits = AccountLimits { moved: Some(moved.clone()), ..AccountLimits::default() };
+        tree.log_in(&mut member, b"u", &limits, now).unwrap();
+        for is_gone in [true, false] {
+            let mut pace = Pace::new(Direction::Upload);
+            assert!(pace.allowance(&tree, &member, now, u64::MAX).is_some());
+            let mut errand = pace.errand();
+            errand.moved(100_000);
+            match is_gone {
+                true => drop((pace, errand)),
+                false => pace.take_back(errand),
+            }
+        }
+        let mut left = 0;
+        while let Ok(piece) = moved.reserve(Direction::Upload, tree.wall(), u64::MAX) {
+            left += piece;
+        }
+        assert_eq!(left, 800_000);
     }
 }

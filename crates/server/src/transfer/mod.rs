@@ -35,7 +35,7 @@ pub(crate) use parting::Parting;
 pub(crate) use receive::Receiver;
 pub(crate) use send::{FILL, SMALL, Sender};
 
-use crate::limits::{self, Flow, Member, Pace, Tree};
+use crate::limits::{self, Errand, Flow, Member, Pace, Tree};
 use crate::log::Direction;
 
 /// Bytes that one turn of one transfer may move before others have theirs: some 0.3 ms.
@@ -307,7 +307,7 @@ pub(crate) struct JobDone {
     pub(crate) work: Work,
     pub(crate) socket: Option<Socket>,
     /// Bytes that the job itself took off the socket.
-    pub(crate) taken: u64,
+    pub(crate) taken: Errand,
     /// `None`: go on with turns.
     pub(crate) result: Option<Result<(), TransferError>>,
 }
@@ -443,7 +443,7 @@ impl Running {
             _ => Duration::ZERO,
         };
         let (serial, most, shared) = (self.serial, self.pace.left(), Arc::clone(&self.shared));
-        Job { serial, kind, work, socket, shared, most, grace, control: None }
+        Job { serial, kind, work, socket, shared, most, taken: self.pace.errand(), grace, control: None }
     }
 
     /// Claims that a job has the work now.
@@ -458,7 +458,7 @@ impl Running {
             socket.end = socket.end.max(self.end);
             self.link = Link::Open(socket);
         }
-        self.pace.spend(done.taken);
+        self.pace.take_back(done.taken);
         self.moved = now;
         done.result
     }
@@ -502,6 +502,7 @@ pub(crate) struct Job {
     shared: Arc<Shared>,
     /// What it may take off the socket.
     most: u64,
+    taken: Errand,
     /// How long the end of the client is waited for before it commits.
     grace: Duration,
     /// The control connection, where that end can be heard.
@@ -525,7 +526,7 @@ impl Job {
 
     /// Does it; on a thread that may wait.
     pub(crate) fn run(self) -> JobDone {
-        let Self { serial, kind, work, mut socket, shared, most, grace, control } = self;
+        let Self { serial, kind, work, mut socket, shared, most, mut taken, grace, control } = self;
         let mut share = Share::new(most);
         let (work, result) = match work {
             Work::Send(mut sender) => {
@@ -549,7 +550,8 @@ impl Job {
             }
             Work::Lent => (Work::Lent, None),
         };
-        JobDone { serial, work, socket, taken: share.moved(), result }
+        taken.moved(share.moved());
+        JobDone { serial, work, socket, taken, result }
     }
 }
 
