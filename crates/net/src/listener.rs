@@ -49,6 +49,30 @@ pub fn bind_control(
     Ok((address, listeners))
 }
 
+/// Has other listeners of an address, which another process has bound and may still accept at, serve so many workers:
+/// none is closed, since who waits at one would be reset, and none is opened. Where there are more workers than
+/// listeners some share one; where there are fewer, some workers have several.
+pub fn share_control(
+    sockets: Vec<OwnedFd>,
+    workers: usize,
+    keepalive: Duration,
+) -> io::Result<Vec<Vec<OwnedFd>>> {
+    let mut shared: Vec<Vec<OwnedFd>> = (0..workers).map(|_| Vec::new()).collect();
+    let count = sockets.len().max(1);
+    for socket in &sockets {
+        prepare_control(socket, keepalive)?;
+    }
+    for (index, socket) in sockets.iter().enumerate() {
+        for worker in (index..workers).step_by(count).skip(1) {
+            shared[worker].push(socket.try_clone()?);
+        }
+    }
+    for (index, socket) in sockets.into_iter().enumerate() {
+        shared[index % workers].push(socket);
+    }
+    Ok(shared)
+}
+
 /// Binds a data listener to exactly this address and port.
 pub fn bind_data(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = open(address, false, false)?;
@@ -183,6 +207,25 @@ mod tests {
             bind_control("127.0.0.1:0".parse().unwrap(), 2, Duration::ZERO, false).unwrap();
         let error = bind_control(address, 2, Duration::ZERO, false).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn listeners_of_another_process_serve_more_workers_and_fewer() {
+        for (had, workers) in [(3, 1), (3, 2), (2, 2), (2, 5), (1, 3)] {
+            let (address, listeners) =
+                bind_control("127.0.0.1:0".parse().unwrap(), had, Duration::ZERO, false).unwrap();
+            let clients: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+            let shared = share_control(listeners, workers, Duration::ZERO).unwrap();
+            assert_eq!(shared.len(), workers);
+            assert!(shared.iter().all(|of_worker| !of_worker.is_empty()), "{had} for {workers}");
+            let mut accepted = 0;
+            for listener in shared.iter().flatten() {
+                while accept(listener).is_ok() {
+                    accepted += 1;
+                }
+            }
+            assert_eq!(accepted, clients.len(), "{had} for {workers}");
+        }
     }
 
     #[test]
