@@ -15,7 +15,8 @@ use rustls::server::{
 use rustls::sign::CertifiedKey;
 
 use super::challenge::Challenges;
-use super::connection::{Fault, Tls};
+use super::connection::Tls;
+use super::fault::Fault;
 use super::identity::{self, Identities, LoadError};
 use super::replenish;
 use super::tickets::{Badge, Binding};

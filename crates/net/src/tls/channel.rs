@@ -9,7 +9,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
-use super::connection::{Fault, Tls};
+use super::connection::Tls;
+use super::fault::Fault;
 use super::wire::Wire;
 use crate::stream;
 

@@ -10,7 +10,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 
 use super::acceptor::KeyPair;
-use super::connection::{Fault, Tls};
+use super::connection::Tls;
+use super::fault::Fault;
 use super::identity::{self, LoadError};
 
 /// Makes TLS connections to servers. Connections of one connector share their tickets, as those of one

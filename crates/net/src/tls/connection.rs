@@ -21,6 +21,7 @@ use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
 use super::challenge::Challenges;
 use super::channel::Unwritten;
+use super::fault::Fault;
 use super::hello::Hello;
 use super::records::{Opened, Read, Records};
 use super::replenish::{self, Renewal};
@@ -72,31 +73,6 @@ enum Side {
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Tls({:?}, ended: {})", self.version(), self.ended)
-    }
-}
-
-/// What is wrong with what the other side sent, or with the keys.
-#[derive(Debug, Clone)]
-pub struct Fault(rustls::Error);
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for Fault {}
-
-impl From<rustls::Error> for Fault {
-    fn from(error: rustls::Error) -> Self {
-        Self(error)
-    }
-}
-
-impl Fault {
-    /// Claims that the two sides have no version of TLS, or no cipher, in common.
-    pub fn is_incompatible(&self) -> bool {
-        matches!(self.0, rustls::Error::PeerIncompatible(_))
     }
 }
 
