@@ -148,17 +148,17 @@ impl Listing {
 /// Why a listing is not whole, which its text says to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// It visited as many entries as it may.
-    Budget,
-    /// It met directories deeper than it goes.
-    Depth,
+    /// It visited as many entries as it may: these.
+    Budget(u64),
+    /// It met directories deeper than it goes: so deep.
+    Depth(usize),
 }
 
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Budget => f.write_str("a pattern or -R may visit so many entries and no more"),
-            Self::Depth => f.write_str("a pattern or -R goes so deep and no deeper"),
+            Self::Budget(most) => write!(f, "a pattern or -R visits {most} entries and no more"),
+            Self::Depth(most) => write!(f, "a pattern or -R goes {most} folders deep and no deeper"),
         }
     }
 }

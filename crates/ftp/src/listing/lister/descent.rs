@@ -35,7 +35,7 @@ impl Lister {
     /// Goes on with a directory below; answers false where there is none.
     pub(super) fn next_directory(&mut self) -> Result<bool, FileError> {
         let Some(tree) = &mut self.tree else { return Ok(false) };
-        if self.cut == Some(Cut::Budget) {
+        if matches!(self.cut, Some(Cut::Budget(_))) {
             return Ok(false);
         }
         let found = std::mem::take(&mut tree.found);
@@ -47,7 +47,7 @@ impl Lister {
                 }
             }
         } else if !found.is_empty() {
-            self.cut = Some(Cut::Depth);
+            self.cut = Some(Cut::Depth(self.listing.depth));
         }
         let Some((path, shown, depth)) = tree.waiting.pop() else { return Ok(false) };
         (tree.path, tree.depth, self.shown) = (path, depth, shown);

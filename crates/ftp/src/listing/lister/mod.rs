@@ -263,10 +263,10 @@ impl Lister {
     /// Takes so many entries off the budget; answers whether they were within it, and keeps the reason where not.
     fn affords(&mut self, visited: usize) -> bool {
         if self.left == 0 && visited > 0 {
-            self.cut = Some(Cut::Budget);
+            self.cut = Some(Cut::Budget(self.listing.budget));
         }
         self.left = self.left.saturating_sub(visited as u64);
-        self.cut != Some(Cut::Budget)
+        !matches!(self.cut, Some(Cut::Budget(_)))
     }
 
     /// `.` and `..`, where asked for. What is above is not ours to look at: `..` shows what `.` has.

@@ -238,14 +238,14 @@ fn a_pattern_visits_no_more_than_its_budget() {
         let mut out = Vec::new();
         while lister.fill(&mut out, 1).unwrap() {}
         assert!(out.is_empty());
-        assert_eq!(lister.cut(), Some(Cut::Budget));
+        assert_eq!(lister.cut(), Some(Cut::Budget(600)));
     }
 }
 
 #[test]
 fn a_search_that_just_uses_its_budget_up_is_whole() {
     for (format, text) in [(Format::Names, ""), (Format::Unix, ""), (Format::Names, "-t")] {
-        for (budget, expected) in [(600, None), (599, Some(Cut::Budget))] {
+        for (budget, expected) in [(600, None), (599, Some(Cut::Budget(599)))] {
             let search = vec![Level::new(b"a*")];
             let listing = Listing { search, budget, ..listing(format, text) };
             let mut lister = Lister::new(Fixed::boxed(files(&["a"; 600])), listing);
@@ -418,12 +418,13 @@ fn recursion_ends_at_its_depth_and_its_budget() {
         (lister.cut(), String::from_utf8(out).unwrap())
     };
     assert_eq!(cut(listing(Format::Names, "-R")).0, None);
+    assert_eq!(Cut::Budget(6).to_string(), "a pattern or -R visits 6 entries and no more");
     let (reason, text) = cut(Listing { depth: 1, ..listing(Format::Names, "-R") });
-    assert!(reason == Some(Cut::Depth) && text.contains("sub/x") && !text.contains("sub/deep/y"));
+    assert!(reason == Some(Cut::Depth(1)) && text.contains("sub/x") && !text.contains("sub/deep/y"));
     let (reason, text) = cut(Listing { budget: 6, ..listing(Format::Names, "-R") });
-    assert!(reason == Some(Cut::Budget) && !text.contains("sub/deep/y"));
+    assert!(reason == Some(Cut::Budget(6)) && !text.contains("sub/deep/y"));
     for format in [Format::Names, Format::Unix] {
-        assert_eq!(cut(Listing { budget: 7, ..listing(format, "-R") }).0, Some(Cut::Budget));
+        assert_eq!(cut(Listing { budget: 7, ..listing(format, "-R") }).0, Some(Cut::Budget(7)));
         let (reason, text) = cut(Listing { budget: 8, ..listing(format, "-R") });
         assert!(reason.is_none() && text.contains("y\r\n"), "eight entries are all there are");
     }
