@@ -164,6 +164,11 @@ impl Chain {
         };
         match proved {
             Ok(()) => self.admit(source, user, effective, attempt),
+            // No password would have been right. The client is told the same.
+            Err(Decision::Denied) if effective.wants_certificate_alone() => match effective.admit(attempt) {
+                Err(why) => Decision::Refused(why),
+                Ok(()) => Decision::Denied,
+            },
             Err(decision) => decision,
         }
     }

@@ -190,6 +190,11 @@ impl Effective {
             && matches!(login, Some(CertificateLogin::OrPassword | CertificateLogin::Alone))
     }
 
+    /// Claims that no password would let the user in, only a certificate.
+    pub(super) fn wants_certificate_alone(&self) -> bool {
+        self.said.tls_client_login == Some(CertificateLogin::Alone)
+    }
+
     /// How much may be moved and how often the user may be logged in.
     pub fn limits(&self) -> AccountLimits {
         let said = &self.said;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use millrace_net::tls::{Authorities, Clients, Connector, Heard, KeyPair, Plan, Trust, Versions};
 use millrace_server::auth::{Asked, Chain, Found, Homes, Needs, Password, Proof, Source, User};
 use millrace_server::config::Tls;
-use millrace_server::{Attempt, Authenticator, Config};
+use millrace_server::{Attempt, Authenticator, Config, Decision};
 use millrace_storage::{LocalOptions, MemoryStorage};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa,
@@ -230,6 +230,30 @@ fn a_source_that_would_count_a_failure_is_not_asked_with_a_certificate_alone() {
     let attempt = Attempt { certified: true, encrypted: true, ..Attempt::new(b"or-password", b"") };
     assert!(chain.current(&attempt).is_none());
     assert_eq!(users.0.load(Ordering::Relaxed), 0);
+}
+
+/// The client hears the same as of a wrong password.
+#[test]
+fn the_log_hears_that_a_certificate_is_missing_where_no_password_would_do() {
+    let site = Site::new(Clients::Accept);
+    let homes = Homes::new(site.folder.path().canonicalize().unwrap(), LocalOptions::default());
+    let chain = Chain::new(Arc::new(homes)).source(Users);
+    for password in [&b"secret"[..], b"wrong", b""] {
+        match chain.authenticate(&Attempt { encrypted: true, ..Attempt::new(b"alone", password) }) {
+            Decision::Refused(why) => {
+                assert_eq!(
+                    why,
+                    "there is no client certificate with this name, and tls-client-login is alone"
+                );
+            }
+            decision => panic!("{decision:?}"),
+        }
+    }
+    let wrong = Attempt { encrypted: true, ..Attempt::new(b"and-password", b"wrong") };
+    assert!(
+        matches!(chain.authenticate(&wrong), Decision::Denied),
+        "a right one would do with a certificate"
+    );
 }
 
 #[test]
