@@ -39,7 +39,7 @@ pub(crate) enum Command {
     Serve(Box<Serve>),
     /// Load a server, ours or anyone's, and say what it can do and what the figures are worth
     Bench(Box<Bench>),
-    /// Ask or tell a running server: sessions, kick, limits, reload, drain, stop
+    /// Ask or tell a running server: sessions, kick, limits, reload, upgrade, drain, stop
     Ctl(Box<Ctl>),
     /// Put several servers under the same loads, in random order, and say which differ
     Race(Box<Race>),
@@ -83,6 +83,10 @@ pub(crate) struct Serve {
     /// Read a configuration file in TOML; flags go before what it says
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+
+    /// Relieve the server that standard input leads to: "ctl upgrade" starts its successor so
+    #[arg(long, hide = true)]
+    pub(crate) take_over: bool,
 
     #[command(flatten)]
     pub(crate) written: Written,

@@ -15,6 +15,7 @@ mod failure;
 mod hash_password;
 mod limits;
 mod link;
+mod notify;
 mod poller_bench;
 mod race;
 mod serve;

@@ -1,15 +1,19 @@
 //! `millrace serve`: starts the server, says so, and stops it when told to.
 
+use std::env;
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::process;
+use std::process::{self, Command};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use millrace_server::ctl::Orders;
 use millrace_server::limits::Quotas;
-use millrace_server::{Config, Control, Running, Server, StartError};
+use millrace_server::{Config, Control, Predecessor, Prepared, Running, Server, StartError};
 use millrace_storage::{LocalStorage, SweepReport};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -18,9 +22,50 @@ use crate::announce::{self, Bound};
 use crate::args::Serve;
 use crate::config::{self, Begun, Site, Written};
 use crate::failure::Failure;
+use crate::notify;
+
+/// Says that standard input leads to a server that is to be relieved.
+const TAKE_OVER: &str = "--take-over";
 
 pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
-    let Serve { config: file, written } = arguments;
+    match arguments.take_over {
+        false => serve(arguments, None),
+        true => {
+            let (before, socket) = meet()?;
+            serve(arguments, Some(before))
+                .inspect_err(|failure| Predecessor::fail(&socket, failure.to_string().trim_end_matches('.')))
+        }
+    }
+}
+
+/// The server that this one relieves, as `millrace ctl upgrade` has it: standard input leads to it. And what it is told by
+/// where nothing comes of that.
+fn meet() -> Result<(Predecessor, OwnedFd), Failure> {
+    let failed = |error: io::Error| {
+        Failure::Running(format!(
+            "there is no server to be relieved ({error}): --take-over is how \"millrace ctl upgrade\" starts another."
+        ))
+    };
+    let socket = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
+    let nothing = File::open("/dev/null").map_err(failed)?;
+    rustix::stdio::dup2_stdin(nothing).map_err(|error| failed(error.into()))?;
+    let own = socket.try_clone().map_err(failed)?;
+    Ok((Predecessor::meet(socket).map_err(failed)?, own))
+}
+
+/// What starts another server in this one's place: the program of the same name, which may be another by now.
+fn successor() -> Command {
+    let mut words = env::args_os();
+    let mut command = Command::new(words.next().unwrap_or_else(|| "millrace".into()));
+    let mut words: Vec<_> = words.filter(|word| word != TAKE_OVER).collect();
+    // Behind the command's name: what follows may be no flags.
+    words.insert(words.len().min(1), TAKE_OVER.into());
+    command.args(words);
+    command
+}
+
+fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failure> {
+    let Serve { config: file, written, .. } = arguments;
     let site = config::load(written.clone(), file.as_deref())?;
     site.check_obstacles()?;
     let away = site.open()?;
@@ -31,8 +76,9 @@ pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
     // Before the server starts: a signal that comes while it does is not lost.
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
         .map_err(|error| Failure::Running(format!("cannot listen for signals: {error}")))?;
-    let (running, moved) = start(&site).map_err(|error| Failure::Running(advise(&error, &site.config)))?;
-    let running = Arc::new(running);
+    let failed = |error: StartError| Failure::Running(advise(&error, &site.config));
+    let (prepared, moved) = prepare(&site, before.as_ref()).map_err(failed)?;
+    let running = Arc::new(prepared.begin(before.as_mut()).map_err(failed)?);
     moved.iter().for_each(|warning| warn(&running, warning));
     for trouble in troubles {
         warn(&running, &format!("{trouble}; its users are refused until it can"));
@@ -47,9 +93,18 @@ pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
         quotas: site.config.quotas.clone(),
         begun: Begun::with(&site),
     };
+    let open = match before {
+        None => Control::open,
+        Some(_) => Control::replace,
+    };
     let control =
-        site.control.as_deref().map(|path| open_control(path, &running, again.clone())).transpose()?;
+        site.control.as_deref().map(|path| open_control(open, path, &running, again.clone())).transpose()?;
+    let is_main = before.is_none();
+    before.into_iter().for_each(|before| before.serving(&running));
     announce(&site, &running);
+    if is_main {
+        notify::say("READY=1");
+    }
     listen_to_signals(signals, Arc::downgrade(&running), again)?;
     sweep(site.writable(), Arc::downgrade(&running));
     running.wait();
@@ -126,8 +181,18 @@ impl Again {
     }
 }
 
-fn open_control(path: &Path, running: &Arc<Running>, again: Again) -> Result<Control, Failure> {
-    Control::open(path, running, Box::new(move || again.reload())).map_err(|error| {
+fn open_control(
+    open: fn(&Path, &Arc<Running>, Orders) -> io::Result<Control>,
+    path: &Path,
+    running: &Arc<Running>,
+    again: Again,
+) -> Result<Control, Failure> {
+    let orders = Orders {
+        reload: Box::new(move || again.reload()),
+        successor: Box::new(successor),
+        relieved: Box::new(|pid| notify::say(&format!("MAINPID={pid}\nREADY=1"))),
+    };
+    open(path, running, orders).map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::AddrInUse if is_socket(path) => " (another server answers there)",
             io::ErrorKind::AddrInUse => " (a file that is no socket is there: remove it, or name another)",
@@ -149,11 +214,11 @@ fn warn(running: &Running, warning: &str) {
     }
 }
 
-/// Starts the server. Nobody asked for HTTP's default port by name: where another program has it, a free one is
-/// taken, which the announcement names, and a warning.
-fn start(site: &Site) -> Result<(Running, Option<String>), StartError> {
+/// Has everything there but clients. Nobody asked for HTTP's default port by name: where another program has it, a free
+/// one is taken, which the announcement names, and a warning.
+fn prepare(site: &Site, before: Option<&Predecessor>) -> Result<(Prepared, Option<String>), StartError> {
     let config = Config { dav: dav_file(site), ..site.config.clone() };
-    match Server::start(config.clone()) {
+    match Server::prepare(config.clone(), before) {
         Err(StartError::Listen { address, source })
             if site.http_by_default
                 && site.config.http == [address]
@@ -165,9 +230,9 @@ fn start(site: &Site) -> Result<(Running, Option<String>), StartError> {
                 "another program has {address}, where HTTP is by default; it is on a free port now, and --http \
                  ADDR:PORT or --http off chooses"
             );
-            Ok((Server::start(config)?, Some(moved)))
+            Ok((Server::prepare(config, before)?, Some(moved)))
         }
-        started => Ok((started?, None)),
+        prepared => Ok((prepared?, None)),
     }
 }
 
@@ -215,6 +280,7 @@ fn listen_to_signals(mut signals: Signals, running: Weak<Running>, again: Again)
                     is_ending = true;
                     let what = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
                     running.iter().for_each(|running| running.note_administered(what, None));
+                    running.iter().for_each(|running| running.note_why_it_ends(what));
                     running.iter().for_each(|running| running.request_shutdown());
                 }
             }

@@ -289,6 +289,21 @@ impl Bans {
         fits
     }
 
+    /// Bans as another server did, whose bans these were.
+    pub(crate) fn take_over(&self, ban: &BanReport, now: Instant) {
+        let BanReport { network, user, left } = ban;
+        let until = left.map(|left| now + left);
+        let Some(user) = user else {
+            self.ban(*network, until);
+            return;
+        };
+        let pair = (*network, self.hasher.hash_one(&user[..]));
+        let mut book = self.book();
+        make_room(&mut book.pairs, now);
+        let count = book.pairs.entry(pair).or_insert_with(|| Count::new(now));
+        (count.banned_until, count.name) = (until, Some(user.as_slice().into()));
+    }
+
     /// Lifts the bans of a network, of users there too; answers whether there was one.
     pub(crate) fn lift(&self, network: Network) -> bool {
         let mut book = self.book();

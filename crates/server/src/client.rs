@@ -96,6 +96,13 @@ impl Client {
         }
     }
 
+    /// Another server accepts, and would have those who can go there.
+    pub(crate) fn retire(&mut self) {
+        if let Self::Http(connection) = self {
+            connection.retire();
+        }
+    }
+
     /// The server is closing.
     pub(crate) fn shut_down(&mut self, core: &mut Core) {
         match self {

@@ -1,11 +1,14 @@
-//! The doors of a server: a listener for each worker at every address that is configured.
+//! The doors of a server: a listener for each worker at every address that is configured. Those that a server has which is
+//! relieved are taken over as they are, so that nobody who waits there is turned away.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
 use millrace_net::listener;
 
 use crate::config::Config;
 use crate::running::StartError;
+use crate::upgrade::Predecessor;
 use crate::worker::{Door, Listener};
 
 /// Doors that are open.
@@ -17,8 +20,8 @@ pub(crate) struct Doors {
 }
 
 impl Doors {
-    /// Opens them for as many workers as are configured.
-    pub(crate) fn open(config: &Config) -> Result<Self, StartError> {
+    /// Opens them for as many workers as are configured, but for those that somebody else has had.
+    pub(crate) fn open(config: &Config, before: Option<&Predecessor>) -> Result<Self, StartError> {
         let listeners = (0..config.workers).map(|_| Vec::new()).collect();
         let mut doors = Self { listeners, bound: [const { Vec::new() }; 4] };
         let all = [
@@ -36,11 +39,30 @@ impl Doors {
         for (place, (door, addresses)) in all.into_iter().enumerate() {
             for &address in addresses {
                 let only_its_own = of_ipv4.contains(&address.port());
-                let bound = doors.open_one(config, door, address, only_its_own)?;
+                let bound = match doors.taken_over(config, door, address, before)? {
+                    Some(bound) => bound,
+                    None => doors.open_one(config, door, address, only_its_own)?,
+                };
                 doors.bound[place].push(bound);
             }
         }
         Ok(doors)
+    }
+
+    /// Takes one over; answers where it is, if there was one.
+    fn taken_over(
+        &mut self,
+        config: &Config,
+        door: Door,
+        asked: SocketAddr,
+        before: Option<&Predecessor>,
+    ) -> Result<Option<SocketAddr>, StartError> {
+        let failed = |source| StartError::Listen { address: asked, source };
+        let Some((bound, sockets)) = before.and_then(|before| before.door(door, asked, &self.bound)) else {
+            return Ok(None);
+        };
+        let shared = listener::share_control(sockets.map_err(failed)?, config.workers, config.keepalive);
+        Ok(Some(self.add(door, bound, shared.map_err(failed)?)))
     }
 
     /// Opens one; answers where it is.
@@ -61,8 +83,14 @@ impl Doors {
                     .map_err(|source| StartError::Listen { address, source })?;
             }
         }
-        let sockets = sockets.into_iter().map(|socket| Listener { door, address, socket });
-        self.listeners.iter_mut().zip(sockets).for_each(|(worker, listener)| worker.push(listener));
-        Ok(address)
+        Ok(self.add(door, address, sockets.into_iter().map(|socket| vec![socket]).collect()))
+    }
+
+    /// Gives the workers their sockets of one address.
+    fn add(&mut self, door: Door, address: SocketAddr, sockets: Vec<Vec<OwnedFd>>) -> SocketAddr {
+        for (worker, sockets) in self.listeners.iter_mut().zip(sockets) {
+            worker.extend(sockets.into_iter().map(|socket| Listener { door, address, socket }));
+        }
+        address
     }
 }

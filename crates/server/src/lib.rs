@@ -46,6 +46,7 @@ mod state;
 mod tls;
 mod transfer;
 mod turns;
+mod upgrade;
 pub mod web;
 mod worker;
 
@@ -56,4 +57,5 @@ pub use ctl::Control;
 pub use hooks::Hooks;
 pub use millrace_ftp::session::{Permission, Permissions, Rules};
 pub use network::{Network, NetworkError};
-pub use running::{ReloadError, Running, Server, SessionReport, StartError, TransferReport};
+pub use running::{Prepared, ReloadError, Running, Server, SessionReport, StartError, TransferReport};
+pub use upgrade::Predecessor;

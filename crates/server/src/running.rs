@@ -6,7 +6,10 @@ mod reloading;
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::process;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -25,9 +28,10 @@ use crate::config::Config;
 use crate::doors::Doors;
 use crate::hooks::Pools;
 use crate::housekeeping::{Housekeeping, keep_dav, keep_quotas};
-use crate::log::Log;
+use crate::log::{self, Log};
 use crate::state::Server as State;
-use crate::worker::{Listener, Message, Worker};
+use crate::upgrade::{self, Predecessor};
+use crate::worker::{Message, Worker};
 
 /// How long hooks are waited for at the end.
 const HOOKS_TIME: Duration = Duration::from_secs(10);
@@ -43,7 +47,7 @@ pub struct Running {
     ftps: Vec<SocketAddr>,
     http: Vec<SocketAddr>,
     https: Vec<SocketAddr>,
-    workers: Vec<Sender<Message>>,
+    pub(crate) workers: Vec<Sender<Message>>,
     /// Taken by whoever waits.
     threads: Mutex<Vec<JoinHandle<()>>>,
     grace: Duration,
@@ -56,6 +60,20 @@ pub struct Running {
     pub(crate) state: Arc<State>,
     /// Ends before the workers do.
     housekeeping: Mutex<Option<Housekeeping>>,
+    /// The way to the server that has taken over; it is told of the end.
+    pub(crate) successor: Mutex<Option<OwnedFd>>,
+}
+
+/// A server that has all that it needs, and lets nobody in yet.
+pub struct Prepared {
+    running: Running,
+    workers: Vec<Worker>,
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared").field("running", &self.running).finish_non_exhaustive()
+    }
 }
 
 /// Why a server did not start.
@@ -91,6 +109,9 @@ pub enum StartError {
     /// The hooks cannot begin.
     #[error("cannot begin with the hooks: {0}")]
     Hooks(String),
+    /// The server that was to be relieved does not let go.
+    #[error("the server that runs goes on: {0}")]
+    Relief(String),
     /// Threads or descriptors are not to be had.
     #[error("cannot start a worker: {0}")]
     Worker(#[source] io::Error),
@@ -98,16 +119,56 @@ pub enum StartError {
 
 impl Server {
     /// Starts a server: when this returns it accepts connections.
-    pub fn start(mut config: Config) -> Result<Running, StartError> {
+    pub fn start(config: Config) -> Result<Running, StartError> {
+        Self::prepare(config, None)?.begin(None)
+    }
+
+    /// Has everything there that a server needs; at the addresses of one that is to be relieved, its listeners.
+    pub fn prepare(mut config: Config, before: Option<&Predecessor>) -> Result<Prepared, StartError> {
         let descriptors = limits::raise_descriptors();
         if config.workers == 0 {
             config.workers = thread::available_parallelism().map_or(1, usize::from);
         }
-        let Doors { listeners, bound } = Doors::open(&config)?;
+        let Doors { listeners, bound } = Doors::open(&config, before)?;
         let state = Arc::new(state(config, &bound, descriptors)?);
         look_at_ports(&state, &bound);
-        let [ftp, ftps, http, https] = bound;
-        let mut running = Running {
+        let mut running = Running::new(state, bound);
+        let mut workers = Vec::new();
+        for listeners in listeners {
+            let (worker, sender) =
+                Worker::new(Arc::clone(&running.state), listeners).map_err(StartError::Worker)?;
+            running.workers.push(sender);
+            workers.push(worker);
+        }
+        let _ = running.state.workers.set(running.workers.clone());
+        Ok(Prepared { running, workers })
+    }
+}
+
+impl Prepared {
+    /// Lets clients in. Where there is a server to be relieved it lets nobody in any more by then, and does again where
+    /// this fails.
+    pub fn begin(self, before: Option<&mut Predecessor>) -> Result<Running, StartError> {
+        let Self { mut running, workers } = self;
+        let state = Arc::clone(&running.state);
+        let relieves = before.map(|before| before.relieve(&state)).transpose().map_err(StartError::Relief)?;
+        if let Some(hooks) = &state.config.hooks {
+            let log = state.log.clone();
+            hooks.begin(Arc::new(move |text| log.warn(text))).map_err(StartError::Hooks)?;
+        }
+        running.note_start(relieves);
+        running.start_workers(workers)?;
+        acme::configure(&state, state.config.acme.as_ref());
+        let housekeeping = Housekeeping::start(state, running.workers.clone()).map_err(StartError::Worker)?;
+        running.housekeeping = Mutex::new(Some(housekeeping));
+        Ok(running)
+    }
+}
+
+impl Running {
+    /// A server that lets nobody in yet.
+    pub(crate) fn new(state: Arc<State>, [ftp, ftps, http, https]: [Vec<SocketAddr>; 4]) -> Self {
+        Self {
             ftp,
             ftps,
             http,
@@ -118,19 +179,24 @@ impl Server {
             log: state.log.clone(),
             pools: [&state.pool, &state.long, &state.listings, &state.logins].map(Clone::clone),
             hook_pools: state.hook_pools.clone(),
-            state: Arc::clone(&state),
+            state,
             housekeeping: Mutex::default(),
-        };
-        running.start_workers(listeners)?;
-        let _ = state.workers.set(running.workers.clone());
-        acme::configure(&state, state.config.acme.as_ref());
-        let housekeeping = Housekeeping::start(state, running.workers.clone()).map_err(StartError::Worker)?;
-        running.housekeeping = Mutex::new(Some(housekeeping));
-        Ok(running)
+            successor: Mutex::default(),
+        }
     }
-}
 
-impl Running {
+    /// Writes to the log that it begins, and whom it relieves.
+    pub(crate) fn note_start(&self, relieves: Option<u32>) {
+        self.state.is_on_record.store(true, Ordering::Release);
+        let doors = [("ftp", &self.ftp), ("ftps", &self.ftps), ("http", &self.http), ("https", &self.https)];
+        self.state.log.note(log::Event::Started {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: process::id(),
+            doors: &doors.map(|(door, addresses)| (door, &addresses[..])),
+            relieves,
+        });
+    }
+
     /// Where FTP is served, with the real ports.
     pub fn ftp_addresses(&self) -> &[SocketAddr] {
         &self.ftp
@@ -171,6 +237,11 @@ impl Running {
         self.state.begin_shutdown(self.grace);
     }
 
+    /// Says why the server is about to end, for the line of the log about that; the first to say so is heard.
+    pub fn note_why_it_ends(&self, why: &str) {
+        self.state.note_why_it_ends(why);
+    }
+
     /// Waits until the server has ended.
     pub fn wait(&self) {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
@@ -185,7 +256,18 @@ impl Running {
         keep_dav(&self.state);
         self.hook_pools.finish(HOOKS_TIME);
         self.state.hooks().iter().for_each(|hooks| hooks.close());
+        upgrade::say_farewell(self);
+        self.note_end();
         self.log.close();
+    }
+
+    /// Writes to the log that it has ended, and why; once.
+    fn note_end(&self) {
+        if self.state.is_on_record.swap(false, Ordering::AcqRel) {
+            let why = self.state.end.lock().unwrap_or_else(PoisonError::into_inner);
+            let reason = why.as_deref().unwrap_or("the program that it is in wants it");
+            self.state.log.note(log::Event::Ended { reason, pid: process::id() });
+        }
     }
 
     /// Ends gracefully: [`Running::request_shutdown`], then [`Running::wait`].
@@ -199,12 +281,9 @@ impl Running {
         self.workers.iter().for_each(|worker| worker.send(Message::Stop));
     }
 
-    /// Starts a worker with each of these.
-    fn start_workers(&mut self, listeners: Vec<Vec<Listener>>) -> Result<(), StartError> {
-        for (index, listeners) in listeners.into_iter().enumerate() {
-            let (worker, sender) =
-                Worker::new(Arc::clone(&self.state), listeners).map_err(StartError::Worker)?;
-            self.workers.push(sender);
+    /// Has workers serve.
+    fn start_workers(&mut self, workers: Vec<Worker>) -> Result<(), StartError> {
+        for (index, worker) in workers.into_iter().enumerate() {
             let thread = thread::Builder::new()
                 .name(format!("millrace-{index}"))
                 .spawn(move || worker.run())

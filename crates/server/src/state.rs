@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use std::time::{Duration, Instant};
 
@@ -101,6 +101,10 @@ pub(crate) struct Server {
     pub(crate) tus: Tus,
     /// What has a runtime of its own beside the workers.
     pub(crate) side: Side,
+    /// The log has its start and not yet its end.
+    pub(crate) is_on_record: AtomicBool,
+    /// Why the server ends, for the log: what was said first. Guarded for a look.
+    pub(crate) end: Mutex<Option<String>>,
     /// Numbers sessions in the log.
     pub(crate) next_session: AtomicU64,
 }
@@ -155,6 +159,23 @@ impl Server {
     /// Tells every worker something.
     pub(crate) fn tell_workers(&self, message: impl Fn() -> Message) {
         self.workers.get().into_iter().flatten().for_each(|worker| worker.send(message()));
+    }
+
+    /// Says why the server ends, where nobody has yet.
+    pub(crate) fn note_why_it_ends(&self, why: &str) {
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        end.get_or_insert_with(|| why.to_owned());
+    }
+
+    /// Another server accepts. Who is here stays for this time; what is under way goes to its end.
+    pub(crate) fn retire(&self, grace: Duration) {
+        self.is_ending.store(true, Ordering::Release);
+        let end = Instant::now() + grace;
+        self.side.begin_shutdown();
+        self.passive.share_with_others(true);
+        self.dav.leave();
+        self.config.quotas.iter().for_each(|quotas| quotas.leave());
+        self.tell_workers(|| Message::Retire(end));
     }
 
     /// Stops accepting; transfers may go on for this time.

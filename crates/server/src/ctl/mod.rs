@@ -9,9 +9,10 @@ mod request;
 
 use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
@@ -24,6 +25,20 @@ use crate::running::Running;
 /// Reads the configuration anew and puts it in force; answers which of its keys have changed, but count from the next
 /// start only. The error is for people.
 pub type Reload = Box<dyn Fn() -> Result<Vec<&'static str>, String> + Send + Sync>;
+
+/// What starts another server in the place of this one: the program, as it is found now, with the arguments that this
+/// process was started with.
+pub type Successor = Box<dyn Fn() -> Command + Send + Sync>;
+
+/// What is done outside of the server.
+pub struct Orders {
+    /// Reads the configuration anew.
+    pub reload: Reload,
+    /// Starts another server.
+    pub successor: Successor,
+    /// That one, the process of this number, has taken over.
+    pub relieved: Box<dyn Fn(u32) + Send + Sync>,
+}
 
 /// Clients at a time; each costs a thread.
 const CLIENTS: usize = 16;
@@ -38,6 +53,8 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// then: while this one waits for the last transfers, its successor may begin.
 pub struct Control {
     path: PathBuf,
+    /// Of the file that it was opened as.
+    number: Option<u64>,
     stop: Arc<AtomicBool>,
     is_given: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -76,7 +93,9 @@ impl std::fmt::Debug for Control {
 /// What a client's thread needs.
 struct Served {
     running: Weak<Running>,
-    reload: Reload,
+    orders: Orders,
+    /// Another server is being started.
+    is_upgrading: AtomicBool,
     clients: AtomicUsize,
     answering: Arc<Answering>,
     is_given: Arc<AtomicBool>,
@@ -84,12 +103,32 @@ struct Served {
 
 impl Control {
     /// Opens the socket. One that a killed server left is replaced, or one whose server is ending; no other that answers.
-    pub fn open(path: &Path, running: &Arc<Running>, reload: Reload) -> io::Result<Self> {
-        let listener = open(path)?;
+    pub fn open(path: &Path, running: &Arc<Running>, orders: Orders) -> io::Result<Self> {
+        Self::at(path, open(path)?, running, orders)
+    }
+
+    /// Opens the socket of a server that relieves another, in the place of that one's: at no moment is there none.
+    pub fn replace(path: &Path, running: &Arc<Running>, orders: Orders) -> io::Result<Self> {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(format!(".{}", std::process::id()));
+        let beside = PathBuf::from(beside);
+        let _ = std::fs::remove_file(&beside);
+        let listener = bind_to(&beside)?;
+        let renamed = std::fs::rename(&beside, path);
+        if renamed.is_err() {
+            let _ = std::fs::remove_file(&beside);
+        }
+        renamed?;
+        Self::at(path, listener, running, orders)
+    }
+
+    fn at(path: &Path, listener: UnixListener, running: &Arc<Running>, orders: Orders) -> io::Result<Self> {
+        let number = number(path);
         let (answering, is_given) = (Arc::new(Answering::default()), Arc::new(AtomicBool::new(false)));
         let served = Arc::new(Served {
             running: Arc::downgrade(running),
-            reload,
+            orders,
+            is_upgrading: AtomicBool::new(false),
             clients: AtomicUsize::new(0),
             answering: Arc::clone(&answering),
             is_given: Arc::clone(&is_given),
@@ -107,14 +146,14 @@ impl Control {
             }
         };
         let thread = thread::Builder::new().name("millrace-control".to_owned()).spawn(accept)?;
-        Ok(Self { path: path.to_owned(), stop, is_given, thread: Some(thread), answering })
+        Ok(Self { path: path.to_owned(), number, stop, is_given, thread: Some(thread), answering })
     }
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        if self.is_given.load(Ordering::Acquire) {
+        if self.is_given.load(Ordering::Acquire) || number(&self.path) != self.number {
             return self.answering.wait(LAST_WORDS);
         }
         // Wakes the thread; where that fails it ends with the process.
@@ -142,6 +181,15 @@ fn open(path: &Path) -> io::Result<UnixListener> {
             },
         }
     }
+    bind_to(path)
+}
+
+/// The number of a file, which it keeps while it has another name.
+fn number(path: &Path) -> Option<u64> {
+    std::fs::symlink_metadata(path).ok().map(|found| found.ino())
+}
+
+fn bind_to(path: &Path) -> io::Result<UnixListener> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     // Before anybody can connect.
@@ -180,7 +228,7 @@ fn take_in(served: &Arc<Served>, stream: UnixStream) {
 /// `false` where there is no server any more.
 fn answer(served: &Served, line: &[u8], out: &mut UnixStream) -> io::Result<bool> {
     let Some(running) = served.running.upgrade() else { return Ok(false) };
-    let mut answer = request::answer(line, &running, &served.reload, &served.is_given).to_string();
+    let mut answer = request::answer(line, &running, served).to_string();
     // The end of the server, which may be what was asked for, waits for who holds it.
     drop(running);
     answer.push('\n');

@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millrace_storage::TallyReport;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Reload, events};
+use super::{Served, events};
 use crate::bans::BanReport;
 use crate::limits::{Limit, Limits, Scope, ScopeReport};
 use crate::network::Network;
@@ -67,6 +67,8 @@ enum Request {
     },
     /// Read the configuration anew.
     Reload {},
+    /// Have another server take the place of this one: the program as it is now, with the same arguments.
+    Upgrade {},
     /// Accept nobody, wait for transfers, end.
     Drain {},
     /// The same, with the configured grace.
@@ -91,10 +93,10 @@ impl Request {
 }
 
 /// Answers a line.
-pub(super) fn answer(line: &[u8], running: &Running, reload: &Reload, is_given: &AtomicBool) -> Value {
+pub(super) fn answer(line: &[u8], running: &Running, served: &Served) -> Value {
     let request = serde_json::from_slice(line).map_err(|error| format!("not a request: {error}"));
     let changes = request.as_ref().is_ok_and(Request::changes);
-    let result = request.and_then(|request| perform(request, running, reload, is_given));
+    let result = request.and_then(|request| perform(request, running, served));
     if changes {
         running.note_administered(&said(line), result.as_ref().err().map(String::as_str));
     }
@@ -119,12 +121,7 @@ fn said(line: &[u8]) -> String {
     })
 }
 
-fn perform(
-    request: Request,
-    running: &Running,
-    reload: &Reload,
-    is_given: &AtomicBool,
-) -> Result<Value, String> {
+fn perform(request: Request, running: &Running, served: &Served) -> Result<Value, String> {
     match request {
         Request::Sessions {} => {
             Ok(json!({ "sessions": running.sessions().iter().map(session).collect::<Vec<_>>() }))
@@ -142,6 +139,9 @@ fn perform(
         }
         Request::Limits { scope: None, download: None, upload: None, sessions: None, restore: false } => {
             Ok(json!({ "limits": running.limits().iter().map(limits).collect::<Vec<_>>() }))
+        }
+        Request::Limits { scope: Some(scope), .. } if is_of_nobody(running, &scope) => {
+            Err(format!("no account has the name {}", scope.trim_start_matches("user ")))
         }
         Request::Limits {
             scope: Some(scope),
@@ -186,21 +186,49 @@ fn perform(
         Request::DropEvents { events, to, all, waiting } => {
             events::forget(running, &events::meant(events, to, all, waiting)?)
         }
-        Request::Reload {} => reload().map(|later| json!({ "next-start": later })),
+        Request::Reload {} => (served.orders.reload)().map(|later| json!({ "next-start": later })),
+        Request::Upgrade {} => upgrade(running, served),
         Request::Drain {} => {
+            let left = transfers(running);
+            running.note_why_it_ends("drained");
             running.drain();
-            Ok(Value::Null)
+            Ok(left)
         }
         Request::Stop {} => {
+            let left = transfers(running);
+            running.note_why_it_ends("ctl stop");
             running.request_shutdown();
-            Ok(Value::Null)
+            Ok(left)
         }
         Request::GiveWay {} if running.is_ending() => {
-            is_given.store(true, Ordering::Release);
+            served.is_given.store(true, Ordering::Release);
             Ok(Value::Null)
         }
         Request::GiveWay {} => Err("this server lets clients in".to_owned()),
     }
+}
+
+/// How many are under way.
+fn transfers(running: &Running) -> Value {
+    json!({ "transfers": running.sessions().iter().filter(|session| session.transfer.is_some()).count() })
+}
+
+/// One at a time; a server that ends has nothing to hand over.
+fn upgrade(running: &Running, served: &Served) -> Result<Value, String> {
+    if running.is_ending() {
+        return Err("this server ends, and lets nobody in any more".to_owned());
+    }
+    if served.is_upgrading.swap(true, Ordering::AcqRel) {
+        return Err("another server is being started already".to_owned());
+    }
+    // Those of a moment later may be none, and nobody there to count them.
+    let sessions = running.sessions().len();
+    let given = crate::upgrade::give(running, (served.orders.successor)());
+    served.is_upgrading.store(false, Ordering::Release);
+    given
+        .inspect(|pid| (served.orders.relieved)(*pid))
+        .map(|pid| json!({ "pid": pid, "sessions": sessions }))
+        .map_err(|why| format!("the server that runs goes on as it was: {why}"))
 }
 
 /// What is in force for one scope, also where nobody is in it.
@@ -216,6 +244,11 @@ fn limits_of(running: &Running, scope: &Scope) -> Result<Value, String> {
         true => Ok(with_note(json!({ "limits": of_scope }), scope, &all)),
         false => Err(format!("there is no {scope}")),
     }
+}
+
+/// Claims that it is a user whom no account knows; where that cannot be told, it may be one.
+fn is_of_nobody(running: &Running, scope: &str) -> bool {
+    matches!(parse_scope(scope), Ok(Scope::User(name)) if !running.may_know(&name))
 }
 
 /// An answer about a scope, with what is to be known of one in which nobody is.

@@ -94,6 +94,7 @@ impl Connection {
             drop(reply);
             if right {
                 // Behind the answer: this session still hears its 221.
+                server.note_why_it_ends("INTERNALSHUTDOWN");
                 server.begin_shutdown(server.config.grace);
             }
         });

@@ -12,7 +12,7 @@ use super::Connection;
 use super::question::{Promise, Question};
 use crate::auth::{Account, Attempt, Decision, Protocol};
 use crate::limits::{AccountLimits, LimitKey, Reached, Refused, TooMany};
-use crate::log::{self, Subject};
+use crate::log::{self, Proved, Subject};
 use crate::slab::Key;
 use crate::worker::{Core, Message};
 
@@ -198,11 +198,18 @@ impl Connection {
         }
         core.server.bans.succeeded(self.session.peer().ip(), user, core.now.instant);
         let grant = grant(&account);
-        self.account = Some(account);
-        self.reviews.overtake();
         // The session learns of it only now.
         let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
-        core.log(&subject, log::Event::LoggedIn);
+        let by = match &account.told {
+            None if matches!(user, b"anonymous" | b"ftp") => Proved::Nothing,
+            _ if account.certificate_suffices && self.is_certified(user) => Proved::Certificate,
+            _ => Proved::Password,
+        };
+        let source = account.told.as_ref().map(|told| &*told.source);
+        let (protocol, tls) = (Protocol::Ftp, self.tls_version());
+        core.log(&subject, log::Event::LoggedIn { protocol, tls, by, source });
+        self.account = Some(account);
+        self.reviews.overtake();
         self.note_login(user);
         Verdict::Granted(grant)
     }

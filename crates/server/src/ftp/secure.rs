@@ -130,6 +130,11 @@ impl Connection {
         }
     }
 
+    /// What protects the control connection now.
+    pub(super) fn tls_version(&self) -> Option<&'static str> {
+        self.secure.as_ref()?.tls.as_ref()?.version()
+    }
+
     /// `CCC`: the replies so far are the last that are encrypted.
     pub(super) fn end_tls(&mut self, core: &mut Core) {
         self.send(core);

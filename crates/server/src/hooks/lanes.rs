@@ -51,7 +51,18 @@ struct State {
     hurries: u64,
     /// What is shown to receivers; another where the configuration was read again.
     keys: Keyring,
+    /// Threads that have not ended.
+    running: usize,
+    /// Another process delivers.
+    resting: bool,
     stopped: bool,
+}
+
+impl State {
+    /// Claims that nothing is delivered here any more.
+    fn is_over(&self) -> bool {
+        self.stopped || self.resting
+    }
 }
 
 /// How far a receiver's events are.
@@ -87,6 +98,20 @@ impl Shared {
         self.change.notify_all();
     }
 
+    /// Has the threads end because another process delivers, and waits for them so long at most.
+    pub(super) fn rest(&self, most: Duration) {
+        let mut state = self.state();
+        state.resting = true;
+        self.change.notify_all();
+        let waited = self.change.wait_timeout_while(state, most, |state| state.running > 0);
+        waited.unwrap_or_else(PoisonError::into_inner).0.lanes.clear();
+    }
+
+    /// Delivers again, what is announced from now on.
+    pub(super) fn resume(&self) {
+        self.state().resting = false;
+    }
+
     pub(super) fn is_stopped(&self) -> bool {
         self.state().stopped
     }
@@ -99,9 +124,9 @@ impl Shared {
     fn pause(&self, time: Duration) -> bool {
         let state = self.state();
         let hurries = state.hurries;
-        let waits = |state: &mut State| !state.stopped && state.hurries == hurries;
+        let waits = |state: &mut State| !state.is_over() && state.hurries == hurries;
         let waited = self.change.wait_timeout_while(state, time, waits);
-        waited.unwrap_or_else(PoisonError::into_inner).0.stopped
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_over()
     }
 }
 
@@ -140,10 +165,11 @@ impl Lanes {
     fn tell(&self, receiver: &str, news: impl FnOnce(&mut Progress)) {
         let mut state = self.shared.state();
         let is_new = !state.lanes.contains_key(receiver);
-        if !(is_new && state.stopped) {
+        if !(is_new && state.is_over()) {
             news(state.lanes.entry(receiver.to_owned()).or_default());
         }
-        let begins = is_new && !state.stopped;
+        let begins = is_new && !state.is_over();
+        state.running += usize::from(begins);
         drop(state);
         self.shared.change.notify_all();
         if begins {
@@ -153,6 +179,7 @@ impl Lanes {
 
     fn begin(&self, receiver: &str) {
         let Ok(to) = serde_json::from_str::<Recipient>(receiver) else {
+            self.shared.state().running -= 1;
             return (self.shared.warn)(&format!("hooks: events for an unknown kind of receiver: {receiver}"));
         };
         let lane = Lane {
@@ -161,10 +188,24 @@ impl Lanes {
             shared: Arc::clone(&self.shared),
             to,
         };
-        let begun = thread::Builder::new().name("millrace-lane".to_owned()).spawn(move || lane.run());
+        let end = End(Arc::clone(&self.shared));
+        let begun = thread::Builder::new().name("millrace-lane".to_owned()).spawn(move || {
+            lane.run();
+            drop(end);
+        });
         if begun.is_err() {
             self.shared.state().lanes.remove(receiver);
         }
+    }
+}
+
+/// The end of a thread, however it comes about; also of one that did not begin.
+struct End(Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.state().running -= 1;
+        self.0.change.notify_all();
     }
 }
 
@@ -250,10 +291,10 @@ impl Lane {
     fn wait_for_more(&self, behind: i64) -> Option<i64> {
         let has_nothing = |progress: &Progress| progress.last <= behind && !progress.begins_again;
         let nothing_new =
-            |state: &mut State| !state.stopped && state.lanes.get(&self.key).is_none_or(has_nothing);
+            |state: &mut State| !state.is_over() && state.lanes.get(&self.key).is_none_or(has_nothing);
         let waited = self.shared.change.wait_while(self.shared.state(), nothing_new);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
-        if state.stopped {
+        if state.is_over() {
             return None;
         }
         let progress = state.lanes.get_mut(&self.key);

@@ -84,6 +84,14 @@ pub trait Hooks: Send + Sync + Debug {
         None
     }
 
+    /// Another process goes on with what this one has kept; what is still to be told here is kept for that one.
+    fn give_way(&self) {}
+
+    /// It does not after all.
+    fn take_back(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// The server has ended: nothing more will come.
     fn close(&self) {}
 }

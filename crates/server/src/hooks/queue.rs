@@ -7,6 +7,9 @@
 //!
 //! Before a command that changes something, what it is about to do is put down as *intended*. An intention that a
 //! killed server left behind becomes an event `interrupted`: it may or may not have been done.
+//!
+//! A server that is relieved ([`crate::upgrade`]) leaves the deliveries to the other, and only puts what its last sessions
+//! do; the other sees what was put so by looking at the file now and then.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -97,8 +100,10 @@ pub(super) struct Queue {
     lanes: Arc<Lanes>,
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Locked while this server has the queue.
-    _lock: File,
+    /// Locked while this server delivers.
+    lock: File,
+    /// Locked for reading while this server has sessions that intend something.
+    _presence: File,
 }
 
 const SCHEMA: &str = "
@@ -125,6 +130,10 @@ const SCHEMA: &str = "
         variables BLOB NOT NULL
     );
     CREATE INDEX IF NOT EXISTS by_session ON intended (session);
+";
+
+/// What nobody who still lives intends may have been done.
+const INTERRUPTED: &str = "
     INSERT INTO event (receiver, body, words, variables) SELECT receiver, body, words, variables FROM intended;
     DELETE FROM intended;
 ";
@@ -153,8 +162,14 @@ impl Queue {
     fn open(path: &Path, keys: &Keyring, warn: Warn) -> Result<Self, String> {
         let wrong = |error: &dyn std::fmt::Display| format!("the queue of hooks {}: {error}", path.display());
         let lock = lock(path).map_err(|error| wrong(&error))?;
+        let presence = lock_file(path, ".sessions").map_err(|error| wrong(&error))?;
         let mut database = Connection::open(path).map_err(|error| wrong(&error))?;
         database.execute_batch(SCHEMA).map_err(|error| wrong(&error))?;
+        if presence.try_lock().is_ok() {
+            database.execute_batch(INTERRUPTED).map_err(|error| wrong(&error))?;
+            presence.unlock().map_err(|error| wrong(&error))?;
+        }
+        presence.lock_shared().map_err(|error| wrong(&error))?;
         let origin: String = database
             .query_row("SELECT name FROM origin", [], |row| row.get(0))
             .map_err(|error| wrong(&error))?;
@@ -168,7 +183,8 @@ impl Queue {
             lanes: Arc::clone(&lanes),
             shared,
             threads: Mutex::default(),
-            _lock: lock,
+            lock,
+            _presence: presence,
         };
         for (receiver, last) in left {
             lanes.announce(&receiver, last);
@@ -242,6 +258,26 @@ impl Queue {
         self.orders().take();
     }
 
+    /// Leaves deliveries to another process, and waits a while for those that have begun. What is put from now on is put.
+    pub(super) fn give_way(&self) {
+        self.shared.rest(LAST);
+        let _ = self.lock.unlock();
+    }
+
+    /// Delivers again.
+    pub(super) fn take_back(&self) -> Result<(), String> {
+        let wrong = |error: &dyn std::fmt::Display| {
+            format!("the queue of hooks {} is not to be had again: {error}", self.path().display())
+        };
+        self.lock.try_lock().map_err(|error| wrong(&error))?;
+        self.shared.resume();
+        let left = Connection::open(self.path()).and_then(|database| waiting(&database));
+        for (receiver, last) in left.map_err(|error| wrong(&error))? {
+            self.lanes.announce(&receiver, last);
+        }
+        Ok(())
+    }
+
     /// Ends deliveries; what is left is for the next server.
     pub(super) fn close(&self) {
         self.stop();
@@ -263,14 +299,19 @@ impl Drop for Queue {
 
 /// Takes the queue for this process.
 fn lock(path: &Path) -> std::io::Result<File> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    let lock = fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(name)?;
+    let lock = lock_file(path, ".lock")?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(fs::TryLockError::WouldBlock) => Err(std::io::Error::other("another server has it")),
         Err(fs::TryLockError::Error(error)) => Err(error),
     }
+}
+
+/// A file beside the queue that is there to be locked.
+fn lock_file(path: &Path, ending: &str) -> std::io::Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(name)
 }
 
 /// Who has events to come, and the last of each.
@@ -282,7 +323,9 @@ fn waiting(database: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
 
 /// Writes what it is told to, many orders in one transaction.
 fn write(database: &mut Connection, inbox: &Receiver<Order>, lanes: &Lanes) {
+    let mut seen = None;
     loop {
+        announce_others(database, &mut seen, lanes);
         // The lanes hold ways to here as well, so the end is not that of the channel.
         let first = match inbox.recv_timeout(Duration::from_millis(250)) {
             Ok(order) => order,
@@ -309,6 +352,20 @@ fn write(database: &mut Connection, inbox: &Receiver<Order>, lanes: &Lanes) {
                 let _ = done.send(result.clone());
             }
         }
+    }
+}
+
+/// Announces what another process has put, if it has put something.
+fn announce_others(database: &Connection, seen: &mut Option<i64>, lanes: &Lanes) {
+    let version = database.prepare_cached("PRAGMA data_version").and_then(|mut query| {
+        let version: i64 = query.query_row([], |row| row.get(0))?;
+        Ok(version)
+    });
+    // What cannot be read now is looked at again in a moment.
+    let Ok(version) = version else { return };
+    if seen.replace(version).is_some_and(|seen| seen != version) {
+        let waiting = waiting(database).unwrap_or_default();
+        waiting.iter().for_each(|(receiver, last)| lanes.announce(receiver, *last));
     }
 }
 

@@ -221,6 +221,16 @@ impl Hooks for Rules {
         self.queue.get().map(Backlog::of)
     }
 
+    fn give_way(&self) {
+        if let Some(queue) = self.queue.get() {
+            queue.give_way();
+        }
+    }
+
+    fn take_back(&self) -> Result<(), String> {
+        self.queue.get().map_or(Ok(()), |queue| queue.take_back())
+    }
+
     fn close(&self) {
         if let Some(queue) = self.queue.get() {
             queue.close();

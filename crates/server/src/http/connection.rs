@@ -183,6 +183,8 @@ pub(super) struct Flags {
     pub(super) took_body: bool,
     /// The path of the request looks like a program's, and leads to a file that is none.
     pub(super) no_program: bool,
+    /// The next answer says that it is the last.
+    pub(super) retires: bool,
     /// The server is closing: no further requests are taken.
     pub(super) last: bool,
 }
@@ -377,7 +379,8 @@ impl Connection {
     /// Claims that the connection may go on behind this request: a body that nobody took is in the way.
     pub(super) fn may_go_on(&self, head: &Head<'_, '_>) -> bool {
         let is_behind_body = head.framing == Framing::None || self.flags.took_body;
-        head.persistent && is_behind_body && self.closing.is_none() && !self.flags.last
+        let is_wanted = !self.flags.last && !self.flags.retires;
+        head.persistent && is_behind_body && self.closing.is_none() && is_wanted
     }
 
     /// Goes on with what it is busy with.

@@ -132,6 +132,11 @@ impl Connection {
         self.flags.broken |= self.flags.ended;
     }
 
+    /// Another server accepts: the next answer is the last, and who asks nothing is not cut off from an answer.
+    pub(crate) fn retire(&mut self) {
+        self.flags.retires = self.carries.is_none();
+    }
+
     /// The server is closing: what is asked is still answered.
     pub(crate) fn shut_down(&mut self) {
         self.flags.last = true;

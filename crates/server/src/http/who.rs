@@ -16,8 +16,8 @@ use millrace_http::{Field, Head, Slots, Status, authorization, request};
 pub(super) use self::asking::names_of;
 use self::not_now::NotNow;
 use super::connection::Connection;
-use crate::auth::{Account, plain_host};
-use crate::log::{self, Subject};
+use crate::auth::{Account, Protocol, plain_host};
+use crate::log::{self, Proved, Subject};
 use crate::web::{Bad, Link};
 use crate::worker::Core;
 
@@ -197,6 +197,7 @@ impl Connection {
         edition: u64,
     ) -> Result<Arc<Who>, NotNow> {
         // Who is known already has its place.
+        let is_login = !self.is_known(said);
         let known = self.who.as_ref().filter(|_| self.is_known(said));
         let entered = match known.map(|who| who.account.limits == account.limits) {
             None => self.enter(core, Means::of(said, user), user, &account),
@@ -209,6 +210,9 @@ impl Connection {
             self.who = None;
             return Err(not_now);
         }
+        if is_login {
+            self.log_login(core, Means::of(said, user), user, &account);
+        }
         let user = (!said.is_empty() || user != ANONYMOUS).then(|| user.to_owned());
         let is_barred = !self.may_carry_files(core, &account);
         let until = core.now.instant + TRUST;
@@ -216,6 +220,26 @@ impl Connection {
         let who = Arc::new(Who { authorization, host, user, account, is_barred, until, edition });
         self.who = Some(Arc::clone(&who));
         Ok(who)
+    }
+
+    /// Of a login, once for each user of a connection of the client's.
+    fn log_login(&self, core: &mut Core, means: Means, user: &[u8], account: &Account) {
+        let by = match means {
+            Means::Nothing | Means::Link => return,
+            Means::Certificate => Proved::Certificate,
+            Means::Password => Proved::Password,
+        };
+        if self.carries.as_ref().is_some_and(|carried| !carried.is_new(user)) {
+            return;
+        }
+        let tls = match (&self.socket.tls, &self.carries) {
+            (Some(channel), _) => channel.tls().version(),
+            (None, Some(_)) => Some("yes"),
+            (None, None) => None,
+        };
+        let source = account.told.as_ref().map(|told| &*told.source);
+        let subject = Subject { session: self.number, peer: self.peer, user: Some(user) };
+        core.log(&subject, log::Event::LoggedIn { protocol: Protocol::Http, tls, by, source });
     }
 
     /// Claims that it is still the one who was let in.

@@ -39,6 +39,7 @@ pub(crate) use reached::{Reached, Setting};
 pub(crate) use schedule::says_when;
 pub use schedule::{Limit, LimitError, Quantity, Scheduled};
 pub(crate) use timed::Timed;
+pub(crate) use traffic::Since;
 pub use traffic::{Moved, Per, Period, Quotas, Ratio, TransferQuota, TransferQuotaError, Used};
 pub use tree::{Direction, Scope, ScopeReport};
 pub(crate) use tree::{Member, Tree};

@@ -141,6 +141,18 @@ struct Counts {
     ever: Bytes,
     #[serde(skip)]
     is_new: bool,
+    /// What was counted here since another process counts.
+    #[serde(skip)]
+    since: Since,
+}
+
+/// What a user has moved at a server that another relieves: that one is told of it at the end. Less than nothing where
+/// what was taken before was given back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Since {
+    up: i64,
+    down: i64,
+    credit: u64,
 }
 
 impl Counts {
@@ -198,13 +210,24 @@ impl Counts {
     }
 
     fn add(&mut self, direction: Direction, bytes: u64) {
+        *self.since.way(direction) += bytes.cast_signed();
         self.each(direction)
             .for_each(|counted| *counted.way(direction) = counted.way(direction).saturating_add(bytes));
     }
 
     fn take(&mut self, direction: Direction, bytes: u64) {
+        *self.since.way(direction) -= bytes.cast_signed();
         self.each(direction)
             .for_each(|counted| *counted.way(direction) = counted.way(direction).saturating_sub(bytes));
+    }
+}
+
+impl Since {
+    fn way(&mut self, direction: Direction) -> &mut i64 {
+        match direction {
+            Direction::Upload => &mut self.up,
+            Direction::Download => &mut self.down,
+        }
     }
 }
 
@@ -259,7 +282,22 @@ impl Traffic {
     pub(super) fn credit(&self, bytes: u64) {
         let mut counts = self.lock();
         counts.is_new = true;
+        counts.since.credit += bytes;
         counts.ever.up = counts.ever.up.saturating_add(bytes);
+    }
+
+    /// So much was counted by a server that this one relieves.
+    fn add_elsewhere(&self, since: Since, wall: i64) {
+        let mut counts = self.lock();
+        counts.look_at(wall);
+        for (direction, moved) in [(Direction::Upload, since.up), (Direction::Download, since.down)] {
+            match moved {
+                0.. => counts.add(direction, moved.unsigned_abs()),
+                _ => counts.take(direction, moved.unsigned_abs()),
+            }
+        }
+        drop(counts);
+        self.credit(since.credit);
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -362,8 +400,29 @@ impl Quotas {
         both.into_iter().flatten().collect()
     }
 
+    /// Another process counts from now on; what is still counted here is [told](Self::since) at the end.
+    pub(crate) fn leave(&self) {
+        self.lock().values().for_each(|traffic| traffic.lock().since = Since::default());
+        self.ledger.leave();
+    }
+
+    /// What users have moved since.
+    pub(crate) fn since(&self) -> Vec<(String, Since)> {
+        let users = self.lock();
+        let moved = users.iter().map(|(user, traffic)| (user.clone(), traffic.lock().since));
+        moved.filter(|(_, since)| *since != Since::default()).collect()
+    }
+
+    /// A user has moved this at a server that this one relieves. May wait.
+    pub(crate) fn add_elsewhere(&self, user: &str, since: Since, wall: i64) {
+        self.traffic(user).add_elsewhere(since, wall);
+    }
+
     /// Keeps what has changed; see [`Ledger::keep`].
     pub fn keep(&self, last: bool) -> Result<(), String> {
+        if self.ledger.is_left() {
+            return Ok(());
+        }
         let users: Vec<_> = {
             let mut users = self.lock();
             let changed = |traffic: &Arc<Traffic>| traffic.lock().is_new;

@@ -6,11 +6,21 @@ use std::time::Duration;
 use millrace_vfs::VirtualPath;
 
 use super::access::Request;
+use crate::auth::Protocol;
 use crate::limits::Reached;
 
 /// Something worth knowing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Event<'a> {
+    /// The server lets clients in, at these doors; which process it relieves.
+    Started {
+        version: &'a str,
+        pid: u32,
+        doors: &'a [(&'static str, &'a [SocketAddr])],
+        relieves: Option<u32>,
+    },
+    /// The server has ended.
+    Ended { reason: &'a str, pid: u32 },
     /// A control connection was accepted; by way of a proxy, where there was one.
     Connected { proxy: Option<SocketAddr> },
     /// A connection was refused, with the reason that the client was told, and the limit if it was one.
@@ -23,8 +33,8 @@ pub(crate) enum Event<'a> {
     Kicked,
     /// An administrator has told the server something, which may have failed.
     Administered { what: &'a str, failed: Option<&'a str> },
-    /// A login succeeded.
-    LoggedIn,
+    /// A login succeeded: by what, in which version of TLS if any, and where the account is kept, if it has a name.
+    LoggedIn { protocol: Protocol, tls: Option<&'a str>, by: Proved, source: Option<&'a str> },
     /// A login failed.
     LoginFailed { user: &'a [u8] },
     /// A login was not let in for another reason than a wrong name or password.
@@ -57,6 +67,25 @@ pub(crate) enum Event<'a> {
     ProgramSaid { text: &'a str },
     /// Something that an operator should look at.
     Warning { text: &'a str },
+}
+
+/// By what somebody was let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Proved {
+    /// Everybody is.
+    Nothing,
+    Password,
+    Certificate,
+}
+
+impl Proved {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Nothing => "anonymous",
+            Self::Password => "password",
+            Self::Certificate => "certificate",
+        }
+    }
 }
 
 /// An ended transfer.

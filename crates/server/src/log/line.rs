@@ -1,8 +1,10 @@
 //! An event as a line: text for people, or a JSON object.
 //!
-//! What a client named is escaped: one event is one line, whatever a file is called.
+//! What a client named is escaped: one event is one line, whatever a file is called. `docs/log.md` lists events and
+//! fields: a test compares.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use millrace_ftp::time;
@@ -67,6 +69,14 @@ enum Value {
 impl Fields {
     fn of(event: &Event<'_>) -> Self {
         match event {
+            Event::Started { version, pid, doors, relieves } => {
+                let started = Self::new("started").text("version", *version).number("pid", *pid);
+                let open = doors.iter().filter(|(_, addresses)| !addresses.is_empty());
+                let started =
+                    open.fold(started, |fields, (door, addresses)| fields.text(door, listed(addresses)));
+                relieves.iter().fold(started, |fields, pid| fields.number("relieves", *pid))
+            }
+            Event::Ended { reason, pid } => Self::new("ended").text("reason", *reason).number("pid", *pid),
             Event::Connected { proxy } => {
                 Self::new("connected").maybe("proxy", proxy.map(|proxy| proxy.to_string()))
             }
@@ -82,7 +92,11 @@ impl Fields {
             Event::Administered { what, failed } => {
                 Self::new("administered").text("what", *what).maybe("failed", *failed)
             }
-            Event::LoggedIn => Self::new("login"),
+            Event::LoggedIn { protocol, tls, by, source } => Self::new("login")
+                .text("protocol", protocol.to_string())
+                .text("tls", tls.unwrap_or("none"))
+                .text("by", by.word())
+                .maybe("source", *source),
             Event::LoginFailed { user } => Self::new("login-failed").bytes("tried", user),
             Event::Expelled { reason } => Self::new("expelled").text("reason", *reason),
             Event::LoginRefused { user, reason } => {
@@ -157,6 +171,10 @@ impl Fields {
         self.and(key, Value::Text(text.into()))
     }
 
+    fn number(self, key: &'static str, number: impl Into<u64>) -> Self {
+        self.and(key, Value::Number(number.into()))
+    }
+
     fn bytes(self, key: &'static str, bytes: &[u8]) -> Self {
         self.text(key, readable(bytes))
     }
@@ -181,6 +199,11 @@ impl Fields {
         };
         self.text("limit", reached.key.key()).and("value", value).maybe("of", reached.of.clone())
     }
+}
+
+/// Addresses, one behind the other.
+fn listed(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// A field's value, the same in both formats.
@@ -232,4 +255,178 @@ fn write_time(out: &mut String, now: Timestamp) {
         civil.second,
         now.nanoseconds / 1_000_000
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::auth::Protocol;
+    use crate::config::LogFormat;
+    use crate::limits::LimitKey;
+    use crate::log::{Direction, Lines, Log, Proved, wall};
+
+    const PAGE: &str = include_str!("../../../../docs/log.md");
+
+    /// Everything that can be told, once with all that may be known and once with nothing that may not be.
+    fn all(mut tell: impl FnMut(Event<'_>)) {
+        let path = VirtualPath::parse(b"/f").unwrap();
+        let (peer, reason, text) = (SocketAddr::from(([192, 0, 2, 7], 21)), "why", "text");
+        let reached = |whose: bool| {
+            let reached = Reached::new(LimitKey::Sessions, 7);
+            if whose { reached.of("alice") } else { reached }
+        };
+        for is_full in [true, false] {
+            let some = is_full.then_some("some");
+            let (reached, at) = (reached(is_full), [peer]);
+            let addresses: &[SocketAddr] = if is_full { &at } else { &[] };
+            let doors = ["ftp", "ftps", "http", "https"].map(|door| (door, addresses));
+            let request = Request {
+                method: "GET",
+                target: b"/f",
+                protocol: "HTTP/1.1",
+                host: some.map(str::as_bytes),
+                status: 200,
+                bytes: 1,
+                referer: some.map(str::as_bytes),
+                agent: some.map(str::as_bytes),
+                elapsed: Duration::ZERO,
+            };
+            let user: &[u8] = b"alice";
+            let relieves = is_full.then_some(7);
+            let (on, command, cipher, version) = ("upload", &b"X"[..], "cipher", "TLSv1.3");
+            for event in [
+                Event::Started { version, pid: 7, doors: &doors, relieves },
+                Event::Ended { reason, pid: 7 },
+                Event::Connected { proxy: is_full.then_some(peer) },
+                Event::Refused { reason, reached: is_full.then_some(&reached) },
+                Event::Limited { reached: &reached, reason: some },
+                Event::Banned { user: is_full.then_some(user) },
+                Event::Kicked,
+                Event::Administered { what: "stop", failed: some },
+                Event::LoggedIn { protocol: Protocol::Http, tls: some, by: Proved::Password, source: some },
+                Event::LoginFailed { user },
+                Event::LoginRefused { user, reason },
+                Event::Expelled { reason },
+                Event::Changed { verb: "RNTO", path: &path, from: is_full.then_some(&path) },
+                Event::Declined { command, code: 550, text: b"No." },
+                Event::Stranger { peer },
+                Event::ProxyRefused { from: peer, reason },
+                Event::HookRefused { on, path: is_full.then_some(&path), reason },
+                Event::Disconnected { reason },
+                Event::Secured { version, cipher, client: some },
+                Event::TlsFailed { on, reason },
+                Event::NotResumed { is_foreign: is_full },
+                Event::Requested(&request),
+                Event::ProgramSaid { text },
+                Event::Warning { text },
+            ] {
+                tell(event);
+            }
+            for direction in [Direction::Download, Direction::Upload, Direction::Listing] {
+                let (bytes, elapsed, ascii, guest) = (1, Duration::ZERO, false, None);
+                let failure = some;
+                let path = &path;
+                tell(Event::Transferred(&Transferred {
+                    direction,
+                    path,
+                    bytes,
+                    elapsed,
+                    failure,
+                    ascii,
+                    guest,
+                }));
+            }
+        }
+    }
+
+    /// Of each kind. Whoever adds one is led here by the compiler, and adds it above.
+    fn kind(event: &Event<'_>) -> usize {
+        match event {
+            Event::Started { .. } => 0,
+            Event::Ended { .. } => 1,
+            Event::Connected { .. } => 2,
+            Event::Refused { .. } => 3,
+            Event::Limited { .. } => 4,
+            Event::Banned { .. } => 5,
+            Event::Kicked => 6,
+            Event::Administered { .. } => 7,
+            Event::LoggedIn { .. } => 8,
+            Event::LoginFailed { .. } => 9,
+            Event::LoginRefused { .. } => 10,
+            Event::Expelled { .. } => 11,
+            Event::Transferred(_) => 12,
+            Event::Changed { .. } => 13,
+            Event::Declined { .. } => 14,
+            Event::Stranger { .. } => 15,
+            Event::ProxyRefused { .. } => 16,
+            Event::HookRefused { .. } => 17,
+            Event::Disconnected { .. } => 18,
+            Event::Secured { .. } => 19,
+            Event::TlsFailed { .. } => 20,
+            Event::NotResumed { .. } => 21,
+            Event::Requested(_) => 22,
+            Event::ProgramSaid { .. } => 23,
+            Event::Warning { .. } => 24,
+        }
+    }
+
+    /// What is told of an event: the fields with all that may be known, those with nothing that may not be, and whether
+    /// it is kept where little is.
+    #[derive(Debug, Default, PartialEq, Eq)]
+    struct Row {
+        all: Vec<String>,
+        least: Vec<String>,
+        is_kept: bool,
+    }
+
+    fn is_kept(event: Event<'_>) -> bool {
+        let log = Log { format: LogFormat::Warnings, events: None, xferlog: None, access: None };
+        let mut lines = Lines::default();
+        let subject = Subject { session: 7, peer: ([127, 0, 0, 1], 1).into(), user: None };
+        log.record(&mut lines, wall(), &subject, event);
+        !lines.events.is_empty()
+    }
+
+    #[test]
+    fn the_page_lists_every_event_with_every_field() {
+        let (mut told, mut kinds) = (BTreeMap::<String, Row>::new(), Vec::new());
+        all(|event| {
+            kinds.push(kind(&event));
+            let Fields { name, fields } = Fields::of(&event);
+            let fields: Vec<_> = fields.into_iter().map(|(field, _)| field.to_owned()).collect();
+            let row = told.entry(name.to_owned()).or_default();
+            row.is_kept = is_kept(event);
+            // The full one comes first.
+            match row.all.is_empty() {
+                true => (row.all, row.least) = (fields.clone(), fields),
+                false => row.least = fields,
+            }
+        });
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert_eq!(kinds, (0..25).collect::<Vec<_>>());
+        let rows = PAGE.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
+        let listed: BTreeMap<String, Row> = rows.map(listed).collect();
+        for (name, row) in &told {
+            assert_eq!(listed.get(name), Some(row), "docs/log.md about {name}");
+        }
+        assert_eq!(listed.len(), told.len(), "{:?}", listed.keys());
+    }
+
+    /// A line of the page's table.
+    fn listed(line: &str) -> (String, Row) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let (name, fields) = (cells[1], cells[2]);
+        let bare = |word: &str| word.trim_matches(['*', '`', '[', ']']).to_owned();
+        let row = Row {
+            all: fields.split_whitespace().map(bare).collect(),
+            least: fields.split_whitespace().filter(|word| !word.starts_with('[')).map(bare).collect(),
+            is_kept: name.starts_with("**"),
+        };
+        (bare(name), row)
+    }
 }

@@ -21,7 +21,7 @@ use millrace_vfs::Timestamp;
 
 pub(crate) use self::access::Request;
 use self::event::NOBODY;
-pub(crate) use self::event::{Direction, Event, Subject, Transferred};
+pub(crate) use self::event::{Direction, Event, Proved, Subject, Transferred};
 use self::line::{write_json, write_text};
 use self::outlet::{LogFile, events, log_file};
 pub(crate) use self::undecided::Undecided;

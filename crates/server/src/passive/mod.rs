@@ -21,6 +21,8 @@
 //! connection is ([`doorman`]), and what shows none is closed. Any other client whose address has a lease on every port waits in line until one is
 //! given back.
 //!
+//! While a server relieves another ([`crate::upgrade`]) both lease from one range: neither keeps a port that is not leased.
+//!
 //! What comes from where proxies connect is of whom its header names, and nobody's before that ([`Lease::accept`]).
 
 pub(crate) mod apart;
@@ -36,7 +38,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_net::listener;
@@ -66,6 +68,8 @@ struct Shared {
     companions: Companions,
     /// The number of the next tenant.
     next: AtomicU64,
+    /// Another server has the same range: none is kept that is not leased.
+    is_shared: AtomicBool,
     /// Locked for a lease, an accept or a return: a few map operations and at most one bind.
     hosts: Mutex<HashMap<IpAddr, Host>>,
 }
@@ -117,7 +121,18 @@ impl PassivePool {
     pub(crate) fn new(range: RangeInclusive<u16>, proxies: Arc<Proxies>) -> Self {
         let (reception, next) = (Reception { proxies, doorman: Doorman::default() }, AtomicU64::new(0));
         let companions = Companions::default();
-        Self { shared: Arc::new(Shared { range, reception, companions, next, hosts: Mutex::default() }) }
+        let is_shared = AtomicBool::new(false);
+        let hosts = Mutex::default();
+        Self { shared: Arc::new(Shared { range, reception, companions, next, is_shared, hosts }) }
+    }
+
+    /// Another process leases from the same range, or does so no longer: while it does, a port that nobody has here is
+    /// left to it.
+    pub(crate) fn share_with_others(&self, is_shared: bool) {
+        self.shared.is_shared.store(is_shared, Ordering::Release);
+        if is_shared {
+            self.shared.lock().values_mut().for_each(Host::let_go);
+        }
     }
 
     /// Leases a port on the address `local` to a client; where there is none now, `deliver` is called
@@ -176,6 +191,9 @@ impl PassivePool {
         let Some(host) = hosts.get_mut(&local) else { return };
         host.vacate(place, open);
         let served = host.serve_waiting(local);
+        if self.shared.is_shared.load(Ordering::Acquire) {
+            host.let_go();
+        }
         drop(hosts);
         for (place, deliver) in served {
             deliver(Lease::new(self, local, place));
@@ -202,6 +220,11 @@ impl Host {
             waiting: VecDeque::new(),
             hindrance: None,
         }
+    }
+
+    /// Closes what is not leased.
+    fn let_go(&mut self) {
+        self.unbound.extend(self.free.drain(..).map(|port| port.number));
     }
 
     /// Finds a port for a tenant: one that nobody holds, else one held by other addresses only, else one where all

@@ -8,20 +8,17 @@ use std::time::{Duration, Instant};
 use millrace_storage::{LedgerError, TallyReport};
 
 use super::Running;
-use crate::auth::Protocol;
+use crate::auth::{Attempt, Decision, Protocol};
 use crate::bans::BanReport;
 use crate::client::Client;
 use crate::hooks::Backlog;
 use crate::limits::{Limits, Scope, ScopeReport};
 use crate::log;
 use crate::network::Network;
-use crate::worker::{Core, Errand, Message};
+use crate::worker::{AS_LONG_AS_IT_TAKES, Core, Errand, Message};
 
 /// How long workers are waited for that were asked something.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
-
-/// As good as without an end.
-const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// A session as an administrator sees it.
 #[derive(Debug, Clone)]
@@ -91,6 +88,14 @@ impl Running {
         }
     }
 
+    /// Claims that a name may be a user's: that the accounts know it, or cannot tell without a password. May wait.
+    pub fn may_know(&self, user: &[u8]) -> bool {
+        let attempt = Attempt { encrypted: true, ..Attempt::new(user, b"") };
+        let is_here = |session: &SessionReport| session.user.as_deref() == Some(user);
+        !matches!(self.state.accounts().current(&attempt), Some(Decision::Denied))
+            || self.sessions().iter().any(is_here)
+    }
+
     /// Forgets what was set: the configured limits hold again. Answers whether there is such a scope.
     pub fn restore_limits(&self, scope: &Scope) -> bool {
         match *scope {
@@ -149,7 +154,7 @@ impl Running {
 
     /// Stops accepting, and waits for running transfers however long they take; idle sessions are told 421.
     pub fn drain(&self) {
-        self.state.begin_shutdown(FOREVER);
+        self.state.begin_shutdown(AS_LONG_AS_IT_TAKES);
     }
 
     /// Claims that it lets nobody in any more, and ends when what is under way has.

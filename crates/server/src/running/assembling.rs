@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::thread;
 use std::time::{Instant, SystemTime};
 
@@ -48,10 +48,6 @@ pub(super) fn state(
     }
     let tls = config.tls.as_ref().map(Security::new).transpose().map_err(StartError::Tls)?;
     tls.iter().flat_map(|tls| tls.doubts(SystemTime::now())).for_each(|text| log.warn(&text));
-    if let Some(hooks) = &config.hooks {
-        let log = log.clone();
-        hooks.begin(Arc::new(move |text| log.warn(text))).map_err(StartError::Hooks)?;
-    }
     let (dav, trouble) = Dav::open(config.dav.clone());
     if let Some(text) = trouble {
         log.warn(&text);
@@ -96,6 +92,8 @@ pub(super) fn state(
         forwards: config.passes.iter().map(|_| Kept::default()).collect(),
         tus: Tus::new(config.resumable.clone()),
         side: Side::default(),
+        is_on_record: AtomicBool::new(false),
+        end: Mutex::default(),
         next_session: AtomicU64::new(1),
         config,
     })

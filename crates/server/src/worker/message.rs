@@ -1,11 +1,12 @@
 //! What other threads tell a worker.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use millrace_ftp::session::Answer;
 
-use super::Core;
+use super::{Core, Listener};
 use crate::auth::Decision;
 use crate::client::Client;
 use crate::ftp::Reviewed;
@@ -41,6 +42,12 @@ pub(crate) enum Message {
     Adopt(Box<http::Adopted>),
     /// Something for a connection of HTTP.
     Http(Key, http::Message),
+    /// Say where clients come to, with copies of the sockets.
+    ShowListeners(mpsc::Sender<io::Result<Vec<Listener>>>),
+    /// Accept nobody, or again; whoever comes meanwhile waits in the kernel. Say when that is so.
+    Accept(bool, mpsc::Sender<()>),
+    /// Another server accepts now. Whoever is here stays until then; what is under way then, until it has ended.
+    Retire(Instant),
     /// Accept nobody more; what has not ended by then is ended.
     ShutDown(Instant),
     /// End at once.

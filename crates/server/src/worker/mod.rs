@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 use millrace_net::inbox::{self, Inbox, Sender};
 use mio::event::Event;
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Interest, Poll, Registry, Token};
+use serde::{Deserialize, Serialize};
 
 pub(crate) use self::core::{Core, watch_errors};
 pub(crate) use self::message::{Errand, Message};
@@ -40,6 +41,9 @@ const TRANSFER_SHARE: Duration = Duration::from_millis(2);
 /// How soon accepting is tried again when descriptors ran out.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
+/// As good as without an end.
+pub(crate) const AS_LONG_AS_IT_TAKES: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 /// A socket that clients come to.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -48,8 +52,15 @@ pub(crate) struct Listener {
     pub(crate) socket: OwnedFd,
 }
 
+impl Listener {
+    fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { socket: self.socket.try_clone()?, ..*self })
+    }
+}
+
 /// What is spoken at a listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Door {
     Ftp,
     /// FTP that begins with TLS.
@@ -70,6 +81,8 @@ pub(crate) struct Worker {
     connections: Slab<Client>,
     /// Given up to tell a client 421 when descriptors have run out.
     spare: Option<File>,
+    /// When whoever has nothing under way is sent away, where another server accepts.
+    retiring: Option<Instant>,
     /// When a shutdown ends whatever still runs.
     stopping: Option<Instant>,
 }
@@ -79,14 +92,7 @@ impl Worker {
     pub(crate) fn new(server: Arc<Server>, listeners: Vec<Listener>) -> io::Result<(Self, Sender<Message>)> {
         let poll = Poll::new()?;
         let (sender, inbox) = inbox::inbox(poll.registry(), INBOX)?;
-        for (index, listener) in listeners.iter().enumerate() {
-            let socket = listener.socket.as_raw_fd();
-            poll.registry().register(
-                &mut SourceFd(&socket),
-                token::of_listener(index),
-                Interest::READABLE,
-            )?;
-        }
+        watch_listeners(poll.registry(), &listeners)?;
         let core = Core::new(poll.registry().try_clone()?, server, sender.clone());
         let worker = Self {
             poll,
@@ -96,6 +102,7 @@ impl Worker {
             accepting: Vec::new(),
             connections: Slab::default(),
             spare: File::open("/dev/null").ok(),
+            retiring: None,
             stopping: None,
         };
         Ok((worker, sender))
@@ -135,6 +142,9 @@ impl Worker {
             }
             self.run_transfers();
             self.core.end_turn();
+            if self.retiring.take_if(|end| self.core.now.instant >= *end).is_some() {
+                self.shut_down(self.core.now.instant + AS_LONG_AS_IT_TAKES);
+            }
             if let Some(end) = self.stopping
                 && (self.connections.is_empty() || self.core.now.instant >= end)
             {
@@ -153,7 +163,7 @@ impl Worker {
         if !self.core.yielded.is_empty() || self.core.handshakes.is_waiting() {
             return Some(Duration::ZERO);
         }
-        let next = self.core.due().into_iter().chain(self.stopping).min();
+        let next = self.core.due().into_iter().chain(self.stopping).chain(self.retiring).min();
         let next = next.map(|moment| moment.saturating_duration_since(Instant::now()));
         retry.into_iter().chain(next).min()
     }
@@ -233,6 +243,14 @@ impl Worker {
             }),
             Message::Web(web) => self.core.http.replace_web(web),
             Message::Adopt(adopted) => self.adopt(*adopted),
+            Message::ShowListeners(answer) => {
+                let _ = answer.send(self.listeners.iter().map(Listener::try_clone).collect());
+            }
+            Message::Accept(is_to, done) => {
+                self.accept_again(is_to);
+                let _ = done.send(());
+            }
+            Message::Retire(end) => self.retire(end),
             Message::ShutDown(end) => self.shut_down(end),
             Message::Stop => {}
         }
@@ -302,12 +320,35 @@ impl Worker {
         }
     }
 
-    fn shut_down(&mut self, end: Instant) {
-        self.stopping = Some(end);
-        self.core.ending = true;
+    /// Accepts no longer, or again.
+    fn accept_again(&mut self, is_to: bool) {
+        self.accepting.clear();
+        self.listeners.iter().for_each(|listener| self.core.forget(&listener.socket));
+        if is_to && watch_listeners(self.poll.registry(), &self.listeners).is_err() {
+            self.core.server.log.warn("nobody can be let in any more: the listeners cannot be watched");
+        }
+    }
+
+    /// Another server accepts: whoever is here goes on for a while.
+    fn retire(&mut self, end: Instant) {
+        (self.retiring, self.stopping) = (Some(end), Some(end + AS_LONG_AS_IT_TAKES));
+        self.close_listeners();
+        for key in self.connections.keys() {
+            self.serve_any(key, |client, _| client.retire());
+        }
+    }
+
+    fn close_listeners(&mut self) {
+        self.accepting.clear();
         for listener in self.listeners.drain(..) {
             self.core.forget(&listener.socket);
         }
+    }
+
+    fn shut_down(&mut self, end: Instant) {
+        (self.retiring, self.stopping) = (None, Some(end));
+        self.core.ending = true;
+        self.close_listeners();
         for key in self.connections.keys() {
             self.serve_any(key, Client::shut_down);
         }
@@ -326,4 +367,12 @@ impl Worker {
         }
         self.core.hand_over_log();
     }
+}
+
+fn watch_listeners(registry: &Registry, listeners: &[Listener]) -> io::Result<()> {
+    for (index, listener) in listeners.iter().enumerate() {
+        let socket = listener.socket.as_raw_fd();
+        registry.register(&mut SourceFd(&socket), token::of_listener(index), Interest::READABLE)?;
+    }
+    Ok(())
 }

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -64,6 +65,8 @@ pub struct Ledger {
     tallies: Mutex<HashMap<String, Arc<Tally>>>,
     /// Trees that somebody is held to a quota in, as far as was asked. Guarded for a look.
     known: Mutex<HashSet<String>>,
+    /// Another process keeps them from now on.
+    is_left: AtomicBool,
 }
 
 /// The database. Opened when it is first needed.
@@ -81,7 +84,12 @@ impl Ledger {
     /// counted anew by each process.
     pub fn new(path: Option<PathBuf>) -> Self {
         let book = |path| Arc::new(Book { path, connection: Mutex::default(), complaint: Mutex::default() });
-        Self { book: path.map(book), tallies: Mutex::default(), known: Mutex::default() }
+        Self {
+            book: path.map(book),
+            tallies: Mutex::default(),
+            known: Mutex::default(),
+            is_left: AtomicBool::new(false),
+        }
     }
 
     /// Opens the file now.
@@ -113,9 +121,29 @@ impl Ledger {
         is_known.then(|| self.tally(tree, storage))
     }
 
+    /// Another process counts from now on: nothing is kept here any more, and what is still changed is
+    /// [told](Self::changed).
+    pub fn leave(&self) {
+        self.is_left.store(true, Ordering::Release);
+    }
+
+    /// Claims that another process keeps them.
+    pub fn is_left(&self) -> bool {
+        self.is_left.load(Ordering::Acquire)
+    }
+
+    /// Trees that have changed since they were last kept.
+    pub fn changed(&self) -> Vec<String> {
+        let tallies = lock(&self.tallies);
+        tallies.iter().filter(|(_, tally)| tally.is_changing()).map(|(tree, _)| tree.clone()).collect()
+    }
+
     /// Keeps what is quiet; with `last`, whatever is not under way. To be called about every second. The error is
     /// a full sentence without its point, and told once.
     pub fn keep(&self, last: bool) -> Result<(), String> {
+        if self.is_left() {
+            return Ok(());
+        }
         let tallies: Vec<_> = lock(&self.tallies).values().cloned().collect();
         for tally in tallies {
             tally.keep(last);

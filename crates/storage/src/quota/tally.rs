@@ -137,6 +137,11 @@ impl Tally {
         TallyReport { tree: self.key.clone(), bytes, files, exact: self.counts().state != State::Unknown }
     }
 
+    /// Claims that the ledger has not what is known here.
+    pub(super) fn is_changing(&self) -> bool {
+        self.counts().state == State::Changing
+    }
+
     /// Has the ledger keep it, if nothing was changed since this was asked last, or this is the `last` time.
     /// Answers whether the ledger has all that is known here.
     pub(super) fn keep(&self, last: bool) -> bool {

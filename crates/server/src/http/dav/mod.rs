@@ -17,7 +17,7 @@ mod requests;
 mod turns;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -39,6 +39,8 @@ pub(crate) struct Dav {
     turns: Turns,
     /// Where it is kept.
     path: Option<PathBuf>,
+    /// Somebody else keeps it there.
+    is_left: AtomicBool,
     /// The changes that are kept there; held while it is written.
     kept: Mutex<u64>,
 }
@@ -77,12 +79,29 @@ impl Dav {
         };
         let count = AtomicUsize::new(told.locks.len() + told.properties.len());
         let kept = Mutex::new(told.changes());
-        (Self { told: Mutex::new(told), count, path, kept, turns: Turns::default() }, trouble)
+        (Self { told: Mutex::new(told), count, path, kept, ..Self::default() }, trouble)
+    }
+
+    /// Another server keeps it from now on.
+    pub(crate) fn leave(&self) {
+        self.is_left.store(true, Ordering::Release);
+    }
+
+    /// What another server has kept meanwhile, whom this one relieves.
+    pub(crate) fn read_again(&self) {
+        if let Some(Ok(told)) = self.path.as_deref().map(kept::read) {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            *kept = told.changes();
+            self.with(|now| *now = told);
+        }
     }
 
     /// Has it outlive the server, if something has changed.
     pub(crate) fn keep(&self) -> Result<(), String> {
         let Some(path) = &self.path else { return Ok(()) };
+        if self.is_left.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = told.changes();

@@ -95,6 +95,11 @@ impl Carried {
         Ok(())
     }
 
+    /// Claims that nobody has asked as this user before, on all of the connection.
+    pub(super) fn is_new(&self, user: &[u8]) -> bool {
+        self.places.is_new(user)
+    }
+
     /// The names in the client's certificate.
     pub(super) fn names(&self) -> Arc<[String]> {
         Arc::clone(&self.names)

@@ -19,11 +19,23 @@ pub(super) struct Places {
     _connection: Member,
     /// Locked for a look, or for a login.
     users: Mutex<Vec<(Vec<u8>, Weak<Member>)>>,
+    /// Users who have asked at all. Locked for a look.
+    known: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Places {
     pub(super) fn new(bound: SocketAddr, connection: Member) -> Self {
-        Self { bound, _connection: connection, users: Mutex::default() }
+        Self { bound, _connection: connection, users: Mutex::default(), known: Mutex::default() }
+    }
+
+    /// Claims that nobody has asked as this user before.
+    pub(super) fn is_new(&self, user: &[u8]) -> bool {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = !known.iter().any(|known| known == user);
+        if is_new {
+            known.push(user.to_vec());
+        }
+        is_new
     }
 
     /// The place of this user: the one that there is, or a new one.

@@ -1,5 +1,7 @@
 //! `millrace ctl`: asks and tells a running server things, over its control socket.
 
+mod told;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
@@ -16,8 +18,8 @@ use crate::failure::Failure;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What has changed in the configuration, and a reload does not take over.
-const LATER: &str = "next-start";
+/// How long a new server may take to be ready; the old one waits no longer than that.
+const STARTING: Duration = Duration::from_secs(180);
 
 /// How long a walk over a tree may take.
 const COUNTING: Duration = Duration::from_secs(3600);
@@ -107,6 +109,12 @@ enum Action {
     },
     /// Read the configuration file anew, as SIGHUP does; says which changed keys count from the next start only
     Reload,
+    /// Have the program as it is installed now take over, with the configuration as it is now; nobody is refused meanwhile
+    ///
+    /// The server starts it with the arguments that it was started with itself, and hands it its listening sockets. When
+    /// the new one serves, the old one lets nobody in any more: its sessions may go on for the grace time, its transfers
+    /// to their end. Where the new one does not come to serve, the old one goes on, and the error says why.
+    Upgrade,
     /// Accept nobody more, wait for running transfers however long they take, then end
     Drain,
     /// The same, but no longer than the configured grace
@@ -146,8 +154,12 @@ struct Which {
 }
 
 pub(crate) fn run(arguments: Ctl) -> Result<(), Failure> {
-    let patience = if let Action::Recount { .. } = arguments.action { COUNTING } else { PATIENCE };
-    let request = request(arguments.action);
+    let patience = match arguments.action {
+        Action::Recount { .. } => COUNTING,
+        Action::Upgrade => STARTING,
+        _ => PATIENCE,
+    };
+    let request = request(&arguments.action);
     let answer = ask(&arguments.control, &request, patience).map_err(|error| {
         let socket = arguments.control.display();
         Failure::Running(format!(
@@ -161,11 +173,11 @@ pub(crate) fn run(arguments: Ctl) -> Result<(), Failure> {
     }
     match arguments.json {
         true => print(&answer),
-        false => print(&told(&parsed)),
+        false => print(&told::told(&arguments.action, &parsed)),
     }
 }
 
-fn request(action: Action) -> Value {
+fn request(action: &Action) -> Value {
     match action {
         Action::Sessions => json!({ "do": "sessions" }),
         Action::Kick { session, user, address } => {
@@ -179,7 +191,7 @@ fn request(action: Action) -> Value {
             })
         }
         Action::Ban { network, time } => {
-            let seconds = time.map(|time| time.value.0.as_millis().div_ceil(1000).max(1) as u64);
+            let seconds = time.as_ref().map(|time| time.value.0.as_millis().div_ceil(1000).max(1) as u64);
             json!({ "do": "ban", "network": network, "seconds": seconds })
         }
         Action::Unban { network } => json!({ "do": "unban", "network": network }),
@@ -189,12 +201,13 @@ fn request(action: Action) -> Value {
         Action::Events { action: None, to, most } => json!({ "do": "events", "to": to, "most": most }),
         Action::Events { action: Some(action), .. } => events(action),
         Action::Reload => json!({ "do": "reload" }),
+        Action::Upgrade => json!({ "do": "upgrade" }),
         Action::Drain => json!({ "do": "drain" }),
         Action::Stop => json!({ "do": "stop" }),
     }
 }
 
-fn events(action: Events) -> Value {
+fn events(action: &Events) -> Value {
     match action {
         Events::Retry { which: Which { ids, all, to } } => {
             json!({ "do": "retry-events", "events": ids, "all": all, "to": to })
@@ -216,35 +229,6 @@ fn ask(socket: &std::path::Path, request: &Value, patience: Duration) -> std::io
     }
 }
 
-/// A line for each session, limit or ban; otherwise the answer's other parts, or nothing.
-fn told(answer: &Value) -> String {
-    let mut text = String::new();
-    for (name, value) in answer.as_object().into_iter().flatten().filter(|(name, _)| *name != "ok") {
-        match value {
-            Value::Array(keys) if name == LATER && keys.is_empty() => {}
-            Value::Array(keys) if name == LATER => {
-                let keys: Vec<String> = keys.iter().map(word).collect();
-                text += &format!("from the next start only: {}\n", keys.join(", "));
-            }
-            value if name == "note" => text += &format!("{}\n", told_by_the_server(value)),
-            Value::Array(lines) => lines.iter().for_each(|line| text += &format!("{}\n", fields(line))),
-            value => text += &format!("{name} {}\n", word(value)),
-        }
-    }
-    text
-}
-
-fn fields(line: &Value) -> String {
-    let Some(fields) = line.as_object() else { return word(line) };
-    let told = fields.iter().filter(|(_, value)| !value.is_null());
-    told.map(|(name, value)| match value {
-        Value::Object(_) => format!("{name}: ({})", self::fields(value)),
-        value => format!("{name}: {}", word(value)),
-    })
-    .collect::<Vec<_>>()
-    .join("  ")
-}
-
 /// An error, which may quote lines of a file and what clients named.
 fn told_by_the_server(error: &Value) -> String {
     let text = error.as_str().unwrap_or("it says not why").trim_end_matches('.');
@@ -254,11 +238,6 @@ fn told_by_the_server(error: &Value) -> String {
         char => char.to_string(),
     };
     text.chars().map(shown).collect()
-}
-
-fn word(value: &Value) -> String {
-    // What clients named goes to a terminal: no control characters.
-    value.as_str().map_or_else(|| value.to_string(), |text| text.escape_debug().to_string())
 }
 
 #[cfg(test)]

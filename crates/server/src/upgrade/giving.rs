@@ -1,0 +1,195 @@
+//! The side of the old server.
+
+use std::fmt::Display;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{self, Child, Command, Stdio};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use millrace_net::handing;
+
+use super::Word;
+use crate::acme;
+use crate::housekeeping::{keep_dav, keep_quotas};
+use crate::running::Running;
+use crate::worker::{Door, Listener, Message};
+
+/// How long the new one may take to be ready: it reads its configuration, and may count, ask databases, make keys.
+const READY_TIME: Duration = Duration::from_secs(120);
+
+/// How long it may take from then on. Nobody is let in meanwhile.
+const SERVING_TIME: Duration = Duration::from_secs(30);
+
+/// How long a new one that says that it ends is waited for.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How long workers are waited for that were told something.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// Has another server, which this command starts, take the place of this one; answers its process number. Where it
+/// fails, all is as it was, and the error says why.
+pub(crate) fn give(running: &Running, mut command: Command) -> Result<u32, String> {
+    let failed = |error: io::Error| format!("the new server cannot be started: {error}");
+    let (socket, theirs) = handing::pair().map_err(failed)?;
+    let started = command.stdin(Stdio::from(theirs)).spawn();
+    let program = command.get_program().to_string_lossy().into_owned();
+    // Its end of the pair goes with the command.
+    drop(command);
+    let mut child = started.map_err(|error| format!("{program} cannot be started: {error}"))?;
+    match hand_over(running, &socket) {
+        Ok(()) => {
+            retire(running, socket, child.id());
+            Ok(child.id())
+        }
+        Err(trouble) => {
+            // First of all: somebody may wait.
+            accept(running, true);
+            let why = given_up(&mut child, trouble);
+            for error in running.state.hooks().iter().filter_map(|hooks| hooks.take_back().err()) {
+                running.state.log.warn(&error);
+            }
+            Err(why)
+        }
+    }
+}
+
+/// Sees to it that a new server that does not serve has ended; what it says itself is said as it is.
+fn given_up(child: &mut Child, trouble: Trouble) -> String {
+    if !matches!(trouble, Trouble::Ours(_)) {
+        let end = Instant::now() + LAST_WORDS;
+        while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let _ = child.kill();
+    let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+    match trouble {
+        Trouble::Said(why) => why,
+        Trouble::Gone => format!("the new server ended before it served ({status}); the log may say why"),
+        Trouble::Ours(why) => format!("the new server was given up: {why}"),
+    }
+}
+
+/// Why nothing came of it.
+enum Trouble {
+    /// The new one says so.
+    Said(String),
+    /// The new one has gone.
+    Gone,
+    /// It took too long, or this one cannot.
+    Ours(String),
+}
+
+impl Trouble {
+    fn ours(error: impl Display) -> Self {
+        Self::Ours(error.to_string())
+    }
+}
+
+/// Everything up to the moment in which the new one serves.
+fn hand_over(running: &Running, socket: &OwnedFd) -> Result<(), Trouble> {
+    show_listeners(running, socket).map_err(Trouble::ours)?;
+    expect(socket, READY_TIME, |word| matches!(word, Word::Ready {}))?;
+    running.state.hooks().iter().for_each(|hooks| hooks.give_way());
+    pause(running)?;
+    keep_quotas(&running.state, true);
+    keep_dav(&running.state);
+    say_what_is_known(running, socket).map_err(Trouble::ours)?;
+    expect(socket, SERVING_TIME, |word| matches!(word, Word::Serving {}))
+}
+
+/// The new one says what it is waited for to say.
+fn expect(socket: &OwnedFd, patience: Duration, is_it: impl Fn(&Word) -> bool) -> Result<(), Trouble> {
+    match Word::receive(socket, Some(patience)) {
+        Ok(Some((word, _))) if is_it(&word) => Ok(()),
+        Ok(Some((Word::Failed { why }, _))) => Err(Trouble::Said(why)),
+        Ok(Some(_)) => Err(Trouble::ours("it says what nobody understands")),
+        Ok(None) => Err(Trouble::Gone),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(Trouble::Ours(format!("it said nothing for {} s", patience.as_secs())))
+        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(Trouble::Gone),
+        Err(error) => Err(Trouble::ours(error)),
+    }
+}
+
+fn show_listeners(running: &Running, socket: &OwnedFd) -> io::Result<()> {
+    let (sender, answers) = mpsc::channel();
+    running.workers.iter().for_each(|worker| worker.send(Message::ShowListeners(sender.clone())));
+    drop(sender);
+    for _ in &running.workers {
+        let listeners = answers.recv_timeout(ANSWER_TIME).map_err(|_| io::ErrorKind::TimedOut)??;
+        for Listener { door, address: bound, socket: listener } in listeners {
+            let asked = asked(running, door, bound);
+            Word::Listener { door, asked, bound }.send(socket, Some(listener.as_fd()))?;
+        }
+    }
+    Word::ThatIsAll { pid: process::id() }.send(socket, None)
+}
+
+/// What a listener was asked for as: the port may have been 0.
+fn asked(running: &Running, door: Door, bound: SocketAddr) -> SocketAddr {
+    let config = &running.state.config;
+    let (asked, are) = match door {
+        Door::Ftp => (&config.ftp, running.ftp_addresses()),
+        Door::Ftps => (&config.ftps, running.ftps_addresses()),
+        Door::Http => (&config.http, running.http_addresses()),
+        Door::Https => (&config.https, running.https_addresses()),
+    };
+    are.iter().zip(asked).find(|(is, _)| **is == bound).map_or(bound, |(_, asked)| *asked)
+}
+
+/// Lets nobody in; who comes waits.
+fn pause(running: &Running) -> Result<(), Trouble> {
+    match accept(running, false) {
+        true => Ok(()),
+        false => Err(Trouble::ours("the workers of this one do not answer")),
+    }
+}
+
+/// Tells workers to let clients in, or not to; answers whether all have heard it.
+fn accept(running: &Running, is_to: bool) -> bool {
+    let (sender, answers) = mpsc::channel();
+    running.workers.iter().for_each(|worker| worker.send(Message::Accept(is_to, sender.clone())));
+    let end = Instant::now() + ANSWER_TIME;
+    let mut answered =
+        running.workers.iter().map(|_| answers.recv_timeout(end.saturating_duration_since(Instant::now())));
+    answered.all(|answer| answer.is_ok())
+}
+
+fn say_what_is_known(running: &Running, socket: &OwnedFd) -> io::Result<()> {
+    for ban in running.bans() {
+        let milliseconds = ban.left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+        Word::Ban { network: ban.network.to_string(), user: ban.user, milliseconds }.send(socket, None)?;
+    }
+    Word::Go { next_session: running.state.next_session.load(Ordering::Relaxed) }.send(socket, None)
+}
+
+/// From here on this one is done when its sessions are.
+fn retire(running: &Running, socket: OwnedFd, successor: u32) {
+    let state = &running.state;
+    state.note_why_it_ends(&format!("handed over to process {successor}"));
+    acme::configure(state, None);
+    state.retire(state.config.grace);
+    *running.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
+}
+
+/// Tells the server that has taken over, if there is one, what the last sessions have done. The end of the socket is that of
+/// this server.
+pub(crate) fn say_farewell(running: &Running) {
+    let successor = running.successor.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(socket) = successor else { return };
+    let say = |word: Word| word.send(&socket, None);
+    let quotas = running.state.config.quotas.iter();
+    let mut told = quotas.flat_map(|quotas| {
+        let trees = quotas.ledger().changed().into_iter().map(|tree| Word::Changed { tree });
+        trees.chain(quotas.since().into_iter().map(|(user, since)| Word::Moved { user, since }))
+    });
+    // Where it has gone there is nobody to be told.
+    let _ = told.try_for_each(say).and_then(|()| say(Word::Farewell {}));
+}
