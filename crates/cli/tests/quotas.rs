@@ -203,9 +203,9 @@ fn users_and_groups_have_quotas_that_are_explained_and_outlive_a_stop_and_a_kill
     let mut alice = serving.log_in("alice");
     alice.holds(6_000, 1);
     let counted = site.tell(&["ctl", "--control", "control", "recount"]);
-    assert!(counted.contains("tree/alice  bytes: 7000  ") || counted.contains("bytes: 7000"), "{counted}");
+    assert!(counted.contains("tree/alice  7 kB "), "{counted}");
     alice.holds(7_000, 2);
-    assert!(site.tell(&["ctl", "--control", "control", "quotas"]).contains("bytes: 7000"));
+    assert!(site.tell(&["ctl", "--control", "control", "quotas"]).contains(" 7 kB "));
 
     // A kill while something is under way: it is counted again.
     let reply = alice.expect("EPSV", "229");

@@ -178,8 +178,8 @@ fn what_was_not_delivered_is_seen_tried_again_or_dropped_one_or_all() {
     }
     let id = |at: usize| told[at]["id"].as_str().unwrap();
     // One is tried again, behind no one who waits for longer; one is dropped.
-    assert_eq!(ctl(&site, &["events", "retry", id(1)]), (true, "retried 1\n".to_owned()));
-    assert_eq!(ctl(&site, &["events", "drop", id(0)]), (true, "dropped 1\n".to_owned()));
+    assert_eq!(ctl(&site, &["events", "retry", id(1)]), (true, "1 event retried.\n".to_owned()));
+    assert_eq!(ctl(&site, &["events", "drop", id(0)]), (true, "1 event dropped.\n".to_owned()));
     let (is_well, text) = ctl(&site, &["events", "drop", id(2), id(0)]);
     assert!(!is_well && text.contains(&format!("there is no event {} in the queue", id(0))), "{text}");
     assert_eq!((&events(&site)["waiting"], &events(&site)["parked"]), (&2.into(), &1.into()), "all or none");
@@ -194,17 +194,20 @@ fn what_was_not_delivered_is_seen_tried_again_or_dropped_one_or_all() {
     let _ = fs::remove_file(site.folder.join("control"));
     site.start();
     assert_eq!(events(&site)["parked"], 1);
-    assert_eq!(ctl(&site, &["events", "retry", "--all", "--to", "http://elsewhere/"]).1, "retried 0\n");
-    assert_eq!(ctl(&site, &["events", "retry", "--all"]).1, "retried 1\n");
+    assert_eq!(
+        ctl(&site, &["events", "retry", "--all", "--to", "http://elsewhere/"]).1,
+        "0 events retried.\n"
+    );
+    assert_eq!(ctl(&site, &["events", "retry", "--all"]).1, "1 event retried.\n");
     eventually("the last one comes", || receiver.paths("upload").contains("/three"));
     eventually("and nothing is left", || events(&site)["waiting"] == 0);
     assert_eq!(receiver.bodies.lock().unwrap().len(), 3, "each came once");
     // What nobody will ever take.
     receiver.busy.store(true, Ordering::Relaxed);
     assert!(site.log_in().store("five", b"x").starts_with("226"));
-    assert_eq!(ctl(&site, &["events", "drop", "--all"]).1, "dropped 0\n");
-    assert_eq!(ctl(&site, &["events", "drop", "--all", "--waiting"]).1, "dropped 1\n");
-    assert_eq!(ctl(&site, &["events"]), (true, "parked 0\nwaiting 0\n".to_owned()));
+    assert_eq!(ctl(&site, &["events", "drop", "--all"]).1, "0 events dropped.\n");
+    assert_eq!(ctl(&site, &["events", "drop", "--all", "--waiting"]).1, "1 event dropped.\n");
+    assert_eq!(ctl(&site, &["events"]), (true, "0 waiting, 0 put aside.\n".to_owned()));
 }
 
 #[test]

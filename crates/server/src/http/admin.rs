@@ -31,7 +31,9 @@ impl Connection {
                 let kind = if sending.record.is_file { "download" } else { "listing" };
                 let bytes = sending.record.bytes + sending.body.bytes();
                 let paused = sending.body.paused().is_some();
-                Some(transfer(&sending.record, self.ruled_path(), kind, bytes, paused, now))
+                let total = sending.body.total().map(|total| sending.record.bytes + total);
+                let report = transfer(&sending.record, self.ruled_path(), kind, bytes, paused, now);
+                Some(TransferReport { total, ..report })
             }
             Work::Receiving(receiving) => {
                 let (record, path) = (receiving.record(), Some(receiving.path()));

@@ -25,6 +25,17 @@ pub(super) enum Part {
     Stream(Box<dyn ReadStream>, u64, Option<u64>),
 }
 
+impl Part {
+    /// Bytes of a file or stream, where that is known.
+    fn length(&self) -> Option<u64> {
+        match self {
+            Self::Bytes(_) => Some(0),
+            Self::File(_, _, range) => Some(range.end.saturating_sub(range.start)),
+            Self::Stream(_, start, end) => end.map(|end| end.saturating_sub(*start)),
+        }
+    }
+}
+
 /// A body on its way out.
 #[derive(Debug)]
 pub(super) struct Body {
@@ -32,6 +43,8 @@ pub(super) struct Body {
     current: Current,
     /// Bytes sent of the parts that are files or streams.
     shared: Shared,
+    /// How many there are of them, where that is known.
+    total: Option<u64>,
     /// What of them only stands around the content.
     framing: Framing,
     /// When a byte last moved: what the stall timeout counts from.
@@ -76,8 +89,10 @@ pub(super) enum Progress {
 impl Body {
     pub(super) fn new(parts: VecDeque<Part>, now: Instant) -> Self {
         let pace = Pace::new(Direction::Download);
+        let total = parts.iter().map(Part::length).sum();
         Self {
             parts,
+            total,
             current: Current::None,
             shared: Shared::default(),
             framing: Framing::default(),
@@ -103,6 +118,11 @@ impl Body {
     /// Bytes of files and streams sent so far.
     pub(super) fn bytes(&self) -> u64 {
         self.framing.content_of(self.shared.bytes())
+    }
+
+    /// How many there are in all, where that is known.
+    pub(super) fn total(&self) -> Option<u64> {
+        self.total
     }
 
     /// Claims that a job has its sender.

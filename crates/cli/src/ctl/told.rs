@@ -1,0 +1,274 @@
+//! What people are shown of an answer: tables, and sentences where something was done. Programs have `--json`.
+
+use serde_json::Value;
+
+use super::Action;
+use crate::check::time;
+use std::time::Duration;
+
+/// What has changed in the configuration, and a reload does not take over.
+const LATER: &str = "next-start";
+
+/// The answer to what was asked or told.
+pub(super) fn told(action: &Action, answer: &Value) -> String {
+    let rows = |name: &str| answer[name].as_array().map_or(&[][..], Vec::as_slice);
+    match action {
+        Action::Sessions => match rows("sessions") {
+            [] => "Nobody is connected.\n".to_owned(),
+            sessions => {
+                table(&["session", "user", "from", "to", "speaks", "transfer"], sessions.iter().map(session))
+            }
+        },
+        Action::Kick { .. } => format!("{} ended.\n", counted(&answer["kicked"], "session")),
+        Action::Limits { .. } => limits(answer, rows("limits")),
+        Action::Ban { network, time: None } => {
+            format!("{} is banned until that is lifted.\n", shown(network))
+        }
+        Action::Ban { network, time: Some(period) } => {
+            format!("{} is banned for {}.\n", shown(network), time(period.value.0))
+        }
+        Action::Unban { network } => format!("{} is not banned any more.\n", shown(network)),
+        Action::Bans => match rows("bans") {
+            [] => "Nobody is banned.\n".to_owned(),
+            bans => table(&["network", "user", "for yet"], bans.iter().map(ban)),
+        },
+        Action::Quotas | Action::Recount { .. } => match rows("quotas") {
+            [] => "Nothing that has a quota is in use.\n".to_owned(),
+            quotas => table(&["tree", "bytes", "files", "exact"], quotas.iter().map(quota)),
+        },
+        Action::Events { action: None, .. } => events(answer, rows("events")),
+        Action::Events { .. } => {
+            let done = ["retried", "dropped"].into_iter().find(|name| !answer[*name].is_null());
+            done.map_or(String::new(), |done| format!("{} {done}.\n", counted(&answer[done], "event")))
+        }
+        Action::Reload => reload(rows(LATER)),
+        Action::Upgrade => format!(
+            "Process {} accepts now; {} of the old one {} on until {} end.\n",
+            answer["pid"],
+            counted(&answer["sessions"], "session"),
+            if answer["sessions"] == 1 { "goes" } else { "go" },
+            if answer["sessions"] == 1 { "its" } else { "their" },
+        ),
+        Action::Drain => {
+            format!("Nobody is let in any more; the server ends when its transfers have.{}\n", left(answer))
+        }
+        Action::Stop => format!("The server stops; transfers have the grace time.{}\n", left(answer)),
+    }
+}
+
+fn left(answer: &Value) -> String {
+    match answer["transfers"].as_u64() {
+        None => String::new(),
+        Some(0) => " None is under way.".to_owned(),
+        Some(1) => " One is under way.".to_owned(),
+        Some(many) => format!(" {many} are under way."),
+    }
+}
+
+fn reload(later: &[Value]) -> String {
+    let keys: Vec<String> = later.iter().map(word).collect();
+    match keys.is_empty() {
+        true => "The configuration was read anew.\n".to_owned(),
+        false => format!(
+            "The configuration was read anew; from the next start only, or \"millrace ctl upgrade\": {}.\n",
+            keys.join(", ")
+        ),
+    }
+}
+
+fn session(session: &Value) -> Vec<String> {
+    let transfer = &session["transfer"];
+    vec![
+        word(&session["session"]),
+        word(&session["user"]),
+        word(&session["peer"]),
+        word(&session["local"]),
+        word(&session["protocol"]),
+        if transfer.is_null() { "-".to_owned() } else { self::transfer(transfer) },
+    ]
+}
+
+/// `download /f: 4.1 MB of 10 MB in 12 s, held back`
+fn transfer(transfer: &Value) -> String {
+    let of = transfer["total"].as_u64().map_or(String::new(), |total| format!(" of {}", size(total)));
+    let held_back = if transfer["held-back"] == true { ", held back" } else { "" };
+    format!(
+        "{} {}: {}{of} in {:.0} s{held_back}",
+        word(&transfer["kind"]),
+        word(&transfer["path"]),
+        size(transfer["bytes"].as_u64().unwrap_or(0)),
+        transfer["seconds"].as_f64().unwrap_or(0.0)
+    )
+}
+
+fn limits(answer: &Value, rows: &[Value]) -> String {
+    let note = match &answer["note"] {
+        Value::Null => String::new(),
+        note => format!("{}.\n", super::told_by_the_server(note)),
+    };
+    match (rows, answer.get("limits")) {
+        ([], None) if note.is_empty() => "It is so from now on.\n".to_owned(),
+        ([], _) => note,
+        _ => table(&["scope", "sessions", "at most", "download", "upload"], rows.iter().map(limit)) + &note,
+    }
+}
+
+fn limit(limit: &Value) -> Vec<String> {
+    let most = match limit["sessions-at-most"].as_u64() {
+        Some(0) | None => "none".to_owned(),
+        Some(most) => most.to_string(),
+    };
+    let rate = |value: &Value| match value.as_u64() {
+        Some(0) | None => "none".to_owned(),
+        Some(rate) => format!("{}/s", size(rate)),
+    };
+    vec![
+        word(&limit["scope"]),
+        word(&limit["sessions"]),
+        most,
+        rate(&limit["download"]),
+        rate(&limit["upload"]),
+    ]
+}
+
+fn ban(ban: &Value) -> Vec<String> {
+    let left = ban["seconds-left"].as_u64().map(|left| time(Duration::from_secs(left)));
+    vec![word(&ban["network"]), word(&ban["user"]), left.unwrap_or_else(|| "ever".to_owned())]
+}
+
+fn quota(quota: &Value) -> Vec<String> {
+    let exact = if quota["exact"] == true { "yes" } else { "no" };
+    let bytes = quota["bytes"].as_u64().map_or_else(|| word(&quota["bytes"]), size);
+    vec![word(&quota["tree"]), bytes, word(&quota["files"]), exact.to_owned()]
+}
+
+fn events(answer: &Value, rows: &[Value]) -> String {
+    let row = |event: &Value| {
+        ["id", "state", "event", "time", "user", "path", "to", "error"].map(|key| word(&event[key])).to_vec()
+    };
+    let shown = match rows {
+        [] => String::new(),
+        rows => table(&["id", "state", "event", "time", "user", "path", "to", "error"], rows.iter().map(row)),
+    };
+    let more = answer["not-shown"].as_u64().map_or(String::new(), |more| format!(", {more} not shown"));
+    format!("{shown}{} waiting, {} put aside{more}.\n", answer["waiting"], answer["parked"])
+}
+
+/// Columns as wide as what is in them.
+fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let head = head.iter().map(|title| title.to_uppercase()).collect();
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let cell = |row: &'_ Vec<String>, column: usize| row.get(column).map_or(0, |cell| cell.chars().count());
+    let widths: Vec<usize> =
+        (0..columns).map(|column| rows.iter().map(|row| cell(row, column)).max().unwrap_or(0)).collect();
+    let line = |row: &Vec<String>| {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+/// `1 session`, `3 sessions`
+fn counted(count: &Value, what: &str) -> String {
+    match count.as_u64() {
+        Some(1) => format!("1 {what}"),
+        count => format!("{} {what}s", count.unwrap_or(0)),
+    }
+}
+
+/// `300 kB`: three figures at most, and exact where that is enough.
+fn size(bytes: u64) -> String {
+    let units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 999.5 && unit + 1 < units.len() {
+        (value, unit) = (value / 1000.0, unit + 1);
+    }
+    let figures = match value {
+        _ if unit == 0 => format!("{value:.0}"),
+        100.0.. => format!("{value:.0}"),
+        10.0.. => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    };
+    let plain = match figures.contains('.') {
+        true => figures.trim_end_matches('0').trim_end_matches('.'),
+        false => &figures,
+    };
+    format!("{plain} {}", units[unit])
+}
+
+/// A value in a table; `-` for none.
+fn word(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => shown(text),
+        value => value.to_string(),
+    }
+}
+
+/// What clients named goes to a terminal: no control characters.
+fn shown(text: &str) -> String {
+    text.chars()
+        .map(|char| if char.is_control() { char.escape_debug().to_string() } else { char.into() })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of_all(limits: Value) -> String {
+        let action = Action::Limits {
+            scope: Vec::new(),
+            download: None,
+            upload: None,
+            sessions: None,
+            restore: false,
+        };
+        told(&action, &limits)
+    }
+
+    #[test]
+    fn limits_are_a_table_and_none_is_a_word() {
+        let row = |scope: &str, most: u64, rate: u64| json!({ "scope": scope, "sessions": 3, "sessions-at-most": most, "download": rate, "upload": 0 });
+        assert_eq!(
+            of_all(
+                json!({ "ok": true, "limits": [row("server", 100, 0), row("user al\u{7}ice", 0, 12_500)] })
+            ),
+            "SCOPE            SESSIONS  AT MOST  DOWNLOAD   UPLOAD\n\
+             server           3         100      none       none\n\
+             user al\\u{7}ice  3         none     12.5 kB/s  none\n"
+        );
+        assert_eq!(of_all(json!({ "ok": true })), "It is so from now on.\n");
+        assert_eq!(of_all(json!({ "ok": true, "note": "nobody is here" })), "nobody is here.\n");
+    }
+
+    #[test]
+    fn sizes_have_three_figures() {
+        for (bytes, told) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1 kB"),
+            (1234, "1.23 kB"),
+            (12_345, "12.3 kB"),
+            (300_000, "300 kB"),
+            (999_999, "1 MB"),
+            (u64::MAX, "18.4 EB"),
+        ] {
+            assert_eq!(size(bytes), told);
+        }
+    }
+
+    #[test]
+    fn a_session_shows_what_it_moves() {
+        let transfer = json!({ "kind": "download", "path": "/f", "bytes": 4100, "total": 10_000, "seconds": 2.2, "held-back": true });
+        let session = json!({ "session": 17, "protocol": "ftp", "peer": "192.0.2.7:40000", "local": "192.0.2.1:21", "user": null, "transfer": transfer });
+        let told = told(&Action::Sessions, &json!({ "sessions": [session] }));
+        let line = told.lines().nth(1).unwrap();
+        assert!(line.ends_with("ftp     download /f: 4.1 kB of 10 kB in 2 s, held back"), "{told}");
+        assert!(line.starts_with("17       -     192.0.2.7:40000  192.0.2.1:21"), "{told}");
+    }
+}
