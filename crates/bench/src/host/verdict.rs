@@ -222,7 +222,8 @@ fn other_machines_take_the_machine(audit: &Audit, _: Load) -> Option<String> {
     let takes_most = had.machines > had.server.max(had.client).max(had.programs);
     (is_machine_full(audit) && takes_most).then(|| {
         format!(
-            "other virtual machines took {:.2} of the {} that server and client may run on",
+            "other virtual machines took {:.2} of the {} that server and client may run on: another machine, or another \
+             hour, tells more",
             had.machines,
             processors(audit.cores)
         )
@@ -239,7 +240,7 @@ fn others_take_the_machine(audit: &Audit, _: Load) -> Option<String> {
             _ => String::new(),
         };
         format!(
-            "other programs used {:.2} of the {} that server and client may run on{stolen}",
+            "other programs used {:.2} of the {} that server and client may run on{stolen}: stop what else runs here",
             had.programs,
             processors(audit.cores)
         )
@@ -462,6 +463,8 @@ mod tests {
             ((Some(0.6), 0.7, 0.0, 0.64), Bound::Client, "client 0.70 of 2"),
             ((Some(0.6), 0.3, 0.5, 0.6), Bound::Others, "used 0.50 of the 2 processors that server and"),
             ((Some(0.6), 0.3, 0.5, 0.6), Bound::Others, "and other virtual machines took 0.60"),
+            ((Some(0.1), 0.2, 1.7, 0.0), Bound::Others, "may run on: stop what else runs here"),
+            ((Some(0.1), 0.2, 0.0, 1.7), Bound::Others, "another machine, or another hour, tells more"),
             // Nobody knows whose what is not the client's is, but for what was never here.
             ((None, 0.3, 1.6, 0.0), Bound::Client, "whose doing that was cannot be told: give --server-pid"),
             ((None, 0.3, 0.5, 1.2), Bound::Others, "other virtual machines took 1.20 of the 2"),
