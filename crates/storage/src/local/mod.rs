@@ -11,6 +11,7 @@ mod directory;
 mod errno;
 mod in_place;
 mod metadata;
+mod opening;
 mod partial;
 mod permissions;
 mod staged;
@@ -20,7 +21,9 @@ mod target;
 mod tree;
 mod upload;
 
-use std::fs::File;
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -29,22 +32,18 @@ use std::time::Duration;
 
 use millrace_vfs::{
     Change, DirEntry, Directory, FileError, FileKind, FileRange, Link, Metadata, Partial, PartialKey,
-    PartialMode, PartialState, ReadHandle, Readiness, Resting, Space, Storage, Timestamp, Upload,
-    VirtualPath, Wait, WriteMode,
+    PartialMode, PartialState, ReadHandle, Resting, Space, Storage, Timestamp, Upload, VirtualPath, Wait,
+    WriteMode,
 };
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec, Timestamps,
-    UTIME_OMIT, Uid,
+    AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT, Uid,
 };
 use rustix::io::Errno;
 use thiserror::Error;
 
-use claims::Claim;
 use directory::{Listing, read_link};
 use errno::file_error;
-use in_place::{Durability, InPlace, Made};
 use partial::Partials;
-use staged::Staged;
 use staging::{StagingArea, refuse_reserved};
 pub use sweep::SweepReport;
 use tree::{Tree, descriptors_have_names};
@@ -192,53 +191,6 @@ impl LocalStorage {
         self.tree.parent(path, Wait::Allowed)
     }
 
-    fn open_regular(
-        &self,
-        path: &VirtualPath,
-        flags: OFlags,
-        mode: Mode,
-        wait: Wait,
-    ) -> Result<(File, Stat, Readiness), FileError> {
-        // Without O_NONBLOCK the open of a pipe that nobody writes to would never return.
-        let fd = self.tree.open_at(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, mode, wait)?;
-        let stat = rustix::fs::fstat(&fd).map_err(file_error)?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {}
-            FileType::Directory => return Err(FileError::IsDirectory),
-            _ => return Err(FileError::NotRegular),
-        }
-        let readiness = self.tree.readiness(&fd, stat.st_dev);
-        Ok((File::from(fd), stat, readiness))
-    }
-
-    fn open_upload(
-        &self,
-        path: &VirtualPath,
-        mode: WriteMode,
-        bits: Option<u32>,
-        wait: Wait,
-    ) -> Result<Box<dyn Upload>, FileError> {
-        match (self.options.uploads, mode) {
-            (Uploads::Staged, WriteMode::Replace) => Ok(Box::new(self.open_staged(path, false, bits, wait)?)),
-            (Uploads::Staged, WriteMode::CreateNew) => {
-                Ok(Box::new(self.open_staged(path, true, bits, wait)?))
-            }
-            _ => Ok(Box::new(self.open_in_place(path, mode, bits, wait)?)),
-        }
-    }
-
-    fn open_staged(
-        &self,
-        path: &VirtualPath,
-        exclusive: bool,
-        bits: Option<u32>,
-        wait: Wait,
-    ) -> Result<Staged, FileError> {
-        let target = target::find(&self.tree, path, exclusive, wait)?;
-        let settings = staged::Settings { bits: bits.map(Mode::from_raw_mode), ..self.staged };
-        Ok(Staged::new(target, Arc::clone(&self.staging), settings))
-    }
-
     fn partials(&self) -> partial::Place {
         partial::Place {
             area: Arc::clone(&self.staging),
@@ -258,90 +210,6 @@ impl LocalStorage {
             return Err(FileError::InvalidName);
         }
         target::find(&self.tree, path, write == WriteMode::CreateNew, Wait::Allowed)
-    }
-
-    fn open_in_place(
-        &self,
-        path: &VirtualPath,
-        mode: WriteMode,
-        bits: Option<u32>,
-        wait: Wait,
-    ) -> Result<InPlace, FileError> {
-        let Opened { file, stat, readiness, is_new, is_ours } = self.open_to_write(path, mode, bits, wait)?;
-        let made = if is_ours { Made::new(&self.tree, &self.staging, path, &file) } else { None };
-        let claim = Claim::take((stat.st_dev, stat.st_ino), wait)?;
-        // Whoever had it may have cut it meanwhile; what is replaced is cut anyway.
-        let stat = match mode {
-            WriteMode::Replace | WriteMode::CreateNew => stat,
-            WriteMode::Append | WriteMode::At(_) => rustix::fs::fstat(&file).map_err(file_error)?,
-        };
-        let size = u64::try_from(stat.st_size).unwrap_or(0);
-        let position = match mode {
-            WriteMode::Replace | WriteMode::CreateNew => 0,
-            WriteMode::Append => size,
-            WriteMode::At(offset) if offset > size => return Err(FileError::OutOfRange),
-            WriteMode::At(offset) => offset,
-        };
-        let durability = match (self.options.fsync, is_new) {
-            (false, _) => Durability::Cached,
-            (true, false) => Durability::File,
-            (true, true) => Durability::FileAndName(self.tree.parent(path, wait)?),
-        };
-        let replaces = mode == WriteMode::Replace;
-        let upload = InPlace::new(file, claim, position, size, replaces, readiness, durability).of(made);
-        Ok(if mode == WriteMode::Append { upload.appending() } else { upload })
-    }
-
-    /// Opens the file to write in place.
-    fn open_to_write(
-        &self,
-        path: &VirtualPath,
-        mode: WriteMode,
-        bits: Option<u32>,
-        wait: Wait,
-    ) -> Result<Opened, FileError> {
-        let how = OFlags::WRONLY | if mode == WriteMode::Append { OFlags::APPEND } else { OFlags::empty() };
-        if mode != WriteMode::CreateNew {
-            match self.open_regular(path, how, Mode::empty(), wait) {
-                Err(FileError::NotFound) if !matches!(mode, WriteMode::At(1..)) => {}
-                result => return result.map(|opened| Opened::new(opened, false, false)),
-            }
-        }
-        if wait == Wait::Never {
-            return Err(FileError::WouldWait);
-        }
-        let bits = bits.map(Mode::from_raw_mode);
-        let make = |flags| {
-            self.open_regular(path, how | OFlags::CREATE | flags, bits.unwrap_or(self.staged.mode), wait)
-        };
-        let opened = match make(OFlags::EXCL) {
-            // Made by another meanwhile, or a link that leads to nothing yet.
-            Err(FileError::AlreadyExists) if mode != WriteMode::CreateNew => {
-                Opened::new(make(OFlags::empty())?, true, false)
-            }
-            made => Opened::new(made?, true, true),
-        };
-        if let Some(bits) = bits {
-            metadata::widen(&opened.file, opened.stat.st_mode, bits);
-        }
-        Ok(opened)
-    }
-}
-
-/// A file that is open to be written to in place.
-struct Opened {
-    file: File,
-    stat: Stat,
-    readiness: Readiness,
-    /// The opening made it, or may have: with several writers nobody can tell.
-    is_new: bool,
-    /// It surely did.
-    is_ours: bool,
-}
-
-impl Opened {
-    fn new((file, stat, readiness): (File, Stat, Readiness), is_new: bool, is_ours: bool) -> Self {
-        Self { file, stat, readiness, is_new, is_ours }
     }
 }
 
@@ -564,83 +432,5 @@ fn timespec(time: Option<Timestamp>) -> Timespec {
     match time {
         Some(time) => Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() },
         None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A directory that vanishes with the test.
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("millrace-unit-{name}-{}", std::process::id()));
-            std::fs::create_dir(&path).unwrap();
-            Self(path)
-        }
-
-        fn is_empty(&self) -> bool {
-            std::fs::read_dir(&self.0).unwrap().next().is_none()
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
-    #[test]
-    fn a_file_system_without_unnamed_files_conforms() {
-        let scratch = Scratch::new("named");
-        let mut storage = LocalStorage::open(&scratch.0, LocalOptions::default()).unwrap();
-        storage.staged.unnamed = false;
-        millrace_vfs::conformance::run(&storage);
-        drop(storage);
-        let storage = LocalStorage::open(&scratch.0, LocalOptions::default()).unwrap();
-        let report = storage.sweep();
-        assert_eq!((report.removed, report.failed), (0, 0));
-        assert!(report.walked > 0, "a mark says that hidden names were beside their targets");
-        assert!(scratch.is_empty());
-    }
-
-    /// Each with its whole lines, whoever else writes: a session, or a program of this machine with its log.
-    #[test]
-    fn two_who_append_at_once_overwrite_nobody() {
-        use std::io::Write;
-        for uploads in [Uploads::Staged, Uploads::InPlace] {
-            let scratch = Scratch::new("appends");
-            let storage =
-                LocalStorage::open(&scratch.0, LocalOptions { uploads, ..LocalOptions::default() }).unwrap();
-            let path: VirtualPath = VirtualPath::root().resolve(b"/log").unwrap();
-            let open = || storage.open_write(&path, WriteMode::Append, Wait::Allowed).unwrap();
-            let (mut one, mut other) = (open(), open());
-            let log = scratch.0.join("log");
-            let mut local = std::fs::OpenOptions::new().append(true).open(&log).unwrap();
-            for _ in 0..3 {
-                one.write_all(b"1").unwrap();
-                other.write_all(b"22").unwrap();
-                local.write_all(b"3").unwrap();
-            }
-            other.undo();
-            assert_eq!(one.commit().unwrap().size, 12);
-            assert_eq!(std::fs::read(&log).unwrap(), b"122312231223");
-        }
-    }
-
-    #[test]
-    fn a_root_that_cannot_hold_the_staging_directory_conforms() {
-        let scratch = Scratch::new("no-staging");
-        let in_the_way = scratch.0.join(staging::DIRECTORY);
-        std::fs::write(&in_the_way, "not a directory").unwrap();
-        let storage = LocalStorage::open(&scratch.0, LocalOptions::default()).unwrap();
-        millrace_vfs::conformance::run(&storage);
-        std::fs::write(scratch.0.join(".millrace-1-2-3.part"), "dead").unwrap();
-        let report = storage.sweep();
-        assert_eq!((report.removed, report.failed, report.walked), (1, 0, 1));
-        std::fs::remove_file(in_the_way).unwrap();
-        assert!(scratch.is_empty());
     }
 }

@@ -1,0 +1,146 @@
+//! How files are opened: regular ones and no others, to be read, to be replaced, or to be written to in place.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use millrace_vfs::{FileError, Readiness, Upload, VirtualPath, Wait, WriteMode};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+
+use super::claims::Claim;
+use super::errno::file_error;
+use super::in_place::{Durability, InPlace, Made};
+use super::staged::{self, Staged};
+use super::{LocalStorage, Uploads, metadata, target};
+
+impl LocalStorage {
+    pub(super) fn open_regular(
+        &self,
+        path: &VirtualPath,
+        flags: OFlags,
+        mode: Mode,
+        wait: Wait,
+    ) -> Result<(File, Stat, Readiness), FileError> {
+        // Without O_NONBLOCK the open of a pipe that nobody writes to would never return.
+        let fd = self.tree.open_at(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, mode, wait)?;
+        let stat = rustix::fs::fstat(&fd).map_err(file_error)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {}
+            FileType::Directory => return Err(FileError::IsDirectory),
+            _ => return Err(FileError::NotRegular),
+        }
+        let readiness = self.tree.readiness(&fd, stat.st_dev);
+        Ok((File::from(fd), stat, readiness))
+    }
+
+    pub(super) fn open_upload(
+        &self,
+        path: &VirtualPath,
+        mode: WriteMode,
+        bits: Option<u32>,
+        wait: Wait,
+    ) -> Result<Box<dyn Upload>, FileError> {
+        match (self.options.uploads, mode) {
+            (Uploads::Staged, WriteMode::Replace) => Ok(Box::new(self.open_staged(path, false, bits, wait)?)),
+            (Uploads::Staged, WriteMode::CreateNew) => {
+                Ok(Box::new(self.open_staged(path, true, bits, wait)?))
+            }
+            _ => Ok(Box::new(self.open_in_place(path, mode, bits, wait)?)),
+        }
+    }
+
+    pub(super) fn open_staged(
+        &self,
+        path: &VirtualPath,
+        exclusive: bool,
+        bits: Option<u32>,
+        wait: Wait,
+    ) -> Result<Staged, FileError> {
+        let target = target::find(&self.tree, path, exclusive, wait)?;
+        let settings = staged::Settings { bits: bits.map(Mode::from_raw_mode), ..self.staged };
+        Ok(Staged::new(target, Arc::clone(&self.staging), settings))
+    }
+
+    fn open_in_place(
+        &self,
+        path: &VirtualPath,
+        mode: WriteMode,
+        bits: Option<u32>,
+        wait: Wait,
+    ) -> Result<InPlace, FileError> {
+        let Opened { file, stat, readiness, is_new, is_ours } = self.open_to_write(path, mode, bits, wait)?;
+        let made = if is_ours { Made::new(&self.tree, &self.staging, path, &file) } else { None };
+        let claim = Claim::take((stat.st_dev, stat.st_ino), wait)?;
+        // Whoever had it may have cut it meanwhile; what is replaced is cut anyway.
+        let stat = match mode {
+            WriteMode::Replace | WriteMode::CreateNew => stat,
+            WriteMode::Append | WriteMode::At(_) => rustix::fs::fstat(&file).map_err(file_error)?,
+        };
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let position = match mode {
+            WriteMode::Replace | WriteMode::CreateNew => 0,
+            WriteMode::Append => size,
+            WriteMode::At(offset) if offset > size => return Err(FileError::OutOfRange),
+            WriteMode::At(offset) => offset,
+        };
+        let durability = match (self.options.fsync, is_new) {
+            (false, _) => Durability::Cached,
+            (true, false) => Durability::File,
+            (true, true) => Durability::FileAndName(self.tree.parent(path, wait)?),
+        };
+        let replaces = mode == WriteMode::Replace;
+        let upload = InPlace::new(file, claim, position, size, replaces, readiness, durability).of(made);
+        Ok(if mode == WriteMode::Append { upload.appending() } else { upload })
+    }
+
+    /// Opens the file to write in place.
+    fn open_to_write(
+        &self,
+        path: &VirtualPath,
+        mode: WriteMode,
+        bits: Option<u32>,
+        wait: Wait,
+    ) -> Result<Opened, FileError> {
+        let how = OFlags::WRONLY | if mode == WriteMode::Append { OFlags::APPEND } else { OFlags::empty() };
+        if mode != WriteMode::CreateNew {
+            match self.open_regular(path, how, Mode::empty(), wait) {
+                Err(FileError::NotFound) if !matches!(mode, WriteMode::At(1..)) => {}
+                result => return result.map(|opened| Opened::new(opened, false, false)),
+            }
+        }
+        if wait == Wait::Never {
+            return Err(FileError::WouldWait);
+        }
+        let bits = bits.map(Mode::from_raw_mode);
+        let make = |flags| {
+            self.open_regular(path, how | OFlags::CREATE | flags, bits.unwrap_or(self.staged.mode), wait)
+        };
+        let opened = match make(OFlags::EXCL) {
+            // Made by another meanwhile, or a link that leads to nothing yet.
+            Err(FileError::AlreadyExists) if mode != WriteMode::CreateNew => {
+                Opened::new(make(OFlags::empty())?, true, false)
+            }
+            made => Opened::new(made?, true, true),
+        };
+        if let Some(bits) = bits {
+            metadata::widen(&opened.file, opened.stat.st_mode, bits);
+        }
+        Ok(opened)
+    }
+}
+
+/// A file that is open to be written to in place.
+struct Opened {
+    file: File,
+    stat: Stat,
+    readiness: Readiness,
+    /// The opening made it, or may have: with several writers nobody can tell.
+    is_new: bool,
+    /// It surely did.
+    is_ours: bool,
+}
+
+impl Opened {
+    fn new((file, stat, readiness): (File, Stat, Readiness), is_new: bool, is_ours: bool) -> Self {
+        Self { file, stat, readiness, is_new, is_ours }
+    }
+}
