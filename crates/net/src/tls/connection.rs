@@ -8,6 +8,8 @@
 //! The invariant: what `take` was given came before the end that [`Tls::has_ended`] claims, so a stream
 //! that stops without that claim was cut.
 
+mod state;
+
 use std::fmt;
 use std::io::IoSliceMut;
 use std::ops::ControlFlow;
@@ -16,9 +18,10 @@ use std::sync::Arc;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::unbuffered::EncryptError;
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
+use self::state::{Work, step, write};
 use super::challenge::Challenges;
 use super::channel::Unwritten;
 use super::fault::Fault;
@@ -173,6 +176,16 @@ impl Tls {
             self.keep(&wire[opened.used..]);
             return result.map_err(Fault);
         }
+        self.receive_by_rustls(wire, out, take)
+    }
+
+    /// The same before it has settled.
+    fn receive_by_rustls(
+        &mut self,
+        wire: &mut [u8],
+        out: &mut Wire,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Fault> {
         if !self.peeked && !wire.is_empty() {
             if matches!(self.side, Side::Server(_)) && Hello::is_partial(wire) {
                 self.incoming = wire.to_vec();
@@ -211,18 +224,22 @@ impl Tls {
             }
             Ok(()) => Ok(()),
             Err(error) => {
-                // What was said before, and the alert that tells the other side so. (With what is left: rustls
-                // remembers how far it had looked into it.)
-                let (mut rest, mut at) = (std::mem::take(&mut self.incoming), 0);
-                for _ in 0..FAREWELLS {
-                    let (from, before) = (at.min(rest.len()), out.pending().len());
-                    let step = self.step(&mut rest[from..], &mut at, out, &mut |_| {});
-                    // Behind the alert there is nothing to say, and rustls is not to be asked.
-                    if step.is_err() || ends_it(&out.pending()[before..]) {
-                        break;
-                    }
-                }
+                self.say_farewell(out);
                 Err(Fault(error))
+            }
+        }
+    }
+
+    /// What was said before something went wrong, and the alert that tells the other side so. (With what is left: rustls
+    /// remembers how far it had looked into it.)
+    fn say_farewell(&mut self, out: &mut Wire) {
+        let (mut rest, mut at) = (std::mem::take(&mut self.incoming), 0);
+        for _ in 0..FAREWELLS {
+            let (from, before) = (at.min(rest.len()), out.pending().len());
+            let step = self.step(&mut rest[from..], &mut at, out, &mut |_| {});
+            // Behind the alert there is nothing to say, and rustls is not to be asked.
+            if step.is_err() || ends_it(&out.pending()[before..]) {
+                break;
             }
         }
     }
@@ -458,30 +475,6 @@ impl Tls {
     }
 }
 
-/// The writing state of either side's connection.
-trait Writer {
-    fn encrypt(&mut self, plain: &[u8], room: &mut [u8]) -> Result<usize, EncryptError>;
-    fn close(&mut self, room: &mut [u8]) -> Result<usize, EncryptError>;
-    fn update_keys(&mut self) -> Result<(), rustls::Error>;
-}
-
-/// [`Writer`] over rustls's, of which updating the keys takes possession.
-struct Traffic<'c, D>(Option<rustls::unbuffered::WriteTraffic<'c, D>>);
-
-impl<D> Writer for Traffic<'_, D> {
-    fn encrypt(&mut self, plain: &[u8], room: &mut [u8]) -> Result<usize, EncryptError> {
-        self.0.as_mut().map_or(Ok(0), |writer| writer.encrypt(plain, room))
-    }
-
-    fn close(&mut self, room: &mut [u8]) -> Result<usize, EncryptError> {
-        self.0.as_mut().map_or(Ok(0), |writer| writer.queue_close_notify(room))
-    }
-
-    fn update_keys(&mut self) -> Result<(), rustls::Error> {
-        self.0.take().map_or(Ok(()), |writer| writer.refresh_traffic_keys())
-    }
-}
-
 /// Where the record ends that begins there, as far as it has come.
 fn record_end(wire: &[u8], at: usize) -> usize {
     let length = match wire[at..] {
@@ -495,83 +488,4 @@ fn record_end(wire: &[u8], at: usize) -> usize {
 /// their type and the tag.
 fn ends_it(record: &[u8]) -> bool {
     matches!(record, [] | [21, ..] | [23, _, _, 0, 19, ..])
-}
-
-type Work<'a> = dyn FnMut(&mut dyn Writer, &mut Wire) -> Result<(), rustls::Error> + 'a;
-
-/// One state of a connection that receives: `Break` when it has nothing more to do.
-fn step<D>(
-    status: UnbufferedStatus<'_, '_, D>,
-    used: &mut usize,
-    ended: &mut bool,
-    out: &mut Wire,
-    take: &mut dyn FnMut(&[u8]),
-) -> Result<ControlFlow<()>, rustls::Error> {
-    let UnbufferedStatus { discard, state } = status;
-    *used += discard;
-    let flow = match state? {
-        ConnectionState::ReadTraffic(mut records) => {
-            while let Some(record) = records.next_record() {
-                let record = record?;
-                *used += record.discard;
-                take(record.payload);
-            }
-            ControlFlow::Continue(())
-        }
-        ConnectionState::PeerClosed => {
-            *ended = true;
-            ControlFlow::Continue(())
-        }
-        ConnectionState::EncodeTlsData(mut data) => encode(&mut |room| data.encode(room), out)?,
-        ConnectionState::TransmitTlsData(data) => {
-            // It is in `out`, which keeps the order.
-            data.done();
-            ControlFlow::Continue(())
-        }
-        _ => ControlFlow::Break(()),
-    };
-    Ok(flow)
-}
-
-/// One state of a connection that wants to send: `Break` when the work is done.
-fn write<D>(
-    status: UnbufferedStatus<'_, '_, D>,
-    used: &mut usize,
-    out: &mut Wire,
-    work: &mut Work<'_>,
-) -> Result<ControlFlow<()>, rustls::Error> {
-    let UnbufferedStatus { discard, state } = status;
-    *used += discard;
-    match state? {
-        ConnectionState::WriteTraffic(writer) => {
-            work(&mut Traffic(Some(writer)), out).map(|()| ControlFlow::Break(()))
-        }
-        ConnectionState::EncodeTlsData(mut data) => encode(&mut |room| data.encode(room), out),
-        ConnectionState::TransmitTlsData(data) => {
-            data.done();
-            Ok(ControlFlow::Continue(()))
-        }
-        // Both sides have closed: there is nobody to send to.
-        ConnectionState::Closed => Ok(ControlFlow::Break(())),
-        _ => Err(rustls::Error::HandshakeNotComplete),
-    }
-}
-
-fn encode(
-    data: &mut dyn FnMut(&mut [u8]) -> Result<usize, EncodeError>,
-    out: &mut Wire,
-) -> Result<ControlFlow<()>, rustls::Error> {
-    let mut room = 512;
-    loop {
-        match data(out.room(room)) {
-            Ok(count) => {
-                out.fill(count);
-                return Ok(ControlFlow::Continue(()));
-            }
-            Err(EncodeError::InsufficientSize(size)) if size.required_size > room => {
-                room = size.required_size;
-            }
-            Err(error) => return Err(rustls::Error::General(error.to_string())),
-        }
-    }
 }
