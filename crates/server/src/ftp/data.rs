@@ -155,37 +155,40 @@ impl Connection {
                         return None;
                     }
                 },
-                Link::Open(_) => {
-                    match running.turn(core.now.instant, &mut core.scratch, &core.server.limits, &self.member)
-                    {
-                        Turn::Done(Ok(())) => match running.part(&mut core.scratch, core.now.instant) {
-                            Some(result) => return self.conclude(core, result),
-                            None => return self.watch(core, Interest::READABLE | Interest::WRITABLE),
-                        },
-                        Turn::Done(result) => return self.conclude(core, result),
-                        Turn::Pause => return None,
-                        Turn::Wait => return self.watch(core, Interest::READABLE | Interest::WRITABLE),
-                        Turn::Job(kind) => {
-                            self.lend(core, kind);
-                            return None;
-                        }
-                        Turn::Commit if self.hears_first() => {
-                            self.get_in_line(core);
-                            return None;
-                        }
-                        Turn::Commit => return self.commit(core),
-                        Turn::Yield => {
-                            self.get_in_line(core);
-                            return None;
-                        }
-                    }
-                }
+                Link::Open(_) => return self.take_turn(core),
                 Link::Parting(_) => {
                     let result = running.part(&mut core.scratch, core.now.instant)?;
                     return self.conclude(core, result);
                 }
                 Link::Control => return self.advance_on_control(core),
                 Link::Lent => return None,
+            }
+        }
+    }
+
+    /// Moves bytes for as long as the turn lasts.
+    fn take_turn(&mut self, core: &mut Core) -> Option<Outcome> {
+        let running = self.running.as_deref_mut()?;
+        match running.turn(core.now.instant, &mut core.scratch, &core.server.limits, &self.member) {
+            Turn::Done(Ok(())) => match running.part(&mut core.scratch, core.now.instant) {
+                Some(result) => self.conclude(core, result),
+                None => self.watch(core, Interest::READABLE | Interest::WRITABLE),
+            },
+            Turn::Done(result) => self.conclude(core, result),
+            Turn::Pause => None,
+            Turn::Wait => self.watch(core, Interest::READABLE | Interest::WRITABLE),
+            Turn::Job(kind) => {
+                self.lend(core, kind);
+                None
+            }
+            Turn::Commit if self.hears_first() => {
+                self.get_in_line(core);
+                None
+            }
+            Turn::Commit => self.commit(core),
+            Turn::Yield => {
+                self.get_in_line(core);
+                None
             }
         }
     }
@@ -400,31 +403,7 @@ impl Connection {
         if let Work::Receive(receiver) = &running.work {
             bytes += receiver.unwritten();
         }
-        if let (Link::Open(socket), Direction::Download, Err(TransferError::File(_))) =
-            (&running.link, running.direction, &result)
-        {
-            // An orderly close would make the part that was sent look like the whole file.
-            stream::reset_on_close(&socket.fd);
-        }
-        if let Link::Accepting(watched) = &mut running.link
-            && let Some(watched) = watched.take()
-        {
-            core.forget(&watched);
-            // Before the lease goes: a port that is to be bound anew must be closed by then.
-            drop(watched);
-        }
-        if let (Link::Open(socket), Direction::Upload, Ok(())) =
-            (&mut running.link, running.direction, &result)
-        {
-            socket.part(&mut core.scratch);
-        }
-        if let (Link::Open(Socket { end: End::NotYet, .. }), Ok(())) = (&running.link, &result)
-            && running.direction != Direction::Upload
-            && bytes > SMALL
-            && let Link::Open(socket) = std::mem::replace(&mut running.link, Link::Lent)
-        {
-            core.see_off(socket);
-        }
+        part_with(core, &mut running, bytes, &result);
         if let Work::Receive(receiver) = &running.work
             && receiver.was_excused()
         {
@@ -564,6 +543,33 @@ pub(super) fn end(event: &Event) -> End {
         End::Orderly
     } else {
         End::NotYet
+    }
+}
+
+/// What becomes of the data connection of a transfer that has ended so, after so many bytes.
+fn part_with(core: &mut Core, running: &mut Running, bytes: u64, result: &Result<(), TransferError>) {
+    if let (Link::Open(socket), Direction::Download, Err(TransferError::File(_))) =
+        (&running.link, running.direction, result)
+    {
+        // An orderly close would make the part that was sent look like the whole file.
+        stream::reset_on_close(&socket.fd);
+    }
+    if let Link::Accepting(watched) = &mut running.link
+        && let Some(watched) = watched.take()
+    {
+        core.forget(&watched);
+        // Before the lease goes: a port that is to be bound anew must be closed by then.
+        drop(watched);
+    }
+    if let (Link::Open(socket), Direction::Upload, Ok(())) = (&mut running.link, running.direction, result) {
+        socket.part(&mut core.scratch);
+    }
+    if let (Link::Open(Socket { end: End::NotYet, .. }), Ok(())) = (&running.link, result)
+        && running.direction != Direction::Upload
+        && bytes > SMALL
+        && let Link::Open(socket) = std::mem::replace(&mut running.link, Link::Lent)
+    {
+        core.see_off(socket);
     }
 }
 
