@@ -116,16 +116,8 @@ pub(crate) fn answer(
         Request::Combine(target, parts, bits) => {
             return at_fault(combine(files, target, parts, bits, shared).map(Answer::Count));
         }
-        Request::Digest(path, algorithm, range) => {
-            let before = files.metadata(&path, Wait::Allowed);
-            let digest = digest(files, &path, algorithm, range, shared);
-            if let (Ok(before), Ok((hash, _)), true) = (before, &digest, range == ByteRange::default())
-                && let Ok(after) = files.metadata(&path, Wait::Allowed)
-            {
-                lore.learn((&before, &after), SystemTime::now(), algorithm, hash);
-            }
-            digest.map(|(hash, bytes)| Answer::Digest(hash, bytes))
-        }
+        Request::Digest(path, algorithm, range) => learn_digest(files, &path, algorithm, range, lore, shared)
+            .map(|(hash, bytes)| Answer::Digest(hash, bytes)),
         Request::TreeSize(path) => {
             tree_size(files, &path, shared).map(|(bytes, left_out)| Answer::Sum(bytes, left_out))
         }
@@ -332,6 +324,25 @@ fn append_all<'a>(
         read.map_err(|error| (part.clone(), error))?;
     }
     Ok(())
+}
+
+/// The hash of a file; that of a whole one is known from now on, while the file is what it was.
+fn learn_digest(
+    files: &dyn Storage,
+    path: &VirtualPath,
+    algorithm: Algorithm,
+    range: ByteRange,
+    lore: &Lore,
+    shared: &Shared,
+) -> Result<(String, u64), FileError> {
+    let before = files.metadata(path, Wait::Allowed);
+    let digest = digest(files, path, algorithm, range, shared);
+    if let (Ok(before), Ok((hash, _)), true) = (before, &digest, range == ByteRange::default())
+        && let Ok(after) = files.metadata(path, Wait::Allowed)
+    {
+        lore.learn((&before, &after), SystemTime::now(), algorithm, hash);
+    }
+    digest
 }
 
 fn digest(
