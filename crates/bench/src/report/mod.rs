@@ -4,6 +4,7 @@
 
 mod cell;
 pub mod csv;
+mod doubts;
 pub mod html;
 pub(crate) mod kind;
 pub(crate) mod lines;

@@ -134,7 +134,7 @@ impl Transfer {
         counts: &mut UserTally,
         desk: &Desk<'_>,
     ) -> Self {
-        let (cell, files) = (desk.cell, desk.files);
+        let cell = desk.cell;
         let (op, size) = job.map_or((cell.op, cell.size), |job| (job.op, Some(job.bytes)));
         let mut transfer = Self {
             user,
@@ -164,41 +164,46 @@ impl Transfer {
             last_byte: None,
             late_byte: None,
         };
-        match (op, job) {
-            (Op::Retr, Some(Job { bytes, .. })) => {
-                transfer.path = files.sized(bytes);
-                let checker = || desk.payload.checker(Files::download_id(0), bytes);
-                transfer.checker = cell.settings.verify.then(checker);
-            }
-            (Op::Retr, None)
-                if cell.settings.file.is_some() || cell.settings.download == Download::Uploaded =>
-            {
-                transfer.path = files.download(counts.number);
-                transfer.size = None; // it may be any file
-            }
-            (Op::Retr, None) => {
-                let number = cell.file_of(counts.number, counts.downloads);
-                counts.downloads += 1;
-                transfer.path = files.download(number);
-                if cell.settings.verify {
-                    let checker = desk.payload.checker(Files::download_id(number), cell.size.unwrap_or(0));
-                    transfer.checker = Some(checker);
-                }
-            }
-            (Op::Stor, _) => {
-                transfer.serial = counts.uploads;
-                transfer.path = files.upload(counts.number, transfer.serial);
-                transfer.content =
-                    cell.settings.verify.then(|| files.upload_id(counts.number, transfer.serial));
-                counts.uploads += 1;
-                counts.confirmed = None;
-            }
-            _ => transfer.path = files.directory(counts.number),
-        }
+        transfer.choose_file(job, counts, desk);
         if op == Op::Retr {
             transfer.throttle = Throttle::of(&cell.settings, desk.until);
         }
         transfer
+    }
+
+    /// Which file it is about, and what is to be in it.
+    fn choose_file(&mut self, job: Option<Job>, counts: &mut UserTally, desk: &Desk<'_>) {
+        let (cell, files) = (desk.cell, desk.files);
+        match (self.op, job) {
+            (Op::Retr, Some(Job { bytes, .. })) => {
+                self.path = files.sized(bytes);
+                let checker = || desk.payload.checker(Files::download_id(0), bytes);
+                self.checker = cell.settings.verify.then(checker);
+            }
+            (Op::Retr, None)
+                if cell.settings.file.is_some() || cell.settings.download == Download::Uploaded =>
+            {
+                self.path = files.download(counts.number);
+                self.size = None; // it may be any file
+            }
+            (Op::Retr, None) => {
+                let number = cell.file_of(counts.number, counts.downloads);
+                counts.downloads += 1;
+                self.path = files.download(number);
+                if cell.settings.verify {
+                    let checker = desk.payload.checker(Files::download_id(number), cell.size.unwrap_or(0));
+                    self.checker = Some(checker);
+                }
+            }
+            (Op::Stor, _) => {
+                self.serial = counts.uploads;
+                self.path = files.upload(counts.number, self.serial);
+                self.content = cell.settings.verify.then(|| files.upload_id(counts.number, self.serial));
+                counts.uploads += 1;
+                counts.confirmed = None;
+            }
+            _ => self.path = files.directory(counts.number),
+        }
     }
 
     /// Listens for the server's connection, where the control connection comes from.
