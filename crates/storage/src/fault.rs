@@ -37,6 +37,8 @@ pub enum Fault {
     /// The device is stuck: the call returns, and then succeeds, only after [`Faults::release`]. A call with
     /// [`Wait::Never`] is told [`FileError::WouldWait`], as the caches would say of a device.
     Stuck,
+    /// The call panics, where it may wait: a bug, on a thread of the pool.
+    Panic,
 }
 
 impl Fault {
@@ -54,7 +56,7 @@ impl Fault {
             Self::NoSpace => Some(FileError::NoSpace),
             Self::QuotaExceeded => Some(FileError::QuotaExceeded),
             Self::Exhausted => Some(FileError::Exhausted),
-            Self::Slow(_) | Self::Stuck => None,
+            Self::Slow(_) | Self::Stuck | Self::Panic => None,
         }
     }
 }
@@ -131,8 +133,14 @@ impl Faults {
             return Ok(());
         };
         match rule.fault {
-            Fault::Stuck | Fault::Slow(_) if wait == Wait::Never => return Err(FileError::WouldWait),
+            Fault::Stuck | Fault::Slow(_) | Fault::Panic if wait == Wait::Never => {
+                return Err(FileError::WouldWait);
+            }
             Fault::Stuck => self.hang(state),
+            Fault::Panic => {
+                drop(state);
+                panic!("on purpose: a storage that is wrong");
+            }
             Fault::Slow(time) => {
                 drop(state);
                 std::thread::sleep(time);

@@ -6,12 +6,12 @@ use std::time::Instant;
 use millrace_ftp::session::{Answer, Input};
 
 use super::Connection;
-use super::question::{Promise, internal_error};
+use super::question::internal_error;
 use crate::auth::Protocol;
 use crate::limits::{Limit, Limits, Scope, ScopeReport};
 use crate::log;
 use crate::running::{SessionReport, TransferReport};
-use crate::worker::{Core, Message};
+use crate::worker::{Core, Message, Promise};
 
 impl Connection {
     /// As an administrator sees it.

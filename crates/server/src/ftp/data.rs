@@ -12,11 +12,11 @@ use mio::Interest;
 use mio::event::Event;
 
 use super::Connection;
-use super::question::{JOB_GRACE, Promise};
+use super::question::JOB_GRACE;
 use crate::limits::{Errand, LimitKey, Reached};
 use crate::log::{self, Direction, Transferred};
 use crate::transfer::{End, JobDone, JobKind, Link, Running, SMALL, Socket, Turn, Work, describe};
-use crate::worker::{Core, Message};
+use crate::worker::{Core, Message, Promise};
 
 /// Why a transfer has none whose client did not come.
 const NOT_COME: &str = "the client did not connect in time";

@@ -9,12 +9,12 @@ use millrace_ftp::session::{Answer, Credentials, Grant, Input, Verdict};
 use millrace_net::inbox::Sender;
 
 use super::Connection;
-use super::question::{Promise, Question};
+use super::question::Question;
 use crate::auth::{Account, Attempt, Decision, Protocol};
 use crate::limits::{AccountLimits, LimitKey, Reached, Refused, TooMany};
 use crate::log::{self, Proved, Subject};
 use crate::slab::Key;
-use crate::worker::{Core, Message};
+use crate::worker::{Core, Message, Promise};
 
 impl Connection {
     pub(super) fn log_in(&mut self, core: &mut Core, credentials: Credentials) -> Option<Answer> {

@@ -19,7 +19,7 @@ use crate::limits::Direction;
 use crate::log;
 use crate::slab::Key;
 use crate::transfer::Shared;
-use crate::worker::{Core, Message};
+use crate::worker::{Core, Message, Promise};
 
 /// How long an aborted transfer or question waits for the job that has its file, before it is answered all
 /// the same.
@@ -206,20 +206,6 @@ impl Connection {
             (about, _) => about,
         };
         self.feed_about(core, input, about);
-    }
-}
-
-/// Sends its message when dropped: also when the job that was to fill it in panics.
-pub(super) struct Promise {
-    pub(super) sender: Sender<Message>,
-    pub(super) message: Option<Message>,
-}
-
-impl Drop for Promise {
-    fn drop(&mut self) {
-        if let Some(message) = self.message.take() {
-            self.sender.send(message);
-        }
     }
 }
 

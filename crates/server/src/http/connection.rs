@@ -275,7 +275,9 @@ impl Connection {
             },
             Message::Filled(serial, sender, result) => match &mut self.work {
                 Work::Sending(sending) if sending.body.is_lent() && sending.body.serial == serial => {
-                    sending.body.take_back(sender, core.now.instant);
+                    if let Some(sender) = sender {
+                        sending.body.take_back(sender, core.now.instant);
+                    }
                     match result {
                         Ok(()) => self.go_on(core),
                         Err(error) => self.body_failed(core, &error.to_string()),

@@ -1,5 +1,6 @@
 //! One request: what it is for, and who answers it.
 
+use std::io;
 use std::sync::Arc;
 
 use millrace_http::target::{self, Target};
@@ -15,7 +16,7 @@ use crate::blocking::BlockingPool;
 use crate::config::Config;
 use crate::limits::{Direction, Flow, LimitKey, Reached};
 use crate::state::Server;
-use crate::worker::{self, Core};
+use crate::worker::{self, Core, Promise};
 
 /// What may be asked of a file, by those who have the right.
 const ALLOW: &str = "GET, HEAD, OPTIONS, PUT, DELETE, MKCOL, MOVE, COPY, PROPFIND, PROPPATCH, LOCK, UNLOCK";
@@ -65,6 +66,11 @@ impl By {
         use Method::{Lock, PropFind, PropPatch, Put, Unlock};
         self != Self::Files || matches!(method, Put | PropFind | PropPatch | Lock | Unlock)
     }
+}
+
+/// What is said of a job that panics.
+pub(super) fn internal_error() -> FileError {
+    FileError::Io(io::Error::other("internal error"))
 }
 
 impl Connection {
@@ -329,11 +335,17 @@ impl Connection {
         question: impl FnOnce() -> Result<Found, FileError> + Send + 'static,
     ) {
         let serial = self.ask(core, bytes);
-        let (key, inbox) = (self.key, core.sender.clone());
+        let (key, reply) = (self.key, self.promise(core, Message::Found(serial, Err(internal_error()))));
         threads.run(move || {
             let found = question();
-            inbox.send(worker::Message::Http(key, Message::Found(serial, found)));
+            reply.keep(worker::Message::Http(key, Message::Found(serial, found)));
         });
+    }
+
+    /// What is told of a job that panics, unless that is kept: who waits for one waits without end.
+    pub(super) fn promise(&self, core: &Core, otherwise: Message) -> Promise {
+        let message = Some(worker::Message::Http(self.key, otherwise));
+        Promise { sender: core.sender.clone(), message }
     }
 
     fn answer_options(&mut self, core: &mut Core, head: &Head<'_, '_>) {

@@ -92,7 +92,7 @@ pub(crate) enum Message {
     /// What a path stands for.
     Found(u64, Result<Found, FileError>),
     /// More of the body that is sent is ready.
-    Filled(u64, Sender, Result<(), FileError>),
+    Filled(u64, Option<Sender>, Result<(), FileError>),
     /// A part of a body that a client sent was written, or not.
     Written(u64, Written),
     /// Hooks have answered.

@@ -14,6 +14,7 @@ use millrace_vfs::{FileError, Upload, VirtualPath};
 
 use super::Message;
 use super::connection::{Connection, Work};
+use super::exchange::internal_error;
 use super::hooking::{Committing, Unnamed};
 use super::record::Record;
 use super::tus::{Check, Piece, lent};
@@ -193,7 +194,8 @@ impl Connection {
         let mut received = receiving.received.take()?;
         receiving.serial = core.next_serial();
         receiving.record.bytes = total;
-        let (key, serial, inbox) = (self.key, receiving.serial, core.sender.clone());
+        let (key, serial) = (self.key, receiving.serial);
+        let reply = self.promise(core, Message::Written(serial, Written::Failed(internal_error().into())));
         core.server.pool.run(move || {
             let written = match received.write(&buffer) {
                 Err(error) => Written::Failed(error.into()),
@@ -202,7 +204,7 @@ impl Connection {
                     Some(end) => received.end(end),
                 },
             };
-            inbox.send(worker::Message::Http(key, Message::Written(serial, written)));
+            reply.keep(worker::Message::Http(key, Message::Written(serial, written)));
         });
         None
     }

@@ -9,6 +9,7 @@ use millrace_vfs::FileError;
 use super::Message;
 use super::body::{Body, Progress};
 use super::connection::{Connection, Work};
+use super::exchange::internal_error;
 use super::record::Record;
 use crate::log::{self, Direction, Subject};
 use crate::transfer::{Sender, describe};
@@ -79,10 +80,11 @@ impl Connection {
         if let Work::Sending(sending) = &mut self.work {
             sending.body.serial = serial;
         }
-        let (key, inbox) = (self.key, core.sender.clone());
+        let (key, reply) =
+            (self.key, self.promise(core, Message::Filled(serial, None, Err(internal_error()))));
         core.server.pool.run(move || {
             let result = sender.fill();
-            inbox.send(worker::Message::Http(key, Message::Filled(serial, *sender, result)));
+            reply.keep(worker::Message::Http(key, Message::Filled(serial, Some(*sender), result)));
         });
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use millrace_ftp::session::Answer;
+use millrace_net::inbox::Sender;
 
 use super::{Core, Listener};
 use crate::auth::Decision;
@@ -52,6 +53,28 @@ pub(crate) enum Message {
     ShutDown(Instant),
     /// End at once.
     Stop,
+}
+
+/// Sends its message when dropped: also when the job that was to fill it in panics.
+#[derive(Debug)]
+pub(crate) struct Promise {
+    pub(crate) sender: Sender<Message>,
+    pub(crate) message: Option<Message>,
+}
+
+impl Promise {
+    /// Sends this in place of what would have been sent.
+    pub(crate) fn keep(mut self, message: Message) {
+        self.message = Some(message);
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if let Some(message) = self.message.take() {
+            self.sender.send(message);
+        }
+    }
 }
 
 /// Something to be done with connections; everything that came of it is there when the last copy is dropped.

@@ -27,7 +27,7 @@ use mio::{Events, Interest, Poll, Registry, Token};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::core::{Core, watch_errors};
-pub(crate) use self::message::{Errand, Message};
+pub(crate) use self::message::{Errand, Message, Promise};
 use self::token::{CONTROL, DATA, ERRORS, INBOX, KIND, LISTENER, PROGRAM, key};
 use crate::client::Client;
 use crate::ftp::Connection;

@@ -8,7 +8,7 @@ use millrace_vfs::VirtualPath;
 
 use super::{MOST_UNHEARD, Then};
 use crate::blocking::Line;
-use crate::hooks::{self, Event, Hooks, Moment, Ruling};
+use crate::hooks::{self, Event, Hooks, Moment, Refusal, Ruling};
 use crate::http::Message;
 use crate::http::connection::{Connection, Work};
 use crate::program::Recall;
@@ -115,12 +115,16 @@ impl Connection {
         then: Then,
         heed: Option<Heed>,
     ) {
-        let (key, inbox, serial) = (self.key, core.sender.clone(), core.next_serial());
+        let (key, serial) = (self.key, core.next_serial());
+        // What becomes a file behind their word may fail as no hook does.
+        let failed = Ruling::Refuse(Refusal::for_now("451 Internal error."));
+        let failed = Ruled { event: Event::Command, about: None, ruling: failed };
+        let reply = self.promise(core, Message::Ruled(serial, failed));
         let answer: Box<dyn FnOnce(Ruled) + Send> = Box::new(move |ruled| {
             if let Some(heed) = heed {
                 heed(&ruled.ruling);
             }
-            inbox.send(worker::Message::Http(key, Message::Ruled(serial, ruled)));
+            reply.keep(worker::Message::Http(key, Message::Ruled(serial, ruled)));
         });
         let line = Arc::clone(&self.hooked().line);
         // What has come is whoever's; what has not begun is nobody's without its client.

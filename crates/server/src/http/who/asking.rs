@@ -15,7 +15,7 @@ use crate::auth::{Account, Attempt, Authenticator, Decision, Protocol, plain_hos
 use crate::http::Message;
 use crate::http::connection::{Asked, Connection};
 use crate::web::{Gives, Link};
-use crate::worker::{self, Core};
+use crate::worker::{self, Core, Promise};
 
 impl Connection {
     /// Has the accounts decide about a name and a password: at once where they can, else by the pool.
@@ -67,12 +67,17 @@ impl Connection {
         edition: u64,
     ) {
         let serial = self.ask(core, bytes);
-        let (key, inbox) = (self.key, core.sender.clone());
+        let (key, reply) = (self.key, self.login_promise(core, serial, attempt.user.clone(), edition));
         core.server.logins.run(move || {
             let by_certificate = by_certificate(&*accounts, &attempt);
             let decision = by_certificate.unwrap_or_else(|| accounts.authenticate(&attempt.now()));
-            inbox.send(worker::Message::Http(key, Message::Login(serial, attempt.user, decision, edition)));
+            reply.keep(worker::Message::Http(key, Message::Login(serial, attempt.user, decision, edition)));
         });
+    }
+
+    fn login_promise(&self, core: &Core, serial: u64, user: Vec<u8>, edition: u64) -> Promise {
+        let unavailable = Decision::Unavailable("the accounts are out of order".to_owned());
+        self.promise(core, Message::Login(serial, user, unavailable, edition))
     }
 
     /// Asks the accounts whether a client who says nothing is somebody by the certificate alone: the first of its
@@ -85,7 +90,7 @@ impl Connection {
         names.retain(|name| !core.server.bans.is_banned(from, name, now));
         let is_open = core.server.is_open.load(Ordering::Acquire);
         let serial = self.ask(core, bytes);
-        let (key, inbox) = (self.key, core.sender.clone());
+        let (key, reply) = (self.key, self.login_promise(core, serial, ANONYMOUS.to_vec(), edition));
         core.server.logins.run(move || {
             let certified = |user| {
                 let host = host.clone();
@@ -103,7 +108,7 @@ impl Connection {
                 };
                 (nobody.user, decision)
             });
-            inbox.send(worker::Message::Http(key, Message::Login(serial, user, decision, edition)));
+            reply.keep(worker::Message::Http(key, Message::Login(serial, user, decision, edition)));
         });
     }
 
@@ -112,7 +117,7 @@ impl Connection {
         let (from, encrypted) = (self.peer.ip(), self.is_encrypted());
         let (edition, accounts) = core.server.accounts_for_login();
         let serial = self.ask(core, bytes);
-        let (key, inbox) = (self.key, core.sender.clone());
+        let (key, reply) = (self.key, self.login_promise(core, serial, link.user.clone(), edition));
         core.server.logins.run(move || {
             let Link { user, gives, .. } = link;
             let asked = Tried { user, password: Vec::new(), from, encrypted, certified: true, host };
@@ -129,7 +134,7 @@ impl Connection {
                 Some(decision) => decision,
                 None => Decision::Unavailable("the accounts cannot tell without a password".to_owned()),
             };
-            inbox.send(worker::Message::Http(key, Message::Login(serial, asked.user, decision, edition)));
+            reply.keep(worker::Message::Http(key, Message::Login(serial, asked.user, decision, edition)));
         });
     }
 
