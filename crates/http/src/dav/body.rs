@@ -3,6 +3,7 @@
 //! A document type is refused, and with it all that entities could be used for. What is not known is ignored, as
 //! section 17 wants it; what cannot be parsed is 400.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use roxmltree::{Document, Node, NodeType};
@@ -106,13 +107,31 @@ fn bad<T>(reason: &'static str) -> Result<T, Refusal> {
     Err(Refusal { status: Status::BAD_REQUEST, reason })
 }
 
+/// The text of a body. XML is in UTF-8 or, where it begins with the mark of that, in UTF-16.
+fn text_of(body: &[u8]) -> Result<Cow<'_, str>, Refusal> {
+    let unit: fn([u8; 2]) -> u16 = match body {
+        [0xfe, 0xff, ..] => u16::from_be_bytes,
+        [0xff, 0xfe, ..] => u16::from_le_bytes,
+        _ => match std::str::from_utf8(body) {
+            Ok(text) => return Ok(Cow::Borrowed(text)),
+            Err(_) => return bad("The body is neither in UTF-8 nor in UTF-16 with its mark."),
+        },
+    };
+    let (pairs, []) = body.as_chunks() else { return bad("The body begins as UTF-16, and is none.") };
+    let units: Vec<u16> = pairs.iter().copied().map(unit).collect();
+    match String::from_utf16(&units) {
+        Ok(text) => Ok(Cow::Owned(text)),
+        Err(_) => bad("The body begins as UTF-16, and is none."),
+    }
+}
+
 fn with_root<T>(
     body: &[u8],
     name: &str,
     read: impl FnOnce(Node<'_, '_>) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    let Ok(text) = std::str::from_utf8(body) else { return bad("The body is not in UTF-8.") };
-    bound(body)?;
+    let text = text_of(body)?;
+    bound(text.as_bytes())?;
     let Ok(document) = Document::parse(text.trim_start_matches('\u{feff}')) else {
         return bad("The body is no well-formed XML, or has a document type.");
     };
@@ -302,6 +321,19 @@ mod tests {
             assert_eq!(propfind(body.as_bytes()), Ok(expected), "{inner}");
         }
         assert_eq!(propfind(b" \r\n"), Ok(Asked::All(vec![])));
+    }
+
+    #[test]
+    fn a_body_may_be_in_utf_16() {
+        let body = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-16\"?><propfind xmlns=\"DAV:\"><prop><\u{e4}/></prop></propfind>";
+        let expected = Ok(Asked::These(vec![Name::dav("\u{e4}")]));
+        for bytes in [u16::to_be_bytes, u16::to_le_bytes] {
+            let body: Vec<u8> = body.encode_utf16().flat_map(bytes).collect();
+            assert_eq!(propfind(&body), expected);
+            // Cut in a character it is none.
+            assert_eq!(propfind(&body[..body.len() - 1]).unwrap_err().status, Status::BAD_REQUEST);
+        }
+        assert!(propfind(&[0xff, 0xfe, 0x00, 0xd8]).is_err());
     }
 
     #[test]
