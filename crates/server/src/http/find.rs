@@ -217,12 +217,14 @@ fn open(web: &InForce, storage: &dyn Storage, path: &VirtualPath, wait: Wait) ->
 
 fn file(web: &InForce, path: &VirtualPath, range: FileRange, wait: Wait) -> Result<Entry, FileError> {
     let FileRange { file, readiness, .. } = range;
+    // Before it is looked at: a thread may be held up for longer than a file is young.
+    let began = SystemTime::now();
     let seen = Seen::of_file(&file.metadata()?);
     let content = match small(&file, seen.size, wait) {
         Some(bytes) if readiness == Readiness::Cached => Content::Memory(bytes),
         _ => Content::File(file, readiness),
     };
-    Ok(Entry::new(web, path, &seen, content))
+    Ok(Entry { is_young: seen.is_young(began), ..Entry::new(web, path, &seen, content) })
 }
 
 /// What a file was told apart by when it was opened.
@@ -252,11 +254,11 @@ impl Seen {
         }
     }
 
-    /// Claims that it was changed just now.
-    fn is_young(&self) -> bool {
+    /// Claims that it was changed just before this time.
+    fn is_young(&self, now: SystemTime) -> bool {
         let changed = self.changed.unwrap_or(self.modified);
         let since_1970 = Duration::new(u64::try_from(changed.seconds).unwrap_or(0), changed.nanoseconds);
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + since_1970).map_or(true, |age| age < TICKS)
+        now.duration_since(SystemTime::UNIX_EPOCH + since_1970).map_or(true, |age| age < TICKS)
     }
 }
 
@@ -294,7 +296,7 @@ impl Entry {
             size,
             modified,
             changed,
-            is_young: seen.is_young(),
+            is_young: seen.is_young(SystemTime::now()),
             validators,
             media_type,
             coding: None,
