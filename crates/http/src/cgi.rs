@@ -171,7 +171,10 @@ pub fn parse(output: &[u8]) -> Result<Option<(Answer, usize)>, Malformed> {
             b"location" => location = Some(value),
             b"content-length" => {
                 let length = crate::request::decimal(value);
-                body_length = Some(length.ok_or(Malformed("its Content-Length is not a number"))?);
+                let length = length.ok_or(Malformed("its Content-Length is not a number"))?;
+                if body_length.replace(length).is_some_and(|other| other != length) {
+                    return Err(Malformed("it has two lengths"));
+                }
             }
             // Those are between the client and this server.
             b"connection"
@@ -378,6 +381,7 @@ mod tests {
             "Status: 20x\n\n",
             "Status: 2000\n\n",
             "Content-Type: a\nContent-Length: -1\n\n",
+            "Content-Type: a\nContent-Length: 2\nContent-Length: 5\n\n",
             "Content-Type: a\rX: b\n\n",
             "Content Type: a\n\n",
         ] {
