@@ -361,13 +361,25 @@ pub fn decimal(text: &[u8]) -> Option<u64> {
     Some(text.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
-/// `uri-host [":" port]`, loosely: nothing that would mean something in a log, a redirect or a path.
+/// `uri-host [":" port]`: nothing that would mean something in a log, a redirect or a path.
 pub(crate) fn is_host(host: &[u8]) -> bool {
-    host.len() <= 255
-        && host.iter().all(|&byte| {
-            byte.is_ascii_alphanumeric()
-                || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']' | b'%' | b'~')
-        })
+    let is_named =
+        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'%' | b'~');
+    let in_brackets = |byte: &u8| is_named(byte) || *byte == b':';
+    let (name, port) = match host.strip_prefix(b"[") {
+        Some(rest) => match memchr::memchr(b']', rest) {
+            Some(end) if rest[..end].iter().all(in_brackets) => (&rest[..0], &rest[end + 1..]),
+            _ => return false,
+        },
+        None => host.split_at(memchr::memchr(b':', host).unwrap_or(host.len())),
+    };
+    host.len() <= 255 && name.iter().all(is_named) && (port.is_empty() || is_port(port))
+}
+
+/// A colon, and a number that is a port; or none.
+fn is_port(port: &[u8]) -> bool {
+    let digits = port.strip_prefix(b":");
+    digits.is_some_and(|digits| digits.is_empty() || decimal(digits).is_some_and(|port| port <= 65_535))
 }
 
 /// Every LF has to have its CR (RFC 9112 section 2.2 lets a server be lenient; leniency is what smuggling uses).
@@ -442,14 +454,29 @@ mod tests {
         assert_eq!(status(b"\r\n\r\nGET / HTTP/1.0\r\n\r\nrest"), Ok(Some(22)));
     }
 
+    #[test]
+    fn hosts_are_names_or_addresses_with_or_without_a_port() {
+        for host in
+            ["", "h", "h.test.:8080", "h:", "127.0.0.1:80", "[::1]", "[fe80::1%25eth0]:65535", "a_b%C3%A4~"]
+        {
+            assert!(is_host(host.as_bytes()), "{host}");
+        }
+    }
+
     /// RFC 9112: what a recipient must or may refuse.
     #[test]
     fn what_could_be_understood_in_two_ways_is_refused() {
-        let table: [(&str, u16); 31] = [
+        let table: [(&str, u16); 37] = [
             ("GET / HTTP/1.1\r\n\r\n", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400),
             ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
             ("GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a:b\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a:80:80\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a:65536\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: [::1\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: [::1]80\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a]\r\n\r\n", 400),
             ("GET / HTTP/1.1\nHost: h\n\n", 400),
             ("GET / HTTP/1.1\r\nHost: h\n\r\n", 400),
             ("\nGET / HTTP/1.1\r\nHost: h\r\n\r\n", 400),
