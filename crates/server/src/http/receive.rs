@@ -278,8 +278,13 @@ impl Connection {
 
     fn receiving_failed(&mut self, core: &mut Core, receiving: Receiving, refusal: Refusal) {
         let is_piece = receiving.is_piece();
-        let Receiving { received, record, intake, .. } = receiving;
-        core.discard(received);
+        let Receiving { received, record, intake, purpose, .. } = receiving;
+        core.server.pool.run(move || {
+            drop(received);
+            if let Purpose::Piece(piece) = purpose {
+                piece.give_up();
+            }
+        });
         if !is_piece {
             self.note_transfer(core, log::Direction::Upload, &record, record.bytes, Some(refusal.reason));
         }

@@ -298,6 +298,21 @@ fn a_piece_is_checked_before_it_counts() {
     assert_eq!(scratch.read("g"), None);
 }
 
+/// Its client was told no address: nobody could go on with it, or end it.
+#[test]
+fn what_is_refused_with_the_request_that_begins_it_is_not_kept() {
+    let scratch = Scratch::new();
+    let served = serve_http(scratch.storage());
+    let staged = || std::fs::read_dir(scratch.file(".millrace-staging")).map_or(0, |entries| entries.count());
+    for (fields, body, status) in
+        [("Upload-Checksum: crc32 AAAAAA==\r\n", &b"ok"[..], 460), ("", b"longer than it said", 413)]
+    {
+        let fields = format!("Upload-Length: 2\r\n{PIECE}{fields}");
+        assert_eq!(ask(&served, "POST /g", &fields, body).status, status);
+        eventually("nothing is kept of it", || staged() == 0);
+    }
+}
+
 /// As by `PUT`.
 #[test]
 fn a_name_that_was_locked_meanwhile_is_not_taken_by_a_last_piece() {

@@ -564,8 +564,12 @@ impl Asking {
             status,
             fields,
         };
-        if let Framing::Length(length) = head.framing {
-            piece.ends_with(length)?;
+        if let Framing::Length(length) = head.framing
+            && let Err(refusal) = piece.ends_with(length)
+        {
+            drop(partial.upload);
+            piece.give_up();
+            return Err(refusal.into());
         }
         Ok(Answer::Upload(partial.upload, check, Box::new(piece)))
     }

@@ -166,6 +166,15 @@ impl Piece {
         Some(Whole { key: self.key, path: self.path.clone(), length })
     }
 
+    /// Has it go where it came with the request that began it: its client was not told where to go on. May wait.
+    pub(in crate::http) fn give_up(self) {
+        if self.status == Status::CREATED && self.joined.is_none() {
+            // Where that fails it goes with its time.
+            let _ = self.storage.remove_partial(&self.path, &self.key);
+            self.server.tus.forget_length(&self.key);
+        }
+    }
+
     /// What is answered now that so many bytes of it are there.
     pub(in crate::http) fn answer(self, bytes: u64) -> (Status, Vec<(&'static str, String)>) {
         let Self { status, mut fields, offset, length, is_part, joined, .. } = self;
