@@ -72,6 +72,13 @@ impl Connection {
             let reason = "This request has no body.";
             return self.fail(core, head, Status::UNSUPPORTED_MEDIA_TYPE, reason);
         }
+        // A client of HTTP/1.0 may mean to end it by closing: for a file that is there, that would be the end of it.
+        let says_length = head.framing != Framing::None || head.get(Field::ContentLength).is_some();
+        if head.method == Method::Put && !says_length && self.carries.is_none() {
+            let reason = "How long the file is has to be said: send a Content-Length.";
+            self.prepare_to_close(core, head);
+            return self.fail(core, head, Status::LENGTH_REQUIRED, reason);
+        }
         match found {
             None if !self.permits(core, head, who, first_permission(head.method)) => {}
             None if head.method == Method::Put && !self.may_move(core, head, Direction::Upload) => {}

@@ -42,6 +42,21 @@ fn a_file_is_put_replaced_and_removed() {
 }
 
 #[test]
+fn a_file_whose_length_nobody_says_replaces_none() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"one");
+    let served = serve_http(scratch.storage());
+    for version in ["1.0", "1.1"] {
+        let mut client = served.connect();
+        client.send(format!("PUT /a HTTP/{version}\r\nHost: h\r\n{USER}\r\ntwo"));
+        client.end_writing();
+        assert_eq!(client.response().status, 411);
+        client.expect_end();
+        assert_eq!(scratch.read("a").unwrap(), b"one");
+    }
+}
+
+#[test]
 fn bodies_of_any_size_and_framing_arrive_whole_and_requests_follow_them() {
     let scratch = Scratch::new();
     let served = serve_http(scratch.storage());
