@@ -63,6 +63,7 @@ impl Connection {
             storage: Arc::clone(&who.account.storage),
             user: who.user.clone(),
             path: target.path.clone(),
+            is_directory: target.is_directory,
             query: target.query.unwrap_or_default().to_vec(),
             head: bytes.to_vec(),
             peer: self.peer.ip(),
@@ -97,6 +98,8 @@ struct Wanted {
     storage: Arc<dyn Storage>,
     user: Option<Vec<u8>>,
     path: VirtualPath,
+    /// It was written with a slash at its end.
+    is_directory: bool,
     query: Vec<u8>,
     /// The request.
     head: Vec<u8>,
@@ -113,7 +116,7 @@ impl Wanted {
     fn start(self) -> Result<Found, FileError> {
         let marked = self.server.config.programs.marked(&self.path);
         let Some((mark, folder)) = marked else { return Err(FileError::NotFound) };
-        let script = match program::find(&*self.storage, mark, folder, &self.path) {
+        let script = match program::find(&*self.storage, mark, folder, (&self.path, self.is_directory)) {
             Ok(script) => script,
             Err(NoScript::File(error)) => return Err(error),
             Err(NoScript::NotRunnable) => return Err(FileError::PermissionDenied),

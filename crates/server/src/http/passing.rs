@@ -23,6 +23,7 @@ use super::answerer::Answerer;
 use super::connection::{Asked, Connection, Work};
 use super::conversation::{self, Conversation};
 use super::find::Found;
+use super::program;
 use super::programs::{Lane, Line, Slot};
 use super::running::Time;
 use super::side::forward;
@@ -216,6 +217,7 @@ impl Connection {
             storage: Arc::clone(&who.account.storage),
             user: who.user.clone(),
             path: target.path.clone(),
+            is_directory: target.is_directory,
             query: target.query.unwrap_or_default().to_vec(),
             uri: self.uri(head, target),
             head: bytes.to_vec(),
@@ -302,6 +304,8 @@ struct Passed {
     storage: Arc<dyn Storage>,
     user: Option<Vec<u8>>,
     path: VirtualPath,
+    /// It was written with a slash at its end.
+    is_directory: bool,
     query: Vec<u8>,
     /// The path and the query, as applications that look for themselves take them apart.
     uri: Vec<u8>,
@@ -351,9 +355,10 @@ impl Passed {
             (Some(root), None) => Some(root.join(relative(script))),
             (None, None) => None,
         };
+        let path_info = program::path_info(path_info, self.is_directory);
         let request = cgi::Request {
             script,
-            path_info,
+            path_info: &path_info,
             path_translated: None,
             query: &self.query,
             user: self.user.as_deref(),

@@ -46,12 +46,13 @@ impl From<FileError> for NoScript {
     }
 }
 
-/// Finds the program that a path beneath `mark` leads to; `folder` is where programs lie. May wait.
+/// Finds the program that a path beneath `mark` leads to, which may have a slash at its end; `folder` is where programs
+/// lie. May wait.
 pub(super) fn find(
     storage: &dyn Storage,
     mark: &VirtualPath,
     folder: &Path,
-    path: &VirtualPath,
+    (path, is_directory): (&VirtualPath, bool),
 ) -> Result<Script, NoScript> {
     let behind = path.components().skip(mark.components().count());
     let mut script = mark.clone();
@@ -69,10 +70,17 @@ pub(super) fn find(
         if !file.starts_with(folder) {
             return Err(NoScript::Elsewhere);
         }
-        let path_info = path.as_bytes()[script.as_bytes().len()..].to_vec();
+        let path_info = path_info(&path.as_bytes()[script.as_bytes().len()..], is_directory);
         return Ok(Script { file, path: script, path_info });
     }
     Err(NoScript::NotRunnable)
+}
+
+/// What stands behind a script's name, with the slash at its end: programs tell `/x` from `/x/`, and lead clients from
+/// the one to the other.
+pub(super) fn path_info(behind: &[u8], is_directory: bool) -> Vec<u8> {
+    let slash: &[u8] = if is_directory && !behind.ends_with(b"/") { b"/" } else { b"" };
+    [behind, slash].concat()
 }
 
 impl Script {

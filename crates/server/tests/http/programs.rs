@@ -57,6 +57,10 @@ fn a_program_is_told_of_its_request_and_answers_it() {
     assert_eq!(answer.status, 200);
     assert_eq!(answer.field("content-type"), Some("text/plain"));
     assert_eq!(answer.text(), "GET|/cgi/echo|/a b/c|q=1||127.0.0.1||x\n");
+    for (target, path_info) in [("/cgi/echo/a/", "/a/"), ("/cgi/echo/", "/"), ("/cgi/echo", "")] {
+        let told = format!("GET|/cgi/echo|{path_info}|||127.0.0.1||\n");
+        assert_eq!(site.served.get(target, "").text(), told, "{target}");
+    }
     let post = "POST /cgi/echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello";
     assert_eq!(site.served.ask(post).text(), "POST|/cgi/echo|||5|127.0.0.1||\nhello");
     assert_eq!(site.served.get("/file.txt", "").body, b"a file", "files beside it are files");

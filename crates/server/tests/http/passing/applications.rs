@@ -72,6 +72,8 @@ fn scripts_are_named_by_their_suffix_and_have_to_be_there() {
     let served = serve_http_with(Config { passes: vec![pass], ..http_config(scratch.storage()) });
     let told = served.get("/a.php/more/x", "").text();
     assert_eq!(told, format!("{}/a.php /more/x", folder.display()));
+    assert_eq!(served.get("/a.php/more/", "").text(), format!("{}/a.php /more/", folder.display()));
+    assert_eq!(served.get("/a.php/", "").text(), format!("{}/a.php /", folder.display()));
     for target in ["/none.php", "/picture.jpg/x.php", "/a.php.php"] {
         assert_eq!(served.get(target, "").status, 404, "{target}");
     }
