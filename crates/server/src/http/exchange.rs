@@ -109,6 +109,10 @@ impl Connection {
             Ok(target) => target,
             Err(Refusal { status, reason }) => return self.fail(core, head, status, reason),
         };
+        // Whoever is asked may take it, and then what the client sees is no answer to it.
+        if matches!(head.method_text, "CONNECT" | "TRACE") {
+            return self.fail(core, head, Status::NOT_IMPLEMENTED, "This method is not known here.");
+        }
         if self.sends_to_https(core, head, &sent) {
             return;
         }

@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, Uri};
 use hyper_util::rt::TokioIo;
@@ -43,6 +43,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// What is read from a worker at a time.
 const PIECE: usize = 32 * 1024;
+
+/// Fields of an answer at most: a cookie may be a field each.
+const FIELDS: usize = 1000;
 
 /// Fields that are about one connection only (RFC 9110 section 7.6.1), or say who forwards what to whom.
 const NOT_PASSED: [&str; 16] = [
@@ -282,6 +285,9 @@ async fn ask(
     let (is_head, has_body) = (request.method() == Method::HEAD, body.left != Some(0));
     let (mut sender, answer) = send(peer, kept, request, body).await?;
     let (head, mut content) = answer.into_parts();
+    if head.headers.get_all(header::TRANSFER_ENCODING).iter().any(|coding| !is_chunked(coding)) {
+        return Err("its answer has a transfer coding that is not known here".to_owned());
+    }
     let mut out = format!("Status: {}\r\n", head.status.as_u16()).into_bytes();
     let lines = fields_to_return(&head.headers);
     lines.for_each(|(name, value)| {
@@ -369,9 +375,16 @@ async fn begin<S>(socket: S) -> io::Result<SendRequest<Given>>
 where
     S: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
-    let (sender, connection) = handshake(socket).await.map_err(io::Error::other)?;
+    let mut builder = Builder::new();
+    builder.max_headers(FIELDS);
+    let (sender, connection) = builder.handshake(socket).await.map_err(io::Error::other)?;
     tokio::spawn(connection);
     Ok(sender)
+}
+
+/// Claims that nothing but this is undone when the body is taken from the wire.
+fn is_chunked(coding: &HeaderValue) -> bool {
+    coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")
 }
 
 fn fields_to_return(fields: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {

@@ -109,6 +109,30 @@ fn a_server_that_is_down_is_502_and_is_asked_again_when_it_is_back() {
 }
 
 #[test]
+fn an_answer_may_have_many_fields_but_no_coding_that_nobody_undoes() {
+    let peer = http_at(|mut socket| {
+        let Some((head, _)) = read_head(&mut socket) else { return };
+        let cookies: String = (0..200).map(|number| format!("Set-Cookie: c{number}=1\r\n")).collect();
+        let answer = match head.starts_with("GET /app/coded") {
+            true => {
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n".to_owned()
+            }
+            false => format!("HTTP/1.1 200 OK\r\n{cookies}Content-Length: 2\r\n\r\nok"),
+        };
+        let _ = socket.write_all(answer.as_bytes());
+    });
+    let (_scratch, served) = site(vec![beneath("/app", peer)]);
+    let many = served.get("/app/many", "");
+    assert_eq!((many.status, many.text().as_str()), (200, "ok"));
+    assert_eq!(many.fields.iter().filter(|(name, _)| name == "set-cookie").count(), 200);
+    assert_eq!(served.get("/app/coded", "").status, 502);
+    for method in ["CONNECT", "TRACE"] {
+        let answer = served.ask(format!("{method} /app/x HTTP/1.1\r\nHost: h\r\n\r\n"));
+        assert_eq!((answer.status, answer.field("set-cookie")), (501, None), "{method}");
+    }
+}
+
+#[test]
 fn what_cannot_be_passed_on_is_refused_and_takes_nobodys_place() {
     let connections = Arc::new(AtomicUsize::new(0));
     let app = Pass { most: 1, ..beneath("/app", http_at(echo(Arc::clone(&connections)))) };
