@@ -196,6 +196,19 @@ fn a_running_transfer_is_seen_freed_and_its_session_ended() {
 }
 
 #[test]
+fn how_long_a_download_by_http_is_is_told_while_it_runs() {
+    let site = Site::start("http-total", "anonymous = \"ro\"\nsession-download-limit = \"10k\"");
+    let mut stream = TcpStream::connect(&site.http).unwrap();
+    stream.write_all(b"GET /f HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    eventually("it is under way", || {
+        let told: serde_json::Value = serde_json::from_str(&site.tell(&["--json", "sessions"])).unwrap();
+        let transfer = &told["sessions"][0]["transfer"];
+        transfer["kind"] == "download" && transfer["total"] == 300_000
+    });
+    assert!(site.tell(&["sessions"]).contains(" of 300 kB in "));
+}
+
+#[test]
 fn what_is_asked_and_said_of_somebody_who_is_away_is_answered() {
     let site = Site::start("away", "");
     let of_alice = || site.tell(&["limits", "user", "alice"]);

@@ -28,6 +28,7 @@ struct Site {
     out: BufReader<ChildStdout>,
     ftp: String,
     http: String,
+    https: Option<String>,
 }
 
 impl Site {
@@ -46,13 +47,14 @@ impl Site {
             .spawn()
             .unwrap();
         let out = BufReader::new(first.stdout.take().unwrap());
-        let mut site = Self { folder, first, out, ftp: String::new(), http: String::new() };
+        let mut site = Self { folder, first, out, ftp: String::new(), http: String::new(), https: None };
         let lines = site.lines_up_to_ready();
         let of = |scheme: &str| {
-            let line = lines.iter().find_map(|line| line.split_once(scheme)).unwrap().1;
-            line.split('/').next().unwrap().rsplit('@').next().unwrap().to_owned()
+            let line = lines.iter().find_map(|line| line.split_once(scheme))?.1;
+            Some(line.split('/').next().unwrap().rsplit('@').next().unwrap().to_owned())
         };
-        (site.ftp, site.http) = (of("ftp://"), of("http://"));
+        (site.ftp, site.http) = (of("ftp://").unwrap(), of("http://").unwrap());
+        site.https = of("https://");
         site
     }
 
@@ -164,7 +166,7 @@ fn eventually(what: &str, mut claim: impl FnMut() -> bool) {
 fn fetch(url: &str, is_over: &AtomicBool, fetched: &AtomicUsize) -> Vec<String> {
     let mut wrong = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
-        let curl = Command::new("curl").args(["-sS", "--max-time", "60", url]).output().unwrap();
+        let curl = Command::new("curl").args(["-sSk", "--max-time", "60", url]).output().unwrap();
         if curl.stdout != CONTENT {
             wrong.push(format!("{url}: {}", String::from_utf8_lossy(&curl.stderr)));
         }
@@ -176,7 +178,9 @@ fn fetch(url: &str, is_over: &AtomicBool, fetched: &AtomicUsize) -> Vec<String> 
 #[test]
 fn five_upgrades_refuse_and_cut_nobody() {
     const LARGE: usize = 3 << 20;
-    let mut site = Site::start("five", "workers = 2\npassive-ports = \"61300-61363\"\ngrace = 600");
+    let keys = "workers = 2\npassive-ports = \"61300-61363\"\ngrace = 600\nhttps = \"127.0.0.1:0\"\n\
+                tls-self-signed = true\nstate = \"state\"";
+    let mut site = Site::start("five", keys);
     fs::write(site.folder.join("files/large"), vec![b'x'; LARGE]).unwrap();
     // Begun before, and under way until the last of them serves.
     let (mut down, mut up) = (site.log_in(), site.log_in());
@@ -186,8 +190,10 @@ fn five_upgrades_refuse_and_cut_nobody() {
     coming.read_exact(&mut [0; 1000]).unwrap();
     going.write_all(&[b'y'; 1000]).unwrap();
 
-    let (is_over, fetched) = (AtomicBool::new(false), [const { AtomicUsize::new(0) }; 2]);
-    let urls = [format!("ftp://{}/f", site.ftp), format!("http://{}/f", site.http)];
+    let (is_over, fetched) = (AtomicBool::new(false), [const { AtomicUsize::new(0) }; 3]);
+    let https = site.https.clone().expect("HTTPS is served");
+    let urls =
+        [format!("ftp://{}/f", site.ftp), format!("http://{}/f", site.http), format!("https://{https}/f")];
     let (pids, wrong) = thread::scope(|scope| {
         let fetching: Vec<_> = urls
             .iter()
@@ -196,10 +202,10 @@ fn five_upgrades_refuse_and_cut_nobody() {
             .collect();
         let mut pids = vec![site.first.id()];
         for _ in 0..5 {
-            let before = [0, 1].map(|which| fetched[which].load(Ordering::Relaxed));
+            let before = [0, 1, 2].map(|which| fetched[which].load(Ordering::Relaxed));
             pids.push(site.upgrade());
             eventually("each of them is used", || {
-                (0..2).all(|which| fetched[which].load(Ordering::Relaxed) > before[which] + 1)
+                (0..3).all(|which| fetched[which].load(Ordering::Relaxed) > before[which] + 1)
             });
         }
         is_over.store(true, Ordering::Relaxed);

@@ -171,7 +171,6 @@ impl Server {
     pub(crate) fn retire(&self, grace: Duration) {
         self.is_ending.store(true, Ordering::Release);
         let end = Instant::now() + grace;
-        self.side.begin_shutdown();
         self.passive.share_with_others(true);
         self.dav.leave();
         self.config.quotas.iter().for_each(|quotas| quotas.leave());

@@ -44,6 +44,10 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// As good as without an end.
 pub(crate) const AS_LONG_AS_IT_TAKES: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
+/// How long a server that was relieved takes new streams of HTTP/2: who was accepted just before may still be in the
+/// handshake, and would hear GOAWAY before the first request.
+const SETTLING: Duration = Duration::from_secs(2);
+
 /// A socket that clients come to.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -83,6 +87,8 @@ pub(crate) struct Worker {
     spare: Option<File>,
     /// When whoever has nothing under way is sent away, where another server accepts.
     retiring: Option<Instant>,
+    /// Before that: when connections of HTTP/2 are told so. Until then there may be streams for this worker.
+    settling: Option<Instant>,
     /// When a shutdown ends whatever still runs.
     stopping: Option<Instant>,
 }
@@ -103,6 +109,7 @@ impl Worker {
             connections: Slab::default(),
             spare: File::open("/dev/null").ok(),
             retiring: None,
+            settling: None,
             stopping: None,
         };
         Ok((worker, sender))
@@ -142,11 +149,15 @@ impl Worker {
             }
             self.run_transfers();
             self.core.end_turn();
+            if self.settling.take_if(|end| self.core.now.instant >= *end).is_some() {
+                self.core.server.side.begin_shutdown();
+            }
             if self.retiring.take_if(|end| self.core.now.instant >= *end).is_some() {
+                self.core.server.side.begin_shutdown();
                 self.shut_down(self.core.now.instant + AS_LONG_AS_IT_TAKES);
             }
             if let Some(end) = self.stopping
-                && (self.connections.is_empty() || self.core.now.instant >= end)
+                && (self.connections.is_empty() && self.settling.is_none() || self.core.now.instant >= end)
             {
                 return self.end();
             }
@@ -163,7 +174,8 @@ impl Worker {
         if !self.core.yielded.is_empty() || self.core.handshakes.is_waiting() {
             return Some(Duration::ZERO);
         }
-        let next = self.core.due().into_iter().chain(self.stopping).chain(self.retiring).min();
+        let ends = self.stopping.into_iter().chain(self.retiring).chain(self.settling);
+        let next = self.core.due().into_iter().chain(ends).min();
         let next = next.map(|moment| moment.saturating_duration_since(Instant::now()));
         retry.into_iter().chain(next).min()
     }
@@ -332,6 +344,7 @@ impl Worker {
     /// Another server accepts: whoever is here goes on for a while.
     fn retire(&mut self, end: Instant) {
         (self.retiring, self.stopping) = (Some(end), Some(end + AS_LONG_AS_IT_TAKES));
+        self.settling = Some(self.core.now.instant + SETTLING);
         self.close_listeners();
         for key in self.connections.keys() {
             self.serve_any(key, |client, _| client.retire());
@@ -346,7 +359,7 @@ impl Worker {
     }
 
     fn shut_down(&mut self, end: Instant) {
-        (self.retiring, self.stopping) = (None, Some(end));
+        (self.retiring, self.settling, self.stopping) = (None, None, Some(end));
         self.core.ending = true;
         self.close_listeners();
         for key in self.connections.keys() {
