@@ -4,6 +4,8 @@
 //! `HTTP_` and its name; `Proxy`, which would become the variable that libraries take their proxy from
 //! (CVE-2016-5385), is left out, and so is a name with an underscore, which could pass for another with a hyphen.
 
+use std::fmt::Display;
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::{Field, Framing, Head, Status};
@@ -11,8 +13,52 @@ use crate::{Field, Framing, Head, Status};
 /// Bytes of the head of a program's answer at most.
 pub const MAX_HEAD: usize = 32 * 1024;
 
-/// A variable of a program's environment.
-pub type Variable = (String, Vec<u8>);
+/// Variables: `NAME=value`, each ended by a NUL byte, as `execve` has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Environment(Vec<u8>);
+
+impl Default for Environment {
+    fn default() -> Self {
+        Self(Vec::with_capacity(1024))
+    }
+}
+
+impl Environment {
+    /// Adds a variable. A value with a NUL byte is left out with its variable, since no program could have it.
+    pub fn set(&mut self, name: &str, value: &[u8]) {
+        self.put(name, |bytes| bytes.extend_from_slice(value));
+    }
+
+    /// The same of what is written as text.
+    fn show(&mut self, name: &str, value: impl Display) {
+        // A vector takes all that is written to it.
+        self.put(name, |bytes| _ = write!(bytes, "{value}"));
+    }
+
+    fn put(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.0.len();
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.push(b'=');
+        write(&mut self.0);
+        match memchr::memchr(0, &self.0[start..]) {
+            None => self.0.push(0),
+            Some(_) => self.0.truncate(start),
+        }
+    }
+
+    /// Names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.0.split(|&byte| byte == 0).filter_map(|variable| {
+            let equals = memchr::memchr(b'=', variable)?;
+            Some((&variable[..equals], &variable[equals + 1..]))
+        })
+    }
+
+    /// All of them.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
 
 /// What is known of a request beside its head.
 #[derive(Debug, Clone, Copy)]
@@ -38,14 +84,16 @@ pub struct Request<'a> {
 }
 
 /// The environment of a program (RFC 3875 section 4.1), but for `PATH`, which is the server's to choose.
-pub fn environment(head: &Head<'_, '_>, request: &Request<'_>) -> Vec<Variable> {
-    let host = head.get(Field::Host).map_or_else(|| request.local.ip().to_string().into_bytes(), host_name);
-    let mut variables = Variables(Vec::with_capacity(32));
+pub fn environment(head: &Head<'_, '_>, request: &Request<'_>) -> Environment {
+    let mut variables = Environment::default();
     variables.set("GATEWAY_INTERFACE", b"CGI/1.1");
     variables.set("SERVER_SOFTWARE", concat!("Millrace/", env!("CARGO_PKG_VERSION")).as_bytes());
     variables.set("SERVER_PROTOCOL", request.protocol.as_bytes());
-    variables.set("SERVER_NAME", &host);
-    variables.set("SERVER_PORT", request.local.port().to_string().as_bytes());
+    match head.get(Field::Host) {
+        Some(host) => variables.set("SERVER_NAME", host_name(host)),
+        None => variables.show("SERVER_NAME", request.local.ip()),
+    }
+    variables.show("SERVER_PORT", request.local.port());
     variables.set("REQUEST_METHOD", head.method_text.as_bytes());
     variables.set("QUERY_STRING", request.query);
     variables.set("SCRIPT_NAME", request.script);
@@ -55,15 +103,14 @@ pub fn environment(head: &Head<'_, '_>, request: &Request<'_>) -> Vec<Variable> 
             variables.set("PATH_TRANSLATED", path);
         }
     }
-    let peer = request.peer.to_string();
-    variables.set("REMOTE_ADDR", peer.as_bytes());
-    variables.set("REMOTE_HOST", peer.as_bytes());
+    variables.show("REMOTE_ADDR", request.peer);
+    variables.show("REMOTE_HOST", request.peer);
     if let Some(user) = request.user {
         variables.set("AUTH_TYPE", b"Basic");
         variables.set("REMOTE_USER", user);
     }
     if let Framing::Length(length) = head.framing {
-        variables.set("CONTENT_LENGTH", length.to_string().as_bytes());
+        variables.show("CONTENT_LENGTH", length);
     }
     if let Some(media_type) = head.get(Field::ContentType) {
         variables.set("CONTENT_TYPE", media_type);
@@ -72,62 +119,59 @@ pub fn environment(head: &Head<'_, '_>, request: &Request<'_>) -> Vec<Variable> 
     if request.encrypted {
         variables.set("HTTPS", b"on");
     }
-    for (name, value) in head.fields() {
-        let is_host = name.eq_ignore_ascii_case("host");
-        // The host that was asked for, which a target in absolute form names.
-        variables.add_field(name, head.get(Field::Host).filter(|_| is_host).unwrap_or(value));
+    for (at, (name, _)) in head.fields().enumerate() {
+        let is_first = !head.fields().take(at).any(|(earlier, _)| earlier.eq_ignore_ascii_case(name));
+        if is_first && is_told(name) {
+            add_field(&mut variables, head, name);
+        }
     }
-    variables.0
+    variables
 }
 
 /// `Host` without its port.
-fn host_name(host: &[u8]) -> Vec<u8> {
+fn host_name(host: &[u8]) -> &[u8] {
     let port = host.iter().rposition(|&byte| byte == b':');
     let is_port = |at: usize| host[at + 1..].iter().all(u8::is_ascii_digit);
     match port {
-        Some(at) if is_port(at) => host[..at].to_vec(),
-        _ => host.to_vec(),
+        Some(at) if is_port(at) => &host[..at],
+        _ => host,
     }
 }
 
-struct Variables(Vec<Variable>);
+/// Claims that a field becomes a variable.
+fn is_told(name: &str) -> bool {
+    // Those have a variable of their own, are about the connection, or are a secret.
+    const LEFT_OUT: [&str; 9] = [
+        "proxy",
+        "authorization",
+        "proxy-authorization",
+        "content-length",
+        "content-type",
+        "connection",
+        "keep-alive",
+        "transfer-encoding",
+        "expect",
+    ];
+    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    is_plain && !LEFT_OUT.iter().any(|out| out.eq_ignore_ascii_case(name))
+}
 
-impl Variables {
-    fn set(&mut self, name: &str, value: &[u8]) {
-        self.0.push((name.to_owned(), value.to_vec()));
+/// A field of the head as `HTTP_*` (RFC 3875 section 4.1.18); several lines of one become a list.
+fn add_field(variables: &mut Environment, head: &Head<'_, '_>, name: &str) {
+    let letter = |letter: char| if letter == '-' { '_' } else { letter.to_ascii_uppercase() };
+    let variable: String = "HTTP_".chars().chain(name.chars().map(letter)).collect();
+    if name.eq_ignore_ascii_case("host") {
+        // The host that was asked for, which a target in absolute form names.
+        return variables.set(&variable, head.get(Field::Host).unwrap_or_default());
     }
-
-    /// A field of the head as `HTTP_*` (RFC 3875 section 4.1.18); several lines of one become a list.
-    fn add_field(&mut self, name: &str, value: &[u8]) {
-        // Those have a variable of their own, are about the connection, or are a secret.
-        const LEFT_OUT: [&str; 9] = [
-            "proxy",
-            "authorization",
-            "proxy-authorization",
-            "content-length",
-            "content-type",
-            "connection",
-            "keep-alive",
-            "transfer-encoding",
-            "expect",
-        ];
-        let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        if !is_plain || LEFT_OUT.iter().any(|out| out.eq_ignore_ascii_case(name)) {
-            return;
+    let separator: &[u8] = if variable == "HTTP_COOKIE" { b"; " } else { b", " };
+    let lines = head.fields().filter(|(other, _)| other.eq_ignore_ascii_case(name));
+    variables.put(&variable, |bytes| {
+        for (at, (_, value)) in lines.enumerate() {
+            bytes.extend_from_slice(if at == 0 { b"" } else { separator });
+            bytes.extend_from_slice(value);
         }
-        let name: String = "HTTP_"
-            .chars()
-            .chain(name.chars().map(|letter| if letter == '-' { '_' } else { letter.to_ascii_uppercase() }))
-            .collect();
-        match self.0.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, list)) => {
-                let separator: &[u8] = if name == "HTTP_COOKIE" { b"; " } else { b", " };
-                list.extend_from_slice(separator);
-                list.extend_from_slice(value);
-            }
-            None => self.0.push((name, value.to_vec())),
-        }
-    }
+    });
 }
 
 /// What a program answered (RFC 3875 section 6.2).
@@ -281,8 +325,8 @@ mod tests {
             encrypted: false,
             protocol: "HTTP/1.1",
         };
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        environment(&head, &request).into_iter().map(|(name, value)| (name, text(value))).collect()
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        environment(&head, &request).iter().map(|(name, value)| (text(name), text(value))).collect()
     }
 
     #[test]
@@ -317,6 +361,17 @@ mod tests {
             concat!("SERVER_SOFTWARE=Millrace/", env!("CARGO_PKG_VERSION")),
         ];
         assert_eq!(variables, expected);
+    }
+
+    #[test]
+    fn a_value_that_no_program_could_have_is_left_out() {
+        let mut variables = Environment::default();
+        variables.set("A", b"1=2");
+        variables.set("B", b"x\0C=3");
+        variables.set("D", b"");
+        let all: Vec<_> = variables.iter().collect();
+        assert_eq!(all, [(&b"A"[..], &b"1=2"[..]), (b"D", b"")]);
+        assert_eq!(variables.as_bytes(), b"A=1=2\0D=\0");
     }
 
     fn document(output: &str) -> (u16, Option<u64>, String) {

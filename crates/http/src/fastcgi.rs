@@ -6,7 +6,7 @@
 //! The invariant: an answer is whole where `FCGI_END_REQUEST` has come, and nowhere else. A length is never believed
 //! beyond its record, and what is malformed ends the connection.
 
-use crate::cgi::Variable;
+use crate::cgi::Environment;
 
 /// The only request of a connection has this number.
 const REQUEST: u16 = 1;
@@ -43,12 +43,12 @@ fn stream(kind: u8, bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Begins a request, with its variables; the body follows.
-pub fn begin(variables: &[Variable], keep: bool, out: &mut Vec<u8>) {
+pub fn begin(variables: &Environment, keep: bool, out: &mut Vec<u8>) {
     record(BEGIN_REQUEST, &[0, RESPONDER, if keep { KEEP } else { 0 }, 0, 0, 0, 0, 0], out);
     let mut pairs = Vec::new();
-    for (name, value) in variables {
+    for (name, value) in variables.iter() {
         [name.len(), value.len()].into_iter().for_each(|size| length(size, &mut pairs));
-        pairs.extend_from_slice(name.as_bytes());
+        pairs.extend_from_slice(name);
         pairs.extend_from_slice(value);
     }
     stream(PARAMS, &pairs, out);
@@ -240,11 +240,17 @@ mod tests {
         Ok(heard)
     }
 
+    fn variables(pairs: [(&str, &[u8]); 2]) -> Environment {
+        let mut variables = Environment::default();
+        pairs.into_iter().for_each(|(name, value)| variables.set(name, value));
+        variables
+    }
+
     #[test]
     fn what_one_side_says_the_other_hears_in_whatever_pieces() {
         let long = vec![b'x'; 100_000];
         let mut wire = Vec::new();
-        begin(&[("A".to_owned(), b"b".to_vec()), ("L".to_owned(), vec![b'l'; 200])], true, &mut wire);
+        begin(&variables([("A", b"b"), ("L", &[b'l'; 200])]), true, &mut wire);
         stdin(&long, &mut wire);
         end_stdin(&mut wire);
         abort(&mut wire);
@@ -271,7 +277,7 @@ mod tests {
     #[test]
     fn variables_have_lengths_of_one_byte_or_four() {
         let mut wire = Vec::new();
-        begin(&[("AB".to_owned(), b"c".to_vec()), ("D".to_owned(), vec![b'e'; 300])], false, &mut wire);
+        begin(&variables([("AB", b"c"), ("D", &[b'e'; 300])]), false, &mut wire);
         let content = &wire[16..];
         assert_eq!(&wire[..16], [1, 1, 0, 1, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
         assert_eq!(&content[8..13], [2, 1, b'A', b'B', b'c']);

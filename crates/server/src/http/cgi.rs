@@ -3,7 +3,7 @@
 //! What runs then is in `running.rs`, as with whoever else answers.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ struct Wanted {
     encrypted: bool,
     protocol: &'static str,
     /// Where what it says of errors goes.
-    errors: OwnedFd,
+    errors: Arc<OwnedFd>,
 }
 
 impl Wanted {
@@ -126,9 +126,11 @@ impl Wanted {
         let Ok(Some((head, _))) = request::parse(&self.head, &mut slots) else {
             return Err(FileError::Unsupported);
         };
-        let variables = cgi::environment(&head, &self.request(&script, script.path_translated().as_deref()));
+        let mut variables =
+            cgi::environment(&head, &self.request(&script, script.path_translated().as_deref()));
+        variables.set("PATH", program::PATH);
         let takes_input = head.framing != Framing::None;
-        match script.start(variables, takes_input, self.errors) {
+        match script.start(&variables, takes_input, self.errors.as_fd()) {
             Ok(program) => Ok(Found::Program(Box::new(program), cgi::is_non_parsed(script.path.name()))),
             Err(error) => match script.fault(&error) {
                 Some(why) => Ok(Found::Asking(Asking::Failed(why))),

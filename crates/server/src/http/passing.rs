@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_ftp::session::Permission;
-use millrace_http::cgi::{self, Variable};
+use millrace_http::cgi::{self, Environment};
 use millrace_http::target::Target;
 use millrace_http::{Framing, Head, Refusal, Slots, Status, fastcgi, request};
 use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
@@ -343,7 +343,7 @@ impl Passed {
     }
 
     /// What the application is told; `None` where the script that it is to run is none.
-    fn variables(&self, head: &Head<'_, '_>, config: &Pass) -> Result<Option<Vec<Variable>>, FileError> {
+    fn variables(&self, head: &Head<'_, '_>, config: &Pass) -> Result<Option<Environment>, FileError> {
         let (script, path_info) = config.split(&self.path);
         let file = match (&config.root, &config.suffix) {
             // Applications that look for a script nearby would run what was uploaded as a picture.
@@ -369,10 +369,10 @@ impl Passed {
         };
         let mut variables = cgi::environment(head, &request);
         if let (Some(root), Some(file)) = (&config.root, &file) {
-            variables.push(("DOCUMENT_ROOT".to_owned(), root.as_os_str().as_bytes().to_vec()));
-            variables.push(("SCRIPT_FILENAME".to_owned(), file.as_os_str().as_bytes().to_vec()));
+            variables.set("DOCUMENT_ROOT", root.as_os_str().as_bytes());
+            variables.set("SCRIPT_FILENAME", file.as_os_str().as_bytes());
         }
-        variables.push(("REQUEST_URI".to_owned(), self.uri.clone()));
+        variables.set("REQUEST_URI", &self.uri);
         Ok(Some(variables))
     }
 }

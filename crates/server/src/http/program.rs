@@ -3,21 +3,22 @@
 //! The invariant: a process never outlives its [`Program`]. Whoever drops it ends the whole process group, and
 //! leaves no zombie; so it is dropped where waiting is allowed.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::OnceLock;
 
-use millrace_http::cgi::Variable;
+use millrace_http::cgi::Environment;
+use millrace_spawn::{Process, Start};
 use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 /// Where programs find others: nothing of the server's own environment reaches them.
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(super) const PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 
 /// A program's file, and what a request's path says beside it.
 #[derive(Debug)]
@@ -107,63 +108,70 @@ impl Script {
     /// Starts it. What it says of errors goes to `errors`.
     pub(super) fn start(
         &self,
-        variables: Vec<Variable>,
+        variables: &Environment,
         takes_input: bool,
-        errors: OwnedFd,
+        errors: BorrowedFd<'_>,
     ) -> io::Result<Program> {
-        let mut command = Command::new(&self.file);
-        command
-            .env_clear()
-            .env("PATH", PATH)
-            .envs(variables.iter().map(|(name, value)| (name, std::ffi::OsStr::from_bytes(value))))
-            .stdin(if takes_input { Stdio::piped() } else { nothing()?.into() })
-            .stdout(Stdio::piped())
-            .stderr(Stdio::from(errors))
-            // Its children are ended with it.
-            .process_group(0);
-        if let Some(folder) = self.file.parent() {
-            command.current_dir(folder);
-        }
-        let mut child = spawn(&mut command)?;
-        let pipe = |pipe: Option<OwnedFd>| -> io::Result<Option<File>> {
-            pipe.map(|pipe| {
-                rustix::io::ioctl_fionbio(&pipe, true).map(|()| File::from(pipe)).map_err(Into::into)
-            })
-            .transpose()
+        let program = CString::new(self.file.as_os_str().as_bytes())?;
+        let folder = self.file.parent().unwrap_or(Path::new("/"));
+        let folder = CString::new(folder.as_os_str().as_bytes())?;
+        let (output, said) = pipe()?;
+        let input = takes_input.then(pipe).transpose()?;
+        let body = match &input {
+            Some((body, _)) => body.as_fd(),
+            None => nothing()?,
         };
-        let (input, output) = (child.stdin.take().map(OwnedFd::from), child.stdout.take().map(OwnedFd::from));
+        let child = spawn(&Start {
+            program: &program,
+            arguments: program.as_bytes_with_nul(),
+            environment: variables.as_bytes(),
+            folder: &folder,
+            streams: [body, said.as_fd(), errors],
+        })?;
         let file = self.file.clone();
         let mut program = Program { file, child, input: None, output: None, has_ended: false };
-        (program.input, program.output) = (pipe(input)?, pipe(output)?);
+        program.output = Some(ours(output)?);
+        program.input = input.map(|(_, input)| ours(input)).transpose()?;
         Ok(program)
     }
 }
 
+/// What is read, and what is written.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
+}
+
+/// Our end of a pipe, which never waits; the program's own does.
+fn ours(end: OwnedFd) -> io::Result<File> {
+    rustix::io::ioctl_fionbio(&end, true)?;
+    Ok(File::from(end))
+}
+
 /// What a program reads whose request has no body: the end, at once. It is opened once.
-fn nothing() -> io::Result<OwnedFd> {
-    static NOTHING: OnceLock<OwnedFd> = OnceLock::new();
+fn nothing() -> io::Result<BorrowedFd<'static>> {
+    static NOTHING: OnceLock<File> = OnceLock::new();
     match NOTHING.get() {
-        Some(nothing) => nothing.try_clone(),
+        Some(nothing) => Ok(nothing.as_fd()),
         None => {
-            let nothing = OwnedFd::from(File::open("/dev/null")?);
-            NOTHING.get_or_init(|| nothing).try_clone()
+            let nothing = File::open("/dev/null")?;
+            Ok(NOTHING.get_or_init(|| nothing).as_fd())
         }
     }
 }
 
 /// Starts a process. A file that somebody has open for writing cannot be run: an upload that is about to end, or
 /// a copy of its descriptor in another process that is just being started. Both pass.
-fn spawn(command: &mut Command) -> io::Result<Child> {
+fn spawn(start: &Start<'_>) -> io::Result<Process> {
     const ATTEMPTS: u32 = 100;
     for _ in 1..ATTEMPTS {
-        match command.spawn() {
+        match start.start() {
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
-            spawned => return spawned,
+            started => return started,
         }
     }
-    command.spawn()
+    start.start()
 }
 
 /// A running program.
@@ -171,7 +179,7 @@ fn spawn(command: &mut Command) -> io::Result<Child> {
 pub(crate) struct Program {
     /// What runs.
     file: PathBuf,
-    child: Child,
+    child: Process,
     /// Its standard input, until the body has been written.
     pub(super) input: Option<File>,
     /// Its standard output, until that has ended.
@@ -204,8 +212,7 @@ impl Program {
 
     /// What tells of its end.
     pub(super) fn process(&self) -> Option<OwnedFd> {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)?;
-        pidfd_open(pid, PidfdFlags::empty()).ok()
+        pidfd_open(self.child.pid(), PidfdFlags::empty()).ok()
     }
 
     /// How it ended, if it has.
@@ -216,9 +223,7 @@ impl Program {
     }
 
     fn kill(&self) {
-        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
+        let _ = kill_process_group(self.child.pid(), Signal::KILL);
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Programs {
 #[derive(Debug)]
 struct Errors {
     reader: File,
-    writer: OwnedFd,
+    writer: Arc<OwnedFd>,
     /// A line that is not whole.
     begun: Vec<u8>,
 }
@@ -185,7 +185,7 @@ impl Programs {
     }
 
     /// Where a program's errors go; `watch` is told of the other end once.
-    pub(super) fn errors(&mut self, watch: impl FnOnce(&File) -> io::Result<()>) -> io::Result<OwnedFd> {
+    pub(super) fn errors(&mut self, watch: impl FnOnce(&File) -> io::Result<()>) -> io::Result<Arc<OwnedFd>> {
         let errors = match &mut self.errors {
             Some(errors) => errors,
             place => {
@@ -193,10 +193,10 @@ impl Programs {
                 rustix::io::ioctl_fionbio(&reader, true)?;
                 let reader = File::from(reader);
                 watch(&reader)?;
-                place.insert(Errors { reader, writer, begun: Vec::new() })
+                place.insert(Errors { reader, writer: Arc::new(writer), begun: Vec::new() })
             }
         };
-        errors.writer.try_clone()
+        Ok(Arc::clone(&errors.writer))
     }
 
     /// Lines that programs have written as errors; and whether there may be more at once.

@@ -1,0 +1,164 @@
+//! Starting a program at the least cost: for servers that start one a request (CGI).
+//!
+//! `posix_spawn`, which [`std::process::Command`] uses, maps a stack for each child and unmaps it, which in a process of
+//! several threads interrupts all processors, and asks in some 120 system calls what each signal does. That is a fifth
+//! of what a server spends on starting a small program. [`Start::start`] does without: one `clone3`, and the eight calls
+//! that a child has to make (`vfork.rs`). Where that is not to be had (another processor, a seccomp filter that knows no
+//! `clone3`), `Command` does the same.
+//!
+//! The invariant: a child has the three streams that it is given and no other descriptor, the variables that it is
+//! given and no other, its own process group, and signals as a shell's child has them.
+
+#![cfg(target_os = "linux")]
+
+use std::ffi::{CStr, OsStr};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+
+use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
+
+#[cfg(target_arch = "x86_64")]
+mod vfork;
+
+/// A program that is to be started, in a process group of its own. Descriptors that are not [closed on
+/// `execve`](https://man7.org/linux/man-pages/man2/open.2.html) would be the child's as well: whoever opens any says
+/// `O_CLOEXEC`, as the standard library does.
+#[derive(Debug, Clone, Copy)]
+pub struct Start<'a> {
+    /// Its file.
+    pub program: &'a CStr,
+    /// Its arguments, its name first, each ended by a NUL byte.
+    pub arguments: &'a [u8],
+    /// Its variables, `NAME=value`, each ended by a NUL byte.
+    pub environment: &'a [u8],
+    /// Where it runs.
+    pub folder: &'a CStr,
+    /// Its standard input, output and error.
+    pub streams: [BorrowedFd<'a>; 3],
+}
+
+/// A program that was started. Dropping it neither ends it nor waits for it: whoever has it does.
+#[derive(Debug)]
+pub struct Process {
+    pid: Pid,
+    status: Option<ExitStatus>,
+}
+
+/// Why there is no child.
+#[derive(Debug)]
+enum Failure {
+    /// It was not tried: it is not to be had here.
+    Unavailable,
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Start<'_> {
+    /// Starts it; returns when it is loaded, or has failed to be, with the error of the call that has failed.
+    ///
+    /// Fails with [`io::ErrorKind::InvalidInput`] where arguments or variables do not end with a NUL byte.
+    pub fn start(&self) -> io::Result<Process> {
+        match self.start_quickly() {
+            Ok(process) => Ok(process),
+            Err(Failure::Failed(error)) => Err(error),
+            Err(Failure::Unavailable) => self.start_by_command(),
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn start_quickly(&self) -> Result<Process, Failure> {
+        // A stream that is one of the first three already would be overwritten, or closed.
+        match self.streams.iter().all(|stream| stream.as_raw_fd() > 2) {
+            true => vfork::start(self).map(Process::new),
+            false => Err(Failure::Unavailable),
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn start_quickly(&self) -> Result<Process, Failure> {
+        Err(Failure::Unavailable)
+    }
+
+    fn start_by_command(&self) -> io::Result<Process> {
+        let stream = |stream: BorrowedFd<'_>| stream.try_clone_to_owned().map(Stdio::from);
+        let [input, output, errors] = self.streams;
+        let mut arguments = strings(self.arguments)?;
+        let mut command = Command::new(OsStr::from_bytes(self.program.to_bytes()));
+        if let Some(name) = arguments.next() {
+            command.arg0(OsStr::from_bytes(name));
+        }
+        command.args(arguments.map(OsStr::from_bytes)).env_clear();
+        for variable in strings(self.environment)? {
+            let equals = variable.iter().position(|&byte| byte == b'=').unwrap_or(variable.len());
+            let value = variable.get(equals + 1..).unwrap_or_default();
+            command.env(OsStr::from_bytes(&variable[..equals]), OsStr::from_bytes(value));
+        }
+        command
+            .current_dir(OsStr::from_bytes(self.folder.to_bytes()))
+            .process_group(0)
+            .stdin(stream(input)?)
+            .stdout(stream(output)?)
+            .stderr(stream(errors)?);
+        let child = command.spawn()?;
+        let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Process::new(pid))
+    }
+}
+
+/// The strings of a block, each without its NUL byte.
+fn strings(block: &[u8]) -> io::Result<impl Iterator<Item = &[u8]>> {
+    let Some(block) = block.strip_suffix(&[0]).or(block.is_empty().then_some(block)) else {
+        let error = "arguments and variables have to end with a NUL byte";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
+    };
+    let are_there = !block.is_empty();
+    Ok(block.split(|&byte| byte == 0).filter(move |_| are_there))
+}
+
+impl Process {
+    fn new(pid: Pid) -> Self {
+        Self { pid, status: None }
+    }
+
+    /// Its number, which is its process group's as well; somebody else's once its end is known.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// How it ended, if it has.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.collect(WaitOptions::NOHANG)
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        loop {
+            match self.collect(WaitOptions::empty()) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                ended => return Ok(ended?.unwrap_or_default()),
+            }
+        }
+    }
+
+    fn collect(&mut self, options: WaitOptions) -> io::Result<Option<ExitStatus>> {
+        if self.status.is_none() {
+            self.status = waitpid(Some(self.pid), options)?.map(|(_, status)| exit_status(status));
+        }
+        Ok(self.status)
+    }
+}
+
+fn exit_status(status: WaitStatus) -> ExitStatus {
+    ExitStatus::from_raw(status.as_raw())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! A child that shares this process's memory until it is another program: `clone3` with `CLONE_VM` and `CLONE_VFORK`.
+//!
+//! This is one of the two places of the workspace with `unsafe` code (the other is `crates/uring`), because neither the
+//! standard library nor `rustix` or `nix` starts a process in this way: theirs are `fork`, and the C library's
+//! `posix_spawn`. Three things make it sound:
+//!
+//! - **The child runs no Rust, and touches no stack.** It makes the system calls that its parent has written down
+//!   ([`Call`]), one after the other, in a loop of a dozen instructions that is all its code. So nothing of the parent
+//!   is changed but the one word in which the child leaves the error of a call that has failed.
+//! - **The parent's thread stands still until then** (`CLONE_VFORK`): what the calls point to stays where it is, and the
+//!   frame that both share is used by nobody else.
+//! - **No handler of the parent's runs in the child** (`CLONE_CLEAR_SIGHAND`, Linux 5.5): a signal that comes in
+//!   between ends the child.
+
+use std::arch::asm;
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use super::{Failure, Start, strings};
+
+// Numbers of x86-64.
+const RT_SIGACTION: usize = 13;
+const RT_SIGPROCMASK: usize = 14;
+const DUP2: usize = 33;
+const EXECVE: usize = 59;
+const CHDIR: usize = 80;
+const SETPGID: usize = 109;
+const CLONE3: usize = 435;
+
+const CLONE_VM: u64 = 0x100;
+const CLONE_VFORK: u64 = 0x4000;
+const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+const SIGPIPE: usize = 13;
+const SIGCHLD: u64 = 17;
+const SIG_SETMASK: usize = 2;
+/// Bytes of a set of signals.
+const SET: usize = 8;
+
+const EPERM: isize = -1;
+const ENOSYS: isize = -38;
+
+/// A system call that the child is to make. Its arguments are numbers or point to what the kernel is to read.
+#[repr(C)]
+struct Call {
+    number: usize,
+    arguments: [*const c_void; 4],
+}
+
+/// `struct clone_args`, as its first version has it: zero is what is not asked for.
+#[repr(C, align(8))]
+#[derive(Default)]
+struct CloneArguments {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+}
+
+/// `clone3` was refused once, and will always be.
+static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Starts a program whose streams are none of the first three descriptors; returns when it is loaded.
+pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Failure> {
+    if IS_REFUSED.load(Ordering::Relaxed) {
+        return Err(Failure::Unavailable);
+    }
+    let (arguments, environment) = (pointers(start.arguments)?, pointers(start.environment)?);
+    // A server ignores SIGPIPE, and what is ignored is inherited: the default action, no flags, an empty mask.
+    let default = [0_usize; 4];
+    let nothing = 0_u64;
+    let (default, nothing) = (ptr::from_ref(&default).cast(), ptr::from_ref(&nothing).cast());
+    let [input, output, errors] = start.streams.map(descriptor);
+    let calls = [
+        Call::new(SETPGID, [NONE; 4]),
+        Call::new(RT_SIGACTION, [number(SIGPIPE), default, NONE, number(SET)]),
+        Call::new(RT_SIGPROCMASK, [number(SIG_SETMASK), nothing, NONE, number(SET)]),
+        Call::new(DUP2, [input, number(0), NONE, NONE]),
+        Call::new(DUP2, [output, number(1), NONE, NONE]),
+        Call::new(DUP2, [errors, number(2), NONE, NONE]),
+        Call::new(CHDIR, [start.folder.as_ptr().cast(), NONE, NONE, NONE]),
+        Call::new(
+            EXECVE,
+            [start.program.as_ptr().cast(), arguments.as_ptr().cast(), environment.as_ptr().cast(), NONE],
+        ),
+    ];
+    let (pid, error) = begin(&calls);
+    if matches!(pid, EPERM | ENOSYS) {
+        IS_REFUSED.store(true, Ordering::Relaxed);
+        return Err(Failure::Unavailable);
+    }
+    let pid = Pid::from_raw(answer(pid)?).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+    if let Err(error) = answer(error) {
+        // It has ended with that: its status is nobody else's to collect.
+        let _ = waitpid(Some(pid), WaitOptions::empty());
+        return Err(error.into());
+    }
+    Ok(pid)
+}
+
+const NONE: *const c_void = ptr::null();
+
+fn number(number: usize) -> *const c_void {
+    ptr::without_provenance(number)
+}
+
+fn descriptor(stream: BorrowedFd<'_>) -> *const c_void {
+    number(stream.as_raw_fd().cast_unsigned() as usize)
+}
+
+impl Call {
+    fn new(number: usize, arguments: [*const c_void; 4]) -> Self {
+        Self { number, arguments }
+    }
+}
+
+/// Where the strings of a block begin, and the null that the kernel looks for behind the last.
+fn pointers(block: &[u8]) -> io::Result<Vec<*const u8>> {
+    Ok(strings(block)?.map(<[u8]>::as_ptr).chain([ptr::null()]).collect())
+}
+
+/// What the kernel has answered: a number, or an error.
+fn answer(answer: isize) -> io::Result<i32> {
+    let answer = i32::try_from(answer).map_err(io::Error::other)?;
+    match answer {
+        0.. => Ok(answer),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+/// Makes a child, which makes these calls until one fails, or has made another program of it. Answers the child's number,
+/// or the error that there is none for; and the error of the call that has failed, or 0.
+#[allow(unsafe_code)]
+fn begin(calls: &[Call]) -> (isize, isize) {
+    let clone = CloneArguments {
+        flags: CLONE_VM | CLONE_VFORK | CLONE_CLEAR_SIGHAND,
+        exit_signal: SIGCHLD,
+        ..CloneArguments::default()
+    };
+    let (pid, mut error): (isize, isize);
+    error = 0;
+    // SAFETY: see the top of this file. The child leaves the loop by `execve` or by `exit_group` alone, since the last of
+    // the calls is an `execve`: were it to come back, it would have failed. What the calls point to lives until then,
+    // in the caller's frame. The child has registers of its own, so that only those count as changed that a system
+    // call changes.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 4f",
+            // The child.
+            "2:",
+            "mov rax, [r12]",
+            "mov rdi, [r12 + 8]",
+            "mov rsi, [r12 + 16]",
+            "mov rdx, [r12 + 24]",
+            "mov r10, [r12 + 32]",
+            "add r12, {call}",
+            "syscall",
+            "test rax, rax",
+            "jns 2b",
+            "mov [r13], rax",
+            "3:",
+            "mov edi, 127",
+            "mov eax, 231", // exit_group
+            "syscall",
+            "jmp 3b",
+            // The parent, once the child is another program, or has ended.
+            "4:",
+            inlateout("rax") CLONE3 => pid,
+            in("rdi") &raw const clone,
+            in("rsi") size_of::<CloneArguments>(),
+            in("r12") calls.as_ptr(),
+            in("r13") &raw mut error,
+            lateout("rcx") _,
+            lateout("r11") _,
+            call = const size_of::<Call>(),
+            options(nostack),
+        );
+    }
+    (pid, error)
+}
