@@ -20,8 +20,11 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 
+mod slots;
 #[cfg(target_arch = "x86_64")]
 mod vfork;
+
+pub use slots::keep_descriptors;
 
 /// A program that is to be started, in a process group of its own. Descriptors that are not [closed on
 /// `execve`](https://man7.org/linux/man-pages/man2/open.2.html) would be the child's as well: whoever opens any says

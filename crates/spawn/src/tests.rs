@@ -9,8 +9,15 @@ use super::*;
 
 type Way = fn(&Start<'_>) -> io::Result<Process>;
 
-/// The quick one, which may not be to be had where the tests run, and the one that always is.
-const WAYS: [Way; 2] = [|start| start.start(), |start| start.start_by_command()];
+/// The quick one, which may not be to be had where the tests run, without slots and with; and the one that always is.
+const WAYS: [Way; 3] = [
+    |start| start.start(),
+    |start| {
+        keep_descriptors()?;
+        start.start()
+    },
+    |start| start.start_by_command(),
+];
 
 struct Wanted {
     program: CString,
@@ -174,4 +181,14 @@ fn many_threads_start_programs_at_once() {
             }
         });
     }
+}
+
+#[test]
+fn a_slot_holds_nothing_of_a_child_when_it_has_started() {
+    keep_descriptors().unwrap();
+    let (output, theirs) = pipe();
+    let lent = slots::lend([theirs.as_fd(); 3]).unwrap();
+    assert!(lent.is_some());
+    drop((lent, theirs));
+    assert_eq!(io::read_to_string(File::from(output)).unwrap(), "", "the end of the pipe");
 }

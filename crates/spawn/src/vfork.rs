@@ -11,6 +11,8 @@
 //!   frame that both share is used by nobody else.
 //! - **No handler of the parent's runs in the child** (`CLONE_CLEAR_SIGHAND`, Linux 5.5): a signal that comes in
 //!   between ends the child.
+//!
+//! The table of descriptors may be shared as well, until the first of the calls: no other of them touches it before.
 
 use std::arch::asm;
 use std::ffi::c_void;
@@ -21,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 
+use super::slots::{self, Lent};
 use super::{Failure, Start, strings};
 
 // Numbers of x86-64.
@@ -31,13 +34,16 @@ const EXECVE: usize = 59;
 const CHDIR: usize = 80;
 const SETPGID: usize = 109;
 const CLONE3: usize = 435;
+const CLOSE_RANGE: usize = 436;
 
 const CLONE_VM: u64 = 0x100;
+const CLONE_FILES: u64 = 0x400;
 const CLONE_VFORK: u64 = 0x4000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const SIGPIPE: usize = 13;
 const SIGCHLD: u64 = 17;
 const SIG_SETMASK: usize = 2;
+const CLOSE_RANGE_UNSHARE: usize = 2;
 /// Bytes of a set of signals.
 const SET: usize = 8;
 
@@ -65,7 +71,7 @@ struct CloneArguments {
     tls: u64,
 }
 
-/// `clone3` was refused once, and will always be.
+/// `clone3`, or `close_range`, was refused once, and will always be.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Starts a program whose streams are none of the first three descriptors; returns when it is loaded.
@@ -78,8 +84,15 @@ pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Failure> {
     let default = [0_usize; 4];
     let nothing = 0_u64;
     let (default, nothing) = (ptr::from_ref(&default).cast(), ptr::from_ref(&nothing).cast());
-    let [input, output, errors] = start.streams.map(descriptor);
+    let lent = slots::lend(start.streams)?;
+    let (streams, behind) = match lent.as_ref().and_then(Lent::streams) {
+        Some((streams, behind)) => (streams, number(behind.cast_unsigned() as usize)),
+        None => (start.streams, NONE),
+    };
+    let [input, output, errors] = streams.map(descriptor);
     let calls = [
+        // A table of descriptors of its own: a copy of the beginning of the one that it shares until then.
+        Call::new(CLOSE_RANGE, [behind, number(u32::MAX as usize), number(CLOSE_RANGE_UNSHARE), NONE]),
         Call::new(SETPGID, [NONE; 4]),
         Call::new(RT_SIGACTION, [number(SIGPIPE), default, NONE, number(SET)]),
         Call::new(RT_SIGPROCMASK, [number(SIG_SETMASK), nothing, NONE, number(SET)]),
@@ -92,16 +105,24 @@ pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Failure> {
             [start.program.as_ptr().cast(), arguments.as_ptr().cast(), environment.as_ptr().cast(), NONE],
         ),
     ];
-    let (pid, error) = begin(&calls);
+    let (pid, error) = match lent {
+        Some(_) => begin(CLONE_FILES, &calls),
+        None => begin(0, &calls[1..]),
+    };
+    drop(lent);
     if matches!(pid, EPERM | ENOSYS) {
         IS_REFUSED.store(true, Ordering::Relaxed);
         return Err(Failure::Unavailable);
     }
     let pid = Pid::from_raw(answer(pid)?).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-    if let Err(error) = answer(error) {
+    if let Err(why) = answer(error) {
         // It has ended with that: its status is nobody else's to collect.
         let _ = waitpid(Some(pid), WaitOptions::empty());
-        return Err(error.into());
+        if error == ENOSYS {
+            IS_REFUSED.store(true, Ordering::Relaxed);
+            return Err(Failure::Unavailable);
+        }
+        return Err(why.into());
     }
     Ok(pid)
 }
@@ -136,12 +157,12 @@ fn answer(answer: isize) -> io::Result<i32> {
     }
 }
 
-/// Makes a child, which makes these calls until one fails, or has made another program of it. Answers the child's number,
+/// Makes a child that shares this as well, and makes these calls until one fails, or has made another program of it. Answers the child's number,
 /// or the error that there is none for; and the error of the call that has failed, or 0.
 #[allow(unsafe_code)]
-fn begin(calls: &[Call]) -> (isize, isize) {
+fn begin(shared: u64, calls: &[Call]) -> (isize, isize) {
     let clone = CloneArguments {
-        flags: CLONE_VM | CLONE_VFORK | CLONE_CLEAR_SIGHAND,
+        flags: shared | CLONE_VM | CLONE_VFORK | CLONE_CLEAR_SIGHAND,
         exit_signal: SIGCHLD,
         ..CloneArguments::default()
     };

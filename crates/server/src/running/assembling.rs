@@ -48,6 +48,10 @@ pub(super) fn state(
     }
     let tls = config.tls.as_ref().map(Security::new).transpose().map_err(StartError::Tls)?;
     tls.iter().flat_map(|tls| tls.doubts(SystemTime::now())).for_each(|text| log.warn(&text));
+    if !config.programs.folders.is_empty() {
+        // Without them programs start all the same, if slower.
+        let _ = millrace_spawn::keep_descriptors();
+    }
     let (dav, trouble) = Dav::open(config.dav.clone());
     if let Some(text) = trouble {
         log.warn(&text);
