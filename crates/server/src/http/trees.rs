@@ -74,13 +74,57 @@ struct Walk<'a> {
 
 struct Level {
     path: VirtualPath,
-    entries: std::vec::IntoIter<DirEntry>,
+    members: Members,
     /// Nothing in it failed.
     is_whole: bool,
 }
 
+/// What is still to come of a folder. A million entries, with all that is known of each, are more than a server has to
+/// spare for a request: so their names one behind the other, and the little that is asked of them.
+#[derive(Default)]
+struct Members {
+    names: Vec<u8>,
+    /// How long each name is.
+    each: Vec<(u32, Kind)>,
+    /// What has come: so many members, with names of so many bytes.
+    gone: (usize, usize),
+}
+
+/// What a member of a folder is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Folder,
+    LinkToFolder,
+    Other,
+}
+
+impl Kind {
+    fn of(entry: &DirEntry) -> Self {
+        match (entry.metadata.is_directory(), &entry.link) {
+            (true, None) => Self::Folder,
+            (true, Some(_)) => Self::LinkToFolder,
+            (false, _) => Self::Other,
+        }
+    }
+}
+
+impl Members {
+    fn add(&mut self, entry: &DirEntry) {
+        self.names.extend_from_slice(&entry.name);
+        self.each.push((entry.name.len() as u32, Kind::of(entry)));
+    }
+
+    fn next(&mut self) -> Option<(&[u8], Kind)> {
+        let (count, start) = self.gone;
+        let &(length, kind) = self.each.get(count)?;
+        let end = start + length as usize;
+        self.gone = (count + 1, end);
+        Some((&self.names[start..end], kind))
+    }
+}
+
 enum Step {
-    Member(VirtualPath, Box<DirEntry>),
+    Member(VirtualPath, Kind),
     /// There is nothing more in this folder; whether nothing in it failed.
     Left(VirtualPath, bool),
 }
@@ -98,37 +142,38 @@ impl<'a> Walk<'a> {
     /// Has the members of a folder come next.
     fn enter(&mut self, path: &VirtualPath) -> Result<(), FileError> {
         // Read first: what is removed while a directory is read may hide what follows.
-        let (mut directory, mut entries) = (self.storage.open_directory(path)?, Vec::new());
+        let (mut directory, mut members) = (self.storage.open_directory(path)?, Members::default());
+        let mut entries = Vec::new();
         loop {
-            let before = entries.len();
             directory.next_batch(&mut entries, BATCH)?;
-            if entries.len() == before {
+            if entries.is_empty() {
                 break;
             }
+            entries.drain(..).for_each(|entry| members.add(&entry));
         }
-        self.levels.push(Level { path: path.clone(), entries: entries.into_iter(), is_whole: true });
+        self.levels.push(Level { path: path.clone(), members, is_whole: true });
         Ok(())
     }
 
     fn next(&mut self) -> Option<Step> {
         loop {
             let level = self.levels.last_mut()?;
-            let Some(entry) = level.entries.next() else {
+            let Some((name, kind)) = level.members.next() else {
                 return self.levels.pop().map(|level| Step::Left(level.path, level.is_whole));
             };
-            match level.path.join(&entry.name) {
-                Ok(path) => return Some(Step::Member(path, Box::new(entry))),
+            match level.path.join(name) {
+                Ok(path) => return Some(Step::Member(path, kind)),
                 Err(_) => {
-                    let path = [level.path.as_bytes(), b"/", &entry.name].concat();
-                    self.fail(path, is_tree(&entry), FileError::NameTooLong);
+                    let path = [level.path.as_bytes(), b"/", name].concat();
+                    self.fail(path, kind, FileError::NameTooLong);
                 }
             }
         }
     }
 
     /// Something could not be done to a member of the folder that was entered last.
-    fn fail(&mut self, path: impl Into<Vec<u8>>, is_directory: bool, error: FileError) {
-        self.failures.add(path, is_directory, error);
+    fn fail(&mut self, path: impl Into<Vec<u8>>, kind: Kind, error: FileError) {
+        self.failures.add(path, kind != Kind::Other, error);
         self.levels.iter_mut().for_each(|level| level.is_whole = false);
     }
 }
@@ -146,20 +191,20 @@ pub(super) fn remove(
     let mut walk = Walk::of(storage, path, failures)?;
     while let Some(step) = walk.next() {
         match step {
-            Step::Member(member, entry) => {
-                let done = match is_tree(&entry) {
-                    true => walk.enter(&member),
-                    false => storage.remove_file(&member),
+            Step::Member(member, kind) => {
+                let done = match kind {
+                    Kind::Folder => walk.enter(&member),
+                    Kind::LinkToFolder | Kind::Other => storage.remove_file(&member),
                 };
                 if let Err(error) = done {
-                    walk.fail(member.as_bytes(), is_tree(&entry), error);
+                    walk.fail(member.as_bytes(), kind, error);
                 }
             }
             // What holds something that stays, stays.
             Step::Left(_, false) => {}
             Step::Left(left, true) => match storage.remove_directory(&left) {
                 Err(error) if left == *path => return Err(error),
-                Err(error) => walk.fail(left.as_bytes(), true, error),
+                Err(error) => walk.fail(left.as_bytes(), Kind::Folder, error),
                 Ok(()) => {}
             },
         }
@@ -198,25 +243,20 @@ pub(super) fn copy(
     storage.make_directory(to)?;
     let copy = storage.metadata(to, Wait::Allowed)?.identity;
     while let Some(step) = walk.next() {
-        let Step::Member(member, entry) = step else { continue };
-        if entry.link.is_some() && entry.metadata.is_directory() {
-            // It may lead back up.
-            walk.fail(member.as_bytes(), true, FileError::NotRegular);
-            continue;
-        }
-        if is_tree(&entry) && entry.metadata.identity == copy {
-            // By a link, or at another mount, the destination lies in the source under another name.
-            continue;
-        }
+        let Step::Member(member, kind) = step else { continue };
         // The source is no root: the destination would lie in it.
         let rest = &member.as_bytes()[from.as_bytes().len() + 1..];
         let target = to.resolve(rest).map_err(|_| FileError::NameTooLong);
-        let done = target.and_then(|target| match is_tree(&entry) {
-            true => storage.make_directory(&target).and_then(|()| walk.enter(&member)),
-            false => copy_file(storage, withheld, &member, &target),
+        let done = target.and_then(|target| match kind {
+            // By a link, or at another mount, the destination lies in the source under another name.
+            Kind::Folder if storage.metadata(&member, Wait::Allowed)?.identity == copy => Ok(()),
+            Kind::Folder => storage.make_directory(&target).and_then(|()| walk.enter(&member)),
+            // It may lead back up.
+            Kind::LinkToFolder => Err(FileError::NotRegular),
+            Kind::Other => copy_file(storage, withheld, &member, &target),
         });
         if let Err(error) = done {
-            walk.fail(member.as_bytes(), is_tree(&entry), error);
+            walk.fail(member.as_bytes(), kind, error);
         }
     }
     Ok(())
@@ -280,5 +320,32 @@ impl<'a> Aside<'a> {
         if let Err(error) = remove(self.storage, &self.waits, self.entry, failures) {
             failures.add(self.waits.as_bytes(), is_tree(self.entry), error);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_storage::MemoryStorage;
+
+    use super::*;
+
+    #[test]
+    fn what_is_still_to_come_of_a_folder_takes_little_and_comes() {
+        let storage = MemoryStorage::new();
+        (0..5000).for_each(|number| _ = storage.insert(&format!("/d/{number:06}"), "x"));
+        storage.insert("/d/folder/f", "x");
+        let mut failures = Failures::default();
+        let mut walk = Walk::of(&storage, &VirtualPath::parse(b"/d").unwrap(), &mut failures).unwrap();
+        let members = &walk.levels[0].members;
+        let bytes = members.names.capacity() + members.each.capacity() * size_of::<(u32, Kind)>();
+        assert!(bytes < 5000 * 40, "{bytes} bytes");
+        let mut names = Vec::new();
+        while let Some(Step::Member(path, kind)) = walk.next() {
+            assert_eq!(kind == Kind::Folder, path.name() == b"folder");
+            names.push(String::from_utf8(path.name().to_vec()).unwrap());
+        }
+        names.sort();
+        names.dedup();
+        assert_eq!((names.len(), &*names[4999]), (5001, "004999"));
     }
 }
