@@ -73,7 +73,22 @@ impl Connection {
                 });
             }
             Err(error) => self.fail_with(core, head, &error),
-            Ok(Found::File(entry)) => match wanted_digest(core, head, &entry) {
+            Ok(found) => self.answer_found(core, head, bytes, target, who, found),
+        }
+    }
+
+    /// Answers with what was found.
+    fn answer_found(
+        &mut self,
+        core: &mut Core,
+        head: &Head<'_, '_>,
+        bytes: &[u8],
+        target: &Target<'_>,
+        who: &Who,
+        found: Found,
+    ) {
+        match found {
+            Found::File(entry) => match wanted_digest(core, head, &entry) {
                 None => {
                     self.answer_file(core, head, &entry, None);
                     // Whoever is last closes it.
@@ -87,32 +102,30 @@ impl Connection {
                     });
                 }
             },
-            Ok(Found::Stream(stream, entry)) => self.answer_file(core, head, &entry, Some(stream)),
-            Ok(Found::Made(stream)) => {
-                let media_type = core.http.web.types.of(path.name());
+            Found::Stream(stream, entry) => self.answer_file(core, head, &entry, Some(stream)),
+            Found::Made(stream) => {
+                let media_type = core.http.web.types.of(target.path.name());
                 let (fields, made) = ([("Accept-Ranges", "none")], Made::File(stream));
                 self.answer_stream(core, head, Status::OK, &media_type, &fields, made);
             }
-            Ok(Found::Redirect) => self.redirect(core, head, target),
-            Ok(Found::Directory) => self.list(core, head, bytes, target, who),
-            Ok(Found::Index(index)) => self.lead_to_index(core, head, target, &index),
-            Ok(Found::Page { bytes, is_sorted }) => {
+            Found::Redirect => self.redirect(core, head, target),
+            Found::Directory => self.list(core, head, bytes, target, who),
+            Found::Index(index) => self.lead_to_index(core, head, target, &index),
+            Found::Page { bytes, is_sorted } => {
                 let media_type = listing_format(head).media_type();
                 self.answer_bytes(core, head, Status::OK, media_type, fields_of_page(is_sorted), &bytes);
             }
-            Ok(Found::LongPage(listing)) => {
+            Found::LongPage(listing) => {
                 let media_type = listing_format(head).media_type();
                 let fields = fields_of_page(listing.is_sorted());
                 self.answer_stream(core, head, Status::OK, media_type, fields, Made::Listing(listing));
             }
-            Ok(
-                Found::Changed(_)
-                | Found::Program(..)
-                | Found::NoProgram
-                | Found::Asking(_)
-                | Found::Dav(_)
-                | Found::Tus(_),
-            ) => {
+            Found::Changed(_)
+            | Found::Program(..)
+            | Found::NoProgram
+            | Found::Asking(_)
+            | Found::Dav(_)
+            | Found::Tus(_) => {
                 self.fail(core, head, Status::INTERNAL_SERVER_ERROR, "The server has lost its place.");
             }
         }
