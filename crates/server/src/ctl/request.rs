@@ -129,14 +129,7 @@ fn perform(request: Request, running: &Running, served: &Served) -> Result<Value
         Request::Kick { session: None, user: None, address: None } => {
             Err("say whom: a session, a user or an address".to_owned())
         }
-        Request::Kick { session, user, address } => {
-            let meant = move |one: &SessionReport| {
-                session.is_none_or(|number| one.number == number)
-                    && user.as_ref().is_none_or(|user| one.user.as_deref() == Some(user.as_bytes()))
-                    && address.is_none_or(|address| one.peer.ip() == address.to_canonical())
-            };
-            Ok(json!({ "kicked": running.kick(meant) }))
-        }
+        Request::Kick { session, user, address } => Ok(kick(running, session, user, address)),
         Request::Limits { scope: None, download: None, upload: None, sessions: None, restore: false } => {
             Ok(json!({ "limits": running.limits().iter().map(limits).collect::<Vec<_>>() }))
         }
@@ -157,10 +150,7 @@ fn perform(request: Request, running: &Running, served: &Served) -> Result<Value
             };
             let limits =
                 Limits { download: limit(download)?, upload: limit(upload)?, sessions: limit(sessions)? };
-            match (restore && !running.restore_limits(&scope)) || !running.set_limits(&scope, &limits) {
-                true => Err(format!("there is no {scope}")),
-                false => Ok(with_note(json!({}), &scope, &running.limits())),
-            }
+            set_limits(running, &scope, &limits, restore)
         }
         Request::Ban { network, seconds } => {
             let time = seconds.map(|seconds| Duration::from_secs(seconds.min(LONGEST_BAN)));
@@ -188,24 +178,39 @@ fn perform(request: Request, running: &Running, served: &Served) -> Result<Value
         }
         Request::Reload {} => (served.orders.reload)().map(|later| json!({ "next-start": later })),
         Request::Upgrade {} => upgrade(running, served),
-        Request::Drain {} => {
-            let left = transfers(running);
-            running.note_why_it_ends("drained");
-            running.drain();
-            Ok(left)
-        }
-        Request::Stop {} => {
-            let left = transfers(running);
-            running.note_why_it_ends("ctl stop");
-            running.request_shutdown();
-            Ok(left)
-        }
+        Request::Drain {} => Ok(end(running, "drained", Running::drain)),
+        Request::Stop {} => Ok(end(running, "ctl stop", Running::request_shutdown)),
         Request::GiveWay {} if running.is_ending() => {
             served.is_given.store(true, Ordering::Release);
             Ok(Value::Null)
         }
         Request::GiveWay {} => Err("this server lets clients in".to_owned()),
     }
+}
+
+fn kick(running: &Running, session: Option<u64>, user: Option<String>, address: Option<IpAddr>) -> Value {
+    let meant = move |one: &SessionReport| {
+        session.is_none_or(|number| one.number == number)
+            && user.as_ref().is_none_or(|user| one.user.as_deref() == Some(user.as_bytes()))
+            && address.is_none_or(|address| one.peer.ip() == address.to_canonical())
+    };
+    json!({ "kicked": running.kick(meant) })
+}
+
+/// Sets limits. What they leave out stays as it was set, unless that is to be forgotten.
+fn set_limits(running: &Running, scope: &Scope, limits: &Limits, restore: bool) -> Result<Value, String> {
+    match (restore && !running.restore_limits(scope)) || !running.set_limits(scope, limits) {
+        true => Err(format!("there is no {scope}")),
+        false => Ok(with_note(json!({}), scope, &running.limits())),
+    }
+}
+
+/// Has the server end so; answers what that waits for.
+fn end(running: &Running, why: &'static str, how: impl FnOnce(&Running)) -> Value {
+    let left = transfers(running);
+    running.note_why_it_ends(why);
+    how(running);
+    left
 }
 
 /// How many are under way.
