@@ -114,27 +114,16 @@ async fn run(handed: Handed, patience: Patience, mut ending: Ending) {
     let names = names_of(&channel);
     let Ok(secured) = Secured::new(socket, channel) else { return };
     let wire = secured.wire();
-    let origin = Arc::new(Origin {
-        peer,
-        bound,
-        carried: Carried {
-            local,
-            names,
-            dismissal: Arc::default(),
-            relayed: Arc::default(),
-            wire: Arc::downgrade(&wire),
-            places: Arc::new(Places::new(bound, member)),
-            place: None,
-        },
-        inbox,
-        idle: Mutex::default(),
-        kept_for: patience.idle / 2,
-        places: Arc::new(Semaphore::new(REQUESTS)),
-        streams: AtomicUsize::new(0),
-        working: AtomicUsize::new(0),
-        began: Instant::now(),
-        moved: AtomicU64::new(0),
-    });
+    let carried = Carried {
+        local,
+        names,
+        dismissal: Arc::default(),
+        relayed: Arc::default(),
+        wire: Arc::downgrade(&wire),
+        places: Arc::new(Places::new(bound, member)),
+        place: None,
+    };
+    let origin = Arc::new(Origin::new((peer, bound), carried, inbox, patience));
     let service = {
         let origin = Arc::clone(&origin);
         service_fn(move |request| Arc::clone(&origin).answer(request))
@@ -165,11 +154,15 @@ async fn run(handed: Handed, patience: Patience, mut ending: Ending) {
         }
     }
     connection.as_mut().graceful_shutdown();
-    // What still runs may go on; where nothing does, the client has some seconds to close.
+    see_off(connection, &origin, &wire, patience).await;
+}
+
+/// What still runs may go on; where nothing does, the client has some seconds to close.
+async fn see_off(mut connection: Pin<&mut impl Future>, origin: &Origin, wire: &Wire, patience: Patience) {
     loop {
         let ended = meanwhile(connection.as_mut(), tokio::time::sleep(FAREWELL)).await.is_none();
         // Who has gone without a word, or takes nothing, is waited for no longer than while it was served.
-        if ended || origin.streams.load(Ordering::Relaxed) == 0 || origin.is_lost(&wire, patience) {
+        if ended || origin.streams.load(Ordering::Relaxed) == 0 || origin.is_lost(wire, patience) {
             return;
         }
         if origin.rest(patience).is_zero() {
@@ -228,6 +221,28 @@ struct Link {
 }
 
 impl Origin {
+    /// One from its peer to the address that a listener is bound to.
+    fn new(
+        (peer, bound): (SocketAddr, SocketAddr),
+        carried: Carried,
+        inbox: Sender<Message>,
+        patience: Patience,
+    ) -> Self {
+        Self {
+            peer,
+            bound,
+            carried,
+            inbox,
+            idle: Mutex::default(),
+            kept_for: patience.idle / 2,
+            places: Arc::new(Semaphore::new(REQUESTS)),
+            streams: AtomicUsize::new(0),
+            working: AtomicUsize::new(0),
+            began: Instant::now(),
+            moved: AtomicU64::new(0),
+        }
+    }
+
     /// Claims that nobody is there any more: a client has not said so when it was asked, and takes nothing either.
     fn is_lost(&self, wire: &Wire, patience: Patience) -> bool {
         if wire.takes() && self.streams.load(Ordering::Relaxed) > 0 {
