@@ -1,5 +1,7 @@
 //! What was written, turned into what it means: defaults added, contradictions refused, trees opened.
 
+use std::collections::HashSet;
+use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,7 +11,7 @@ use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{Ledger, LocalOptions, LocalStorage};
 use millrace_vfs::VirtualPath;
 
-use super::logins::{self, Assembly, Login, User, UserTable};
+use super::logins::{self, Assembly, Login, User};
 use super::places::Places;
 use super::report::Source;
 use super::said::{Place, Said};
@@ -87,7 +89,7 @@ impl Site {
 
 /// Resolves what was written; `file` is the one that some of it was written in.
 pub(crate) fn resolve(
-    written: Written,
+    mut written: Written,
     file: Option<&Source>,
     quotas: Option<Arc<Quotas>>,
 ) -> Result<Site, Failure> {
@@ -104,33 +106,23 @@ pub(crate) fn resolve(
     let Encryption { ftps, https, tls, self_signed, acme } = tls::encryption(&written, &places)?;
     let obstacles = obstacles::places_to_write(&written, self_signed.as_ref(), &places);
     doors::refuse_shared_addresses(&written, &places)?;
-    let Trees { directory, resumable, files, homes, hosts } = trees(&written, &places)?;
+    let trees = trees(&written, &places)?;
     let dav = kept(&written, "webdav", &places);
-    let of_hosts: Vec<_> = hosts.iter().map(|host| Arc::clone(&host.homes)).collect();
-    web.hosts = hosts.iter().flat_map(|host| host.names.clone()).collect();
-    let users = users(written.user_flags, written.user_tables, &places)?;
+    web.hosts = trees.hosts.iter().flat_map(|host| host.names.clone()).collect();
+    let users = users(&mut written, &places)?;
     let groups = written.group_tables.iter().map(|group| group.name.value.clone()).collect();
-    let archives = is_on(written.archives, false);
-    let mounts = super::folders::mounts(written.folder_tables, archives, files, &groups, &places)?;
-    let folders = program_folders(&written.cgi, &directory, &places)?;
+    let (tables, archives) = (take(&mut written.folder_tables), is_on(written.archives.clone(), false));
+    let mounts = super::folders::mounts(tables, archives, trees.files, &groups, &places)?;
+    let folders = program_folders(&written.cgi, &trees.directory, &places)?;
     let programs = config::Programs { folders, ..config::Programs::default() };
-    let passes = super::passes::passes(written.pass_tables, &directory, &places)?;
+    let passes = super::passes::passes(take(&mut written.pass_tables), &trees.directory, &places)?;
     let mounts = Arc::new(mounts.quotas(Arc::clone(&quotas)).withholding(programs.withheld(&passes)));
-    let assembly =
-        Assembly::new(&directory, Arc::clone(&homes), Arc::clone(&mounts), written.group_tables, &places)?;
-    let database = super::database::open(written.users.as_ref(), &places)?;
-    let has_users = !users.is_empty() || database.is_some() || !written.source_tables.is_empty();
-    let anonymous = anonymous(written.anonymous, has_users, &places)?;
-    logins::check_names(&users, anonymous.is_some(), &places)?;
     let by_certificate = tls.as_ref().is_some_and(|tls| tls.asks_for_certificates());
-    let (accounts, logins) = assembly.all(anonymous, users, by_certificate)?;
+    let People { accounts, logins, sources } =
+        people(&mut written, users, &trees, &mounts, &groups, by_certificate, &places)?;
+    let Trees { directory, resumable, files, homes, hosts } = trees;
+    let of_hosts: Vec<_> = hosts.iter().map(|host| Arc::clone(&host.homes)).collect();
     let accounts = accounts.quotas(Arc::clone(&quotas));
-    let (accounts, mut sources) = match database {
-        Some((users, path)) => (accounts.source(users), vec![format!("of {}", path.display())]),
-        None => (accounts, Vec::new()),
-    };
-    let (accounts, more) = sources::add(written.source_tables, accounts, &directory, &groups, &places)?;
-    sources.extend(more);
     let accounts = Arc::new(hosts.into_iter().fold(accounts, Chain::host));
 
     let default = Config::new(Arc::clone(&accounts) as Arc<dyn Authenticator>);
@@ -274,6 +266,40 @@ fn trees(written: &Written, places: &Places<'_>) -> Result<Trees, Failure> {
     Ok(Trees { directory, resumable, files, homes, hosts })
 }
 
+/// Who may come in, and what is to be told of them.
+struct People {
+    accounts: Chain,
+    logins: Vec<Login>,
+    sources: Vec<String>,
+}
+
+/// The users, with all that is known of accounts besides; `groups` are the names that there are.
+fn people(
+    written: &mut Written,
+    users: Vec<User>,
+    trees: &Trees,
+    mounts: &Arc<Mounts>,
+    groups: &HashSet<String>,
+    by_certificate: bool,
+    places: &Places<'_>,
+) -> Result<People, Failure> {
+    let (homes, tables) = (Arc::clone(&trees.homes), take(&mut written.group_tables));
+    let assembly = Assembly::new(&trees.directory, homes, Arc::clone(mounts), tables, places)?;
+    let database = super::database::open(written.users.as_ref(), places)?;
+    let has_users = !users.is_empty() || database.is_some() || !written.source_tables.is_empty();
+    let anonymous = anonymous(written.anonymous.take(), has_users, places)?;
+    logins::check_names(&users, anonymous.is_some(), places)?;
+    let (accounts, logins) = assembly.all(anonymous, users, by_certificate)?;
+    let (accounts, mut sources) = match database {
+        Some((users, path)) => (accounts.source(users), vec![format!("of {}", path.display())]),
+        None => (accounts, Vec::new()),
+    };
+    let tables = take(&mut written.source_tables);
+    let (accounts, more) = sources::add(tables, accounts, &trees.directory, groups, places)?;
+    sources.extend(more);
+    Ok(People { accounts, logins, sources })
+}
+
 fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBuf, Failure> {
     let here = Said::on_command_line(PathBuf::from("."));
     let said = said.unwrap_or(&here);
@@ -328,7 +354,8 @@ fn program_folders(
     said.iter().map(one).collect()
 }
 
-fn users(flags: Vec<String>, tables: Vec<UserTable>, places: &Places<'_>) -> Result<Vec<User>, Failure> {
+fn users(written: &mut Written, places: &Places<'_>) -> Result<Vec<User>, Failure> {
+    let (flags, tables) = (take(&mut written.user_flags), take(&mut written.user_tables));
     let from_flags = flags.iter().map(|flag| User::from_flag(flag));
     let from_tables = tables.into_iter().map(|table| User::from_table(table, places));
     from_flags.chain(from_tables).collect()
