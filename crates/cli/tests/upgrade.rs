@@ -175,6 +175,23 @@ fn fetch(url: &str, is_over: &AtomicBool, fetched: &AtomicUsize) -> Vec<String> 
     wrong
 }
 
+/// Connects and waits for the greeting until told to stop, and nothing else: often enough that somebody waits at each
+/// listener in the moment in which nobody accepts. What went wrong.
+fn knock(address: &str, is_over: &AtomicBool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        let mut line = String::new();
+        let greeted = TcpStream::connect(address).and_then(|stream| {
+            stream.set_read_timeout(Some(PATIENCE))?;
+            BufReader::new(&stream).read_line(&mut line)
+        });
+        if greeted.is_err() || !line.starts_with("220") {
+            wrong.push(format!("{greeted:?} {line:?}"));
+        }
+    }
+    wrong
+}
+
 #[test]
 fn five_upgrades_refuse_and_cut_nobody() {
     const LARGE: usize = 3 << 20;
@@ -191,15 +208,15 @@ fn five_upgrades_refuse_and_cut_nobody() {
     going.write_all(&[b'y'; 1000]).unwrap();
 
     let (is_over, fetched) = (AtomicBool::new(false), [const { AtomicUsize::new(0) }; 3]);
+    let address = site.ftp.clone();
     let https = site.https.clone().expect("HTTPS is served");
     let urls =
         [format!("ftp://{}/f", site.ftp), format!("http://{}/f", site.http), format!("https://{https}/f")];
     let (pids, wrong) = thread::scope(|scope| {
-        let fetching: Vec<_> = urls
-            .iter()
-            .zip(&fetched)
-            .map(|(url, fetched)| scope.spawn(|| fetch(url, &is_over, fetched)))
-            .collect();
+        let fetching = urls.iter().zip(&fetched);
+        let fetching = fetching.map(|(url, fetched)| scope.spawn(|| fetch(url, &is_over, fetched)));
+        let knocking = (0..4).map(|_| scope.spawn(|| knock(&address, &is_over)));
+        let clients: Vec<_> = fetching.chain(knocking).collect();
         let mut pids = vec![site.first.id()];
         for _ in 0..5 {
             let before = [0, 1, 2].map(|which| fetched[which].load(Ordering::Relaxed));
@@ -209,7 +226,7 @@ fn five_upgrades_refuse_and_cut_nobody() {
             });
         }
         is_over.store(true, Ordering::Relaxed);
-        (pids, fetching.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>())
+        (pids, clients.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>())
     });
     assert_eq!(wrong, [""; 0], "{}", site.log());
     pids.windows(2).for_each(|two| assert_ne!(two[0], two[1]));
