@@ -6,17 +6,22 @@
 //! named here. Called on threads that may wait. (Programs that answer requests of HTTP are `http/program.rs`: theirs is
 //! a stream, and nobody waits for it.)
 
-use std::ffi::OsString;
+use std::env;
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, Stdio};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use millrace_spawn::{Process, Start};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Access, access};
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 /// Bytes that are read of an output in one go, so that one that writes as fast as they are read has an end.
@@ -54,6 +59,14 @@ impl Purpose {
         match self {
             Self::Answer => &["PATH"],
             Self::Work => &["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"],
+        }
+    }
+
+    /// Where it runs: nowhere in particular, or where the server does.
+    fn folder(self) -> &'static CStr {
+        match self {
+            Self::Answer => c"/",
+            Self::Work => c".",
         }
     }
 }
@@ -107,19 +120,17 @@ impl Program {
     pub(crate) fn run_unless(&self, recall: &Recall, input: &[u8]) -> io::Result<Ended> {
         let end = Instant::now() + self.time;
         let mut child = self.start()?;
-        let group = Pid::from_raw(child.id().cast_signed());
-        recall.watch(group);
+        let group = child.process.pid();
+        recall.watch(Some(group));
         let talked = self.talk(&mut child, input, end);
         let has_ended = matches!(talked, Ok(Talk { cut: None, .. }));
-        if (!has_ended || self.purpose == Purpose::Answer)
-            && let Some(group) = group
-        {
+        if !has_ended || self.purpose == Purpose::Answer {
             let _ = kill_process_group(group, Signal::KILL);
         }
         // Once its status is collected its number may be another's.
         recall.watch(None);
         // It has ended: this only collects the status.
-        let status = child.wait()?;
+        let status = child.process.wait()?;
         let Talk { cut, output, complaints } = talked?;
         let by_itself = || match status.code() {
             Some(code) => How::Exited(code),
@@ -129,29 +140,38 @@ impl Program {
     }
 
     fn start(&self) -> io::Result<Child> {
-        let (program, arguments) =
-            self.words.split_first().ok_or_else(|| io::Error::other("no program is named"))?;
-        let inherited = self.purpose.inherited().iter();
-        let mut command = Command::new(program);
-        command
-            .args(arguments)
-            .env_clear()
-            .envs(inherited.filter_map(|name| Some((*name, std::env::var_os(name)?))))
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .process_group(0);
-        if self.purpose == Purpose::Answer {
-            command.current_dir("/");
+        let name = self.words.first().ok_or_else(|| io::Error::other("no program is named"))?;
+        let (program, mut arguments, mut environment) = (find(name)?, Vec::new(), Vec::new());
+        for word in &self.words {
+            add(&[word], &mut arguments)?;
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+        for name in self.purpose.inherited() {
+            if let Some(value) = env::var_os(name) {
+                add(&[OsStr::new(name), OsStr::new("="), &value], &mut environment)?;
+            }
+        }
+        for (name, value) in &self.environment {
+            add(&[name, OsStr::new("="), value], &mut environment)?;
+        }
+        let pipe = || pipe_with(PipeFlags::CLOEXEC);
+        let ((theirs, input), (output, said), (errors, complaint)) = (pipe()?, pipe()?, pipe()?);
+        let process = Start {
+            program: &program,
+            arguments: &arguments,
+            environment: &environment,
+            folder: self.purpose.folder(),
+            streams: [theirs.as_fd(), said.as_fd(), complaint.as_fd()],
+        }
+        .start()?;
+        Ok(Child { process, input: Some(input), output: Some(output), errors: Some(errors) })
     }
 
     /// Feeds it and hears it until it ends; what its children still have to say is not waited for.
     fn talk(&self, child: &mut Child, input: &[u8], end: Instant) -> io::Result<Talk> {
-        let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
-        let ended = pidfd_open(pid, PidfdFlags::empty())?;
-        let mut feed = Feed::new(child.stdin.take().map(OwnedFd::from), input)?;
-        let mut output = Ear::new(child.stdout.take().map(OwnedFd::from), self.most)?;
-        let mut complaints = Ear::new(child.stderr.take().map(OwnedFd::from), MOST_COMPLAINTS)?;
+        let ended = pidfd_open(child.process.pid(), PidfdFlags::empty())?;
+        let mut feed = Feed::new(child.input.take(), input)?;
+        let mut output = Ear::new(child.output.take(), self.most)?;
+        let mut complaints = Ear::new(child.errors.take(), MOST_COMPLAINTS)?;
         let cut = loop {
             feed.go_on();
             let has_ended = wait(&ended, [feed.pipe(), output.pipe(), complaints.pipe()], end)?;
@@ -169,6 +189,36 @@ impl Program {
         };
         Ok(Talk { cut, output: output.heard, complaints: complaints.heard })
     }
+}
+
+/// A program that runs, and our ends of its streams.
+struct Child {
+    process: Process,
+    input: Option<OwnedFd>,
+    output: Option<OwnedFd>,
+    errors: Option<OwnedFd>,
+}
+
+/// The file that a name leads to: itself where there is a slash in it, else the first that can be run in the folders of
+/// `PATH`.
+fn find(name: &OsStr) -> io::Result<CString> {
+    if name.as_bytes().contains(&b'/') {
+        return Ok(CString::new(name.as_bytes())?);
+    }
+    let folders = env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    let is_program = |file: &Path| file.is_file() && access(file, Access::EXEC_OK).is_ok();
+    let file = env::split_paths(&folders).map(|folder| folder.join(name)).find(|file| is_program(file));
+    Ok(CString::new(file.ok_or(io::ErrorKind::NotFound)?.as_os_str().as_bytes())?)
+}
+
+/// Adds an argument, or a variable, in the form in which a program gets it.
+fn add(parts: &[&OsStr], block: &mut Vec<u8>) -> io::Result<()> {
+    if parts.iter().any(|part| part.as_bytes().contains(&0)) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a NUL byte in what a program is told"));
+    }
+    parts.iter().for_each(|part| block.extend_from_slice(part.as_bytes()));
+    block.push(0);
+    Ok(())
 }
 
 /// By which somebody has a program ended before its time, or not begun; clones are the same.

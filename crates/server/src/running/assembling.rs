@@ -48,7 +48,7 @@ pub(super) fn state(
     }
     let tls = config.tls.as_ref().map(Security::new).transpose().map_err(StartError::Tls)?;
     tls.iter().flat_map(|tls| tls.doubts(SystemTime::now())).for_each(|text| log.warn(&text));
-    if !config.programs.folders.is_empty() {
+    if !config.programs.folders.is_empty() || config.hooks.is_some() {
         // Without them programs start all the same, if slower.
         let _ = millrace_spawn::keep_descriptors();
     }
