@@ -1,6 +1,7 @@
 //! Races in TLS, with the servers that `peers/install` gets: those that are not there are left out.
 
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
@@ -25,6 +26,9 @@ fn installed(names: &[&'static str]) -> Vec<&'static str> {
 
 /// Every user does so much, whatever the machine is busy with, and every byte is looked at.
 fn race(servers: &[&str], load: &[&str]) -> Value {
+    // A port is chosen before its server has it: two races at once may choose the same.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let count = ["--count", "2", "--users", "3", "--duration", "5m", "--warm-up", "0", "--blocks", "2"];
     let flags = ["--tls", "1.2", "--json", "-"];
     let output = millrace(&[&["race"], servers, &count, load, &flags].concat());
