@@ -6,7 +6,7 @@
 //!
 //! - **The child runs no Rust, and touches no stack.** It makes the system calls that its parent has written down
 //!   ([`Call`]), one after the other, in a loop of a dozen instructions that is all its code. So nothing of the parent
-//!   is changed but the one word in which the child leaves the error of a call that has failed.
+//!   is changed but the two words in which the child leaves which call has failed, and how.
 //! - **The parent's thread stands still until then** (`CLONE_VFORK`): what the calls point to stays where it is, and the
 //!   frame that both share is used by nobody else.
 //! - **No handler of the parent's runs in the child** (`CLONE_CLEAR_SIGHAND`, Linux 5.5): a signal that comes in
@@ -48,6 +48,7 @@ const CLOSE_RANGE_UNSHARE: usize = 2;
 const SET: usize = 8;
 
 const EPERM: isize = -1;
+const EINVAL: isize = -22;
 const ENOSYS: isize = -38;
 
 /// A system call that the child is to make. Its arguments are numbers or point to what the kernel is to read.
@@ -55,6 +56,13 @@ const ENOSYS: isize = -38;
 struct Call {
     number: usize,
     arguments: [*const c_void; 4],
+}
+
+/// What a child leaves of a call that has failed: its answer, and the call behind it.
+#[repr(C)]
+struct Failed {
+    error: isize,
+    next: *const Call,
 }
 
 /// `struct clone_args`, as its first version has it: zero is what is not asked for.
@@ -105,26 +113,29 @@ pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Failure> {
             [start.program.as_ptr().cast(), arguments.as_ptr().cast(), environment.as_ptr().cast(), NONE],
         ),
     ];
-    let (pid, error) = match lent {
-        Some(_) => begin(CLONE_FILES, &calls),
-        None => begin(0, &calls[1..]),
+    let (shared, calls) = match lent {
+        Some(_) => (CLONE_FILES, &calls[..]),
+        None => (0, &calls[1..]),
     };
+    let (pid, failed) = begin(shared, calls);
     drop(lent);
-    if matches!(pid, EPERM | ENOSYS) {
-        IS_REFUSED.store(true, Ordering::Relaxed);
-        return Err(Failure::Unavailable);
+    if matches!(pid, EPERM | EINVAL | ENOSYS) {
+        return Err(refused());
     }
     let pid = Pid::from_raw(answer(pid)?).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-    if let Err(why) = answer(error) {
+    if let Err(error) = answer(failed.error) {
         // It has ended with that: its status is nobody else's to collect.
         let _ = waitpid(Some(pid), WaitOptions::empty());
-        if error == ENOSYS {
-            IS_REFUSED.store(true, Ordering::Relaxed);
-            return Err(Failure::Unavailable);
-        }
-        return Err(why.into());
+        let is_first = ptr::eq(failed.next, calls[1..].as_ptr());
+        // What else may fail says something of the program; this, of whoever permits system calls here.
+        return Err(if shared != 0 && is_first { refused() } else { error.into() });
     }
     Ok(pid)
+}
+
+fn refused() -> Failure {
+    IS_REFUSED.store(true, Ordering::Relaxed);
+    Failure::Unavailable
 }
 
 const NONE: *const c_void = ptr::null();
@@ -158,16 +169,16 @@ fn answer(answer: isize) -> io::Result<i32> {
 }
 
 /// Makes a child that shares this as well, and makes these calls until one fails, or has made another program of it. Answers the child's number,
-/// or the error that there is none for; and the error of the call that has failed, or 0.
+/// or the error that there is none for; and the call that has failed, with an error of 0 where none has.
 #[allow(unsafe_code)]
-fn begin(shared: u64, calls: &[Call]) -> (isize, isize) {
+fn begin(shared: u64, calls: &[Call]) -> (isize, Failed) {
     let clone = CloneArguments {
         flags: shared | CLONE_VM | CLONE_VFORK | CLONE_CLEAR_SIGHAND,
         exit_signal: SIGCHLD,
         ..CloneArguments::default()
     };
-    let (pid, mut error): (isize, isize);
-    error = 0;
+    let mut failed = Failed { error: 0, next: ptr::null() };
+    let pid: isize;
     // SAFETY: see the top of this file. The child leaves the loop by `execve` or by `exit_group` alone, since the last of
     // the calls is an `execve`: were it to come back, it would have failed. What the calls point to lives until then,
     // in the caller's frame. The child has registers of its own, so that only those count as changed that a system
@@ -189,6 +200,7 @@ fn begin(shared: u64, calls: &[Call]) -> (isize, isize) {
             "test rax, rax",
             "jns 2b",
             "mov [r13], rax",
+            "mov [r13 + 8], r12",
             "3:",
             "mov edi, 127",
             "mov eax, 231", // exit_group
@@ -200,12 +212,12 @@ fn begin(shared: u64, calls: &[Call]) -> (isize, isize) {
             in("rdi") &raw const clone,
             in("rsi") size_of::<CloneArguments>(),
             in("r12") calls.as_ptr(),
-            in("r13") &raw mut error,
+            in("r13") &raw mut failed,
             lateout("rcx") _,
             lateout("r11") _,
             call = const size_of::<Call>(),
             options(nostack),
         );
     }
-    (pid, error)
+    (pid, failed)
 }
