@@ -33,6 +33,9 @@ use crate::state::Admission;
 use crate::transfer::Socket;
 use crate::worker::Core;
 
+/// How often a request may lead to another: by a program's answer, or by the index of a folder.
+pub(in crate::http) const REDIRECTS: u8 = 5;
+
 /// One client. What only some moments need is behind a `Box` or an empty `Vec`, so that an idle one is small.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -62,7 +65,7 @@ pub(crate) struct Connection {
     pub(super) wrong_passwords: u32,
     /// A place among the programs, for the one that is about to run.
     pub(super) slot: Option<Slot>,
-    /// How often programs have sent the request on.
+    /// How often the request was sent on within the server.
     pub(super) redirects: u8,
     /// What was asked for, where programs have sent the request on.
     pub(super) redirected: Option<Box<Redirected>>,

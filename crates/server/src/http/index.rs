@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use millrace_ftp::session::Permission;
 use millrace_http::target::{self, Target};
-use millrace_http::{Head, Method};
+use millrace_http::{Head, Method, Status, Version};
 use millrace_vfs::{FileError, VirtualPath, Wait};
 
-use super::connection::{Connection, Redirected};
+use super::connection::{Connection, REDIRECTS, Redirected};
 use super::find::{self, Found};
 use super::side::forward;
 use super::who::Who;
@@ -62,11 +62,17 @@ impl Connection {
         target: &Target<'_>,
         index: &VirtualPath,
     ) {
+        self.redirects += 1;
+        if self.redirects > REDIRECTS {
+            let reason = "The index of the folder leads to the folder again.";
+            return self.fail(core, head, Status::BAD_GATEWAY, reason);
+        }
         let uri = forward::path_and_query(head, target);
         let mut path = Vec::new();
         target::encode(index.as_bytes(), &mut path);
         let query = target.query.map_or(Vec::new(), |query| [b"?", query].concat());
-        let version = self.protocol(head.version).as_bytes();
+        // As requests of HTTP/2 come here, too.
+        let version: &[u8] = if head.version == Version::Http11 { b"HTTP/1.1" } else { b"HTTP/1.0" };
         let line = [head.method_text.as_bytes(), b" ", &path, &query, b" ", version, b"\r\n"];
         let mut again = line.concat();
         // An authority in the target goes before the field.

@@ -10,7 +10,7 @@ use millrace_http::{Field, Status, Version};
 use super::{Next, Record, Running, Stage, Voice};
 use crate::http::answerer::Answerer;
 use crate::http::body::Body;
-use crate::http::connection::{Connection, Redirected, Work};
+use crate::http::connection::{Connection, REDIRECTS, Redirected, Work};
 use crate::http::sending::Sending;
 use crate::transfer::TURN;
 use crate::worker::Core;
@@ -20,9 +20,6 @@ const KEPT: usize = 64 * 1024;
 
 /// Why an answer that has begun is cut, and one that has not is not given.
 const OVER_QUOTA: &str = "its user may move no more";
-
-/// Redirects within the server that one request may lead to.
-const REDIRECTS: u8 = 5;
 
 impl Connection {
     /// The reactor tells of an answer that somebody else makes; whether its end is there.

@@ -15,7 +15,7 @@ use millrace_server::{Account, Config, Permissions, Rules};
 use millrace_storage::{LocalOptions, LocalStorage};
 
 use super::{People, answer, beneath, fastcgi_at, hear, http_at, read_head, site};
-use crate::kit::{Scratch, http_config, pattern, serve_http_with};
+use crate::kit::{Scratch, http_config, https_config, pattern, serve_http_with};
 
 #[test]
 fn an_application_is_told_what_a_program_is_told() {
@@ -269,7 +269,12 @@ fn a_folder_whose_index_is_a_script_is_answered_by_the_application() {
     scratch.write("page/index.html", b"a page");
     let index = ["index.php", "index.html"].map(|name| name.as_bytes().to_vec()).to_vec();
     let web = Web { index, ..Web::default() };
-    let served = serve_http_with(Config { passes: vec![pass], web, ..http_config(scratch.storage()) });
+    let served = serve_http_with(Config { passes: vec![pass], web, ..https_config(&scratch) });
+    let (status, body) = served.connect_http2(&[]).fetch(1, "/blog/?q=1");
+    assert_eq!(
+        (status, String::from_utf8(body).unwrap()),
+        (200, "GET|/blog/index.php|/blog/?q=1|q=1|- ".to_owned())
+    );
     let mut client = served.connect();
     assert_eq!(client.get("/blog/?q=1").text(), "GET|/blog/index.php|/blog/?q=1|q=1|- ");
     client.send("POST /blog/ HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody");
