@@ -7,7 +7,8 @@
 //! `clone3`), `Command` does the same.
 //!
 //! The invariant: a child has the three streams that it is given and no other descriptor, the variables that it is
-//! given and no other, its own process group, and signals as a shell's child has them.
+//! given and no other, its own process group, and signals as a shell's child has them. (By `Command` it also has
+//! descriptors that this process itself was started with, where nobody has had those closed on `execve`.)
 
 #![cfg(target_os = "linux")]
 
@@ -26,9 +27,7 @@ mod vfork;
 
 pub use slots::keep_descriptors;
 
-/// A program that is to be started, in a process group of its own. Descriptors that are not [closed on
-/// `execve`](https://man7.org/linux/man-pages/man2/open.2.html) would be the child's as well: whoever opens any says
-/// `O_CLOEXEC`, as the standard library does.
+/// A program that is to be started, in a process group of its own.
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
     /// Its file.
@@ -118,11 +117,11 @@ impl Start<'_> {
 
 /// The strings of a block, each without its NUL byte.
 fn strings(block: &[u8]) -> io::Result<impl Iterator<Item = &[u8]>> {
+    let are_there = !block.is_empty();
     let Some(block) = block.strip_suffix(&[0]).or(block.is_empty().then_some(block)) else {
         let error = "arguments and variables have to end with a NUL byte";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
     };
-    let are_there = !block.is_empty();
     Ok(block.split(|&byte| byte == 0).filter(move |_| are_there))
 }
 

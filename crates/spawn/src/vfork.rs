@@ -21,10 +21,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::Pid;
 
 use super::slots::{self, Lent};
-use super::{Failure, Start, strings};
+use super::{Failure, Process, Start, strings};
 
 // Numbers of x86-64.
 const RT_SIGACTION: usize = 13;
@@ -107,6 +107,8 @@ pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Failure> {
         Call::new(DUP2, [input, number(0), NONE, NONE]),
         Call::new(DUP2, [output, number(1), NONE, NONE]),
         Call::new(DUP2, [errors, number(2), NONE, NONE]),
+        // What this process was started with, and does not know of.
+        Call::new(CLOSE_RANGE, [number(3), number(u32::MAX as usize), NONE, NONE]),
         Call::new(CHDIR, [start.folder.as_ptr().cast(), NONE, NONE, NONE]),
         Call::new(
             EXECVE,
@@ -123,14 +125,12 @@ pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Failure> {
         return Err(refused());
     }
     let pid = Pid::from_raw(answer(pid)?).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-    if let Err(error) = answer(failed.error) {
-        // It has ended with that: its status is nobody else's to collect.
-        let _ = waitpid(Some(pid), WaitOptions::empty());
-        let is_first = ptr::eq(failed.next, calls[1..].as_ptr());
-        // What else may fail says something of the program; this, of whoever permits system calls here.
-        return Err(if shared != 0 && is_first { refused() } else { error.into() });
-    }
-    Ok(pid)
+    let Err(error) = answer(failed.error) else { return Ok(pid) };
+    // It has ended with that: its status is nobody else's to collect.
+    let _ = Process::new(pid).wait();
+    let index = (failed.next.addr() - calls.as_ptr().addr()) / size_of::<Call>() - 1;
+    // What else may fail says something of the program; this, of whoever permits system calls here.
+    Err(if calls[index].number == CLOSE_RANGE { refused() } else { error.into() })
 }
 
 fn refused() -> Failure {

@@ -217,7 +217,9 @@ impl Program {
 
     /// How it ended, if it has.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
-        let status = self.child.try_wait().ok().flatten();
+        // Where SIGCHLD is ignored, as whoever started the server may have it, nobody is told how: only that it has, and
+        // that its number may be another's by now.
+        let status = self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()));
         self.has_ended |= status.is_some();
         status
     }
