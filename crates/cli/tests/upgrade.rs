@@ -17,6 +17,10 @@ const CONTENT: &[u8] = b"the content of a file";
 /// The hash of `password`: cheap.
 const HASH: &str = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
 
+/// What asks for a lock.
+const LOCK: &str = "<D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:exclusive/></D:lockscope>\
+                    <D:locktype><D:write/></D:locktype></D:lockinfo>";
+
 /// How long something may take that is not in doubt.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -103,6 +107,14 @@ impl Site {
         client
     }
 
+    /// A connection at which something was asked: it stays with the server that answered.
+    fn ask_first(&self) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.http).unwrap();
+        let answer = request(&mut stream, "OPTIONS", "/f", "", "");
+        assert!(answer.starts_with("HTTP/1.1 204 "), "{answer}");
+        stream
+    }
+
     /// Waits for the end of the first server.
     fn first_ends_with(&mut self) -> Option<i32> {
         eventually("it ends", || self.first.try_wait().unwrap().is_some());
@@ -160,6 +172,28 @@ fn eventually(what: &str, mut claim: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "not in time: {what}");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Asks by HTTP; the head of the answer.
+fn request(stream: &mut TcpStream, method: &str, path: &str, fields: &str, body: &str) -> String {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: h\r\n{fields}Content-Length: {length}\r\n\r\n");
+    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    let (mut reader, mut head) = (BufReader::new(stream), String::new());
+    while !head.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut head).unwrap() > 0, "it ended: {head}");
+    }
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    let length: u64 = length.map_or(0, |length| length.parse().unwrap());
+    reader.take(length).read_to_end(&mut Vec::new()).unwrap();
+    head
+}
+
+/// Locks a file; the token.
+fn lock(stream: &mut TcpStream, path: &str) -> Option<String> {
+    let head = request(stream, "LOCK", path, "Timeout: Second-3000\r\n", LOCK);
+    Some(head.split_once("Lock-Token: <")?.1.split_once('>')?.0.to_owned())
 }
 
 /// Fetches with curl until told to stop; what went wrong.
@@ -358,6 +392,53 @@ fn what_the_last_sessions_move_is_counted_by_the_next_server() {
         let quotas: Value = serde_json::from_slice(&site.ctl(&["--json", "quotas"]).stdout).unwrap();
         quotas["quotas"][0]["bytes"] == 3500
     });
+}
+
+/// What a client of WebDAV is told holds, whichever of the two it asks: the old one takes nothing that would be lost.
+#[test]
+fn what_webdav_is_told_is_kept_or_refused() {
+    let mut site = Site::start("dav", "grace = 600\nstate = \"state\"");
+    let mut old: Vec<_> = (0..7).map(|_| site.ask_first()).collect();
+    let token = lock(&mut old[0], "/f").expect("it can be locked");
+    let if_token = format!("If: (<{token}>)\r\n");
+    // A new one that fails late, for there is no room for a name beside that of its control socket: the old one goes on.
+    let text = fs::read_to_string(site.folder.join("millrace.toml")).unwrap();
+    let long = format!("\"{}\"", "c".repeat(103));
+    fs::write(site.folder.join("millrace.toml"), text.replace("\"control\"", &long)).unwrap();
+    let refused = site.ctl(&["upgrade"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(site.log().contains(" relieves="), "it came as far as to serve: {}", site.log());
+    lock(&mut old[0], "/g").expect("it is this one's again");
+    fs::write(site.folder.join("millrace.toml"), text).unwrap();
+    site.upgrade();
+
+    let update = "<D:propertyupdate xmlns:D=\"DAV:\"><D:set><D:prop><x xmlns=\"urn:y\">1</x></D:prop></D:set></D:propertyupdate>";
+    let lock_token = format!("Lock-Token: <{token}>\r\n");
+    for (method, fields, body) in [
+        ("LOCK", "", LOCK),
+        ("UNLOCK", &*lock_token, ""),
+        ("PROPPATCH", "", update),
+        ("DELETE", "", ""),
+        ("PUT", &*if_token, "new"),
+    ] {
+        let answer = request(&mut old.pop().unwrap(), method, "/f", fields, body);
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{method}: {answer}");
+        assert!(
+            answer.contains("Connection: close\r\n") && answer.contains("Retry-After: 0\r\n"),
+            "{answer}"
+        );
+    }
+    let stored = request(&mut old.pop().unwrap(), "PUT", "/other", "", "new");
+    assert!(stored.starts_with("HTTP/1.1 201 "), "that is nobody's: {stored}");
+    let new = |method: &str, path: &str, fields: &str| {
+        let mut stream = TcpStream::connect(&site.http).unwrap();
+        request(&mut stream, method, path, fields, "")[9..12].to_owned()
+    };
+    assert_eq!(new("PUT", "/f", ""), "423");
+    assert_eq!(new("PUT", "/g", ""), "423", "what was locked behind the failure, too");
+    assert_eq!(new("PUT", "/f", &if_token), "204");
+    assert_eq!(new("UNLOCK", "/f", &lock_token), "204");
+    assert_eq!(new("PUT", "/f", ""), "204");
 }
 
 /// Deliveries are one server's: events are told once, those of the old one's last sessions, too.

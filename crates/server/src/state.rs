@@ -172,7 +172,6 @@ impl Server {
         self.is_ending.store(true, Ordering::Release);
         let end = Instant::now() + grace;
         self.passive.share_with_others(true);
-        self.dav.leave();
         self.config.quotas.iter().for_each(|quotas| quotas.leave());
         self.tell_workers(|| Message::Retire(end));
     }

@@ -138,6 +138,9 @@ impl Connection {
                 "A link is for files and folders, and this is neither.",
             );
         }
+        if is_asked && by == By::Files && core.server.dav.is_for_another(head) {
+            return self.send_to_successor(core, head);
+        }
         if is_asked && self.asks_hooks(core, head, bytes, target, &who, concern) {
             return;
         }

@@ -15,7 +15,7 @@ use millrace_net::handing;
 
 use super::Word;
 use crate::acme;
-use crate::housekeeping::{keep_dav, keep_quotas};
+use crate::housekeeping::keep_quotas;
 use crate::running::Running;
 use crate::worker::{Door, Listener, Message};
 
@@ -50,6 +50,7 @@ pub(crate) fn give(running: &Running, mut command: Command) -> Result<u32, Strin
             // First of all: somebody may wait.
             accept(running, true);
             let why = given_up(&mut child, trouble);
+            running.state.dav.take_back();
             for error in running.state.hooks().iter().filter_map(|hooks| hooks.take_back().err()) {
                 running.state.log.warn(&error);
             }
@@ -98,7 +99,9 @@ fn hand_over(running: &Running, socket: &OwnedFd) -> Result<(), Trouble> {
     running.state.hooks().iter().for_each(|hooks| hooks.give_way());
     pause(running)?;
     keep_quotas(&running.state, true);
-    keep_dav(&running.state);
+    if let Err(error) = running.state.dav.leave() {
+        running.state.log.warn(&error);
+    }
     say_what_is_known(running, socket).map_err(Trouble::ours)?;
     expect(socket, SERVING_TIME, |word| matches!(word, Word::Serving {}))
 }

@@ -19,8 +19,9 @@
 //! While the old one has its last sessions both are there. Each counts sessions and bandwidth by itself. Accounts in
 //! databases, files, and logs that are appended to are shared as ever. What one process has to itself is the new one's:
 //! deliveries of events (`hooks/queue.rs`; the old one still puts what its sessions do), quotas (the new one is told at
-//! the end what the old one has moved, and counts trees anew that it has changed), locks of WebDAV, certificates by ACME.
-//! Passive ports are leased by both, and kept by neither (`passive/mod.rs`).
+//! the end what the old one has moved, and counts trees anew that it has changed), locks and properties of WebDAV (the
+//! old one sends who would change them to the new one), certificates by ACME. Passive ports are leased by both, and
+//! kept by neither (`passive/mod.rs`).
 
 mod giving;
 mod taking;

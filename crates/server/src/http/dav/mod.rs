@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use millrace_http::{Field, Head, Method, Refusal, Status};
+
 use locks::Locks;
 use properties::Properties;
 use turns::Turns;
@@ -28,6 +30,9 @@ use turns::Turns;
 pub(super) use claim::{Claim, Touch};
 pub(crate) use members::Answer;
 pub(super) use requests::Collecting;
+
+/// What is said where another server has to be asked.
+const ELSEWHERE: &str = "Another server takes over; ask again.";
 
 /// What WebDAV's clients have told, of all users.
 #[derive(Debug, Default)]
@@ -39,7 +44,7 @@ pub(crate) struct Dav {
     turns: Turns,
     /// Where it is kept.
     path: Option<PathBuf>,
-    /// Somebody else keeps it there.
+    /// Another server has it from now on, and nothing is told here any more; changes while `told` is locked.
     is_left: AtomicBool,
     /// The changes that are kept there; held while it is written.
     kept: Mutex<u64>,
@@ -82,9 +87,39 @@ impl Dav {
         (Self { told: Mutex::new(told), count, path, kept, ..Self::default() }, trouble)
     }
 
-    /// Another server keeps it from now on.
-    pub(crate) fn leave(&self) {
-        self.is_left.store(true, Ordering::Release);
+    /// Keeps it for another server that has it from now on: what clients would tell here then is refused.
+    pub(crate) fn leave(&self) -> Result<(), String> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        self.with(|_| self.is_left.store(true, Ordering::Release));
+        self.keep_changes(&mut kept)
+    }
+
+    /// The other server has come to nothing.
+    pub(crate) fn take_back(&self) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        self.with(|told| {
+            self.is_left.store(false, Ordering::Release);
+            // The other one may have written the file, or put it aside.
+            if told.changes() > 0 {
+                *kept = u64::MAX;
+            }
+        });
+    }
+
+    /// Claims that another server has to be asked this: what it would change is kept there.
+    pub(super) fn is_for_another(&self, head: &Head<'_, '_>) -> bool {
+        use Method::{Copy, Delete, Lock, Move, PropPatch, Put, Unlock};
+        let would_be_lost = || match head.method {
+            Lock | Unlock | PropPatch => true,
+            Delete | Move | Copy => !self.is_empty(),
+            Put => head.get(Field::If).is_some(),
+            _ => false,
+        };
+        self.is_left() && would_be_lost()
+    }
+
+    fn is_left(&self) -> bool {
+        self.is_left.load(Ordering::Acquire)
     }
 
     /// What another server has kept meanwhile, whom this one relieves.
@@ -98,11 +133,12 @@ impl Dav {
 
     /// Has it outlive the server, if something has changed.
     pub(crate) fn keep(&self) -> Result<(), String> {
-        let Some(path) = &self.path else { return Ok(()) };
-        if self.is_left.load(Ordering::Acquire) {
-            return Ok(());
-        }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_left() { Ok(()) } else { self.keep_changes(&mut kept) }
+    }
+
+    fn keep_changes(&self, kept: &mut u64) -> Result<(), String> {
+        let Some(path) = &self.path else { return Ok(()) };
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = told.changes();
         if *kept == changes {
@@ -121,6 +157,14 @@ impl Dav {
     /// Claims that nobody has locked anything or keeps properties.
     fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Changes it as a client asks, where it is this server's.
+    fn change<T>(&self, work: impl FnOnce(&mut Told) -> T) -> Result<T, Refusal> {
+        self.with(|told| match self.is_left() {
+            true => Err(Refusal { status: Status::SERVICE_UNAVAILABLE, reason: ELSEWHERE }),
+            false => Ok(work(told)),
+        })
     }
 
     /// Looks at it, or changes it; locks whose time is over are gone before.

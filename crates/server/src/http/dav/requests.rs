@@ -15,6 +15,7 @@ use millrace_http::target::Target;
 use millrace_http::{Framing, Head, Method, Refusal, Slots, Status, page, request};
 use millrace_vfs::{FileError, Metadata, Storage, VirtualPath, Wait, WriteMode};
 
+use super::ELSEWHERE;
 use super::claim::{Claim, Touch, is_absent};
 use super::locks::{self, Denied, LONGEST, Lock};
 use super::members::{self, Answer, Content, Resource};
@@ -24,6 +25,7 @@ use crate::auth::password;
 use crate::http::answer::Made;
 use crate::http::connection::{Connection, Work};
 use crate::http::find::Found;
+use crate::http::record::Record;
 use crate::http::who::Who;
 use crate::http::writing::{self, Refused, refuse};
 use crate::limits::{LimitKey, Reached};
@@ -159,7 +161,17 @@ impl Connection {
         });
     }
 
+    /// The server that takes over is to be asked: at once, over another connection.
+    pub(in crate::http) fn send_to_successor(&mut self, core: &mut Core, head: &Head<'_, '_>) {
+        let record = Record { persistent: false, ..self.record(core, head) };
+        self.answer_page(core, record, Status::SERVICE_UNAVAILABLE, ELSEWHERE, &[("Retry-After", "0")]);
+    }
+
     fn answer_dav(&mut self, core: &mut Core, head: &Head<'_, '_>, answer: Answer) {
+        // It was given up while the request was with the pool.
+        if answer.status == Status::SERVICE_UNAVAILABLE && core.server.dav.is_left() {
+            return self.send_to_successor(core, head);
+        }
         let Answer { status, field, media_type, content, reached, has_made_file: _ } = answer;
         self.tell_limit(core, reached.as_deref());
         let fields: Vec<(&str, &str)> = field.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -264,7 +276,7 @@ impl Asking {
         let mut reached = None;
         let groups = if !barred.is_empty() {
             vec![(Status::FORBIDDEN, told(barred)), (Status::FAILED_DEPENDENCY, told(others))]
-        } else if self.keep(&chain, changes) {
+        } else if self.keep(&chain, changes)? {
             vec![(Status::OK, told(others))]
         } else {
             reached = Some(Box::new(Reached::new(LimitKey::Properties, properties::MOST as u64)));
@@ -278,9 +290,9 @@ impl Asking {
         Ok(Answer { reached, ..whole(Status::MULTI_STATUS, out) })
     }
 
-    fn keep(&self, chain: &Chain, changes: Vec<Change>) -> bool {
+    fn keep(&self, chain: &Chain, changes: Vec<Change>) -> Result<bool, Refusal> {
         let place = &chain[0];
-        self.server.dav.with(|told| {
+        self.server.dav.change(|told| {
             let mut values = told.properties.of(place).cloned().unwrap_or_default();
             for change in changes {
                 match change {
@@ -327,7 +339,7 @@ impl Asking {
             user: self.user.clone(),
             until: Instant::now() + condition::timeout(head, LONGEST),
         };
-        self.server.dav.with(|told| told.locks.give(lock.clone())).map_err(|denied| match denied {
+        self.server.dav.change(|told| told.locks.give(lock.clone()))?.map_err(|denied| match denied {
             Denied::Held => Refusal { status: Status::LOCKED, reason: "Somebody has locked it." }.into(),
             Denied::Full => {
                 let reached = Reached::new(LimitKey::Locks, locks::MOST as u64);
@@ -359,11 +371,11 @@ impl Asking {
             return refuse(Status::BAD_REQUEST, "Neither a lock is asked for nor one named to be held on.");
         };
         let until = Instant::now() + condition::timeout(head, LONGEST);
-        let held = self.server.dav.with(|told| {
+        let held = self.server.dav.change(|told| {
             let lock = told.locks.find(token, &chain).filter(|lock| lock.user == self.user)?;
             lock.until = until;
             Some(lock.clone())
-        });
+        })?;
         match held {
             Some(lock) => Ok(discovery(Status::OK, &lock)),
             None => refuse(Status::PRECONDITION_FAILED, "There is no such lock here."),
@@ -380,7 +392,7 @@ impl Asking {
             None => refuse(Status::CONFLICT, "There is no such lock here."),
             Some(user) if user != self.user => refuse(Status::FORBIDDEN, "The lock is somebody else's."),
             Some(_) => {
-                self.server.dav.with(|told| told.locks.release(token));
+                self.server.dav.change(|told| told.locks.release(token))?;
                 Ok(whole(Status::NO_CONTENT, String::new()))
             }
         }
