@@ -23,6 +23,12 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
+/// Bounds how long a message waits for room: who takes none for this time has the sender hear
+/// [`io::ErrorKind::WouldBlock`].
+pub fn bound_sending(socket: impl AsFd, patience: Duration) -> io::Result<()> {
+    Ok(sockopt::set_socket_timeout(socket, Timeout::Send, Some(patience))?)
+}
+
 /// Sends a message, with a descriptor of which the receiver gets a copy. An error where nobody will receive it.
 pub fn send(socket: impl AsFd, message: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
@@ -95,6 +101,15 @@ mod tests {
     fn who_says_nothing_is_waited_for_as_long_as_was_said() {
         let (ours, _theirs) = pair().unwrap();
         let error = receive(&ours, Some(Duration::from_millis(1))).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn who_takes_nothing_is_waited_for_as_long_as_was_said() {
+        let (ours, _theirs) = pair().unwrap();
+        bound_sending(&ours, Duration::from_millis(1)).unwrap();
+        let error =
+            std::iter::repeat_with(|| send(&ours, &[b'x'; 1000], None)).find_map(Result::err).unwrap();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 

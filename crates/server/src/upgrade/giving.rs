@@ -25,6 +25,12 @@ const READY_TIME: Duration = Duration::from_secs(120);
 /// How long it may take from then on. Nobody is let in meanwhile.
 const SERVING_TIME: Duration = Duration::from_secs(30);
 
+/// How long it may take to take a word. There may be more of them than the socket has room for.
+const WORD_TIME: Duration = Duration::from_secs(30);
+
+/// The same at the end: it may count a large tree anew between two words.
+const FAREWELL_TIME: Duration = Duration::from_secs(600);
+
 /// How long a new one that says that it ends is waited for.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -36,6 +42,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(5);
 pub(crate) fn give(running: &Running, mut command: Command) -> Result<u32, String> {
     let failed = |error: io::Error| format!("the new server cannot be started: {error}");
     let (socket, theirs) = handing::pair().map_err(failed)?;
+    handing::bound_sending(&socket, WORD_TIME).map_err(failed)?;
     let started = command.stdin(Stdio::from(theirs)).spawn();
     let program = command.get_program().to_string_lossy().into_owned();
     // Its end of the pair goes with the command.
@@ -90,11 +97,22 @@ impl Trouble {
     fn ours(error: impl Display) -> Self {
         Self::Ours(error.to_string())
     }
+
+    /// Why it could not be told something.
+    fn unsaid(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                Self::Ours(format!("it heard nothing for {} s", WORD_TIME.as_secs()))
+            }
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::Gone,
+            _ => Self::ours(error),
+        }
+    }
 }
 
 /// Everything up to the moment in which the new one serves.
 fn hand_over(running: &Running, socket: &OwnedFd) -> Result<(), Trouble> {
-    show_listeners(running, socket).map_err(Trouble::ours)?;
+    show_listeners(running, socket).map_err(Trouble::unsaid)?;
     expect(socket, READY_TIME, |word| matches!(word, Word::Ready {}))?;
     running.state.hooks().iter().for_each(|hooks| hooks.give_way());
     pause(running)?;
@@ -102,7 +120,7 @@ fn hand_over(running: &Running, socket: &OwnedFd) -> Result<(), Trouble> {
     if let Err(error) = running.state.dav.leave() {
         running.state.log.warn(&error);
     }
-    say_what_is_known(running, socket).map_err(Trouble::ours)?;
+    say_what_is_known(running, socket).map_err(Trouble::unsaid)?;
     expect(socket, SERVING_TIME, |word| matches!(word, Word::Serving {}))
 }
 
@@ -187,6 +205,9 @@ fn retire(running: &Running, socket: OwnedFd, successor: u32) {
 pub(crate) fn say_farewell(running: &Running) {
     let successor = running.successor.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(socket) = successor else { return };
+    if handing::bound_sending(&socket, FAREWELL_TIME).is_err() {
+        return;
+    }
     let say = |word: Word| word.send(&socket, None);
     let quotas = running.state.config.quotas.iter();
     let mut told = quotas.flat_map(|quotas| {
