@@ -2,7 +2,7 @@
 //!
 //! `posix_spawn`, which [`std::process::Command`] uses, maps a stack for each child and unmaps it, which in a process of
 //! several threads interrupts all processors, and asks in some 120 system calls what each signal does. That is a fifth
-//! of what a server spends on starting a small program. [`Start::start`] does without: one `clone3`, and the eight calls
+//! of what a server spends on starting a small program. [`Start::start`] does without: one `clone3`, and the few calls
 //! that a child has to make (`vfork.rs`). Where that is not to be had (another processor, a seccomp filter that knows no
 //! `clone3`), `Command` does the same.
 //!
