@@ -5,10 +5,10 @@
 //!
 //! - [`request`] parses a head in place and decides how its body is framed; what could be understood in two
 //!   ways is refused, so that no proxy in front of us can be made to see other requests than we do.
-//! - [`target`] turns a request target into a path; [`chunked`] takes a chunked body apart.
+//! - [`target`] turns a request target into a path; [`h1`] has what both sides of a connection share.
 //! - [`conditional`], [`range`] and [`negotiate`] are the rules of RFC 9110 sections 13, 14 and 12.
 //! - [`cors`] is what pages of other origins may do (Fetch), [`digest`] RFC 9530.
-//! - [`intake`] takes a body in, [`cgi`] is what a program is told, and answers (RFC 3875),
+//! - [`cgi`] is what a program is told, and answers (RFC 3875),
 //!   and [`fastcgi`] carries the same to an application that stays.
 //! - [`dav`] is what WebDAV adds (RFC 4918), [`tus`] what uploads add that go on where they were cut.
 //! - [`response`] writes heads, [`index`] the pages of directories, [`page`] those of errors.
@@ -16,15 +16,14 @@
 pub mod authorization;
 pub mod base64;
 pub mod cgi;
-pub mod chunked;
 pub mod conditional;
 pub mod cors;
 pub mod date;
 pub mod dav;
 pub mod digest;
 pub mod fastcgi;
+pub mod h1;
 pub mod index;
-pub mod intake;
 pub mod media_type;
 pub mod negotiate;
 pub mod page;

@@ -7,7 +7,7 @@
 use millrace_http::cgi;
 use millrace_http::conditional::{self, Validators};
 use millrace_http::dav::{body, condition};
-use millrace_http::intake::Intake;
+use millrace_http::h1::BodyDecoder;
 use millrace_http::request::{self, Slots};
 use millrace_http::{Field, Framing, authorization, negotiate, range, target};
 use millrace_vfs::Timestamp;
@@ -92,18 +92,18 @@ type Exchange = (Vec<u8>, Vec<u8>);
 
 fn requests(input: &[u8], piece: usize) -> Conversation {
     let (mut buffer, mut requests) = (Vec::new(), Vec::<Exchange>::new());
-    let mut intake: Option<Intake> = None;
+    let mut decoder: Option<BodyDecoder> = None;
     for bytes in input.chunks(piece) {
         buffer.extend_from_slice(bytes);
         loop {
-            if let (Some(body), Some((_, taken))) = (&mut intake, requests.last_mut()) {
+            if let (Some(body), Some((_, taken))) = (&mut decoder, requests.last_mut()) {
                 let mut rest = &buffer[..];
                 let outcome = body.take(&mut rest, taken);
                 buffer = rest.to_vec();
                 match outcome {
                     Err(_) => return (requests, true),
                     Ok(()) if !body.has_ended() => break,
-                    Ok(()) => intake = None,
+                    Ok(()) => decoder = None,
                 }
             }
             let empty = buffer.chunks(2).take_while(|line| line == b"\r\n").count() * 2;
@@ -115,7 +115,7 @@ fn requests(input: &[u8], piece: usize) -> Conversation {
                 Ok(Some((head, length))) => {
                     requests.push((head.target.to_vec(), Vec::new()));
                     if head.framing != Framing::None {
-                        intake = Some(Intake::of(head.framing));
+                        decoder = Some(BodyDecoder::of(head.framing));
                     }
                     buffer.drain(..length);
                 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millrace_http::chunked;
+use millrace_http::h1::{LAST_CHUNK, write_chunk};
 use millrace_vfs::{FileError, ReadStream};
 
 /// What becomes one chunk, in bytes.
@@ -51,11 +51,11 @@ impl Chunks {
         self.sent = 0;
         match count {
             0 => {
-                self.wire.extend_from_slice(chunked::END);
+                self.wire.extend_from_slice(LAST_CHUNK);
                 self.offset = None;
             }
             count => {
-                chunked::write(&self.content[..count], &mut self.wire);
+                write_chunk(&self.content[..count], &mut self.wire);
                 self.offset = Some(offset + count as u64);
             }
         }

@@ -6,7 +6,7 @@
 use std::io;
 
 use millrace_http::Refusal;
-use millrace_http::intake::Intake;
+use millrace_http::h1::BodyDecoder;
 use millrace_http::request::{self, Slots};
 use millrace_net::stream;
 
@@ -145,7 +145,7 @@ impl Connection {
     pub(super) fn take_body(
         &mut self,
         core: &mut Core,
-        intake: &mut Intake,
+        intake: &mut BodyDecoder,
         body: &mut Vec<u8>,
         most: usize,
     ) -> Result<(), Refusal> {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use millrace_http::intake::Intake;
+use millrace_http::h1::BodyDecoder;
 use millrace_http::response::CONTINUE;
 use millrace_http::{Head, Refusal, Status};
 use millrace_vfs::{FileError, Upload, VirtualPath};
@@ -33,7 +33,7 @@ pub(super) struct Receiving {
     /// `None` while the pool has it.
     received: Option<Received>,
     purpose: Purpose,
-    intake: Intake,
+    intake: BodyDecoder,
     buffer: Vec<u8>,
     pace: Pace,
     moved: Instant,
@@ -119,7 +119,7 @@ impl Connection {
         let receiving = Receiving {
             received: Some(Received { upload, check }),
             purpose,
-            intake: Intake::of(head.framing),
+            intake: BodyDecoder::of(head.framing),
             buffer: Vec::new(),
             pace,
             moved: core.now.instant,

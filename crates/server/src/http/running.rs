@@ -10,9 +10,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 use millrace_http::cgi::{self, Answer};
-use millrace_http::intake::Intake;
+use millrace_http::h1::{BodyDecoder, LAST_CHUNK, write_chunk};
 use millrace_http::response::{CONTINUE, Persistence, Writer};
-use millrace_http::{Head, Status, Version, chunked};
+use millrace_http::{Head, Status, Version};
 
 use super::Opening;
 use super::answerer::Answerer;
@@ -32,7 +32,7 @@ pub(super) struct Running {
     answerer: Answerer,
     /// Its place among those that may run.
     _slot: Slot,
-    intake: Intake,
+    intake: BodyDecoder,
     /// Body bytes that the program has not taken.
     body: Vec<u8>,
     /// What it said, until the head of its answer is whole and sent.
@@ -169,7 +169,7 @@ impl Connection {
             voice: Voice::of(&answerer),
             answerer,
             _slot: slot,
-            intake: Intake::of(head.framing),
+            intake: BodyDecoder::of(head.framing),
             body: Vec::new(),
             head: Vec::new(),
             stage: if is_non_parsed { Stage::RawHead } else { Stage::Head },
@@ -416,7 +416,7 @@ impl Running {
         }
         match self.stage {
             Stage::Length(1..) => return Next::Failed("it ended before its Content-Length".into()),
-            Stage::Chunked => core.out.extend_from_slice(chunked::END),
+            Stage::Chunked => core.out.extend_from_slice(LAST_CHUNK),
             _ => {}
         }
         Next::Done
@@ -464,7 +464,7 @@ impl Running {
         let bytes = match &mut self.stage {
             Stage::Head | Stage::RawHead | Stage::Unsent => return,
             Stage::Chunked => {
-                chunked::write(bytes, &mut core.out);
+                write_chunk(bytes, &mut core.out);
                 bytes
             }
             Stage::UntilClose => {

@@ -9,7 +9,7 @@ use millrace_ftp::session::Permission;
 use millrace_http::dav::body::{self, Change};
 use millrace_http::dav::condition::{self, Depth, State};
 use millrace_http::dav::multistatus::{self, Property};
-use millrace_http::intake::Intake;
+use millrace_http::h1::BodyDecoder;
 use millrace_http::response::CONTINUE;
 use millrace_http::target::Target;
 use millrace_http::{Framing, Head, Method, Refusal, Slots, Status, page, request};
@@ -42,7 +42,7 @@ pub(in crate::http) struct Collecting {
     /// What it is about, and whether that was named as a folder.
     path: VirtualPath,
     is_directory: bool,
-    intake: Intake,
+    intake: BodyDecoder,
     body: Vec<u8>,
     /// Since when.
     pub(in crate::http) began: Instant,
@@ -98,7 +98,7 @@ impl Connection {
                     head: bytes.to_vec(),
                     path: target.path.clone(),
                     is_directory: target.is_directory,
-                    intake: Intake::of(head.framing),
+                    intake: BodyDecoder::of(head.framing),
                     body: Vec::new(),
                     began: core.now.instant,
                 }));

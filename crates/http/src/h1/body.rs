@@ -1,29 +1,29 @@
-//! A request's body on its way in: how much of it is still to come, in either framing.
+//! A body on its way in, counted or chunked: how much of it is still to come.
 
-use crate::chunked::Decoder;
-use crate::{Framing, Refusal};
+use super::chunked::{ChunkDecoder, ChunkError};
+use crate::Framing;
 
-/// What is left of a request's body.
+/// What is left of a body.
 #[derive(Debug, Clone)]
-pub enum Intake {
+pub enum BodyDecoder {
     /// So many bytes.
     Length(u64),
     /// Chunks.
-    Chunked(Decoder),
+    Chunked(ChunkDecoder),
 }
 
-impl Intake {
+impl BodyDecoder {
     /// The body that a head announces.
     pub fn of(framing: Framing) -> Self {
         match framing {
             Framing::None => Self::Length(0),
             Framing::Length(length) => Self::Length(length),
-            Framing::Chunked => Self::Chunked(Decoder::default()),
+            Framing::Chunked => Self::Chunked(ChunkDecoder::default()),
         }
     }
 
     /// Takes what belongs to the body from the front of `wire`, and appends what it holds to `body`.
-    pub fn take(&mut self, wire: &mut &[u8], body: &mut Vec<u8>) -> Result<(), Refusal> {
+    pub fn take(&mut self, wire: &mut &[u8], body: &mut Vec<u8>) -> Result<(), ChunkError> {
         match self {
             Self::Length(left) => {
                 let count = (*left).min(wire.len() as u64) as usize;
@@ -36,7 +36,7 @@ impl Intake {
         }
     }
 
-    /// Claims that all of it was taken.
+    /// Returns whether all of it was taken.
     pub fn has_ended(&self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
@@ -55,15 +55,15 @@ mod tests {
             [(Framing::Length(3), &b"abcGET"[..]), (Framing::Chunked, b"3\r\nabc\r\n0\r\n\r\nGET")]
         {
             for piece in 1..=wire.len() {
-                let (mut intake, mut body, mut behind) = (Intake::of(framing), Vec::new(), Vec::new());
+                let (mut decoder, mut body, mut behind) = (BodyDecoder::of(framing), Vec::new(), Vec::new());
                 for mut bytes in wire.chunks(piece) {
-                    intake.take(&mut bytes, &mut body).unwrap();
+                    decoder.take(&mut bytes, &mut body).unwrap();
                     behind.extend_from_slice(bytes);
                 }
-                assert!(intake.has_ended());
+                assert!(decoder.has_ended());
                 assert_eq!((&body[..], &behind[..]), (&b"abc"[..], &b"GET"[..]));
             }
         }
-        assert!(Intake::of(Framing::None).has_ended());
+        assert!(BodyDecoder::of(Framing::None).has_ended());
     }
 }

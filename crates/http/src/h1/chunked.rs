@@ -14,9 +14,33 @@ const MAX_EXTENSIONS: usize = 16 * 1024;
 /// Bytes of the trailer at most.
 const MAX_TRAILER: usize = 4096;
 
-/// Takes a chunked body apart, in whatever pieces it comes.
+/// Why a chunked body is not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkError {
+    /// It breaks the grammar, or one of the bounds above.
+    #[error("the chunked body is malformed")]
+    Malformed,
+    /// A chunk announces 2^63 bytes or more.
+    #[error("a chunk is too large")]
+    TooLarge,
+}
+
+impl From<ChunkError> for Refusal {
+    fn from(error: ChunkError) -> Self {
+        match error {
+            ChunkError::Malformed => {
+                Self { status: Status::BAD_REQUEST, reason: "The chunked body is malformed." }
+            }
+            ChunkError::TooLarge => {
+                Self { status: Status::CONTENT_TOO_LARGE, reason: "A chunk is too large." }
+            }
+        }
+    }
+}
+
+/// Takes a chunked body apart, in pieces of any size.
 #[derive(Debug, Clone)]
-pub struct Decoder {
+pub struct ChunkDecoder {
     state: State,
     /// Bytes of extensions so far.
     extensions: usize,
@@ -50,20 +74,20 @@ enum State {
     End,
 }
 
-impl Default for Decoder {
+impl Default for ChunkDecoder {
     fn default() -> Self {
         Self { state: State::Size(0, 0), extensions: 0 }
     }
 }
 
-impl Decoder {
-    /// Claims that the body has ended.
+impl ChunkDecoder {
+    /// Returns whether the body has ended.
     pub fn has_ended(&self) -> bool {
         self.state == State::End
     }
 
     /// Takes wire bytes from `wire`, appending what they hold to `body`, until it ends or `wire` is used up.
-    pub fn decode(&mut self, wire: &mut &[u8], body: &mut Vec<u8>) -> Result<(), Refusal> {
+    pub fn decode(&mut self, wire: &mut &[u8], body: &mut Vec<u8>) -> Result<(), ChunkError> {
         while let Some(&byte) = wire.first() {
             if let State::Data(left) = self.state {
                 let count = left.min(wire.len() as u64) as usize;
@@ -85,7 +109,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn step(&self, byte: u8) -> Result<State, Refusal> {
+    fn step(&self, byte: u8) -> Result<State, ChunkError> {
         let may_extend = self.extensions < MAX_EXTENSIONS;
         Ok(match (self.state, byte) {
             (State::Size(size, digits), byte) if byte.is_ascii_hexdigit() && digits < 16 => {
@@ -122,33 +146,27 @@ impl Decoder {
                 State::TrailerValue(total + 1)
             }
             (State::TrailerLf(total), b'\n') => State::Trailer(total),
-            _ => {
-                let reason = "The chunked body is malformed.";
-                return Err(Refusal { status: Status::BAD_REQUEST, reason });
-            }
+            _ => return Err(ChunkError::Malformed),
         })
     }
 }
 
-/// Claims that a byte may stand in a field's value.
+/// Returns whether a byte may stand in a field's value.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }
 
-/// Claims that a byte may stand in a field's name.
+/// Returns whether a byte may stand in a field's name.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-fn bounded(size: u64) -> Result<u64, Refusal> {
-    match i64::try_from(size) {
-        Ok(_) => Ok(size),
-        Err(_) => Err(Refusal { status: Status::CONTENT_TOO_LARGE, reason: "A chunk is too large." }),
-    }
+fn bounded(size: u64) -> Result<u64, ChunkError> {
+    i64::try_from(size).map(|_| size).map_err(|_| ChunkError::TooLarge)
 }
 
 /// Appends a chunk; nothing for no bytes, which would end the body.
-pub fn write(bytes: &[u8], out: &mut Vec<u8>) {
+pub fn write_chunk(bytes: &[u8], out: &mut Vec<u8>) {
     use std::io::Write;
     if !bytes.is_empty() {
         let _ = write!(out, "{:x}\r\n", bytes.len());
@@ -158,7 +176,7 @@ pub fn write(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The last chunk, without trailers.
-pub const END: &[u8] = b"0\r\n\r\n";
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 #[cfg(test)]
 mod tests {
@@ -167,8 +185,8 @@ mod tests {
     use super::*;
 
     fn decode(wire: &[u8]) -> Result<(Vec<u8>, bool, usize), u16> {
-        let (mut decoder, mut body, mut rest) = (Decoder::default(), Vec::new(), wire);
-        decoder.decode(&mut rest, &mut body).map_err(|refusal| refusal.status.0)?;
+        let (mut decoder, mut body, mut rest) = (ChunkDecoder::default(), Vec::new(), wire);
+        decoder.decode(&mut rest, &mut body).map_err(|error| Refusal::from(error).status.0)?;
         Ok((body, decoder.has_ended(), rest.len()))
     }
 
@@ -225,9 +243,9 @@ mod tests {
         #[test]
         fn the_pieces_make_no_difference(body in prop::collection::vec(any::<u8>(), 0..200), cut in 1..20_usize) {
             let mut wire = Vec::new();
-            body.chunks(17).for_each(|chunk| write(chunk, &mut wire));
-            wire.extend_from_slice(END);
-            let (mut decoder, mut decoded) = (Decoder::default(), Vec::new());
+            body.chunks(17).for_each(|chunk| write_chunk(chunk, &mut wire));
+            wire.extend_from_slice(LAST_CHUNK);
+            let (mut decoder, mut decoded) = (ChunkDecoder::default(), Vec::new());
             for mut piece in wire.chunks(cut) {
                 decoder.decode(&mut piece, &mut decoded).unwrap();
             }

@@ -1,0 +1,12 @@
+//! HTTP/1.1 and 1.0 on one connection (RFC 9112): what both sides share.
+//!
+//! - [`Version`] and [`Framing`] say what a head announces; [`BodyDecoder`] takes the body behind it apart, and
+//!   [`ChunkDecoder`] one that is chunked.
+//! - [`write_chunk`] and [`LAST_CHUNK`] put a chunked body together.
+
+mod body;
+mod chunked;
+
+pub use crate::request::{Framing, Version};
+pub use body::BodyDecoder;
+pub use chunked::{ChunkDecoder, ChunkError, LAST_CHUNK, write_chunk};
