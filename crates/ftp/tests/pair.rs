@@ -121,7 +121,10 @@ fn a_file_goes_up_and_comes_down_as_it_was() {
     pair.transfer("MLSD", "");
     pair.run();
     let listing = String::from_utf8(pair.downloaded.pop().unwrap()).unwrap();
-    assert!(listing.contains("type=file;size=8;") && listing.ends_with(" a name\r\u{ff}\r\n"), "{listing}");
+    assert!(
+        listing.contains("type=file;size=8;") && listing.ends_with(" a name\\015\u{ff}\r\n"),
+        "{listing}"
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@ use millrace_vfs::{FileError, VirtualPath};
 
 use super::{Argument, Command, Feat, PATH, Paths, ROW, When, parameters, retr};
 use crate::codec::{Coding, Structure, Type};
+use crate::escape::unescaped;
 use crate::listing::facts::{Item, Place, Writer};
 use crate::listing::search;
 use crate::listing::{Facts, Format, Links, ListOptions, Listing, NumericOwners};
@@ -46,6 +47,7 @@ pub(super) const MLSD: Command = Command {
     transfers: true,
     paths: PATH,
     help: "MLSD [<directory>]",
+    note: "control characters in names are escaped, as `\\012`; every command takes such a name back",
     source: "RFC 3659",
     run: mlsd,
     ..ROW
@@ -58,7 +60,7 @@ pub(super) const MLST: Command = Command {
     feat: Feat::Made(|session| Some(format!("MLST {}", session.facts.feature()))),
     paths: PATH,
     help: "MLST [<path>]",
-    note: "control characters in the path are escaped, as `\\012`; MLSD gives names byte for byte",
+    note: "control characters in the path are escaped, as MLSD does it",
     source: "RFC 3659",
     run: mlst,
     ..ROW
@@ -121,7 +123,7 @@ fn request(
     let literal = literal(session, path, listing.clone());
     let Some((folder, search)) = search::split(path, options) else { return literal };
     let only_directories = options.directory && path.ends_with(b"/");
-    let prefix = folder.to_vec();
+    let prefix = unescaped(folder).into_owned();
     let path = session.path(folder)?;
     let rights = session.permissions_at(&path).rights();
     let listing = Listing { prefix, search, rights, only_directories, ..listing };
@@ -133,7 +135,7 @@ fn request(
 /// The listing of what is named so, to the letter.
 fn literal(session: &Session, name: &[u8], mut listing: Listing) -> Result<ListRequest, Reply> {
     if listing.format == Format::Names && !name.is_empty() {
-        listing.prefix = name.to_vec();
+        listing.prefix = unescaped(name).into_owned();
         if !name.ends_with(b"/") {
             listing.prefix.push(b'/');
         }
@@ -271,7 +273,7 @@ fn fact_line(writer: &Writer, entry: &millrace_vfs::DirEntry, path: &VirtualPath
     let place = if entry.metadata.is_directory() && path.is_root() { Place::Itself } else { Place::Within };
     let item = Item { link: entry.link.as_ref(), place, ..Item::new(path.as_bytes(), &entry.metadata) };
     let mut line = b" ".to_vec();
-    writer.write_reply(&item, &mut line);
+    writer.write(&item, &mut line);
     line
 }
 

@@ -7,6 +7,7 @@
 use millrace_vfs::VirtualPath;
 
 use super::ListOptions;
+use crate::escape::unescaped;
 use crate::glob::Glob;
 
 /// One component of a pattern.
@@ -23,7 +24,7 @@ impl Level {
     pub fn new(component: &[u8]) -> Self {
         match Glob::is_pattern(component) {
             true => Self::Pattern(Glob::new(component)),
-            false => Self::Name(component.to_vec()),
+            false => Self::Name(unescaped(component).into_owned()),
         }
     }
 }

@@ -473,9 +473,10 @@ impl Session {
         failure::file_failure(Part::Own(about), error)
     }
 
-    /// A client's argument as a path, or the reply where it is none.
+    /// A client's argument as a path, or the reply where it is none. Names are taken as listings and replies write
+    /// them, with `\012` for a line feed, which no command line could hold otherwise.
     pub(crate) fn path(&self, argument: &[u8]) -> Result<VirtualPath, Reply> {
-        self.directory.resolve(argument).map_err(|error| match error {
+        self.directory.resolve(&escape::unescaped(argument)).map_err(|error| match error {
             PathError::Nul => Reply::new(code::BAD_ARGUMENT, "Not a usable path: it contains a NUL byte."),
             PathError::NameTooLong => {
                 Reply::new(code::BAD_NAME, "Not a usable path: a name in it is longer than 255 bytes.")

@@ -138,6 +138,20 @@ fn a_line_feed_in_a_name_makes_no_line() {
     }
     let newer = client.expect("SITE NEWER 19700102000000", 213).text;
     assert!(newer.contains("\r\n /a\\012b/c\\015\\012d\r\n"), "{newer:?}");
-    // MLSD has names byte for byte (RFC 3659 section 7.2 has no way to write them): the line ends in CR LF.
-    assert!(client.fetch("MLSD").ends_with(b"; a\nb\r\n"));
+    // What a listing shows is what other commands take back.
+    let listing = String::from_utf8(client.fetch("MLSD")).unwrap();
+    assert!(listing.ends_with("; a\\012b\r\n") && !listing.replace("\r\n", "").contains('\n'), "{listing:?}");
+    let listing = String::from_utf8(client.fetch("MLSD a\\012b")).unwrap();
+    assert!(listing.ends_with("; c\\015\\012d\r\n"), "{listing:?}");
+    let facts = client.expect("MLST a\\012b/c\\015\\012d", 250).text;
+    assert!(facts.contains("; /a\\012b/c\\015\\012d\r\n"), "{facts:?}");
+    assert_eq!(names(&mut client, "NLST a\\012b"), ["a\\012b/c\\015\\012d"]);
+    assert_eq!(names(&mut client, "NLST a\\012b/c*"), ["a\\012b/c\\015\\012d"]);
+    client.fetch("RETR a\\012b/c\\015\\012d");
+    client.expect("DELE a\\012b/c\\015\\012d", 250);
+    // A name that looks escaped is another.
+    std::fs::write(scratch.file("e\\012"), "literal").unwrap();
+    std::fs::write(scratch.file("e\n"), "line feed").unwrap();
+    assert_eq!(client.fetch("RETR e\\134012"), b"literal");
+    assert_eq!(client.fetch("RETR e\\012"), b"line feed");
 }

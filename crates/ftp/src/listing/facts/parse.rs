@@ -3,6 +3,7 @@
 use millrace_vfs::Timestamp;
 
 use crate::decimal::parse_decimal;
+use crate::escape::unescaped;
 use crate::time;
 
 /// What a line of facts is about.
@@ -114,7 +115,7 @@ fn parse_octal(value: &[u8]) -> Option<u32> {
     is_octal.then(|| value.iter().fold(0, |mode, byte| mode << 3 | u32::from(byte - b'0')))
 }
 
-/// Takes out the NUL after each CR.
+/// Takes out the NUL after each CR, and reads back what is escaped.
 fn parse_name(text: &[u8]) -> Vec<u8> {
     let mut name = Vec::with_capacity(text.len());
     for &byte in text {
@@ -122,5 +123,5 @@ fn parse_name(text: &[u8]) -> Vec<u8> {
             name.push(byte);
         }
     }
-    name
+    unescaped(&name).into_owned()
 }

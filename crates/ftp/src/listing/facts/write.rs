@@ -83,15 +83,9 @@ impl Writer {
         self
     }
 
-    /// Appends the line of an entry for the data connection, without its line end.
+    /// Appends the line of an entry, without its line end: as `MLSD` sends it, and as `MLST` does behind a blank.
+    /// Control characters in the name are escaped.
     pub fn write(&self, item: &Item<'_>, out: &mut Vec<u8>) {
-        self.write_facts(item, out);
-        out.push(b' ');
-        write_name(item.name, out);
-    }
-
-    /// Appends the line of an entry for a reply (`MLST`), without the blank before it and its line end.
-    pub fn write_reply(&self, item: &Item<'_>, out: &mut Vec<u8>) {
         self.write_facts(item, out);
         out.push(b' ');
         escape_name(item.name, out);
@@ -235,16 +229,4 @@ fn write_unique(identity: (u64, u64), out: &mut Vec<u8>) {
 fn push_hexadecimal(value: u64, out: &mut Vec<u8>) {
     let digits = 16 - (value | 1).leading_zeros() / 4;
     out.extend((0..digits).rev().map(|at| b"0123456789abcdef"[(value >> (4 * at) & 15) as usize]));
-}
-
-fn write_name(name: &[u8], out: &mut Vec<u8>) {
-    let mut start = 0;
-    for cr in memchr::memchr_iter(b'\r', name) {
-        if name.get(cr + 1).is_none_or(|&next| next == b'\n') {
-            out.extend_from_slice(&name[start..=cr]);
-            out.push(0);
-            start = cr + 1;
-        }
-    }
-    out.extend_from_slice(&name[start..]);
 }
