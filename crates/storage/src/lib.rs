@@ -34,7 +34,9 @@ pub use archive::Archives;
 pub use encrypted::{Encrypted, Key, KeyError};
 pub use fault::{Fault, FaultStorage, Faults};
 pub use folders::Folders;
-pub use local::{LocalError, LocalOptions, LocalStorage, SweepReport, Uploads};
+pub use local::{
+    FoundDirectory, LocalError, LocalOptions, LocalStorage, RootDirectory, SweepReport, Uploads,
+};
 pub use memory::MemoryStorage;
 pub use quota::{Allowance, Allowances, Ledger, LedgerError, Quota, Tally, TallyReport};
 pub use read_only::ReadOnly;

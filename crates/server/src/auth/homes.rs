@@ -1,11 +1,14 @@
 //! The folders of users: opened when somebody logs in, shared by all of that folder's sessions.
+//!
+//! A folder is found beneath the root's descriptor and served by its own ([`RootDirectory`]): between a look at its
+//! name and the first file of its tree there is no moment in which a link put in its place would lead anywhere.
 
 use std::collections::HashMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millrace_storage::{LocalOptions, LocalStorage, Uploads};
+use millrace_storage::{FoundDirectory, LocalOptions, LocalStorage, RootDirectory, Uploads};
 use millrace_vfs::Wait;
 
 /// Folders that are kept open at most while nobody uses them: each is a descriptor.
@@ -14,8 +17,7 @@ const KEPT: usize = 1024;
 /// Opens folders within one folder, and nothing outside it.
 #[derive(Debug)]
 pub struct Homes {
-    /// Absolute, without links.
-    root: PathBuf,
+    root: RootDirectory,
     options: LocalOptions,
     /// Guarded for a look-up.
     open: Mutex<HashMap<Key, Arc<LocalStorage>>>,
@@ -27,7 +29,7 @@ type Key = (String, bool);
 impl Homes {
     /// Folders within `root`, which is absolute and has no links in it.
     pub fn new(root: PathBuf, options: LocalOptions) -> Self {
-        Self { root, options, open: Mutex::default() }
+        Self { root: RootDirectory::new(root), options, open: Mutex::default() }
     }
 
     /// From now on every upload that replaces a file is written beside it.
@@ -37,14 +39,14 @@ impl Homes {
 
     /// The folder that all lie in.
     pub(super) fn root(&self) -> &Path {
-        &self.root
+        self.root.path()
     }
 
     /// A folder's name for whoever keeps something about it: its path, however the folder was written.
     pub(super) fn key(&self, folder: &str) -> String {
         let plain: PathBuf =
             Path::new(folder).components().filter(|part| *part != Component::CurDir).collect();
-        self.root.join(plain).to_string_lossy().trim_end_matches('/').to_owned()
+        self.root().join(plain).to_string_lossy().trim_end_matches('/').to_owned()
     }
 
     /// The folder, if it is open already, and still the one of that name.
@@ -54,7 +56,8 @@ impl Homes {
 
     fn kept(&self, folder: &str, read_only: bool, wait: Wait) -> Option<Arc<LocalStorage>> {
         let storage = self.lock().get(&(folder.to_owned(), read_only)).cloned()?;
-        storage.is_at(&self.root.join(folder), wait).is_ok_and(|is_there| is_there).then_some(storage)
+        let found = self.root.find(Path::new(folder), wait).ok()?;
+        storage.is_served_from(&found).then_some(storage)
     }
 
     /// The folder `folder`, relative to all that is served; the empty one is all of it. One that is missing is
@@ -63,9 +66,8 @@ impl Homes {
         if let Some(open) = self.kept(folder, read_only, Wait::Allowed) {
             return Ok(open);
         }
-        let path = self.find(Path::new(folder), make)?;
-        let options = LocalOptions { read_only, ..self.options };
-        let storage = Arc::new(LocalStorage::open(&path, options).map_err(|error| error.to_string())?);
+        let found = self.find(Path::new(folder), make)?;
+        let storage = self.serve(&found, read_only)?;
         let mut open = self.lock();
         if open.len() >= KEPT {
             open.retain(|_, storage| Arc::strong_count(storage) > 1);
@@ -81,29 +83,32 @@ impl Homes {
         open.iter().filter(|((_, read_only), _)| !read_only).map(|(_, storage)| Arc::clone(storage)).collect()
     }
 
-    /// The absolute path of a folder, if it is one and lies within.
-    fn find(&self, folder: &Path, make: bool) -> Result<PathBuf, String> {
-        let (shown, root) = (folder.display(), self.root.display());
+    fn serve(&self, found: &FoundDirectory, read_only: bool) -> Result<Arc<LocalStorage>, String> {
+        let options = LocalOptions { read_only, ..self.options };
+        LocalStorage::open_found(found, options).map(Arc::new).map_err(|error| error.to_string())
+    }
+
+    /// Finds a folder, if it is one and lies within.
+    fn find(&self, folder: &Path, make: bool) -> Result<FoundDirectory, String> {
+        let (shown, root) = (folder.display(), self.root().display());
         let descends = |component| matches!(component, Component::Normal(_) | Component::CurDir);
         if !folder.components().all(descends) {
             return Err(format!("the folder {shown} has to lie within {root}, without .. or a leading /"));
         }
-        let path = self.root.join(folder);
-        let found = match path.canonicalize() {
+        let found = match self.root.find(folder, Wait::Allowed) {
             Err(error) if make && error.kind() == io::ErrorKind::NotFound => {
                 self.check_parent(folder)?;
-                self.make(&path)
+                self.make(folder)
             }
             found => found,
         };
-        match found {
-            Ok(found) if !found.starts_with(&self.root) => {
-                Err(format!("the folder {shown} is a link that leads out of {root}"))
+        found.map_err(|error| match error.kind() {
+            io::ErrorKind::CrossesDevices => {
+                format!("the folder {shown} is a link that leads out of {root}")
             }
-            Ok(found) if !found.is_dir() => Err(format!("the folder {shown} is not a folder")),
-            Ok(found) => Ok(found),
-            Err(error) => Err(format!("the folder {shown} is not there in {root} ({error}); make it first")),
-        }
+            io::ErrorKind::NotADirectory => format!("the folder {shown} is not a folder"),
+            _ => format!("the folder {shown} is not there in {root} ({error}); make it first"),
+        })
     }
 
     /// Claims that a folder could be opened, or made where that is asked for; does neither.
@@ -116,7 +121,7 @@ impl Homes {
     }
 
     fn is_missing(&self, folder: &Path) -> bool {
-        let found = self.root.join(folder).canonicalize();
+        let found = self.root.find(folder, Wait::Allowed);
         found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
@@ -128,25 +133,19 @@ impl Homes {
                 "the folder {}, in which {} would be made, is not there in {}; make it first",
                 parent.display(),
                 folder.display(),
-                self.root.display()
+                self.root().display()
             )),
             false => self.find(parent, false).map(drop),
         }
     }
 
     /// Makes the last component, never what it lies in: that may be a link to elsewhere.
-    fn make(&self, path: &Path) -> io::Result<PathBuf> {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+    fn make(&self, folder: &Path) -> io::Result<FoundDirectory> {
+        let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        let parent = parent.canonicalize()?;
-        if !parent.starts_with(&self.root) {
-            return Err(io::ErrorKind::PermissionDenied.into());
-        }
-        match std::fs::create_dir(parent.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-            _ => parent.join(name).canonicalize(),
-        }
+        self.root.find(parent, Wait::Allowed)?.make(name)?;
+        self.root.find(folder, Wait::Allowed)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<LocalStorage>>> {
@@ -155,34 +154,4 @@ impl Homes {
 }
 
 #[cfg(test)]
-mod tests {
-    use millrace_vfs::{Storage, VirtualPath};
-
-    use super::*;
-
-    #[test]
-    fn a_folder_that_was_removed_or_moved_and_made_anew_is_opened_anew() {
-        let root = std::env::temp_dir().join(format!("millrace-homes-{}", std::process::id()));
-        let folder = root.join("home");
-        std::fs::create_dir_all(&folder).unwrap();
-        let homes = Homes::new(root.canonicalize().unwrap(), LocalOptions::default());
-        let make = |storage: &LocalStorage| storage.make_directory(&VirtualPath::parse(b"/made").unwrap());
-        let first = homes.open("home", false, false).unwrap();
-        assert!(Arc::ptr_eq(&first, &homes.open("home", false, false).unwrap()));
-
-        std::fs::remove_dir(&folder).unwrap();
-        assert!(homes.ready("home", false).is_none());
-        homes.open("home", false, false).unwrap_err();
-        std::fs::create_dir(&folder).unwrap();
-        let second = homes.open("home", false, false).unwrap();
-        make(&first).unwrap_err();
-        make(&second).unwrap();
-
-        std::fs::rename(&folder, root.join("old")).unwrap();
-        std::fs::create_dir(&folder).unwrap();
-        assert!(homes.ready("home", false).is_none());
-        make(&homes.open("home", false, false).unwrap()).unwrap();
-        assert!(folder.join("made").is_dir());
-        std::fs::remove_dir_all(root).unwrap();
-    }
-}
+mod tests;

@@ -14,6 +14,7 @@ mod metadata;
 mod opening;
 mod partial;
 mod permissions;
+mod root;
 mod staged;
 mod staging;
 mod sweep;
@@ -35,15 +36,14 @@ use millrace_vfs::{
     PartialMode, PartialState, ReadHandle, Resting, Space, Storage, Timestamp, Upload, VirtualPath, Wait,
     WriteMode,
 };
-use rustix::fs::{
-    AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT, Uid,
-};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 use thiserror::Error;
 
 use directory::{Listing, read_link};
 use errno::file_error;
 use partial::Partials;
+pub use root::{FoundDirectory, RootDirectory};
 use staging::{StagingArea, refuse_reserved};
 pub use sweep::SweepReport;
 use tree::{Tree, descriptors_have_names};
@@ -121,14 +121,23 @@ pub struct LocalStorage {
 impl LocalStorage {
     /// Serves the directory `root`.
     pub fn open(root: &Path, options: LocalOptions) -> Result<Self, LocalError> {
-        let tree = Arc::new(Tree::open(root)?);
+        Tree::open(root).map(|tree| Self::with_tree(tree, options))
+    }
+
+    /// Serves a directory that was found by its descriptor.
+    pub fn open_found(found: &FoundDirectory, options: LocalOptions) -> Result<Self, LocalError> {
+        Tree::open_found(found).map(|tree| Self::with_tree(tree, options))
+    }
+
+    fn with_tree(tree: Tree, options: LocalOptions) -> Self {
+        let tree = Arc::new(tree);
         let staging = Arc::new(StagingArea::new(Arc::clone(&tree)));
         let mode = Mode::from_raw_mode(options.file_mode & 0o7777);
         // Older kernels give a file without a name one by way of `/proc` alone.
         let unnamed = descriptors_have_names();
         let staged = staged::Settings { fsync: options.fsync, mode, bits: None, unnamed };
         let partials = Arc::default();
-        Ok(Self { tree, staging, partials, staged, options })
+        Self { tree, staging, partials, staged, options }
     }
 
     /// Removes what killed processes left in the tree; what living ones use stays. For the start of a server,
@@ -150,24 +159,9 @@ impl LocalStorage {
         }
     }
 
-    /// Claims that `path` leads to the directory that is served: nobody has moved or removed it since, and put
-    /// another in its place. [`FileError::WouldWait`] where the kernel's caches cannot tell.
-    pub fn is_at(&self, path: &Path, wait: Wait) -> Result<bool, FileError> {
-        let resolve = match wait {
-            Wait::Never => ResolveFlags::CACHED,
-            Wait::Allowed => ResolveFlags::empty(),
-        };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {
-            Ok(found) => {
-                let (there, ours) =
-                    (metadata::of_descriptor(found)?, metadata::of_descriptor(self.tree.root())?);
-                Ok(there.identity == ours.identity)
-            }
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
-            Err(Errno::AGAIN | Errno::INVAL) if wait == Wait::Never => Err(FileError::WouldWait),
-            Err(errno) => Err(file_error(errno)),
-        }
+    /// Returns whether `found` is the directory that is served.
+    pub fn is_served_from(&self, found: &FoundDirectory) -> bool {
+        found.is(self.tree.root())
     }
 
     fn writable(&self) -> Result<(), FileError> {

@@ -17,10 +17,11 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::errno::{file_error, lookup_error};
+use super::root::FoundDirectory;
 use super::{LocalError, metadata, staging};
 
 /// How every path is resolved.
-const CONFINED: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+pub(super) const CONFINED: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
 /// Added on a reactor thread: from the kernel's caches only, and only on the root's own file system, whose
 /// kind is known.
@@ -52,6 +53,19 @@ impl Tree {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|errno| LocalError::Root { path: path.to_owned(), source: errno.into() })?;
+        Self::with_root(root, path)
+    }
+
+    /// Takes a directory that was found by its descriptor as the root.
+    pub(super) fn open_found(found: &FoundDirectory) -> Result<Self, LocalError> {
+        let root_error = |source| LocalError::Root { path: found.path().to_owned(), source };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::openat(found, c".", flags, Mode::empty())
+            .map_err(|errno| root_error(errno.into()))?;
+        Self::with_root(root, found.path())
+    }
+
+    fn with_root(root: OwnedFd, path: &Path) -> Result<Self, LocalError> {
         let root_error = |errno: Errno| LocalError::Root { path: path.to_owned(), source: errno.into() };
         let device = rustix::fs::fstat(&root).map_err(root_error)?.st_dev;
         require_confinement(&root)?;
@@ -110,16 +124,7 @@ impl Tree {
     }
 
     fn open_waiting(&self, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, FileError> {
-        for attempt in 0.. {
-            match rustix::fs::openat2(&self.root, path, flags | OFlags::CLOEXEC, mode, CONFINED) {
-                Err(Errno::AGAIN | Errno::INTR) if attempt < LOOKUP_ATTEMPTS => {}
-                result => return result.map_err(lookup_error),
-            }
-            if attempt >= LOOKUP_ATTEMPTS_AT_ONCE {
-                std::thread::sleep(LOOKUP_PAUSE);
-            }
-        }
-        unreachable!("the last attempt is answered, whatever it says")
+        open_waiting(&self.root, path, flags, mode).map_err(lookup_error)
     }
 
     /// Opens the directory that holds `path`, for calls that name the last component themselves. The root
@@ -152,6 +157,45 @@ impl Tree {
         match device == self.device {
             true => self.readiness,
             false => metadata::readiness_of(fd),
+        }
+    }
+}
+
+/// Opens what `path` stands for beneath `root`, repeated where something disturbed the lookup.
+fn open_waiting<P: rustix::path::Arg + Copy>(
+    root: &OwnedFd,
+    path: P,
+    flags: OFlags,
+    mode: Mode,
+) -> rustix::io::Result<OwnedFd> {
+    for attempt in 0.. {
+        match rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, mode, CONFINED) {
+            Err(Errno::AGAIN | Errno::INTR) if attempt < LOOKUP_ATTEMPTS => {}
+            result => return result,
+        }
+        if attempt >= LOOKUP_ATTEMPTS_AT_ONCE {
+            std::thread::sleep(LOOKUP_PAUSE);
+        }
+    }
+    unreachable!("the last attempt is answered, whatever it says")
+}
+
+/// Opens what `path` stands for beneath `root`; with [`Wait::Never`] from the kernel's caches, or `EAGAIN`.
+pub(super) fn open_confined(
+    root: &OwnedFd,
+    path: &Path,
+    flags: OFlags,
+    wait: Wait,
+) -> rustix::io::Result<OwnedFd> {
+    match wait {
+        Wait::Allowed => open_waiting(root, path, flags, Mode::empty()),
+        Wait::Never => {
+            let cached = CONFINED | ResolveFlags::CACHED;
+            match rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), cached) {
+                // A kernel that knows no cached lookups; or a link of which only a wait can tell where it leads.
+                Err(Errno::INVAL | Errno::XDEV) => Err(Errno::AGAIN),
+                found => found,
+            }
         }
     }
 }
