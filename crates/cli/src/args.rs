@@ -84,6 +84,17 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
+    /// Write where the server is open to FILE, as JSON, once connections are accepted
+    ///
+    /// For tests and scripts that start a server on free ports (--ftp 127.0.0.1:0). The file appears whole or not at
+    /// all. docs/testing.md has recipes.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ready_file: Option<PathBuf>,
+
+    /// Print the same JSON to standard output, as one line in place of the announcement
+    #[arg(long)]
+    pub(crate) ready_json: bool,
+
     /// Relieve the server that standard input leads to: "ctl upgrade" starts its successor so
     #[arg(long, hide = true)]
     pub(crate) take_over: bool,

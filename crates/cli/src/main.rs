@@ -18,6 +18,7 @@ mod link;
 mod notify;
 mod poller_bench;
 mod race;
+mod ready;
 mod serve;
 mod user;
 mod who;

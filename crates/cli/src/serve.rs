@@ -23,6 +23,7 @@ use crate::args::Serve;
 use crate::config::{self, Begun, Site, Written};
 use crate::failure::Failure;
 use crate::notify;
+use crate::ready;
 
 /// Says that standard input leads to a server that is to be relieved.
 const TAKE_OVER: &str = "--take-over";
@@ -65,7 +66,7 @@ fn successor() -> Command {
 }
 
 fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failure> {
-    let Serve { config: file, written, .. } = arguments;
+    let Serve { config: file, written, ready_file, ready_json, .. } = arguments;
     let site = config::load(written.clone(), file.as_deref())?;
     site.check_obstacles()?;
     let away = site.open()?;
@@ -76,6 +77,7 @@ fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failur
     // Before the server starts: a signal that comes while it does is not lost.
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
         .map_err(|error| Failure::Running(format!("cannot listen for signals: {error}")))?;
+    ready_file.iter().for_each(|path| ready::clear(path));
     let failed = |error: StartError| Failure::Running(advise(&error, &site.config));
     let (prepared, moved) = prepare(&site, before.as_ref()).map_err(failed)?;
     let running = Arc::new(prepared.begin(before.as_mut()).map_err(failed)?);
@@ -101,7 +103,7 @@ fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failur
         site.control.as_deref().map(|path| open_control(open, path, &running, again.clone())).transpose()?;
     let is_main = before.is_none();
     before.into_iter().for_each(|before| before.serving(&running));
-    announce(&site, &running);
+    announce(&site, &running, ready_json, ready_file.as_deref())?;
     if is_main {
         notify::say("READY=1");
     }
@@ -245,8 +247,8 @@ fn dav_file(site: &Site) -> Option<PathBuf> {
     site.config.dav.as_ref().map(|folder| folder.join(format!("{number:016x}.json")))
 }
 
-/// Whether somebody still reads what is printed makes no difference to serving.
-fn announce(site: &Site, running: &Running) {
+/// Prints where the server is open, and writes the file of `--ready-file`. A closed standard output stops nothing.
+fn announce(site: &Site, running: &Running, in_json: bool, ready_file: Option<&Path>) -> Result<(), Failure> {
     let bound = Bound {
         ftp: running.ftp_addresses(),
         ftps: running.ftps_addresses(),
@@ -254,10 +256,14 @@ fn announce(site: &Site, running: &Running) {
         https: running.https_addresses(),
     };
     announce::warnings(site, bound).iter().for_each(|warning| warn(running, warning));
+    let text = match in_json {
+        true => ready::line(bound),
+        false => announce::announcement(site, bound, &running.fingerprints()),
+    };
+    ready_file.map_or(Ok(()), |path| ready::write(path, bound))?;
     let mut out = io::stdout().lock();
-    let _ = out
-        .write_all(announce::announcement(site, bound, &running.fingerprints()).as_bytes())
-        .and_then(|()| out.flush());
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    Ok(())
 }
 
 /// SIGHUP reads the configuration anew. Of the others the first asks the transfers to end; the second does

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_server::config::LogFormat;
 use millrace_server::hooks::{Event, Hooks, Moment, Refusal, Ruling};
+use millrace_server::storage::MemoryStorage;
+use millrace_server::vfs::Wait;
 use millrace_server::{Account, Attempt, Authenticator, Config, Decision, Permissions, Server};
-use millrace_storage::MemoryStorage;
-use millrace_vfs::Wait;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let sensors = Arc::new(Sensors::default());

@@ -2,8 +2,8 @@
 //!
 //! ```no_run
 //! use std::sync::Arc;
+//! use millrace_server::storage::MemoryStorage;
 //! use millrace_server::{Accounts, Config, Permissions, Server};
-//! use millrace_storage::MemoryStorage;
 //!
 //! let tree = Arc::new(MemoryStorage::new());
 //! let accounts = Accounts::new().user("alice", "secret", Permissions::READ_WRITE, tree);
@@ -56,6 +56,10 @@ pub use config::Config;
 pub use ctl::Control;
 pub use hooks::Hooks;
 pub use millrace_ftp::session::{Permission, Permissions, Rules};
+/// Back ends for files: memory, folders, databases, and layers over them.
+pub use millrace_storage as storage;
+/// What a back end of your own implements.
+pub use millrace_vfs as vfs;
 pub use network::{Network, NetworkError};
 pub use running::{Prepared, ReloadError, Running, Server, SessionReport, StartError, TransferReport};
 pub use upgrade::Predecessor;
