@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
-use millrace_bench::crew::COMMAND;
+use millrace_load::crew::COMMAND;
 
 use crate::bench::Bench;
 use crate::config::{Period, Said, Written};

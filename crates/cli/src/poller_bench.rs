@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use millrace_bench::poller::{Answer, Question, SELECTORS, compare, most_pairs};
+use millrace_load::poller::{Answer, Question, SELECTORS, compare, most_pairs};
 
 use crate::failure::Failure;
 

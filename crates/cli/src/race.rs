@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use millrace_bench::chore::Chore;
-use millrace_bench::peers::{PEERS, PeerError, end_all};
-use millrace_bench::plan::Form;
-use millrace_bench::race::{self, Entrant, RaceError, RaceReport, Settings, Turn, Watcher, text};
-use millrace_bench::report::{Ending, html};
-use millrace_bench::run::{RunError, Stop};
+use millrace_load::chore::Chore;
+use millrace_load::peers::{PEERS, PeerError, end_all};
+use millrace_load::plan::Form;
+use millrace_load::race::{self, Entrant, RaceError, RaceReport, Settings, Turn, Watcher, text};
+use millrace_load::report::{Ending, html};
+use millrace_load::run::{RunError, Stop};
 
 use crate::bench::output::{Sink, has_color, print, write};
 use crate::bench::progress::Between;

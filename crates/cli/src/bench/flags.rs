@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::builder::{ArgAction, PossibleValuesParser};
 use clap::error::Error;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use millrace_bench::limits::users_a_process;
-use millrace_bench::plan::{KEYS, Plan};
+use millrace_load::limits::users_a_process;
+use millrace_load::plan::{KEYS, Plan};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -133,7 +133,7 @@ impl Bench {
 
     /// Why a search goes no further, where nobody has said how far.
     pub(crate) fn ceiling(&self) -> Option<String> {
-        let descriptors = millrace_bench::limits::descriptors();
+        let descriptors = millrace_load::limits::descriptors();
         (!self.names_users()).then(|| {
             format!("this client's own {descriptors} descriptors are for no more, and the limit is its own")
         })
@@ -143,7 +143,7 @@ impl Bench {
     pub(crate) fn most_users(&self, plan: &Plan) -> u32 {
         let asked = plan.cells().iter().map(|cell| cell.users).max().filter(|_| self.names_users());
         asked.unwrap_or_else(|| {
-            let descriptors = millrace_bench::limits::descriptors();
+            let descriptors = millrace_load::limits::descriptors();
             u32::try_from(users_a_process(descriptors, true)).unwrap_or(u32::MAX)
         })
     }

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use millrace_bench::gate::baseline::{self, Baseline};
-use millrace_bench::gate::threshold::Threshold;
-use millrace_bench::gate::{Outcome, text};
-use millrace_bench::plan::Plan;
-use millrace_bench::report::{CellReport, Report};
+use millrace_load::gate::baseline::{self, Baseline};
+use millrace_load::gate::threshold::Threshold;
+use millrace_load::gate::{Outcome, text};
+use millrace_load::plan::Plan;
+use millrace_load::report::{CellReport, Report};
 
 use super::Bench;
 use crate::failure::Failure;

@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Stderr, stderr, stdin, stdout};
 use std::time::{Duration, Instant};
 
-use millrace_bench::chore::Chore;
-use millrace_bench::host::verdict::Bound;
-use millrace_bench::plan::{Cell, Plan};
-use millrace_bench::report::CellReport;
-use millrace_bench::run::{Progress, Snapshot, Stop};
+use millrace_load::chore::Chore;
+use millrace_load::host::verdict::Bound;
+use millrace_load::plan::{Cell, Plan};
+use millrace_load::report::CellReport;
+use millrace_load::run::{Progress, Snapshot, Stop};
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Constraint, Layout, Position};
 use ratatui::style::{Color, Style};

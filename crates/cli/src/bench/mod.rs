@@ -12,12 +12,12 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_bench::gate::Outcome;
-use millrace_bench::host::verdict::Bound;
-use millrace_bench::plan::{BUILT_IN, Form, Op, Plan, PlanError, Preset};
-use millrace_bench::report::{CellReport, Ending, Report};
-use millrace_bench::run::{Asked, Progress, RunError, Stop, caution, run as measure};
-use millrace_bench::search::{Capacity, Criterion, search};
+use millrace_load::gate::Outcome;
+use millrace_load::host::verdict::Bound;
+use millrace_load::plan::{BUILT_IN, Form, Op, Plan, PlanError, Preset};
+use millrace_load::report::{CellReport, Ending, Report};
+use millrace_load::run::{Asked, Progress, RunError, Stop, caution, run as measure};
+use millrace_load::search::{Capacity, Criterion, search};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
 
 /// A part of another process's load, which says what is to be done.
 pub(crate) fn work() -> Result<(), Failure> {
-    millrace_bench::crew::serve(stdin(), stdout()).map_err(|error| {
+    millrace_load::crew::serve(stdin(), stdout()).map_err(|error| {
         Failure::Running(format!("this is a part of \"millrace bench\", which starts it: {error}."))
     })
 }

@@ -8,8 +8,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 
-use millrace_bench::report::{Report, csv, html, markdown, text, zb};
-use millrace_bench::search::Capacity;
+use millrace_load::report::{Report, csv, html, markdown, text, zb};
+use millrace_load::search::Capacity;
 
 use super::Bench;
 use crate::failure::Failure;

@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-use millrace_bench::chore::Chore;
-use millrace_bench::report::CellReport;
-use millrace_bench::report::text::users;
-use millrace_bench::run::{Progress, Snapshot, Stop};
+use millrace_load::chore::Chore;
+use millrace_load::report::CellReport;
+use millrace_load::report::text::users;
+use millrace_load::run::{Progress, Snapshot, Stop};
 
 /// A line that is written over, where a person looks at it; else a line a figure.
 pub(super) struct Line {

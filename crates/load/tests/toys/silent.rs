@@ -2,9 +2,9 @@
 
 use std::net::TcpListener;
 
-use millrace_bench::chore::Chore;
-use millrace_bench::plan::Plan;
-use millrace_bench::run::{Silent, run};
+use millrace_load::chore::Chore;
+use millrace_load::plan::Plan;
+use millrace_load::run::{Silent, run};
 
 use crate::server::{Fault, Toy};
 use crate::uploads::Impatient;

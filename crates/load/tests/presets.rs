@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use millrace_bench::fault::Fault;
-use millrace_bench::plan::{BUILT_IN, Form, Plan, Preset};
-use millrace_bench::report::{Report, html, markdown, text};
-use millrace_bench::run::{Silent, run};
+use millrace_load::fault::Fault;
+use millrace_load::plan::{BUILT_IN, Form, Plan, Preset};
+use millrace_load::report::{Report, html, markdown, text};
+use millrace_load::run::{Silent, run};
 use millrace_server::config::LogFormat;
 use millrace_server::{Accounts, Config, Permissions, Running, Server};
 use millrace_storage::MemoryStorage;
@@ -100,7 +100,7 @@ fn every_table_gets_a_number() {
     ] {
         let report = measure(name, as_published);
         for table in &report.tables {
-            let measured = |row: &millrace_bench::report::table::Row| {
+            let measured = |row: &millrace_load::report::table::Row| {
                 row.numbers.iter().any(|number| number.measured.is_some_and(|number| number > 0.0))
             };
             let is_known = table.rows.iter().any(measured);
@@ -108,7 +108,7 @@ fn every_table_gets_a_number() {
             let page = table.render();
             assert!(page.lines().all(|line| line.chars().count() <= 100), "{name}: {page}");
             if name.starts_with("dkftp-2001") {
-                let cpu = |row: &&millrace_bench::report::table::Row| row.name.starts_with("CPU %");
+                let cpu = |row: &&millrace_load::report::table::Row| row.name.starts_with("CPU %");
                 assert_eq!(table.rows.iter().filter(cpu).count(), 2, "{page}");
                 let known = table.rows.iter().filter(cpu).all(|row| row.numbers[0].measured.is_some());
                 assert!(known, "{page}");
@@ -118,7 +118,7 @@ fn every_table_gets_a_number() {
                 // The rate, the skew and the sync ratio of whoever downloads the same file, by users.
                 let of_same = table.rows.iter().filter(|row| row.name.to_lowercase().contains("same"));
                 let of_same: Vec<_> = of_same.collect();
-                let known = |row: &&millrace_bench::report::table::Row| {
+                let known = |row: &&millrace_load::report::table::Row| {
                     row.numbers.iter().all(|number| number.measured.is_some())
                 };
                 assert!(of_same.len() == 3 && of_same.iter().all(known), "{page}");

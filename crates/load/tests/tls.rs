@@ -4,11 +4,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use millrace_bench::fault::Fault;
-use millrace_bench::plan::Plan;
-use millrace_bench::poller::SELECTORS;
-use millrace_bench::report::{CellReport, Report};
-use millrace_bench::run::{Silent, run};
+use millrace_load::fault::Fault;
+use millrace_load::plan::Plan;
+use millrace_load::poller::SELECTORS;
+use millrace_load::report::{CellReport, Report};
+use millrace_load::run::{Silent, run};
 use millrace_net::tls::{self, Acceptor, Channel, Heard, self_signed};
 use millrace_server::config::{LogFormat, Resumption, Tls};
 use millrace_server::{Accounts, Config, Permissions, Running, Server};

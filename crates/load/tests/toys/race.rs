@@ -1,9 +1,9 @@
 //! Races between toys of which it is known whether they differ.
 
-use millrace_bench::plan::Form;
-use millrace_bench::race::{Entrant, Outcome, Race, RaceReport, Settings, text};
-use millrace_bench::report::Ending;
-use millrace_bench::run::{Silent, Stop};
+use millrace_load::plan::Form;
+use millrace_load::race::{Entrant, Outcome, Race, RaceReport, Settings, text};
+use millrace_load::report::Ending;
+use millrace_load::run::{Silent, Stop};
 
 use crate::server::{Fault, Toy};
 
@@ -44,7 +44,7 @@ fn a_race_in_which_operations_fail_has_failed() {
         "{said}"
     );
     assert!(!said.contains(&toy.url().replace(":toy@", "@")), "{said}");
-    assert!(millrace_bench::report::html::race(&report).contains("OPERATIONS FAILED"));
+    assert!(millrace_load::report::html::race(&report).contains("OPERATIONS FAILED"));
     assert!(!race(&[&toy.url(), &toy.url()], 1, 2, &flags).has_failures());
 }
 
@@ -110,8 +110,8 @@ fn equal_seeds_draw_equal_orders() {
 #[derive(Default)]
 struct Order(std::cell::RefCell<Vec<String>>);
 
-impl millrace_bench::race::Watcher for Order {
-    fn begins(&self, turn: &millrace_bench::race::Turn<'_>) {
+impl millrace_load::race::Watcher for Order {
+    fn begins(&self, turn: &millrace_load::race::Turn<'_>) {
         let what = format!("{} {} {}", turn.entrant, turn.cell.op, turn.cell.users);
         self.0.borrow_mut().push(what);
     }
@@ -148,8 +148,8 @@ struct Impatient {
     stop: Stop,
 }
 
-impl millrace_bench::race::Watcher for Impatient {
-    fn begins(&self, _: &millrace_bench::race::Turn<'_>) {
+impl millrace_load::race::Watcher for Impatient {
+    fn begins(&self, _: &millrace_load::race::Turn<'_>) {
         self.begun.set(self.begun.get() + 1);
         if self.begun.get() == self.patience {
             self.stop.ask();

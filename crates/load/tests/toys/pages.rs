@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use millrace_bench::plan::Plan;
-use millrace_bench::race::{Entrant, Race, RaceReport, Settings};
-use millrace_bench::report::{Report, html, markdown, summary, text};
-use millrace_bench::run::{Silent, run};
+use millrace_load::plan::Plan;
+use millrace_load::race::{Entrant, Race, RaceReport, Settings};
+use millrace_load::report::{Report, html, markdown, summary, text};
+use millrace_load::run::{Silent, run};
 use serde_json::Value;
 
 use crate::server::{Fault, Toy};

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use millrace_bench::chore::{Chore, Stop};
-use millrace_bench::fault;
-use millrace_bench::plan::Plan;
-use millrace_bench::report::{CellReport, Ending, text};
-use millrace_bench::run::{Progress, Silent, Snapshot, run};
+use millrace_load::chore::{Chore, Stop};
+use millrace_load::fault;
+use millrace_load::plan::Plan;
+use millrace_load::report::{CellReport, Ending, text};
+use millrace_load::run::{Progress, Silent, Snapshot, run};
 
 use crate::server::{Fault, Hashes, Toy};
 use crate::{measure, only};

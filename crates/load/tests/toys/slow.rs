@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use millrace_bench::fault;
-use millrace_bench::poller::SELECTORS;
-use millrace_bench::report::CellReport;
+use millrace_load::fault;
+use millrace_load::poller::SELECTORS;
+use millrace_load::report::CellReport;
 
 use crate::server::{Fault, Toy};
 use crate::{is_permitted, measure, only};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use millrace_bench::chaos::{Deed, MISCHIEFS, Mischief};
-use millrace_bench::plan::Plan;
-use millrace_bench::report::{Report, text};
-use millrace_bench::run::{Silent, run};
+use millrace_load::chaos::{Deed, MISCHIEFS, Mischief};
+use millrace_load::plan::Plan;
+use millrace_load::report::{Report, text};
+use millrace_load::run::{Silent, run};
 use millrace_server::config::LogFormat;
 use millrace_server::{Accounts, Config, Permissions, Server};
 use millrace_storage::MemoryStorage;

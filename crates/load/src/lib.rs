@@ -1,7 +1,7 @@
 //! The ruler: measures a file server under load, and says what the figures are worth.
 //!
 //! ```no_run
-//! use millrace_bench::{plan::Plan, report, run};
+//! use millrace_load::{plan::Plan, report, run};
 //!
 //! let flags = [("ops", "retr"), ("size", "1k,1m"), ("users", "1..100")];
 //! let plan = Plan::new("ftp://bench:bench@127.0.0.1:2121/", None, &flags)?;

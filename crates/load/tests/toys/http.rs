@@ -5,11 +5,11 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use millrace_bench::fault;
-use millrace_bench::plan::{Form, Plan, Preset};
-use millrace_bench::poller::SELECTORS;
-use millrace_bench::report::{CellReport, Report, csv, text, zb};
-use millrace_bench::run::{Silent, run};
+use millrace_load::fault;
+use millrace_load::plan::{Form, Plan, Preset};
+use millrace_load::poller::SELECTORS;
+use millrace_load::report::{CellReport, Report, csv, text, zb};
+use millrace_load::run::{Silent, run};
 
 use crate::is_permitted;
 
@@ -219,7 +219,7 @@ fn the_presets_over_http_run_without_a_fault() {
     for name in ["http", "zb-tux", "zb-tux-cgi"] {
         let report = preset(name);
         assert!(report.cells.iter().all(|cell| cell.faults.count() == 0 && cell.ops > 0), "{name}");
-        let is_full = |table: &millrace_bench::report::table::Table| {
+        let is_full = |table: &millrace_load::report::table::Table| {
             table.rows.iter().all(|row| row.numbers[0].measured.is_some())
         };
         assert!(report.tables.iter().all(is_full), "{name}");

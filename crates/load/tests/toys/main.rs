@@ -11,16 +11,16 @@ mod uploads;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use millrace_bench::fault;
-use millrace_bench::gate::baseline::{Baseline, Says};
-use millrace_bench::gate::threshold::Threshold;
-use millrace_bench::gate::{self, Outcome};
-use millrace_bench::host::verdict::Bound;
-use millrace_bench::plan::Plan;
-use millrace_bench::poller::{SELECTORS, Selector};
-use millrace_bench::report::{CellReport, Report, html, text};
-use millrace_bench::run::{Silent, run};
-use millrace_bench::search::{Criterion, search};
+use millrace_load::fault;
+use millrace_load::gate::baseline::{Baseline, Says};
+use millrace_load::gate::threshold::Threshold;
+use millrace_load::gate::{self, Outcome};
+use millrace_load::host::verdict::Bound;
+use millrace_load::plan::Plan;
+use millrace_load::poller::{SELECTORS, Selector};
+use millrace_load::report::{CellReport, Report, html, text};
+use millrace_load::run::{Silent, run};
+use millrace_load::search::{Criterion, search};
 
 use server::{Fault, Toy};
 
