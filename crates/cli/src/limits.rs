@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use millrace_load::limits;
+use millrace_lab::limits;
 
 use crate::bench::output::print;
 use crate::failure::Failure;

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use millrace_load::poller::{Answer, Question, SELECTORS, compare, most_pairs};
+use millrace_lab::poller::{Answer, Question, compare, most_pairs};
+use millrace_load::selector::SELECTORS;
 
 use crate::failure::Failure;
 

@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use millrace_load::chore::Chore;
-use millrace_load::peers::{PEERS, PeerError, end_all};
+use millrace_lab::html;
+use millrace_lab::peers::{PEERS, PeerError, end_all};
+use millrace_lab::race::{self, Entrant, RaceError, RaceReport, Settings, Turn, Watcher, text};
+use millrace_load::fixture::Chore;
 use millrace_load::plan::Form;
-use millrace_load::race::{self, Entrant, RaceError, RaceReport, Settings, Turn, Watcher, text};
-use millrace_load::report::{Ending, html};
-use millrace_load::run::{RunError, Stop};
+use millrace_load::run::Ending;
+use millrace_load::run::RunError;
+use millrace_load::stop::Stop;
 
 use crate::bench::output::{Sink, has_color, print, write};
 use crate::bench::progress::Between;

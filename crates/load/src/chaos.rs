@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::host::holdings;
+use crate::host::{Holdings, holdings};
 
 /// How a bad user behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,19 +139,6 @@ impl Deeds {
         }
         false
     }
-}
-
-/// What a server holds at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)] // The names are the documentation.
-pub struct Holdings {
-    pub processes: u64,
-    pub threads: u64,
-    pub descriptors: u64,
-    /// Those of them that listen.
-    #[serde(default)]
-    pub listeners: u64,
-    pub pss_kib: u64,
 }
 
 /// What bad users did, and what is left of it.

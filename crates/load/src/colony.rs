@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::crew::wire;
+use crate::moment;
 use crate::plan::{OnDeath, Settings};
 
 /// How a load with a death rule ended.
@@ -78,7 +78,7 @@ impl Commune {
     /// Nobody has begun.
     pub(crate) fn new(workers: usize) -> Self {
         Self {
-            origin: wire::now(),
+            origin: moment::now(),
             turn: AtomicUsize::new(0),
             has_death: AtomicBool::new(false),
             changed: AtomicU64::new(0),

@@ -12,19 +12,21 @@ use std::time::{Duration, Instant, SystemTime};
 use thiserror::Error;
 
 use crate::chaos::{ChaosReport, Deeds};
-pub use crate::chore::{Asked, Stop};
-use crate::chore::{Chore, Chores};
 use crate::colony::Commune;
 use crate::crew::{self, Order};
 use crate::driver::{self, Driver, DriverError, Gate, Post};
+use crate::figure::{CellReport, Commands, Figures};
+pub use crate::fixture::Chore;
 use crate::host::{Audit, GLANCE, Watch, holdings, stranger};
 use crate::limits::{ephemeral_ports, users_a_process};
 use crate::plan::{Cache, Cell, Dataset, MOST_FILES, Op, Plan};
-use crate::report::load::compare_with_fewer;
-use crate::report::{CellReport, Commands, Ending, Figures, Report};
+use crate::progress::{Chores, Progress, Snapshot};
+use crate::series::{compare_with_calm, compare_with_fewer};
+use crate::stop::Stop;
 use crate::tally::{Live, Tally};
 use crate::target::{Target, is_own_machine};
 use crate::timeline::{self, Moment, Timeline};
+use serde::{Deserialize, Serialize};
 
 /// How often progress is told and the timeline gets a point.
 const TELL: Duration = Duration::from_millis(200);
@@ -147,55 +149,39 @@ impl RunError {
     }
 }
 
-/// What is told while a plan runs.
-#[derive(Debug, Clone, Copy)]
-pub struct Snapshot<'a> {
-    /// Which cell, from 0, of how many.
-    pub cell: (usize, usize),
-    /// What it measures.
-    pub what: &'a Cell,
-    /// Since its measured phase began; zero before that.
-    pub elapsed: Duration,
-    /// Users that are logged in.
-    pub sessions: u64,
-    /// So far in this cell, its warm-up included.
-    pub ops: u64,
-    /// So far.
-    pub bytes: u64,
-    /// So far.
-    pub faults: u64,
-    /// The sum of the latencies of `ops`, in microseconds.
-    pub waited_us: u64,
+/// How a run ended.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// Everything was measured.
+    #[default]
+    Complete,
+    /// Somebody would not wait: what is there is right, and not all.
+    Interrupted,
+    /// The server, or this machine, could not go on.
+    Failed(String),
 }
 
-/// Who is told.
-pub trait Progress {
-    /// Called some times a second.
-    fn tell(&self, snapshot: &Snapshot<'_>);
-    /// Called when a cell has been measured.
-    fn cell_done(&self, cell: &CellReport);
-    /// Called often while there is work between the figures: so many of so many are done.
-    fn between(&self, _: Chore, _done: usize, _all: usize) {}
-    /// By what it is asked to end, with what it has.
-    fn stop(&self) -> &Stop {
-        Stop::never()
-    }
-}
-
-/// Nobody.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
-
-impl Progress for Silent {
-    fn tell(&self, _: &Snapshot<'_>) {}
-    fn cell_done(&self, _: &CellReport) {}
+/// Everything that was measured of a plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measurement {
+    /// Where the server was found.
+    pub address: SocketAddr,
+    /// When the run began.
+    pub began: SystemTime,
+    /// One a cell of the plan, in its order.
+    pub cells: Vec<CellReport>,
+    /// Whether it is all there.
+    pub ending: Ending,
+    /// What should be known before a figure is believed.
+    pub warnings: Vec<String>,
 }
 
 /// Takes every figure of a plan.
 ///
 /// What ends it early, a server that has gone or somebody who does not want to wait, stands in the report
 /// ([`Ending`]); it is an error only where nothing was measured.
-pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
+pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Measurement, RunError> {
     let (cells, left_out) = permitted(plan.cells())?;
     let is_lost = |cell: &Cell| cell.settings.cache == Cache::Cold && cell.settings.server_root.is_none();
     if cells.iter().any(is_lost) {
@@ -226,25 +212,23 @@ pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Report, RunError> {
     if let Some(error) = ended.take_if(|_| measured.is_empty()) {
         return Err(error);
     }
-    let mut report = Report::new(plan, address, began, measured);
-    report.ending = match ended {
+    let mut ending = match ended {
         Some(RunError::Interrupted) => Ending::Interrupted,
         Some(error) => Ending::Failed(error.to_string()),
         None if was_interrupted => Ending::Interrupted, // in the last cell
         None => Ending::Complete,
     };
-    report.warnings.extend(caution);
-    report.warnings.extend(left_out.map(|error| format!("figures were left out: {error}")));
+    let mut warnings: Vec<String> = caution.into_iter().collect();
+    warnings.extend(left_out.map(|error| format!("figures were left out: {error}")));
     if let Err(error) = cleaned {
         let left = format!("test files were left on the server: {error}");
-        match report.ending {
-            Ending::Complete if !matches!(error, DriverError::Left(_)) => {
-                report.ending = Ending::Failed(left)
-            }
-            _ => report.warnings.push(left),
+        match ending {
+            Ending::Complete if !matches!(error, DriverError::Left(_)) => ending = Ending::Failed(left),
+            _ => warnings.push(left),
         }
     }
-    Ok(report)
+    compare_with_calm(&mut measured);
+    Ok(Measurement { address, began, cells: measured, ending, warnings })
 }
 
 /// The cells whose selector the system permits; and why there are fewer. It fails where none is left.
@@ -264,8 +248,8 @@ fn permitted(cells: Vec<Cell>) -> Result<(Vec<Cell>, Option<RunError>), RunError
 }
 
 /// A server that figures are taken of, in any order.
-pub(crate) struct Station {
-    pub(crate) address: SocketAddr,
+pub struct Station {
+    address: SocketAddr,
     driver: Box<dyn Driver>,
     target: Target,
     helper: Option<PathBuf>,
@@ -275,7 +259,7 @@ pub(crate) struct Station {
 
 impl Station {
     /// Checks that the plan may and can be run, and that somebody answers there.
-    pub(crate) fn open(plan: &Plan, progress: &dyn Progress) -> Result<Self, RunError> {
+    pub fn open(plan: &Plan, progress: &dyn Progress) -> Result<Self, RunError> {
         let address = check(plan)?;
         let driver = driver::open(&plan.target, address, plan.base.patience);
         driver.reach(plan.steps.first().unwrap_or(&plan.base), Chores(progress))?;
@@ -284,7 +268,7 @@ impl Station {
     }
 
     /// Takes one figure, which is so many of so many.
-    pub(crate) fn take(
+    pub fn take(
         &self,
         cell: &Cell,
         place: (usize, usize),
@@ -377,7 +361,7 @@ impl Station {
     }
 
     /// Removes the test files.
-    pub(crate) fn close(self, progress: &dyn Progress) -> Result<(), DriverError> {
+    pub fn close(self, progress: &dyn Progress) -> Result<(), DriverError> {
         progress.stop().cleans();
         let cleaned = self.driver.clean(Chores(progress));
         progress.stop().has_cleaned();
@@ -395,7 +379,7 @@ pub fn caution(plan: &Plan) -> Option<String> {
 }
 
 /// Where the server is, if it may be loaded.
-pub(crate) fn address_of(plan: &Plan) -> Result<SocketAddr, RunError> {
+pub fn address_of(plan: &Plan) -> Result<SocketAddr, RunError> {
     let address =
         plan.target.address().map_err(|error| RunError::Host { host: plan.target.host.clone(), error })?;
     let is_allowed = is_own_machine(address.ip()) || plan.allowed.contains(&address.ip());

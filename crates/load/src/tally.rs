@@ -6,85 +6,87 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::colony::Standing;
-use crate::crew::wire;
 use crate::fault::Faults;
 use crate::histogram::Latencies;
+use crate::moment;
 use crate::payload::UploadCheck;
 
 /// The counts of one worker, or of all.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Tally {
+#[allow(missing_docs)] // Fields in a row share their first one's words.
+pub struct Tally {
     /// Of whole operations: from the beginning, or at a fixed rate from the intended one.
-    pub(crate) latency: Latencies,
+    pub latency: Latencies,
     /// At a fixed rate: from the real beginning.
-    pub(crate) raw: Latencies,
+    pub raw: Latencies,
     /// From the transfer command to the first byte of data.
-    pub(crate) first_byte: Latencies,
+    pub first_byte: Latencies,
     /// By how much the last byte of a download came after its 226.
-    pub(crate) lead: Latencies,
+    pub lead: Latencies,
     /// Of downloads: from the first byte to the last.
-    pub(crate) flow: Latencies,
+    pub flow: Latencies,
     /// Of transfers that came in more than one piece: the longest time between two.
-    pub(crate) gap: Latencies,
+    pub gap: Latencies,
     /// Of connections over HTTP.
-    pub(crate) connect: Latencies,
+    pub connect: Latencies,
     /// Of them, those that took a second or more: a lost SYN.
-    pub(crate) slow_connects: u64,
+    pub slow_connects: u64,
     /// Responses after which the connection went on.
-    pub(crate) kept_alive: u64,
+    pub kept_alive: u64,
     /// Bytes of responses with their heads.
-    pub(crate) wire_bytes: u64,
+    pub wire_bytes: u64,
     /// What the server calls itself, and the length of the first document.
-    pub(crate) http_server: Option<String>,
-    pub(crate) document: Option<u64>,
+    pub http_server: Option<String>,
+    pub document: Option<u64>,
     /// Of a replay: by how much operations began later than the log says, and how many there were at once.
-    pub(crate) late: Latencies,
-    pub(crate) most_at_once: u32,
+    pub late: Latencies,
+    pub most_at_once: u32,
     /// What encrypts control connections, or those of HTTP.
-    pub(crate) suite: Option<String>,
+    pub suite: Option<String>,
     /// Handshakes of data connections, or of those of HTTP, and of them those that resumed.
-    pub(crate) data_handshakes: u64,
-    pub(crate) data_resumed: u64,
+    pub data_handshakes: u64,
+    pub data_resumed: u64,
     /// Of logins: from the connect to the 230.
-    pub(crate) login: Latencies,
-    pub(crate) faults: Faults,
+    pub login: Latencies,
+    pub faults: Faults,
     /// Of the logins before the load.
-    pub(crate) login_faults: Faults,
-    pub(crate) bytes: u64,
+    pub login_faults: Faults,
+    pub bytes: u64,
     /// How uploads were compared with what was sent, once they were.
-    pub(crate) upload_check: Option<UploadCheck>,
+    pub upload_check: Option<UploadCheck>,
     /// When operations could begin: where a barrier holds them back, when it fell.
-    #[serde(with = "wire")]
-    pub(crate) opened: Option<Instant>,
+    #[serde(with = "moment")]
+    pub opened: Option<Instant>,
     /// When the last operation ended.
-    #[serde(with = "wire")]
-    pub(crate) ended: Option<Instant>,
+    #[serde(with = "moment")]
+    pub ended: Option<Instant>,
     /// Where a death rule held.
-    pub(crate) standing: Option<Standing>,
-    pub(crate) users: Vec<UserTally>,
+    pub standing: Option<Standing>,
+    pub users: Vec<UserTally>,
 }
 
 /// The counts of one user.
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct UserTally {
-    pub(crate) number: u32,
-    pub(crate) ops: u64,
-    pub(crate) bytes: u64,
+#[allow(missing_docs)] // The names are the documentation.
+pub struct UserTally {
+    pub number: u32,
+    pub ops: u64,
+    pub bytes: u64,
     /// Its longest operation.
-    pub(crate) longest: Duration,
+    pub longest: Duration,
     /// The longest time in which a transfer of its own moved nothing, between its first byte and its last.
-    pub(crate) longest_gap: Duration,
+    pub longest_gap: Duration,
     /// When its first operation began, and its last ended.
-    #[serde(with = "wire")]
-    pub(crate) began: Option<Instant>,
-    #[serde(with = "wire")]
-    pub(crate) ended: Option<Instant>,
+    #[serde(with = "moment")]
+    pub began: Option<Instant>,
+    #[serde(with = "moment")]
+    pub ended: Option<Instant>,
     /// How many downloads of test files it began.
-    pub(crate) downloads: u32,
+    pub downloads: u32,
     /// How many uploads it began.
-    pub(crate) uploads: u32,
+    pub uploads: u32,
     /// The serial number of its last upload, if that was confirmed.
-    pub(crate) confirmed: Option<u32>,
+    pub confirmed: Option<u32>,
 }
 
 impl Tally {
@@ -104,7 +106,8 @@ impl Tally {
         (self.opened, self.ended) = (None, None);
     }
 
-    pub(crate) fn add(&mut self, other: Self) {
+    /// Adds the counts of another worker.
+    pub fn add(&mut self, other: Self) {
         self.latency.add(&other.latency);
         self.raw.add(&other.raw);
         self.first_byte.add(&other.first_byte);

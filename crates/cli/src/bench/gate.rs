@@ -2,11 +2,12 @@
 
 use std::fs;
 
-use millrace_load::gate::baseline::{self, Baseline};
-use millrace_load::gate::threshold::Threshold;
-use millrace_load::gate::{Outcome, text};
+use millrace_lab::gate::baseline::{self, Baseline};
+use millrace_lab::gate::threshold::Threshold;
+use millrace_lab::gate::{Outcome, text};
+use millrace_lab::report::Report;
+use millrace_load::figure::CellReport;
 use millrace_load::plan::Plan;
-use millrace_load::report::{CellReport, Report};
 
 use super::Bench;
 use crate::failure::Failure;

@@ -8,11 +8,12 @@ use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Stderr, stderr, stdin, stdout};
 use std::time::{Duration, Instant};
 
-use millrace_load::chore::Chore;
-use millrace_load::host::verdict::Bound;
+use millrace_load::figure::CellReport;
+use millrace_load::fixture::Chore;
 use millrace_load::plan::{Cell, Plan};
-use millrace_load::report::CellReport;
-use millrace_load::run::{Progress, Snapshot, Stop};
+use millrace_load::progress::{Progress, Snapshot};
+use millrace_load::stop::Stop;
+use millrace_load::verdict::Bound;
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Constraint, Layout, Position};
 use ratatui::style::{Color, Style};

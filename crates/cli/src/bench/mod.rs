@@ -12,12 +12,17 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_load::gate::Outcome;
-use millrace_load::host::verdict::Bound;
+use millrace_lab::gate::Outcome;
+use millrace_lab::report::Report;
+use millrace_lab::run::run as measure;
+use millrace_lab::search::{Capacity, Criterion, search};
+use millrace_load::figure::CellReport;
 use millrace_load::plan::{BUILT_IN, Form, Op, Plan, PlanError, Preset};
-use millrace_load::report::{CellReport, Ending, Report};
-use millrace_load::run::{Asked, Progress, RunError, Stop, caution, run as measure};
-use millrace_load::search::{Capacity, Criterion, search};
+use millrace_load::progress::Progress;
+use millrace_load::run::Ending;
+use millrace_load::run::{RunError, caution};
+use millrace_load::stop::{Asked, Stop};
+use millrace_load::verdict::Bound;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

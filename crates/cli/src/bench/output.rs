@@ -8,8 +8,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 
-use millrace_load::report::{Report, csv, html, markdown, text, zb};
-use millrace_load::search::Capacity;
+use millrace_lab::html;
+use millrace_lab::report::{Report, csv, markdown, text, zb};
+use millrace_lab::search::Capacity;
 
 use super::Bench;
 use crate::failure::Failure;

@@ -4,10 +4,11 @@ use std::cell::Cell;
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-use millrace_load::chore::Chore;
-use millrace_load::report::CellReport;
-use millrace_load::report::text::users;
-use millrace_load::run::{Progress, Snapshot, Stop};
+use millrace_load::figure::CellReport;
+use millrace_load::fixture::Chore;
+use millrace_load::progress::{Progress, Snapshot};
+use millrace_load::stop::Stop;
+use millrace_load::units::users;
 
 /// A line that is written over, where a person looks at it; else a line a figure.
 pub(super) struct Line {

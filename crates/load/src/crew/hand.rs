@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{Counts, Order, Report, Word, line};
 use crate::colony::Commune;
 use crate::driver::{self, Gate, Meeting, Post};
-use crate::run::Stop;
+use crate::stop::Stop;
 use crate::tally::Live;
 
 /// How often the foreman is told how far it is.

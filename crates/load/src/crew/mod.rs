@@ -20,7 +20,6 @@
 
 mod foreman;
 mod hand;
-pub(crate) mod wire;
 
 use std::net::SocketAddr;
 
@@ -30,7 +29,7 @@ pub(crate) use self::foreman::work;
 pub use self::hand::serve;
 use crate::colony::Census;
 use crate::plan::Cell;
-use crate::replay::Script;
+use crate::plan::Script;
 use crate::tally::Tally;
 use crate::target::Target;
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use millrace_net::stream;
 
 use super::DriverError;
-use crate::chore::{Chore, Chores};
+use crate::fixture::Chore;
+use crate::progress::Chores;
 
 /// How often it looks up from what does not come.
 const LOOK: Duration = Duration::from_millis(200);

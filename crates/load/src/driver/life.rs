@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::gap::Gap;
 use super::worker::Desk;
 use crate::fault::Fault;
+use crate::plan::Job;
 use crate::plan::Op;
-use crate::replay::Job;
 use crate::tally::{Live, UserTally};
 
 /// How long a user pauses after a refusal, so that a server which refuses all is not merely hammered.

@@ -24,10 +24,10 @@ use thiserror::Error;
 use self::ftp::FtpDriver;
 use self::http::HttpDriver;
 use crate::chaos::{Deeds, Mischief};
-use crate::chore::{Chores, Left};
 use crate::colony::Commune;
 use crate::plan::{Cell, Op, Settings};
-use crate::run::Stop;
+use crate::progress::{Chores, Left};
+use crate::stop::Stop;
 use crate::tally::{Live, Tally};
 use crate::target::{Scheme, Target};
 
@@ -180,7 +180,7 @@ pub(crate) fn open(target: &Target, address: SocketAddr, patience: Duration) -> 
 }
 
 /// Whether a cell can be measured over a scheme at all.
-pub(crate) fn permits(scheme: Scheme, cell: &Cell) -> Result<(), DriverError> {
+pub fn permits(scheme: Scheme, cell: &Cell) -> Result<(), DriverError> {
     let is_plain = !cell.grows() && !cell.settings.barrier && cell.settings.chaos.is_none();
     let permits = match scheme {
         Scheme::Ftp | Scheme::Ftps | Scheme::Ftpes => cell.op != Op::Get,

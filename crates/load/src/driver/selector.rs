@@ -18,7 +18,7 @@ use popol::{Sources, Timeout};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFlags, Timespec, epoll};
 
-use crate::poller::Selector;
+use crate::selector::Selector;
 
 /// Events taken at a time.
 const EVENTS: usize = 256;
@@ -331,7 +331,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::poller::SELECTORS;
+    use crate::selector::SELECTORS;
 
     const LONG: Duration = Duration::from_secs(10);
 

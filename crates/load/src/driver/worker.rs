@@ -26,10 +26,10 @@ use super::selector::{Ready, Set, tells_once};
 use crate::colony::Colony;
 use crate::fault::Fault;
 use crate::payload::{FileId, Payload};
+use crate::plan::Job;
 use crate::plan::{Cell, Op};
-use crate::poller::Selector;
-use crate::replay::Job;
 use crate::schedule::{Arrivals, Pace};
+use crate::selector::Selector;
 use crate::tally::{Live, Tally, UserTally};
 use crate::target::Target;
 

@@ -1,12 +1,11 @@
 //! The self-audit: what server, client and machine did while a figure was taken, and what that says of it.
 //!
 //! `process` and `machine` read the kernel's counters; a `Watch` looks at them before, meanwhile and
-//! afterwards; `listener` sees whether the process that is looked at is the server; [`verdict`] says what bounded the figure, and why it thinks so.
+//! afterwards; `listener` sees whether the process that is looked at is the server.
 
 mod listener;
 mod machine;
 mod process;
-pub mod verdict;
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,6 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::listener::stranger;
 use self::machine::{Counters, reach};
 use self::process::{Places, ThreadTime, Tree, Usage};
-use crate::chaos::Holdings;
 use crate::histogram::Latencies;
 
 /// How often a watch looks. One look costs some 30 us and a server's tree of a hundred processes some ms.
@@ -291,7 +289,7 @@ impl Watch {
 }
 
 /// How a process was started: its program and arguments, without what may be a password.
-pub(crate) fn command_line(pid: i32) -> Option<String> {
+pub fn command_line(pid: i32) -> Option<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let text = String::from_utf8_lossy(&bytes);
     let words = text.split('\0').filter(|word| !word.is_empty());
@@ -324,6 +322,19 @@ fn without_password(word: &str) -> String {
     }
 }
 
+/// What a server holds at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // The names are the documentation.
+pub struct Holdings {
+    pub processes: u64,
+    pub threads: u64,
+    pub descriptors: u64,
+    /// Those of them that listen.
+    #[serde(default)]
+    pub listeners: u64,
+    pub pss_kib: u64,
+}
+
 /// What a process and its descendants hold.
 pub(crate) fn holdings(pid: i32) -> Option<Holdings> {
     let tree = Tree::of(pid)?;
@@ -332,7 +343,7 @@ pub(crate) fn holdings(pid: i32) -> Option<Holdings> {
 }
 
 /// The processes that descend from one, itself included.
-pub(crate) fn descendants(pid: i32) -> Vec<i32> {
+pub fn descendants(pid: i32) -> Vec<i32> {
     Tree::of(pid).map(Tree::pids).unwrap_or_default()
 }
 

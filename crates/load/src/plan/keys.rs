@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::dataset::Dataset;
+use super::script::Script;
 use super::settings::Settings;
 use super::value::{
     self, CACHES, CLOCKS, DEATHS, DOWNLOADS, HTTP_VERSIONS, MODES, NAMES, OPS, PROTS, SourceRange,
     TLS_VERSIONS,
 };
-use crate::poller::SELECTORS;
-use crate::replay::Script;
+use crate::selector::SELECTORS;
 
 /// One setting.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ mod dataset;
 mod keys;
 mod preset;
 mod published;
+mod script;
 mod sense;
 mod settings;
 mod shortened;
@@ -24,8 +25,9 @@ pub(crate) use self::dataset::MOST_FILES;
 pub use self::keys::{KEYS, Key};
 pub use self::preset::{BUILT_IN, Form, Preset};
 pub use self::published::{Line, Published, Value};
+pub use self::script::{Job, Logged, Script};
 pub use self::settings::Settings;
-pub(crate) use self::value::size as parse_size;
+pub use self::value::size as parse_size;
 pub use self::value::{
     Cache, Clock, Download, HttpVersion, MODES, Mode, Names, OPS, OnDeath, Op, Prot, SourceRange, TlsVersion,
 };
@@ -102,7 +104,7 @@ pub(crate) fn is_chosen(flags: &[(&str, &str)]) -> bool {
 }
 
 /// The preset of who names none, in a form; `None` where the flags make a plan of their own, which was nowhere published.
-pub(crate) fn usual(name: &str, flags: &[(&str, &str)], form: Form) -> Result<Option<Preset>, PlanError> {
+pub fn usual(name: &str, flags: &[(&str, &str)], form: Form) -> Result<Option<Preset>, PlanError> {
     match is_chosen(flags) {
         _ if form.as_published => Err(PlanError::NoForm("as-published")),
         true if form.quick => Ok(Some(Preset::of_flags(form))),

@@ -7,12 +7,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::dataset::Dataset;
+use super::script::Script;
 use super::value::{
     Cache, Clock, Download, HttpVersion, LONGEST, Mode, Names, OnDeath, Op, Prot, SourceRange, TlsVersion,
 };
 use crate::chaos::Chaos;
-use crate::poller::Selector;
-use crate::replay::Script;
+use crate::selector::Selector;
 
 /// What one step of a plan measures, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

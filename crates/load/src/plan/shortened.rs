@@ -1,7 +1,7 @@
 //! What the quick form of a preset left out, in words: a reader must not take its figures for the document's.
 
 use super::Settings;
-use crate::report::short_size;
+use crate::units::short_size;
 
 /// A setting that makes a form shorter, and how it is told.
 type Told = (&'static str, fn(&Settings) -> String);

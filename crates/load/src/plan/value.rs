@@ -274,7 +274,7 @@ pub(super) fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, Stri
 }
 
 /// Bytes: `1024`, `10k`, `1.5m`, `64MiB`; `k` is 1024, `kB` is 1000.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, String> {
     let (number, unit) = split_unit(text);
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 1,

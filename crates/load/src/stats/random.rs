@@ -34,8 +34,7 @@ impl Random {
     }
 
     /// Standard normal, near enough to test with: twelve uniform numbers (Irwin and Hall).
-    #[cfg(test)]
-    pub(crate) fn normal(&mut self) -> f64 {
+    pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.next() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
     }
 }

@@ -26,10 +26,11 @@ use super::security::Security;
 use super::worker::Worker;
 use super::{Driver, DriverError, Post};
 use crate::chaos::{Deeds, Mischief};
-use crate::chore::{Chore, Chores};
+use crate::fixture::Chore;
 use crate::payload::{FileId, Payload, UploadCheck};
+use crate::plan::Script;
 use crate::plan::{Cache, Cell, Download, Op, Prot, Settings};
-use crate::replay::Script;
+use crate::progress::Chores;
 use crate::tally::{Tally, UserTally};
 use crate::target::Target;
 

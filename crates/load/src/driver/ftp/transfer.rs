@@ -26,8 +26,8 @@ use crate::driver::gap::Gap;
 use crate::driver::worker::{Desk, Interest, Role, Socket};
 use crate::fault::Fault;
 use crate::payload::{Checker, FileId, Flaw};
+use crate::plan::Job;
 use crate::plan::{Download, Mode, Op};
-use crate::replay::Job;
 use crate::tally::UserTally;
 
 /// Active mode listens on explicit ports, in turn, below Linux's ephemeral range: binding to port 0 becomes

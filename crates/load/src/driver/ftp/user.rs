@@ -27,8 +27,8 @@ use crate::driver::life::{AFTER_LOSS, AFTER_REFUSAL, Life};
 use crate::driver::security::{Link, Security};
 use crate::driver::worker::{Client, Desk, Interest, Role};
 use crate::fault::Fault;
+use crate::plan::Job;
 use crate::plan::{Mode, Op, Prot, SourceRange};
-use crate::replay::Job;
 use crate::schedule::Pace;
 use crate::tally::{Live, UserTally};
 

@@ -1,0 +1,275 @@
+//! Thresholds: `retr.1k.p99 > 20ms` must not be.
+//!
+//! ```text
+//! threshold  = { word "." } metric ( ">" | ">=" | "<" | "<=" ) value
+//! word       = an operation | a size | a mode | a number with "users" behind it
+//! ```
+//!
+//! The words choose figures, all of them where there is no word. A threshold that is crossed fails; but a time or a
+//! rate of a figure that hides the server's limit behind this client's or other programs', or whose interval holds the limit, does not tell.
+
+use std::fmt;
+
+use super::Outcome;
+use super::figure::Figure;
+use super::metric::{METRICS, Metric, Nature};
+use crate::report::Report;
+use millrace_load::figure::{CellReport, Measured};
+use millrace_load::plan::{Cell, MODES, OPS, parse_size};
+
+/// What must not be.
+#[derive(Debug)]
+pub struct Threshold {
+    /// As it was written.
+    text: String,
+    words: Vec<Word>,
+    metric: &'static Metric,
+    comparator: Comparator,
+    limit: f64,
+}
+
+/// What a word before the metric chooses.
+#[derive(Debug, Clone, PartialEq)]
+enum Word {
+    Op(&'static str),
+    Size(u64),
+    Mode(&'static str),
+    Users(u32),
+}
+
+type Comparator = fn(&f64, &f64) -> bool;
+
+/// The longer ones first.
+const COMPARATORS: [(&str, Comparator); 4] =
+    [(">=", f64::ge), ("<=", f64::le), (">", f64::gt), ("<", f64::lt)];
+
+/// A threshold that cannot be read, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    text: String,
+    /// In letters, from 0.
+    column: usize,
+    wrong: String,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown: String =
+            self.text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
+        write!(f, "{}\n    {shown}\n    {:>2$}", self.wrong, '^', self.column + 1)
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+/// What a threshold says of a figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ruling {
+    /// What is to be done.
+    pub outcome: Outcome,
+    /// A sentence.
+    pub text: String,
+}
+
+impl Threshold {
+    /// Reads a threshold.
+    pub fn parse(text: &str) -> Result<Self, Unreadable> {
+        let wrong = |at: usize, wrong: String| Unreadable {
+            text: text.to_owned(),
+            column: text[..at].chars().count(),
+            wrong,
+        };
+        let (at, sign, comparator) = COMPARATORS
+            .iter()
+            .filter_map(|(sign, comparator)| Some((text.find(sign)?, *sign, *comparator)))
+            .min_by_key(|(at, sign, _)| (*at, usize::MAX - sign.len()))
+            .ok_or_else(|| wrong(text.len(), "here >, >=, < or <= and a value must follow".to_owned()))?;
+        let (words, metric) = path(&text[..at]).map_err(|(at, sentence)| wrong(at, sentence))?;
+        let behind = at + sign.len();
+        let value = &text[behind..];
+        let column = behind + (value.len() - value.trim_start().len());
+        let limit = metric.unit.parse(value.trim()).map_err(|sentence| wrong(column, sentence))?;
+        Ok(Self { text: text.to_owned(), words, metric, comparator, limit })
+    }
+
+    /// Claims that some figure of these is meant; else the threshold would pass whatever happens.
+    pub fn applies(&self, cells: &[Cell]) -> bool {
+        cells.iter().any(|cell| self.chooses(&Measured::of(cell)))
+    }
+
+    /// Claims that it says how many operations of a figure may fail.
+    pub fn allows_failures(&self, cell: &CellReport) -> bool {
+        matches!(self.metric.name, "errors" | "error-share") && self.chooses(&cell.measured)
+    }
+
+    /// What it says of each figure that it chooses.
+    pub fn judge(&self, report: &Report) -> Vec<Ruling> {
+        let report = report.value();
+        let figures = Figure::all(&report);
+        figures
+            .iter()
+            .filter(|figure| self.chooses(&figure.measured))
+            .map(|figure| self.rule(figure))
+            .collect()
+    }
+
+    fn chooses(&self, measured: &Measured) -> bool {
+        self.words.iter().all(|word| match word {
+            Word::Op(name) => measured.op == *name,
+            Word::Size(size) => measured.size == Some(*size),
+            Word::Mode(name) => measured.mode.as_deref() == Some(name),
+            Word::Users(users) => measured.users == *users,
+        })
+    }
+
+    fn rule(&self, figure: &Figure<'_>) -> Ruling {
+        let (name, metric, text) = (figure.name(), self.metric, &self.text);
+        let Some(value) = figure.value(metric) else {
+            let text = format!("{text}: does not tell; {} of {name} was not measured", metric.name);
+            return Ruling { outcome: Outcome::Inconclusive, text };
+        };
+        let crosses = |value| (self.comparator)(&value, &self.limit);
+        let is_noisy = crosses(value.low) != crosses(value.high);
+        let is = format!("{} of {name} is {}", metric.name, metric.unit.show(value.middle));
+        let between = || format!("{} to {}", metric.unit.show(value.low), metric.unit.show(value.high));
+        let (outcome, text) = match () {
+            () if is_noisy => {
+                let why = format!("between {}", between());
+                (Outcome::Inconclusive, format!("{text}: too noisy to tell; {is}, {why}"))
+            }
+            () if !crosses(value.middle) => (Outcome::Passed, format!("{text}: no; {is}")),
+            () => match figure.hidden().filter(|_| metric.nature != Nature::Fact) {
+                Some(why) => (Outcome::Inconclusive, format!("{text}: does not tell; {is}, but {why}")),
+                None => (Outcome::Failed, format!("{text}: yes; {is}")),
+            },
+        };
+        Ruling { outcome, text }
+    }
+}
+
+/// The words and the metric of `retr.1k.p99`; an error says at which byte.
+fn path(text: &str) -> Result<(Vec<Word>, &'static Metric), (usize, String)> {
+    let mut words: Vec<(usize, &str)> = Vec::new();
+    let mut at = 0;
+    for piece in text.split('.') {
+        words.push((at + piece.len() - piece.trim_start().len(), piece.trim()));
+        at += piece.len() + 1;
+    }
+    let (at, name) = words.pop().unwrap_or_default();
+    let metric = METRICS.iter().find(|metric| metric.name == name).ok_or_else(|| (at, no_metric(name)))?;
+    let words = words.into_iter().map(|(at, word)| Word::parse(word).ok_or_else(|| (at, no_word(word))));
+    Ok((words.collect::<Result<_, _>>()?, metric))
+}
+
+impl Word {
+    fn parse(word: &str) -> Option<Self> {
+        let op = OPS.iter().find(|row| row.0 == word).map(|row| Self::Op(row.0));
+        let mode = || MODES.iter().find(|row| row.0 == word).map(|row| Self::Mode(row.0));
+        let users = || Some(Self::Users(word.strip_suffix("users")?.parse().ok()?));
+        op.or_else(mode).or_else(users).or_else(|| parse_size(word).ok().map(Self::Size))
+    }
+}
+
+fn no_metric(name: &str) -> String {
+    let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    format!("there is no metric {name:?}; there are {}", names.join(" "))
+}
+
+fn no_word(word: &str) -> String {
+    let names: Vec<&str> = OPS.iter().map(|row| row.0).chain(MODES.iter().map(|row| row.0)).collect();
+    format!("{word:?} chooses no figure; a size does (1k), users (100users), and {}", names.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A figure with a p99 for each repetition.
+    fn report(p99: &[f64], bound: &str, errors: u64) -> Value {
+        let cells = p99.iter().zip(0..).map(|(p99, repetition)| {
+            json!({"op": "retr", "size": 1024, "mode": "pasv", "users": 100, "repetition": repetition,
+                   "latency": {"p99_ms": p99}, "verdict": {"bound": bound}, "ops": 90,
+                   "faults": [{"fault": "timeout", "count": errors}], "login_faults": []})
+        });
+        json!({"cells": cells.collect::<Vec<_>>()})
+    }
+
+    fn outcome(text: &str, report: &Value) -> Outcome {
+        let threshold = Threshold::parse(text).unwrap();
+        let figures = Figure::all(report);
+        assert!(threshold.chooses(&figures[0].measured), "{text}");
+        threshold.rule(&figures[0]).outcome
+    }
+
+    #[test]
+    fn a_limit_that_is_crossed_fails() {
+        let report = report(&[25.0], "server", 0);
+        assert_eq!(outcome("retr.p99 > 20ms", &report), Outcome::Failed);
+        assert_eq!(outcome("retr.1k.pasv.100users.p99>0.02s", &report), Outcome::Failed);
+        assert_eq!(outcome("p99 > 30ms", &report), Outcome::Passed);
+        assert_eq!(outcome("p99 >= 25ms", &report), Outcome::Failed);
+        assert_eq!(outcome("p99 <= 24ms", &report), Outcome::Passed);
+        assert_eq!(outcome("errors > 0", &report), Outcome::Passed);
+    }
+
+    #[test]
+    fn a_limit_that_is_not_the_servers_excuses_times_and_not_errors() {
+        for bound in ["client", "others"] {
+            let report = report(&[25.0], bound, 10);
+            assert_eq!(outcome("p99 > 20ms", &report), Outcome::Inconclusive, "{bound}");
+            assert_eq!(outcome("p99 > 30ms", &report), Outcome::Passed, "{bound}");
+            assert_eq!(outcome("errors > 0", &report), Outcome::Failed, "{bound}");
+            assert_eq!(outcome("error-share > 9%", &report), Outcome::Failed, "{bound}");
+            assert_eq!(outcome("error-share > 0.2", &report), Outcome::Passed, "{bound}");
+        }
+    }
+
+    #[test]
+    fn what_varies_around_the_limit_does_not_tell() {
+        assert_eq!(outcome("p99 > 20ms", &report(&[19.0, 21.0, 20.5], "server", 0)), Outcome::Inconclusive);
+        assert_eq!(outcome("p99 > 20ms", &report(&[25.0, 25.2, 25.1], "server", 0)), Outcome::Failed);
+    }
+
+    #[test]
+    fn what_was_not_measured_does_not_pass() {
+        assert_eq!(outcome("server-us > 1us", &report(&[1.0], "server", 0)), Outcome::Inconclusive);
+    }
+
+    #[test]
+    fn words_choose_figures() {
+        let report = report(&[25.0], "server", 0);
+        let measured = &Figure::all(&report)[0].measured;
+        for (text, is_meant) in [
+            ("p99 > 1ms", true),
+            ("stor.p99 > 1ms", false),
+            ("retr.1m.p99 > 1ms", false),
+            ("epsv.p99 > 1ms", false),
+            ("99users.p99 > 1ms", false),
+        ] {
+            assert_eq!(Threshold::parse(text).unwrap().chooses(measured), is_meant, "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_point_at_the_column() {
+        for (text, column, words) in [
+            ("retr.p98 > 20ms", 5, "p999"),
+            ("fetch.p99 > 20ms", 0, "mlsd"),
+            ("retr.p99 > 20", 11, "ms, us, s"),
+            ("retr.p99 > much", 11, "no number"),
+            ("retr.p99", 8, ">="),
+            ("é.p99 > 20ms", 0, "chooses no figure"),
+            ("retr.é > 20ms", 5, "no metric"),
+            ("retr.p99 > é", 11, "no number"),
+            (" > 1", 1, "no metric"),
+            ("", 0, ">="),
+        ] {
+            let error = Threshold::parse(text).unwrap_err();
+            assert!(error.column == column && error.wrong.contains(words), "{text:?}: {error:?}");
+        }
+        let shown = Threshold::parse("retr.p99 > 20").unwrap_err().to_string();
+        assert_eq!(shown.lines().last(), Some("               ^"));
+    }
+}

@@ -1,0 +1,281 @@
+//! What a race found: every figure, and every comparison with its interval.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::comparison::{CONFIDENCE, MARGIN, Outcome};
+use super::entrant::{Entrant, Server, Started};
+use super::scenario::{Scenario, Standing};
+use super::{Figure, Race};
+use crate::report::table::Table;
+use crate::report::{Machine, kind, lines};
+use millrace_load::figure::CellReport;
+use millrace_load::plan::Plan;
+use millrace_load::run::Ending;
+use millrace_load::stats::{Confidence, Drift};
+
+/// Changes when the meaning of a field does.
+const FORMAT: u32 = 1;
+const KIND: &str = "race";
+/// How deep a figure of a block lies: in a scenario, in a standing, in its cells.
+const DEPTH: usize = 6;
+/// What a race found.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RaceReport {
+    /// Of the JSON.
+    pub format: u32,
+    /// What this is, for programs that read both: `race`.
+    pub kind: String,
+    /// This program's.
+    pub version: String,
+    /// The preset.
+    pub plan: String,
+    /// What it is.
+    pub summary: String,
+    /// What the quick form of the preset shortened, in words; nothing in the full one.
+    #[serde(default)]
+    pub quick: Vec<String>,
+    /// The preset was in the form that its document had, flaws and all.
+    #[serde(default)]
+    pub as_published: bool,
+    /// When the race began, in seconds since 1970.
+    pub began: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// Client and servers run on it.
+    pub machine: Machine,
+    /// How many times each figure was taken.
+    pub blocks: u32,
+    /// Of every order that was drawn, and of the intervals.
+    pub seed: u64,
+    /// How seldom an interval misses the truth.
+    pub confidence: Confidence,
+    /// A difference below this share is none.
+    pub margin: f64,
+    /// Whom the others are held against: an index of `contestants`.
+    pub against: usize,
+    /// Who took part.
+    pub contestants: Vec<Contestant>,
+    /// One a load.
+    pub scenarios: Vec<Scenario>,
+    /// How still the machine kept.
+    pub sentinel: SentinelReport,
+    /// The document's tables, with its numbers and those of each contestant.
+    pub tables: Vec<Table>,
+    /// What a reader of them must know.
+    pub notes: Vec<String>,
+    /// The race in sentences, for who reads nothing else.
+    pub conclusions: Vec<String>,
+    /// What should be known before a figure is believed.
+    pub warnings: Vec<String>,
+    /// Whether every block is there.
+    #[serde(default)]
+    pub ending: Ending,
+}
+
+/// Who took part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Contestant {
+    /// No two are alike.
+    pub label: String,
+    /// As it says, where it was started for the race.
+    pub version: Option<String>,
+    /// How it was started; ports and folders are those of the first block.
+    pub argv: Vec<String>,
+    /// How it serves many.
+    pub model: Option<String>,
+    /// How a login is checked.
+    pub auth: Option<String>,
+}
+
+/// How still the machine kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SentinelReport {
+    /// What the same small work took before, between and after the blocks, in milliseconds.
+    pub readings_ms: Vec<f64>,
+    /// What that says.
+    pub drift: Drift,
+    /// In a sentence.
+    pub words: String,
+}
+
+impl Contestant {
+    pub(super) fn new(entrant: &Entrant, started: &Started) -> Self {
+        let label = entrant.label.clone();
+        match &entrant.server {
+            Server::Url(_) => Self { label, version: None, argv: Vec::new(), model: None, auth: None },
+            Server::Known { installed, .. } => Self {
+                label,
+                version: Some(installed.version.clone()),
+                argv: started.process.as_ref().map(|process| process.argv.clone()).unwrap_or_default(),
+                model: Some(installed.peer.model.to_owned()),
+                auth: Some(installed.peer.auth.to_owned()),
+            },
+        }
+    }
+}
+
+impl RaceReport {
+    pub(super) fn new(
+        race: &Race,
+        plan: &Plan,
+        began: SystemTime,
+        contestants: Vec<Contestant>,
+        figures: Vec<Figure>,
+        readings_ms: Vec<f64>,
+        ending: Ending,
+    ) -> Self {
+        let mut tables = Vec::new();
+        for (entrant, contestant) in contestants.iter().enumerate() {
+            let cells: Vec<CellReport> = figures
+                .iter()
+                .filter(|figure| figure.entrant == entrant)
+                .filter_map(|figure| figure.outcome.clone().ok())
+                .collect();
+            tables.extend(Table::all(plan, &cells).into_iter().map(|table| {
+                let title = format!("{}: {}", contestant.label, table.title);
+                Table { title, ..table }
+            }));
+        }
+        let scenarios = race.cells.iter().enumerate().map(|(at, cell)| {
+            let of_cell = || figures.iter().filter(move |figure| figure.cell == at);
+            Scenario::new(race, cell, &|entrant| {
+                of_cell().filter(|figure| figure.entrant == entrant).collect()
+            })
+        });
+        let scenarios: Vec<Scenario> = scenarios.collect();
+        let drift = Drift::of(&readings_ms, race.seed);
+        let mut report = Self {
+            format: FORMAT,
+            kind: KIND.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            plan: plan.name.clone(),
+            summary: plan.summary.clone(),
+            as_published: plan.as_published,
+            quick: plan.quick.clone(),
+            began: began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            seconds: began.elapsed().map_or(0.0, |elapsed| elapsed.as_secs_f64()),
+            machine: Machine::this(),
+            blocks: race.blocks,
+            seed: race.seed,
+            confidence: CONFIDENCE,
+            margin: MARGIN,
+            against: race.against,
+            contestants,
+            scenarios,
+            sentinel: SentinelReport { words: drift.words(), readings_ms, drift },
+            tables,
+            notes: plan.notes.clone(),
+            conclusions: Vec::new(),
+            warnings: race.warnings.clone(),
+            ending,
+        };
+        report.conclude();
+        report.warn();
+        report
+    }
+
+    /// The preset, and in which form it ran.
+    pub fn titled(&self) -> String {
+        crate::report::titled(&self.plan, self.as_published, &self.quick)
+    }
+
+    /// As JSON, in lines for people: what is no further apart than a figure of a block stands in one.
+    pub fn json(&self) -> String {
+        let value = serde_json::to_value(self).expect("a report has no map with keys that are no text");
+        lines::render(&value, DEPTH)
+    }
+
+    /// Reads a report that [`RaceReport::json`] wrote. The error is a sentence.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let other = |error: serde_json::Error| match kind::told(text) {
+            Some(other) if !other.contains("race --read") => other.to_owned(),
+            _ => format!("is no report of a race: {error}"),
+        };
+        let mut report: Self = serde_json::from_str(text).map_err(other)?;
+        if report.kind != KIND || report.format != FORMAT {
+            return Err(format!("is a report of kind {} in format {}", report.kind, report.format));
+        }
+        // What an earlier build concluded from the same figures it may have said worse.
+        report.conclude();
+        report.tables.retain(Table::says_anything);
+        let words = report.sentinel.words.clone();
+        report.warnings.retain(|warning| !warning.starts_with(&words)); // the conclusions say it
+        Ok(report)
+    }
+
+    /// The label of whom the others are held against.
+    pub fn reference(&self) -> &str {
+        &self.contestants[self.against].label
+    }
+
+    /// Claims that bytes were wrong somewhere.
+    pub fn has_wrong_data(&self) -> bool {
+        let cells =
+            || self.scenarios.iter().flat_map(|scenario| &scenario.standings).flat_map(|one| &one.cells);
+        cells().any(|cell| cell.faults.kinds().any(|kind| kind.fault.is_wrong_data()))
+    }
+
+    /// Claims that operations or logins of anybody failed.
+    pub fn has_failures(&self) -> bool {
+        (0..self.contestants.len()).any(|at| self.failed(at) > 0)
+    }
+
+    /// Claims that a figure could not be taken at all, though nobody asked to end it.
+    pub fn has_gaps(&self) -> bool {
+        if self.ending == Ending::Interrupted {
+            return false;
+        }
+        let standings = || self.scenarios.iter().flat_map(|scenario| &scenario.standings);
+        standings().any(|standing| standing.cells.len() < self.blocks as usize)
+    }
+
+    /// Claims that the figures vary too much, or are too few, for any main comparison to say anything.
+    pub fn is_inconclusive(&self) -> bool {
+        self.scenarios
+            .iter()
+            .flat_map(|scenario| scenario.standings.iter().filter_map(|standing| standing.main()))
+            .filter_map(|main| main.outcome)
+            .all(|outcome| outcome == Outcome::Unclear)
+    }
+
+    fn warn(&mut self) {
+        for scenario in &self.scenarios {
+            for standing in scenario.standings.iter().filter(|standing| !standing.failures.is_empty()) {
+                let gaps = (self.blocks as usize).saturating_sub(standing.cells.len());
+                let what = match gaps {
+                    gaps if gaps > 0 && self.ending != Ending::Interrupted => {
+                        format!("{gaps} of {} figures could not be taken", self.blocks)
+                    }
+                    _ => {
+                        format!("{} of {} operations failed", standing.errors, standing.ops + standing.errors)
+                    }
+                };
+                let (who, at, first) = (&standing.contestant, &scenario.title, &standing.failures[0]);
+                self.warnings.push(format!("{who} at {at}: {what}, first: {first}"));
+            }
+        }
+        self.warn_of("This client was at its limit", |standing| standing.client_bound);
+        self.warn_of("Other programs or virtual machines had the processors", |standing| {
+            standing.others_bound
+        });
+    }
+
+    /// `...: millrace in 3 of 7 loads`, where that was so in most blocks of these.
+    fn warn_of(&mut self, what: &str, blocks: fn(&Standing) -> usize) {
+        let of_one = |(at, one): (usize, &Contestant)| {
+            let standings = self.scenarios.iter().map(|scenario| &scenario.standings[at]);
+            let most = standings.filter(|standing| blocks(standing) * 2 > standing.cells.len()).count();
+            (most > 0).then(|| format!("{} in {most} of {} loads", one.label, self.scenarios.len()))
+        };
+        let told: Vec<String> = self.contestants.iter().enumerate().filter_map(of_one).collect();
+        if !told.is_empty() {
+            self.warnings.push(format!(
+                "{what}: {}. There a rate says little, and the server may be faster than shown; its CPU for an operation \
+                 is still true.",
+                told.join(", ")
+            ));
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What a run tells while it goes on, and how it hears that it is to end.
+
+use std::time::Duration;
+
+use crate::figure::CellReport;
+use crate::fixture::Chore;
+use crate::plan::Cell;
+use crate::stop::Stop;
+
+/// What is told while a plan runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Snapshot<'a> {
+    /// Which cell, from 0, of how many.
+    pub cell: (usize, usize),
+    /// What it measures.
+    pub what: &'a Cell,
+    /// Since its measured phase began; zero before that.
+    pub elapsed: Duration,
+    /// Users that are logged in.
+    pub sessions: u64,
+    /// So far in this cell, its warm-up included.
+    pub ops: u64,
+    /// So far.
+    pub bytes: u64,
+    /// So far.
+    pub faults: u64,
+    /// The sum of the latencies of `ops`, in microseconds.
+    pub waited_us: u64,
+}
+
+/// Who is told.
+pub trait Progress {
+    /// Called some times a second.
+    fn tell(&self, snapshot: &Snapshot<'_>);
+    /// Called when a cell has been measured.
+    fn cell_done(&self, cell: &CellReport);
+    /// Called often while there is work between the figures: so many of so many are done.
+    fn between(&self, _: Chore, _done: usize, _all: usize) {}
+    /// By what it is asked to end, with what it has.
+    fn stop(&self) -> &Stop {
+        Stop::never()
+    }
+}
+
+/// Nobody.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn tell(&self, _: &Snapshot<'_>) {}
+    fn cell_done(&self, _: &CellReport) {}
+}
+
+/// Somebody did not want to wait for the end of a chore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Left;
+
+/// Who is told of chores, and may leave them.
+#[derive(Clone, Copy)]
+pub(crate) struct Chores<'a>(pub(crate) &'a dyn Progress);
+
+impl Chores<'_> {
+    /// So many of so many are done; fails where nobody waits for the rest.
+    pub(crate) fn note(self, chore: Chore, done: usize, all: usize) -> Result<(), Left> {
+        self.0.between(chore, done, all);
+        if self.is_left(chore) { Err(Left) } else { Ok(()) }
+    }
+
+    /// Claims that nobody waits for it any more.
+    pub(crate) fn is_left(self, chore: Chore) -> bool {
+        match chore {
+            Chore::Reaching | Chore::Making | Chore::Checking => self.0.stop().is_asked(),
+            Chore::Removing => self.0.stop().is_left(),
+        }
+    }
+}
