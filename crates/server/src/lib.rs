@@ -22,7 +22,6 @@
 mod acme;
 pub mod auth;
 mod bans;
-mod blocking;
 mod client;
 pub mod config;
 pub mod ctl;
@@ -38,17 +37,19 @@ mod log;
 mod network;
 mod passive;
 mod postgres;
-mod program;
 mod proxied;
 mod running;
 mod slab;
 mod state;
 mod tls;
 mod transfer;
-mod turns;
 mod upgrade;
 pub mod web;
 mod worker;
+
+use millrace_blocking as blocking;
+use millrace_blocking as turns;
+use millrace_process as program;
 
 pub use auth::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
 pub use bans::{BanReport, BanRules};

@@ -99,7 +99,7 @@ impl Asked {
         let words = words.into_iter().map(Into::into).collect();
         let (environment, purpose) = (Vec::new(), Purpose::Answer);
         // Without them it starts all the same, if slower.
-        let _ = millrace_spawn::keep_descriptors();
+        let _ = millrace_process::keep_descriptors();
         let program = Program { words, environment, time, most: LONGEST, purpose };
         Self::new(name, mark, Oracle::Program(program), time, cache)
     }

@@ -13,7 +13,7 @@ use std::process::ExitStatus;
 use std::sync::OnceLock;
 
 use millrace_http::cgi::Environment;
-use millrace_spawn::{Process, Start};
+use millrace_process::{Process, Start};
 use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
 use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
 

@@ -50,7 +50,7 @@ pub(super) fn state(
     tls.iter().flat_map(|tls| tls.doubts(SystemTime::now())).for_each(|text| log.warn(&text));
     if !config.programs.folders.is_empty() || config.hooks.is_some() {
         // Without them programs start all the same, if slower.
-        let _ = millrace_spawn::keep_descriptors();
+        let _ = millrace_process::keep_descriptors();
     }
     let (dav, trouble) = Dav::open(config.dav.clone());
     if let Some(text) = trouble {

@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// To be held for the length of a test. What the process keeps for starting programs counts as there before.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    millrace_spawn::keep_descriptors().unwrap();
+    millrace_process::keep_descriptors().unwrap();
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What is being seen to, by somebody who is alone with it.
 #[derive(Debug)]
-pub(crate) struct Turns<K> {
+pub struct Turns<K> {
     state: Mutex<State<K>>,
     given_back: Condvar,
 }
@@ -20,7 +20,7 @@ struct State<K> {
 
 /// The turn at some things, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn<'a, K: Eq + Hash> {
+pub struct Turn<'a, K: Eq + Hash> {
     turns: &'a Turns<K>,
     keys: Vec<K>,
 }
@@ -33,12 +33,12 @@ impl<K> Default for Turns<K> {
 
 impl<K: Eq + Hash + Clone> Turns<K> {
     /// Waits until nobody else is at any of these. Whoever has a turn may not ask for another.
-    pub(crate) fn take(&self, keys: Vec<K>) -> Turn<'_, K> {
+    pub fn take(&self, keys: Vec<K>) -> Turn<'_, K> {
         self.take_among(keys, usize::MAX).expect("any number may wait")
     }
 
     /// The same where no more than so many wait, here and at all other things; `None` where they do.
-    pub(crate) fn take_among(&self, mut keys: Vec<K>, most: usize) -> Option<Turn<'_, K>> {
+    pub fn take_among(&self, mut keys: Vec<K>, most: usize) -> Option<Turn<'_, K>> {
         keys.dedup();
         let is_taken = |state: &mut State<K>| keys.iter().any(|key| state.taken.contains(key));
         let mut state = self.lock();

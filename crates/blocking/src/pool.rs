@@ -23,7 +23,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// A growing pool of threads.
 #[derive(Clone)]
-pub(crate) struct BlockingPool {
+pub struct BlockingPool {
     shared: Arc<Shared>,
 }
 
@@ -52,7 +52,7 @@ impl std::fmt::Debug for BlockingPool {
 
 impl BlockingPool {
     /// A pool of at most `limit` threads, and at least one.
-    pub(crate) fn new(limit: usize) -> Self {
+    pub fn new(limit: usize) -> Self {
         let shared = Shared {
             limit: limit.max(1),
             state: Mutex::default(),
@@ -63,7 +63,7 @@ impl BlockingPool {
     }
 
     /// Runs a job on one of the threads; beyond the limit it waits for one.
-    pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
+    pub fn run(&self, job: impl FnOnce() + Send + 'static) {
         let mut state = self.shared.lock();
         state.jobs.push_back(Box::new(job));
         if state.idle >= state.jobs.len() {
@@ -96,19 +96,19 @@ impl BlockingPool {
     }
 
     /// Lets the threads end once the queue is empty.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.shared.lock().closed = true;
         self.shared.work.notify_all();
     }
 
     /// Claims that it has nothing to do and no thread.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         let state = self.shared.lock();
         state.threads == 0 && state.jobs.is_empty()
     }
 
     /// Closes it and waits until all is done, but no longer than this.
-    pub(crate) fn finish(&self, most: Duration) {
+    pub fn finish(&self, most: Duration) {
         self.close();
         let state = self.shared.lock();
         let _ = self.shared.ended.wait_timeout_while(state, most, |state| state.threads > 0);
@@ -117,7 +117,7 @@ impl BlockingPool {
 
 /// Jobs of one owner, of any pools: one is done at a time, first to last. Behind each, others of its pool have their turn.
 #[derive(Default)]
-pub(crate) struct Line {
+pub struct Line {
     waiting: Mutex<Waiting>,
 }
 
@@ -136,7 +136,7 @@ impl std::fmt::Debug for Line {
 
 impl Line {
     /// Has a thread of the pool do a job, behind those that were put before.
-    pub(crate) fn put(self: &Arc<Self>, pool: &BlockingPool, job: impl FnOnce() + Send + 'static) {
+    pub fn put(self: &Arc<Self>, pool: &BlockingPool, job: impl FnOnce() + Send + 'static) {
         let mut waiting = self.lock();
         waiting.jobs.push_back((pool.clone(), Box::new(job)));
         if !std::mem::replace(&mut waiting.is_served, true) {

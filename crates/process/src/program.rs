@@ -18,11 +18,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use millrace_spawn::{Process, Start};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, access};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use crate::{Process, Start};
 
 /// Bytes that are read of an output in one go, so that one that writes as fast as they are read has an end.
 const TURN: usize = 256 * 1024;
@@ -32,21 +33,21 @@ const MOST_COMPLAINTS: usize = 4 * 1024;
 
 /// A program to be run.
 #[derive(Clone)]
-pub(crate) struct Program {
+pub struct Program {
     /// The program first: an absolute path, or a name to be found in `PATH`; then its arguments.
-    pub(crate) words: Vec<OsString>,
+    pub words: Vec<OsString>,
     /// Variables, beside those that its purpose has it inherit.
-    pub(crate) environment: Vec<(OsString, OsString)>,
+    pub environment: Vec<(OsString, OsString)>,
     /// How long it may take.
-    pub(crate) time: Duration,
+    pub time: Duration,
     /// Bytes of its output that are kept.
-    pub(crate) most: usize,
-    pub(crate) purpose: Purpose,
+    pub most: usize,
+    pub purpose: Purpose,
 }
 
 /// What a program is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// To answer: an answer that is not whole is none, and nothing that it started outlives it.
     Answer,
     /// To do something: of what it says the beginning is kept, and whom it leaves behind may go on.
@@ -73,16 +74,16 @@ impl Purpose {
 
 /// What came of it.
 #[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) how: How,
-    pub(crate) output: Vec<u8>,
+pub struct Ended {
+    pub how: How,
+    pub output: Vec<u8>,
     /// The beginning of what it wrote to standard error.
-    pub(crate) complaints: Vec<u8>,
+    pub complaints: Vec<u8>,
 }
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub enum How {
     /// With this status.
     Exited(i32),
     /// By a signal that was not ours.
@@ -107,17 +108,17 @@ impl fmt::Display for How {
 
 impl Program {
     /// Its name, for the log.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         self.words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
     /// Runs it to its end with this on its standard input.
-    pub(crate) fn run(&self, input: &[u8]) -> io::Result<Ended> {
+    pub fn run(&self, input: &[u8]) -> io::Result<Ended> {
         self.run_unless(&Recall::default(), input)
     }
 
     /// The same, unless somebody recalls it: then it is killed, with all that it has started.
-    pub(crate) fn run_unless(&self, recall: &Recall, input: &[u8]) -> io::Result<Ended> {
+    pub fn run_unless(&self, recall: &Recall, input: &[u8]) -> io::Result<Ended> {
         let end = Instant::now() + self.time;
         let mut child = self.start()?;
         let group = child.process.pid();
@@ -223,7 +224,7 @@ fn add(parts: &[&OsStr], block: &mut Vec<u8>) -> io::Result<()> {
 
 /// By which somebody has a program ended before its time, or not begun; clones are the same.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Recall(Arc<Mutex<Recalled>>);
+pub struct Recall(Arc<Mutex<Recalled>>);
 
 /// Guarded for a look, or a signal.
 #[derive(Debug, Default)]
@@ -235,14 +236,14 @@ struct Recalled {
 
 impl Recall {
     /// Nobody wants to know any more.
-    pub(crate) fn give(&self) {
+    pub fn give(&self) {
         let mut state = self.lock();
         state.is_given = true;
         state.kill();
     }
 
     /// Claims that nobody wants to know any more.
-    pub(crate) fn is_given(&self) -> bool {
+    pub fn is_given(&self) -> bool {
         self.lock().is_given
     }
 

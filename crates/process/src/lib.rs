@@ -1,4 +1,5 @@
-//! Starting a program at the least cost: for servers that start one a request (CGI).
+//! Child processes: [`Start`] starts one at the least cost, for servers that start one a request (CGI); [`Program`] runs
+//! one to its end within limits of time and output.
 //!
 //! `posix_spawn`, which [`std::process::Command`] uses, maps a stack for each child and unmaps it, which in a process of
 //! several threads interrupts all processors, and asks in some 120 system calls what each signal does. That is a fifth
@@ -21,10 +22,12 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 
+mod program;
 mod slots;
 #[cfg(target_arch = "x86_64")]
 mod vfork;
 
+pub use program::{Ended, How, Program, Purpose, Recall};
 pub use slots::keep_descriptors;
 
 /// A program that is to be started, in a process group of its own.

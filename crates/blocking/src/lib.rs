@@ -1,0 +1,10 @@
+//! Threads for work that may wait, so that no reactor does.
+//!
+//! [`BlockingPool`] has the threads, [`Line`] does the jobs of one owner in their order, [`Turns`] lets one thread at a
+//! time work on something that has a name.
+
+mod pool;
+mod turns;
+
+pub use pool::{BlockingPool, Line};
+pub use turns::{Turn, Turns};
