@@ -10,6 +10,8 @@ const TIERS: &[&[&str]] = &[
     &["vfs", "net", "process", "blocking", "uring"],
     // Protocols and back ends.
     &["ftp", "http", "storage"],
+    // Policy.
+    &["limits"],
     // Programs.
     &["server", "bench"],
     // The binary.
@@ -30,7 +32,10 @@ fn no_crate_depends_on_a_higher_tier() {
         let own = tier(&folder).unwrap_or_else(|| panic!("TIERS has no place for crates/{folder}"));
         for dependency in dependencies(&crates.join(&folder)) {
             let theirs = tier(&dependency).unwrap_or_else(|| panic!("TIERS has no place for {dependency}"));
-            assert!(theirs <= own, "crates/{folder} depends on crates/{dependency}, which is of a higher tier");
+            assert!(
+                theirs <= own,
+                "crates/{folder} depends on crates/{dependency}, which is of a higher tier"
+            );
             assert!(own > 0, "crates/{folder} is of the lowest tier, and depends on crates/{dependency}");
         }
         seen += 1;

@@ -42,6 +42,7 @@ pub struct Program {
     pub time: Duration,
     /// Bytes of its output that are kept.
     pub most: usize,
+    /// What it is run for.
     pub purpose: Purpose,
 }
 
@@ -75,7 +76,9 @@ impl Purpose {
 /// What came of it.
 #[derive(Debug)]
 pub struct Ended {
+    /// How it ended.
     pub how: How,
+    /// What it wrote to standard output, up to [`Program::most`] bytes.
     pub output: Vec<u8>,
     /// The beginning of what it wrote to standard error.
     pub complaints: Vec<u8>,

@@ -18,10 +18,10 @@ use millrace_storage::Withheld;
 use millrace_vfs::VirtualPath;
 
 use crate::auth::{Authenticator, Password};
-use crate::bans::BanRules;
 use crate::hooks::Hooks;
+use crate::limits::BanRules;
+use crate::limits::Network;
 use crate::limits::{Limit, LoginRates, NetworkBits, Quotas, ServerLimits};
-use crate::network::Network;
 use crate::web::Web;
 
 /// What a server is started with.

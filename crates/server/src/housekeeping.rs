@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
+use millrace_limits::wall_seconds;
 use millrace_net::inbox::Sender;
 
 use crate::auth::Changed;
@@ -121,10 +122,4 @@ fn review(server: &Server, workers: &[Sender<Message>], is_new_minute: bool) {
             .review(core, |user, account| changed.concerns(user) || (is_new_minute && account.follows_clock));
     });
     workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
-}
-
-/// Seconds since 1970.
-pub(crate) fn wall_seconds() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

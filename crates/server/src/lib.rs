@@ -21,7 +21,6 @@
 
 mod acme;
 pub mod auth;
-mod bans;
 mod client;
 pub mod config;
 pub mod ctl;
@@ -31,10 +30,7 @@ mod handshakes;
 pub mod hooks;
 mod housekeeping;
 mod http;
-pub mod limits;
-mod load;
 mod log;
-mod network;
 mod passive;
 mod postgres;
 mod proxied;
@@ -49,10 +45,11 @@ mod worker;
 
 use millrace_blocking as blocking;
 use millrace_blocking as turns;
+pub use millrace_limits as limits;
+pub use millrace_limits::{BanReport, BanRules, Network, NetworkError};
 use millrace_process as program;
 
 pub use auth::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
-pub use bans::{BanReport, BanRules};
 pub use config::Config;
 pub use ctl::Control;
 pub use hooks::Hooks;
@@ -61,6 +58,5 @@ pub use millrace_ftp::session::{Permission, Permissions, Rules};
 pub use millrace_storage as storage;
 /// What a back end of your own implements.
 pub use millrace_vfs as vfs;
-pub use network::{Network, NetworkError};
 pub use running::{Prepared, ReloadError, Running, Server, SessionReport, StartError, TransferReport};
 pub use upgrade::Predecessor;

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use millrace_net::proxy::{self, Ends, Header};
 
-use crate::network::Network;
+use crate::limits::Network;
 use crate::slab::Key;
 use crate::state::Admission;
 use crate::worker::{Core, Door};

@@ -11,14 +11,14 @@ use millrace_net::inbox::Sender;
 
 use crate::acme::Acme;
 use crate::auth::Authenticator;
-use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
 use crate::ftp::{Lore, Promises};
 use crate::hooks::{Hooks, Pools};
 use crate::http::{Dav, Kept, Side, Tus};
+use crate::limits::Bans;
+use crate::limits::Load;
 use crate::limits::{Crowd, Logins, Timed, Tree};
-use crate::load::Load;
 use crate::log::Log;
 use crate::passive::PassivePool;
 use crate::proxied::Proxies;

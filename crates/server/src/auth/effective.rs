@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 use super::profile::{Group, Profile, User};
 use super::{Attempt, DataSecurity};
 use crate::config::CertificateLogin;
+use crate::limits::Network;
 use crate::limits::{AccountLimits, GroupLimits, HeldQuota, Limits, TransferQuota};
-use crate::network::Network;
 
 /// The settings of a user, each with where it comes from.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,14 +11,14 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use millrace_ftp::glob::Glob;
 use millrace_ftp::session::{Permission, Permissions};
-use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use millrace_limits::as_text;
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::Protocol;
 use super::totp::Secret;
 use crate::config::{CertificateLogin, Resumption};
-use crate::limits::{Limit, Per, Quantity, Ratio, Scheduled, says_when};
-use crate::network::Network;
+use crate::limits::{Limit, Network, Per, Quantity, Ratio, Scheduled, says_when};
 
 /// What is said of a user, or of all members of a group.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
@@ -420,65 +420,4 @@ impl<'de> Visitor<'de> for AccessVisitor {
     }
 }
 
-/// Reads a value from a text, or from a number where a limit is one; writes it as a text.
-macro_rules! as_text {
-    ($($kind:ty),*) => {$(
-        impl<'de> Deserialize<'de> for $kind {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_any(TextVisitor).and_then(|text| text.parse().map_err(de::Error::custom))
-            }
-        }
-
-        impl Serialize for $kind {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-    )*};
-}
-
-as_text!(
-    PlacePattern,
-    NamePattern,
-    Network,
-    Hours,
-    Expiry,
-    Amount,
-    Scheduled<Quantity>,
-    Scheduled<Per>,
-    Scheduled<Ratio>,
-    Protocol,
-    Resumption,
-    CertificateLogin,
-    Secret
-);
-
-struct TextVisitor;
-
-impl<'de> Visitor<'de> for TextVisitor {
-    type Value = String;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text in quotes")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<String, E> {
-        Ok(text.to_owned())
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<String, E> {
-        Ok(number.to_string())
-    }
-
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<String, E> {
-        Ok(number.to_string())
-    }
-
-    /// A date of TOML, which comes as this.
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<String, A::Error> {
-        match map.next_entry::<String, String>() {
-            Ok(Some((key, date))) if key == "$__toml_private_datetime" => Ok(date),
-            _ => Err(de::Error::invalid_type(de::Unexpected::Map, &self)),
-        }
-    }
-}
+as_text!(PlacePattern, NamePattern, Hours, Expiry, Amount, Protocol, Resumption, CertificateLogin, Secret);

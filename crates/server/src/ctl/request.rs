@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Served, events};
-use crate::bans::BanReport;
+use crate::limits::BanReport;
+use crate::limits::Network;
 use crate::limits::{Limit, Limits, Scope, ScopeReport};
-use crate::network::Network;
 use crate::running::{Running, SessionReport};
 
 /// Ten years: beyond that it is for the configuration.
@@ -283,7 +283,7 @@ fn with_note(mut answer: Value, scope: &Scope, all: &[ScopeReport]) -> Value {
 }
 
 fn parse_network(text: &str) -> Result<Network, String> {
-    text.parse().map_err(|error: crate::network::NetworkError| error.to_string())
+    text.parse().map_err(|error: crate::limits::NetworkError| error.to_string())
 }
 
 /// `server`, `listener 0.0.0.0:21`, `group staff`, `user alice`, `session 17`

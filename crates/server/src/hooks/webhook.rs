@@ -8,12 +8,12 @@ use std::fmt;
 use std::time::Duration;
 
 use millrace_http::base64;
+use millrace_limits::wall_seconds;
 use ring::hmac;
 use thiserror::Error;
 use ureq::http::{HeaderName, HeaderValue, Uri};
 
 use crate::auth::password::random;
-use crate::housekeeping::wall_seconds;
 
 /// Of an answer, as much is read.
 const ANSWER: u64 = 64 * 1024;

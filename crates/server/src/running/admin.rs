@@ -9,12 +9,12 @@ use millrace_storage::{LedgerError, TallyReport};
 
 use super::Running;
 use crate::auth::{Attempt, Decision, Protocol};
-use crate::bans::BanReport;
 use crate::client::Client;
 use crate::hooks::Backlog;
+use crate::limits::BanReport;
+use crate::limits::Network;
 use crate::limits::{Limits, Scope, ScopeReport};
 use crate::log;
-use crate::network::Network;
 use crate::worker::{AS_LONG_AS_IT_TAKES, Core, Errand, Message};
 
 /// How long workers are waited for that were asked something.

@@ -7,18 +7,18 @@ use std::thread;
 use std::time::{Instant, SystemTime};
 
 use millrace_ftp::Settings;
+use millrace_limits::wall_seconds;
 
 use super::StartError;
 use crate::acme::Acme;
-use crate::bans::Bans;
 use crate::blocking::BlockingPool;
 use crate::config::{Config, Tls};
 use crate::ftp::{Lore, Promises};
 use crate::hooks::Pools;
-use crate::housekeeping::wall_seconds;
 use crate::http::{Dav, Kept, Side, Tus};
+use crate::limits::Bans;
+use crate::limits::Load;
 use crate::limits::{Crowd, Limit, Logins, NetworkBits, Timed, Tree};
-use crate::load::Load;
 use crate::log::Log;
 use crate::passive::PassivePool;
 use crate::proxied::Proxies;

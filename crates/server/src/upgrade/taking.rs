@@ -8,9 +8,10 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use millrace_limits::wall_seconds;
+
 use super::Word;
-use crate::bans::BanReport;
-use crate::housekeeping::wall_seconds;
+use crate::limits::BanReport;
 use crate::running::Running;
 use crate::state::Server;
 use crate::worker::{Door, Listener};

@@ -339,7 +339,7 @@ fn unknown(word: &str) -> LimitError {
 }
 
 /// Claims that a word says when: days, hours or a time zone.
-pub(crate) fn says_when(word: &str) -> Result<(), LimitError> {
+pub fn says_when(word: &str) -> Result<(), LimitError> {
     match parse_days(word).is_some() || parse_hours(word).is_some() {
         true => Ok(()),
         false => parse_zone(word).map(drop),

@@ -6,30 +6,30 @@ use super::Limit;
 
 /// A limit, and what it is now.
 #[derive(Debug)]
-pub(crate) struct Timed {
+pub struct Timed {
     limit: Limit,
     now: AtomicU64,
 }
 
 impl Timed {
     /// A limit at this moment, in seconds since 1970.
-    pub(crate) fn new(limit: Limit, wall: i64) -> Self {
+    pub fn new(limit: Limit, wall: i64) -> Self {
         let now = AtomicU64::new(limit.at(wall));
         Self { limit, now }
     }
 
     /// What it is now; 0 for no limit.
-    pub(crate) fn value(&self) -> u64 {
+    pub fn value(&self) -> u64 {
         self.now.load(Relaxed)
     }
 
     /// Claims that there never is one.
-    pub(crate) fn is_none(&self) -> bool {
+    pub fn is_none(&self) -> bool {
         self.limit.is_none()
     }
 
     /// It is this moment now. To be called on the minute.
-    pub(crate) fn tick(&self, wall: i64) {
+    pub fn tick(&self, wall: i64) {
         self.now.store(self.limit.at(wall), Relaxed);
     }
 }

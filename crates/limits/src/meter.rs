@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::bucket::{Nanos, Place, SECOND};
 use super::flow::Flow;
-use super::tree::{Direction, Node};
+use super::tree::{Direction, Member, Node, Tree};
 
 /// A turn that comes within half a tick of the workers' wheel is taken at once: who is slower than the limit
 /// must not sleep a whole tick because somebody else moved a few bytes just now. Where many draw from a bucket
@@ -150,6 +150,18 @@ impl Meter {
             }
         }
         self.left = 0;
+    }
+}
+
+impl Tree {
+    /// The meter for a transfer that begins; `None` where nothing on its way is limited.
+    pub(crate) fn meter(&self, member: &Member, direction: Direction) -> Option<Box<Meter>> {
+        Meter::new(direction, member.way()).map(Box::new)
+    }
+
+    /// Claims that something on a transfer's way is limited, or counted.
+    pub fn is_limited(&self, member: &Member, direction: Direction) -> bool {
+        member.moved().is_some() || self.meter(member, direction).is_some()
     }
 }
 

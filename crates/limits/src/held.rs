@@ -3,7 +3,7 @@
 use millrace_storage::{Allowance, Allowances};
 
 use super::{Quantity, Scheduled};
-use crate::housekeeping::wall_seconds;
+use crate::clock::wall_seconds;
 
 /// How much a folder may hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

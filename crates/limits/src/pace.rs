@@ -13,13 +13,13 @@ use super::tree::{Direction, Member, Tree};
 
 /// The pace of one transfer.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub struct Pace {
     direction: Direction,
     /// `None` where nothing on its way is limited; and which state of the limits that was.
     meter: Option<Box<Meter>>,
     generation: u64,
     /// Until when a limit keeps it waiting.
-    pub(crate) paused: Option<Instant>,
+    pub paused: Option<Instant>,
     /// Whether what moves is held against the user's transfer quotas.
     counts: bool,
     /// `None` where the user may move whatever there is.
@@ -43,13 +43,14 @@ struct Piece {
 /// What a job on the pool moves of a transfer. It counts where nobody is left to take note of it, too: the transfer may
 /// be given up meanwhile, and has given back what it took of the quota.
 #[derive(Debug, Default)]
-pub(crate) struct Errand {
+pub struct Errand {
     of: Option<(Moved, Direction)>,
     bytes: u64,
 }
 
 impl Errand {
-    pub(crate) fn moved(&mut self, bytes: u64) {
+    /// Counts bytes that were moved.
+    pub fn moved(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
 }
@@ -64,7 +65,7 @@ impl Drop for Errand {
 
 impl Pace {
     /// That of a file's bytes.
-    pub(crate) fn new(direction: Direction) -> Self {
+    pub fn new(direction: Direction) -> Self {
         // No state of the limits has this number: the first turn looks.
         Self {
             direction,
@@ -78,11 +79,7 @@ impl Pace {
     }
 
     /// That of an upload, of which so much has come by earlier requests, and the upload as it is to be written.
-    pub(crate) fn of_upload(
-        member: &Member,
-        upload: Box<dyn Upload>,
-        before: u64,
-    ) -> (Self, Box<dyn Upload>) {
+    pub fn of_upload(member: &Member, upload: Box<dyn Upload>, before: u64) -> (Self, Box<dyn Upload>) {
         let pace = Self::new(Direction::Upload);
         let Some(moved) = member.moved() else { return (pace, upload) };
         let credit = Credit::new(Arc::clone(&moved.traffic), before);
@@ -92,19 +89,13 @@ impl Pace {
 
     /// That of a listing. It is as fast as a download may be, and no quota is about it: whoever may download nothing
     /// yet, or nothing more, can still look around.
-    pub(crate) fn of_listing() -> Self {
+    pub fn of_listing() -> Self {
         Self { counts: false, ..Self::new(Direction::Download) }
     }
 
     /// How many bytes of `wanted` may move now; `None` where [`Pace::paused`] says when some may, or
     /// [`Pace::over`] that none will.
-    pub(crate) fn allowance(
-        &mut self,
-        tree: &Tree,
-        member: &Member,
-        now: Instant,
-        wanted: u64,
-    ) -> Option<u64> {
+    pub fn allowance(&mut self, tree: &Tree, member: &Member, now: Instant, wanted: u64) -> Option<u64> {
         self.paused = None;
         let generation = tree.generation();
         if self.generation != generation {
@@ -132,33 +123,33 @@ impl Pace {
     }
 
     /// How fast the kernel is to send what moves; `None`: as it was told.
-    pub(crate) fn flow(&self) -> Option<Flow> {
+    pub fn flow(&self) -> Option<Flow> {
         self.meter.as_ref().map_or(Some(Flow::FREE), |meter| meter.flow())
     }
 
     /// The quota that keeps anything more from moving.
-    pub(crate) fn over(&self) -> Option<&OverQuota> {
+    pub fn over(&self) -> Option<&OverQuota> {
         self.quota.as_ref()?.over.as_ref()
     }
 
     /// What may still be moved of the last allowance.
-    pub(crate) fn left(&self) -> u64 {
+    pub fn left(&self) -> u64 {
         let metered = self.meter.as_ref().map_or(u64::MAX, |meter| meter.left());
         self.quota.as_ref().map_or(metered, |piece| metered.min(piece.left))
     }
 
     /// For a job that moves some of the last allowance.
-    pub(crate) fn errand(&self) -> Errand {
+    pub fn errand(&self) -> Errand {
         Errand { of: self.quota.as_ref().map(|piece| (piece.moved.clone(), piece.direction)), bytes: 0 }
     }
 
     /// The job is done: [`Pace::spend`] for what it moved.
-    pub(crate) fn take_back(&mut self, mut errand: Errand) {
+    pub fn take_back(&mut self, mut errand: Errand) {
         self.spend(std::mem::take(&mut errand.bytes));
     }
 
     /// So many bytes were moved, whether they were allowed or not: see [`Meter::spend`].
-    pub(crate) fn spend(&mut self, bytes: u64) {
+    pub fn spend(&mut self, bytes: u64) {
         if let Some(meter) = &mut self.meter {
             meter.spend(bytes);
         }
@@ -171,14 +162,14 @@ impl Pace {
     }
 
     /// It is not the limit that the transfer waits for.
-    pub(crate) fn fall_out_of_line(&mut self) {
+    pub fn fall_out_of_line(&mut self) {
         if let Some(meter) = &mut self.meter {
             meter.fall_out_of_line();
         }
     }
 
     /// Claims that something on its way is limited.
-    pub(crate) fn is_limited(&self) -> bool {
+    pub fn is_limited(&self) -> bool {
         self.meter.is_some() || self.quota.is_some()
     }
 }
@@ -236,7 +227,7 @@ impl Drop for Piece {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{AccountLimits, ServerLimits, TransferQuota};
+    use crate::{AccountLimits, ServerLimits, TransferQuota};
 
     #[test]
     fn what_a_job_moved_counts_once_also_where_its_transfer_is_gone() {

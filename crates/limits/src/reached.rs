@@ -115,15 +115,17 @@ limit_keys! {
 
 impl LimitKey {
     /// Claims that it is a time of silence: that it is over happens every day, and is nothing to look at.
-    pub(crate) fn is_silence(self) -> bool {
+    pub fn is_silence(self) -> bool {
         matches!(self, Self::LoginTimeout | Self::IdleTimeout | Self::ConnectTimeout)
     }
 }
 
 /// What a limit is set to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Setting {
+pub enum Setting {
+    /// A number.
     Number(u64),
+    /// A text, as it is configured.
     Text(String),
 }
 
@@ -151,24 +153,28 @@ impl From<Duration> for Setting {
 
 /// A limit that is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Reached {
-    pub(crate) key: LimitKey,
-    pub(crate) value: Setting,
+pub struct Reached {
+    /// Which limit it is.
+    pub key: LimitKey,
+    /// What it is set to.
+    pub value: Setting,
     /// Whose it is, where there are several: `user alice`.
-    pub(crate) of: Option<String>,
+    pub of: Option<String>,
 }
 
 impl Reached {
-    pub(crate) fn new(key: LimitKey, value: impl Into<Setting>) -> Self {
+    /// Creates the record of a limit that belongs to the whole server.
+    pub fn new(key: LimitKey, value: impl Into<Setting>) -> Self {
         Self { key, value: value.into(), of: None }
     }
 
-    pub(crate) fn of(self, whose: impl fmt::Display) -> Self {
+    /// Adds whose limit it is.
+    pub fn of(self, whose: impl fmt::Display) -> Self {
         Self { of: Some(whose.to_string()), ..self }
     }
 
     /// The limit that is in a file's way, if it is one.
-    pub(crate) fn by(error: &FileError) -> Option<Self> {
+    pub fn by(error: &FileError) -> Option<Self> {
         match error {
             FileError::OverQuota(over) => Some((&**over).into()),
             FileError::NoSpace => Some(Self::new(LimitKey::Space, 0)),
@@ -183,7 +189,7 @@ impl Reached {
     }
 
     /// The limit of open files, where it is what the system says no for.
-    pub(crate) fn by_lack(error: &io::Error) -> Option<Self> {
+    pub fn by_lack(error: &io::Error) -> Option<Self> {
         let is_lack = matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE));
         is_lack.then(|| Self::of_process(LimitKey::OpenFiles, Resource::Nofile))
     }
@@ -197,7 +203,7 @@ impl Reached {
     }
 
     /// What hooks are told of a quota: its key, and whose it is.
-    pub(crate) fn quota(&self) -> Option<String> {
+    pub fn quota(&self) -> Option<String> {
         match self.key {
             LimitKey::DeviceQuota => Some("the quota of the device".to_owned()),
             LimitKey::QuotaBytes

@@ -7,11 +7,11 @@ use millrace_vfs::OverQuota;
 
 use super::node::{Guest, Node, Seat};
 use super::{Direction, Scope, ScopeReport, Tree};
-use crate::limits::{Moved, Refused};
+use crate::{Moved, Refused};
 
 /// One session's part in the tree; it is counted out when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub struct Member {
     pub(super) stay: Stay,
     pub(super) login: Option<Box<Login>>,
     /// The session's own buckets, where it has limits of its own.
@@ -30,7 +30,7 @@ const _: () = assert!(size_of::<Login>() <= 56);
 
 impl Member {
     /// The user is gone, the client is still there.
-    pub(crate) fn log_out(&mut self) {
+    pub fn log_out(&mut self) {
         self.login = None;
         self.session = None;
     }
@@ -46,7 +46,7 @@ impl Member {
     }
 
     /// The address that the listener is bound to which it came to.
-    pub(crate) fn listener(&self) -> Option<SocketAddr> {
+    pub fn listener(&self) -> Option<SocketAddr> {
         match *self.stay.nodes()[1].scope() {
             Scope::Listener(address) => Some(address),
             _ => None,
@@ -54,23 +54,23 @@ impl Member {
     }
 
     /// What the user may move, where that is bounded.
-    pub(in crate::limits) fn moved(&self) -> Option<&Moved> {
+    pub fn moved(&self) -> Option<&Moved> {
         self.login.as_ref()?.moved.as_ref()
     }
 
     /// Claims that a transfer this way may begin, or says which quota forbids it.
-    pub(crate) fn may_move(&self, tree: &Tree, direction: Direction) -> Result<(), OverQuota> {
+    pub fn may_move(&self, tree: &Tree, direction: Direction) -> Result<(), OverQuota> {
         self.moved().map_or(Ok(()), |moved| moved.check(direction, tree.wall()))
     }
 
     /// From the server's buckets to the session's.
-    pub(super) fn way(&self) -> impl Iterator<Item = &Arc<Node>> {
+    pub(crate) fn way(&self) -> impl Iterator<Item = &Arc<Node>> {
         let login = self.login.iter().flat_map(|login| login.groups.iter().chain([&login.user]));
         self.stay.nodes().into_iter().chain(login.map(Part::node)).chain(&self.session)
     }
 
     /// What is in force for the session of this number, where that was set.
-    pub(crate) fn report(&self, number: u64) -> Option<ScopeReport> {
+    pub fn report(&self, number: u64) -> Option<ScopeReport> {
         let node = self.session.as_ref().filter(|node| node.is_set())?;
         Some(ScopeReport { scope: Scope::Session(number), sessions: 1, ..node.report() })
     }

@@ -8,17 +8,17 @@ use std::time::Instant;
 
 use super::node::{Moment, Node};
 use super::{Defaults, Member, Scope, Tree, lock, node};
-use crate::limits::{Limit, Limits, ServerLimits};
+use crate::{Limit, Limits, ServerLimits};
 
 impl Tree {
     /// Sets limits until they are set again; a part that is `None` stays as it is. Answers whether there
     /// is such a scope. Sessions' limits are set where the sessions are: [`Tree::limit_member`].
-    pub(crate) fn set(&self, scope: &Scope, limits: &Limits, now: Instant) -> bool {
+    pub fn set(&self, scope: &Scope, limits: &Limits, now: Instant) -> bool {
         self.change(scope, now, |node, clock| node.set(limits, clock))
     }
 
     /// Forgets what was set: the configured limits hold again.
-    pub(crate) fn restore(&self, scope: &Scope, now: Instant) -> bool {
+    pub fn restore(&self, scope: &Scope, now: Instant) -> bool {
         self.change(scope, now, Node::restore)
     }
 
@@ -46,7 +46,7 @@ impl Tree {
     }
 
     /// Sets the limits of one session.
-    pub(crate) fn limit_member(&self, member: &mut Member, number: u64, limits: &Limits, now: Instant) {
+    pub fn limit_member(&self, member: &mut Member, number: u64, limits: &Limits, now: Instant) {
         self.note_schedule(limits);
         let clock = self.moment(now);
         let node =
@@ -55,14 +55,14 @@ impl Tree {
     }
 
     /// Forgets what was set for one session.
-    pub(crate) fn restore_member(&self, member: &Member, now: Instant) {
+    pub fn restore_member(&self, member: &Member, now: Instant) {
         if let Some(node) = &member.session {
             self.note_change(node.restore(self.moment(now)));
         }
     }
 
     /// Takes over another configuration; what was set at run time stays set.
-    pub(crate) fn configure(&self, limits: ServerLimits, now: Instant) {
+    pub fn configure(&self, limits: ServerLimits, now: Instant) {
         let clock = self.moment(now);
         let ServerLimits { server, listeners, groups, user, session } = limits;
         self.server.configure(server, clock);
@@ -95,7 +95,7 @@ impl Tree {
     }
 
     /// Schedules take effect. To be called on the minute.
-    pub(crate) fn tick(&self, now: Instant) {
+    pub fn tick(&self, now: Instant) {
         let clock = self.moment(now);
         let mut changed = self.server.tick(clock);
         let mut all = |nodes: &mut dyn Iterator<Item = &Arc<Node>>| {
@@ -108,12 +108,12 @@ impl Tree {
     }
 
     /// Claims that there is a session with a schedule of its own: [`Tree::tick`] does not see sessions.
-    pub(crate) fn sessions_follow_the_clock(&self) -> bool {
+    pub fn sessions_follow_the_clock(&self) -> bool {
         self.session_schedules.load(Relaxed)
     }
 
     /// A session's own schedule takes effect.
-    pub(crate) fn tick_member(&self, member: &Member, now: Instant) {
+    pub fn tick_member(&self, member: &Member, now: Instant) {
         if let Some(node) = &member.session {
             self.note_change(node.tick(self.moment(now)));
         }

@@ -9,13 +9,18 @@
 //! the kernel is told to spread (`flow.rs`). Where nothing is limited there is no meter, and a turn costs one
 //! look at a counter.
 
+mod as_text;
+mod bans;
 mod bucket;
+mod clock;
+mod cpu_load;
 mod credit;
 mod crowd;
 mod flow;
 mod held;
 mod logins;
 mod meter;
+mod network;
 mod pace;
 mod reached;
 mod schedule;
@@ -27,22 +32,23 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-pub use crowd::NetworkBits;
-pub(crate) use crowd::{Crowd, Crowded};
-pub(crate) use flow::Flow;
+pub use as_text::text;
+pub use bans::{BanReport, BanRules, Bans, Cause, Turned};
+pub use clock::wall_seconds;
+pub use cpu_load::Load;
+pub use crowd::{Crowd, Crowded, NetworkBits};
+pub use flow::Flow;
 pub use held::HeldQuota;
-pub use logins::{LoginRates, Rate, RateError, RateLimit};
-pub(crate) use logins::{Logins, TooMany};
-pub(crate) use pace::{Errand, Pace};
-pub use reached::LimitKey;
-pub(crate) use reached::{Reached, Setting};
-pub(crate) use schedule::says_when;
-pub use schedule::{Limit, LimitError, Quantity, Scheduled};
-pub(crate) use timed::Timed;
-pub(crate) use traffic::Since;
-pub use traffic::{Moved, Per, Period, Quotas, Ratio, TransferQuota, TransferQuotaError, Used};
-pub use tree::{Direction, Scope, ScopeReport};
-pub(crate) use tree::{Member, Tree};
+pub use logins::{LoginRates, Logins, Rate, RateError, RateLimit, TooMany};
+pub use network::{Network, NetworkError};
+pub use pace::{Errand, Pace};
+pub use reached::{LimitKey, Reached, Setting};
+pub use schedule::{Limit, LimitError, Quantity, Scheduled, says_when};
+pub use timed::Timed;
+pub use traffic::{
+    Moved, Per, Period, Quotas, Ratio, Since, Traffic, TransferQuota, TransferQuotaError, Used,
+};
+pub use tree::{Direction, Member, Scope, ScopeReport, Tree};
 
 /// What a scope is limited to; `None` where nothing was said, so that a default may hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -96,9 +102,9 @@ pub struct GroupLimits {
 /// What a server is limited to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Everybody together. Its sessions stand beside [`Config::sessions`](crate::Config::sessions).
+    /// Everybody together. Its sessions stand elsewhere in the configuration.
     pub server: Limits,
-    /// All who come to an address, as [`Running::ftp_addresses`](crate::Running::ftp_addresses) names it.
+    /// All who come to an address, as the running server names it.
     pub listeners: Vec<(SocketAddr, Limits)>,
     /// All members of a group together, whose accounts say nothing else of it.
     pub groups: Vec<(Arc<str>, Limits)>,
@@ -133,7 +139,7 @@ impl Refused {
     }
 
     /// For the log.
-    pub(crate) fn reached(&self) -> Reached {
+    pub fn reached(&self) -> Reached {
         let key = match self.scope {
             Scope::Server => return Reached::new(LimitKey::Sessions, self.value),
             Scope::Listener(_) => LimitKey::ListenerSessions,

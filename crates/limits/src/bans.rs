@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use crate::limits::{LimitKey, Reached};
 use crate::network::Network;
+use crate::{LimitKey, Reached};
 
 /// In this time a count becomes half of what it was.
 const FADE: Duration = Duration::from_secs(600);
@@ -50,7 +50,7 @@ impl Default for BanRules {
 
 /// Why a client is turned away.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Turned {
+pub enum Turned {
     /// By the list of those who may, which this is.
     NotAllowed(Box<[Network]>),
     /// By the list of those who may not, in which this is.
@@ -61,7 +61,7 @@ pub(crate) enum Turned {
 
 /// Why a network is banned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub enum Cause {
     /// An administrator wants it.
     Wanted,
     /// Too many logins have failed, of which a user may so many.
@@ -70,7 +70,7 @@ pub(crate) enum Cause {
 
 impl Turned {
     /// What the client may know.
-    pub(crate) fn for_the_client(&self) -> &'static str {
+    pub fn for_the_client(&self) -> &'static str {
         match self {
             Self::NotAllowed(_) | Self::Denied(_) => "Connections from your address are not accepted.",
             Self::Banned(..) => "Your address is banned for a while; try again later.",
@@ -78,7 +78,7 @@ impl Turned {
     }
 
     /// For the log.
-    pub(crate) fn reached(&self) -> Reached {
+    pub fn reached(&self) -> Reached {
         match self {
             Self::NotAllowed(networks) => {
                 let networks: Vec<_> = networks.iter().map(ToString::to_string).collect();
@@ -95,7 +95,7 @@ impl Turned {
 
 /// The lists and the counts, shared by all workers.
 #[derive(Debug)]
-pub(crate) struct Bans {
+pub struct Bans {
     rules: RwLock<BanRules>,
     /// Networks in the lists, and those that are banned: where there are none, nobody is looked for.
     listed: AtomicUsize,
@@ -171,16 +171,17 @@ impl Count {
 
 /// What a failed login led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Failed {
+pub struct Failed {
     /// Failures of this user from this address, the last one included.
-    pub(crate) count: u32,
+    pub count: u32,
     /// The user is now banned at this address, or the address altogether.
-    pub(crate) user_banned: bool,
-    pub(crate) address_banned: bool,
+    pub user_banned: bool,
+    pub address_banned: bool,
 }
 
 impl Bans {
-    pub(crate) fn new(rules: BanRules) -> Self {
+    /// Creates the lists and counts; nothing is banned yet.
+    pub fn new(rules: BanRules) -> Self {
         let bans = Self {
             rules: RwLock::default(),
             listed: AtomicUsize::new(0),
@@ -193,13 +194,13 @@ impl Bans {
     }
 
     /// Other rules; bans stay.
-    pub(crate) fn configure(&self, rules: BanRules) {
+    pub fn configure(&self, rules: BanRules) {
         self.listed.store(rules.allow.len() + rules.deny.len(), Relaxed);
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
     }
 
     /// Claims that a client may connect, or says why not.
-    pub(crate) fn admit(&self, address: IpAddr, now: Instant) -> Result<(), Turned> {
+    pub fn admit(&self, address: IpAddr, now: Instant) -> Result<(), Turned> {
         if self.listed.load(Relaxed) > 0 {
             let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
             let naming =
@@ -227,7 +228,7 @@ impl Bans {
     }
 
     /// Claims that this user is banned at this address: its password is not even looked at.
-    pub(crate) fn is_banned(&self, address: IpAddr, user: &[u8], now: Instant) -> bool {
+    pub fn is_banned(&self, address: IpAddr, user: &[u8], now: Instant) -> bool {
         let pair = self.pair(address, user);
         let book = self.book();
         let until = book.pairs.get(&pair).and_then(|count| count.banned_until);
@@ -235,7 +236,7 @@ impl Bans {
     }
 
     /// Counts a failed login.
-    pub(crate) fn failed(&self, address: IpAddr, user: &[u8], now: Instant) -> Failed {
+    pub fn failed(&self, address: IpAddr, user: &[u8], now: Instant) -> Failed {
         let (after, time) = {
             let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
             (f64::from(rules.after), rules.time)
@@ -268,7 +269,7 @@ impl Bans {
     }
 
     /// A login went well: the address is shared by somebody honest, and the user's mistakes are forgotten.
-    pub(crate) fn succeeded(&self, address: IpAddr, user: &[u8], now: Instant) {
+    pub fn succeeded(&self, address: IpAddr, user: &[u8], now: Instant) {
         let pair = self.pair(address, user);
         let mut book = self.book();
         book.pairs.remove(&pair);
@@ -279,7 +280,7 @@ impl Bans {
     }
 
     /// Bans a network; without a time until it is lifted. Answers whether there was room for it.
-    pub(crate) fn ban(&self, network: Network, until: Option<Instant>) -> bool {
+    pub fn ban(&self, network: Network, until: Option<Instant>) -> bool {
         let mut book = self.book();
         let fits = book.banned.len() < MOST || book.banned.contains_key(&network);
         if fits {
@@ -290,7 +291,7 @@ impl Bans {
     }
 
     /// Bans as another server did, whose bans these were.
-    pub(crate) fn take_over(&self, ban: &BanReport, now: Instant) {
+    pub fn take_over(&self, ban: &BanReport, now: Instant) {
         let BanReport { network, user, left } = ban;
         let until = left.map(|left| now + left);
         let Some(user) = user else {
@@ -305,7 +306,7 @@ impl Bans {
     }
 
     /// Lifts the bans of a network, of users there too; answers whether there was one.
-    pub(crate) fn lift(&self, network: Network) -> bool {
+    pub fn lift(&self, network: Network) -> bool {
         let mut book = self.book();
         let before = book.banned.len() + book.pairs.len();
         book.banned.remove(&network);
@@ -316,7 +317,7 @@ impl Bans {
     }
 
     /// Banned networks and users, and for how long yet.
-    pub(crate) fn list(&self, now: Instant) -> Vec<BanReport> {
+    pub fn list(&self, now: Instant) -> Vec<BanReport> {
         let book = self.book();
         let left = |until: Option<Instant>| until.map(|until| until.saturating_duration_since(now));
         let of_network = |(network, ban): (&Network, &Ban)| BanReport {

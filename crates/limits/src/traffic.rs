@@ -110,8 +110,9 @@ impl TransferQuota {
 #[derive(Debug, Clone)]
 pub struct Moved {
     /// Each session has it, and most have none.
-    pub(crate) quota: Arc<TransferQuota>,
-    pub(crate) traffic: Arc<Traffic>,
+    pub quota: Arc<TransferQuota>,
+    /// What is counted for it.
+    pub traffic: Arc<Traffic>,
 }
 
 impl PartialEq for Moved {
@@ -124,7 +125,7 @@ impl Eq for Moved {}
 
 /// What a user has moved.
 #[derive(Debug, Default)]
-pub(crate) struct Traffic(Mutex<Counts>);
+pub struct Traffic(Mutex<Counts>);
 
 /// Bytes from the client and to it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,7 +153,7 @@ struct Counts {
 /// What a user has moved at a server that another relieves: that one is told of it at the end. Less than nothing where
 /// what was taken before was given back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Since {
+pub struct Since {
     up: i64,
     down: i64,
     credit: u64,
@@ -252,14 +253,14 @@ fn calendar(day: i64) -> [i64; 3] {
 
 impl Moved {
     /// Claims that a transfer this way may begin, or says what forbids it; `wall` is in seconds since 1970.
-    pub(crate) fn check(&self, direction: Direction, wall: i64) -> Result<(), OverQuota> {
+    pub fn check(&self, direction: Direction, wall: i64) -> Result<(), OverQuota> {
         let mut counts = self.traffic.lock();
         counts.look_at(wall);
         counts.left(self.quota.at(wall), direction).map(drop)
     }
 
     /// Takes a piece of what is left, at most `wanted`.
-    pub(crate) fn reserve(&self, direction: Direction, wall: i64, wanted: u64) -> Result<u64, OverQuota> {
+    pub fn reserve(&self, direction: Direction, wall: i64, wanted: u64) -> Result<u64, OverQuota> {
         let mut counts = self.traffic.lock();
         counts.look_at(wall);
         let left = counts.left(self.quota.at(wall), direction)?;
@@ -270,12 +271,12 @@ impl Moved {
     }
 
     /// Of what was taken so much was not moved.
-    pub(crate) fn give_back(&self, direction: Direction, bytes: u64) {
+    pub fn give_back(&self, direction: Direction, bytes: u64) {
         self.traffic.lock().take(direction, bytes);
     }
 
     /// More was moved than could be taken.
-    pub(crate) fn count(&self, direction: Direction, bytes: u64) {
+    pub fn count(&self, direction: Direction, bytes: u64) {
         self.traffic.lock().add(direction, bytes);
     }
 }
@@ -344,12 +345,12 @@ impl Quotas {
     }
 
     /// What a user has moved, if it is at hand.
-    pub(crate) fn traffic_at_hand(&self, user: &str) -> Option<Arc<Traffic>> {
+    pub fn traffic_at_hand(&self, user: &str) -> Option<Arc<Traffic>> {
         self.lock().get(user).cloned()
     }
 
     /// What a user has moved. May wait.
-    pub(crate) fn traffic(&self, user: &str) -> Arc<Traffic> {
+    pub fn traffic(&self, user: &str) -> Arc<Traffic> {
         if let Some(traffic) = self.traffic_at_hand(user) {
             return traffic;
         }
@@ -361,7 +362,7 @@ impl Quotas {
 
     /// What a user has used of transfer quotas at this time, in seconds since 1970, as it was last kept: for whoever
     /// only looks.
-    pub(crate) fn moved_of(&self, user: &str, quota: &TransferQuota, wall: i64) -> Vec<Used> {
+    pub fn moved_of(&self, user: &str, quota: &TransferQuota, wall: i64) -> Vec<Used> {
         let kept = self.ledger.kept_note(&key(user)).and_then(|text| serde_json::from_str(&text).ok());
         let mut counts: Counts = kept.unwrap_or_default();
         counts.look_at(wall);
@@ -391,7 +392,7 @@ impl Quotas {
     }
 
     /// What a tree holds, as it was last kept: files and bytes of a folder whose quota this is.
-    pub(crate) fn held_in(&self, tree: &str, allowance: Allowance) -> Vec<Used> {
+    pub fn held_in(&self, tree: &str, allowance: Allowance) -> Vec<Used> {
         let Some(kept) = self.ledger.kept(tree) else { return Vec::new() };
         let used = |key, used, most: Option<u64>| {
             most.map(|most| Used { key, folder: None, used, most, exact: kept.exact })
@@ -404,20 +405,20 @@ impl Quotas {
     }
 
     /// Another process counts from now on; what is still counted here is [told](Self::since) at the end.
-    pub(crate) fn leave(&self) {
+    pub fn leave(&self) {
         self.lock().values().for_each(|traffic| traffic.lock().since = Since::default());
         self.ledger.leave();
     }
 
     /// What users have moved since.
-    pub(crate) fn since(&self) -> Vec<(String, Since)> {
+    pub fn since(&self) -> Vec<(String, Since)> {
         let users = self.lock();
         let moved = users.iter().map(|(user, traffic)| (user.clone(), traffic.lock().since));
         moved.filter(|(_, since)| *since != Since::default()).collect()
     }
 
     /// A user has moved this at a server that this one relieves. May wait.
-    pub(crate) fn add_elsewhere(&self, user: &str, since: Since, wall: i64) {
+    pub fn add_elsewhere(&self, user: &str, since: Since, wall: i64) {
         self.traffic(user).add_elsewhere(since, wall);
     }
 

@@ -16,11 +16,11 @@ const WORTH: std::ops::RangeInclusive<u64> = 330_000..=150_000_000;
 /// How fast the kernel is to send, to about 3 %: what wavers by less is not told again. Six binary digits, and by how
 /// many places they are shifted; 0 for as fast as it likes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Flow(u16);
+pub struct Flow(u16);
 
 impl Flow {
     /// As fast as it likes.
-    pub(crate) const FREE: Self = Self(0);
+    pub const FREE: Self = Self(0);
 
     /// That of so many bytes in this time, and 12 to 16 % more: what came late is caught up with, and some ways to
     /// control congestion (BBR) keep to a few percent less than they are told.
@@ -39,7 +39,7 @@ impl Flow {
     }
 
     /// Bytes a second; `None` for as fast as it likes.
-    pub(crate) fn rate(self) -> Option<u64> {
+    pub fn rate(self) -> Option<u64> {
         (self != Self::FREE).then(|| u64::from(self.0 & 0x7f) << (self.0 >> 7))
     }
 }

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Direction, Scope};
-use crate::limits::bucket::{Bucket, Nanos};
-use crate::limits::{Limit, Limits, Refused};
+use crate::bucket::{Bucket, Nanos};
+use crate::{Limit, Limits, Refused};
 
 /// One bucket in each direction, how many share them, and what was said about them.
 #[derive(Debug)]
-pub(in crate::limits) struct Node {
+pub(crate) struct Node {
     scope: Scope,
     download: Bucket,
     upload: Bucket,
@@ -45,7 +45,7 @@ impl Node {
         node
     }
 
-    pub(in crate::limits) fn bucket(&self, direction: Direction) -> &Bucket {
+    pub(crate) fn bucket(&self, direction: Direction) -> &Bucket {
         match direction {
             Direction::Download => &self.download,
             Direction::Upload => &self.upload,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// The share of the last second or so.
 #[derive(Debug, Default)]
-pub(crate) struct Load {
+pub struct Load {
     percent: AtomicU8,
     busy: AtomicU64,
     total: AtomicU64,
@@ -12,12 +12,12 @@ pub(crate) struct Load {
 
 impl Load {
     /// In percent of all processors.
-    pub(crate) fn percent(&self) -> u8 {
+    pub fn percent(&self) -> u8 {
         self.percent.load(Relaxed)
     }
 
     /// Looks at `/proc/stat`; where there is none, the load stays 0.
-    pub(crate) fn look(&self) {
+    pub fn look(&self) {
         if let Some((busy, total)) = std::fs::read_to_string("/proc/stat").ok().as_deref().and_then(parse) {
             let (busy_before, total_before) =
                 (self.busy.swap(busy, Relaxed), self.total.swap(total, Relaxed));

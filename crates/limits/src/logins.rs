@@ -96,17 +96,17 @@ impl LoginRates {
 
 /// There were too many logins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TooMany {
+pub struct TooMany {
     key: LimitKey,
     rate: Rate,
     of: Option<String>,
     /// When there will be room for one.
-    pub(crate) wait: Duration,
+    pub wait: Duration,
 }
 
 impl TooMany {
     /// What the client may know: which limit it is, and no number or name.
-    pub(crate) fn for_the_client(&self) -> &'static str {
+    pub fn for_the_client(&self) -> &'static str {
         match self.key {
             LimitKey::LoginsPerAddress => "Too many logins from your address; try again later.",
             LimitKey::LoginsPerNetwork => "Too many logins from your network; try again later.",
@@ -116,7 +116,7 @@ impl TooMany {
     }
 
     /// For the log.
-    pub(crate) fn reached(&self) -> Reached {
+    pub fn reached(&self) -> Reached {
         let reached = Reached::new(self.key, self.rate.to_string());
         Reached { of: self.of.clone(), ..reached }
     }
@@ -124,7 +124,7 @@ impl TooMany {
 
 /// The buckets of a server.
 #[derive(Debug)]
-pub(crate) struct Logins {
+pub struct Logins {
     base: Instant,
     bits: NetworkBits,
     /// Whether there is any rate.
@@ -145,7 +145,8 @@ struct Buckets {
 }
 
 impl Logins {
-    pub(crate) fn new(rates: LoginRates, bits: NetworkBits, now: Instant) -> Self {
+    /// Creates full allowances at these rates.
+    pub fn new(rates: LoginRates, bits: NetworkBits, now: Instant) -> Self {
         let logins = Self {
             base: now,
             bits,
@@ -159,14 +160,14 @@ impl Logins {
     }
 
     /// Other rates; what is counted stays.
-    pub(crate) fn configure(&self, rates: LoginRates) {
+    pub fn configure(&self, rates: LoginRates) {
         self.any.store(!rates.is_none(), Relaxed);
         *self.rates.write().unwrap_or_else(PoisonError::into_inner) = rates;
     }
 
     /// Somebody at an address wants to log in. The narrowest first: who is refused there takes nothing of what
     /// others have. `wall` is in seconds since 1970.
-    pub(crate) fn attempt(&self, from: IpAddr, now: Instant, wall: i64) -> Result<(), TooMany> {
+    pub fn attempt(&self, from: IpAddr, now: Instant, wall: i64) -> Result<(), TooMany> {
         let Some(rates) = self.rates() else { return Ok(()) };
         let from = from.to_canonical();
         let network = self.bits.network(from);
@@ -182,7 +183,7 @@ impl Logins {
     }
 
     /// A user has shown the right password.
-    pub(crate) fn log_in(&self, user: &[u8], now: Instant, wall: i64) -> Result<(), TooMany> {
+    pub fn log_in(&self, user: &[u8], now: Instant, wall: i64) -> Result<(), TooMany> {
         let Some(rates) = self.rates() else { return Ok(()) };
         self.take(&self.buckets.users, rates.user.at(wall), &user, now).map_err(|(rate, wait)| {
             let of = format!("user {}", String::from_utf8_lossy(user));

@@ -21,7 +21,7 @@ pub struct NetworkBits {
 
 impl NetworkBits {
     /// Each address is a network of its own.
-    pub(crate) const ADDRESS: Self = Self { ipv4: 32, ipv6: 128 };
+    pub const ADDRESS: Self = Self { ipv4: 32, ipv6: 128 };
 
     pub(super) fn network(self, address: IpAddr) -> Network {
         let address = address.to_canonical();
@@ -38,7 +38,7 @@ impl Default for NetworkBits {
 
 /// There is no place for another session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Crowded {
+pub enum Crowded {
     /// On the server, which has so many.
     Server(u64),
     /// On the server, whose process may have so many files open, which is not enough for more.
@@ -51,7 +51,7 @@ pub(crate) enum Crowded {
 
 impl Crowded {
     /// What the client may know: which limit it is, and no number or name.
-    pub(crate) fn for_the_client(self) -> &'static str {
+    pub fn for_the_client(self) -> &'static str {
         match self {
             Self::Server(_) | Self::Descriptors(_) => "Too many sessions on this server; try again later.",
             Self::Address(_) => "Too many sessions from your address; try again later.",
@@ -60,7 +60,7 @@ impl Crowded {
     }
 
     /// For the log.
-    pub(crate) fn reached(self) -> Reached {
+    pub fn reached(self) -> Reached {
         match self {
             Self::Server(most) => Reached::new(LimitKey::Sessions, most),
             Self::Descriptors(most) => Reached::new(LimitKey::OpenFiles, most),
@@ -72,7 +72,7 @@ impl Crowded {
 
 /// Sessions per network; costs nothing where there never is a limit.
 #[derive(Debug)]
-pub(crate) struct Crowd {
+pub struct Crowd {
     limit: Timed,
     bits: NetworkBits,
     /// Locked for one map operation, and only where there is a limit at some time.
@@ -80,12 +80,13 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    pub(crate) fn new(limit: Timed, bits: NetworkBits) -> Self {
+    /// Creates an empty count with this limit for each network of so many bits.
+    pub fn new(limit: Timed, bits: NetworkBits) -> Self {
         Self { limit, bits, counts: Mutex::default() }
     }
 
     /// Counts an address in, or answers which network has as many sessions as it may, and how many that is.
-    pub(crate) fn enter(&self, address: IpAddr) -> Result<(), (Network, u64)> {
+    pub fn enter(&self, address: IpAddr) -> Result<(), (Network, u64)> {
         if self.limit.is_none() {
             return Ok(());
         }
@@ -101,7 +102,7 @@ impl Crowd {
     }
 
     /// Counts an address out.
-    pub(crate) fn leave(&self, address: IpAddr) {
+    pub fn leave(&self, address: IpAddr) {
         if self.limit.is_none() {
             return;
         }
@@ -116,7 +117,7 @@ impl Crowd {
     }
 
     /// It is this moment now, in seconds since 1970.
-    pub(crate) fn tick(&self, wall: i64) {
+    pub fn tick(&self, wall: i64) {
         self.limit.tick(wall);
     }
 
@@ -130,7 +131,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::limits::{Limit, Refused, Scope, Setting};
+    use crate::{Limit, Refused, Scope, Setting};
 
     #[test]
     fn addresses_of_a_network_share_its_places() {

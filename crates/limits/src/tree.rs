@@ -14,13 +14,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(crate) use self::member::Member;
+pub use self::member::Member;
 use self::member::{Login, Part, Stay};
 pub(super) use self::node::Node;
 pub use self::node::ScopeReport;
 use self::node::{Guest, Moment};
 use super::bucket::Nanos;
-use super::meter::Meter;
 use super::{AccountLimits, GroupLimits, Limits, Refused, ServerLimits};
 
 /// Nodes without anybody in them that are kept before those that owe nothing are swept away.
@@ -51,7 +50,7 @@ pub enum Scope {
 }
 
 /// All buckets of a server.
-pub(crate) struct Tree {
+pub struct Tree {
     base: Instant,
     /// Seconds since 1970, as it was looked at last.
     wall: AtomicI64,
@@ -97,7 +96,7 @@ impl fmt::Debug for Tree {
 
 impl Tree {
     /// The buckets of a server that begins now; `wall` is in seconds since 1970.
-    pub(crate) fn new(limits: ServerLimits, now: Instant, wall: i64) -> Self {
+    pub fn new(limits: ServerLimits, now: Instant, wall: i64) -> Self {
         let clock = Moment { nanos: 0, wall };
         let tree = Self {
             base: now,
@@ -115,29 +114,29 @@ impl Tree {
     }
 
     /// A moment as buckets count it.
-    pub(crate) fn nanos(&self, moment: Instant) -> Nanos {
+    pub fn nanos(&self, moment: Instant) -> Nanos {
         u64::try_from(moment.saturating_duration_since(self.base).as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// And back.
-    pub(crate) fn instant(&self, nanos: Nanos) -> Instant {
+    pub fn instant(&self, nanos: Nanos) -> Instant {
         self.base + Duration::from_nanos(nanos)
     }
 
     /// The number of changes so far.
-    pub(crate) fn generation(&self) -> u64 {
+    pub fn generation(&self) -> u64 {
         self.generation.load(Relaxed)
     }
 
     /// A client came to a listener: counted in, or refused.
-    pub(crate) fn connect(&self, listener: SocketAddr, now: Instant) -> Result<Member, Refused> {
+    pub fn connect(&self, listener: SocketAddr, now: Instant) -> Result<Member, Refused> {
         let server = self.server.enter()?;
         let listener = self.listener(listener, now).enter()?;
         Ok(Member { stay: Stay::Session(server, listener), login: None, session: None })
     }
 
     /// A part of a connection that has its place: what it moves counts, and it takes none.
-    pub(crate) fn accompany(&self, listener: SocketAddr, now: Instant) -> Member {
+    pub fn accompany(&self, listener: SocketAddr, now: Instant) -> Member {
         let (server, listener) = (Guest::of(&self.server), Guest::of(&self.listener(listener, now)));
         Member { stay: Stay::Guest(server, listener), login: None, session: None }
     }
@@ -154,7 +153,7 @@ impl Tree {
 
     /// A member logged in, or its account was looked at again: takes its place among its groups' and its user's sessions,
     /// or is refused. A place that it has it keeps meanwhile, and what was set for the session holds.
-    pub(crate) fn log_in(
+    pub fn log_in(
         &self,
         member: &mut Member,
         user: &[u8],
@@ -166,7 +165,7 @@ impl Tree {
 
     /// A member comes in a user's name and is not the user: what it moves counts as the user's, and it takes no place
     /// among the sessions, so that it keeps nobody out.
-    pub(crate) fn visit(&self, member: &mut Member, user: &[u8], limits: &AccountLimits, now: Instant) {
+    pub fn visit(&self, member: &mut Member, user: &[u8], limits: &AccountLimits, now: Instant) {
         let joined = self.join(member, user, limits, now, true);
         debug_assert!(joined.is_ok(), "no guest is refused");
     }
@@ -222,34 +221,24 @@ impl Tree {
     }
 
     /// The names of those who are logged in.
-    pub(crate) fn users_present(&self) -> Vec<Vec<u8>> {
+    pub fn users_present(&self) -> Vec<Vec<u8>> {
         let users = lock(&self.users);
         let present = users.iter().filter(|(_, node)| node.sessions() > 0);
         present.map(|(name, _)| name.to_vec()).collect()
     }
 
-    /// The meter for a transfer that begins; `None` where nothing on its way is limited.
-    pub(crate) fn meter(&self, member: &Member, direction: Direction) -> Option<Box<Meter>> {
-        Meter::new(direction, member.way()).map(Box::new)
-    }
-
-    /// Claims that something on a transfer's way is limited, or counted.
-    pub(crate) fn is_limited(&self, member: &Member, direction: Direction) -> bool {
-        member.moved().is_some() || self.meter(member, direction).is_some()
-    }
-
     /// The time of day, in seconds since 1970, to about a second.
-    pub(crate) fn wall(&self) -> i64 {
+    pub fn wall(&self) -> i64 {
         self.wall.load(Relaxed)
     }
 
     /// The time of day, in seconds since 1970, for whatever looks at a schedule from now on.
-    pub(crate) fn set_clock(&self, wall: i64) {
+    pub fn set_clock(&self, wall: i64) {
         self.wall.store(wall, Relaxed);
     }
 
     /// What is in force, for every scope with a limit or with sessions.
-    pub(crate) fn report(&self) -> Vec<ScopeReport> {
+    pub fn report(&self) -> Vec<ScopeReport> {
         let mut nodes = vec![Arc::clone(&self.server)];
         nodes.extend(lock(&self.listeners).values().cloned());
         nodes.extend(lock(&self.groups).values().cloned());
