@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 
-use crate::{Network, Per, Quantity, Ratio, Scheduled};
+use crate::{Network, Per, Protocol, Quantity, Ratio, Scheduled};
 
 /// Reads types from a text, or from a number where a limit is one, by their `FromStr`; writes them as a text by their
 /// `Display`.
@@ -25,7 +25,7 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(Network, Scheduled<Quantity>, Scheduled<Per>, Scheduled<Ratio>);
+as_text!(Network, Protocol, Scheduled<Quantity>, Scheduled<Per>, Scheduled<Ratio>);
 
 /// Reads a text: a string, a number, or a date of TOML.
 pub fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {

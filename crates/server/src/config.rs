@@ -7,7 +7,6 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,10 +17,9 @@ use millrace_storage::Withheld;
 use millrace_vfs::VirtualPath;
 
 use crate::auth::{Authenticator, Password};
+pub use crate::auth::{CertificateLogin, CertificateLoginError, Resumption, ResumptionError};
 use crate::hooks::Hooks;
-use crate::limits::BanRules;
-use crate::limits::Network;
-use crate::limits::{Limit, LoginRates, NetworkBits, Quotas, ServerLimits};
+use crate::limits::{BanRules, Limit, LoginRates, Network, NetworkBits, Quotas, ServerLimits};
 use crate::web::Web;
 
 /// What a server is started with.
@@ -299,45 +297,6 @@ impl Tls {
     }
 }
 
-/// Whether a data connection has to show that it belongs to its control connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resumption {
-    /// One that does not gets 522.
-    Require,
-    /// The log says which did not, and which showed another control connection's ticket.
-    Prefer,
-    /// Nobody looks.
-    Off,
-}
-
-impl FromStr for Resumption {
-    type Err = ResumptionError;
-
-    fn from_str(text: &str) -> Result<Self, ResumptionError> {
-        match text {
-            "require" => Ok(Self::Require),
-            "prefer" => Ok(Self::Prefer),
-            "off" => Ok(Self::Off),
-            _ => Err(ResumptionError(text.to_owned())),
-        }
-    }
-}
-
-impl fmt::Display for Resumption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Require => "require",
-            Self::Prefer => "prefer",
-            Self::Off => "off",
-        })
-    }
-}
-
-/// A word that is no [`Resumption`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is none of the choices; write require or prefer or off")]
-pub struct ResumptionError(String);
-
 impl Tls {
     /// What FTP sessions have to know of it.
     pub(crate) fn of_sessions(&self) -> TlsPolicy {
@@ -353,45 +312,6 @@ impl Tls {
         self.plan.clients != Clients::Anybody
     }
 }
-
-/// What a user's client certificate is worth. It is the user's if it has the user's name in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CertificateLogin {
-    /// Nothing.
-    Off,
-    /// As much as the password: one of the two is asked for.
-    OrPassword,
-    /// Half: both are asked for.
-    AndPassword,
-    /// All: no password lets the user in.
-    Alone,
-}
-
-impl FromStr for CertificateLogin {
-    type Err = CertificateLoginError;
-
-    fn from_str(text: &str) -> Result<Self, CertificateLoginError> {
-        let all = [Self::Off, Self::OrPassword, Self::AndPassword, Self::Alone];
-        let found = all.into_iter().find(|login| login.to_string() == text);
-        found.ok_or_else(|| CertificateLoginError(text.to_owned()))
-    }
-}
-
-impl fmt::Display for CertificateLogin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Off => "off",
-            Self::OrPassword => "or-password",
-            Self::AndPassword => "and-password",
-            Self::Alone => "alone",
-        })
-    }
-}
-
-/// A word that is no [`CertificateLogin`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is none of the choices; write off or or-password or and-password or alone")]
-pub struct CertificateLoginError(String);
 
 /// Whether an upload has to end with close_notify, without which nobody knows that it is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]

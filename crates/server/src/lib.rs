@@ -20,7 +20,6 @@
 //! `passive` leases data ports.
 
 mod acme;
-pub mod auth;
 mod client;
 pub mod config;
 pub mod ctl;
@@ -32,7 +31,6 @@ mod housekeeping;
 mod http;
 mod log;
 mod passive;
-mod postgres;
 mod proxied;
 mod running;
 mod slab;
@@ -43,6 +41,7 @@ mod upgrade;
 pub mod web;
 mod worker;
 
+pub use millrace_accounts as auth;
 use millrace_blocking as blocking;
 use millrace_blocking as turns;
 pub use millrace_limits as limits;

@@ -16,12 +16,12 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use millrace_net::tls::client_config;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::settings::{Acme, Clock};
-use crate::auth::tls;
 
 /// Bytes of an answer. A chain of certificates has some thousand.
 const LONGEST: usize = 256 * 1024;
@@ -56,7 +56,7 @@ impl Directory {
             None => None,
             Some(path) => Some(fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?),
         };
-        let tls = TlsConnector::from(tls::client(roots.as_deref())?);
+        let tls = TlsConnector::from(client_config(roots.as_deref()).map_err(|error| error.to_string())?);
         let (patience, clock) = (settings.patience, settings.clock.clone());
         Ok(Self { tls, patience, clock, last: Arc::default() })
     }

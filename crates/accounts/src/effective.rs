@@ -12,9 +12,9 @@ use serde_json::{Map, Value};
 
 use super::profile::{Group, Profile, User};
 use super::{Attempt, DataSecurity};
-use crate::config::CertificateLogin;
-use crate::limits::Network;
-use crate::limits::{AccountLimits, GroupLimits, HeldQuota, Limits, TransferQuota};
+use crate::security::CertificateLogin;
+use millrace_limits::Network;
+use millrace_limits::{AccountLimits, GroupLimits, HeldQuota, Limits, TransferQuota};
 
 /// The settings of a user, each with where it comes from.
 #[derive(Debug, Clone, PartialEq)]
@@ -324,7 +324,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::auth::Protocol;
+    use crate::Protocol;
 
     fn profile(json: &str) -> Profile {
         serde_json::from_str(json).unwrap_or_else(|error| panic!("{json}: {error}"))

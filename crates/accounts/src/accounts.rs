@@ -13,7 +13,7 @@ use super::hash::Hash;
 use super::hashing::Hashing;
 use super::password::{Kept, Mac, Password};
 use super::{Account, Attempt, Authenticator, Decision};
-use crate::limits::AccountLimits;
+use millrace_limits::AccountLimits;
 
 /// A fixed set of accounts.
 ///
@@ -45,15 +45,15 @@ impl Accounts {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use millrace_server::{Accounts, Permissions};
-    /// # use millrace_server::auth::Password;
+    /// # use millrace_accounts::{Accounts, Permissions};
+    /// # use millrace_accounts::Password;
     /// # use millrace_storage::MemoryStorage;
     /// # let tree = Arc::new(MemoryStorage::new());
-    /// # let hash = millrace_server::auth::hash_password(b"from a file");
+    /// # let hash = millrace_accounts::hash_password(b"from a file");
     /// let accounts = Accounts::new()
     ///     .user("alice", "in clear", Permissions::READ_WRITE, tree.clone())
     ///     .user("bob", Password::hashed(&hash)?, Permissions::READ_ONLY, tree);
-    /// # Ok::<(), millrace_server::auth::PasswordError>(())
+    /// # Ok::<(), millrace_accounts::PasswordError>(())
     /// ```
     pub fn user(
         mut self,
@@ -299,6 +299,6 @@ mod tests {
     }
 
     fn hash_of_other() -> String {
-        crate::auth::hash_password(b"other")
+        crate::hash_password(b"other")
     }
 }

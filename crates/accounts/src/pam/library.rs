@@ -11,7 +11,7 @@ use nonstick::items::{Items, ItemsMut};
 use nonstick::{AuthnFlags, ConversationAdapter, ErrorCode, PamShared, Transaction, TransactionBuilder};
 
 use super::{Entry, Question, Verdict, within};
-use crate::auth::Protocol;
+use crate::Protocol;
 
 pub(super) const IS_LINKED: bool = true;
 

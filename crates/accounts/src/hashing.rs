@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn nothing_is_left_of_what_hashes_worked_in() {
         let hashing = Hashing::new();
-        let hash = Hash::parse(&crate::auth::password::hash_password(b"right")).unwrap();
+        let hash = Hash::parse(&crate::password::hash_password(b"right")).unwrap();
         thread::scope(|scope| {
             for number in 0..8 {
                 let (hashing, hash) = (&hashing, &hash);

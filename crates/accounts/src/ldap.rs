@@ -12,14 +12,15 @@ use ldap3::{
     LdapConnAsync, LdapConnSettings, LdapError, LdapResult, Scope, SearchEntry, SearchOptions, dn_escape,
     ldap_escape,
 };
+use millrace_net::tls::client_config;
 use serde_json::Value;
 use tokio_rustls::rustls::ClientConfig;
 
+use super::columns;
 use super::password::Mac;
 use super::recent::Recent;
 use super::remote::{Link, Remote};
 use super::source::{Found, Proof, Source};
-use super::{columns, tls};
 
 /// The result code that says: wrong password (RFC 4511, appendix A).
 const INVALID_CREDENTIALS: u32 = 49;
@@ -74,7 +75,7 @@ pub fn ldap(settings: &Ldap) -> Result<impl Source + use<>, String> {
         }
     }
     let name = format!("the directory {} at {scheme}://{host}", settings.base);
-    let config = tls::client(settings.roots.as_deref())?;
+    let config = client_config(settings.roots.as_deref()).map_err(|error| error.to_string())?;
     let remote = Remote::new(
         name,
         Directory { settings: settings.clone(), recent: Recent::new(settings.cache), config },

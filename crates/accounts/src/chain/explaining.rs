@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use super::granting::is_made;
 use super::{Chain, refusal};
-use crate::auth::effective::{Effective, seconds};
-use crate::auth::homes::Homes;
-use crate::auth::hosts::{HostName, plain};
-use crate::auth::source::{Found, Needs};
-use crate::auth::{Attempt, Decision};
-use crate::limits;
+use crate::effective::{Effective, seconds};
+use crate::homes::Homes;
+use crate::hosts::{HostName, plain};
+use crate::source::{Found, Needs};
+use crate::{Attempt, Decision};
+use millrace_limits as limits;
 
 /// What holds for a user.
 #[derive(Debug)]

@@ -30,7 +30,7 @@ use super::profile::{Profile, User};
 use super::recent::Recent;
 use super::source::{Found, Needs, Proof, Source, mark_of};
 use super::turns::Turns;
-use crate::program::{Ended, How, Program, Purpose};
+use millrace_process::{Ended, How, Program, Purpose};
 
 /// Bytes of an answer.
 const LONGEST: usize = 64 * 1024;

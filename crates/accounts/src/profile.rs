@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::Protocol;
 use super::totp::Secret;
-use crate::config::{CertificateLogin, Resumption};
-use crate::limits::{Limit, Network, Per, Quantity, Ratio, Scheduled, says_when};
+use crate::security::{CertificateLogin, Resumption};
+use millrace_limits::{Limit, Network, Per, Quantity, Ratio, Scheduled, says_when};
 
 /// What is said of a user, or of all members of a group.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
@@ -302,34 +302,13 @@ impl FromStr for Amount {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        text.parse().map(Self).map_err(|error: crate::limits::LimitError| ValueError(error.to_string()))
+        text.parse().map(Self).map_err(|error: millrace_limits::LimitError| ValueError(error.to_string()))
     }
 }
 
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-impl FromStr for Protocol {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        match text {
-            "ftp" => Ok(Self::Ftp),
-            "http" => Ok(Self::Http),
-            _ => Err(ValueError(format!("{text:?} is no protocol; write \"ftp\" or \"http\""))),
-        }
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ftp => "ftp",
-            Self::Http => "http",
-        })
     }
 }
 
@@ -420,4 +399,4 @@ impl<'de> Visitor<'de> for AccessVisitor {
     }
 }
 
-as_text!(PlacePattern, NamePattern, Hours, Expiry, Amount, Protocol, Resumption, CertificateLogin, Secret);
+as_text!(PlacePattern, NamePattern, Hours, Expiry, Amount, Resumption, CertificateLogin, Secret);

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use millrace_net::tls::client_config;
 use millrace_storage::{Connecting, PostgresServer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::config::{Host, SslMode};
@@ -14,7 +15,7 @@ use tokio_rustls::client::TlsStream as Tunnel;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::auth::{Sql, tls};
+use crate::Sql;
 
 /// A PostgreSQL database, and the way there.
 #[derive(Debug, Clone)]
@@ -43,7 +44,8 @@ impl Server {
         // As a client of libpq would have it by default, TLS that is not verified protects from nobody.
         let wants_tls = settings.roots.is_some() || config.get_ssl_mode() == SslMode::Require;
         config.ssl_mode(if wants_tls { SslMode::Require } else { SslMode::Disable });
-        let tls = wants_tls.then(|| tls::client(settings.roots.as_deref())).transpose()?.map(Tls);
+        let tls = wants_tls.then(|| client_config(settings.roots.as_deref())).transpose();
+        let tls = tls.map_err(|error| error.to_string())?.map(Tls);
         Ok(Self { config: Box::new(config), tls })
     }
 

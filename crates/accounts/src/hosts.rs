@@ -62,7 +62,7 @@ impl fmt::Display for HostName {
 }
 
 /// A name as a client wrote it, without its port and the dot at its end, in small letters.
-pub(crate) fn plain(host: &[u8]) -> String {
+pub fn plain(host: &[u8]) -> String {
     let end = match host {
         // An address of IPv6.
         [b'[', ..] => host.len(),

@@ -8,11 +8,11 @@ use millrace_storage::{LocalStorage, Quota};
 use millrace_vfs::{QuotaScope, Storage};
 
 use super::{ANONYMOUS, Chain};
-use crate::auth::effective::Effective;
-use crate::auth::profile::User;
-use crate::auth::source::{Needs, Source};
-use crate::auth::{Account, Attempt, Told};
-use crate::limits::{AccountLimits, Moved};
+use crate::effective::Effective;
+use crate::profile::User;
+use crate::source::{Needs, Source};
+use crate::{Account, Attempt, Told};
+use millrace_limits::{AccountLimits, Moved};
 
 impl Chain {
     /// What a user is given; `None` where that would wait and must not.

@@ -6,11 +6,11 @@
 use std::sync::{Arc, PoisonError};
 
 use super::Chain;
-use crate::auth::effective::seconds;
-use crate::auth::hash::Hash;
-use crate::auth::password::{Kept, Mac, Password};
-use crate::auth::totp::{DIGITS, Secret};
-use crate::auth::{Attempt, Decision};
+use crate::effective::seconds;
+use crate::hash::Hash;
+use crate::password::{Kept, Mac, Password};
+use crate::totp::{DIGITS, Secret};
+use crate::{Attempt, Decision};
 
 impl Chain {
     /// Looks for a code behind the password. One hash is computed, whatever there is.

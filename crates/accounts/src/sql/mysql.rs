@@ -1,12 +1,12 @@
 //! MySQL and MariaDB: connections with and without TLS, the schema, and what a row holds.
 
+use millrace_net::tls::client_config;
 use mysql_async::consts::ColumnType;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Opts, OptsBuilder, Row, SslOpts};
 use serde_json::Value;
 
 use super::{Cells, Sql};
-use crate::auth::tls;
 
 /// What has become of the schema, step by step; the database remembers how many of them it has taken. It has no
 /// transactions for tables: a step has to be one that can be repeated.
@@ -45,7 +45,7 @@ impl Server {
         }
         if let Some(pem) = &settings.roots {
             // So that what is no certificate is told now.
-            tls::client(Some(pem))?;
+            client_config(Some(pem)).map_err(|error| error.to_string())?;
             let tls = options.ssl_opts().cloned().unwrap_or_default().with_disable_built_in_roots(true);
             builder = builder.ssl_opts(SslOpts::with_root_certs(tls, vec![pem.clone().into()]));
         }

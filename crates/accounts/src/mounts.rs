@@ -23,8 +23,8 @@ use super::guard;
 use super::homes::Homes;
 use super::sql::Sql;
 use super::{Account, Protocol};
-use crate::limits::{HeldQuota, Quotas};
 use crate::postgres;
+use millrace_limits::{HeldQuota, Quotas};
 
 /// A place that is shown in the trees of users.
 #[derive(Debug)]

@@ -30,7 +30,7 @@ use super::profile::{Access, Group, User};
 use super::source::{Found, Needs, Proof, Source};
 use super::totp::Used;
 use super::{Account, Accounts, Attempt, Authenticator, Changed, Decision, Told};
-use crate::limits::Quotas;
+use millrace_limits::Quotas;
 
 /// The user whom any password lets in, and the group whose settings are that one's.
 const ANONYMOUS: &str = "anonymous";
@@ -101,7 +101,7 @@ impl Chain {
         self
     }
 
-    /// With what is counted for quotas; without it, each chain counts anew. [`Config::quotas`](crate::Config::quotas)
+    /// With what is counted for quotas; without it, each chain counts anew. The quotas of the server
     /// has the same.
     pub fn quotas(mut self, quotas: Arc<Quotas>) -> Self {
         self.quotas = quotas;

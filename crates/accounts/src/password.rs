@@ -62,7 +62,7 @@ impl Password {
     }
 
     /// Claims that this is the password. A hash takes its time.
-    pub(crate) fn matches(&self, password: &[u8]) -> bool {
+    pub fn matches(&self, password: &[u8]) -> bool {
         match &self.0 {
             Kept::Plain(right) => Mac::of(b"", password) == *right,
             Kept::Hashed(hash) => hash.verify(password, &mut Memory::default()),
@@ -249,7 +249,8 @@ impl fmt::Debug for Argon2id {
     }
 }
 
-pub(crate) fn random<const N: usize>() -> [u8; N] {
+/// Returns bytes from the system that cannot be guessed, at most 256.
+pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let filled = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
     assert_eq!(filled, Ok(N), "getrandom gives up to 256 bytes at once on every Linux since 3.17");

@@ -14,14 +14,15 @@ mod ldap;
 mod listed;
 mod mounts;
 mod pam;
-pub(crate) mod password;
+pub mod password;
+mod postgres;
 mod profile;
 mod recent;
 mod remote;
+mod security;
 mod source;
 mod sql;
 mod sqlite;
-pub(crate) mod tls;
 mod totp;
 mod turns;
 mod watch;
@@ -31,18 +32,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use millrace_ftp::session::{Permissions, Rules};
+use millrace_ftp::session::Rules;
+pub use millrace_ftp::session::{Permission, Permissions};
+use millrace_limits::AccountLimits;
+pub use millrace_limits::Protocol;
 use millrace_vfs::{Storage, VirtualPath};
-
-use crate::config::Resumption;
-use crate::limits::AccountLimits;
 
 pub use accounts::Accounts;
 pub use asked::{Asked, Service};
 pub use chain::{Chain, Explained};
 pub use effective::{Effective, Origin, resolve};
 pub use homes::Homes;
-pub(crate) use hosts::plain as plain_host;
+pub use hosts::plain as plain_host;
 pub use hosts::{HostName, VirtualHost};
 pub use ldap::{Ldap, ldap};
 pub use listed::Listed;
@@ -50,6 +51,7 @@ pub use mounts::{Mount, MountedDatabase, MountedDirectory, MountedFiles, Mounts}
 pub use pam::{Pam, pam};
 pub use password::{Password, PasswordError, hash_password};
 pub use profile::{Access, Amount, Expiry, Group, Hours, Profile, Tree, User, ValueError};
+pub use security::{CertificateLogin, CertificateLoginError, Resumption, ResumptionError};
 pub use source::{Found, Needs, Proof, Source};
 pub use sql::{Sql, mysql, postgres};
 pub use sqlite::{Database, DatabaseError, Stored};
@@ -145,15 +147,6 @@ pub struct Attempt<'a> {
     pub host: &'a str,
     /// The time, which accounts with hours or an end are held to.
     pub now: SystemTime,
-}
-
-/// What a client speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Protocol {
-    /// FTP, with TLS or without.
-    Ftp,
-    /// HTTP, with TLS or without.
-    Http,
 }
 
 impl<'a> Attempt<'a> {
@@ -281,7 +274,7 @@ impl Account {
     }
 
     /// The files as hooks have them.
-    pub(crate) fn for_hooks(&self) -> Arc<dyn Storage> {
+    pub fn for_hooks(&self) -> Arc<dyn Storage> {
         Arc::clone(self.unruled.as_ref().unwrap_or(&self.storage))
     }
 }
