@@ -12,7 +12,7 @@ use scrypt::password_hash::PasswordVerifier;
 use sha_crypt::ShaCrypt;
 use yescrypt::Yescrypt;
 
-use super::password::{Argon2id, Memory, PasswordError, random};
+use super::argon2id::{Argon2id, Memory, PasswordError, random};
 
 /// A hash with the salt and costs that it was made with.
 #[derive(Clone)]

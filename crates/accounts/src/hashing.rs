@@ -12,8 +12,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::argon2id::Memory;
 use super::hash::Hash;
-use super::password::{Mac, Memory};
+use super::password::Mac;
 
 /// How long a success is remembered. Long enough that a client which connects for each file pays once,
 /// short enough that memory does not keep a day's users.

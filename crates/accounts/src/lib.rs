@@ -1,6 +1,7 @@
 //! Who may log in: the door for accounts, and the accounts that need no door.
 
 mod accounts;
+mod argon2id;
 mod asked;
 mod chain;
 mod columns;
@@ -55,7 +56,7 @@ pub use security::{CertificateLogin, CertificateLoginError, Resumption, Resumpti
 pub use source::{Found, Needs, Proof, Source};
 pub use sql::{Sql, mysql, postgres};
 pub use sqlite::{Database, DatabaseError, Stored};
-pub use totp::Secret;
+pub use totp::{Secret, SecretError};
 
 /// Decides logins. One value serves all workers and all protocols.
 pub trait Authenticator: Send + Sync + Debug {

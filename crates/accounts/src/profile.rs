@@ -169,12 +169,6 @@ pub struct Amount(pub Limit);
 #[error("{0}")]
 pub struct ValueError(String);
 
-impl ValueError {
-    pub(super) fn new(message: String) -> Self {
-        Self(message)
-    }
-}
-
 impl PlacePattern {
     /// As it was written.
     pub fn as_str(&self) -> &str {

@@ -13,7 +13,6 @@ use std::sync::{Mutex, PoisonError};
 use ring::hmac;
 
 use super::password::Mac;
-use super::profile::ValueError;
 
 /// In seconds.
 const PERIOD: i64 = 30;
@@ -84,14 +83,17 @@ impl fmt::Display for Secret {
     }
 }
 
+/// A text that is no [`Secret`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a secret for codes is 26 or more letters A to Z and digits 2 to 7")]
+pub struct SecretError;
+
 impl FromStr for Secret {
-    type Err = ValueError;
+    type Err = SecretError;
 
     /// With or without padding, spaces and capitals.
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        let wrong = || {
-            ValueError::new("a secret for codes is 26 or more letters A to Z and digits 2 to 7".to_owned())
-        };
+    fn from_str(text: &str) -> Result<Self, SecretError> {
+        let wrong = || SecretError;
         let (mut bits, mut count, mut bytes) = (0u32, 0, Vec::new());
         for letter in text.bytes().filter(|byte| !matches!(byte, b' ' | b'=' | b'-')) {
             let value =
