@@ -11,6 +11,7 @@
 //! - [`cgi`] is what a program is told, and answers (RFC 3875),
 //!   and [`fastcgi`] carries the same to an application that stays.
 //! - [`dav`] is what WebDAV adds (RFC 4918), [`tus`] what uploads add that go on where they were cut.
+//! - [`h1`] is a connection of HTTP/1, as a value.
 //! - [`response`] writes heads, [`index`] the pages of directories, [`page`] those of errors.
 
 pub mod authorization;

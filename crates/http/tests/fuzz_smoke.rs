@@ -16,6 +16,12 @@ const SEQUENCES: &[&[u8]] = &[
     b"\x03GET /a HTTP/1.1\r\nHost: h\r\n\r\nPUT /b HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabcGET /c HTTP/1.1\r\nHost: h\r\n\r\n",
     b"\x07PUT /b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nT: x\r\n\r\n\r\n\r\nGET /c HTTP/1.1\r\nHost: h\r\n\r\n",
 ];
+const RESPONSES: &[&[u8]] = &[
+    b"\x03HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nHTTP/1.1 404 x\r\n\
+      Connection: close\r\nContent-Length: 0\r\n\r\n",
+    b"\x07HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n\
+      0\r\nT: x\r\n\r\nHTTP/1.0 200 OK\nServer: x\n\nuntil the end",
+];
 const PROGRAMS: &[&[u8]] = &[
     b"Content-Type: text/html\nStatus: 404 Not here\nContent-Length: 5\n\nhello",
     b"Location: /a/b?c\r\n\r\n",
@@ -85,6 +91,11 @@ fn heads_are_understood_in_one_way_only() {
 #[test]
 fn sequences_are_the_same_however_they_are_cut() {
     smoke(SEQUENCES, fuzz_targets::sequence);
+}
+
+#[test]
+fn responses_are_the_same_however_they_are_cut() {
+    smoke(RESPONSES, fuzz_targets::response);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! Bounded: a size has at most 16 digits and is less than 2^63, what stands behind it on its line (an
 //! extension, which nobody uses) at most 256 bytes, and 16 KiB in all chunks of a body; the trailer 4 KiB.
 
+use std::ops::Range;
+
 use crate::{Refusal, Status};
 
 /// Bytes of a chunk's extensions at most.
@@ -88,25 +90,32 @@ impl ChunkDecoder {
 
     /// Takes wire bytes from `wire`, appending what they hold to `body`, until it ends or `wire` is used up.
     pub fn decode(&mut self, wire: &mut &[u8], body: &mut Vec<u8>) -> Result<(), ChunkError> {
-        while let Some(&byte) = wire.first() {
+        while !wire.is_empty() && !self.has_ended() {
+            let (taken, piece) = self.next_piece(wire)?;
+            body.extend_from_slice(&wire[piece]);
+            *wire = &wire[taken..];
+        }
+        Ok(())
+    }
+
+    /// Takes wire bytes up to the end of the next piece of the body: how many, and which of them are the piece. It is
+    /// empty where the body ends or `wire` is used up.
+    pub fn next_piece(&mut self, wire: &[u8]) -> Result<(usize, Range<usize>), ChunkError> {
+        let mut at = 0;
+        while at < wire.len() && !self.has_ended() {
             if let State::Data(left) = self.state {
-                let count = left.min(wire.len() as u64) as usize;
-                body.extend_from_slice(&wire[..count]);
-                *wire = &wire[count..];
+                let count = left.min((wire.len() - at) as u64) as usize;
                 let left = left - count as u64;
                 self.state = if left == 0 { State::DataCr } else { State::Data(left) };
-                continue;
+                return Ok((at + count, at..at + count));
             }
-            if self.state == State::End {
-                break;
-            }
-            self.state = self.step(byte)?;
+            self.state = self.step(wire[at])?;
             if matches!(self.state, State::Blank(..) | State::Extension(..)) {
                 self.extensions += 1;
             }
-            *wire = &wire[1..];
+            at += 1;
         }
-        Ok(())
+        Ok((at, at..at))
     }
 
     fn step(&self, byte: u8) -> Result<State, ChunkError> {

@@ -2,11 +2,14 @@
 //!
 //! - [`Version`] and [`Framing`] say what a head announces; [`BodyDecoder`] takes the body behind it apart, and
 //!   [`ChunkDecoder`] one that is chunked.
+//! - [`ClientConnection`] is the client's side as a value.
 //! - [`write_chunk`] and [`LAST_CHUNK`] put a chunked body together.
 
 mod body;
 mod chunked;
+pub mod client;
 
 pub use crate::request::{Framing, Version};
 pub use body::BodyDecoder;
 pub use chunked::{ChunkDecoder, ChunkError, LAST_CHUNK, write_chunk};
+pub use client::ClientConnection;

@@ -7,9 +7,10 @@
 use millrace_http::cgi;
 use millrace_http::conditional::{self, Validators};
 use millrace_http::dav::{body, condition};
-use millrace_http::h1::BodyDecoder;
+use millrace_http::h1::client::{PreparedRequest, ResponseEvent};
+use millrace_http::h1::{BodyDecoder, ClientConnection};
 use millrace_http::request::{self, Slots};
-use millrace_http::{Field, Framing, authorization, negotiate, range, target};
+use millrace_http::{Field, Framing, Version, authorization, negotiate, range, target};
 use millrace_vfs::Timestamp;
 
 /// One head: what is accepted is understood in one way only, and everything that follows from it holds.
@@ -123,6 +124,43 @@ fn requests(input: &[u8], piece: usize) -> Conversation {
         }
     }
     (requests, false)
+}
+
+/// Responses, the first byte of the input aside: the same events and the same bytes however the network cuts them.
+pub(crate) fn response(input: &[u8]) {
+    let Some((&size, input)) = input.split_first() else { return };
+    let whole = responses(input, input.len().max(1));
+    assert!(whole.1.len() <= input.len());
+    assert_eq!(whole, responses(input, usize::from(size) + 1));
+    assert_eq!(whole, responses(input, 1));
+}
+
+/// What a connection told of the responses to three requests: its events without the bodies' pieces; all bodies; whether
+/// it ended in an error. With which error may depend on how much of a head had come.
+fn responses(input: &[u8], piece: usize) -> (Vec<(u16, bool)>, Vec<u8>, bool) {
+    let (mut connection, mut events, mut bodies) = (ClientConnection::default(), Vec::new(), Vec::new());
+    for method in ["GET", "HEAD", "GET"] {
+        connection.send(&PreparedRequest::new(method, "/", Version::Http11, &[]));
+    }
+    for mut bytes in input.chunks(piece) {
+        loop {
+            let Ok(received) = connection.receive(bytes) else { return (events, bodies, true) };
+            match received.event {
+                None => break assert_eq!(received.taken, bytes.len()),
+                Some(ResponseEvent::Interim(head) | ResponseEvent::Head(head)) => {
+                    events.push((head.status.0, head.persistent))
+                }
+                Some(ResponseEvent::Body(range)) => bodies.extend_from_slice(&bytes[range]),
+                Some(ResponseEvent::End { persistent }) => events.push((0, persistent)),
+            }
+            bytes = &bytes[received.taken..];
+        }
+    }
+    match connection.close() {
+        Ok(end) => events.extend(end.map(|_| (0, false))),
+        Err(_) => return (events, bodies, true),
+    }
+    (events, bodies, false)
 }
 
 /// A program's answer: no panic, and no line that was not there.
