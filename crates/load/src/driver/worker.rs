@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use millrace_http::h1::client::PreparedRequest;
 use millrace_net::timer::{TICK, Wheel};
 use rustix::event::Timespec;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -132,7 +133,7 @@ pub(super) struct Desk<'a> {
     /// For commands, between two calls.
     pub(super) out: Vec<u8>,
     /// What all users say again and again, where the protocol has that.
-    pub(super) request: Option<Arc<[u8]>>,
+    pub(super) request: Option<Arc<PreparedRequest>>,
     /// Operations that have begun since the warm-up, and how many may.
     pub(super) begun: u64,
     pub(super) total: u64,

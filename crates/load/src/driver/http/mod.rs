@@ -1,9 +1,9 @@
 //! HTTP/1.0 and 1.1, in clear or in TLS: loads a server with users who get one document again and again.
 //!
-//! [`user`] is one user and its connection, [`response`] where a response ends. A document is counted, not looked at:
+//! [`user`] is one user and its connection, [`exchange`] its connection and the response that is awaited. A document is counted, not looked at:
 //! it has failed when its status is no success or its length is not the first one's.
 
-mod response;
+mod exchange;
 mod user;
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use self::response::{Head, Reader};
+use self::exchange::{Exchange, Head};
 use self::user::{User, request};
 use super::heed::Heed;
 use super::pipe::{Pipe, is_in_clear};
@@ -56,22 +56,24 @@ impl HttpDriver {
             }
         }
         let path = format!("/{}", self.target.path);
-        if let Err(error) = socket.write_all(&request(&self.target, settings, &path)) {
+        let request = request(&self.target, settings, &path);
+        let (mut exchange, mut buffer) = (Exchange::default(), [0; 16 * 1024]);
+        exchange.begin(&request);
+        if let Err(error) = socket.write_all(request.bytes()) {
             return Ok(Err(error));
         }
-        let (mut reader, mut buffer) = (Reader::default(), [0; 16 * 1024]);
-        while !reader.is_over() {
+        while !exchange.is_over() {
             let read = heed.until(self.patience, || socket.read(&mut buffer).map(Some))?;
             let read = read.and_then(|count| count.ok_or(ErrorKind::WouldBlock.into()));
             let fed = read.and_then(|count| match count {
-                0 if !reader.end() => Err(ErrorKind::UnexpectedEof.into()),
-                count => reader.feed(&buffer[..count]).map(drop).map_err(io::Error::other),
+                0 if !exchange.end() => Err(ErrorKind::UnexpectedEof.into()),
+                count => exchange.feed(&buffer[..count]).map_err(io::Error::other),
             });
             if let Err(error) = fed {
                 return Ok(Err(error));
             }
         }
-        Ok(Ok(reader.head().cloned()))
+        Ok(Ok(exchange.head().cloned()))
     }
 
     /// Remembers that a program answers; it fails where a file does.

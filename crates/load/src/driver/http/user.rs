@@ -16,11 +16,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_http::h1::client::{PreparedRequest, ResponseError};
+use millrace_http::{Version, base64};
 use millrace_net::stream;
 use millrace_net::tls::Heard;
 use rustix::net::{RecvFlags, recv};
 
-use super::response::{Broken, Reader};
+use super::exchange::Exchange;
 use crate::driver::gap::Gap;
 use crate::driver::life::{AFTER_LOSS, AFTER_REFUSAL, Life};
 use crate::driver::security::{Link, Security};
@@ -42,7 +44,7 @@ pub(super) struct User {
     /// Where it is encrypted, with this user's tickets.
     security: Option<Security>,
     local: SocketAddr,
-    reader: Reader,
+    exchange: Exchange,
     /// When its connection was begun.
     connecting: Instant,
     /// How long that took, its handshake included, until a response has come by it.
@@ -51,7 +53,7 @@ pub(super) struct User {
     gap: Gap,
     /// Responses on this connection.
     served: u32,
-    request: Arc<[u8]>,
+    request: Arc<PreparedRequest>,
     /// How much of it is written, and whether the socket has taken all of that.
     written: usize,
     has_asked: bool,
@@ -74,67 +76,57 @@ enum Taken {
     /// The same, and the end of the stream; `is_cut`: which nobody has announced, though TLS has a word for it.
     End { is_cut: bool },
     /// What is no HTTP.
-    Broken(Broken),
+    Broken(ResponseError),
 }
 
 /// A request (RFC 9112 section 3).
-pub(super) fn request(target: &Target, settings: &Settings, path: &str) -> Vec<u8> {
-    let (version, connection) = match (settings.http, settings.keep_alive) {
-        (HttpVersion::Http10, true) => ("1.0", "Connection: Keep-Alive\r\n"),
-        (HttpVersion::Http10, false) => ("1.0", ""),
-        (HttpVersion::Http11, true) => ("1.1", ""),
-        (HttpVersion::Http11, false) => ("1.1", "Connection: close\r\n"),
+pub(super) fn request(target: &Target, settings: &Settings, path: &str) -> PreparedRequest {
+    let version = match settings.http {
+        HttpVersion::Http10 => Version::Http10,
+        HttpVersion::Http11 => Version::Http11,
     };
-    let path = settings.raw_target.as_deref().unwrap_or(path);
-    let host = if target.host.contains(':') { format!("[{}]", target.host) } else { target.host.clone() };
-    let login = match target.user.as_str() {
-        "anonymous" => String::new(),
-        user => format!("Authorization: Basic {}\r\n", base64(&format!("{user}:{}", target.password))),
-    };
-    format!(
-        "GET {path} HTTP/{version}\r\nUser-Agent: millrace-bench/{}\r\n{connection}Host: {host}:{}\r\n{login}Accept: */*\r\n\r\n",
-        env!("CARGO_PKG_VERSION"),
-        target.port
-    )
-    .into_bytes()
+    let mut fields = vec![("User-Agent", concat!("millrace-bench/", env!("CARGO_PKG_VERSION")))];
+    match (version, settings.keep_alive) {
+        (Version::Http10, true) => fields.push(("Connection", "Keep-Alive")),
+        (Version::Http11, false) => fields.push(("Connection", "close")),
+        _ => {}
+    }
+    let (host, login) = (authority(target), authorization(target));
+    fields.push(("Host", &host));
+    fields.extend(login.as_deref().map(|login| ("Authorization", login)));
+    fields.push(("Accept", "*/*"));
+    PreparedRequest::new("GET", settings.raw_target.as_deref().unwrap_or(path), version, &fields)
+}
+
+/// The host and port of the target, as a request names them.
+fn authority(target: &Target) -> String {
+    match target.host.contains(':') {
+        true => format!("[{}]:{}", target.host, target.port),
+        false => format!("{}:{}", target.host, target.port),
+    }
+}
+
+/// The value of `Authorization`, where the target names an account.
+fn authorization(target: &Target) -> Option<String> {
+    let login = format!("{}:{}", target.user, target.password);
+    (target.user != "anonymous").then(|| format!("Basic {}", base64::encode(login.as_bytes())))
 }
 
 /// Takes what has come in clear; of a body nobody looks at the bytes.
-fn take_plain(link: &Link, reader: &mut Reader, desk: &mut Desk<'_>) -> io::Result<Taken> {
-    let dull = reader.dull();
-    let count = if dull > 0 {
-        let room = desk.discard.len().min(usize::try_from(dull).unwrap_or(usize::MAX));
+fn take_plain(link: &Link, exchange: &mut Exchange, desk: &mut Desk<'_>) -> io::Result<Taken> {
+    let certain = exchange.certain();
+    let count = if certain > 0 {
+        let room = desk.discard.len().min(usize::try_from(certain).unwrap_or(usize::MAX));
         recv(link, &mut desk.discard[..room], RecvFlags::TRUNC)?.1
     } else {
         stream::read(link, &mut desk.buffer)?
     };
-    Ok(match count {
-        0 => Taken::End { is_cut: false },
-        count if dull > 0 => {
-            reader.skip(count as u64);
-            Taken::Bytes
-        }
-        count => match reader.feed(&desk.buffer[..count]) {
-            Ok(()) => Taken::Bytes,
-            Err(broken) => Taken::Broken(broken),
-        },
-    })
-}
-
-/// RFC 4648 section 4.
-fn base64(text: &str) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for triple in text.as_bytes().chunks(3) {
-        let bits =
-            triple.iter().fold(0u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - triple.len()));
-        for at in 0..4 {
-            let is_padding = at > triple.len();
-            let letter = LETTERS[(bits >> (18 - 6 * at)) as usize & 63];
-            out.push(if is_padding { '=' } else { letter as char });
-        }
-    }
-    out
+    let fed = match count {
+        0 => return Ok(Taken::End { is_cut: false }),
+        count if certain > 0 => exchange.skip(count as u64),
+        count => exchange.feed(&desk.buffer[..count]),
+    };
+    Ok(fed.map_or_else(Taken::Broken, |()| Taken::Bytes))
 }
 
 impl Client for User {
@@ -152,7 +144,7 @@ impl Client for User {
                 .flatten()
                 .map(|security| security.renewed()),
             local: SocketAddr::new(source.unwrap_or(anywhere), 0),
-            reader: Reader::default(),
+            exchange: Exchange::default(),
             connecting: Instant::now(),
             connected_in: None,
             gap: Gap::default(),
@@ -223,14 +215,14 @@ impl Client for User {
             State::Securing => "its handshake",
             State::Waiting => "a response",
         };
-        let (patience, got) = (desk.cell.settings.patience, self.reader.all);
+        let (patience, got) = (desk.cell.settings.patience, self.exchange.all);
         self.fail(Fault::Timeout, desk, || format!("{doing} did not end in {patience:?}, after {got} bytes"));
     }
 
     fn abandon(&mut self, desk: &mut Desk<'_>) {
         if matches!(self.state, State::Connecting | State::Securing | State::Waiting) {
-            self.life.count_bytes(self.reader.body, desk);
-            desk.note_moved(self.reader.body);
+            self.life.count_bytes(self.exchange.body, desk);
+            desk.note_moved(self.exchange.body);
             desk.busy -= 1;
         }
         self.close(desk);
@@ -251,7 +243,7 @@ impl Client for User {
 
 impl User {
     /// All users share theirs, unless it has their number in it.
-    fn request(number: u32, desk: &mut Desk<'_>) -> Arc<[u8]> {
+    fn request(number: u32, desk: &mut Desk<'_>) -> Arc<PreparedRequest> {
         let settings = &desk.cell.settings;
         if let Some(request) = &desk.request {
             return Arc::clone(request);
@@ -260,7 +252,7 @@ impl User {
             Some(_) => desk.files.download(number),
             None => format!("/{}", desk.target.path),
         };
-        let request: Arc<[u8]> = request(desk.target, settings, &path).into();
+        let request = Arc::new(request(desk.target, settings, &path));
         if settings.file.as_ref().is_none_or(|file| !file.contains("%d")) {
             desk.request = Some(Arc::clone(&request));
         }
@@ -270,7 +262,7 @@ impl User {
     fn open(&mut self, now: Instant, desk: &mut Desk<'_>) {
         self.state = State::Connecting;
         (self.connecting, self.connected_in) = (now, None);
-        self.served = 0;
+        (self.served, self.exchange) = (0, Exchange::default());
         let rcvbuf = desk.cell.settings.rcvbuf.map(|size| size as usize);
         let connected = stream::begin_connect_with(self.local, desk.server_of(self.life.number), rcvbuf)
             .and_then(|descriptor| {
@@ -329,20 +321,20 @@ impl User {
 
     fn ask(&mut self, desk: &mut Desk<'_>) {
         self.state = State::Waiting;
-        self.reader = Reader::default();
+        self.exchange.begin(&self.request);
         (self.written, self.has_asked) = (0, false);
         self.write(desk);
     }
 
     fn write(&mut self, desk: &mut Desk<'_>) {
         let Some(link) = &mut self.link else { return };
-        let rest = &self.request[self.written..];
+        let rest = &self.request.bytes()[self.written..];
         let written = if rest.is_empty() { Ok(0) } else { link.write(rest) };
         // A connection that is lost shows at the next read.
         self.has_asked = match written {
             Ok(count) => {
                 self.written += count;
-                self.written == self.request.len() && link.flush().unwrap_or(true)
+                self.written == self.request.bytes().len() && link.flush().unwrap_or(true)
             }
             Err(error) => error.kind() != ErrorKind::WouldBlock,
         };
@@ -362,9 +354,9 @@ impl User {
     /// Takes what has come.
     fn take(&mut self, desk: &mut Desk<'_>) -> io::Result<Taken> {
         let Some(link) = &mut self.link else { return Err(ErrorKind::WouldBlock.into()) };
-        let (reader, mut fed) = (&mut self.reader, Ok(()));
+        let (exchange, mut fed) = (&mut self.exchange, Ok(()));
         let heard = link.read_secret(&mut desk.buffer, &mut |plain| {
-            fed = fed.and_then(|()| reader.feed(plain));
+            fed = fed.and_then(|()| exchange.feed(plain));
         });
         match heard {
             Some(heard) => {
@@ -375,13 +367,13 @@ impl User {
                     (Ok(()), _) => Taken::End { is_cut: heard != Heard::End },
                 })
             }
-            None => take_plain(link, reader, desk),
+            None => take_plain(link, exchange, desk),
         }
     }
 
     /// Claims that there may be more.
     fn read(&mut self, desk: &mut Desk<'_>) -> bool {
-        let was_fresh = self.reader.is_fresh();
+        let was_fresh = self.exchange.is_fresh();
         let end = match self.take(desk) {
             Ok(Taken::Bytes) => None,
             Ok(Taken::End { is_cut }) => Some(is_cut),
@@ -401,7 +393,7 @@ impl User {
                 return false;
             }
         };
-        let (is_fresh, is_over) = (self.reader.is_fresh(), self.reader.is_over());
+        let (is_fresh, is_over) = (self.exchange.is_fresh(), self.exchange.is_over());
         if was_fresh && !is_fresh {
             desk.tally.first_byte.record(self.life.begun.elapsed());
         }
@@ -422,10 +414,10 @@ impl User {
         match self.state {
             State::Kept => self.close(desk),
             // What ends with its connection is whole only where TLS says that this is the end (RFC 9112 section 9.8).
-            _ if !is_cut && self.reader.end() => self.on_response(false, desk),
+            _ if !is_cut && self.exchange.end() => self.on_response(false, desk),
             _ if self.may_repeat() => self.repeat(desk),
-            _ if self.reader.head().is_some() => {
-                let got = self.reader.body;
+            _ if self.exchange.head().is_some() => {
+                let got = self.exchange.body;
                 self.fail(Fault::Truncated, desk, || format!("closed after {got} bytes of the body"));
             }
             _ => self.fail(Fault::ControlLost, desk, || "closed before a response".to_owned()),
@@ -434,7 +426,7 @@ impl User {
 
     /// The server closed a kept connection just when a request came.
     fn may_repeat(&self) -> bool {
-        self.served > 0 && self.reader.is_fresh()
+        self.served > 0 && self.exchange.is_fresh()
     }
 
     fn repeat(&mut self, desk: &mut Desk<'_>) {
@@ -444,12 +436,12 @@ impl User {
 
     /// `goes_on`: the connection has not ended with it.
     fn on_response(&mut self, goes_on: bool, desk: &mut Desk<'_>) {
-        let (body, all) = (self.reader.body, self.reader.all);
-        let Some(head) = self.reader.head() else { return };
+        let (body, all) = (self.exchange.body, self.exchange.all);
+        let Some(head) = self.exchange.head() else { return };
         let (status, keeps_alive) =
             (head.status, goes_on && head.keeps_alive && desk.cell.settings.keep_alive);
         if desk.tally.http_server.is_none() {
-            desk.tally.http_server.clone_from(&head.server);
+            desk.tally.http_server.clone_from(&self.exchange.server);
         }
         self.life.record_gap(std::mem::take(&mut self.gap), desk);
         self.served += 1;
@@ -529,18 +521,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_padded() {
-        assert_eq!(
-            ["", "a", "ab", "abc", "user:pass"].map(base64),
-            ["", "YQ==", "YWI=", "YWJj", "dXNlcjpwYXNz"]
-        );
-    }
-
-    #[test]
     fn a_request_says_what_was_asked_for() {
         let target = Target::parse("http://localhost:8080/").unwrap();
         let zb = Settings { http: HttpVersion::Http10, keep_alive: true, ..Settings::default() };
-        let text = String::from_utf8(request(&target, &zb, "/index.html")).unwrap();
+        let text = String::from_utf8(request(&target, &zb, "/index.html").bytes().to_vec()).unwrap();
         assert!(text.starts_with("GET /index.html HTTP/1.0\r\n"), "{text}");
         assert!(text.contains("\r\nConnection: Keep-Alive\r\n") && text.ends_with("\r\n\r\n"), "{text}");
         let raw = Settings {
@@ -548,7 +532,7 @@ mod tests {
             keep_alive: false,
             ..Settings::default()
         };
-        let text = String::from_utf8(request(&target, &raw, "/")).unwrap();
+        let text = String::from_utf8(request(&target, &raw, "/").bytes().to_vec()).unwrap();
         assert!(
             text.starts_with("GET x?/index.html HTTP/1.1\r\n") && text.contains("Connection: close"),
             "{text}"
