@@ -11,7 +11,7 @@ const TIERS: &[&[&str]] = &[
     // Protocols and back ends.
     &["ftp", "http", "storage"],
     // Policy.
-    &["limits", "accounts"],
+    &["limits", "accounts", "log", "hooks", "acme"],
     // Programs.
     &["server", "bench"],
     // The binary.

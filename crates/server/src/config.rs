@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use crate::acme::{Challenge, ChallengeError, Clock, LETS_ENCRYPT, Settings as Acme};
+pub use millrace_acme::{Acme, Challenge, ChallengeError, Clock, LETS_ENCRYPT};
 use millrace_ftp::session::TlsPolicy;
 pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, self_signed};
 use millrace_storage::Withheld;
@@ -20,6 +20,7 @@ use crate::auth::{Authenticator, Password};
 pub use crate::auth::{CertificateLogin, CertificateLoginError, Resumption, ResumptionError};
 use crate::hooks::Hooks;
 use crate::limits::{BanRules, Limit, LoginRates, Network, NetworkBits, Quotas, ServerLimits};
+pub use crate::log::LogFormat;
 use crate::web::Web;
 
 /// What a server is started with.
@@ -327,21 +328,6 @@ impl Default for CloseNotify {
     fn default() -> Self {
         Self { required: true, excused: Vec::new() }
     }
-}
-
-/// How events are written to standard error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Not at all.
-    Off,
-    /// Only what an operator should look at, as text.
-    Warnings,
-    /// The same as JSON.
-    JsonWarnings,
-    /// A line of text each.
-    Text,
-    /// A line of JSON each.
-    Json,
 }
 
 impl Config {

@@ -19,17 +19,15 @@
 //! `worker/` is the reactor, `ftp/` drives control sessions, `http/` requests, `transfer/` moves the bytes,
 //! `passive` leases data ports.
 
-mod acme;
+mod certificates;
 mod client;
 pub mod config;
 pub mod ctl;
 mod doors;
 mod ftp;
 mod handshakes;
-pub mod hooks;
 mod housekeeping;
 mod http;
-mod log;
 mod passive;
 mod proxied;
 mod running;
@@ -44,8 +42,10 @@ mod worker;
 pub use millrace_accounts as auth;
 use millrace_blocking as blocking;
 use millrace_blocking as turns;
+pub use millrace_hooks as hooks;
 pub use millrace_limits as limits;
 pub use millrace_limits::{BanReport, BanRules, Network, NetworkError};
+use millrace_log as log;
 use millrace_process as program;
 
 pub use auth::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};

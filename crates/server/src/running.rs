@@ -22,8 +22,8 @@ use thiserror::Error;
 pub use self::admin::{SessionReport, TransferReport};
 use self::assembling::{look_at_ports, state};
 pub use self::reloading::ReloadError;
-use crate::acme;
 use crate::blocking::BlockingPool;
+use crate::certificates;
 use crate::config::Config;
 use crate::doors::Doors;
 use crate::hooks::Pools;
@@ -158,7 +158,7 @@ impl Prepared {
         }
         running.note_start(relieves);
         running.start_workers(workers)?;
-        acme::configure(&state, state.config.acme.as_ref());
+        certificates::configure(&state, state.config.acme.as_ref());
         let housekeeping = Housekeeping::start(state, running.workers.clone()).map_err(StartError::Worker)?;
         running.housekeeping = Mutex::new(Some(housekeeping));
         Ok(running)

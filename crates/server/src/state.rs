@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use std::time::{Duration, Instant};
 
+use millrace_acme::Renewal;
 use millrace_ftp::Settings;
 use millrace_net::inbox::Sender;
 
-use crate::acme::Acme;
 use crate::auth::Authenticator;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
@@ -50,7 +50,7 @@ pub(crate) struct Server {
     /// `None` where there is no certificate.
     pub(crate) tls: Option<Security>,
     /// What is done about a certificate that the server fetches itself.
-    pub(crate) acme: Acme,
+    pub(crate) acme: Renewal,
     /// Names of uploads that take them at their end.
     pub(crate) promises: Promises,
     /// What is known of files.

@@ -72,7 +72,7 @@ pub(crate) use cache::Cache;
 pub(crate) use connection::Connection;
 pub(crate) use dav::Dav;
 pub(crate) use passing::Passing;
-pub(crate) use side::{Adopted, Ending, Kept, Side};
+pub(crate) use side::{Adopted, Kept, Side};
 pub(crate) use tus::Tus;
 
 use crate::auth::Decision;

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::thread;
 use std::time::{Instant, SystemTime};
 
+use millrace_acme::Renewal;
 use millrace_ftp::Settings;
 use millrace_limits::wall_seconds;
 
 use super::StartError;
-use crate::acme::Acme;
 use crate::blocking::BlockingPool;
 use crate::config::{Config, Tls};
 use crate::ftp::{Lore, Promises};
@@ -61,7 +61,7 @@ pub(super) fn state(
         settings: RwLock::new(Arc::new(settings)),
         https_port: bound[3].first().map(SocketAddr::port),
         tls,
-        acme: Acme::default(),
+        acme: Renewal::default(),
         promises: Promises::default(),
         lore,
         pool: BlockingPool::new(config.blocking_threads),

@@ -12,7 +12,7 @@ use millrace_net::tls::LoadError;
 use thiserror::Error;
 
 use super::Running;
-use crate::acme;
+use crate::certificates;
 use crate::config::{Config, Tls};
 use crate::limits::ServerLimits;
 use crate::tls::Security;
@@ -66,7 +66,7 @@ impl Running {
             tls.replace(policy)?;
             tls.doubts(SystemTime::now()).iter().for_each(|text| self.log.warn(text));
             self.replace_settings(policy);
-            acme::configure(&self.state, config.acme.as_ref());
+            certificates::configure(&self.state, config.acme.as_ref());
         }
         let has_hooks = config.hooks.is_some();
         *self.state.hooks.write().unwrap_or_else(PoisonError::into_inner) = config.hooks;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use millrace_net::handing;
 
 use super::Word;
-use crate::acme;
+use crate::certificates;
 use crate::housekeeping::keep_quotas;
 use crate::running::Running;
 use crate::worker::{Door, Listener, Message};
@@ -195,7 +195,7 @@ fn say_what_is_known(running: &Running, socket: &OwnedFd) -> io::Result<()> {
 fn retire(running: &Running, socket: OwnedFd, successor: u32) {
     let state = &running.state;
     state.note_why_it_ends(&format!("handed over to process {successor}"));
-    acme::configure(state, None);
+    certificates::configure(state, None);
     state.retire(state.config.grace);
     *running.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
 }

@@ -31,7 +31,7 @@ use tokio::sync::Notify;
 pub(crate) use forward::Kept;
 pub(super) use gateway::{Handed, Patience, serve};
 use places::{Place, Places};
-pub(crate) use runtime::{Ending, Side};
+pub(crate) use runtime::Side;
 use wire::Wire;
 
 use super::Connection;

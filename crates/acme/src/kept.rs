@@ -1,0 +1,278 @@
+//! What is kept between starts: the account at the CA, and the certificate with its key.
+//!
+//! ```text
+//!   acme/acme-v02.api.letsencrypt.org-directory/account.json
+//!                                              /certificate.pem    the key, then the chain
+//! ```
+//!
+//! The invariant: a name shows all of an old file or all of a new one, which is on the disk by then, and nobody but the
+//! owner may read it. Key and certificate are one file, so they never belong to two orders. What cannot be read today may
+//! be good tomorrow, and what cannot be used may be somebody's only key: neither is ever written over.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use instant_acme::AccountCredentials;
+use millrace_net::tls::{KeyPair, LoadError, Standing, placeholder};
+
+use super::settings::Acme;
+
+/// Who writes is alone: names beside a file are one process's, not one thread's.
+static WRITING: Mutex<()> = Mutex::new(());
+
+impl Acme {
+    /// The certificate, whether it is there or not: key and chain in one file.
+    pub fn identity(&self) -> KeyPair {
+        one_file(self.folder.join("certificate.pem"))
+    }
+
+    /// Sees to it that there is one that can be used: where none is kept, one that nobody vouches for. Where one is kept that
+    /// cannot be used, it is set aside, and the answer says so, for people. One that cannot be read stays.
+    pub fn prepare(&self) -> io::Result<Option<String>> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let path = self.identity().certificate;
+        let warning = match self.identity().standing(&[]) {
+            Ok(_) => return Ok(None),
+            Err(LoadError::Unread(_, error)) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(LoadError::Unread(_, error)) => {
+                return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
+            }
+            Err(error) => Some(format!("ACME: {error}; it is kept as {}", set_aside(&path)?.display())),
+        };
+        let (certificate, key) = placeholder(&self.domains)?;
+        replace(&path, &[key, certificate].concat())?;
+        Ok(warning)
+    }
+
+    /// The certificate that is kept, if a CA has issued it for all of these names; an error where that cannot be told now.
+    pub(super) fn standing(&self) -> Result<Option<Standing>, LoadError> {
+        match self.identity().standing(&self.domains) {
+            Ok(standing) => Ok((standing.covers && !standing.is_self_signed).then_some(standing)),
+            Err(LoadError::Unread(path, error)) if error.kind() != io::ErrorKind::NotFound => {
+                Err(LoadError::Unread(path, error))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Keeps a certificate in place of the other, if it is one that can be used.
+    pub(super) fn keep_certificate(&self, chain: &str, key: &str) -> Result<Standing, String> {
+        let path = self.identity().certificate;
+        let failed = |error: io::Error| format!("{} cannot be written: {error}", path.display());
+        let _alone = alone();
+        let staged = stage(&path, &[key, chain].concat()).map_err(failed)?;
+        let standing = one_file(staged.clone()).standing(&self.domains);
+        let usable = match standing {
+            Ok(standing) if standing.covers => Ok(standing),
+            Ok(_) => Err("the certificate that came is not for these names".to_owned()),
+            Err(error) => Err(format!("the certificate that came cannot be used: {error}")),
+        };
+        match usable {
+            Ok(standing) => settle(&staged, &path).map(|()| standing).map_err(failed),
+            Err(why) => {
+                let _ = fs::remove_file(staged);
+                Err(why)
+            }
+        }
+    }
+
+    /// The account, if one is kept. What is kept and is none is set aside.
+    pub(super) fn account(&self) -> io::Result<Option<AccountCredentials>> {
+        let path = self.account_path();
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text?,
+        };
+        match serde_json::from_slice(&text) {
+            Ok(account) => Ok(Some(account)),
+            Err(_) => set_aside(&path).map(|_| None),
+        }
+    }
+
+    pub(super) fn keep_account(&self, account: &AccountCredentials) -> io::Result<()> {
+        replace(&self.account_path(), &serde_json::to_string(account)?)
+    }
+
+    /// The CA knows nothing of it.
+    pub(super) fn forget_account(&self) {
+        let _ = fs::remove_file(self.account_path());
+    }
+
+    pub(super) fn account_path(&self) -> PathBuf {
+        self.folder.join("account.json")
+    }
+}
+
+fn one_file(path: PathBuf) -> KeyPair {
+    KeyPair { key: path.clone(), certificate: path }
+}
+
+fn alone() -> impl Drop {
+    WRITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let _alone = alone();
+    settle(&stage(path, text)?, path)
+}
+
+/// Gives a file a name beside its own that nothing has, and answers it.
+fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    let _alone = alone();
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    let mut names = (1..).map(|number: u64| path.with_extension(format!("unusable-{number}.{extension}")));
+    let is_free = |name: &PathBuf| {
+        fs::symlink_metadata(name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    let name = names.find(is_free).ok_or(io::ErrorKind::AlreadyExists)?;
+    settle(path, &name).map(|()| name)
+}
+
+/// Writes beside a name.
+fn stage(path: &Path, text: &str) -> io::Result<PathBuf> {
+    let staged = path.with_extension(format!("new.{}", std::process::id()));
+    // One that a killed process of this number has left may be another's to read.
+    let _ = fs::remove_file(&staged);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staged)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    Ok(staged)
+}
+
+/// Gives the name to what was written.
+fn settle(staged: &Path, path: &Path) -> io::Result<()> {
+    fs::rename(staged, path)?;
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair as Key};
+
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn settings(test: &str, domain: &str) -> (Acme, Folder) {
+        let folder = std::env::temp_dir().join(format!("millrace-acme-{test}-{}", std::process::id()));
+        (Acme::new(vec![domain.to_owned()], folder.clone()), Folder(folder))
+    }
+
+    /// A chain for a name, and its key.
+    fn issued(domain: &str) -> (String, String) {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(rcgen::DnType::CommonName, "an authority");
+        let authority = CertifiedIssuer::self_signed(params, Key::generate().unwrap()).unwrap();
+        let params = CertificateParams::new([domain.to_owned()]).unwrap();
+        let key = Key::generate().unwrap();
+        let certificate = params.signed_by(&key, &authority).unwrap();
+        (certificate.pem() + &authority.pem(), key.serialize_pem())
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_is_made_for_the_time_being_is_none_of_the_cas() {
+        let (settings, folder) = settings("placeholder", "a.example");
+        settings.prepare().unwrap();
+        let made = fs::read(settings.identity().certificate).unwrap();
+        let standing = settings.identity().standing(&settings.domains).unwrap();
+        assert!(standing.covers && standing.is_self_signed);
+        assert_eq!(settings.standing().unwrap(), None);
+        settings.prepare().unwrap();
+        assert_eq!(fs::read(settings.identity().certificate).unwrap(), made, "it is kept");
+        assert_eq!(names(&folder.0), ["certificate.pem"]);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_set_aside_and_stays() {
+        let (settings, folder) = settings("aside", "a.example");
+        assert_eq!(settings.prepare().unwrap(), None);
+        for (round, text) in ["garbage", "", "more"].into_iter().enumerate() {
+            fs::write(settings.identity().certificate, text).unwrap();
+            fs::write(settings.account_path(), text).unwrap();
+            let told = settings.prepare().unwrap().unwrap();
+            assert!(settings.identity().standing(&[]).is_ok() && settings.account().unwrap().is_none());
+            let aside = |name: &str, kind: &str| format!("{name}.unusable-{}.{kind}", round + 1);
+            assert!(told.contains(&aside("certificate", "pem")), "{told}");
+            for name in [aside("certificate", "pem"), aside("account", "json")] {
+                assert_eq!(fs::read_to_string(folder.0.join(name)).unwrap(), text);
+            }
+        }
+    }
+
+    /// A link to itself cannot be followed, not even by root; whatever else keeps a file from being read is like it.
+    #[test]
+    fn what_cannot_be_read_is_left_alone() {
+        let (settings, folder) = settings("unread", "a.example");
+        settings.prepare().unwrap();
+        let (chain, key) = issued("a.example");
+        let standing = settings.keep_certificate(&chain, &key).unwrap();
+        let (name, good) = (settings.identity().certificate, folder.0.join("good"));
+        fs::rename(&name, &good).unwrap();
+        std::os::unix::fs::symlink("certificate.pem", &name).unwrap();
+        std::os::unix::fs::symlink("account.json", settings.account_path()).unwrap();
+        let before = names(&folder.0);
+        let error = settings.prepare().unwrap_err().to_string();
+        assert!(error.contains("certificate.pem"), "{error}");
+        assert!(settings.standing().is_err() && settings.account().is_err());
+        assert_eq!(names(&folder.0), before);
+        fs::rename(&good, &name).unwrap();
+        settings.prepare().unwrap();
+        assert_eq!(settings.standing().unwrap(), Some(standing));
+    }
+
+    #[test]
+    fn a_certificate_is_kept_for_its_owner_alone() {
+        let (mut settings, folder) = settings("issued", "a.example");
+        settings.prepare().unwrap();
+        let (chain, key) = issued("a.example");
+        let standing = settings.keep_certificate(&chain, &key).unwrap();
+        assert_eq!(settings.standing().unwrap(), Some(standing));
+        let mode = fs::metadata(settings.identity().certificate).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(fs::metadata(&folder.0).unwrap().permissions().mode() & 0o777, 0o700);
+        settings.prepare().unwrap();
+        assert_eq!(settings.standing().unwrap(), Some(standing), "a start leaves it there");
+        settings.domains.push("b.example".to_owned());
+        assert_eq!(settings.standing().unwrap(), None, "it is not for all names");
+    }
+
+    #[test]
+    fn what_cannot_be_used_does_not_take_the_place_of_the_old_one() {
+        let (settings, folder) = settings("useless", "a.example");
+        settings.prepare().unwrap();
+        let (chain, key) = issued("a.example");
+        let standing = settings.keep_certificate(&chain, &key).unwrap();
+        let (of_other, key_of_other) = issued("b.example");
+        for (chain, key, why) in [
+            (&of_other, &key_of_other, "not for these names"),
+            (&chain, &key_of_other, "does not belong to"),
+            (&"nonsense".to_owned(), &key, "cannot be used"),
+            (&String::new(), &key, "cannot be used"),
+        ] {
+            let error = settings.keep_certificate(chain, key).unwrap_err();
+            assert!(error.contains(why), "{error}");
+            assert_eq!(settings.standing().unwrap(), Some(standing));
+        }
+        assert_eq!(names(&folder.0), ["certificate.pem"]);
+    }
+}

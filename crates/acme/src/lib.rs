@@ -1,0 +1,278 @@
+//! Certificates that the server fetches and renews itself (ACME, RFC 8555).
+//!
+//! ```text
+//!   certificate.pem --is it due?--> an order --the CA asks at our doors--> certificate.pem, written anew
+//! ```
+//!
+//! - `settings.rs` is what is configured, `kept.rs` what is kept in its folder.
+//! - `advice.rs` asks when the CA would have a certificate renewed; `schedule.rs` says when something is to be done: pure, and told what time it is.
+//! - `order.rs` has one order, from the account to the certificate; `directory.rs` is how the CA is talked to.
+//! - `challenges.rs` answers the CA when it asks at our doors who has a name.
+//!
+//! The invariant: nobody waits for the CA. The server begins with the certificate that is kept, or with one that it
+//! made itself; all else is done on the side runtime, and what waits for a disk on threads of its own beside it. Whoever
+//! configures the same again changes nothing: an order goes on, and so does a pause. A new certificate takes the place of the old one whole and in
+//! one step, on the disk and for connections from then on, in the way in which other files of certificates are read
+//! again; sessions go on with theirs.
+
+mod advice;
+mod challenges;
+mod directory;
+mod kept;
+mod order;
+mod schedule;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use instant_acme::CertificateIdentifier;
+use millrace_net::tls::{Acceptor, LoadError, Standing};
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::sync::{Notify, watch};
+
+use advice::Advice;
+pub use challenges::{Shown, Tokens};
+use directory::Directory;
+use order::{Issued, Order, Trouble};
+use schedule::Schedule;
+pub use settings::{Acme, Challenge, ChallengeError, Clock, LETS_ENCRYPT};
+
+/// How late it may be noticed that something is due, also where somebody has set the clock.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How soon a file is looked at again that could not be read.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// What the renewal of certificates needs of the server that it is part of.
+pub trait Host: Send + Sync + 'static {
+    /// Returns the state of the renewal, which lives as long as the server.
+    fn renewal(&self) -> &Renewal;
+
+    /// Returns what answers connections of TLS; `None` where there is no TLS.
+    fn acceptor(&self) -> Option<&Acceptor>;
+
+    /// Reads the files of certificates again; new connections get what is there now.
+    fn reload_certificates(&self) -> Result<(), LoadError>;
+
+    /// Logs something that an operator should look at.
+    fn warn(&self, text: &str);
+}
+
+/// What is configured of the renewal, and the challenges that are answered now.
+#[derive(Debug)]
+pub struct Renewal {
+    settings: watch::Sender<Option<Arc<Acme>>>,
+    /// The same was configured again: somebody may have changed the files.
+    again: Notify,
+    is_running: AtomicBool,
+    /// The answers to challenges by HTTP.
+    pub tokens: Tokens,
+}
+
+impl Default for Renewal {
+    fn default() -> Self {
+        Self {
+            settings: watch::Sender::new(None),
+            again: Notify::new(),
+            is_running: AtomicBool::new(false),
+            tokens: Tokens::default(),
+        }
+    }
+}
+
+impl Renewal {
+    /// Puts settings in force, or with `None` stops what is under way. Returns whether [`renew`] is now to be run: it
+    /// is once in the life of a server.
+    pub fn configure(&self, settings: Option<&Acme>) -> bool {
+        let is_other = self.settings.send_if_modified(|now| {
+            let is_same = match (&*now, settings) {
+                (Some(now), Some(settings)) => now.wants_the_same_as(settings),
+                (now, settings) => now.is_none() && settings.is_none(),
+            };
+            if !is_same {
+                *now = settings.cloned().map(Arc::new);
+            }
+            !is_same
+        });
+        if !is_other {
+            self.again.notify_one();
+        }
+        settings.is_some() && !self.is_running.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// Keeps a good certificate on the disk, and in force, for as long as it is polled. To be run on a tokio runtime.
+pub async fn renew<H: Host>(host: Arc<H>) {
+    let mut settings = host.renewal().settings.subscribe();
+    loop {
+        let now = settings.borrow_and_update().clone();
+        tokio::select! {
+            () = keep(&host, now) => {}
+            changed = settings.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// Has a certificate there, for as long as the settings are these.
+async fn keep<H: Host>(host: &Arc<H>, settings: Option<Arc<Acme>>) {
+    let Some(settings) = settings else { return std::future::pending().await };
+    let (mut schedule, mut standing) = (Schedule::default(), kept(host, &settings).await);
+    // What the CA knows the certificate by, if it wants to know it.
+    let mut known = None;
+    loop {
+        let now = settings.clock.now();
+        if let Some(held) = &standing
+            && schedule.wants_advice(held, now)
+        {
+            let advice = advise(&settings).await;
+            schedule.advised(held, &advice, settings.clock.now(), luck());
+            if schedule.is_early(held, settings.clock.now()) {
+                host.warn(&hurried(&settings, &advice));
+            }
+            known = advice.certificate.or(known);
+            continue;
+        }
+        if !schedule.is_due(standing.as_ref(), now) {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = host.renewal().again.notified() => {
+                    (standing, known) = (kept(host, &settings).await, None);
+                }
+            }
+            continue;
+        }
+        match fetch(&**host, &settings, known.clone()).await {
+            Ok(issued) => {
+                schedule.succeeded(settings.clock.now());
+                (standing, known) = (Some(issued), None);
+                host.warn(&arrived(&settings, &issued));
+                take_over(host).await;
+            }
+            Err(trouble) => {
+                let pause = schedule.failed(&trouble, settings.clock.now(), luck());
+                host.warn(&missed(&settings, &trouble, pause, standing.as_ref()));
+            }
+        }
+    }
+}
+
+/// The certificate that is kept, if it is one of the CA's for these names. While nobody can tell, nothing is ordered.
+async fn kept<H: Host>(host: &Arc<H>, settings: &Arc<Acme>) -> Option<Standing> {
+    let mut is_told = false;
+    loop {
+        let settings = Arc::clone(settings);
+        match elsewhere(move || settings.standing()).await {
+            Ok(standing) => return standing,
+            Err(error) if !is_told => {
+                host.warn(&format!("ACME: {error}; nothing is ordered before it can be read"));
+                is_told = true;
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// When the CA would have the certificate renewed.
+async fn advise(settings: &Arc<Acme>) -> Advice {
+    let own = Arc::clone(settings);
+    match elsewhere(move || Directory::new(&own)).await {
+        Ok(directory) => advice::ask(settings, directory).await,
+        Err(_) => Advice::none(),
+    }
+}
+
+/// One order, to its end; the certificate is on the disk then. It takes the place of one that the CA may know.
+async fn fetch<H: Host>(
+    host: &H,
+    settings: &Arc<Acme>,
+    replaces: Option<CertificateIdentifier<'static>>,
+) -> Result<Standing, Trouble> {
+    let acceptor = host.acceptor().ok_or_else(|| Trouble::of("there is no TLS"))?;
+    let own = Arc::clone(settings);
+    let directory = elsewhere(move || Directory::new(&own)).await.map_err(Trouble::of)?;
+    let order = Order { settings, directory, tokens: &host.renewal().tokens, acceptor, replaces };
+    let Issued { chain, key } = order.fulfil().await?;
+    let own = Arc::clone(settings);
+    elsewhere(move || own.keep_certificate(&chain, &key)).await.map_err(Trouble::of)
+}
+
+/// New connections get it, as if somebody else had written the file.
+async fn take_over<H: Host>(host: &Arc<H>) {
+    let own = Arc::clone(host);
+    if let Err(error) = elsewhere(move || own.reload_certificates()).await {
+        host.warn(&format!("the old certificates stay in force: {error}"));
+    }
+}
+
+/// Has another thread do what may wait for a disk: those of the side runtime are few, and carry connections.
+async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends, and so does whoever waits here.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+fn arrived(settings: &Acme, issued: &Standing) -> String {
+    let Acme { directory, .. } = settings;
+    format!(
+        "ACME: {directory} has issued a certificate for {}, good until {}",
+        names(settings),
+        date(issued.until)
+    )
+}
+
+fn hurried(settings: &Acme, advice: &Advice) -> String {
+    let reason = advice.reason.as_ref().map(|url| format!("; it says why at {}", Trouble::of(url)));
+    format!(
+        "ACME: {} wants the certificate for {} renewed before its time{}",
+        settings.directory,
+        names(settings),
+        reason.unwrap_or_default()
+    )
+}
+
+fn missed(settings: &Acme, trouble: &Trouble, pause: Duration, standing: Option<&Standing>) -> String {
+    let meanwhile = match standing {
+        Some(standing) => format!("the old one, which is good until {}", date(standing.until)),
+        None => "one that nobody vouches for".to_owned(),
+    };
+    format!(
+        "ACME: {} has issued no certificate for {}: {trouble}; the next try is in {} min, and clients get {meanwhile}",
+        settings.directory,
+        names(settings),
+        in_minutes(pause)
+    )
+}
+
+/// A minute and some seconds of luck are a minute.
+fn in_minutes(pause: Duration) -> u64 {
+    (pause.as_secs().saturating_add(30) / 60).max(1)
+}
+
+fn names(settings: &Acme) -> String {
+    settings.domains.join(", ")
+}
+
+fn date(time: SystemTime) -> String {
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let mut out = Vec::new();
+    millrace_http::date::write(i64::try_from(seconds).unwrap_or(i64::MAX), &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// A number from 0 to 1, so that servers that failed together do not come back together.
+fn luck() -> f64 {
+    let mut bytes = [0; 4];
+    // Without chance the pauses are those of everybody.
+    let _ = SystemRandom::new().fill(&mut bytes);
+    f64::from(u32::from_be_bytes(bytes)) / f64::from(u32::MAX)
+}

@@ -1,0 +1,64 @@
+//! What the queue of deliveries and the threads that deliver tell each other: recipients, events, orders.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use serde::{Deserialize, Serialize};
+
+/// Somebody who is told. Written down with each event: what was put is delivered, whatever the configuration says
+/// by then.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Recipient {
+    /// It is posted to this address: one at a time, or arrays of so many. Which of the credentials for that are shown is
+    /// written down, and not what they are.
+    Webhook {
+        url: String,
+        batch: usize,
+        milliseconds: u64,
+        #[serde(default)]
+        shows: usize,
+    },
+    /// This program is run; its arguments are kept with each event.
+    Program { name: String, milliseconds: u64 },
+}
+
+impl Recipient {
+    /// What people call it.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Webhook { url, .. } => url,
+            Self::Program { name, .. } => name,
+        }
+    }
+}
+
+/// An event to be put.
+#[derive(Debug)]
+pub(super) struct Letter {
+    pub(super) to: Recipient,
+    /// A JSON object, not yet with its `id`.
+    pub(super) body: String,
+    /// A program's words and variables, packed.
+    pub(super) words: Vec<u8>,
+    pub(super) variables: Vec<u8>,
+}
+
+/// What the writing thread is told.
+pub(super) enum Order {
+    /// Put these; a session's intention, if it had one, is carried out.
+    Put { letters: Vec<Letter>, session: u64, done: Sender<Result<(), String>> },
+    /// A session intends this.
+    Intend { letters: Vec<Letter>, session: u64, done: Sender<Result<(), String>> },
+    /// Nothing came of it.
+    Drop { session: u64 },
+    /// These were delivered.
+    Delivered(Vec<i64>),
+    /// These never will be: why.
+    Parked(Vec<i64>, String),
+    /// Say when all of that is done.
+    Settle(Sender<Result<(), String>>),
+}
+
+/// Says what an operator should look at.
+pub(super) type Warn = Arc<dyn Fn(&str) + Send + Sync>;

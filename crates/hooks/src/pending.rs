@@ -1,0 +1,122 @@
+//! An upload that is whole and has not taken its name yet, while hooks look at it.
+//!
+//! The invariant: it is committed once or given up once, by whoever comes first: rules that it has passed, or that move
+//! it; or its client, who says `ABOR`. Until then what had its name before has it still, whatever becomes of the upload.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millrace_vfs::{ReadHandle, Upload};
+
+/// How it takes its name; the error is for the log.
+type Commit = Box<dyn FnOnce(Box<dyn Upload>) -> Result<(), String> + Send>;
+
+/// An upload that waits for its name.
+pub struct Pending(Mutex<State>);
+
+enum State {
+    Waiting(Box<dyn Upload>, Commit),
+    /// Somebody looks at it or commits it.
+    Busy,
+    Named,
+    /// Somebody has moved the file away.
+    Taken,
+    /// It could not take its name.
+    Failed(String),
+    GivenUp,
+}
+
+impl std::fmt::Debug for Pending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match &*self.lock() {
+            State::Waiting(..) => "Waiting",
+            State::Busy => "Busy",
+            State::Named => "Named",
+            State::Taken => "Taken",
+            State::Failed(_) => "Failed",
+            State::GivenUp => "GivenUp",
+        })
+    }
+}
+
+impl Pending {
+    /// Creates an upload that has come and waits for a verdict.
+    pub fn new(
+        upload: Box<dyn Upload>,
+        commit: impl FnOnce(Box<dyn Upload>) -> Result<(), String> + Send + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State::Waiting(upload, Box::new(commit)))))
+    }
+
+    /// Claims that it has not taken its name, nor been given up.
+    pub fn is_waiting(&self) -> bool {
+        matches!(&*self.lock(), State::Waiting(..) | State::Busy)
+    }
+
+    /// What it holds, where that can be looked at.
+    pub fn preview(&self) -> Option<ReadHandle> {
+        let State::Waiting(mut upload, commit) = self.begin()? else { return None };
+        let preview = upload.preview();
+        *self.lock() = State::Waiting(upload, commit);
+        preview.ok().flatten()
+    }
+
+    /// Has it take its name, if it has not yet; answers whether it has, or needs none.
+    pub fn commit(&self) -> bool {
+        if let Some(State::Waiting(upload, commit)) = self.begin() {
+            let ended = match commit(upload) {
+                Ok(()) => State::Named,
+                Err(why) => State::Failed(why),
+            };
+            *self.lock() = ended;
+        }
+        matches!(*self.lock(), State::Named | State::Taken)
+    }
+
+    /// Somebody has moved the file away: it needs no name.
+    pub(crate) fn note_taken(&self) {
+        if let Some(waiting) = self.begin() {
+            *self.lock() = State::Taken;
+            drop(waiting);
+        }
+    }
+
+    /// Claims that somebody has moved the file away: whatever has the name is another.
+    pub fn is_taken(&self) -> bool {
+        matches!(*self.lock(), State::Taken)
+    }
+
+    /// Claims that it never was a file: it was given up, or could not take its name.
+    pub(crate) fn has_vanished(&self) -> bool {
+        matches!(*self.lock(), State::GivenUp | State::Failed(_))
+    }
+
+    /// Gives it up, if nobody has it; to be dropped where that may wait.
+    pub fn give_up(&self) -> Option<Box<dyn Upload>> {
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, State::GivenUp) {
+            State::Waiting(upload, _) => Some(upload),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    /// Why it has no name, where it should have.
+    pub fn failure(&self) -> Option<String> {
+        match &*self.lock() {
+            State::Failed(why) => Some(why.clone()),
+            _ => None,
+        }
+    }
+
+    /// Takes it out, where it waits: what is done with it may take long, and nobody is to wait for the lock.
+    fn begin(&self) -> Option<State> {
+        let mut state = self.lock();
+        matches!(*state, State::Waiting(..)).then(|| std::mem::replace(&mut *state, State::Busy))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

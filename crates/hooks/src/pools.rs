@@ -1,0 +1,64 @@
+//! The threads that hooks are called on: some for calls that may take long, others for those that wait for disks alone or
+//! for nobody.
+//!
+//! A program that hangs holds a thread until its time is over, and whoever runs programs waits for a thread. Nobody
+//! else does: what is refused, rewritten, or put into the queue has threads of its own, and so have uploads that no program
+//! is about and that take their name when that is known: their disk may be slow, or stuck. A session's calls go from
+//! the ones to the others and keep their order, for they are jobs of one [`Line`](millrace_blocking::Line).
+
+use std::time::{Duration, Instant};
+
+use super::{Hooks, Moment};
+use millrace_blocking::BlockingPool;
+
+/// Three pools.
+#[derive(Debug, Clone)]
+pub struct Pools {
+    /// For calls that wait for nobody.
+    brief: BlockingPool,
+    /// For calls that wait for programs and receivers.
+    long: BlockingPool,
+    /// For uploads that take their name, which wait for a disk.
+    naming: BlockingPool,
+}
+
+impl Pools {
+    /// Of so many threads at most each, the last of as many as wait for disks.
+    pub fn new(threads: usize, disk_threads: usize) -> Self {
+        let [brief, long, naming] = [threads, threads, disk_threads].map(BlockingPool::new);
+        Self { brief, long, naming }
+    }
+
+    /// Those for a call of these hooks.
+    pub fn of(&self, hooks: &dyn Hooks, moments: &[Moment]) -> &BlockingPool {
+        if moments.iter().any(|moment| hooks.may_take_long(moment)) {
+            &self.long
+        } else if moments.iter().any(|moment| moment.pending.is_some()) {
+            &self.naming
+        } else {
+            &self.brief
+        }
+    }
+
+    /// The same, where a reload may have taken the hooks away.
+    pub fn of_any(&self, hooks: Option<&dyn Hooks>, moments: &[Moment]) -> &BlockingPool {
+        hooks.map_or(&self.naming, |hooks| self.of(hooks, moments))
+    }
+
+    /// Waits until all is done, but no longer than this.
+    pub fn finish(&self, most: Duration) {
+        let end = Instant::now() + most;
+        let left = || end.saturating_duration_since(Instant::now());
+        loop {
+            self.long.finish(left());
+            self.brief.finish(left());
+            self.naming.finish(left());
+            // What one has done may be followed by something for the other.
+            let are_over = || [&self.long, &self.brief, &self.naming].iter().all(|pool| pool.is_over());
+            let is_over = are_over() && are_over();
+            if is_over || left().is_zero() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Events on their way to somebody who is told later: kept in an SQLite database until they are delivered.
+//!
+//! One thread writes ([`Queue::put`] returns when its transaction is committed, so many sessions share one), and each
+//! receiver has a thread that delivers its events in their order. What is delivered is forgotten; what is not is
+//! tried again, later each time, for as long as it takes, also by the next server. The process may be killed
+//! at any moment: an event that was put is delivered at least once, and has the same `id` each time.
+//!
+//! Before a command that changes something, what it is about to do is put down as *intended*. An intention that a
+//! killed server left behind becomes an event `interrupted`: it may or may not have been done.
+//!
+//! A server that hands over to its successor leaves the deliveries to that, and only puts what its last sessions do; the
+//! successor sees what was put so by looking at the file now and then.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, params};
+
+use super::delivery::{Letter, Order, Recipient, Warn};
+use super::lanes::{Lanes, Shared};
+use super::webhook::Keyring;
+
+/// Puts that share a transaction at most.
+const TOGETHER: usize = 1000;
+
+/// How long a database that cannot be written to (a full disk) is tried.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the server's end waits for a delivery that has begun.
+const LAST: Duration = Duration::from_secs(5);
+
+/// The queue, open.
+#[derive(Debug)]
+pub(super) struct Queue {
+    orders: Mutex<Option<Sender<Order>>>,
+    lanes: Arc<Lanes>,
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Locked while this server delivers.
+    lock: File,
+    /// Locked for reading while this server has sessions that intend something.
+    _presence: File,
+}
+
+const SCHEMA: &str = "
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = NORMAL;
+    PRAGMA busy_timeout = 30000;
+    CREATE TABLE IF NOT EXISTS origin (name TEXT NOT NULL);
+    INSERT INTO origin SELECT lower(hex(randomblob(8))) WHERE NOT EXISTS (SELECT 1 FROM origin);
+    CREATE TABLE IF NOT EXISTS event (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        receiver TEXT NOT NULL,
+        body TEXT NOT NULL,
+        words BLOB NOT NULL,
+        variables BLOB NOT NULL,
+        parked TEXT
+    );
+    CREATE INDEX IF NOT EXISTS waiting ON event (receiver, id) WHERE parked IS NULL;
+    CREATE INDEX IF NOT EXISTS put_aside ON event (receiver, id) WHERE parked IS NOT NULL;
+    CREATE TABLE IF NOT EXISTS intended (
+        session INTEGER NOT NULL,
+        receiver TEXT NOT NULL,
+        body TEXT NOT NULL,
+        words BLOB NOT NULL,
+        variables BLOB NOT NULL
+    );
+    CREATE INDEX IF NOT EXISTS by_session ON intended (session);
+";
+
+/// What nobody who still lives intends may have been done.
+const INTERRUPTED: &str = "
+    INSERT INTO event (receiver, body, words, variables) SELECT receiver, body, words, variables FROM intended;
+    DELETE FROM intended;
+";
+
+impl Queue {
+    /// The queue of this file: opened, with what is in it, or the one that this process has open. So rules that are
+    /// read again go on with the queue of those before them.
+    pub(super) fn of(path: &Path, keys: &Keyring, warn: Warn) -> Result<Arc<Self>, String> {
+        static OPEN: Mutex<Vec<Weak<Queue>>> = Mutex::new(Vec::new());
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|queue| queue.strong_count() > 0);
+        if let Some(queue) = open.iter().filter_map(Weak::upgrade).find(|queue| queue.is_at(path)) {
+            queue.shared.take_keys(keys.clone());
+            return Ok(queue);
+        }
+        let queue = Arc::new(Self::open(path, keys, warn)?);
+        open.push(Arc::downgrade(&queue));
+        Ok(queue)
+    }
+
+    /// Claims that it is kept in this file, and not closed.
+    fn is_at(&self, path: &Path) -> bool {
+        self.shared.path == path && !self.shared.is_stopped()
+    }
+
+    fn open(path: &Path, keys: &Keyring, warn: Warn) -> Result<Self, String> {
+        let wrong = |error: &dyn std::fmt::Display| format!("the queue of hooks {}: {error}", path.display());
+        let lock = lock(path).map_err(|error| wrong(&error))?;
+        let presence = lock_file(path, ".sessions").map_err(|error| wrong(&error))?;
+        let mut database = Connection::open(path).map_err(|error| wrong(&error))?;
+        database.execute_batch(SCHEMA).map_err(|error| wrong(&error))?;
+        if presence.try_lock().is_ok() {
+            database.execute_batch(INTERRUPTED).map_err(|error| wrong(&error))?;
+            presence.unlock().map_err(|error| wrong(&error))?;
+        }
+        presence.lock_shared().map_err(|error| wrong(&error))?;
+        let origin: String = database
+            .query_row("SELECT name FROM origin", [], |row| row.get(0))
+            .map_err(|error| wrong(&error))?;
+        let left = waiting(&database).map_err(|error| wrong(&error))?;
+        let shared = Arc::new(Shared::new(path, origin, keys.clone(), warn));
+        let (orders, inbox) = channel();
+        // Lanes are made by the writer too, and hold a way back to it.
+        let lanes = Arc::new(Lanes::new(orders.clone(), Arc::clone(&shared)));
+        let queue = Self {
+            orders: Mutex::new(Some(orders)),
+            lanes: Arc::clone(&lanes),
+            shared,
+            threads: Mutex::default(),
+            lock,
+            _presence: presence,
+        };
+        for (receiver, last) in left {
+            lanes.announce(&receiver, last);
+        }
+        let writer = thread::Builder::new()
+            .name("millrace-events".to_owned())
+            .spawn(move || write(&mut database, &inbox, &lanes))
+            .map_err(|error| wrong(&error))?;
+        queue.threads.lock().unwrap_or_else(PoisonError::into_inner).push(writer);
+        Ok(queue)
+    }
+
+    /// Puts events; they are safe when this returns.
+    pub(super) fn put(&self, session: u64, letters: Vec<Letter>) -> Result<(), String> {
+        self.order(|done| Order::Put { letters, session, done })
+    }
+
+    /// Puts down what a session is about to do.
+    pub(super) fn intend(&self, session: u64, letters: Vec<Letter>) -> Result<(), String> {
+        self.order(|done| Order::Intend { letters, session, done })
+    }
+
+    /// Nothing came of what a session was about to do.
+    pub(super) fn forget(&self, session: u64) {
+        if let Some(orders) = &*self.orders() {
+            let _ = orders.send(Order::Drop { session });
+        }
+    }
+
+    /// Where it is kept.
+    pub(super) fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    /// What the ids of its events begin with.
+    pub(super) fn origin(&self) -> &str {
+        &self.shared.origin
+    }
+
+    /// What people call a receiver that is written so.
+    pub(super) fn name_of(receiver: &str) -> Option<String> {
+        serde_json::from_str::<Recipient>(receiver).ok().map(|to| to.name().to_owned())
+    }
+
+    /// Why the events of a receiver still wait, where it has not taken one.
+    pub(super) fn trouble_of(&self, receiver: &str) -> Option<String> {
+        self.shared.trouble_of(receiver)
+    }
+
+    /// What waits for a receiver, up to this event, is to be tried now, from the first on: there may be older ones again.
+    pub(super) fn begin_again(&self, receiver: &str, last: i64) {
+        self.lanes.begin_again(receiver, last);
+    }
+
+    fn order(&self, order: impl FnOnce(Sender<Result<(), String>>) -> Order) -> Result<(), String> {
+        let (done, answer) = channel();
+        match &*self.orders() {
+            Some(orders) => drop(orders.send(order(done))),
+            None => return Err("the queue of hooks is closed".to_owned()),
+        }
+        answer.recv().unwrap_or_else(|_| Err("the queue of hooks has ended".to_owned()))
+    }
+
+    fn orders(&self) -> MutexGuard<'_, Option<Sender<Order>>> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the threads end.
+    fn stop(&self) {
+        self.shared.stop();
+        self.orders().take();
+    }
+
+    /// Leaves deliveries to another process, and waits a while for those that have begun. What is put from now on is put.
+    pub(super) fn give_way(&self) {
+        self.shared.rest(LAST);
+        let _ = self.lock.unlock();
+    }
+
+    /// Delivers again.
+    pub(super) fn take_back(&self) -> Result<(), String> {
+        let wrong = |error: &dyn std::fmt::Display| {
+            format!("the queue of hooks {} is not to be had again: {error}", self.path().display())
+        };
+        self.lock.try_lock().map_err(|error| wrong(&error))?;
+        self.shared.resume();
+        let left = Connection::open(self.path()).and_then(|database| waiting(&database));
+        for (receiver, last) in left.map_err(|error| wrong(&error))? {
+            self.lanes.announce(&receiver, last);
+        }
+        Ok(())
+    }
+
+    /// Ends deliveries; what is left is for the next server.
+    pub(super) fn close(&self) {
+        self.stop();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let end = Instant::now() + LAST;
+        for thread in threads {
+            while !thread.is_finished() && Instant::now() < end {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Takes the queue for this process.
+fn lock(path: &Path) -> std::io::Result<File> {
+    let lock = lock_file(path, ".lock")?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(fs::TryLockError::WouldBlock) => Err(std::io::Error::other("another server has it")),
+        Err(fs::TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// A file beside the queue that is there to be locked.
+fn lock_file(path: &Path, ending: &str) -> std::io::Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(name)
+}
+
+/// Who has events to come, and the last of each.
+fn waiting(database: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
+    let mut query =
+        database.prepare("SELECT receiver, max(id) FROM event WHERE parked IS NULL GROUP BY receiver")?;
+    query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+/// Writes what it is told to, many orders in one transaction.
+fn write(database: &mut Connection, inbox: &Receiver<Order>, lanes: &Lanes) {
+    let mut seen = None;
+    loop {
+        announce_others(database, &mut seen, lanes);
+        // The lanes hold ways to here as well, so the end is not that of the channel.
+        let first = match inbox.recv_timeout(Duration::from_millis(250)) {
+            Ok(order) => order,
+            Err(RecvTimeoutError::Timeout) if !lanes.shared.is_stopped() => continue,
+            Err(_) => return,
+        };
+        let mut orders = vec![first];
+        orders.extend(inbox.try_iter().take(TOGETHER));
+        let begun = Instant::now();
+        let result = loop {
+            match commit(database, &orders) {
+                Ok(put) => break Ok(put),
+                Err(error) if begun.elapsed() > PATIENCE => break Err(error.to_string()),
+                Err(_) => thread::sleep(Duration::from_millis(100)),
+            }
+        };
+        match &result {
+            Ok(put) => put.iter().for_each(|(receiver, last)| lanes.announce(receiver, *last)),
+            Err(error) => (lanes.shared.warn)(&format!("hooks: events cannot be kept: {error}")),
+        }
+        let result = result.map(drop);
+        for order in orders {
+            if let Order::Put { done, .. } | Order::Intend { done, .. } | Order::Settle(done) = order {
+                let _ = done.send(result.clone());
+            }
+        }
+    }
+}
+
+/// Announces what another process has put, if it has put something.
+fn announce_others(database: &Connection, seen: &mut Option<i64>, lanes: &Lanes) {
+    let version = database.prepare_cached("PRAGMA data_version").and_then(|mut query| {
+        let version: i64 = query.query_row([], |row| row.get(0))?;
+        Ok(version)
+    });
+    // What cannot be read now is looked at again in a moment.
+    let Ok(version) = version else { return };
+    if seen.replace(version).is_some_and(|seen| seen != version) {
+        let waiting = waiting(database).unwrap_or_default();
+        waiting.iter().for_each(|(receiver, last)| lanes.announce(receiver, *last));
+    }
+}
+
+/// One transaction; the receivers that have something new, and the last of it.
+fn commit(database: &mut Connection, orders: &[Order]) -> rusqlite::Result<HashMap<String, i64>> {
+    let transaction = database.transaction()?;
+    let mut put = HashMap::new();
+    {
+        let mut insert = transaction
+            .prepare_cached("INSERT INTO event (receiver, body, words, variables) VALUES (?1, ?2, ?3, ?4)")?;
+        let mut intend = transaction.prepare_cached(
+            "INSERT INTO intended (session, receiver, body, words, variables) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?;
+        let mut forget = transaction.prepare_cached("DELETE FROM intended WHERE session = ?1")?;
+        let mut remove = transaction.prepare_cached("DELETE FROM event WHERE id = ?1")?;
+        let mut park = transaction.prepare_cached("UPDATE event SET parked = ?2 WHERE id = ?1")?;
+        let key = |letter: &Letter| serde_json::to_string(&letter.to).unwrap_or_default();
+        for order in orders {
+            match order {
+                Order::Put { letters, session, .. } => {
+                    forget.execute([session.cast_signed()])?;
+                    for letter in letters {
+                        let key = key(letter);
+                        insert.execute(params![key, letter.body, letter.words, letter.variables])?;
+                        put.insert(key, transaction.last_insert_rowid());
+                    }
+                }
+                Order::Intend { letters, session, .. } => {
+                    forget.execute([session.cast_signed()])?;
+                    for letter in letters {
+                        let session = session.cast_signed();
+                        intend.execute(params![
+                            session,
+                            key(letter),
+                            letter.body,
+                            letter.words,
+                            letter.variables
+                        ])?;
+                    }
+                }
+                Order::Drop { session } => drop(forget.execute([session.cast_signed()])?),
+                Order::Delivered(ids) => {
+                    for id in ids {
+                        remove.execute([id])?;
+                    }
+                }
+                Order::Parked(ids, why) => {
+                    for id in ids {
+                        park.execute(params![id, why])?;
+                    }
+                }
+                Order::Settle(_) => {}
+            }
+        }
+    }
+    transaction.commit()?;
+    Ok(put)
+}

@@ -1,0 +1,240 @@
+//! Hooks as they are written down: rules, each with whom and what it is about, and one thing to be done.
+//!
+//! Rules are looked at in their order, and those that match make a chain: a rewritten or moved file is what the
+//! next rule has before it, and a refusal ends it. What need not be waited for goes to the queue, and is there,
+//! safe, before the client hears of what it tells.
+//!
+//! A staged upload has no name until the chain has passed it, moves it, or has it wait for another: a refusal before
+//! that leaves what had the name.
+
+mod about;
+mod chain;
+mod letters;
+mod moving;
+mod performing;
+mod rule;
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use self::about::{first_word, may_be_archive};
+pub use self::rule::{Action, Rule};
+use super::backlog::Backlog;
+use super::delivery::{Letter, Warn};
+use super::queue::Queue;
+use super::verify::Turns;
+use super::webhook::{Keyring, Webhook};
+use super::{Event, Hooks, Moment, Refusal, Ruling};
+
+/// Commands that change something: what they are about to do is put down before, where a rule is about
+/// [`Event::Interrupted`].
+const CHANGES: [&str; 23] = [
+    "STOR",
+    "APPE",
+    "STOU",
+    "DELE",
+    "RNTO",
+    "MKD",
+    "XMKD",
+    "RMD",
+    "XRMD",
+    "RMDA",
+    "COMB",
+    "MFMT",
+    "MFF",
+    "MDTM",
+    "SITE",
+    "PUT",
+    "PATCH",
+    "DELETE",
+    "MKCOL",
+    "MOVE",
+    "COPY",
+    "PROPPATCH",
+    "LOCK",
+];
+
+/// Rules, and the queue for what they do later.
+pub struct Rules {
+    rules: Vec<Rule>,
+    queue_path: Option<PathBuf>,
+    /// What is shown where events are posted to.
+    keys: Keyring,
+    /// One for each rule that posts and waits.
+    webhooks: Vec<Option<Webhook>>,
+    queue: OnceLock<Arc<Queue>>,
+    warn: OnceLock<Warn>,
+    turns: Turns,
+}
+
+impl std::fmt::Debug for Rules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rules").field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
+impl Rules {
+    /// These rules; events that nobody waits for are kept in a database at this path until they are delivered.
+    pub fn new(mut rules: Vec<Rule>, queue: Option<PathBuf>) -> Self {
+        let mut keys = Keyring::default();
+        for rule in &mut rules {
+            if let Action::Webhook { url, credentials, .. } = &mut rule.action {
+                keys.add(url, credentials);
+            }
+        }
+        let webhook = |rule: &Rule| match &rule.action {
+            Action::Webhook { url, .. } => Some(Webhook::new(url, rule.time_limit)),
+            _ => None,
+        };
+        let webhooks = rules.iter().map(webhook).collect();
+        Self {
+            rules,
+            queue_path: queue,
+            keys,
+            webhooks,
+            queue: OnceLock::new(),
+            warn: OnceLock::new(),
+            turns: Turns::default(),
+        }
+    }
+
+    /// Claims that a rule has something to be done later, for which there has to be a queue.
+    pub fn needs_queue(rules: &[Rule]) -> bool {
+        rules.iter().any(|rule| rule.on.iter().any(|event| !rule.waits(*event)))
+    }
+
+    fn warn(&self, text: &str) {
+        if let Some(warn) = self.warn.get() {
+            warn(text);
+        }
+    }
+
+    fn has_intentions(&self, verb: &str) -> bool {
+        CHANGES.contains(&first_word(verb))
+            && self
+                .rules
+                .iter()
+                .any(|rule| rule.on.contains(&Event::Interrupted) && rule.is_about_verb(verb, true))
+    }
+
+    /// Puts down what a command is about to do.
+    fn intend(&self, moment: &Moment) -> Result<(), Refusal> {
+        // Where it can be read in one way only, it says no time that is to be set.
+        if moment.verb == "MDTM" && moment.also.is_empty() {
+            return Ok(());
+        }
+        let mut moment = moment.clone();
+        moment.event = Event::Interrupted;
+        let matching = self.rules.iter().filter(|rule| rule.matches(&moment));
+        let letters: Vec<Letter> =
+            matching.filter_map(|rule| rule.letter(&moment, moment.path.as_ref())).collect();
+        match (letters.is_empty(), self.queue.get()) {
+            (false, Some(queue)) => {
+                queue.intend(moment.session, letters).map_err(|error| self.broken(&error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn broken(&self, error: &str) -> Refusal {
+        self.warn(&format!("hooks: {error}"));
+        Refusal::for_now("451 What this leads to cannot be recorded now; try again later.")
+    }
+}
+
+impl Hooks for Rules {
+    fn concerns(&self, event: Event, verb: &str) -> bool {
+        let about = |rule: &Rule| rule.on.contains(&event) && (verb.is_empty() || rule.may_be_about(verb));
+        if self.rules.iter().any(about) {
+            return true;
+        }
+        match event {
+            Event::Command | Event::Reply => self.has_intentions(verb),
+            // A refused upload is one that failed.
+            Event::Upload => self.rules.iter().any(|rule| rule.on.contains(&Event::UploadFailed)),
+            Event::Disconnect => self.rules.iter().any(|rule| rule.on.contains(&Event::Interrupted)),
+            _ => false,
+        }
+    }
+
+    fn asks_beforehand(&self) -> bool {
+        let may_refuse = |rule: &Rule| {
+            let acts = !matches!(rule.action, Action::Move(_) | Action::Rewrite(_));
+            acts && rule.on.contains(&Event::Upload) && rule.waits(Event::Upload)
+        };
+        self.rules.iter().any(may_refuse)
+    }
+
+    fn may_take_long(&self, moment: &Moment) -> bool {
+        // A refused upload is one that failed, too, and of a pair the other one goes on.
+        let events = [moment.event, Event::UploadFailed];
+        let events = &events[..if moment.event == Event::Upload { 2 } else { 1 }];
+        self.rules.iter().any(|rule| {
+            // Whether it is an archive, only the storage knows.
+            let is_about = |event| rule.is_about(event, moment) || may_be_archive(event, moment).is_some();
+            rule.takes_long() && events.iter().any(|&event| rule.waits(event) && is_about(event))
+        })
+    }
+
+    fn call(&self, moment: &Moment) -> Ruling {
+        if matches!(moment.event, Event::Reply | Event::Disconnect)
+            && let Some(queue) = self.queue.get()
+        {
+            queue.forget(moment.session);
+        }
+        let path = match self.chain(0, moment, Vec::new(), false) {
+            Ok(path) => path,
+            Err(refusal) => {
+                if moment.event == Event::Upload {
+                    self.tell_refused(moment, &refusal);
+                }
+                return Ruling::Refuse(refusal);
+            }
+        };
+        if moment.event == Event::Command
+            && self.has_intentions(&moment.verb)
+            && let Err(refusal) = self.intend(&Moment { path: path.clone(), ..moment.clone() })
+        {
+            return Ruling::Refuse(refusal);
+        }
+        if moment.is_given_up()
+            && let Some(queue) = self.queue.get()
+        {
+            queue.forget(moment.session);
+        }
+        match path {
+            Some(path) if moment.event == Event::Command && moment.path.as_ref() != Some(&path) => {
+                Ruling::Rewrite(path)
+            }
+            _ => Ruling::Pass,
+        }
+    }
+
+    fn begin(&self, warn: Warn) -> Result<(), String> {
+        let _ = self.warn.set(Arc::clone(&warn));
+        if let Some(path) = &self.queue_path {
+            let _ = self.queue.set(Queue::of(path, &self.keys, warn)?);
+        }
+        Ok(())
+    }
+
+    fn backlog(&self) -> Option<Backlog> {
+        self.queue.get().map(Backlog::of)
+    }
+
+    fn give_way(&self) {
+        if let Some(queue) = self.queue.get() {
+            queue.give_way();
+        }
+    }
+
+    fn take_back(&self) -> Result<(), String> {
+        self.queue.get().map_or(Ok(()), |queue| queue.take_back())
+    }
+
+    fn close(&self) {
+        if let Some(queue) = self.queue.get() {
+            queue.close();
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Whether a rule is about what happens: the event, the verb, the user, the path, the size.
+//!
+//! A rule about one way to a thing is about the others, of FTP and of HTTP: there is no way round it.
+
+use millrace_ftp::listing::search::Searched;
+use millrace_storage::Archives;
+use millrace_vfs::{VirtualPath, Wait};
+
+use super::{Action, Rule};
+use crate::{Event, Moment, Refusal};
+
+/// What methods of HTTP, and commands by their names of RFC 775, are called in FTP, and what besides where they are about a
+/// directory: a rule about the one holds for the other, so that there is no way round it.
+const ALIKE: &[(&str, &[&str], &[&str])] = &[
+    ("GET", &["RETR"], LISTS),
+    ("HEAD", &["GET", "RETR"], LISTS),
+    ("PUT", &["STOR"], &[]),
+    // It makes the file where there is none.
+    ("LOCK", &["STOR"], &[]),
+    ("DELETE", &["DELE", "RMD", "RMDA"], &[]),
+    ("MKCOL", &["MKD"], &[]),
+    ("MOVE", &["RNTO", "RNFR"], &[]),
+    ("COPY", &["SITE COPY"], &[]),
+    ("PROPFIND", LISTS, &[]),
+    ("XCWD", &["CWD"], &[]),
+    ("XCUP", &["CDUP"], &[]),
+    ("XPWD", &["PWD"], &[]),
+    ("XMKD", &["MKD"], &[]),
+    ("XRMD", &["RMD"], &[]),
+];
+
+/// What tells the names in a directory.
+const LISTS: &[&str] = &["LIST", "MLSD", "NLST"];
+
+impl Rule {
+    pub(super) fn is_about_verb(&self, verb: &str, is_directory: bool) -> bool {
+        let row = ALIKE.iter().find(|row| row.0 == verb);
+        let (alike, of_directories) = row.map_or((&[][..], &[][..]), |row| (row.1, row.2));
+        let is_alike = |one: &str| alike.contains(&one) || (is_directory && of_directories.contains(&one));
+        let names = |one: &String| one == verb || one == first_word(verb) || is_alike(one);
+        self.verbs.is_empty() || self.verbs.iter().any(names)
+    }
+
+    /// As `is_about_verb`, where of `SITE` the subcommand is not known yet, and of HTTP the path.
+    pub(super) fn may_be_about(&self, verb: &str) -> bool {
+        self.is_about_verb(verb, true) || self.verbs.iter().any(|one| first_word(one) == verb)
+    }
+
+    pub(super) fn matches(&self, moment: &Moment) -> bool {
+        let is_about = self.is_about(moment.event, moment)
+            || (self.is_of(moment.event, moment) && self.reaches_into_archive(moment));
+        is_about && self.size_matches(moment)
+    }
+
+    /// Claims that a download is a folder's archive, in which something may be that the rule is about.
+    fn reaches_into_archive(&self, moment: &Moment) -> bool {
+        let Some(folder) = may_be_archive(moment.event, moment) else { return false };
+        let covers =
+            self.paths.is_empty() || self.paths.iter().any(|pattern| pattern.may_cover_within(&folder));
+        covers && is_archive(moment, &folder)
+    }
+
+    /// As `matches`, of a moment that may be of another event, and a file whatever its size.
+    pub(super) fn is_about(&self, event: Event, moment: &Moment) -> bool {
+        let mut paths = moment.path.iter().chain(&moment.to).chain(&moment.also);
+        self.is_of(event, moment)
+            && (self.paths.is_empty()
+                || paths.any(|path| self.covers(path))
+                || moment.searched.as_ref().is_some_and(|searched| self.may_cover(searched)))
+    }
+
+    /// As `is_about`, wherever it is.
+    fn is_of(&self, event: Event, moment: &Moment) -> bool {
+        self.on.contains(&event)
+            && (moment.verb.is_empty() || self.is_about_verb(&moment.verb, moment.is_directory))
+            && (self.users.is_empty()
+                || moment
+                    .user
+                    .as_deref()
+                    .is_some_and(|user| self.users.iter().any(|one| one.matches(&[user]))))
+    }
+
+    fn covers(&self, path: &VirtualPath) -> bool {
+        self.paths.is_empty() || self.paths.iter().any(|pattern| pattern.covers(path))
+    }
+
+    /// Claims that one of the folders may match.
+    fn may_cover(&self, searched: &Searched) -> bool {
+        self.paths.iter().any(|pattern| pattern.may_cover(searched))
+    }
+
+    /// Claims that a command which matches is to be about another path. Where the path that matches is not one that
+    /// can be taken out, nothing is done at all: the rule was to keep it from just that path.
+    pub(super) fn rewrites(&self, moment: &Moment) -> Result<bool, Refusal> {
+        let can = Action::check_rewrite(&moment.verb).is_ok();
+        let covers = |path: &VirtualPath| self.covers(path);
+        match (&moment.path, &moment.to) {
+            // What is about no path is not about another either.
+            (None, _) => Ok(false),
+            (Some(path), _) if can && covers(path) => Ok(true),
+            // Of what RNTO renames RNFR was asked.
+            (_, to) if can && !to.as_ref().is_some_and(covers) && !self.reaches_into_archive(moment) => {
+                Ok(false)
+            }
+            _ => Err(Refusal::of_rewriting()),
+        }
+    }
+
+    fn size_matches(&self, moment: &Moment) -> bool {
+        if self.larger_than.is_none() && self.smaller_than.is_none() {
+            return true;
+        }
+        // Of a file that is to come or has no name yet, what was said of it; of one that is there, its own size: an upload may have
+        // gone on with what was there before.
+        let fits = |size: u64| {
+            self.larger_than.is_none_or(|least| size > least)
+                && self.smaller_than.is_none_or(|most| size < most)
+        };
+        let there = |path: &VirtualPath| {
+            let metadata = moment.storage.as_ref()?.metadata(path, Wait::Allowed).ok()?;
+            metadata.is_file().then_some(metadata.size)
+        };
+        let to_come = moment.bytes.filter(|_| moment.event == Event::Command || moment.is_pending());
+        let size = to_come.or_else(|| moment.path.as_ref().and_then(there)).or(moment.bytes);
+        size.is_some_and(fits) || moment.also.iter().filter_map(there).any(fits)
+    }
+}
+
+/// The folder whose archive a command asks for, if there is such a folder, and no file of the name.
+pub(super) fn may_be_archive(event: Event, moment: &Moment) -> Option<VirtualPath> {
+    let reads = event == Event::Command && matches!(&*moment.verb, "RETR" | "GET" | "HEAD");
+    moment.path.as_ref().filter(|_| reads && !moment.is_directory).and_then(Archives::folder_named)
+}
+
+/// Claims that there is. May wait.
+fn is_archive(moment: &Moment, folder: &VirtualPath) -> bool {
+    let there = |path| moment.storage.as_ref().and_then(|files| files.metadata(path, Wait::Allowed).ok());
+    moment.path.as_ref().is_some_and(|path| there(path).is_none())
+        && there(folder).is_some_and(|folder| folder.is_directory())
+}
+
+pub(super) fn first_word(verb: &str) -> &str {
+    verb.split(' ').next().unwrap_or_default()
+}

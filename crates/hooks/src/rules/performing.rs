@@ -1,0 +1,119 @@
+//! One rule's deed, done at once: a refusal, another path, a program, a webhook. What programs and receivers say with
+//! success is read here, and what it means that one of them fails.
+
+use millrace_vfs::VirtualPath;
+use serde::Deserialize;
+
+use super::moving::move_file;
+use super::{Action, Rule, Rules};
+use crate::facts::{Facts, Template};
+use crate::webhook::Webhook;
+use crate::{HEARD, Moment, Refusal};
+use millrace_process::{Ended, How, Program, Purpose, Recall};
+
+/// What a program prints, or a receiver answers, where it says more than yes or no.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Said {
+    refuse: Option<String>,
+    path: Option<String>,
+}
+
+impl Rules {
+    /// Does what a rule says, at once; answers the new place of the file if it has one.
+    pub(super) fn perform(
+        &self,
+        rule: &Rule,
+        webhook: Option<&Webhook>,
+        moment: &Moment,
+        path: Option<&VirtualPath>,
+    ) -> Result<Option<VirtualPath>, Refusal> {
+        let facts = Facts::new(moment, path);
+        match (&rule.action, webhook) {
+            (Action::Refuse(text), _) => Err(Refusal::new(text)),
+            (Action::Rewrite(template), _) => match rule.rewrites(moment)? {
+                true => Ok(template.path(&facts)),
+                false => Ok(None),
+            },
+            (Action::Move(template), _) => match (&moment.storage, path, template.path(&facts)) {
+                (Some(storage), Some(from), Some(to)) => match move_file(&**storage, from, &to) {
+                    Ok(()) => Ok(Some(to)),
+                    Err(error) => {
+                        self.warn(&format!("hooks: {from} cannot be moved to {to}: {error}"));
+                        Err(Refusal::for_now("451 The file arrived, and could not be put in its place."))
+                    }
+                },
+                _ => Ok(None),
+            },
+            (Action::Run(words), _) => self.run(rule, words, &facts, &moment.recall),
+            (Action::Webhook { credentials, .. }, Some(webhook)) => {
+                match webhook.post(credentials, None, facts.json().as_bytes()) {
+                    Ok(answer) => self.read_answer(rule, &facts, &answer),
+                    Err(error) => self.failed(rule, &facts, &error.to_string()),
+                }
+            }
+            (Action::Webhook { .. }, None) | (Action::Verify(_), _) => Ok(None),
+        }
+    }
+
+    fn run(
+        &self,
+        rule: &Rule,
+        words: &[Template],
+        facts: &Facts<'_>,
+        recall: &Recall,
+    ) -> Result<Option<VirtualPath>, Refusal> {
+        let program = Program {
+            words: words.iter().map(|word| word.argument(facts)).collect(),
+            environment: facts.environment(),
+            time: rule.time_limit,
+            most: HEARD,
+            purpose: Purpose::Work,
+        };
+        match program.run_unless(recall, facts.json().as_bytes()) {
+            _ if recall.is_given() => Err(Refusal::of_giving_up()),
+            Ok(Ended { how: How::Exited(0), output, .. }) if facts.is_taken() => {
+                facts.note_taken();
+                self.read_answer(rule, facts, &output)
+            }
+            Ok(ended) => match ended.how {
+                How::Exited(0) => self.read_answer(rule, facts, &ended.output),
+                How::Exited(_) => Err(Refusal::new(&String::from_utf8_lossy(&ended.output))),
+                how => {
+                    let errors = String::from_utf8_lossy(&ended.complaints);
+                    self.failed(rule, facts, &format!("it {how} {}", errors.trim()))
+                }
+            },
+            Err(error) => self.failed(rule, facts, &format!("it cannot be run: {error}")),
+        }
+    }
+
+    /// What was said with success: nothing, or JSON.
+    fn read_answer(
+        &self,
+        rule: &Rule,
+        facts: &Facts<'_>,
+        answer: &[u8],
+    ) -> Result<Option<VirtualPath>, Refusal> {
+        if !answer.trim_ascii().starts_with(b"{") {
+            return Ok(None);
+        }
+        match serde_json::from_slice::<Said>(answer) {
+            Ok(Said { refuse: Some(text), .. }) => Err(Refusal::new(&text)),
+            Ok(Said { path: Some(path), .. }) => match VirtualPath::parse(path.as_bytes()) {
+                Ok(path) => Ok(Some(path)),
+                Err(error) => self.failed(rule, facts, &format!("{path:?} is no path: {error}")),
+            },
+            Ok(_) => Ok(None),
+            Err(error) => self.failed(rule, facts, &format!("what it says is not understood: {error}")),
+        }
+    }
+
+    fn failed(&self, rule: &Rule, facts: &Facts<'_>, what: &str) -> Result<Option<VirtualPath>, Refusal> {
+        self.warn(&format!("hooks: {}, {}: {}", rule.action.name(facts), facts.told(), what.trim_end()));
+        match rule.refuses_on_failure {
+            true => Err(Refusal::for_now("451 This cannot be checked at the moment; try again later.")),
+            false => Ok(None),
+        }
+    }
+}

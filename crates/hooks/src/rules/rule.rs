@@ -1,0 +1,161 @@
+//! A rule as it is written down: whom and what it is about, and the one thing that it does. Whoever reads a configuration
+//! hears here what is wrong with what one says.
+
+use std::time::Duration;
+
+use millrace_ftp::commands::{COMMANDS, Command, Paths, SITE_COMMANDS};
+use millrace_ftp::digest::Algorithm;
+
+use crate::Event;
+use crate::facts::{Facts, Template};
+use crate::patterns::PathPattern;
+use crate::webhook::{Credentials, Webhook};
+
+/// Methods of HTTP, some of which only others answer.
+const METHODS: [&str; 17] = [
+    "GET",
+    "HEAD",
+    "OPTIONS",
+    "POST",
+    "PUT",
+    "PATCH",
+    "DELETE",
+    "MKCOL",
+    "MOVE",
+    "COPY",
+    "PROPFIND",
+    "PROPPATCH",
+    "LOCK",
+    "UNLOCK",
+    "REPORT",
+    "SEARCH",
+    "TRACE",
+];
+
+/// Whom and what a rule is about, and what it does.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// The events; at least one.
+    pub on: Vec<Event>,
+    /// The commands, where not all: `STOR`, `SITE`, `SITE CHMOD`.
+    pub verbs: Vec<String>,
+    /// The users, where not all.
+    pub users: Vec<PathPattern>,
+    /// The files and directories, where not all.
+    pub paths: Vec<PathPattern>,
+    /// Only files of more bytes.
+    pub larger_than: Option<u64>,
+    /// Only files of fewer bytes.
+    pub smaller_than: Option<u64>,
+    /// What is done.
+    pub action: Action,
+    /// Whether the session waits for it; `None` for where its word counts.
+    pub wait: Option<bool>,
+    /// How long it may take.
+    pub time_limit: Duration,
+    /// Whether what was asked for is refused when the program or receiver does not work.
+    pub refuses_on_failure: bool,
+    /// Where an upload goes that is refused; `None`: it is removed.
+    pub refused_to: Option<Template>,
+}
+
+/// What a rule does.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// Says no, with this text.
+    Refuse(String),
+    /// Has the command be about another path.
+    Rewrite(Template),
+    /// Moves an uploaded file.
+    Move(Template),
+    /// Holds an uploaded file to the hash in the file beside it, and the other way round; until both are there,
+    /// what follows is done to neither.
+    Verify(Algorithm),
+    /// Runs a program: the file, and its arguments.
+    Run(Vec<Template>),
+    /// Posts it, one event or an array of so many at a time.
+    Webhook {
+        /// To this address.
+        url: String,
+        /// So many at most, where they come from the queue.
+        batch: usize,
+        /// What is shown there.
+        credentials: Credentials,
+    },
+}
+
+impl Action {
+    /// Which one it is, for whoever reads the log.
+    pub(super) fn name(&self, facts: &Facts<'_>) -> String {
+        match self {
+            Self::Run(words) => {
+                let program = words.first().map(|word| word.argument(facts)).unwrap_or_default();
+                program.to_string_lossy().into_owned()
+            }
+            Self::Webhook { url, .. } => url.clone(),
+            _ => "a rule".to_owned(),
+        }
+    }
+
+    /// Claims that events can be posted to this address; the error is for people.
+    pub fn check_url(url: &str) -> Result<(), String> {
+        Webhook::check(url)
+    }
+
+    /// Claims that there is a command or a method of this name; the error is for people.
+    pub fn check_verb(verb: &str) -> Result<(), String> {
+        let is_in = |table: &[Command], name: &str| table.iter().any(|command| command.verb == name);
+        let is_known = match verb.split_once(' ') {
+            Some(("SITE", name)) => is_in(SITE_COMMANDS, name),
+            Some(_) => false,
+            None => is_in(COMMANDS, verb) || METHODS.contains(&verb),
+        };
+        match is_known {
+            true => Ok(()),
+            false => {
+                Err(format!("there is no command or method {verb:?}, such as STOR, \"SITE CHMOD\" or PUT"))
+            }
+        }
+    }
+
+    /// Claims that a client can be refused with this text; the error is for people.
+    pub fn check_refusal(text: &str) -> Result<(), String> {
+        let code = text.split_once(' ').map_or(text, |(code, _)| code);
+        match code.parse::<u16>() {
+            Ok(number) if code.len() == 3 && !(400..600).contains(&number) => {
+                Err(format!("{code} is no code of a refusal: those are 400 to 599"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Claims that a command can be put to another path; the error is for people. Methods of HTTP can.
+    pub fn check_rewrite(verb: &str) -> Result<(), String> {
+        let (table, name, row) = match verb.split_once(' ') {
+            Some(("SITE", name)) => (SITE_COMMANDS, name, verb),
+            _ => (COMMANDS, verb, verb),
+        };
+        let why = match table.iter().find(|command| command.verb == name).map(|command| command.paths) {
+            _ if verb == "SITE" => "is many commands: name them, as in \"SITE MKDIR\"",
+            Some(Paths::None) => "is about no path",
+            Some(Paths::Within(_) | Paths::Listed(_)) => "takes more than one path, or more than a path",
+            Some(Paths::Whole(_)) | None => return Ok(()),
+        };
+        Err(format!("{row} {why}, so it cannot be rewritten"))
+    }
+}
+
+impl Rule {
+    /// Claims that the session waits for what the rule does about this event.
+    pub(super) fn waits(&self, event: Event) -> bool {
+        match self.action {
+            Action::Run(_) | Action::Webhook { .. } => self.wait.unwrap_or(event.asks()),
+            _ => true,
+        }
+    }
+
+    /// Claims that what it does can take long. To move a file is to rename it.
+    pub(super) fn takes_long(&self) -> bool {
+        matches!(self.action, Action::Run(_) | Action::Webhook { .. } | Action::Verify(_))
+    }
+}

@@ -1,0 +1,155 @@
+//! What the log is told: what happened, and to whom.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use millrace_vfs::VirtualPath;
+
+use super::access::Request;
+use millrace_limits::Protocol;
+use millrace_limits::Reached;
+
+/// Something worth knowing.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs, reason = "the sentence above an event names its fields")]
+pub enum Event<'a> {
+    /// The server lets clients in, at these doors; which process it relieves.
+    Started {
+        version: &'a str,
+        pid: u32,
+        doors: &'a [(&'static str, &'a [SocketAddr])],
+        relieves: Option<u32>,
+    },
+    /// The server has ended.
+    Ended { reason: &'a str, pid: u32 },
+    /// A control connection was accepted; by way of a proxy, where there was one.
+    Connected { proxy: Option<SocketAddr> },
+    /// A connection was refused, with the reason that the client was told, and the limit if it was one.
+    Refused { reason: &'a str, reached: Option<&'a Reached> },
+    /// A limit turned somebody away, or something that was asked for; and what else is known of that.
+    Limited { reached: &'a Reached, reason: Option<&'a str> },
+    /// Too many failed logins: a user at this address, or the address altogether.
+    Banned { user: Option<&'a [u8]> },
+    /// An administrator ended the session.
+    Kicked,
+    /// An administrator has told the server something, which may have failed.
+    Administered { what: &'a str, failed: Option<&'a str> },
+    /// A login succeeded: by what, in which version of TLS if any, and where the account is kept, if it has a name.
+    LoggedIn { protocol: Protocol, tls: Option<&'a str>, by: Proved, source: Option<&'a str> },
+    /// A login failed.
+    LoginFailed { user: &'a [u8] },
+    /// A login was not let in for another reason than a wrong name or password.
+    LoginRefused { user: &'a [u8], reason: &'a str },
+    /// A session is ended because its account may not be used any more.
+    Expelled { reason: &'a str },
+    /// A transfer ended.
+    Transferred(&'a Transferred<'a>),
+    /// Something was changed: the verb, the path, and what it was called before.
+    Changed { verb: &'a str, path: &'a VirtualPath, from: Option<&'a VirtualPath> },
+    /// A command was not done: what was said, without passwords, and the reply.
+    Declined { command: &'a [u8], code: u16, text: &'a [u8] },
+    /// A data connection from somebody else was closed.
+    Stranger { peer: SocketAddr },
+    /// A connection from where proxies connect was closed: it did not say for whom it is.
+    ProxyRefused { from: SocketAddr, reason: &'a str },
+    /// A hook said no.
+    HookRefused { on: &'a str, path: Option<&'a VirtualPath>, reason: &'a str },
+    /// The session ended.
+    Disconnected { reason: &'a str },
+    /// TLS has begun on the control connection.
+    Secured { version: &'a str, cipher: &'a str, client: Option<&'a str> },
+    /// TLS did not come about on a connection, or not as it has to.
+    TlsFailed { on: &'a str, reason: &'a str },
+    /// A data connection did not resume its control connection's TLS session, as it should; perhaps it showed another's.
+    NotResumed { is_foreign: bool },
+    /// A request of HTTP was answered.
+    Requested(&'a Request<'a>),
+    /// A program that HTTP runs wrote this line as an error.
+    ProgramSaid { text: &'a str },
+    /// Something that an operator should look at.
+    Warning { text: &'a str },
+}
+
+/// By what somebody was let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proved {
+    /// Everybody is.
+    Nothing,
+    /// A password.
+    Password,
+    /// A certificate of the client.
+    Certificate,
+}
+
+impl Proved {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Nothing => "anonymous",
+            Self::Password => "password",
+            Self::Certificate => "certificate",
+        }
+    }
+}
+
+/// An ended transfer.
+#[derive(Debug, Clone, Copy)]
+pub struct Transferred<'a> {
+    /// Where the bytes went.
+    pub direction: Direction,
+    /// The file or directory, as clients see it.
+    pub path: &'a VirtualPath,
+    /// Bytes of the file that were moved.
+    pub bytes: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// `None` when every byte arrived.
+    pub failure: Option<&'a str>,
+    /// Whether line ends were converted (TYPE A).
+    pub ascii: bool,
+    /// What an anonymous user gave as an address.
+    pub guest: Option<&'a [u8]>,
+}
+
+/// Where the bytes went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// To the client.
+    Download,
+    /// From the client.
+    Upload,
+    /// A listing, to the client.
+    Listing,
+}
+
+impl Direction {
+    /// The word for it in logs and reports.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Download => "download",
+            Self::Upload => "upload",
+            Self::Listing => "listing",
+        }
+    }
+}
+
+/// Whom an event is about.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// Its number in the log; 0 where there is none yet.
+    pub session: u64,
+    /// The address of the client.
+    pub peer: SocketAddr,
+    /// The user, once there is one.
+    pub user: Option<&'a [u8]>,
+}
+
+impl Subject<'_> {
+    /// Claims that it is no client.
+    pub(super) fn is_nobody(&self) -> bool {
+        self.session == 0 && self.peer.ip().is_unspecified()
+    }
+}
+
+/// Whom what is about no session is about.
+pub(super) const NOBODY: Subject<'static> =
+    Subject { session: 0, peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), user: None };

@@ -1,0 +1,265 @@
+//! What happened, for people and programs: events as text or JSON on standard error, and transfers in
+//! wu-ftpd's xferlog format.
+//!
+//! A worker collects the lines of one turn of its reactor and hands them to a thread ([`writer`]) that writes
+//! them, so that a log costs little at thousands of transfers a second, and nobody waits for one that is stuck.
+
+mod access;
+mod event;
+mod line;
+mod outlet;
+mod undecided;
+mod writer;
+mod xferlog;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use millrace_vfs::Timestamp;
+
+pub use self::access::Request;
+use self::event::NOBODY;
+pub use self::event::{Direction, Event, Proved, Subject, Transferred};
+use self::line::{write_json, write_text};
+use self::outlet::{LogFile, events, log_file};
+pub use self::undecided::Undecided;
+use self::writer::Writer;
+
+/// How events are written to standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Not at all.
+    Off,
+    /// Only what an operator should look at, as text.
+    Warnings,
+    /// The same as JSON.
+    JsonWarnings,
+    /// A line of text each.
+    Text,
+    /// A line of JSON each.
+    Json,
+}
+
+/// Where events go: one for the server, shared.
+#[derive(Debug, Clone)]
+pub struct Log {
+    format: LogFormat,
+    /// `None` where nothing is logged.
+    events: Option<Arc<Writer>>,
+    xferlog: Option<LogFile>,
+    /// Where requests of HTTP go; with the events where there is no such file.
+    access: Option<LogFile>,
+}
+
+/// The lines of one turn.
+#[derive(Debug, Default)]
+pub struct Lines {
+    events: String,
+    transfers: Vec<u8>,
+    requests: Vec<u8>,
+    clock: access::Clock,
+}
+
+impl Log {
+    /// Opens what has to be opened.
+    pub fn open(
+        format: LogFormat,
+        xferlog: Option<&Path>,
+        access: Option<&Path>,
+    ) -> Result<Self, (PathBuf, io::Error)> {
+        let events = match format {
+            LogFormat::Off => None,
+            _ => Some(events(format).map_err(|error| (PathBuf::from("/dev/stderr"), error))?),
+        };
+        let open = |path: Option<&Path>, of: &'static str| {
+            let opened = path.map(|path| {
+                log_file(path, format, of, events.clone()).map_err(|error| (path.to_owned(), error))
+            });
+            opened.transpose()
+        };
+        let xferlog = open(xferlog, "the transfer log")?;
+        let access = open(access, "the access log")?;
+        Ok(Self { format, events, xferlog, access })
+    }
+
+    /// Waits, for a moment, until what was recorded is written.
+    pub fn close(&self) {
+        let files = self.xferlog.iter().chain(&self.access).map(|file| &file.writer);
+        files.chain(&self.events).for_each(|writer| writer.close());
+    }
+
+    /// Opens the files anew, as their names may be other files now (logrotate). One that cannot be opened goes on
+    /// as it is, and the log says so.
+    pub fn reopen(&self) {
+        for file in self.xferlog.iter().chain(&self.access) {
+            if let Err(error) = file.reopen() {
+                self.warn(&format!("cannot open {} anew: {error}", file.path.display()));
+            }
+        }
+    }
+
+    /// Claims that each line is a JSON object.
+    pub fn is_json(&self) -> bool {
+        matches!(self.format, LogFormat::Json | LogFormat::JsonWarnings)
+    }
+
+    /// Adds a request to the lines of this turn: Combined, or JSON where that is the format of the log.
+    pub fn request(&self, lines: &mut Lines, now: Timestamp, subject: &Subject<'_>, request: &Request<'_>) {
+        match (self.format, &self.access) {
+            (LogFormat::Off | LogFormat::Warnings | LogFormat::JsonWarnings, None) => {}
+            (LogFormat::Json | LogFormat::JsonWarnings, _) => {
+                let mut line = String::new();
+                write_json(&mut line, now, subject, &Event::Requested(request));
+                lines.requests.extend_from_slice(line.as_bytes());
+            }
+            _ => access::write_combined(&mut lines.clock, now, subject, request, &mut lines.requests),
+        }
+    }
+
+    /// Claims that there is a transfer log.
+    pub fn has_transfers(&self) -> bool {
+        self.xferlog.is_some()
+    }
+
+    /// Adds a transfer to the transfer log alone.
+    pub fn transfer(
+        &self,
+        lines: &mut Lines,
+        now: Timestamp,
+        subject: &Subject<'_>,
+        transfer: &Transferred<'_>,
+    ) {
+        if self.xferlog.is_some() {
+            xferlog::write(now, subject, transfer, "http", &mut lines.transfers);
+        }
+    }
+
+    /// Adds an event to the lines of this turn.
+    pub fn record(&self, lines: &mut Lines, now: Timestamp, subject: &Subject<'_>, event: Event<'_>) {
+        if let (Some(_), Event::Transferred(transfer)) = (&self.xferlog, event) {
+            xferlog::write(now, subject, transfer, "ftp", &mut lines.transfers);
+        }
+        let wanted = match self.format {
+            LogFormat::Off => false,
+            LogFormat::Warnings | LogFormat::JsonWarnings => match event {
+                Event::Limited { reached, .. } => !reached.key.is_silence(),
+                event => matches!(
+                    event,
+                    Event::Warning { .. }
+                        | Event::Refused { .. }
+                        | Event::ProxyRefused { .. }
+                        | Event::LoginFailed { .. }
+                        | Event::LoginRefused { .. }
+                        | Event::Expelled { .. }
+                        | Event::Banned { .. }
+                ),
+            },
+            LogFormat::Text | LogFormat::Json => true,
+        };
+        if wanted {
+            match self.format {
+                LogFormat::Json | LogFormat::JsonWarnings => {
+                    write_json(&mut lines.events, now, subject, &event)
+                }
+                _ => write_text(&mut lines.events, now, subject, &event),
+            }
+        }
+    }
+
+    /// Writes a warning that no session has to do with, from any thread.
+    pub fn warn(&self, text: &str) {
+        self.note(Event::Warning { text });
+    }
+
+    /// Writes something that no session has to do with, from any thread.
+    pub fn note(&self, event: Event<'_>) {
+        let mut lines = Lines::default();
+        self.record(&mut lines, wall(), &NOBODY, event);
+        self.flush(&mut lines);
+    }
+
+    /// Hands over the lines of a turn.
+    pub fn flush(&self, lines: &mut Lines) {
+        if !lines.events.is_empty() {
+            if let Some(events) = &self.events {
+                events.push(lines.events.as_bytes());
+            }
+            lines.events.clear();
+            lines.events.shrink_to(64 * 1024);
+        }
+        if !lines.requests.is_empty() {
+            let file = self.access.as_ref().map(|file| &file.writer);
+            if let Some(requests) = file.or(self.events.as_ref()) {
+                requests.push(&lines.requests);
+            }
+            lines.requests.clear();
+            lines.requests.shrink_to(64 * 1024);
+        }
+        if !lines.transfers.is_empty() {
+            if let Some(xferlog) = &self.xferlog {
+                xferlog.writer.push(&lines.transfers);
+            }
+            lines.transfers.clear();
+            lines.transfers.shrink_to(64 * 1024);
+        }
+    }
+}
+
+fn wall() -> Timestamp {
+    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp { seconds: wall.as_secs() as i64, nanoseconds: wall.subsec_nanos() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use millrace_vfs::VirtualPath;
+
+    use super::*;
+
+    fn recorded(format: LogFormat, event: Event<'_>) -> String {
+        let log = Log { format, events: None, xferlog: None, access: None };
+        let mut lines = Lines::default();
+        let subject =
+            Subject { session: 7, peer: "127.0.0.1:1025".parse().unwrap(), user: Some(b"al\"ice\n") };
+        let now = Timestamp { seconds: 1_000_000_000, nanoseconds: 5_000_000 };
+        log.record(&mut lines, now, &subject, event);
+        lines.events
+    }
+
+    /// A line end is one, and a backslash with an `n` is that.
+    #[test]
+    fn an_event_is_one_line_whatever_names_hold() {
+        let path = VirtualPath::parse(b"/a\nb\"c\\n\xe4").unwrap();
+        let transfer = Transferred {
+            direction: Direction::Download,
+            path: &path,
+            bytes: 3,
+            elapsed: Duration::from_millis(1500),
+            failure: None,
+            ascii: false,
+            guest: None,
+        };
+        assert_eq!(
+            recorded(LogFormat::Text, Event::Transferred(&transfer)),
+            "2001-09-09T01:46:40.005Z #7 127.0.0.1:1025 al\\\"ice\\u000a download path=\"/a\\u000ab\\\"c\\\\n\\\\xe4\" bytes=3 seconds=1.500000\n"
+        );
+        assert_eq!(
+            recorded(LogFormat::Json, Event::Transferred(&transfer)),
+            "{\"time\":\"2001-09-09T01:46:40.005Z\",\"event\":\"download\",\"session\":7,\"peer\":\"127.0.0.1:1025\",\
+             \"user\":\"al\\\"ice\\u000a\",\"path\":\"/a\\u000ab\\\"c\\\\n\\\\xe4\",\"bytes\":3,\"seconds\":1.500000}\n"
+        );
+    }
+
+    #[test]
+    fn quiet_keeps_what_an_operator_should_look_at() {
+        assert_eq!(recorded(LogFormat::Warnings, Event::Connected { proxy: None }), "");
+        assert!(
+            recorded(LogFormat::Warnings, Event::Warning { text: "look" })
+                .ends_with("warning text=\"look\"\n")
+        );
+    }
+}

@@ -1,0 +1,432 @@
+//! An event as a line: text for people, or a JSON object.
+//!
+//! What a client named is escaped: one event is one line, whatever a file is called. `docs/log.md` lists events and
+//! fields: a test compares.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use millrace_ftp::time;
+use millrace_vfs::{Timestamp, VirtualPath};
+
+use super::access::Request;
+use super::{Event, Subject, Transferred};
+use millrace_limits::{Reached, Setting};
+
+pub(super) fn write_text(out: &mut String, now: Timestamp, subject: &Subject<'_>, event: &Event<'_>) {
+    let Fields { name, fields } = Fields::of(event);
+    write_time(out, now);
+    let _ = match subject.is_nobody() {
+        true => write!(out, " - - "),
+        false => write!(out, " #{} {} ", subject.session, subject.peer),
+    };
+    match subject.user {
+        Some(user) => write_escaped(out, &readable(user)),
+        None => out.push('-'),
+    }
+    let _ = write!(out, " {name}");
+    for (key, value) in fields {
+        let _ = write!(out, " {key}=");
+        write_value(out, &value);
+    }
+    out.push('\n');
+}
+
+pub(super) fn write_json(out: &mut String, now: Timestamp, subject: &Subject<'_>, event: &Event<'_>) {
+    let Fields { name, fields } = Fields::of(event);
+    out.push_str("{\"time\":\"");
+    write_time(out, now);
+    let _ = write!(out, "\",\"event\":\"{name}\"");
+    if !subject.is_nobody() {
+        let _ = write!(out, ",\"session\":{},\"peer\":\"{}\"", subject.session, subject.peer);
+    }
+    if let Some(user) = subject.user {
+        out.push_str(",\"user\":\"");
+        write_escaped(out, &readable(user));
+        out.push('"');
+    }
+    for (key, value) in fields {
+        let _ = write!(out, ",\"{key}\":");
+        write_value(out, &value);
+    }
+    out.push_str("}\n");
+}
+
+/// An event's name and its fields, in the order in which they are written.
+struct Fields {
+    name: &'static str,
+    fields: Vec<(&'static str, Value)>,
+}
+
+/// A field's value.
+enum Value {
+    Text(String),
+    Number(u64),
+    Seconds(Duration),
+}
+
+impl Fields {
+    fn of(event: &Event<'_>) -> Self {
+        match event {
+            Event::Started { version, pid, doors, relieves } => {
+                let started = Self::new("started").text("version", *version).number("pid", *pid);
+                let open = doors.iter().filter(|(_, addresses)| !addresses.is_empty());
+                let started =
+                    open.fold(started, |fields, (door, addresses)| fields.text(door, listed(addresses)));
+                relieves.iter().fold(started, |fields, pid| fields.number("relieves", *pid))
+            }
+            Event::Ended { reason, pid } => Self::new("ended").text("reason", *reason).number("pid", *pid),
+            Event::Connected { proxy } => {
+                Self::new("connected").maybe("proxy", proxy.map(|proxy| proxy.to_string()))
+            }
+            Event::Refused { reason, reached } => {
+                let refused = Self::new("refused").text("reason", *reason);
+                reached.iter().fold(refused, |fields, reached| fields.limit(reached))
+            }
+            Event::Limited { reached, reason } => {
+                Self::new("limited").limit(reached).maybe("reason", *reason)
+            }
+            Event::Banned { user } => Self::new("banned").maybe("tried", user.map(readable)),
+            Event::Kicked => Self::new("kicked"),
+            Event::Administered { what, failed } => {
+                Self::new("administered").text("what", *what).maybe("failed", *failed)
+            }
+            Event::LoggedIn { protocol, tls, by, source } => Self::new("login")
+                .text("protocol", protocol.to_string())
+                .text("tls", tls.unwrap_or("none"))
+                .text("by", by.word())
+                .maybe("source", *source),
+            Event::LoginFailed { user } => Self::new("login-failed").bytes("tried", user),
+            Event::Expelled { reason } => Self::new("expelled").text("reason", *reason),
+            Event::LoginRefused { user, reason } => {
+                Self::new("login-refused").bytes("tried", user).text("reason", *reason)
+            }
+            Event::Transferred(transfer) => Self::of_transfer(transfer),
+            Event::Changed { verb, path, from } => {
+                let from = from.map(|from| readable(from.as_bytes()));
+                Self::new("changed").text("verb", *verb).path(path).maybe("from", from)
+            }
+            Event::Declined { command, code, text } => {
+                let reply = format!("{code} {}", String::from_utf8_lossy(text));
+                Self::new("declined").bytes("command", command).text("reply", reply)
+            }
+            Event::Stranger { peer } => Self::new("stranger-turned-away").text("from", peer.to_string()),
+            Event::ProxyRefused { from, reason } => {
+                Self::new("proxy-refused").text("from", from.to_string()).text("reason", *reason)
+            }
+            Event::HookRefused { on, path, reason } => {
+                let refused = Self::new("hook-refused").text("on", *on);
+                path.iter().fold(refused, |fields, path| fields.path(path)).text("reason", *reason)
+            }
+            Event::Disconnected { reason } => Self::new("disconnected").text("reason", *reason),
+            Event::Secured { version, cipher, client } => Self::new("secured")
+                .text("version", *version)
+                .text("cipher", *cipher)
+                .maybe("client", *client),
+            Event::TlsFailed { on, reason } => {
+                Self::new("tls-failed").text("on", *on).text("reason", *reason)
+            }
+            Event::NotResumed { is_foreign } => {
+                let shown = is_foreign.then_some("another session's ticket");
+                Self::new("tls-session-not-resumed").maybe("shown", shown)
+            }
+            Event::Requested(request) => Self::of_request(request),
+            Event::ProgramSaid { text } => Self::new("program-said").text("text", *text),
+            Event::Warning { text } => Self::new("warning").text("text", *text),
+        }
+    }
+
+    fn of_transfer(transfer: &Transferred<'_>) -> Self {
+        Self::new(transfer.direction.word())
+            .path(transfer.path)
+            .and("bytes", Value::Number(transfer.bytes))
+            .and("seconds", Value::Seconds(transfer.elapsed))
+            .maybe("failed", transfer.failure)
+    }
+
+    fn of_request(request: &Request<'_>) -> Self {
+        Self::new("request")
+            .text("method", request.method)
+            .bytes("target", request.target)
+            .text("protocol", request.protocol)
+            .and("status", Value::Number(request.status.into()))
+            .and("bytes", Value::Number(request.bytes))
+            .and("seconds", Value::Seconds(request.elapsed))
+            .maybe("host", request.host.map(readable))
+            .maybe("referer", request.referer.map(readable))
+            .maybe("agent", request.agent.map(readable))
+    }
+
+    fn new(name: &'static str) -> Self {
+        Self { name, fields: Vec::new() }
+    }
+
+    fn and(mut self, key: &'static str, value: Value) -> Self {
+        self.fields.push((key, value));
+        self
+    }
+
+    fn text(self, key: &'static str, text: impl Into<String>) -> Self {
+        self.and(key, Value::Text(text.into()))
+    }
+
+    fn number(self, key: &'static str, number: impl Into<u64>) -> Self {
+        self.and(key, Value::Number(number.into()))
+    }
+
+    fn bytes(self, key: &'static str, bytes: &[u8]) -> Self {
+        self.text(key, readable(bytes))
+    }
+
+    fn path(self, path: &VirtualPath) -> Self {
+        self.bytes("path", path.as_bytes())
+    }
+
+    /// A field that is only there where it says something.
+    fn maybe(self, key: &'static str, text: Option<impl Into<String>>) -> Self {
+        match text {
+            Some(text) => self.text(key, text),
+            None => self,
+        }
+    }
+
+    /// Which limit it was: the same in every event that tells of one.
+    fn limit(self, reached: &Reached) -> Self {
+        let value = match &reached.value {
+            Setting::Number(number) => Value::Number(*number),
+            Setting::Text(text) => Value::Text(text.clone()),
+        };
+        self.text("limit", reached.key.key()).and("value", value).maybe("of", reached.of.clone())
+    }
+}
+
+/// Addresses, one behind the other.
+fn listed(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A field's value, the same in both formats.
+fn write_value(out: &mut String, value: &Value) {
+    match value {
+        Value::Text(text) => {
+            out.push('"');
+            write_escaped(out, text);
+            out.push('"');
+        }
+        Value::Number(number) => _ = write!(out, "{number}"),
+        Value::Seconds(duration) => _ = write!(out, "{:.6}", duration.as_secs_f64()),
+    }
+}
+
+/// A name as text: bytes that are no UTF-8 as `\\xff`.
+fn readable(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| _ = write!(text, "\\x{byte:02x}"));
+    }
+    text
+}
+
+/// Text between quotes, by JSON's rules; `U+007F` as well, for terminals.
+fn write_escaped(out: &mut String, text: &str) {
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            character if character.is_control() => _ = write!(out, "\\u{:04x}", character as u32),
+            character => out.push(character),
+        }
+    }
+}
+
+/// `2026-11-21T04:20:00.123Z`
+fn write_time(out: &mut String, now: Timestamp) {
+    let civil = time::Civil::from_seconds(now.seconds);
+    let _ = write!(
+        out,
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+        civil.year,
+        civil.month,
+        civil.day,
+        civil.hour,
+        civil.minute,
+        civil.second,
+        now.nanoseconds / 1_000_000
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::LogFormat;
+    use crate::{Direction, Lines, Log, Proved, wall};
+    use millrace_limits::LimitKey;
+    use millrace_limits::Protocol;
+
+    const PAGE: &str = include_str!("../../../docs/log.md");
+
+    /// Everything that can be told, once with all that may be known and once with nothing that may not be.
+    fn all(mut tell: impl FnMut(Event<'_>)) {
+        let path = VirtualPath::parse(b"/f").unwrap();
+        let (peer, reason, text) = (SocketAddr::from(([192, 0, 2, 7], 21)), "why", "text");
+        let reached = |whose: bool| {
+            let reached = Reached::new(LimitKey::Sessions, 7);
+            if whose { reached.of("alice") } else { reached }
+        };
+        for is_full in [true, false] {
+            let some = is_full.then_some("some");
+            let (reached, at) = (reached(is_full), [peer]);
+            let addresses: &[SocketAddr] = if is_full { &at } else { &[] };
+            let doors = ["ftp", "ftps", "http", "https"].map(|door| (door, addresses));
+            let request = Request {
+                method: "GET",
+                target: b"/f",
+                protocol: "HTTP/1.1",
+                host: some.map(str::as_bytes),
+                status: 200,
+                bytes: 1,
+                referer: some.map(str::as_bytes),
+                agent: some.map(str::as_bytes),
+                elapsed: Duration::ZERO,
+            };
+            let user: &[u8] = b"alice";
+            let relieves = is_full.then_some(7);
+            let (on, command, cipher, version) = ("upload", &b"X"[..], "cipher", "TLSv1.3");
+            for event in [
+                Event::Started { version, pid: 7, doors: &doors, relieves },
+                Event::Ended { reason, pid: 7 },
+                Event::Connected { proxy: is_full.then_some(peer) },
+                Event::Refused { reason, reached: is_full.then_some(&reached) },
+                Event::Limited { reached: &reached, reason: some },
+                Event::Banned { user: is_full.then_some(user) },
+                Event::Kicked,
+                Event::Administered { what: "stop", failed: some },
+                Event::LoggedIn { protocol: Protocol::Http, tls: some, by: Proved::Password, source: some },
+                Event::LoginFailed { user },
+                Event::LoginRefused { user, reason },
+                Event::Expelled { reason },
+                Event::Changed { verb: "RNTO", path: &path, from: is_full.then_some(&path) },
+                Event::Declined { command, code: 550, text: b"No." },
+                Event::Stranger { peer },
+                Event::ProxyRefused { from: peer, reason },
+                Event::HookRefused { on, path: is_full.then_some(&path), reason },
+                Event::Disconnected { reason },
+                Event::Secured { version, cipher, client: some },
+                Event::TlsFailed { on, reason },
+                Event::NotResumed { is_foreign: is_full },
+                Event::Requested(&request),
+                Event::ProgramSaid { text },
+                Event::Warning { text },
+            ] {
+                tell(event);
+            }
+            for direction in [Direction::Download, Direction::Upload, Direction::Listing] {
+                let (bytes, elapsed, ascii, guest) = (1, Duration::ZERO, false, None);
+                let failure = some;
+                let path = &path;
+                tell(Event::Transferred(&Transferred {
+                    direction,
+                    path,
+                    bytes,
+                    elapsed,
+                    failure,
+                    ascii,
+                    guest,
+                }));
+            }
+        }
+    }
+
+    /// Of each kind. Whoever adds one is led here by the compiler, and adds it above.
+    fn kind(event: &Event<'_>) -> usize {
+        match event {
+            Event::Started { .. } => 0,
+            Event::Ended { .. } => 1,
+            Event::Connected { .. } => 2,
+            Event::Refused { .. } => 3,
+            Event::Limited { .. } => 4,
+            Event::Banned { .. } => 5,
+            Event::Kicked => 6,
+            Event::Administered { .. } => 7,
+            Event::LoggedIn { .. } => 8,
+            Event::LoginFailed { .. } => 9,
+            Event::LoginRefused { .. } => 10,
+            Event::Expelled { .. } => 11,
+            Event::Transferred(_) => 12,
+            Event::Changed { .. } => 13,
+            Event::Declined { .. } => 14,
+            Event::Stranger { .. } => 15,
+            Event::ProxyRefused { .. } => 16,
+            Event::HookRefused { .. } => 17,
+            Event::Disconnected { .. } => 18,
+            Event::Secured { .. } => 19,
+            Event::TlsFailed { .. } => 20,
+            Event::NotResumed { .. } => 21,
+            Event::Requested(_) => 22,
+            Event::ProgramSaid { .. } => 23,
+            Event::Warning { .. } => 24,
+        }
+    }
+
+    /// What is told of an event: the fields with all that may be known, those with nothing that may not be, and whether
+    /// it is kept where little is.
+    #[derive(Debug, Default, PartialEq, Eq)]
+    struct Row {
+        all: Vec<String>,
+        least: Vec<String>,
+        is_kept: bool,
+    }
+
+    fn is_kept(event: Event<'_>) -> bool {
+        let log = Log { format: LogFormat::Warnings, events: None, xferlog: None, access: None };
+        let mut lines = Lines::default();
+        let subject = Subject { session: 7, peer: ([127, 0, 0, 1], 1).into(), user: None };
+        log.record(&mut lines, wall(), &subject, event);
+        !lines.events.is_empty()
+    }
+
+    #[test]
+    fn the_page_lists_every_event_with_every_field() {
+        let (mut told, mut kinds) = (BTreeMap::<String, Row>::new(), Vec::new());
+        all(|event| {
+            kinds.push(kind(&event));
+            let Fields { name, fields } = Fields::of(&event);
+            let fields: Vec<_> = fields.into_iter().map(|(field, _)| field.to_owned()).collect();
+            let row = told.entry(name.to_owned()).or_default();
+            row.is_kept = is_kept(event);
+            // The full one comes first.
+            match row.all.is_empty() {
+                true => (row.all, row.least) = (fields.clone(), fields),
+                false => row.least = fields,
+            }
+        });
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert_eq!(kinds, (0..25).collect::<Vec<_>>());
+        let rows = PAGE.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
+        let listed: BTreeMap<String, Row> = rows.map(listed).collect();
+        for (name, row) in &told {
+            assert_eq!(listed.get(name), Some(row), "docs/log.md about {name}");
+        }
+        assert_eq!(listed.len(), told.len(), "{:?}", listed.keys());
+    }
+
+    /// A line of the page's table.
+    fn listed(line: &str) -> (String, Row) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let (name, fields) = (cells[1], cells[2]);
+        let bare = |word: &str| word.trim_matches(['*', '`', '[', ']']).to_owned();
+        let row = Row {
+            all: fields.split_whitespace().map(bare).collect(),
+            least: fields.split_whitespace().filter(|word| !word.starts_with('[')).map(bare).collect(),
+            is_kept: name.starts_with("**"),
+        };
+        (bare(name), row)
+    }
+}

@@ -1,0 +1,93 @@
+//! Where lines go: standard error, and files. Each has its thread, and what could not be written there is told among the
+//! events.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::event::{Event, NOBODY};
+use super::line::{write_json, write_text};
+use super::wall;
+use super::writer::{Gap, Writer};
+use crate::LogFormat;
+
+/// A log that is a file, and may be moved away.
+#[derive(Debug, Clone)]
+pub(super) struct LogFile {
+    pub(super) path: Arc<Path>,
+    pub(super) writer: Arc<Writer>,
+}
+
+impl LogFile {
+    /// Goes on in the file that has the name now.
+    pub(super) fn reopen(&self) -> io::Result<()> {
+        append(&self.path).map(|opened| self.writer.redirect(opened))
+    }
+}
+
+/// The thread that writes events to standard error.
+pub(super) fn events(format: LogFormat) -> io::Result<Arc<Writer>> {
+    // A descriptor of its own: the lock of the standard library's must not be held by who is stuck.
+    let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let notice = move |gap: Gap<'_>| match gap {
+        Gap::Dropped(lines) => {
+            warning(format, &format!("{lines} lines are missing from the log, which nobody reads"))
+        }
+        // There is nobody to be told.
+        Gap::Failing(_) => Vec::new(),
+        Gap::Lost(lines) => {
+            warning(format, &format!("{lines} lines are missing from the log, which could not be written"))
+        }
+    };
+    Writer::start(stderr, Box::new(notice)).map(Arc::new)
+}
+
+/// The thread that writes a log of another format, in which there is no line for what is missing.
+pub(super) fn log_file(
+    path: &Path,
+    format: LogFormat,
+    of: &'static str,
+    events: Option<Arc<Writer>>,
+) -> io::Result<LogFile> {
+    let file = append(path)?;
+    let notice = move |gap: Gap<'_>| {
+        let text = match gap {
+            Gap::Dropped(lines) => {
+                format!("{lines} lines are missing from {of}, whose disk does not keep up")
+            }
+            Gap::Failing(error) => {
+                format!("{of} cannot be written: {error}; lines are missing until it can be")
+            }
+            Gap::Lost(lines) => format!("{lines} lines are missing from {of}, which could not be written"),
+        };
+        events.iter().for_each(|events| events.push(&warning(format, &text)));
+        Vec::new()
+    };
+    Ok(LogFile { path: path.into(), writer: Arc::new(Writer::start(file, Box::new(notice))?) })
+}
+
+/// Opens a file to append to, or a named pipe: that is opened for both directions, or it would be waited for until
+/// somebody reads it, and again whenever nobody does.
+fn append(path: &Path) -> io::Result<File> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.file_type().is_fifo() => {
+            OpenOptions::new().read(true).write(true).open(path)
+        }
+        _ => OpenOptions::new().create(true).append(true).open(path),
+    }
+}
+
+/// A line that is about the log itself.
+fn warning(format: LogFormat, text: &str) -> Vec<u8> {
+    let (now, subject) = (wall(), NOBODY);
+    let (event, mut line) = (Event::Warning { text }, String::new());
+    match format {
+        LogFormat::Off => {}
+        LogFormat::Json | LogFormat::JsonWarnings => write_json(&mut line, now, &subject, &event),
+        LogFormat::Text | LogFormat::Warnings => write_text(&mut line, now, &subject, &event),
+    }
+    line.into_bytes()
+}

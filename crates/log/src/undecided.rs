@@ -1,0 +1,46 @@
+//! An upload whose line waits for hooks: they may yet refuse it.
+
+use std::time::Duration;
+
+use millrace_vfs::VirtualPath;
+
+use super::{Direction, Event, Lines, Log, Subject, Transferred, wall};
+
+/// An upload that has come, and that the log hears of when hooks have had their word on it: until then nobody knows
+/// whether it stays.
+#[derive(Debug, Clone)]
+pub struct Undecided {
+    /// Where it is written.
+    pub log: Log,
+    /// Whether it came by HTTP.
+    pub by_http: bool,
+    /// Whether line ends were converted (TYPE A).
+    pub ascii: bool,
+    /// What an anonymous user gave as an address.
+    pub guest: Option<Box<[u8]>>,
+}
+
+impl Undecided {
+    /// Writes it, from any thread.
+    pub fn write(
+        &self,
+        subject: &Subject<'_>,
+        path: &VirtualPath,
+        bytes: u64,
+        elapsed: Duration,
+        failure: Option<&str>,
+    ) {
+        let (direction, ascii, guest) = (Direction::Upload, self.ascii, self.guest.as_deref());
+        let transferred = Transferred { direction, path, bytes, elapsed, failure, ascii, guest };
+        let mut lines = Lines::default();
+        match self.by_http {
+            true => {
+                // Nobody's name is what it is by FTP.
+                let subject = Subject { user: subject.user.or(Some(b"anonymous")), ..*subject };
+                self.log.transfer(&mut lines, wall(), &subject, &transferred);
+            }
+            false => self.log.record(&mut lines, wall(), subject, Event::Transferred(&transferred)),
+        }
+        self.log.flush(&mut lines);
+    }
+}
