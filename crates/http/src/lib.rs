@@ -11,7 +11,7 @@
 //! - [`cgi`] is what a program is told, and answers (RFC 3875),
 //!   and [`fastcgi`] carries the same to an application that stays.
 //! - [`dav`] is what WebDAV adds (RFC 4918), [`tus`] what uploads add that go on where they were cut.
-//! - [`h1`] is a connection of HTTP/1, as a value.
+//! - [`h2`] is HTTP/2 on a connection, both sides as values.
 //! - [`response`] writes heads, [`index`] the pages of directories, [`page`] those of errors.
 
 pub mod authorization;
@@ -24,6 +24,7 @@ pub mod dav;
 pub mod digest;
 pub mod fastcgi;
 pub mod h1;
+pub mod h2;
 pub mod index;
 pub mod media_type;
 pub mod negotiate;

@@ -22,6 +22,15 @@ const RESPONSES: &[&[u8]] = &[
     b"\x07HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n\
       0\r\nT: x\r\n\r\nHTTP/1.0 200 OK\nServer: x\n\nuntil the end",
 ];
+const HTTP2: &[&[u8]] = &[
+    // SETTINGS, a GET with literal fields, WINDOW_UPDATE, PING.
+    b"\x03\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\xff\xff\0\0\x0b\x01\x05\0\0\0\x01\x82\x87\x84\x41\x01h\0\x01a\x02bc\
+      \0\0\x04\x08\0\0\0\0\0\0\0\x10\0\0\0\x08\x06\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08",
+    // A PUT in two frames, one of them padded, and trailers; Huffman's code and the dynamic table; a reset.
+    b"\x10\0\0\0\x04\0\0\0\0\0\0\0\x13\x01\x04\0\0\0\x01\x42\x03PUT\x87\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\
+      \0\0\x05\0\0\0\0\0\x01hello\0\0\x08\0\x08\0\0\0\x01\x02hello\0\0\0\0\x05\x01\x05\0\0\0\x01\0\x01t\x01v\
+      \0\0\x04\x01\x05\0\0\0\x03\x82\x87\x84\xbe\0\0\x04\x03\0\0\0\0\x03\0\0\0\x08",
+];
 const PROGRAMS: &[&[u8]] = &[
     b"Content-Type: text/html\nStatus: 404 Not here\nContent-Length: 5\n\nhello",
     b"Location: /a/b?c\r\n\r\n",
@@ -96,6 +105,11 @@ fn sequences_are_the_same_however_they_are_cut() {
 #[test]
 fn responses_are_the_same_however_they_are_cut() {
     smoke(RESPONSES, fuzz_targets::response);
+}
+
+#[test]
+fn frames_mean_the_same_however_they_are_cut() {
+    smoke(HTTP2, fuzz_targets::http2);
 }
 
 #[test]

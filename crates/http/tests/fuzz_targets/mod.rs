@@ -4,13 +4,16 @@
 //! `cargo test`.
 #![allow(dead_code)]
 
+use std::time::Instant;
+
 use millrace_http::cgi;
 use millrace_http::conditional::{self, Validators};
 use millrace_http::dav::{body, condition};
 use millrace_http::h1::client::{PreparedRequest, ResponseEvent};
 use millrace_http::h1::{BodyDecoder, ClientConnection};
+use millrace_http::h2;
 use millrace_http::request::{self, Slots};
-use millrace_http::{Field, Framing, Version, authorization, negotiate, range, target};
+use millrace_http::{Field, Framing, Status, Version, authorization, negotiate, range, target};
 use millrace_vfs::Timestamp;
 
 /// One head: what is accepted is understood in one way only, and everything that follows from it holds.
@@ -161,6 +164,62 @@ fn responses(input: &[u8], piece: usize) -> (Vec<(u16, bool)>, Vec<u8>, bool) {
         Err(_) => return (events, bodies, true),
     }
     (events, bodies, false)
+}
+
+/// What a client of HTTP/2 says behind its preface, the first byte of the input aside: the server hears the same however the
+/// network cuts it, and says no more than what it hears is worth.
+pub(crate) fn http2(input: &[u8]) {
+    let Some((&size, input)) = input.split_first() else { return };
+    let whole = frames(input, input.len().max(1));
+    assert!(whole.2 <= 1_000 + 4 * input.len(), "{} for {}", whole.2, input.len());
+    let cut = frames(input, usize::from(size) + 1);
+    assert_eq!((whole.0, whole.1), (cut.0, cut.1));
+}
+
+/// The events and the bodies that a server heard, and how many bytes it said.
+fn frames(input: &[u8], piece: usize) -> (Vec<String>, Vec<u8>, usize) {
+    let (mut out, now) = (Vec::new(), Instant::now());
+    let mut server = h2::Server::new(h2::ConnectionLimits::default(), &mut out);
+    server.receive(h2::PREFACE, now, &mut out).expect("the preface");
+    let (mut events, mut bodies) = (Vec::new(), Vec::new());
+    for mut bytes in input.chunks(piece) {
+        loop {
+            let received = match server.receive(bytes, now, &mut out) {
+                Ok(received) => received,
+                Err(error) => {
+                    events.push(error.to_string());
+                    return (events, bodies, out.len());
+                }
+            };
+            match received.event {
+                None => break assert_eq!(received.taken, bytes.len()),
+                Some(h2::StreamEvent::Data { stream, range, ends }) => {
+                    server.release(stream, range.len(), &mut out);
+                    bodies.extend_from_slice(&bytes[range]);
+                    events.extend(ends.then(|| format!("{stream} ends")));
+                }
+                Some(event) => {
+                    if let h2::StreamEvent::Head { stream, .. } = event {
+                        let fields = server.fields();
+                        assert!(fields.iter().all(|(name, value)| is_line(name, value)));
+                        events.push(format!("{:?}", fields.pseudo(h2::Pseudo::Path)));
+                        server
+                            .head(stream, stream % 4 == 1, &mut out, |fields| _ = fields.status(Status::OK));
+                    }
+                    events.push(format!("{event:?}"));
+                }
+            }
+            bytes = &bytes[received.taken..];
+        }
+    }
+    (events, bodies, out.len())
+}
+
+/// Returns whether a field is one line of HTTP/1.1.
+fn is_line(name: &[u8], value: &[u8]) -> bool {
+    !name.is_empty()
+        && !name.iter().any(|byte| byte.is_ascii_uppercase() || matches!(byte, b':' | b' ' | b'\r' | b'\n'))
+        && !value.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n'))
 }
 
 /// A program's answer: no panic, and no line that was not there.
