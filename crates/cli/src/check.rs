@@ -8,7 +8,7 @@ use millrace_server::config::{Acme, Challenge, Clients, LogFormat, Pass, Peer, R
 use millrace_server::limits::Limit;
 use millrace_server::web::HttpsRedirect;
 use millrace_server::{Config, Permissions};
-use millrace_storage::{LocalOptions, Uploads};
+use millrace_storage::{Durability, LocalOptions, Uploads};
 
 use crate::announce::{self, Bound};
 use crate::args::Check;
@@ -156,8 +156,12 @@ fn uploads(files: &LocalOptions) -> String {
         Uploads::Staged => "staged: a name shows the old file or all of the new one",
         Uploads::InPlace => "written in place: one that is cut leaves the part that came",
     };
-    let when = if files.fsync { "; each is on the disk before it is acknowledged" } else { "" };
-    format!("Uploads are {how}{when}.")
+    let survives = match files.durability {
+        Durability::None => "An acknowledged one survives a crash of the server, not a power cut",
+        Durability::Whole => "An acknowledged one is never half or empty after a power cut",
+        Durability::Full => "An acknowledged change survives a power cut",
+    };
+    format!("Uploads are {how}. {survives}.")
 }
 
 fn reach(address: SocketAddr) -> &'static str {

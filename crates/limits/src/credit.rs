@@ -74,12 +74,20 @@ impl Earning {
     }
 
     fn leave(&mut self) {
-        let Some(inner) = self.inner.take() else { return };
+        let _ = self.end(|inner| {
+            inner.abort();
+            Ok(())
+        });
+    }
+
+    fn end(&mut self, end: impl FnOnce(Box<dyn Upload>) -> Result<(), FileError>) -> Result<(), FileError> {
+        let Some(inner) = self.inner.take() else { return Ok(()) };
         let is_staged = inner.is_staged();
-        inner.abort();
+        let ended = end(inner);
         if !is_staged {
             self.credit.stays(self.written);
         }
+        ended
     }
 }
 
@@ -117,6 +125,10 @@ impl Upload for Earning {
 
     fn abort(mut self: Box<Self>) {
         self.leave();
+    }
+
+    fn keep(mut self: Box<Self>) -> Result<(), FileError> {
+        self.end(|inner| inner.keep())
     }
 
     fn undo(mut self: Box<Self>) {

@@ -1,4 +1,4 @@
-//! Uploads of 1 KiB a second through [`LocalStorage`] itself, from 1, 4 and 16 threads.
+//! Uploads of 1 KiB a second through [`LocalStorage`] itself, from 1, 4, 16 and 100 threads, at each durability.
 //!
 //! `cargo run --release -p millrace-storage --example upload_rate -- [DIRECTORY] [MILLISECONDS]`
 //!
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use millrace_storage::{LocalOptions, LocalStorage, Uploads};
+use millrace_storage::{Durability, LocalOptions, LocalStorage, Uploads};
 use millrace_vfs::{Storage, VirtualPath, Wait, WriteMode};
 
 const NAMES: u64 = 128;
@@ -18,21 +18,25 @@ fn main() {
     let parent = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
     let time =
         Duration::from_millis(arguments.next().map_or(500, |text| text.parse().expect("milliseconds")));
-    for threads in [1, 4, 16] {
-        for uploads in [Uploads::Staged, Uploads::InPlace] {
+    for threads in [1, 4, 16, 100] {
+        // More threads than names would be told that others are at them.
+        let ways = if threads < 100 { &[Uploads::Staged, Uploads::InPlace][..] } else { &[Uploads::Staged] };
+        for &uploads in ways {
             for is_new in [false, true] {
-                let rate = measure(&parent, uploads, is_new, threads, time);
-                let names = if is_new { "new names" } else { "old names" };
-                println!("{threads:>2} threads, {uploads:?}, {names}: {rate:>8.0}/s");
+                for durability in [Durability::None, Durability::Whole, Durability::Full] {
+                    let options = LocalOptions { uploads, durability, ..LocalOptions::default() };
+                    let rate = measure(&parent, options, is_new, threads, time);
+                    let names = if is_new { "new names" } else { "old names" };
+                    println!("{threads:>3} threads, {uploads:?}, {names}, {durability:?}: {rate:>8.0}/s");
+                }
             }
         }
     }
 }
 
-fn measure(parent: &Path, uploads: Uploads, is_new: bool, threads: u64, time: Duration) -> f64 {
+fn measure(parent: &Path, options: LocalOptions, is_new: bool, threads: u64, time: Duration) -> f64 {
     let root = parent.join(format!("millrace-upload-rate-{}", std::process::id()));
     std::fs::create_dir(&root).expect("the directory can be made");
-    let options = LocalOptions { uploads, ..LocalOptions::default() };
     let storage = LocalStorage::open(&root, options).expect("the directory can be served");
     (0..NAMES).for_each(|name| upload(&storage, name));
     let count = AtomicU64::new(0);

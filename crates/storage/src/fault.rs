@@ -366,6 +366,11 @@ impl Upload for FaultyUpload {
         self.inner.abort();
     }
 
+    fn keep(self: Box<Self>) -> Result<(), FileError> {
+        self.faults.call(Wait::Allowed)?;
+        self.inner.keep()
+    }
+
     fn undo(self: Box<Self>) {
         self.inner.undo();
     }

@@ -35,7 +35,7 @@ pub use encrypted::{Encrypted, Key, KeyError};
 pub use fault::{Fault, FaultStorage, Faults};
 pub use folders::Folders;
 pub use local::{
-    FoundDirectory, LocalError, LocalOptions, LocalStorage, RootDirectory, SweepReport, Uploads,
+    Durability, FoundDirectory, LocalError, LocalOptions, LocalStorage, RootDirectory, SweepReport, Uploads,
 };
 pub use memory::MemoryStorage;
 pub use quota::{Allowance, Allowances, Ledger, LedgerError, Quota, Tally, TallyReport};

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Scratch, download, path};
-use millrace_storage::{FaultStorage, LocalOptions, LocalStorage, MemoryStorage, Uploads};
+use millrace_storage::{Durability, FaultStorage, LocalOptions, LocalStorage, MemoryStorage, Uploads};
 use millrace_vfs::{Readiness, Storage, Wait, WriteMode, conformance};
 
 fn local(scratch: &Scratch, options: LocalOptions) -> LocalStorage {
@@ -28,7 +28,10 @@ fn local_in_place_conforms() {
 fn a_commit_can_wait_for_the_device() {
     let scratch = Scratch::new();
     for uploads in [Uploads::Staged, Uploads::InPlace] {
-        let storage = local(&scratch, LocalOptions { uploads, fsync: true, ..LocalOptions::default() });
+        let storage = local(
+            &scratch,
+            LocalOptions { uploads, durability: Durability::Full, ..LocalOptions::default() },
+        );
         for content in [&b"longer"[..], b"short"] {
             let mut upload = storage.open_write(&path("/f"), WriteMode::Replace, Wait::Allowed).unwrap();
             upload.write_all(content).unwrap();

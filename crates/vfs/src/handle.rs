@@ -100,6 +100,12 @@ pub trait Upload: Send + std::fmt::Debug {
     /// Ends the upload without its having arrived whole. A staged upload vanishes; in place, what came
     /// stays, cut to its length. Errors are the back end's to log; there is nobody to tell.
     fn abort(self: Box<Self>);
+    /// Ends a visit to a partial upload ([`PartialMode`](crate::PartialMode)): what came is kept, and may be
+    /// acknowledged unless this fails. Any other upload is aborted.
+    fn keep(self: Box<Self>) -> Result<(), FileError> {
+        self.abort();
+        Ok(())
+    }
     /// Ends the upload as if it had not begun, as far as it made the file longer: behind the old end nothing
     /// stays. (A file that it made in place stays, empty; what it wrote over stays so.) As with `abort` there is
     /// nobody to tell of errors.

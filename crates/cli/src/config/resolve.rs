@@ -258,7 +258,7 @@ fn trees(written: &Written, places: &Places<'_>) -> Result<Trees, Failure> {
             let Uploads(uploads) = said.value;
             uploads
         }),
-        fsync: is_on(written.fsync.clone(), false),
+        durability: written.durability.as_ref().map_or_else(Default::default, |said| said.value.0),
         ..LocalOptions::default()
     };
     let homes = Arc::new(Homes::new(directory.clone(), files));

@@ -146,6 +146,19 @@ impl Value for Uploads {
     }
 }
 
+/// What an acknowledged change survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Durability(pub(crate) millrace_storage::Durability);
+
+impl Value for Durability {
+    const EXPECTED: &'static str = "\"none\", \"whole\" or \"full\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        use millrace_storage::Durability::{Full, None, Whole};
+        choose(text, &[("none", Self(None)), ("whole", Self(Whole)), ("full", Self(Full))])
+    }
+}
+
 /// What follows where a hook's program or receiver does not work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnFailure {

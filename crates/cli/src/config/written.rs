@@ -23,7 +23,7 @@ use super::passes::PassTable;
 use super::said::{Said, one_or_more};
 use super::sources::SourceTable;
 use super::value::{
-    Anonymous, Count, Listen, LogFormat, Period, Ports, Redirect, Switch, TlsRequired, Uploads,
+    Anonymous, Count, Durability, Listen, LogFormat, Period, Ports, Redirect, Switch, TlsRequired, Uploads,
 };
 use super::web::{CorsTable, ErrorPageTable, HeaderTable};
 
@@ -214,9 +214,12 @@ pub(crate) struct Written {
     #[arg(long, value_name = "staged|in-place", help_heading = "Files")]
     pub(crate) uploads: Option<Said<Uploads>>,
 
-    /// Wait until each upload is on the disk before saying that it arrived
-    #[arg(long, num_args = 0, default_missing_value = "on", help_heading = "Files")]
-    pub(crate) fsync: Option<Said<Switch>>,
+    /// What an acknowledged change survives: none, whole or full [default: whole]
+    ///
+    /// "none": a crash of the server. "whole": a power cut leaves no acknowledged file empty or half; its name may be
+    /// lost. "full": a power cut loses nothing that was acknowledged. docs/guide.md has a table.
+    #[arg(long, value_name = "none|whole|full", help_heading = "Files")]
+    pub(crate) durability: Option<Said<Durability>>,
 
     /// Sort listings of up to N entries; larger folders come unsorted [default: 2048]
     #[arg(long, value_name = "N", help_heading = "Files")]
@@ -518,7 +521,7 @@ impl Written {
             users: self.users.or(file.users),
             anonymous: self.anonymous.or(file.anonymous),
             uploads: self.uploads.or(file.uploads),
-            fsync: self.fsync.or(file.fsync),
+            durability: self.durability.or(file.durability),
             list_sort: self.list_sort.or(file.list_sort),
             quiet: self.quiet.or(file.quiet),
             log_format: self.log_format.or(file.log_format),

@@ -393,10 +393,10 @@ impl Received {
             return Written::Mismatch;
         }
         match end {
-            End::Keep => {
-                upload.abort();
-                Written::All(None)
-            }
+            End::Keep => match upload.keep() {
+                Ok(()) => Written::All(None),
+                Err(error) => Written::Failed(error.into()),
+            },
             End::Hold => Written::Whole(upload),
             End::Commit(commit) => commit(upload).map_or_else(Written::Failed, Written::All),
         }

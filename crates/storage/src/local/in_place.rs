@@ -20,9 +20,10 @@ use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::claims::Claim;
+use super::durability::Durable;
 use super::staging::{StagingArea, hidden_name};
 use super::tree::Tree;
-use super::upload::{synchronise_directory, synchronise_file, truncate, write_all_at};
+use super::upload::{truncate, write_all_at};
 use super::{file_error, metadata};
 
 /// An upload into the file itself.
@@ -37,7 +38,9 @@ pub(super) struct InPlace {
     /// Each write goes to where the end is then.
     appends: bool,
     readiness: Readiness,
-    durability: Durability,
+    durable: Arc<Durable>,
+    /// The directory in which the name is new.
+    named_in: Option<OwnedFd>,
     /// The file is its own, and nothing has come yet.
     made: Option<Made>,
 }
@@ -110,17 +113,6 @@ impl Made {
     }
 }
 
-/// What a commit waits for.
-#[derive(Debug)]
-pub(super) enum Durability {
-    /// Nothing: the kernel writes when it likes.
-    Cached,
-    /// The file's bytes.
-    File,
-    /// The file's bytes and its new name in this directory.
-    FileAndName(OwnedFd),
-}
-
 impl InPlace {
     /// An upload that begins at `position` of a file of `size` bytes. `replaces` claims that what lies
     /// behind the last byte received does not belong to the new file.
@@ -131,9 +123,16 @@ impl InPlace {
         size: u64,
         replaces: bool,
         readiness: Readiness,
-        durability: Durability,
+        durable: Arc<Durable>,
     ) -> Self {
-        Self { file, claim, position, size, replaces, appends: false, readiness, durability, made: None }
+        let (appends, named_in, made) = (false, None, None);
+        Self { file, claim, position, size, replaces, appends, readiness, durable, named_in, made }
+    }
+
+    /// The same, of a file whose name in this directory is new.
+    pub(super) fn named_in(mut self, directory: Option<OwnedFd>) -> Self {
+        self.named_in = directory;
+        self
     }
 
     /// The same, of a file that was made for it.
@@ -214,13 +213,9 @@ impl Upload for InPlace {
         self.made = None;
         self.check_claim()?;
         self.cut_old_tail()?;
-        match &self.durability {
-            Durability::Cached => {}
-            Durability::File => synchronise_file(&self.file)?,
-            Durability::FileAndName(directory) => {
-                synchronise_file(&self.file)?;
-                synchronise_directory(directory)?;
-            }
+        self.durable.bytes(&self.file)?;
+        if let Some(directory) = &self.named_in {
+            self.durable.name(directory)?;
         }
         Ok(Committed { size: self.end()? })
     }
@@ -241,9 +236,9 @@ impl Upload for InPlace {
     }
 
     fn commit_readiness(&self) -> Readiness {
-        match (&self.durability, self.has_old_tail()) {
-            (Durability::Cached, false) => self.readiness,
-            _ => Readiness::MayHang,
+        match self.durable.waits(self.readiness) || self.has_old_tail() {
+            true => Readiness::MayHang,
+            false => self.readiness,
         }
     }
 }

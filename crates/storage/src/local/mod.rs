@@ -8,6 +8,7 @@
 mod claims;
 mod copy;
 mod directory;
+mod durability;
 mod errno;
 mod in_place;
 mod metadata;
@@ -41,6 +42,8 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use directory::{Listing, read_link};
+pub use durability::Durability;
+use durability::Durable;
 use errno::file_error;
 use partial::Partials;
 pub use root::{FoundDirectory, RootDirectory};
@@ -63,8 +66,8 @@ pub enum Uploads {
 pub struct LocalOptions {
     /// How a `STOR` replaces a file.
     pub uploads: Uploads,
-    /// Whether a commit waits until the file and its name are on the device.
-    pub fsync: bool,
+    /// What an acknowledged change survives.
+    pub durability: Durability,
     /// Whether every change is refused.
     pub read_only: bool,
     /// Permission bits of new files, less the umask of the process. A file that replaces another takes over
@@ -80,7 +83,7 @@ impl Default for LocalOptions {
     fn default() -> Self {
         Self {
             uploads: Uploads::Staged,
-            fsync: false,
+            durability: Durability::default(),
             read_only: false,
             file_mode: 0o666,
             directory_mode: 0o777,
@@ -115,6 +118,7 @@ pub struct LocalStorage {
     staging: Arc<StagingArea>,
     partials: Arc<Partials>,
     staged: staged::Settings,
+    durable: Arc<Durable>,
     options: LocalOptions,
 }
 
@@ -135,9 +139,10 @@ impl LocalStorage {
         let mode = Mode::from_raw_mode(options.file_mode & 0o7777);
         // Older kernels give a file without a name one by way of `/proc` alone.
         let unnamed = descriptors_have_names();
-        let staged = staged::Settings { fsync: options.fsync, mode, bits: None, unnamed };
+        let staged = staged::Settings { mode, bits: None, unnamed };
+        let durable = Arc::new(Durable::new(options.durability));
         let partials = Arc::default();
-        Self { tree, staging, partials, staged, options }
+        Self { tree, staging, partials, staged, durable, options }
     }
 
     /// Removes what killed processes left in the tree; what living ones use stays. For the start of a server,
@@ -190,6 +195,7 @@ impl LocalStorage {
             area: Arc::clone(&self.staging),
             partials: Arc::clone(&self.partials),
             settings: self.staged,
+            durable: Arc::clone(&self.durable),
             age: self.options.partial_age,
         }
     }
@@ -268,13 +274,14 @@ impl Storage for LocalStorage {
         if bits.is_some() {
             widen_directory(&parent, path.name(), mode);
         }
-        Ok(())
+        self.durable.name(parent)
     }
 
     fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
         self.writable()?;
         let parent = self.parent_of_old(path)?;
-        rustix::fs::unlinkat(&parent, path.name(), AtFlags::REMOVEDIR).map_err(file_error)
+        rustix::fs::unlinkat(&parent, path.name(), AtFlags::REMOVEDIR).map_err(file_error)?;
+        self.durable.name(parent)
     }
 
     fn remove_file(&self, path: &VirtualPath) -> Result<(), FileError> {
@@ -283,7 +290,8 @@ impl Storage for LocalStorage {
             return Err(FileError::IsDirectory);
         }
         let parent = self.parent_of_old(path)?;
-        rustix::fs::unlinkat(&parent, path.name(), AtFlags::empty()).map_err(file_error)
+        rustix::fs::unlinkat(&parent, path.name(), AtFlags::empty()).map_err(file_error)?;
+        self.durable.name(parent)
     }
 
     fn rename(&self, from: &VirtualPath, to: &VirtualPath) -> Result<(), FileError> {
@@ -292,11 +300,16 @@ impl Storage for LocalStorage {
         let new_parent = self.parent_of_new(to)?;
         let is_directory = metadata::of_entry(&old_parent, from.name())?.is_directory();
         if !is_directory || from == to {
-            return rustix::fs::renameat(&old_parent, from.name(), &new_parent, to.name())
-                .map_err(file_error);
+            rustix::fs::renameat(&old_parent, from.name(), &new_parent, to.name()).map_err(file_error)?;
+        } else {
+            // A plain rename would replace an empty directory.
+            rename_directory(&old_parent, from.name(), &new_parent, to.name())?;
         }
-        // A plain rename would replace an empty directory.
-        rename_directory(&old_parent, from.name(), &new_parent, to.name())
+        self.durable.name(new_parent)?;
+        match from.parent() == to.parent() {
+            true => Ok(()),
+            false => self.durable.name(old_parent),
+        }
     }
 
     fn change(&self, path: &VirtualPath, change: Change) -> Result<(), FileError> {
@@ -332,7 +345,8 @@ impl Storage for LocalStorage {
             return Err(FileError::InvalidName);
         }
         let parent = self.parent_of_new(path)?;
-        rustix::fs::symlinkat(target, &parent, path.name()).map_err(file_error)
+        rustix::fs::symlinkat(target, &parent, path.name()).map_err(file_error)?;
+        self.durable.name(parent)
     }
 
     fn copy(

@@ -8,7 +8,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 
 use super::claims::Claim;
 use super::errno::file_error;
-use super::in_place::{Durability, InPlace, Made};
+use super::in_place::{InPlace, Made};
 use super::staged::{self, Staged};
 use super::{LocalStorage, Uploads, metadata, target};
 
@@ -57,7 +57,7 @@ impl LocalStorage {
     ) -> Result<Staged, FileError> {
         let target = target::find(&self.tree, path, exclusive, wait)?;
         let settings = staged::Settings { bits: bits.map(Mode::from_raw_mode), ..self.staged };
-        Ok(Staged::new(target, Arc::clone(&self.staging), settings))
+        Ok(Staged::new(target, Arc::clone(&self.staging), settings, Arc::clone(&self.durable)))
     }
 
     fn open_in_place(
@@ -82,13 +82,12 @@ impl LocalStorage {
             WriteMode::At(offset) if offset > size => return Err(FileError::OutOfRange),
             WriteMode::At(offset) => offset,
         };
-        let durability = match (self.options.fsync, is_new) {
-            (false, _) => Durability::Cached,
-            (true, false) => Durability::File,
-            (true, true) => Durability::FileAndName(self.tree.parent(path, wait)?),
-        };
+        let named_in = if is_new { Some(self.tree.parent(path, wait)?) } else { None };
+        let durable = Arc::clone(&self.durable);
         let replaces = mode == WriteMode::Replace;
-        let upload = InPlace::new(file, claim, position, size, replaces, readiness, durability).of(made);
+        let upload = InPlace::new(file, claim, position, size, replaces, readiness, durable)
+            .of(made)
+            .named_in(named_in);
         Ok(if mode == WriteMode::Append { upload.appending() } else { upload })
     }
 

@@ -21,11 +21,12 @@ use millrace_vfs::{
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
+use super::durability::Durable;
 use super::errno::file_error;
 use super::staged::{Settings, StagingFile, link, open_unnamed};
 use super::staging::{StagingArea, is_kept_file, kept_name, mark_name};
 use super::target::Destination;
-use super::upload::{synchronise_file, truncate, write_all_at};
+use super::upload::{truncate, write_all_at};
 use joined::Joined;
 
 /// How often the staging directory is looked through for what is too old.
@@ -92,6 +93,7 @@ pub(super) struct Place {
     pub(super) area: Arc<StagingArea>,
     pub(super) partials: Arc<Partials>,
     pub(super) settings: Settings,
+    pub(super) durable: Arc<Durable>,
     /// After so long nobody can go on.
     pub(super) age: Duration,
 }
@@ -283,19 +285,28 @@ impl Kept {
         self.place.area.tidy();
     }
 
+    /// Its bytes cannot be written, which is told once only: nobody goes on with it.
+    fn lose(&mut self, file: &File) {
+        self.give_up(file);
+        self.joined.let_go(self.place.partials.lock().resting.as_mut());
+        self.place.area.tidy();
+    }
+
     /// Lets go of it; what came is kept or not.
-    fn leave(&mut self, keeps: bool) {
-        let Some(file) = self.file.take() else { return };
+    fn leave(&mut self, keeps: bool) -> Result<(), FileError> {
+        let Some(file) = self.file.take() else { return Ok(()) };
         if self.was_moved_away(&file) {
-            return self.let_it_be(&file);
+            self.let_it_be(&file);
+            return Ok(());
         }
         let keeps = keeps && self.joined.is_empty();
         let is_sure = keeps || truncate(&file, self.begun).is_ok();
         if !keeps && is_sure {
             self.position = self.begun;
         }
-        if keeps && self.place.settings.fsync {
-            let _ = synchronise_file(&file);
+        if keeps && let Err(error) = self.place.durable.bytes(&file) {
+            self.lose(&file);
+            return Err(error);
         }
         // Where they could not be taken away, whoever takes it next is told what is sure.
         if self.is_checked && is_sure {
@@ -307,6 +318,7 @@ impl Kept {
         }
         self.joined.let_go(state.resting.as_mut());
         release(&file);
+        Ok(())
     }
 }
 
@@ -332,8 +344,12 @@ impl Upload for Kept {
     }
 
     fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {
-        if self.place.settings.fsync {
-            synchronise_file(self.open_file()?)?;
+        let durable = Arc::clone(&self.place.durable);
+        if let Err(error) = durable.bytes(self.open_file()?) {
+            if let Some(file) = self.file.take() {
+                self.lose(&file);
+            }
+            return Err(error);
         }
         // What has the name may have come since this was begun.
         let target = self.destination.target()?;
@@ -353,15 +369,20 @@ impl Upload for Kept {
         }
         self.joined.remove(&self.directory);
         self.place.area.tidy();
+        durable.name(&*self.destination.target()?.directory)?;
         Ok(Committed { size: self.position })
     }
 
     fn abort(mut self: Box<Self>) {
-        self.leave(true);
+        let _ = self.leave(true);
+    }
+
+    fn keep(mut self: Box<Self>) -> Result<(), FileError> {
+        self.leave(true)
     }
 
     fn undo(mut self: Box<Self>) {
-        self.leave(false);
+        let _ = self.leave(false);
     }
 
     fn readiness(&self) -> Readiness {
@@ -379,7 +400,7 @@ impl Upload for Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        self.leave(!self.is_checked);
+        let _ = self.leave(!self.is_checked);
     }
 }
 

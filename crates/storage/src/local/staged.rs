@@ -1,8 +1,8 @@
 //! Staged uploads: the bytes go beside the name, and take it in one step at the end.
 //!
 //! The invariant: at every moment, and whatever is killed, the name shows the old file or all of the new one.
-//! A power cut may undo the last seconds, but not mix: before a rename over a file ext4 begins to write the new
-//! bytes out, and orders them before the rename; with `fsync` the commit waits until both are on the device.
+//! What a power cut leaves is a setting (`durability.rs`): the file systems' own orders do not promise that a new name
+//! leads to bytes (ext4 flushes nothing before a link, XFS nothing before a rename).
 //!
 //! # How
 //!
@@ -53,18 +53,17 @@ use millrace_vfs::{Committed, FileError, FileRange, Metadata, ReadHandle, Readin
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::durability::Durable;
 use super::errno::file_error;
 use super::metadata;
 use super::staging::{ATTEMPTS, StagingArea, hidden_name, hold};
 use super::target::{Destination, Target};
 use super::tree::magic_link;
-use super::upload::{synchronise_directory, synchronise_file, write_all_at};
+use super::upload::write_all_at;
 
 /// How staged uploads are made.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settings {
-    /// Whether a commit waits for the device.
-    pub(super) fsync: bool,
     /// Permission bits of a new file, less the umask.
     pub(super) mode: Mode,
     /// Permission bits of a new file, exactly, where the upload says them.
@@ -79,6 +78,7 @@ pub(super) struct Staged {
     destination: Destination,
     area: Arc<StagingArea>,
     settings: Settings,
+    durable: Arc<Durable>,
     /// Opened at the first use.
     file: Option<StagingFile>,
     position: u64,
@@ -86,8 +86,13 @@ pub(super) struct Staged {
 
 impl Staged {
     /// An upload that has opened nothing yet.
-    pub(super) fn new(destination: Destination, area: Arc<StagingArea>, settings: Settings) -> Self {
-        Self { destination, area, settings, file: None, position: 0 }
+    pub(super) fn new(
+        destination: Destination,
+        area: Arc<StagingArea>,
+        settings: Settings,
+        durable: Arc<Durable>,
+    ) -> Self {
+        Self { destination, area, settings, durable, file: None, position: 0 }
     }
 
     fn opened(&mut self) -> Result<&mut StagingFile, FileError> {
@@ -129,16 +134,12 @@ impl Upload for Staged {
 
     fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {
         self.opened()?;
-        let Self { mut destination, area, settings, file, position } = *self;
+        let Self { mut destination, area, durable, file, position, .. } = *self;
         let target = destination.target()?;
         let mut file = file.expect("it was opened in the line above");
-        if settings.fsync {
-            synchronise_file(&file.file)?;
-        }
+        durable.bytes(&file.file)?;
         file.publish(target, &area).map_err(|error| target.reason(error))?;
-        if settings.fsync {
-            synchronise_directory(&*target.directory)?;
-        }
+        durable.name(&*target.directory)?;
         Ok(Committed { size: position })
     }
 

@@ -1,13 +1,11 @@
-//! What both kinds of upload do with an open file: write at a position, and make it durable.
+//! What both kinds of upload do with an open file: write at a position, and cut it.
 
 use std::fs::File;
-use std::os::fd::AsFd;
 
 use millrace_vfs::FileError;
 use rustix::io::Errno;
 
 use super::errno::transfer_error;
-use super::tree::reopen_directory;
 
 /// Writes all of `bytes` at `position`, which moves along.
 pub(super) fn write_all_at(file: &File, position: &mut u64, mut bytes: &[u8]) -> Result<(), FileError> {
@@ -28,15 +26,4 @@ pub(super) fn write_all_at(file: &File, position: &mut u64, mut bytes: &[u8]) ->
 /// Cuts the file to `length`.
 pub(super) fn truncate(file: &File, length: u64) -> Result<(), FileError> {
     rustix::io::retry_on_intr(|| rustix::fs::ftruncate(file, length)).map_err(transfer_error)
-}
-
-/// Waits until the file's bytes are on the device.
-pub(super) fn synchronise_file(file: &File) -> Result<(), FileError> {
-    rustix::io::retry_on_intr(|| rustix::fs::fdatasync(file)).map_err(transfer_error)
-}
-
-/// Waits until the directory's entries are on the device.
-pub(super) fn synchronise_directory(directory: impl AsFd) -> Result<(), FileError> {
-    let directory = reopen_directory(directory)?;
-    rustix::io::retry_on_intr(|| rustix::fs::fsync(&directory)).map_err(transfer_error)
 }

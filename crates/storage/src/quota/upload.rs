@@ -126,14 +126,21 @@ impl Metered {
     }
 
     fn leave(&mut self) {
-        if let Some(inner) = self.inner.take() {
+        let _ = self.end(|inner| {
             inner.abort();
-            match (self.is_staged, self.position == self.start) {
-                (true, _) => {}
-                (false, true) => self.settle_as_undone(),
-                (false, false) => self.settle_in_place(),
-            }
+            Ok(())
+        });
+    }
+
+    fn end(&mut self, end: impl FnOnce(Box<dyn Upload>) -> Result<(), FileError>) -> Result<(), FileError> {
+        let Some(inner) = self.inner.take() else { return Ok(()) };
+        let ended = end(inner);
+        match (self.is_staged, self.position == self.start) {
+            (true, _) => {}
+            (false, true) => self.settle_as_undone(),
+            (false, false) => self.settle_in_place(),
         }
+        ended
     }
 }
 
@@ -187,6 +194,10 @@ impl Upload for Metered {
 
     fn abort(mut self: Box<Self>) {
         self.leave();
+    }
+
+    fn keep(mut self: Box<Self>) -> Result<(), FileError> {
+        self.end(|inner| inner.keep())
     }
 
     fn undo(mut self: Box<Self>) {

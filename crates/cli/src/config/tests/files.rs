@@ -49,16 +49,16 @@ fn errors_in_a_file_show_where() {
       | ^^^^^^^^^^"#,
         ),
         (
-            "fsync = \"perhaps\"",
-            r#"HERE/m.toml:1:9: "perhaps" is none of the choices; write on or off.
-    1 | fsync = "perhaps"
-      |         ^^^^^^^^^"#,
+            "coalesce = \"perhaps\"",
+            r#"HERE/m.toml:1:12: "perhaps" is none of the choices; write on or off.
+    1 | coalesce = "perhaps"
+      |            ^^^^^^^^^"#,
         ),
         (
-            "fsync = 1",
-            r#"HERE/m.toml:1:9: Expected `true` or `false`, but this is the number 1.
-    1 | fsync = 1
-      |         ^"#,
+            "coalesce = 1",
+            r#"HERE/m.toml:1:12: Expected `true` or `false`, but this is the number 1.
+    1 | coalesce = 1
+      |            ^"#,
         ),
         (
             "greeting = true",
@@ -266,11 +266,11 @@ fn all_values_that_cannot_be_read_are_told_at_once() {
         places.map(str::to_owned).collect::<Vec<_>>()
     };
     let user = "[[user]]\nname = \"a\"\npassword = \"HASH\"\naccess = \"some\"\nhours = [\n \"x\",\n]\nsessions = 3\n";
-    assert_eq!(places(&format!("grace = \"soon\"\nfsync = 1\n{user}")), ["1:9", "2:9", "6:10", "7:9"]);
+    assert_eq!(places(&format!("grace = \"soon\"\ncoalesce = 1\n{user}")), ["1:9", "2:12", "6:10", "7:9"]);
     // What is missing without the value that is wrong is no mistake of its own.
     assert_eq!(places("[[user]]\nname = 1\n[[group]]\nname = \"g\"\n"), ["2:8"]);
     assert_eq!(places("grace = \"soon\"\n[[user]]\naccess = \"ro\"\n"), ["1:9"]);
-    assert_eq!(places("grace = 1\ngrace = 2\nfsync = 1"), ["2:1"]);
+    assert_eq!(places("grace = 1\ngrace = 2\ncoalesce = 1"), ["2:1"]);
 }
 
 #[test]

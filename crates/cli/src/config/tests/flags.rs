@@ -37,7 +37,7 @@ fn only_those_who_may_write_get_a_writable_tree() {
 fn flags_become_settings() {
     let folder = Folder::new();
     let flags = "--ftp 0.0.0.0:0 --ftp [::1]:2121 --passive-ports 50000 --public-ip 203.0.113.7 --workers 3 --grace 5m \
-                 --coalesce off --uploads in-place --fsync --list-sort 10k --log-format json --xferlog x.log";
+                 --coalesce off --uploads in-place --durability full --list-sort 10k --log-format json --xferlog x.log";
     let site = folder.flags(&flags.split_whitespace().collect::<Vec<_>>()).unwrap();
     let config = &site.config;
     assert_eq!(config.ftp, ["0.0.0.0:0".parse().unwrap(), "[::1]:2121".parse().unwrap()]);
@@ -50,7 +50,7 @@ fn flags_become_settings() {
     assert_eq!(config.log, millrace_server::config::LogFormat::Json);
     assert_eq!(config.xferlog.as_deref(), Some(Path::new("x.log")));
     assert_eq!(site.files.uploads, millrace_storage::Uploads::InPlace);
-    assert!(site.files.fsync);
+    assert_eq!(site.files.durability, millrace_storage::Durability::Full);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_flag_goes_before_its_key() {
 const EVERY_FLAG: &str = "photos --ftp 127.0.0.1:1 --http 127.0.0.1:2 --cgi programs --passive-ports 50000-50001 \
     --public-ip 203.0.113.7 --workers 3 --grace 5m --control socket --coalesce off --tls-cert a.pem --tls-key a.key \
     --tls-self-signed --acme a.example --acme-agree --tls-required data --ftps 127.0.0.1:3 --https 127.0.0.1:4 --state kept \
-    --user a:pw --users accounts --anonymous ro --uploads in-place --fsync --list-sort 10k --quiet --log-format json \
+    --user a:pw --users accounts --anonymous ro --uploads in-place --durability full --list-sort 10k --quiet --log-format json \
     --xferlog x.log --access-log a.log";
 
 #[test]

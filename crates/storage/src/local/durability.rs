@@ -1,0 +1,201 @@
+//! What an acknowledged change survives, and the calls that see to it.
+//!
+//! The order is what promises: a file's bytes are on the device before its name leads to them, and the name is on the
+//! device before the change is acknowledged, as far as the level asks for either. A failed call fails the change for
+//! good: the kernel reports an error of the device once, and a repeated call would succeed without the bytes.
+//!
+//! Many changes share a wait: those of one directory that come while it is being written to the device wait for one
+//! further call together. Calls for different files are made side by side, and the file systems commit them together.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+
+use millrace_vfs::{FileError, Readiness};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::errno::transfer_error;
+
+/// What an acknowledged change survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// A crash of the server. A power cut may undo the change, and leave a new file empty or half.
+    None,
+    /// Of a power cut: an acknowledged file is never empty or half. The change of a name may be undone.
+    #[default]
+    Whole,
+    /// A power cut, with its name.
+    Full,
+}
+
+/// Makes the changes of one tree durable.
+#[derive(Debug, Default)]
+pub(super) struct Durable {
+    level: Durability,
+    directories: GroupCommit,
+}
+
+impl Durable {
+    /// Keeps to a level.
+    pub(super) fn new(level: Durability) -> Self {
+        Self { level, directories: GroupCommit::default() }
+    }
+
+    /// Returns whether [`Durable::bytes`] or [`Durable::name`] may wait for a file on such a file system.
+    pub(super) fn waits(&self, readiness: Readiness) -> bool {
+        self.level != Durability::None || readiness == Readiness::MayHang
+    }
+
+    /// Waits until a file's bytes are where the level wants them. A file system that is not known to be a local one
+    /// (NFS, CIFS, FUSE) may tell only now that it has no room for them: there every level waits.
+    pub(super) fn bytes(&self, file: &File) -> Result<(), FileError> {
+        let is_remote = calls::tells_late(file);
+        if self.level != Durability::None || is_remote {
+            calls::synchronise(calls::Call::Bytes, || rustix::fs::fdatasync(file)).map_err(transfer_error)?;
+        }
+        if is_remote {
+            close_copy(file)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the names in a directory are where the level wants them.
+    pub(super) fn name(&self, directory: impl AsFd) -> Result<(), FileError> {
+        if self.level != Durability::Full {
+            return Ok(());
+        }
+        let stat = rustix::fs::fstat(&directory).map_err(transfer_error)?;
+        let synchronise = || synchronise_directory(&directory);
+        self.directories.run((stat.st_dev, stat.st_ino), synchronise).map_err(transfer_error)
+    }
+}
+
+/// Some file systems write when a descriptor is closed, and tell what went wrong only then.
+fn close_copy(file: &File) -> Result<(), FileError> {
+    let copy = file.try_clone()?;
+    let mut copy = Some(copy);
+    let close = || match copy.take().map(nix::unistd::close) {
+        None | Some(Ok(()) | Err(nix::Error::EINTR)) => Ok(()),
+        Some(Err(errno)) => Err(Errno::from_raw_os_error(errno as i32)),
+    };
+    calls::synchronise(calls::Call::Close, close).map_err(transfer_error)
+}
+
+fn synchronise_directory(directory: impl AsFd) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat(directory, c".", flags, rustix::fs::Mode::empty())?;
+    match calls::synchronise(calls::Call::Name, || rustix::fs::fsync(&opened)) {
+        // A file system that has nothing to do for a directory.
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
+        result => result,
+    }
+}
+
+/// Calls for the same thing, of which those that wait meanwhile share the next one.
+#[derive(Debug, Default)]
+struct GroupCommit {
+    groups: Mutex<HashMap<(u64, u64), Group>>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    is_running: bool,
+    /// The round that has not begun.
+    next: Option<Arc<Round>>,
+}
+
+/// What came of one call.
+type Round = OnceLock<rustix::io::Result<()>>;
+
+impl GroupCommit {
+    /// Makes a call, or waits for one that another thread begins after now, and returns what came of it.
+    fn run(&self, key: (u64, u64), call: impl FnOnce() -> rustix::io::Result<()>) -> rustix::io::Result<()> {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let round = Arc::clone(groups.entry(key).or_default().next.get_or_insert_default());
+        loop {
+            if let Some(result) = round.get() {
+                return *result;
+            }
+            let group = groups.entry(key).or_default();
+            if !group.is_running {
+                group.is_running = true;
+                group.next = None;
+                break;
+            }
+            groups = self.ended.wait(groups).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(groups);
+        let result = *round.get_or_init(call);
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(group) = groups.get_mut(&key) {
+            group.is_running = false;
+            if group.next.is_none() {
+                groups.remove(&key);
+            }
+        }
+        self.ended.notify_all();
+        result
+    }
+}
+
+/// The calls themselves, which tests can record and have fail.
+pub(super) mod calls {
+    use std::fs::File;
+
+    use millrace_vfs::Readiness;
+
+    use super::super::metadata;
+
+    /// What is waited for.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(in super::super) enum Call {
+        /// A file's bytes.
+        Bytes,
+        /// A directory's names.
+        Name,
+        /// What a file system tells of a file's bytes when a descriptor is closed.
+        Close,
+    }
+
+    /// Returns whether the file system may tell at the end of a file only that it cannot hold it.
+    pub(super) fn tells_late(file: &File) -> bool {
+        #[cfg(test)]
+        if TELLS_LATE.get() {
+            return true;
+        }
+        metadata::readiness_of(file) == Readiness::MayHang
+    }
+
+    #[cfg(test)]
+    thread_local! {
+        /// What this thread has asked for.
+        pub(in super::super) static MADE: std::cell::RefCell<Vec<Call>> = const { std::cell::RefCell::new(Vec::new()) };
+        /// The call from now on that fails, counted from 1; 0 is none.
+        pub(in super::super) static FAILS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+        /// Whether this thread's files lie as if on NFS.
+        pub(in super::super) static TELLS_LATE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    }
+
+    pub(super) fn synchronise(
+        call: Call,
+        make: impl FnMut() -> rustix::io::Result<()>,
+    ) -> rustix::io::Result<()> {
+        #[cfg(test)]
+        {
+            MADE.with_borrow_mut(|made| made.push(call));
+            let left = FAILS.get();
+            FAILS.set(left.saturating_sub(1));
+            if left == 1 {
+                return Err(rustix::io::Errno::IO);
+            }
+        }
+        let _ = call;
+        rustix::io::retry_on_intr(make)
+    }
+}
+
+#[cfg(test)]
+mod tests;
