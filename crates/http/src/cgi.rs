@@ -84,7 +84,7 @@ pub struct Request<'a> {
 }
 
 /// The environment of a program (RFC 3875 section 4.1), but for `PATH`, which is the server's to choose.
-pub fn environment(head: &Head<'_, '_>, request: &Request<'_>) -> Environment {
+pub fn environment(head: &Head, request: &Request<'_>) -> Environment {
     let mut variables = Environment::default();
     variables.set("GATEWAY_INTERFACE", b"CGI/1.1");
     variables.set("SERVER_SOFTWARE", concat!("Millrace/", env!("CARGO_PKG_VERSION")).as_bytes());
@@ -94,7 +94,7 @@ pub fn environment(head: &Head<'_, '_>, request: &Request<'_>) -> Environment {
         None => variables.show("SERVER_NAME", request.local.ip()),
     }
     variables.show("SERVER_PORT", request.local.port());
-    variables.set("REQUEST_METHOD", head.method_text.as_bytes());
+    variables.set("REQUEST_METHOD", head.method_text().as_bytes());
     variables.set("QUERY_STRING", request.query);
     variables.set("SCRIPT_NAME", request.script);
     if !request.path_info.is_empty() {
@@ -157,7 +157,7 @@ fn is_told(name: &str) -> bool {
 }
 
 /// A field of the head as `HTTP_*` (RFC 3875 section 4.1.18); several lines of one become a list.
-fn add_field(variables: &mut Environment, head: &Head<'_, '_>, name: &str) {
+fn add_field(variables: &mut Environment, head: &Head, name: &str) {
     let letter = |letter: char| if letter == '-' { '_' } else { letter.to_ascii_uppercase() };
     let variable: String = "HTTP_".chars().chain(name.chars().map(letter)).collect();
     if name.eq_ignore_ascii_case("host") {
@@ -309,11 +309,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Slots;
 
     fn variables(text: &str) -> Vec<(String, String)> {
-        let mut slots = Slots::new();
-        let (head, _) = crate::request::parse(text.as_bytes(), &mut slots).unwrap().unwrap();
+        let (head, _) = crate::request::parse(text.as_bytes()).unwrap().unwrap();
         let request = Request {
             script: b"/cgi-bin/x",
             path_info: b"/a b",

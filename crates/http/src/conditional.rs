@@ -88,16 +88,16 @@ impl fmt::Display for ETag {
 
 /// Evaluates the preconditions of a request in the order of section 13.2.2. `current` is what is there, if
 /// anything is.
-pub fn evaluate(head: &Head<'_, '_>, current: Option<&Validators>) -> Verdict {
+pub fn evaluate(head: &Head, current: Option<&Validators>) -> Verdict {
     judge(head, current.is_some(), current)
 }
 
 /// The same of what is there but has neither tag nor date: a page that is made for each who asks.
-pub fn evaluate_untagged(head: &Head<'_, '_>) -> Verdict {
+pub fn evaluate_untagged(head: &Head) -> Verdict {
     judge(head, true, None)
 }
 
-fn judge(head: &Head<'_, '_>, exists: bool, current: Option<&Validators>) -> Verdict {
+fn judge(head: &Head, exists: bool, current: Option<&Validators>) -> Verdict {
     let matches = |field, comparison| exists && any_matches(head, field, current, comparison);
     if head.get(Field::IfMatch).is_some() {
         if !matches(Field::IfMatch, Comparison::Strong) {
@@ -126,7 +126,7 @@ fn judge(head: &Head<'_, '_>, exists: bool, current: Option<&Validators>) -> Ver
 
 /// Whether `If-Range` lets a range be served, at this time in seconds since 1970: there is none, or it names what is
 /// there (section 13.1.5).
-pub fn range_applies(head: &Head<'_, '_>, current: &Validators, now: i64) -> bool {
+pub fn range_applies(head: &Head, current: &Validators, now: i64) -> bool {
     match head.get(Field::IfRange) {
         None => true,
         Some(tag) if tag.starts_with(b"\"") || tag.starts_with(b"W/") => current.etag.is(tag),
@@ -141,12 +141,7 @@ enum Comparison {
     Weak,
 }
 
-fn any_matches(
-    head: &Head<'_, '_>,
-    field: Field,
-    current: Option<&Validators>,
-    comparison: Comparison,
-) -> bool {
+fn any_matches(head: &Head, field: Field, current: Option<&Validators>, comparison: Comparison) -> bool {
     let tag = current.map(|current| current.etag.to_string());
     head.all(field).any(|line| {
         line.trim_ascii() == b"*"
@@ -176,15 +171,13 @@ impl<'a> Iterator for Tags<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Slots;
 
     const MODIFIED: Timestamp = Timestamp { seconds: 784_111_777, nanoseconds: 5 };
 
     fn verdict(method: &str, fields: &str, exists: bool) -> Verdict {
         let current = Validators::new(0x10, 0x2a, MODIFIED, None);
         let text = format!("{method} / HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
-        let mut slots = Slots::new();
-        let (head, _) = crate::request::parse(text.as_bytes(), &mut slots).unwrap().unwrap();
+        let (head, _) = crate::request::parse(text.as_bytes()).unwrap().unwrap();
         evaluate(&head, exists.then_some(&current))
     }
 
@@ -264,8 +257,7 @@ mod tests {
             ("If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n", Proceed),
         ] {
             let text = format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
-            let mut slots = Slots::new();
-            let (head, _) = crate::request::parse(text.as_bytes(), &mut slots).unwrap().unwrap();
+            let (head, _) = crate::request::parse(text.as_bytes()).unwrap().unwrap();
             assert_eq!(evaluate_untagged(&head), expected, "{fields}");
         }
     }
@@ -283,8 +275,7 @@ mod tests {
         ];
         for (value, expected) in table {
             let text = format!("GET / HTTP/1.1\r\nHost: h\r\nIf-Range: {value}\r\n\r\n");
-            let mut slots = Slots::new();
-            let (head, _) = crate::request::parse(text.as_bytes(), &mut slots).unwrap().unwrap();
+            let (head, _) = crate::request::parse(text.as_bytes()).unwrap().unwrap();
             assert_eq!(range_applies(&head, &current, MODIFIED.seconds + 1), expected, "{value}");
             let is_tag = value.starts_with('"');
             assert_eq!(

@@ -91,7 +91,7 @@ impl Origin {
 }
 
 /// Claims that a browser asks what it may send.
-pub fn is_preflight(head: &Head<'_, '_>) -> bool {
+pub fn is_preflight(head: &Head) -> bool {
     head.method == Method::Options
         && head.get(Field::Origin).is_some()
         && head.get(Field::AccessControlRequestMethod).is_some()
@@ -99,7 +99,7 @@ pub fn is_preflight(head: &Head<'_, '_>) -> bool {
 
 impl Grant {
     /// What every answer says, whatever its status; whole lines.
-    pub fn lines(&self, head: &Head<'_, '_>, out: &mut String) {
+    pub fn lines(&self, head: &Head, out: &mut String) {
         let leave = self.leave(head);
         if leave != Leave::Everybody {
             out.push_str("Vary: Origin\r\n");
@@ -110,7 +110,7 @@ impl Grant {
     }
 
     /// What the answer to a preflight says; whole lines.
-    pub fn preflight_lines(&self, head: &Head<'_, '_>, out: &mut String) {
+    pub fn preflight_lines(&self, head: &Head, out: &mut String) {
         out.push_str("Vary: Origin, Access-Control-Request-Method, Access-Control-Request-Headers\r\n");
         let asked = head.get(Field::AccessControlRequestMethod).unwrap_or_default();
         let may = self.methods.iter().any(|method| method.as_bytes() == asked);
@@ -124,7 +124,7 @@ impl Grant {
         line("Access-Control-Max-Age", &self.max_age.to_string(), out);
     }
 
-    fn leave<'a>(&self, head: &Head<'a, '_>) -> Leave<'a> {
+    fn leave<'a>(&self, head: &'a Head) -> Leave<'a> {
         if !self.credentials && self.origins.contains(&Origin::Any) {
             return Leave::Everybody;
         }
@@ -157,7 +157,6 @@ fn line(name: &str, value: &str, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Slots;
 
     fn grant(origins: &[&str], credentials: bool) -> Grant {
         Grant {
@@ -172,8 +171,7 @@ mod tests {
 
     fn said(grant: &Grant, method: &str, fields: &str) -> String {
         let text = format!("{method} / HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
-        let mut slots = Slots::new();
-        let (head, _) = crate::request::parse(text.as_bytes(), &mut slots).unwrap().unwrap();
+        let (head, _) = crate::request::parse(text.as_bytes()).unwrap().unwrap();
         let mut out = String::new();
         match is_preflight(&head) {
             true => grant.preflight_lines(&head, &mut out),

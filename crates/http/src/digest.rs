@@ -27,7 +27,7 @@ impl Algorithm {
 
 /// The algorithm that a client would rather have, of `Want-Repr-Digest: sha-512=3, sha-256=10`; `None` for none that is
 /// known here. 0 says that it is not wanted, and of equals the first one known here is taken.
-pub fn wanted(head: &Head<'_, '_>) -> Option<Algorithm> {
+pub fn wanted(head: &Head) -> Option<Algorithm> {
     head.get(Field::WantReprDigest)?;
     let preference = |algorithm: Algorithm| {
         let members = head.all(Field::WantReprDigest).flat_map(|line| line.split(|&byte| byte == b','));
@@ -65,7 +65,6 @@ pub fn line(algorithm: Algorithm, digest: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Slots;
 
     #[test]
     fn the_best_of_what_is_wanted_is_found() {
@@ -86,8 +85,7 @@ mod tests {
             ("Want-Repr-Digest: sha-256x=10", None),
         ] {
             let text = format!("GET / HTTP/1.1\r\nHost: h\r\n{field}\r\n\r\n");
-            let mut slots = Slots::new();
-            let (head, _) = crate::request::parse(text.as_bytes(), &mut slots).unwrap().unwrap();
+            let (head, _) = crate::request::parse(text.as_bytes()).unwrap().unwrap();
             assert_eq!(wanted(&head), expected, "{field}");
         }
     }

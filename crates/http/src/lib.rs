@@ -12,6 +12,7 @@
 //!   and [`fastcgi`] carries the same to an application that stays.
 //! - [`dav`] is what WebDAV adds (RFC 4918), [`tus`] what uploads add that go on where they were cut.
 //! - [`h2`] is HTTP/2 on a connection, both sides as values.
+//! - [`internal_redirect`] makes requests that others lead to within the server.
 //! - [`response`] writes heads, [`index`] the pages of directories, [`page`] those of errors.
 
 pub mod authorization;
@@ -26,6 +27,7 @@ pub mod fastcgi;
 pub mod h1;
 pub mod h2;
 pub mod index;
+pub mod internal_redirect;
 pub mod media_type;
 pub mod negotiate;
 pub mod page;
@@ -36,5 +38,5 @@ pub mod status;
 pub mod target;
 pub mod tus;
 
-pub use request::{Field, Framing, Head, Method, Refusal, Slots, Version};
+pub use request::{Field, Framing, Head, Method, Refusal, Version};
 pub use status::Status;

@@ -25,7 +25,7 @@ type Weight = u16;
 
 /// The codings that a client takes, best first; of equal weight in the order of [`CODINGS`]. Those that it likes less
 /// than the file as it is are left out.
-pub fn codings(head: &Head<'_, '_>) -> Vec<Coding> {
+pub fn codings(head: &Head) -> Vec<Coding> {
     if head.get(Field::AcceptEncoding).is_none() {
         return Vec::new();
     }
@@ -42,13 +42,13 @@ pub fn codings(head: &Head<'_, '_>) -> Vec<Coding> {
 }
 
 /// Claims that the client would rather have a directory as JSON than as a page.
-pub fn prefers_json(head: &Head<'_, '_>) -> bool {
+pub fn prefers_json(head: &Head) -> bool {
     let json = weight(head, Field::Accept, &["application/json"]).unwrap_or(0);
     json > 0 && json >= weight(head, Field::Accept, &["text/html", "text/*", "*/*"]).unwrap_or(0)
 }
 
 /// The weight of the first of these names that the field lists; `None` where it lists none.
-fn weight(head: &Head<'_, '_>, field: Field, names: &[&str]) -> Option<Weight> {
+fn weight(head: &Head, field: Field, names: &[&str]) -> Option<Weight> {
     names.iter().find_map(|name| {
         head.all(field).flat_map(|line| line.split(|&byte| byte == b',')).find_map(|item| {
             let mut parts = item.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
@@ -68,12 +68,10 @@ fn quality(parameter: &[u8]) -> Option<Weight> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Slots;
 
-    fn with<T>(field: &str, look: impl FnOnce(&Head<'_, '_>) -> T) -> T {
+    fn with<T>(field: &str, look: impl FnOnce(&Head) -> T) -> T {
         let text = format!("GET / HTTP/1.1\r\nHost: h\r\n{field}\r\n\r\n");
-        let mut slots = Slots::new();
-        look(&crate::request::parse(text.as_bytes(), &mut slots).unwrap().unwrap().0)
+        look(&crate::request::parse(text.as_bytes()).unwrap().unwrap().0)
     }
 
     #[test]

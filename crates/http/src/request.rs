@@ -1,4 +1,4 @@
-//! A request's head, parsed in place (RFC 9112 sections 2 to 7).
+//! A request's head (RFC 9112 sections 2 to 7).
 //!
 //! The invariant: a head that is accepted can be understood in one way only. Both lengths at once, a length
 //! twice, a line that ends in a bare LF, a folded line, a blank before a colon, two hosts: each has been used
@@ -17,32 +17,12 @@ pub const MAX_HEAD: usize = 32 * 1024;
 /// Bytes of a request line at most.
 pub const MAX_REQUEST_LINE: usize = 8 * 1024;
 
-/// Where a head's fields are put: on the caller's stack, untouched until used.
-#[derive(Debug)]
-pub struct Slots<'a>([MaybeUninit<httparse::Header<'a>>; MAX_FIELDS]);
-
-impl Slots<'_> {
-    /// Room for the fields of one head.
-    pub fn new() -> Self {
-        Self([const { MaybeUninit::uninit() }; MAX_FIELDS])
-    }
-}
-
-impl Default for Slots<'_> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// A request's head. Text is the client's own bytes, lent.
-#[derive(Debug)]
-pub struct Head<'a, 'h> {
+/// A request's head: its bytes as they came, and where its parts stand in them. It outlives the buffer that it was
+/// parsed in, so a request that waits is not parsed again.
+#[derive(Debug, Clone)]
+pub struct Head {
     /// What is asked.
     pub method: Method,
-    /// The method as written.
-    pub method_text: &'a str,
-    /// Of what: the request target as written.
-    pub target: &'a [u8],
     /// The client's version.
     pub version: Version,
     /// How long the body is.
@@ -51,8 +31,41 @@ pub struct Head<'a, 'h> {
     pub persistent: bool,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
-    fields: &'h [httparse::Header<'a>],
-    known: [Option<&'a [u8]>; Field::COUNT],
+    bytes: Vec<u8>,
+    method_text: Span,
+    target: Span,
+    /// The host of a target in absolute form.
+    authority: Option<Span>,
+    lines: Vec<Line>,
+    /// Of each field that is known: which of `lines` is the first of it, from 1 on; 0 where there is none.
+    known: [u8; Field::COUNT],
+}
+
+/// A part of a head's bytes. [`MAX_HEAD`] bounds both ends.
+#[derive(Debug, Clone, Copy, Default)]
+struct Span {
+    start: u16,
+    end: u16,
+}
+
+/// A field's line.
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    name: Span,
+    value: Span,
+}
+
+impl Span {
+    /// Where `part`, which lies in `whole`, lies in it.
+    fn of(part: &[u8], whole: &[u8]) -> Self {
+        let start = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
+        let bounded = |at: usize| u16::try_from(at).unwrap_or(u16::MAX);
+        Self { start: bounded(start), end: bounded(start + part.len()) }
+    }
+
+    fn get(self, bytes: &[u8]) -> &[u8] {
+        bytes.get(usize::from(self.start)..usize::from(self.end)).unwrap_or_default()
+    }
 }
 
 /// A method that is known here.
@@ -179,80 +192,105 @@ impl Field {
 }
 
 /// Parses the head at the beginning of `bytes`: the head and its length, or `None` where more has to come.
-pub fn parse<'a, 'h>(
-    bytes: &'a [u8],
-    slots: &'h mut Slots<'a>,
-) -> Result<Option<(Head<'a, 'h>, usize)>, Refusal> {
-    let mut request = httparse::Request::new(&mut []);
-    let parsed = httparse::ParserConfig::default().parse_request_with_uninit_headers(
-        &mut request,
-        bytes,
-        &mut slots.0,
-    );
-    let length = match parsed {
-        Ok(httparse::Status::Complete(length)) if length <= MAX_HEAD => length,
-        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD && !has_long_first_line(bytes) => {
-            refuse_bare_line_feeds(bytes)?;
-            return Ok(None);
+pub fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
+    let mut head = Head::default();
+    Ok(head.read(bytes)?.map(|length| (head, length)))
+}
+
+impl Default for Head {
+    /// Room for a head, of which nothing was read yet.
+    fn default() -> Self {
+        Self {
+            method: Method::Other,
+            version: Version::Http11,
+            framing: Framing::None,
+            persistent: false,
+            expects_continue: false,
+            bytes: Vec::new(),
+            method_text: Span::default(),
+            target: Span::default(),
+            authority: None,
+            lines: Vec::new(),
+            known: [0; Field::COUNT],
         }
-        Ok(_) if has_long_first_line(bytes) => {
+    }
+}
+
+impl Head {
+    /// Reads the head at the beginning of `bytes` in place of what was here before, whose memory is used again.
+    /// Returns its length, or `None` where more has to come: then, as after an error, what is here means nothing.
+    pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
+        let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+        let mut request = httparse::Request::new(&mut []);
+        let parsed = httparse::ParserConfig::default().parse_request_with_uninit_headers(
+            &mut request,
+            bytes,
+            &mut slots,
+        );
+        let length = match parsed {
+            Ok(httparse::Status::Complete(length)) if length <= MAX_HEAD => length,
+            Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD && !has_long_first_line(bytes) => {
+                refuse_bare_line_feeds(bytes)?;
+                return Ok(None);
+            }
+            Ok(_) if has_long_first_line(bytes) => {
+                return refuse(Status::URI_TOO_LONG, "The request line is longer than 8 KiB.");
+            }
+            Ok(_) => return refuse(Status::HEAD_TOO_LARGE, "The head is longer than 32 KiB."),
+            Err(error) => return Err(refusal(error, bytes)),
+        };
+        refuse_bare_line_feeds(&bytes[..length])?;
+        if has_long_first_line(&bytes[..length]) {
             return refuse(Status::URI_TOO_LONG, "The request line is longer than 8 KiB.");
         }
-        Ok(_) => return refuse(Status::HEAD_TOO_LARGE, "The head is longer than 32 KiB."),
-        Err(error) => return Err(refusal(error, bytes)),
-    };
-    refuse_bare_line_feeds(&bytes[..length])?;
-    if has_long_first_line(&bytes[..length]) {
-        return refuse(Status::URI_TOO_LONG, "The request line is longer than 8 KiB.");
+        let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version)
+        else {
+            return bad("The request line is not whole.");
+        };
+        self.method = Method::from_text(method);
+        self.version = if version == 0 { Version::Http10 } else { Version::Http11 };
+        self.method_text = Span::of(method.as_bytes(), bytes);
+        self.target = Span::of(target.as_bytes(), bytes);
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&bytes[..length]);
+        self.index(request.headers, bytes)?;
+        self.frame()?;
+        Ok(Some(length))
     }
-    let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
-        return bad("The request line is not whole.");
-    };
-    let version = if version == 0 { Version::Http10 } else { Version::Http11 };
-    let head = Head {
-        method: Method::from_text(method),
-        method_text: method,
-        target: target.as_bytes(),
-        version,
-        framing: Framing::None,
-        persistent: false,
-        expects_continue: false,
-        known: known(request.headers)?,
-        fields: request.headers,
-    };
-    Ok(Some((head.framed()?, length)))
-}
 
-/// The first line of each field that means something; an error where a second one makes a head ambiguous.
-fn known<'a>(fields: &[httparse::Header<'a>]) -> Result<[Option<&'a [u8]>; Field::COUNT], Refusal> {
-    let mut known = [None; Field::COUNT];
-    for field in fields {
-        let Some(index) = Field::index_of(field.name) else { continue };
-        match &mut known[index] {
-            place @ None => *place = Some(field.value),
-            Some(_) if Field::is_single(index) => {
-                return bad("A field that may stand once stands twice.");
+    /// Notes where the fields stand; an error where a second line of one makes the head ambiguous.
+    fn index(&mut self, fields: &[httparse::Header<'_>], bytes: &[u8]) -> Result<(), Refusal> {
+        self.lines.clear();
+        self.known = [0; Field::COUNT];
+        for (number, field) in (1..).zip(fields) {
+            let name = Span::of(field.name.as_bytes(), bytes);
+            self.lines.push(Line { name, value: Span::of(field.value, bytes) });
+            let Some(index) = Field::index_of(field.name) else { continue };
+            match &mut self.known[index] {
+                place @ 0 => *place = number,
+                _ if Field::is_single(index) => {
+                    return bad("A field that may stand once stands twice.");
+                }
+                _ => {}
             }
-            Some(_) => {}
         }
+        Ok(())
     }
-    Ok(known)
-}
 
-impl<'a> Head<'a, '_> {
     /// Works out what the framing fields say together.
-    fn framed(mut self) -> Result<Self, Refusal> {
+    fn frame(&mut self) -> Result<(), Refusal> {
+        self.authority = None;
         match self.get(Field::Host) {
             None if self.version == Version::Http11 => return bad("There is no Host field."),
             Some(host) if !is_host(host) => return bad("The Host field is malformed."),
             _ => {}
         }
         // Whatever the field says, a target in absolute form names the host (RFC 9112 section 3.2.2).
-        if let Some(authority) = target::authority(self.target) {
+        if let Some(authority) = target::authority(self.target()) {
             if !is_host(authority) {
                 return bad("The authority of the request target is malformed.");
             }
-            self.known[Field::Host as usize] = Some(authority);
+            self.authority = Some(Span::of(authority, &self.bytes));
         }
         self.framing = match (self.get(Field::TransferEncoding), self.get(Field::ContentLength)) {
             (Some(_), Some(_)) => return bad("Both Transfer-Encoding and Content-Length stand in the head."),
@@ -280,6 +318,7 @@ impl<'a> Head<'a, '_> {
                 self.lists(Field::Connection, b"keep-alive") && !self.lists(Field::Connection, b"close")
             }
         };
+        self.expects_continue = false;
         if let (Some(expect), Version::Http11) = (self.get(Field::Expect), self.version) {
             if !expect.eq_ignore_ascii_case(b"100-continue") {
                 return refuse(
@@ -289,25 +328,45 @@ impl<'a> Head<'a, '_> {
             }
             self.expects_continue = self.framing != Framing::None;
         }
-        Ok(self)
+        Ok(())
+    }
+
+    /// The method as written.
+    pub fn method_text(&self) -> &str {
+        str::from_utf8(self.method_text.get(&self.bytes)).unwrap_or_default()
+    }
+
+    /// What is asked for: the request target as written.
+    pub fn target(&self) -> &[u8] {
+        self.target.get(&self.bytes)
+    }
+
+    /// The bytes of the head as they came.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// The value of a field: of its first line, where there are several. `Host` is that of a target in absolute form.
-    pub fn get(&self, field: Field) -> Option<&'a [u8]> {
-        self.known[field as usize]
+    pub fn get(&self, field: Field) -> Option<&[u8]> {
+        if let (Field::Host, Some(authority)) = (field, self.authority) {
+            return Some(authority.get(&self.bytes));
+        }
+        let first = usize::from(self.known[field as usize]).checked_sub(1)?;
+        self.lines.get(first).map(|line| line.value.get(&self.bytes))
     }
 
     /// The values of all lines of a field.
-    pub fn all(&self, field: Field) -> impl Iterator<Item = &'a [u8]> {
-        let name = Field::NAMES[field as usize];
-        let any = self.get(field).is_some();
-        self.fields
-            .iter()
-            .filter(move |line| any && line.name.eq_ignore_ascii_case(name))
-            .map(|line| line.value)
+    pub fn all(&self, field: Field) -> impl Iterator<Item = &[u8]> {
+        let name = Field::NAMES[field as usize].as_bytes();
+        let lines = match usize::from(self.known[field as usize]).checked_sub(1) {
+            Some(first) => self.lines.get(first..).unwrap_or_default(),
+            None => &[],
+        };
+        let lines = lines.iter().map(|line| (line.name.get(&self.bytes), line.value.get(&self.bytes)));
+        lines.filter(move |(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Claims that a field, a list of tokens, has this one (in small letters) in it.
+    /// Returns whether a field, a list of tokens, has this one (in small letters) in it.
     pub fn lists(&self, field: Field, token: &[u8]) -> bool {
         self.all(field).any(|line| {
             line.split(|&byte| byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
@@ -315,11 +374,12 @@ impl<'a> Head<'a, '_> {
     }
 
     /// Every field as it was written, in its order.
-    pub fn fields(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> {
-        self.fields.iter().map(|line| (line.name, line.value))
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let text = |span: Span| str::from_utf8(span.get(&self.bytes)).unwrap_or_default();
+        self.lines.iter().map(move |line| (text(line.name), line.value.get(&self.bytes)))
     }
 
-    /// Claims that the answer has no body whatever it says (`HEAD`).
+    /// Returns whether the answer has no body whatever its head says (`HEAD`).
     pub fn wants_head_only(&self) -> bool {
         self.method == Method::Head
     }
@@ -429,8 +489,7 @@ mod tests {
     use super::*;
 
     fn status(text: &[u8]) -> Result<Option<usize>, u16> {
-        let mut slots = Slots::new();
-        match parse(text, &mut slots) {
+        match parse(text) {
             Ok(parsed) => Ok(parsed.map(|(_, length)| length)),
             Err(refusal) => Err(refusal.status.0),
         }
@@ -438,8 +497,7 @@ mod tests {
 
     #[track_caller]
     fn framing(text: &str) -> (Framing, bool) {
-        let mut slots = Slots::new();
-        let (head, length) = parse(text.as_bytes(), &mut slots).unwrap().expect("it is whole");
+        let (head, length) = parse(text.as_bytes()).unwrap().expect("it is whole");
         assert_eq!(length, text.len());
         (head.framing, head.persistent)
     }
@@ -562,14 +620,26 @@ mod tests {
 
     #[test]
     fn only_a_body_is_waited_for() {
-        let expects = |text: &str| {
-            let mut slots = Slots::new();
-            parse(text.as_bytes(), &mut slots).unwrap().unwrap().0.expects_continue
-        };
+        let expects = |text: &str| parse(text.as_bytes()).unwrap().unwrap().0.expects_continue;
         let fields = "Host: h\r\nExpect: 100-Continue\r\n";
         assert!(expects(&format!("PUT / HTTP/1.1\r\n{fields}Content-Length: 1\r\n\r\n")));
         assert!(!expects(&format!("GET / HTTP/1.1\r\n{fields}\r\n")));
         assert!(!expects(&format!("PUT / HTTP/1.0\r\n{fields}Content-Length: 1\r\n\r\n")));
+    }
+
+    #[test]
+    fn a_head_that_is_read_again_keeps_nothing_of_the_one_before() {
+        let mut head = Head::default();
+        let first = b"PUT http://other/a HTTP/1.1\r\nHost: h\r\nIf: x\r\nA: 1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n";
+        assert_eq!(head.read(first), Ok(Some(first.len())));
+        assert_eq!((head.get(Field::Host), head.target()), (Some(&b"other"[..]), &b"http://other/a"[..]));
+        assert!(head.expects_continue && head.framing == Framing::Length(3));
+        let second = b"GET /b HTTP/1.0\r\nHost: g\r\n\r\n";
+        assert_eq!(head.read(second), Ok(Some(second.len())));
+        assert_eq!((head.get(Field::Host), head.get(Field::If)), (Some(&b"g"[..]), None));
+        assert_eq!((head.method_text(), head.target(), head.as_bytes()), ("GET", &b"/b"[..], &second[..]));
+        assert!(!head.expects_continue && !head.persistent && head.framing == Framing::None);
+        assert_eq!(head.fields().collect::<Vec<_>>(), [("Host", &b"g"[..])]);
     }
 
     proptest! {

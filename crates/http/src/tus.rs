@@ -76,7 +76,7 @@ const fn bad<T>(reason: &'static str) -> Result<T, Refusal> {
 }
 
 /// A field that may stand once.
-fn field<'a>(head: &Head<'a, '_>, name: &str) -> Result<Option<&'a [u8]>, Refusal> {
+fn field<'a>(head: &'a Head, name: &str) -> Result<Option<&'a [u8]>, Refusal> {
     let mut values =
         head.fields().filter(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     match (values.next(), values.next()) {
@@ -85,7 +85,7 @@ fn field<'a>(head: &Head<'a, '_>, name: &str) -> Result<Option<&'a [u8]>, Refusa
     }
 }
 
-fn number(head: &Head<'_, '_>, name: &str) -> Result<Option<u64>, Refusal> {
+fn number(head: &Head, name: &str) -> Result<Option<u64>, Refusal> {
     match field(head, name)?.map(request::decimal) {
         None => Ok(None),
         Some(Some(number)) => Ok(Some(number)),
@@ -94,17 +94,17 @@ fn number(head: &Head<'_, '_>, name: &str) -> Result<Option<u64>, Refusal> {
 }
 
 /// Claims that a request speaks tus.
-pub fn speaks(head: &Head<'_, '_>) -> bool {
+pub fn speaks(head: &Head) -> bool {
     head.fields().any(|(name, _)| name.eq_ignore_ascii_case("tus-resumable"))
 }
 
 /// Claims that it speaks the version that is understood here.
-pub fn speaks_our_version(head: &Head<'_, '_>) -> bool {
+pub fn speaks_our_version(head: &Head) -> bool {
     matches!(field(head, "tus-resumable"), Ok(Some(version)) if version == VERSION.as_bytes())
 }
 
 /// What is asked of an upload: clients that know only `GET` and `POST` say it in `X-HTTP-Method-Override`.
-pub fn method(head: &Head<'_, '_>) -> Method {
+pub fn method(head: &Head) -> Method {
     match (head.method, field(head, "x-http-method-override")) {
         (Method::Post, Ok(Some(b"PATCH"))) => Method::Patch,
         (Method::Post, Ok(Some(b"DELETE"))) => Method::Delete,
@@ -114,22 +114,22 @@ pub fn method(head: &Head<'_, '_>) -> Method {
 }
 
 /// The same by its name.
-pub fn method_text<'a>(head: &Head<'_, 'a>) -> &'a str {
+pub fn method_text<'a>(head: &'a Head) -> &'a str {
     match method(head) {
         Method::Patch => "PATCH",
         Method::Delete => "DELETE",
         Method::Head => "HEAD",
-        _ => head.method_text,
+        _ => head.method_text(),
     }
 }
 
 /// Claims that the body is a piece of a file.
-pub fn has_piece(head: &Head<'_, '_>) -> bool {
+pub fn has_piece(head: &Head) -> bool {
     head.get(Field::ContentType).is_some_and(|said| said.eq_ignore_ascii_case(PIECE))
 }
 
 /// What a request for a new upload says.
-pub fn creation<'a>(head: &Head<'a, '_>) -> Result<Creation<'a>, Refusal> {
+pub fn creation<'a>(head: &'a Head) -> Result<Creation<'a>, Refusal> {
     let becomes = becomes(head)?;
     let length = match (number(head, "upload-length")?, field(head, "upload-defer-length")?) {
         (None, None) if matches!(becomes, Becomes::Whole { .. }) => None,
@@ -152,7 +152,7 @@ pub fn creation<'a>(head: &Head<'a, '_>) -> Result<Creation<'a>, Refusal> {
 }
 
 /// `Upload-Concat: partial`, or `final;/files/a https://example.org/files/b`.
-fn becomes<'a>(head: &Head<'a, '_>) -> Result<Becomes<'a>, Refusal> {
+fn becomes<'a>(head: &'a Head) -> Result<Becomes<'a>, Refusal> {
     const MALFORMED: &str = "The Upload-Concat is malformed.";
     let Some(said) = field(head, "upload-concat")? else { return Ok(Becomes::File) };
     if said == b"partial" {
@@ -198,7 +198,7 @@ fn name(metadata: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
 }
 
 /// What a request that brings a piece says.
-pub fn piece<'a>(head: &Head<'a, '_>) -> Result<Piece<'a>, Refusal> {
+pub fn piece<'a>(head: &'a Head) -> Result<Piece<'a>, Refusal> {
     if !has_piece(head) {
         let reason = "The Content-Type of a piece is application/offset+octet-stream.";
         return Err(Refusal { status: Status::UNSUPPORTED_MEDIA_TYPE, reason });
@@ -210,7 +210,7 @@ pub fn piece<'a>(head: &Head<'a, '_>) -> Result<Piece<'a>, Refusal> {
 }
 
 /// `Upload-Checksum: sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0=`
-pub fn checksum<'a>(head: &Head<'a, '_>) -> Result<Option<Checksum<'a>>, Refusal> {
+pub fn checksum<'a>(head: &'a Head) -> Result<Option<Checksum<'a>>, Refusal> {
     let Some(said) = field(head, "upload-checksum")? else { return Ok(None) };
     let parts =
         memchr::memchr(b' ', said).map(|at| (&said[..at], base64::decode(said[at + 1..].trim_ascii())));
@@ -223,12 +223,10 @@ pub fn checksum<'a>(head: &Head<'a, '_>) -> Result<Option<Checksum<'a>>, Refusal
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Slots;
 
-    fn with_head<T>(fields: &str, ask: impl FnOnce(&Head<'_, '_>) -> T) -> T {
+    fn with_head<T>(fields: &str, ask: impl FnOnce(&Head) -> T) -> T {
         let text = format!("POST / HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
-        let mut slots = Slots::new();
-        ask(&request::parse(text.as_bytes(), &mut slots).unwrap().unwrap().0)
+        ask(&request::parse(text.as_bytes()).unwrap().unwrap().0)
     }
 
     #[test]

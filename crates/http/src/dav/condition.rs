@@ -44,7 +44,7 @@ pub enum Depth {
 }
 
 /// The `Depth` field; `None` where there is none.
-pub fn depth(head: &Head<'_, '_>) -> Result<Option<Depth>, Refusal> {
+pub fn depth(head: &Head) -> Result<Option<Depth>, Refusal> {
     match head.get(Field::Depth) {
         None => Ok(None),
         Some(b"0") => Ok(Some(Depth::Zero)),
@@ -55,7 +55,7 @@ pub fn depth(head: &Head<'_, '_>) -> Result<Option<Depth>, Refusal> {
 }
 
 /// How long a lock is wanted for: the first of the `Timeout` field's wishes that is a number, at most `most`.
-pub fn timeout(head: &Head<'_, '_>, most: Duration) -> Duration {
+pub fn timeout(head: &Head, most: Duration) -> Duration {
     let wishes = head.get(Field::Timeout).unwrap_or_default().split(|&byte| byte == b',');
     let seconds = wishes.map(<[u8]>::trim_ascii).find_map(|wish| {
         let number = wish.strip_prefix(b"Second-")?;
@@ -65,12 +65,12 @@ pub fn timeout(head: &Head<'_, '_>, most: Duration) -> Duration {
 }
 
 /// The token of a `Lock-Token` field, without its angle brackets.
-pub fn lock_token<'a>(head: &Head<'a, '_>) -> Option<&'a [u8]> {
+pub fn lock_token<'a>(head: &'a Head) -> Option<&'a [u8]> {
     head.get(Field::LockToken)?.trim_ascii().strip_prefix(b"<")?.strip_suffix(b">")
 }
 
 /// The `If` field of a request; no lists where there is none.
-pub fn lists<'a>(head: &Head<'a, '_>) -> Result<Vec<List<'a>>, Refusal> {
+pub fn lists<'a>(head: &'a Head) -> Result<Vec<List<'a>>, Refusal> {
     head.get(Field::If).map_or(Ok(Vec::new()), |field| {
         parse(field).ok_or(Refusal { status: Status::BAD_REQUEST, reason: "The If field is malformed." })
     })

@@ -8,13 +8,13 @@ use std::ops::Range;
 use crate::{Refusal, Status};
 
 /// Bytes of a chunk's extensions at most.
-const MAX_EXTENSION: usize = 256;
+const MAX_EXTENSION: u16 = 256;
 
 /// Bytes of the extensions of all chunks at most: they would be work without an end that moves no data.
-const MAX_EXTENSIONS: usize = 16 * 1024;
+const MAX_EXTENSIONS: u16 = 16 * 1024;
 
 /// Bytes of the trailer at most.
-const MAX_TRAILER: usize = 4096;
+const MAX_TRAILER: u16 = 4096;
 
 /// Why a chunked body is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +45,7 @@ impl From<ChunkError> for Refusal {
 pub struct ChunkDecoder {
     state: State,
     /// Bytes of extensions so far.
-    extensions: usize,
+    extensions: u16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -53,9 +53,9 @@ enum State {
     /// In the digits of a size: its value so far, and how many digits.
     Size(u64, u8),
     /// In blanks behind the digits: an extension, or the line's end.
-    Blank(u64, usize),
+    Blank(u64, u16),
     /// In an extension: its bytes so far.
-    Extension(u64, usize),
+    Extension(u64, u16),
     /// The CR of the line with the size was read.
     SizeEnd(u64),
     /// In the data: bytes to come.
@@ -64,13 +64,13 @@ enum State {
     DataCr,
     DataLf,
     /// At the beginning of a line of the trailer: bytes of it so far.
-    Trailer(usize),
+    Trailer(u16),
     /// In the name of a field there.
-    TrailerName(usize),
+    TrailerName(u16),
     /// Behind its colon.
-    TrailerValue(usize),
+    TrailerValue(u16),
     /// The CR behind a field of the trailer was read.
-    TrailerLf(usize),
+    TrailerLf(u16),
     /// The CR of the last line was read.
     EndLf,
     End,

@@ -428,7 +428,7 @@ mod tests {
     use super::*;
     use crate::Field;
     use crate::h1::{Framing, LAST_CHUNK, write_chunk};
-    use crate::request::{self, Slots};
+    use crate::request;
     use crate::response::{Persistence, Writer};
 
     fn get() -> PreparedRequest {
@@ -557,8 +557,7 @@ mod tests {
     fn the_server_of_this_crate_understands_the_requests() {
         let fields = [("Host", "h:80"), ("Connection", "close"), ("Content-Length", "3")];
         let request = PreparedRequest::new("PUT", "/a?b", Version::Http11, &fields);
-        let mut slots = Slots::new();
-        let (head, length) = request::parse(request.bytes(), &mut slots).unwrap().unwrap();
+        let (head, length) = request::parse(request.bytes()).unwrap().unwrap();
         assert_eq!(length, request.bytes().len());
         assert_eq!((head.target, head.framing), (&b"/a?b"[..], Framing::Length(3)));
         assert_eq!((head.get(Field::Host), head.persistent), (Some(&b"h:80"[..]), false));

@@ -3,13 +3,16 @@
 //! - [`Version`] and [`Framing`] say what a head announces; [`BodyDecoder`] takes the body behind it apart, and
 //!   [`ChunkDecoder`] one that is chunked.
 //! - [`ClientConnection`] is the client's side as a value.
+//! - [`Heads`] has room for heads of requests, which is used again.
 //! - [`write_chunk`] and [`LAST_CHUNK`] put a chunked body together.
 
 mod body;
 mod chunked;
 pub mod client;
+mod heads;
 
 pub use crate::request::{Framing, Version};
 pub use body::BodyDecoder;
 pub use chunked::{ChunkDecoder, ChunkError, LAST_CHUNK, write_chunk};
 pub use client::ClientConnection;
+pub use heads::Heads;

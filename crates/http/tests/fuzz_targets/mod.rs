@@ -12,14 +12,13 @@ use millrace_http::dav::{body, condition};
 use millrace_http::h1::client::{PreparedRequest, ResponseEvent};
 use millrace_http::h1::{BodyDecoder, ClientConnection};
 use millrace_http::h2;
-use millrace_http::request::{self, Slots};
+use millrace_http::request;
 use millrace_http::{Field, Framing, Status, Version, authorization, negotiate, range, target};
 use millrace_vfs::Timestamp;
 
 /// One head: what is accepted is understood in one way only, and everything that follows from it holds.
 pub(crate) fn head(input: &[u8]) {
-    let mut slots = Slots::new();
-    let (head, length) = match request::parse(input, &mut slots) {
+    let (head, length) = match request::parse(input) {
         Ok(Some(parsed)) => parsed,
         Ok(None) => return assert!(input.len() <= request::MAX_HEAD),
         Err(refusal) => return assert!((400..600).contains(&refusal.status.0)),
@@ -30,12 +29,11 @@ pub(crate) fn head(input: &[u8]) {
     let both = head.get(Field::TransferEncoding).is_some() && head.get(Field::ContentLength).is_some();
     assert!(!both, "two lengths");
     // Nothing but the head counts: a proxy that sends more behind it must not change it.
-    let mut more = Slots::new();
     let extended = [bytes, b"GET / HTTP/1.1\r\n\r\n"].concat();
-    let again = request::parse(&extended, &mut more).expect("accepted before").expect("whole before");
+    let again = request::parse(&extended).expect("accepted before").expect("whole before");
     assert_eq!((again.1, again.0.framing, again.0.method), (length, head.framing, head.method));
 
-    if let Ok(target) = target::parse(head.target) {
+    if let Ok(target) = target::parse(head.target()) {
         assert!(target.path.components().all(|name| name != b".." && !name.contains(&0)));
     }
     let validators = Validators::new(1, 1000, Timestamp { seconds: 1_704_110_400, nanoseconds: 0 }, None);
@@ -112,12 +110,11 @@ fn requests(input: &[u8], piece: usize) -> Conversation {
             }
             let empty = buffer.chunks(2).take_while(|line| line == b"\r\n").count() * 2;
             buffer.drain(..empty);
-            let mut slots = Slots::new();
-            match request::parse(&buffer, &mut slots) {
+            match request::parse(&buffer) {
                 Err(_) => return (requests, true),
                 Ok(None) => break,
                 Ok(Some((head, length))) => {
-                    requests.push((head.target.to_vec(), Vec::new()));
+                    requests.push((head.target().to_vec(), Vec::new()));
                     if head.framing != Framing::None {
                         decoder = Some(BodyDecoder::of(head.framing));
                     }
@@ -243,8 +240,7 @@ pub(crate) fn webdav(input: &[u8]) {
     let end = input.iter().position(|&byte| byte == b'\n').unwrap_or(input.len());
     let (field, body) = (&input[..end], input.get(end + 1..).unwrap_or_default());
     let head = [&b"LOCK / HTTP/1.1\r\nHost: h\r\nIf: "[..], field, b"\r\n\r\n"].concat();
-    let mut slots = Slots::new();
-    if let Ok(Some((head, _))) = request::parse(&head, &mut slots)
+    if let Ok(Some((head, _))) = request::parse(&head)
         && let Ok(lists) = condition::lists(&head)
     {
         assert!(lists.iter().all(|list| !list.conditions.is_empty()));

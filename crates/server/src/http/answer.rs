@@ -72,7 +72,7 @@ impl Connection {
     pub(super) fn answer_bytes(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
+        head: &Head,
         status: Status,
         media_type: &str,
         fields: &[(&str, &str)],
@@ -97,7 +97,7 @@ impl Connection {
     pub(super) fn answer_stream(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
+        head: &Head,
         status: Status,
         media_type: &str,
         fields: &[(&str, &str)],
@@ -156,7 +156,7 @@ impl Connection {
     }
 
     /// Answers with an error's page.
-    pub(super) fn fail(&mut self, core: &mut Core, head: &Head<'_, '_>, status: Status, reason: &str) {
+    pub(super) fn fail(&mut self, core: &mut Core, head: &Head, status: Status, reason: &str) {
         let record = self.record(core, head);
         self.answer_page(core, record, status, reason, &[]);
     }
@@ -205,7 +205,7 @@ impl Connection {
     }
 
     /// Answers that a file cannot be had.
-    pub(super) fn fail_with(&mut self, core: &mut Core, head: &Head<'_, '_>, error: &FileError) {
+    pub(super) fn fail_with(&mut self, core: &mut Core, head: &Head, error: &FileError) {
         let (status, reason) = match error {
             FileError::NotFound
             | FileError::NotDirectory
@@ -224,13 +224,7 @@ impl Connection {
     }
 
     /// Begins to send a file, or what is made of parts of one.
-    pub(super) fn begin_file(
-        &mut self,
-        core: &mut Core,
-        head: &Head<'_, '_>,
-        status: Status,
-        parts: VecDeque<Part>,
-    ) {
+    pub(super) fn begin_file(&mut self, core: &mut Core, head: &Head, status: Status, parts: VecDeque<Part>) {
         let record = Record { status, is_file: true, ..self.record(core, head) };
         let body = Body::new(parts, core.now.instant);
         self.begin_body(core, record, body);

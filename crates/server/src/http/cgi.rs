@@ -10,7 +10,7 @@ use std::sync::Arc;
 use millrace_ftp::session::Permission;
 use millrace_http::cgi;
 use millrace_http::target::Target;
-use millrace_http::{Framing, Head, Slots, Status, request};
+use millrace_http::{Framing, Head, Status};
 use millrace_vfs::{FileError, Storage, VirtualPath};
 
 use super::answerer::Answerer;
@@ -28,14 +28,7 @@ use crate::worker::Core;
 
 impl Connection {
     /// Has a request answered by a program, where its path is one of a program.
-    pub(super) fn run(
-        &mut self,
-        core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
-        target: &Target<'_>,
-        who: &Who,
-    ) {
+    pub(super) fn run(&mut self, core: &mut Core, head: &Arc<Head>, target: &Target<'_>, who: &Who) {
         if !self.permits(core, head, who, Permission::Read) || !self.may_move(core, head, Direction::Download)
         {
             return;
@@ -47,7 +40,7 @@ impl Connection {
         let claimed = self.slot.take();
         let Some(slot) = claimed.or_else(|| core.http.programs.lane().enter(self.key)) else {
             let until = core.now.instant + core.server.config.programs.time;
-            self.work = Work::Queued(until, Box::new(Asked::in_line(bytes, Line::Programs)));
+            self.work = Work::Queued(until, Box::new(Asked::in_line(head, Line::Programs)));
             return;
         };
         let Core { http, registry, .. } = core;
@@ -65,14 +58,14 @@ impl Connection {
             path: target.path.clone(),
             is_directory: target.is_directory,
             query: target.query.unwrap_or_default().to_vec(),
-            head: bytes.to_vec(),
+            head: Arc::clone(head),
             peer: self.peer.ip(),
             local,
             encrypted: self.is_encrypted(),
             protocol: self.protocol(head.version),
             errors,
         };
-        self.ask_pool(core, bytes, move || wanted.start());
+        self.ask_pool(core, head, move || wanted.start());
         if let Work::Asked(asked) = &mut self.work {
             asked.slot = Some(slot);
         }
@@ -82,13 +75,12 @@ impl Connection {
     pub(super) fn begin_program(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         program: Program,
         is_non_parsed: bool,
     ) {
         let time = core.server.config.programs.time;
-        self.begin_answer(core, head, bytes, Answerer::Program(program), is_non_parsed, Time::InAll(time));
+        self.begin_answer(core, head, Answerer::Program(program), is_non_parsed, Time::InAll(time));
     }
 }
 
@@ -102,7 +94,7 @@ struct Wanted {
     is_directory: bool,
     query: Vec<u8>,
     /// The request.
-    head: Vec<u8>,
+    head: Arc<Head>,
     peer: IpAddr,
     local: SocketAddr,
     encrypted: bool,
@@ -122,12 +114,9 @@ impl Wanted {
             Err(NoScript::NotRunnable) => return Err(FileError::PermissionDenied),
             Err(NoScript::Elsewhere) => return Ok(Found::NoProgram),
         };
-        let mut slots = Slots::new();
-        let Ok(Some((head, _))) = request::parse(&self.head, &mut slots) else {
-            return Err(FileError::Unsupported);
-        };
+        let head = &*self.head;
         let mut variables =
-            cgi::environment(&head, &self.request(&script, script.path_translated().as_deref()));
+            cgi::environment(head, &self.request(&script, script.path_translated().as_deref()));
         variables.set("PATH", program::PATH);
         let takes_input = head.framing != Framing::None;
         match script.start(&variables, takes_input, self.errors.as_fd()) {

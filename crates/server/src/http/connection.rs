@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use millrace_http::request::{self, Slots};
 use millrace_http::{Framing, Head};
 use millrace_net::listener;
 use mio::event::Event;
@@ -32,9 +31,6 @@ use crate::slab::Key;
 use crate::state::Admission;
 use crate::transfer::Socket;
 use crate::worker::Core;
-
-/// How often a request may lead to another: by a program's answer, or by the index of a folder.
-pub(in crate::http) const REDIRECTS: u8 = 5;
 
 /// One client. What only some moments need is behind a `Box` or an empty `Vec`, so that an idle one is small.
 #[derive(Debug)]
@@ -117,9 +113,9 @@ pub(super) struct Redirected {
     pub(super) uri: Option<Vec<u8>>,
 }
 
-impl From<&Head<'_, '_>> for Redirected {
-    fn from(head: &Head<'_, '_>) -> Self {
-        Self { method: head.method_text.to_owned(), target: head.target.to_owned(), uri: None }
+impl From<&Head> for Redirected {
+    fn from(head: &Head) -> Self {
+        Self { method: head.method_text().to_owned(), target: head.target().to_owned(), uri: None }
     }
 }
 
@@ -127,8 +123,8 @@ impl From<&Head<'_, '_>> for Redirected {
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) serial: u64,
-    /// The head as it came.
-    pub(super) head: Vec<u8>,
+    /// The request.
+    pub(super) head: Arc<Head>,
     /// A place among the programs.
     pub(super) slot: Option<Slot>,
     /// Where it waits for one.
@@ -148,12 +144,12 @@ pub(super) struct Patience {
 
 impl Asked {
     /// Of which nothing is asked yet.
-    pub(super) fn of(head: &[u8]) -> Self {
-        Self { serial: 0, head: head.to_vec(), slot: None, line: None, patience: None }
+    pub(super) fn of(head: &Arc<Head>) -> Self {
+        Self { serial: 0, head: Arc::clone(head), slot: None, line: None, patience: None }
     }
 
     /// Which waits for a place.
-    pub(super) fn in_line(head: &[u8], line: Line) -> Self {
+    pub(super) fn in_line(head: &Arc<Head>, line: Line) -> Self {
         Self { line: Some(line), ..Self::of(head) }
     }
 }
@@ -262,7 +258,7 @@ impl Connection {
                 match decision {
                     // The accounts were changed meanwhile: those that hold now are asked.
                     Decision::Granted(_) if edition != core.server.edition() => {
-                        self.again(core, &asked.head, None);
+                        self.handle(core, &asked.head, None);
                     }
                     decision => self.login_decided(core, *asked, &user, decision, edition),
                 }
@@ -271,7 +267,7 @@ impl Connection {
             Message::Found(serial, found) => match self.take_asked(serial) {
                 Some(asked) => {
                     self.slot = asked.slot;
-                    self.again(core, &asked.head, Some(found));
+                    self.handle(core, &asked.head, Some(found));
                     self.slot = None;
                 }
                 None => core.discard(found),
@@ -302,21 +298,6 @@ impl Connection {
                 self.work = other;
                 None
             }
-        }
-    }
-
-    /// Goes on with a request whose head was kept.
-    pub(super) fn again(
-        &mut self,
-        core: &mut Core,
-        bytes: &[u8],
-        found: Option<Result<super::find::Found, millrace_vfs::FileError>>,
-    ) {
-        let mut slots = Slots::new();
-        match request::parse(bytes, &mut slots) {
-            Ok(Some((head, _))) => self.handle(core, &head, bytes, found),
-            // It was parsed before.
-            _ => self.flags.broken = true,
         }
     }
 
@@ -382,7 +363,7 @@ impl Connection {
     }
 
     /// Claims that the connection may go on behind this request: a body that nobody took is in the way.
-    pub(super) fn may_go_on(&self, head: &Head<'_, '_>) -> bool {
+    pub(super) fn may_go_on(&self, head: &Head) -> bool {
         let is_behind_body = head.framing == Framing::None || self.flags.took_body;
         let is_wanted = !self.flags.last && !self.flags.retires;
         head.persistent && is_behind_body && self.closing.is_none() && is_wanted
@@ -396,7 +377,7 @@ impl Connection {
                     // Whatever else is asked first, the place stays this request's.
                     Some(slot) => {
                         self.slot = Some(slot);
-                        self.again(core, &asked.head, None);
+                        self.handle(core, &asked.head, None);
                         self.slot = None;
                     }
                     None => self.work = Work::Queued(until, asked),

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use millrace_http::response::CONTINUE;
-use millrace_http::{Refusal, Slots, Status, Version, request};
+use millrace_http::{Refusal, Status, Version};
 use millrace_net::stream;
 
 use super::connection::{Connection, Work};
@@ -127,10 +127,9 @@ impl Connection {
     /// An interim answer tells, where one may be sent.
     fn ask_who_asks(&mut self, core: &mut Core) {
         let Work::Asked(asked) = &mut self.work else { return };
-        let (mut slots, until) = (Slots::new(), core.now.instant + HEARD_OUT);
-        match (request::parse(&asked.head, &mut slots), &mut asked.patience) {
-            (Ok(Some((head, _))), Some(patience)) if head.version == Version::Http11 => {
-                patience.doubted_at = Some(until);
+        match &mut asked.patience {
+            Some(patience) if asked.head.version == Version::Http11 => {
+                patience.doubted_at = Some(core.now.instant + HEARD_OUT);
                 core.out.extend_from_slice(CONTINUE);
             }
             _ => self.flags.broken = true,

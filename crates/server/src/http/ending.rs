@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_http::{Method, Slots, Status, request};
+use millrace_http::{Head, Status};
 use millrace_net::stream;
 
 use super::connection::{Connection, Work};
@@ -21,14 +21,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const LONGEST_FAREWELL: Duration = Duration::from_secs(30);
 
 /// Claims that the request of a head is one that may change something.
-fn may_change(bytes: &[u8]) -> bool {
-    let mut slots = Slots::new();
-    match request::parse(bytes, &mut slots) {
-        Ok(Some((head, _))) => {
-            !matches!(head.method, Method::Get | Method::Head | Method::Options | Method::PropFind)
-        }
-        _ => false,
-    }
+fn may_change(head: &Head) -> bool {
+    !head.method.is_safe()
 }
 
 impl Connection {
@@ -183,31 +177,20 @@ impl Connection {
                 // What was counted is the request's body; there was no answer.
                 Record { status: Status::BAD_REQUEST, bytes: 0, ..record }
             }
-            Work::Queued(_, asked) | Work::Held(_, asked) => match self.unanswered(core, &asked.head) {
-                Some(record) => record,
-                None => return,
-            },
-            Work::Collecting(collecting) => match self.unanswered(core, collecting.head()) {
-                Some(record) => record,
-                None => return,
-            },
+            Work::Queued(_, asked) | Work::Held(_, asked) => unanswered(core, &asked.head),
+            Work::Collecting(collecting) => unanswered(core, collecting.head()),
             Work::Ruled(_, then) => {
                 self.give_up_ruling();
                 let Then::Request(head) = *then else { return };
-                match self.unanswered(core, &head) {
-                    Some(record) => record,
-                    None => return,
-                }
+                unanswered(core, &head)
             }
             _ => return,
         };
         self.log_request(core, &record);
     }
+}
 
-    /// Of a request whose client is gone before anything was done.
-    pub(super) fn unanswered(&self, core: &Core, bytes: &[u8]) -> Option<Record> {
-        let mut slots = Slots::new();
-        let (head, _) = request::parse(bytes, &mut slots).ok()??;
-        Some(Record { status: Status::BAD_REQUEST, ..Record::of(&head, false, core.now.instant) })
-    }
+/// Of a request whose client is gone before anything was done.
+pub(super) fn unanswered(core: &Core, head: &Head) -> Record {
+    Record { status: Status::BAD_REQUEST, ..Record::of(head, false, core.now.instant) }
 }

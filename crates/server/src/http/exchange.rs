@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use millrace_http::target::{self, Target};
-use millrace_http::{Framing, Head, Method, Refusal, Slots, Status, cors, request};
+use millrace_http::{Framing, Head, Method, Refusal, Status, cors};
 use millrace_vfs::{FileError, VirtualPath};
 
 use super::connection::{Asked, Beside, Connection, Patience, Work};
@@ -36,7 +36,7 @@ enum By {
 
 impl By {
     /// Who answers what is asked of this target; `no_program` where it only looks like a program's.
-    fn of(server: &Server, head: &Head<'_, '_>, target: &Target<'_>, no_program: bool) -> Self {
+    fn of(server: &Server, head: &Head, target: &Target<'_>, no_program: bool) -> Self {
         let config = &server.config;
         if !no_program && config.programs.marked(&target.path).is_some() {
             return Self::Program;
@@ -92,25 +92,24 @@ impl Connection {
     pub(super) fn handle(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         found: Option<Result<Found, FileError>>,
     ) {
         self.beside = None;
         // Only what the pool was asked with a body has one behind it.
         self.flags.took_body &= found.is_some();
-        if let Some(answer) = core.server.acme.tokens.answer(head.target) {
+        if let Some(answer) = core.server.acme.tokens.answer(head.target()) {
             return self.answer_authority(core, head, &answer);
         }
-        if head.target == b"*" && head.method == Method::Options {
+        if head.target() == b"*" && head.method == Method::Options {
             return self.answer_options(core, head);
         }
-        let sent = match target::parse_for_others(head.target) {
+        let sent = match target::parse_for_others(head.target()) {
             Ok(target) => target,
             Err(Refusal { status, reason }) => return self.fail(core, head, status, reason),
         };
         // Whoever is asked may take it, and then what the client sees is no answer to it.
-        if matches!(head.method_text, "CONNECT" | "TRACE") {
+        if matches!(head.method_text(), "CONNECT" | "TRACE") {
             return self.fail(core, head, Status::NOT_IMPLEMENTED, "This method is not known here.");
         }
         if self.sends_to_https(core, head, &sent) {
@@ -129,7 +128,7 @@ impl Connection {
         if self.tell_origins(core, head, &target.path) {
             return self.answer_options(core, head);
         }
-        let Some(who) = self.admit(core, head, bytes, &sent, is_asked) else { return };
+        let Some(who) = self.admit(core, head, &sent, is_asked) else { return };
         if matches!(by, By::Program | By::Pass(_)) && who.is_by_link() {
             return self.fail(
                 core,
@@ -141,7 +140,7 @@ impl Connection {
         if is_asked && by == By::Files && core.server.dav.is_for_another(head) {
             return self.send_to_successor(core, head);
         }
-        if is_asked && self.asks_hooks(core, head, bytes, target, &who, concern) {
+        if is_asked && self.asks_hooks(core, head, target, &who, concern) {
             return;
         }
         let leads_on = by == By::Files && index::may_take_post(&core.server.config, head, target);
@@ -149,19 +148,19 @@ impl Connection {
             self.pass_over_body(core, head);
         }
         match (by, found) {
-            (By::Program, None) => self.run(core, head, bytes, target, &who),
-            (By::Pass(pass), None) => self.pass(core, head, bytes, target, &who, pass),
-            (By::Program | By::Pass(_), Some(found)) => self.begin_found(core, head, bytes, found),
+            (By::Program, None) => self.run(core, head, target, &who),
+            (By::Pass(pass), None) => self.pass(core, head, target, &who, pass),
+            (By::Program | By::Pass(_), Some(found)) => self.begin_found(core, head, found),
             (By::Tus, found) => {
                 let ruled = self.as_ruled(core, head, &sent, concern);
-                self.tus(core, head, bytes, (&sent, ruled.as_ref()), &who, found);
+                self.tus(core, head, (&sent, ruled.as_ref()), &who, found);
             }
-            (By::Files, found) => self.answer_from_files(core, head, bytes, target, &who, found),
+            (By::Files, found) => self.answer_from_files(core, head, target, &who, found),
         }
     }
 
     /// Who answers what is asked of this target, and what it is of an upload that goes on.
-    fn answered_by(&self, core: &Core, head: &Head<'_, '_>, target: &Target<'_>) -> (By, Option<Concern>) {
+    fn answered_by(&self, core: &Core, head: &Head, target: &Target<'_>) -> (By, Option<Concern>) {
         match By::of(&core.server, head, target, self.flags.no_program) {
             By::Tus => (By::Tus, tus::concern(&core.server, head, Some(target))),
             by => (by, None),
@@ -172,14 +171,13 @@ impl Connection {
     fn admit(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         sent: &Target<'_>,
         is_asked: bool,
     ) -> Option<Arc<Who>> {
         // Whoever something was found for was let in: to ask the accounts again would have it done twice.
         let known = self.who.clone().filter(|_| !is_asked);
-        let who = known.or_else(|| self.know_who(core, head, bytes, sent))?;
+        let who = known.or_else(|| self.know_who(core, head, sent))?;
         if who.is_barred {
             self.fail(core, head, Status::FORBIDDEN, "Files are sent over HTTPS only.");
             return None;
@@ -188,18 +186,12 @@ impl Connection {
     }
 
     /// The pool has started a program, or connected to who answers instead.
-    fn begin_found(
-        &mut self,
-        core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
-        found: Result<Found, FileError>,
-    ) {
+    fn begin_found(&mut self, core: &mut Core, head: &Arc<Head>, found: Result<Found, FileError>) {
         match found {
             Ok(Found::Program(program, is_non_parsed)) => {
-                self.begin_program(core, head, bytes, *program, is_non_parsed);
+                self.begin_program(core, head, *program, is_non_parsed);
             }
-            Ok(Found::Asking(asking)) => self.passed(core, head, bytes, asking),
+            Ok(Found::Asking(asking)) => self.passed(core, head, asking),
             Ok(other) => {
                 core.discard(other);
                 self.fail(core, head, Status::INTERNAL_SERVER_ERROR, "The server has lost its place.");
@@ -211,23 +203,22 @@ impl Connection {
     fn answer_from_files(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         target: &Target<'_>,
         who: &Who,
         found: Option<Result<Found, FileError>>,
     ) {
         match head.method {
-            Method::Get | Method::Head => self.get(core, head, bytes, target, who, found),
+            Method::Get | Method::Head => self.get(core, head, target, who, found),
             Method::Options => self.answer_options(core, head),
             Method::Put | Method::Delete | Method::MkCol | Method::Move | Method::Copy => {
-                self.change(core, head, bytes, target, who, found);
+                self.change(core, head, target, who, found);
             }
             Method::PropFind | Method::PropPatch | Method::Lock | Method::Unlock => {
-                self.dav(core, head, bytes, target, who, found);
+                self.dav(core, head, target, who, found);
             }
             Method::Post if index::may_take_post(&core.server.config, head, target) => {
-                self.post_to_folder(core, head, bytes, target, who, found);
+                self.post_to_folder(core, head, target, who, found);
             }
             Method::Post => self.refuse_post(core, head),
             Method::Patch | Method::Other => {
@@ -237,21 +228,21 @@ impl Connection {
     }
 
     /// What is posted here nobody takes.
-    pub(super) fn refuse_post(&mut self, core: &mut Core, head: &Head<'_, '_>) {
+    pub(super) fn refuse_post(&mut self, core: &mut Core, head: &Head) {
         let reason = "There is no program here that would take this.";
         let record = self.record(core, head);
         self.answer_page(core, record, Status::METHOD_NOT_ALLOWED, reason, &[("Allow", ALLOW)]);
     }
 
     /// Tells a CA what it wants to hear of who asked it for a certificate.
-    fn answer_authority(&mut self, core: &mut Core, head: &Head<'_, '_>, answer: &str) {
+    fn answer_authority(&mut self, core: &mut Core, head: &Head, answer: &str) {
         self.pass_over_body(core, head);
         self.answer_bytes(core, head, Status::OK, "application/octet-stream", &[], answer.as_bytes());
     }
 
     /// Sees to what the answer says to pages of other origins. Answers whether that is all that is asked, by a browser
     /// that has no name and password to show yet.
-    fn tell_origins(&mut self, core: &Core, head: &Head<'_, '_>, path: &VirtualPath) -> bool {
+    fn tell_origins(&mut self, core: &Core, head: &Head, path: &VirtualPath) -> bool {
         let web = &core.http.web;
         if web.cors.is_empty() {
             return false;
@@ -264,14 +255,14 @@ impl Connection {
     }
 
     /// Nobody takes the body of this request, where it has one: the connection ends behind it.
-    pub(super) fn pass_over_body(&mut self, core: &Core, head: &Head<'_, '_>) {
+    pub(super) fn pass_over_body(&mut self, core: &Core, head: &Head) {
         if !self.may_go_on(head) {
             self.prepare_to_close(core, head);
         }
     }
 
     /// The connection ends behind this request; a body that it announced is not taken.
-    pub(super) fn prepare_to_close(&mut self, core: &Core, head: &Head<'_, '_>) {
+    pub(super) fn prepare_to_close(&mut self, core: &Core, head: &Head) {
         if head.framing != Framing::None {
             self.linger();
         }
@@ -279,7 +270,7 @@ impl Connection {
     }
 
     /// Claims that no transfer quota forbids bytes to go this way; answers the request where one does.
-    pub(super) fn may_move(&mut self, core: &mut Core, head: &Head<'_, '_>, direction: Direction) -> bool {
+    pub(super) fn may_move(&mut self, core: &mut Core, head: &Head, direction: Direction) -> bool {
         match self.member.may_move(&core.server.limits, direction) {
             Ok(()) => true,
             Err(over) => {
@@ -290,9 +281,9 @@ impl Connection {
     }
 
     /// Keeps the head of a request for which the pool is asked; answers the question's number.
-    pub(super) fn ask(&mut self, core: &mut Core, bytes: &[u8]) -> u64 {
+    pub(super) fn ask(&mut self, core: &mut Core, head: &Arc<Head>) -> u64 {
         let serial = core.next_serial();
-        let asked = Asked { serial, slot: self.slot.take(), ..Asked::of(bytes) };
+        let asked = Asked { serial, slot: self.slot.take(), ..Asked::of(head) };
         self.work = Work::Asked(Box::new(asked));
         serial
     }
@@ -300,11 +291,11 @@ impl Connection {
     pub(super) fn ask_pool(
         &mut self,
         core: &mut Core,
-        bytes: &[u8],
+        head: &Arc<Head>,
         question: impl FnOnce() -> Result<Found, FileError> + Send + 'static,
     ) {
         let pool = core.server.pool.clone();
-        self.ask_threads(core, &pool, bytes, question);
+        self.ask_threads(core, &pool, head, question);
     }
 
     /// The same of what takes long though no disk is slow: hashes, copies, walks over trees. It has threads of its own,
@@ -312,23 +303,23 @@ impl Connection {
     pub(super) fn ask_long(
         &mut self,
         core: &mut Core,
-        bytes: &[u8],
+        head: &Arc<Head>,
         question: impl FnOnce() -> Result<Found, FileError> + Send + 'static,
     ) {
         let pool = core.server.long.clone();
-        self.ask_threads(core, &pool, bytes, question);
+        self.ask_threads(core, &pool, head, question);
     }
 
     /// The same of what changes nothing: `question` is told by its argument whether anybody waits for the answer.
     pub(super) fn ask_while_wanted(
         &mut self,
         core: &mut Core,
-        bytes: &[u8],
+        head: &Arc<Head>,
         question: impl FnOnce(&dyn Fn() -> bool) -> Result<Found, FileError> + Send + 'static,
     ) {
         let patience = Patience::default();
         let waits = Arc::downgrade(&patience.waits);
-        self.ask_long(core, bytes, move || question(&|| waits.strong_count() > 0));
+        self.ask_long(core, head, move || question(&|| waits.strong_count() > 0));
         if let Work::Asked(asked) = &mut self.work {
             asked.patience = Some(patience);
         }
@@ -338,10 +329,10 @@ impl Connection {
         &mut self,
         core: &mut Core,
         threads: &BlockingPool,
-        bytes: &[u8],
+        head: &Arc<Head>,
         question: impl FnOnce() -> Result<Found, FileError> + Send + 'static,
     ) {
-        let serial = self.ask(core, bytes);
+        let serial = self.ask(core, head);
         let (key, reply) = (self.key, self.promise(core, Message::Found(serial, Err(internal_error()))));
         threads.run(move || {
             let found = question();
@@ -355,7 +346,7 @@ impl Connection {
         Promise { sender: core.sender.clone(), message }
     }
 
-    fn answer_options(&mut self, core: &mut Core, head: &Head<'_, '_>) {
+    fn answer_options(&mut self, core: &mut Core, head: &Head) {
         self.pass_over_body(core, head);
         let speaks_tus = core.server.tus.is_spoken();
         let mut writer = self.begin_head(core, Status::NO_CONTENT, head.version, self.may_go_on(head));
@@ -373,14 +364,13 @@ impl Connection {
         if let Some(line) = asked.line {
             core.http.lane(line).give_up(self.key);
         }
-        let mut slots = Slots::new();
-        let Ok(Some((head, _))) = request::parse(&asked.head, &mut slots) else { return };
-        let Ok(sent) = target::parse_for_others(head.target) else { return };
-        let target = self.as_ruled(core, &head, &sent, None).unwrap_or(sent);
-        let by = By::of(&core.server, &head, &target, self.flags.no_program);
+        let head = &asked.head;
+        let Ok(sent) = target::parse_for_others(head.target()) else { return };
+        let target = self.as_ruled(core, head, &sent, None).unwrap_or(sent);
+        let by = By::of(&core.server, head, &target, self.flags.no_program);
         let (reason, reached) = crowd_of(&core.server.config, by);
         self.tell_limit(core, Some(&reached));
-        let record = self.record(core, &head);
+        let record = self.record(core, head);
         let fields = [("Retry-After", "10")];
         self.answer_page(core, record, Status::SERVICE_UNAVAILABLE, reason, &fields);
     }

@@ -20,7 +20,7 @@ impl Connection {
     pub(super) fn answer_file(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
+        head: &Head,
         entry: &Arc<Entry>,
         stream: Option<Box<dyn ReadStream>>,
     ) {
@@ -64,7 +64,7 @@ impl Connection {
         }
     }
 
-    fn answer_not_modified(&mut self, core: &mut Core, head: &Head<'_, '_>, entry: &Entry) {
+    fn answer_not_modified(&mut self, core: &mut Core, head: &Head, entry: &Entry) {
         let goes_on = self.may_go_on(head);
         let mut writer = self.begin_file_head(core, Status::NOT_MODIFIED, head.version, goes_on);
         writer.lines(&entry.lines);
@@ -76,7 +76,7 @@ impl Connection {
     fn answer_part(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
+        head: &Head,
         entry: &Arc<Entry>,
         stream: Option<Box<dyn ReadStream>>,
         range: Option<Range<u64>>,
@@ -120,13 +120,7 @@ impl Connection {
     }
 
     /// Several ranges, as `multipart/byteranges` (RFC 9110 section 14.6).
-    fn answer_parts(
-        &mut self,
-        core: &mut Core,
-        head: &Head<'_, '_>,
-        entry: &Arc<Entry>,
-        ranges: &[Range<u64>],
-    ) {
+    fn answer_parts(&mut self, core: &mut Core, head: &Head, entry: &Arc<Entry>, ranges: &[Range<u64>]) {
         let is_limited = core.server.limits.is_limited(&self.member, Direction::Download);
         // Not a secret: only not to be found in the file by accident.
         let boundary = format!("{:016x}{:016x}", core.now.wall.nanoseconds ^ 0x5bd1_e995, core.next_serial());
@@ -178,7 +172,7 @@ fn discard(core: &Core, stream: Option<Box<dyn ReadStream>>) {
 }
 
 /// The line of the digest that a request wants, where it is known: whoever asks for it has had it found out.
-fn digest_line(head: &Head<'_, '_>, entry: &Entry) -> Option<String> {
+fn digest_line(head: &Head, entry: &Entry) -> Option<String> {
     head.get(Field::WantReprDigest)?;
     let algorithm = digest::wanted(head)?;
     entry.digest(algorithm).map(|bytes| digest::line(algorithm, bytes))

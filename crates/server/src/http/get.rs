@@ -36,8 +36,7 @@ impl Connection {
     pub(super) fn get(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         target: &Target<'_>,
         who: &Who,
         found: Option<Result<Found, FileError>>,
@@ -66,14 +65,14 @@ impl Connection {
             Err(FileError::WouldWait) => {
                 let (storage, path, is_directory) = (Arc::clone(storage), path.clone(), target.is_directory);
                 let (web, server) = (Arc::clone(&core.http.web), Arc::clone(&core.server));
-                self.ask_pool(core, bytes, move || {
+                self.ask_pool(core, head, move || {
                     let by = (&*web, &server.config);
                     let found = find::find(by, &*storage, &path, is_directory, Wait::Allowed)?;
                     find::prefer(&web, &*storage, found, &codings, Wait::Allowed)
                 });
             }
             Err(error) => self.fail_with(core, head, &error),
-            Ok(found) => self.answer_found(core, head, bytes, target, who, found),
+            Ok(found) => self.answer_found(core, head, target, who, found),
         }
     }
 
@@ -81,8 +80,7 @@ impl Connection {
     fn answer_found(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         target: &Target<'_>,
         who: &Who,
         found: Found,
@@ -97,7 +95,7 @@ impl Connection {
                     }
                 }
                 Some(algorithm) => {
-                    self.ask_while_wanted(core, bytes, move |is_wanted| {
+                    self.ask_while_wanted(core, head, move |is_wanted| {
                         entry.find_digest(algorithm, is_wanted).map(|()| Found::File(entry))
                     });
                 }
@@ -109,7 +107,7 @@ impl Connection {
                 self.answer_stream(core, head, Status::OK, &media_type, &fields, made);
             }
             Found::Redirect => self.redirect(core, head, target),
-            Found::Directory => self.list(core, head, bytes, target, who),
+            Found::Directory => self.list(core, head, target, who),
             Found::Index(index) => self.lead_to_index(core, head, target, &index),
             Found::Page { bytes, is_sorted } => {
                 let media_type = listing_format(head).media_type();
@@ -132,7 +130,7 @@ impl Connection {
     }
 
     /// Answers a request for a page that is made for it, where a condition is in its way.
-    fn answers_condition(&mut self, core: &mut Core, head: &Head<'_, '_>) -> bool {
+    fn answers_condition(&mut self, core: &mut Core, head: &Head) -> bool {
         match conditional::evaluate_untagged(head) {
             Verdict::Proceed => return false,
             Verdict::NotModified => {
@@ -147,7 +145,7 @@ impl Connection {
         true
     }
 
-    fn list(&mut self, core: &mut Core, head: &Head<'_, '_>, bytes: &[u8], target: &Target<'_>, who: &Who) {
+    fn list(&mut self, core: &mut Core, head: &Arc<Head>, target: &Target<'_>, who: &Who) {
         if !self.permits(core, head, who, Permission::List) || self.answers_condition(core, head) {
             return;
         }
@@ -159,10 +157,10 @@ impl Connection {
             sort_entries: core.server.config.sort_entries,
             links: lead_on.map(|(query, is_top)| Links { query, is_top }).unwrap_or_default(),
         };
-        self.ask_pool(core, bytes, move || find::page(&*storage, &path, shape));
+        self.ask_pool(core, head, move || find::page(&*storage, &path, shape));
     }
 
-    fn redirect(&mut self, core: &mut Core, head: &Head<'_, '_>, target: &Target<'_>) {
+    fn redirect(&mut self, core: &mut Core, head: &Head, target: &Target<'_>) {
         let mut location = Vec::new();
         target::encode(target.path.as_bytes(), &mut location);
         location.push(b'/');
@@ -237,14 +235,14 @@ fn keep_found(core: &mut Core, storage: &Arc<dyn Storage>, target: &Target<'_>, 
 }
 
 /// The digest that a request wants of a file, and that has to be found out first.
-fn wanted_digest(core: &Core, head: &Head<'_, '_>, entry: &Entry) -> Option<Algorithm> {
+fn wanted_digest(core: &Core, head: &Head, entry: &Entry) -> Option<Algorithm> {
     head.get(Field::WantReprDigest)?;
     let algorithm = digest::wanted(head)?;
     let may_be_had = matches!(entry.content, Content::File(..)) && entry.size <= core.http.web.digest_bytes;
     (may_be_had && entry.digest(algorithm).is_none()).then_some(algorithm)
 }
 
-fn listing_format(head: &Head<'_, '_>) -> Format {
+fn listing_format(head: &Head) -> Format {
     match negotiate::prefers_json(head) {
         true => Format::Json,
         false => Format::Html,

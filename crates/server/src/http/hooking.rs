@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millrace_http::target::{self, Target};
-use millrace_http::{Field, Framing, Head, Method, Slots, Status, request};
+use millrace_http::{Field, Framing, Head, Method, Status};
 use millrace_vfs::VirtualPath;
 
 pub(super) use self::batch::Parting;
@@ -64,11 +64,11 @@ pub(super) enum Then {
     /// The connection; with TLS, where it came to this address for that.
     Begin(Option<SocketAddr>),
     /// The request of this head.
-    Request(Vec<u8>),
+    Request(Arc<Head>),
     /// An answer without a body, with fields.
     Answer(Box<Record>, Fields),
     /// That of WebDAV, to the request of this head.
-    Dav(Vec<u8>, Box<dav::Answer>),
+    Dav(Arc<Head>, Box<dav::Answer>),
     /// That to an upload which has taken its name by then, or could not.
     Named(Box<Record>, Naming, Fields),
 }
@@ -141,7 +141,7 @@ impl Connection {
     pub(super) fn as_ruled<'a>(
         &self,
         core: &Core,
-        head: &Head<'_, '_>,
+        head: &Head,
         sent: &Target<'a>,
         resumable: Option<Concern>,
     ) -> Option<Target<'a>> {
@@ -160,8 +160,7 @@ impl Connection {
     pub(super) fn asks_hooks(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         target: &Target<'_>,
         who: &Who,
         resumable: Option<Concern>,
@@ -183,7 +182,7 @@ impl Connection {
             let begun = resumable.and_then(|_| core.server.tus.file_of(&core.server, &path));
             let command = Moment {
                 verb: verb.to_owned(),
-                argument: shown(&core.server.config.web.links, head.target).into_owned(),
+                argument: shown(&core.server.config.web.links, head.target()).into_owned(),
                 path: Some(begun.unwrap_or(path)),
                 is_directory: target.is_directory,
                 to: destination(head),
@@ -198,7 +197,7 @@ impl Connection {
             self.ruled(who.user.clone(), None);
             return false;
         }
-        self.submit(core, hooks, moments, Then::Request(bytes.to_vec()), None);
+        self.submit(core, hooks, moments, Then::Request(Arc::clone(head)), None);
         true
     }
 
@@ -258,17 +257,16 @@ impl Connection {
     pub(super) fn tell_of_file(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         answer: dav::Answer,
     ) -> Option<dav::Answer> {
-        let concerned = |hooks: &Arc<dyn Hooks>| hooks.concerns(Event::MakeFile, head.method_text);
+        let concerned = |hooks: &Arc<dyn Hooks>| hooks.concerns(Event::MakeFile, head.method_text());
         let Some(hooks) = core.server.hooks().filter(|hooks| answer.has_made_file && concerned(hooks)) else {
             return Some(answer);
         };
         let moment = self.moment_of(core, Event::MakeFile, &self.record(core, head), 0, None);
         let answer = dav::Answer { has_made_file: false, ..answer };
-        let then = Then::Dav(bytes.to_vec(), Box::new(answer));
+        let then = Then::Dav(Arc::clone(head), Box::new(answer));
         self.submit(core, hooks, vec![moment], then, None);
         None
     }
@@ -307,10 +305,10 @@ impl Connection {
                     _ => None,
                 };
                 self.ruled(user, path);
-                self.again(core, &head, None);
+                self.handle(core, &head, None);
             }
             (Then::Answer(record, fields), _) => self.answer_done(core, *record, &fields),
-            (Then::Dav(head, answer), _) => self.again(core, &head, Some(Ok(Found::Dav(*answer)))),
+            (Then::Dav(head, answer), _) => self.handle(core, &head, Some(Ok(Found::Dav(*answer)))),
             (Then::Named(record, naming, fields), _) => {
                 self.answer_named(core, *record, &naming, fields, None);
             }
@@ -326,26 +324,23 @@ impl Connection {
             }
             // Nothing that is not encrypted would be understood.
             Then::Begin(Some(_)) => self.cut(),
-            Then::Request(bytes) => {
+            Then::Request(head) => {
                 // Who was let in, and may only not do this, is not asked about again.
                 if event != Event::Login {
                     let user = self.who.as_ref().and_then(|who| who.user.clone());
                     self.hooked_mut().let_in = Some(user);
                 }
-                let mut slots = Slots::new();
-                if let Ok(Some((head, _))) = request::parse(&bytes, &mut slots) {
-                    // Its body may be on its way: nobody takes it.
-                    if head.framing != Framing::None {
-                        self.prepare_to_close(core, &head);
-                    }
-                    self.fail(core, &head, status, refusal.text());
+                // Its body may be on its way: nobody takes it.
+                if head.framing != Framing::None {
+                    self.prepare_to_close(core, &head);
                 }
+                self.fail(core, &head, status, refusal.text());
             }
             Then::Answer(record, fields) => {
                 let fields = of_refusals(&fields);
                 self.answer_page(core, *record, status, refusal.text(), &fields);
             }
-            Then::Dav(head, answer) => self.again(core, &head, Some(Ok(Found::Dav(*answer)))),
+            Then::Dav(head, answer) => self.handle(core, &head, Some(Ok(Found::Dav(*answer)))),
             Then::Named(record, naming, fields) => {
                 self.answer_named(core, *record, &naming, fields, Some(refusal));
             }
@@ -359,15 +354,15 @@ impl Connection {
 }
 
 /// The method that hooks hear of. An upload that comes in pieces is one: there is no way round what is said of those.
-fn verb_of<'a>(head: &'a Head<'_, '_>, resumable: Option<Concern>, is_new_file: bool) -> &'a str {
+fn verb_of<'a>(head: &'a Head, resumable: Option<Concern>, is_new_file: bool) -> &'a str {
     match resumable {
         _ if is_new_file => "PUT",
         Some(Concern::Upload) => millrace_http::tus::method_text(head),
-        _ => head.method_text,
+        _ => head.method_text(),
     }
 }
 
-fn length_of_put(head: &Head<'_, '_>) -> Option<u64> {
+fn length_of_put(head: &Head) -> Option<u64> {
     match (head.method, head.framing) {
         (Method::Put, Framing::Length(length)) => Some(length),
         _ => None,
@@ -377,7 +372,7 @@ fn length_of_put(head: &Head<'_, '_>) -> Option<u64> {
 /// The file that a new upload becomes, and how long it is, where that is known.
 fn new_file(
     core: &Core,
-    head: &Head<'_, '_>,
+    head: &Head,
     target: &Target<'_>,
     resumable: Option<Concern>,
 ) -> Option<(VirtualPath, Option<u64>)> {
@@ -385,7 +380,7 @@ fn new_file(
 }
 
 /// The path that `Destination` names.
-pub(super) fn destination(head: &Head<'_, '_>) -> Option<VirtualPath> {
+pub(super) fn destination(head: &Head) -> Option<VirtualPath> {
     match head.method {
         Method::Move | Method::Copy => {
             target::parse(head.get(Field::Destination)?).ok().map(|target| target.path)

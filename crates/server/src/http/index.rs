@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use millrace_ftp::session::Permission;
+use millrace_http::internal_redirect::MAX_REDIRECTS;
 use millrace_http::target::{self, Target};
-use millrace_http::{Head, Method, Status, Version};
+use millrace_http::{Head, Method, Refusal, Status, internal_redirect};
 use millrace_vfs::{FileError, VirtualPath, Wait};
 
-use super::connection::{Connection, REDIRECTS, Redirected};
+use super::connection::{Connection, Redirected};
 use super::find::{self, Found};
 use super::side::forward;
 use super::who::Who;
@@ -18,7 +19,7 @@ use crate::config::Config;
 use crate::worker::Core;
 
 /// Claims that a folder's index may be somebody's who takes what is posted to it.
-pub(super) fn may_take_post(config: &Config, head: &Head<'_, '_>, target: &Target<'_>) -> bool {
+pub(super) fn may_take_post(config: &Config, head: &Head, target: &Target<'_>) -> bool {
     let has_others = !config.passes.is_empty() || !config.programs.folders.is_empty();
     head.method == Method::Post && target.is_directory && has_others
 }
@@ -28,8 +29,7 @@ impl Connection {
     pub(super) fn post_to_folder(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         target: &Target<'_>,
         who: &Who,
         found: Option<Result<Found, FileError>>,
@@ -41,7 +41,7 @@ impl Connection {
             None => {
                 let (storage, path) = (Arc::clone(&who.account.storage), target.path.clone());
                 let (web, server) = (Arc::clone(&core.http.web), Arc::clone(&core.server));
-                self.ask_pool(core, bytes, move || {
+                self.ask_pool(core, head, move || {
                     find::find((&web, &server.config), &*storage, &path, true, Wait::Allowed)
                 });
             }
@@ -58,12 +58,12 @@ impl Connection {
     pub(super) fn lead_to_index(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
+        head: &Head,
         target: &Target<'_>,
         index: &VirtualPath,
     ) {
         self.redirects += 1;
-        if self.redirects > REDIRECTS {
+        if self.redirects > MAX_REDIRECTS {
             let reason = "The index of the folder leads to the folder again.";
             return self.fail(core, head, Status::BAD_GATEWAY, reason);
         }
@@ -71,24 +71,15 @@ impl Connection {
         let mut path = Vec::new();
         target::encode(index.as_bytes(), &mut path);
         let query = target.query.map_or(Vec::new(), |query| [b"?", query].concat());
-        // As requests of HTTP/2 come here, too.
-        let version: &[u8] = if head.version == Version::Http11 { b"HTTP/1.1" } else { b"HTTP/1.0" };
-        let line = [head.method_text.as_bytes(), b" ", &path, &query, b" ", version, b"\r\n"];
-        let mut again = line.concat();
-        // An authority in the target goes before the field.
-        if let Some(authority) = target.authority {
-            again.extend_from_slice(&[b"Host: ", authority, b"\r\n"].concat());
-        }
-        for (name, value) in head.fields() {
-            if target.authority.is_none() || !name.eq_ignore_ascii_case("host") {
-                again.extend_from_slice(&[name.as_bytes(), b": ", value, b"\r\n"].concat());
-            }
-        }
-        again.extend_from_slice(b"\r\n");
+        let leads_to = internal_redirect::to_index(head, &[path, query].concat(), target.authority);
+        let again = match leads_to {
+            Ok(again) => Arc::new(again),
+            Err(Refusal { status, reason }) => return self.fail(core, head, status, reason),
+        };
         let asked_for = self.redirected.take();
         self.forget_request();
         self.redirected =
             asked_for.or_else(|| Some(Box::new(Redirected { uri: Some(uri), ..Redirected::from(head) })));
-        self.again(core, &again, None);
+        self.handle(core, &again, None);
     }
 }

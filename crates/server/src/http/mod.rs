@@ -26,8 +26,7 @@
 //! - `find.rs` says what a path stands for, and `cache.rs` remembers it for as long as it is true.
 //! - `body.rs` sends what does not fit into one write, `listing.rs` makes the pages of directories.
 //!
-//! A head that has to wait for the pool is kept as bytes and parsed again when the answer has come: that costs
-//! a microsecond where a disk was waited for, and nothing where none was.
+//! A request's head is read once. What waits for the pool holds it, and its memory is used again for later ones.
 
 mod admin;
 mod answer;
@@ -66,6 +65,7 @@ mod writing;
 
 use std::sync::Arc;
 
+use millrace_http::h1::Heads;
 use millrace_vfs::FileError;
 
 pub(crate) use cache::Cache;
@@ -107,6 +107,7 @@ pub(crate) enum Message {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) cache: Cache,
+    heads: Heads,
     pub(crate) programs: Programs,
     /// As many as there are passes.
     pub(crate) passing: Vec<Passing>,
@@ -143,7 +144,7 @@ impl Shared {
         let programs = Programs::new(programs);
         let passing = config.passes.iter().map(|pass| Passing::new(pass, config.workers)).collect();
         let openings = Openings::new(&web);
-        Self { cache: Cache::new(open_files), programs, passing, openings, web }
+        Self { cache: Cache::new(open_files), heads: Heads::default(), programs, passing, openings, web }
     }
 
     fn lane(&mut self, line: Line) -> &mut Lane {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use millrace_ftp::session::Permission;
 use millrace_http::cgi::{self, Environment};
 use millrace_http::target::Target;
-use millrace_http::{Framing, Head, Refusal, Slots, Status, fastcgi, request};
+use millrace_http::{Framing, Head, Refusal, Status, fastcgi};
 use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
 
 use super::answerer::Answerer;
@@ -131,7 +131,7 @@ impl Pass {
 
 impl Connection {
     /// Claims that an account may read at a path, whatever is there; answers the request where it may not.
-    fn may_pass(&mut self, core: &mut Core, head: &Head<'_, '_>, who: &Who, target: &Target<'_>) -> bool {
+    fn may_pass(&mut self, core: &mut Core, head: &Head, who: &Who, target: &Target<'_>) -> bool {
         if !self.permits(core, head, who, Permission::Read) {
             return false;
         }
@@ -150,8 +150,7 @@ impl Connection {
     pub(super) fn pass(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         target: &Target<'_>,
         who: &Who,
         pass: usize,
@@ -167,21 +166,20 @@ impl Connection {
         }
         let claimed = self.slot.take();
         let Some(slot) = claimed.or_else(|| core.http.passing[pass].lane().enter(self.key)) else {
-            let asked = Asked::in_line(bytes, Line::Pass(pass));
+            let asked = Asked::in_line(head, Line::Pass(pass));
             self.work = Work::Queued(core.now.instant + config.silence, Box::new(asked));
             return;
         };
         match config.to {
-            Upstream::Http(_) => self.pass_to_server(core, head, bytes, target, who, (pass, slot)),
-            Upstream::FastCgi(_) => self.pass_to_application(core, head, bytes, target, who, (pass, slot)),
+            Upstream::Http(_) => self.pass_to_server(core, head, target, who, (pass, slot)),
+            Upstream::FastCgi(_) => self.pass_to_application(core, head, target, who, (pass, slot)),
         }
     }
 
     fn pass_to_server(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         target: &Target<'_>,
         who: &Who,
         (pass, slot): (usize, Slot),
@@ -189,7 +187,7 @@ impl Connection {
         match self.forward(core, head, target, who, pass) {
             Ok(conversation) => {
                 self.slot = Some(slot);
-                self.begin_conversation(core, head, bytes, conversation);
+                self.begin_conversation(core, head, conversation);
             }
             Err(Refused { refusal, reached }) => {
                 self.tell_limit(core, reached.as_deref());
@@ -201,8 +199,7 @@ impl Connection {
     fn pass_to_application(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         target: &Target<'_>,
         who: &Who,
         (pass, slot): (usize, Slot),
@@ -220,28 +217,28 @@ impl Connection {
             is_directory: target.is_directory,
             query: target.query.unwrap_or_default().to_vec(),
             uri: self.uri(head, target),
-            head: bytes.to_vec(),
+            head: Arc::clone(head),
             peer: self.peer.ip(),
             local,
             encrypted: self.is_encrypted(),
             protocol: self.protocol(head.version),
         };
-        self.ask_pool(core, bytes, move || passed.ask().map(Found::Asking));
+        self.ask_pool(core, head, move || passed.ask().map(Found::Asking));
         if let Work::Asked(asked) = &mut self.work {
             asked.slot = Some(slot);
         }
     }
 
     /// The path and the query as the client asked for them.
-    fn uri(&self, head: &Head<'_, '_>, target: &Target<'_>) -> Vec<u8> {
+    fn uri(&self, head: &Head, target: &Target<'_>) -> Vec<u8> {
         let asked_for = self.redirected.as_ref().and_then(|redirected| redirected.uri.clone());
         asked_for.unwrap_or_else(|| forward::path_and_query(head, target))
     }
 
     /// What the pool says of an application.
-    pub(super) fn passed(&mut self, core: &mut Core, head: &Head<'_, '_>, bytes: &[u8], asking: Asking) {
+    pub(super) fn passed(&mut self, core: &mut Core, head: &Arc<Head>, asking: Asking) {
         match asking {
-            Asking::To(conversation) => self.begin_conversation(core, head, bytes, *conversation),
+            Asking::To(conversation) => self.begin_conversation(core, head, *conversation),
             Asking::Nowhere => self.fail(core, head, Status::NOT_FOUND, "There is no such file."),
             Asking::Failed(why) => {
                 self.warn(core, &why);
@@ -250,23 +247,17 @@ impl Connection {
         }
     }
 
-    fn begin_conversation(
-        &mut self,
-        core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
-        conversation: Conversation,
-    ) {
+    fn begin_conversation(&mut self, core: &mut Core, head: &Arc<Head>, conversation: Conversation) {
         let silence = core.server.config.passes[conversation.pass].silence;
         let answerer = Answerer::Conversation(Box::new(conversation));
-        self.begin_answer(core, head, bytes, answerer, false, Time::OfSilence(silence));
+        self.begin_answer(core, head, answerer, false, Time::OfSilence(silence));
     }
 
     /// Has the side runtime ask another server.
     fn forward(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
+        head: &Head,
         target: &Target<'_>,
         who: &Who,
         pass: usize,
@@ -309,7 +300,7 @@ struct Passed {
     query: Vec<u8>,
     /// The path and the query, as applications that look for themselves take them apart.
     uri: Vec<u8>,
-    head: Vec<u8>,
+    head: Arc<Head>,
     peer: IpAddr,
     local: SocketAddr,
     encrypted: bool,
@@ -320,13 +311,10 @@ impl Passed {
     /// Connects to the application, and begins with the request. May wait.
     fn ask(mut self) -> Result<Asking, FileError> {
         let kept = self.kept.take();
-        let mut slots = Slots::new();
-        let Ok(Some((head, _))) = request::parse(&self.head, &mut slots) else {
-            return Err(FileError::Unsupported);
-        };
+        let head = &*self.head;
         let config = &self.server.config.passes[self.pass];
         let Upstream::FastCgi(to) = &config.to else { return Err(FileError::Unsupported) };
-        let Some(variables) = self.variables(&head, config)? else { return Ok(Asking::Nowhere) };
+        let Some(variables) = self.variables(head, config)? else { return Ok(Asking::Nowhere) };
         let mut records = Vec::new();
         fastcgi::begin(&variables, config.keep, &mut records);
         let was_used = kept.is_some();
@@ -343,7 +331,7 @@ impl Passed {
     }
 
     /// What the application is told; `None` where the script that it is to run is none.
-    fn variables(&self, head: &Head<'_, '_>, config: &Pass) -> Result<Option<Environment>, FileError> {
+    fn variables(&self, head: &Head, config: &Pass) -> Result<Option<Environment>, FileError> {
         let (script, path_info) = config.split(&self.path);
         let file = match (&config.root, &config.suffix) {
             // Applications that look for a script nearby would run what was uploaded as a picture.

@@ -4,10 +4,11 @@
 //! not whole, or what was sent ahead of its turn, is kept with the connection.
 
 use std::io;
+use std::sync::Arc;
 
 use millrace_http::Refusal;
 use millrace_http::h1::BodyDecoder;
-use millrace_http::request::{self, Slots};
+use millrace_http::request;
 use millrace_net::stream;
 
 use super::connection::{Connection, Work};
@@ -96,18 +97,20 @@ impl Connection {
             if rest.is_empty() {
                 break;
             }
-            let mut slots = Slots::new();
-            match request::parse(rest, &mut slots) {
+            let mut head = core.http.heads.take();
+            let read = Arc::get_mut(&mut head).map_or(Ok(None), |head| head.read(rest));
+            match read {
                 Ok(None) => {
+                    core.http.heads.put_back(head);
                     self.flags.starved = true;
                     break;
                 }
-                Ok(Some((head, length))) => {
-                    let (bytes, behind) = rest.split_at(length);
-                    rest = behind;
+                Ok(Some(length)) => {
+                    rest = &rest[length..];
                     self.redirects = 0;
                     self.forget_request();
-                    self.handle(core, &head, bytes, None);
+                    self.handle(core, &head, None);
+                    core.http.heads.put_back(head);
                 }
                 Err(refusal) => {
                     self.refuse(core, rest, refusal);

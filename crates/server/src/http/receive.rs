@@ -91,7 +91,7 @@ impl Connection {
     pub(super) fn receive_file(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
+        head: &Head,
         upload: Box<dyn Upload>,
         change: Arc<Change>,
         replaces: bool,
@@ -104,7 +104,7 @@ impl Connection {
     pub(super) fn receive_body(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
+        head: &Head,
         received: Received,
         purpose: Purpose,
     ) {

@@ -63,10 +63,10 @@ impl Record {
         }
     }
 
-    pub(super) fn of(head: &Head<'_, '_>, persistent: bool, now: Instant) -> Self {
+    pub(super) fn of(head: &Head, persistent: bool, now: Instant) -> Self {
         Self {
-            method: head.method_text.to_owned(),
-            target: head.target.to_owned(),
+            method: head.method_text().to_owned(),
+            target: head.target().to_owned(),
             version: head.version,
             host: head.get(Field::Host).map(<[u8]>::to_owned),
             referer: head.get(Field::Referer).map(<[u8]>::to_owned),
@@ -89,7 +89,7 @@ pub(super) fn shown<'a>(links: &LinkKeys, target: &'a [u8]) -> Cow<'a, [u8]> {
 }
 
 impl Connection {
-    pub(super) fn record(&self, core: &Core, head: &Head<'_, '_>) -> Record {
+    pub(super) fn record(&self, core: &Core, head: &Head) -> Record {
         Record::of(head, self.may_go_on(head), core.now.instant)
     }
 
@@ -102,9 +102,9 @@ impl Connection {
     }
 
     /// Tells the log of an answer that was given at once.
-    pub(super) fn log_answer(&self, core: &mut Core, head: &Head<'_, '_>, status: Status, bytes: u64) {
+    pub(super) fn log_answer(&self, core: &mut Core, head: &Head, status: Status, bytes: u64) {
         let links = &core.server.config.web.links;
-        let (method, target) = self.asked_for(head.method_text, head.target);
+        let (method, target) = self.asked_for(head.method_text(), head.target());
         let (target, referer) = (shown(links, target), head.get(Field::Referer));
         let referer = referer.map(|referer| links.without_signature(referer));
         let request = log::Request {
@@ -153,7 +153,7 @@ impl Connection {
     }
 
     /// Tells of a file that was sent at once.
-    pub(super) fn log_file(&self, core: &mut Core, head: &Head<'_, '_>, status: Status, bytes: u64) {
+    pub(super) fn log_file(&self, core: &mut Core, head: &Head, status: Status, bytes: u64) {
         if core.server.tells_of_transfers() && !head.wants_head_only() {
             let record = self.record(core, head);
             self.note_transfer(core, Direction::Download, &record, bytes, None);

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_http::cgi::{self, Answer};
@@ -46,7 +47,7 @@ pub(super) struct Running {
     /// Whether the connection may go on behind the answer.
     goes_on: bool,
     /// The request, for an answer that is another request's.
-    request: Vec<u8>,
+    request: Arc<Head>,
     is_watched: [bool; 2],
     is_encrypted: bool,
     /// Lines that its answer has besides what the program says.
@@ -145,8 +146,7 @@ impl Connection {
     pub(super) fn begin_answer(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         answerer: Answerer,
         is_non_parsed: bool,
         time: Time,
@@ -177,7 +177,7 @@ impl Connection {
             record,
             version: head.version,
             goes_on: goes_on && !is_non_parsed,
-            request: bytes.to_vec(),
+            request: Arc::clone(head),
             is_encrypted: self.is_encrypted(),
             beside,
             is_watched: [false; 2],

@@ -19,14 +19,14 @@ const USUAL: u16 = 443;
 impl Connection {
     /// Sends a request on to HTTPS, where that is wanted: at the name that it came by, so that each host stays the same,
     /// and with its method (308). Answers whether it has.
-    pub(super) fn sends_to_https(&mut self, core: &mut Core, head: &Head<'_, '_>, sent: &Target<'_>) -> bool {
+    pub(super) fn sends_to_https(&mut self, core: &mut Core, head: &Head, sent: &Target<'_>) -> bool {
         let port = match core.http.web.https_redirect {
             HttpsRedirect::Off => None,
             HttpsRedirect::ToOwn => core.server.https_port,
             HttpsRedirect::To(port) => Some(port),
         };
         let Some(port) = port.filter(|_| !self.is_encrypted()) else { return false };
-        let written = target::written(head.target);
+        let written = target::written(head.target());
         if sent.path.as_bytes().starts_with(CHALLENGES) {
             return false;
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use millrace_ftp::session::{Permission, Permissions};
 use millrace_http::target::{self, Target};
-use millrace_http::{Field, Head, Slots, Status, authorization, request};
+use millrace_http::{Field, Head, Status, authorization};
 
 pub(super) use self::asking::names_of;
 use self::not_now::NotNow;
@@ -92,8 +92,7 @@ impl Connection {
     pub(super) fn know_who(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         target: &Target<'_>,
     ) -> Option<Arc<Who>> {
         let links = core.http.web.links.clone();
@@ -105,11 +104,11 @@ impl Connection {
             return Some(who);
         }
         if let Some(link) = link {
-            self.try_link(core, head, bytes, link, host);
+            self.try_link(core, head, link, host);
             return None;
         }
-        let login = self.login_of(core, head, bytes, said, host)?;
-        self.try_login(core, head, bytes, (said, host), login)
+        let login = self.login_of(core, head, said, host)?;
+        self.try_login(core, head, (said, host), login)
     }
 
     /// Whoever was let in and says the same again, for as long as that holds.
@@ -123,16 +122,9 @@ impl Connection {
     }
 
     /// Has the accounts asked about a link, where it is good.
-    fn try_link(
-        &mut self,
-        core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
-        link: Result<Link, Bad>,
-        host: &[u8],
-    ) {
+    fn try_link(&mut self, core: &mut Core, head: &Arc<Head>, link: Result<Link, Bad>, host: &[u8]) {
         let reason = match link {
-            Ok(link) => return self.follow_link(core, bytes, link, plain_host(host)),
+            Ok(link) => return self.follow_link(core, head, link, plain_host(host)),
             Err(Bad::Expired) => "The time of this link is over.",
             Err(Bad::Forged) => "This link is not good, or not for this.",
         };
@@ -144,8 +136,7 @@ impl Connection {
     fn login_of(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         said: &[u8],
         host: &[u8],
     ) -> Option<(Vec<u8>, Vec<u8>)> {
@@ -154,7 +145,7 @@ impl Connection {
                 if let Err(not_now) = self.may_try(core, said, Means::Certificate) {
                     return self.answer_not_now(core, head, &not_now);
                 }
-                self.recognize(core, bytes, plain_host(host));
+                self.recognize(core, head, plain_host(host));
             }
             (b"", _) if !core.server.is_open.load(Ordering::Acquire) => {
                 self.challenge(core, head, "This is for users: say who you are.");
@@ -248,7 +239,7 @@ impl Connection {
     }
 
     /// 401, or where a password would not be taken 403.
-    pub(super) fn challenge(&mut self, core: &mut Core, head: &Head<'_, '_>, reason: &'static str) {
+    pub(super) fn challenge(&mut self, core: &mut Core, head: &Head, reason: &'static str) {
         let record = self.record(core, head);
         match self.takes_passwords(core) {
             true => {
@@ -269,7 +260,7 @@ impl Connection {
     pub(super) fn permits(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
+        head: &Head,
         who: &Who,
         permission: Permission,
     ) -> bool {
@@ -280,7 +271,7 @@ impl Connection {
     pub(super) fn permits_within(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
+        head: &Head,
         who: &Who,
         permissions: Permissions,
         permission: Permission,
@@ -297,15 +288,15 @@ impl Connection {
 }
 
 /// What a request says of who asks: its field, or itself where it is a link.
-fn said<'a>(head: &Head<'a, '_>, is_link: bool) -> Cow<'a, [u8]> {
+fn said<'a>(head: &'a Head, is_link: bool) -> Cow<'a, [u8]> {
     match is_link {
-        true => Cow::Owned([LINK, head.method_text.as_bytes(), b" ", head.target].concat()),
+        true => Cow::Owned([LINK, head.method_text().as_bytes(), b" ", head.target()].concat()),
         false => Cow::Borrowed(head.get(Field::Authorization).unwrap_or_default()),
     }
 }
 
 /// The host that a request is for, where that makes a difference.
-fn host_of<'a>(core: &Core, head: &Head<'a, '_>, target: &Target<'a>) -> &'a [u8] {
+fn host_of<'a>(core: &Core, head: &'a Head, target: &Target<'a>) -> &'a [u8] {
     match core.http.web.hosts.is_empty() {
         true => b"",
         false => target.authority.or(head.get(Field::Host)).unwrap_or_default(),
@@ -313,11 +304,8 @@ fn host_of<'a>(core: &Core, head: &Head<'a, '_>, target: &Target<'a>) -> &'a [u8
 }
 
 /// What a head that was kept says of who asks, and of which host.
-fn said_of(core: &Core, bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let mut slots = Slots::new();
-    let parsed = request::parse(bytes, &mut slots);
-    let Ok(Some((head, _))) = parsed else { return Default::default() };
-    let Ok(target) = target::parse_for_others(head.target) else { return Default::default() };
+fn said_of(core: &Core, head: &Head) -> (Vec<u8>, Vec<u8>) {
+    let Ok(target) = target::parse_for_others(head.target()) else { return Default::default() };
     let is_link = core.http.web.links.is_link(target.query);
-    (said(&head, is_link).into_owned(), host_of(core, &head, &target).to_owned())
+    (said(head, is_link).into_owned(), host_of(core, head, &target).to_owned())
 }

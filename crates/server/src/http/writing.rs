@@ -8,7 +8,7 @@ use millrace_ftp::session::{Permission, Permissions};
 use millrace_http::conditional::{self, Validators, Verdict};
 use millrace_http::dav::multistatus;
 use millrace_http::target::{self, Target};
-use millrace_http::{Field, Framing, Head, Method, Refusal, Slots, Status, range, request};
+use millrace_http::{Field, Framing, Head, Method, Refusal, Status, range};
 use millrace_vfs::{
     Counted, DirEntry, FileError, Metadata, OverQuota, QuotaScope, Storage, Upload, VirtualPath, Wait,
     WriteMode,
@@ -40,8 +40,8 @@ pub(crate) enum Changed {
 
 /// What is to be changed, by whom.
 pub(crate) struct Change {
-    /// The head of the request.
-    head: Vec<u8>,
+    /// The request.
+    head: Arc<Head>,
     server: Arc<Server>,
     user: Option<Vec<u8>>,
     storage: Arc<dyn Storage>,
@@ -62,8 +62,7 @@ impl Connection {
     pub(super) fn change(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         target: &Target<'_>,
         who: &Who,
         found: Option<Result<Found, FileError>>,
@@ -84,7 +83,7 @@ impl Connection {
             None if head.method == Method::Put && !self.may_move(core, head, Direction::Upload) => {}
             None => {
                 let change = Arc::new(Change {
-                    head: bytes.to_vec(),
+                    head: Arc::clone(head),
                     server: Arc::clone(&core.server),
                     user: who.user.clone(),
                     storage: Arc::clone(&who.account.storage),
@@ -96,9 +95,9 @@ impl Connection {
                 match head.method {
                     // It may be about all that a folder holds.
                     Method::Delete | Method::Move | Method::Copy => {
-                        self.ask_long(core, bytes, make);
+                        self.ask_long(core, head, make);
                     }
-                    _ => self.ask_pool(core, bytes, make),
+                    _ => self.ask_pool(core, head, make),
                 }
             }
             Some(Ok(Found::Changed(Changed::Upload(upload, change, replaces)))) => {
@@ -226,7 +225,7 @@ fn failed(error: FileError) -> Refused {
 }
 
 /// The preconditions of a request, of what is there (RFC 9110 section 13).
-pub(super) fn conditions(head: &Head<'_, '_>, current: Option<&Metadata>) -> Result<(), Refused> {
+pub(super) fn conditions(head: &Head, current: Option<&Metadata>) -> Result<(), Refused> {
     let validators = current.map(Validators::of);
     match conditional::evaluate(head, validators.as_ref()) {
         Verdict::Proceed => Ok(()),
@@ -242,23 +241,15 @@ impl Change {
 
     /// Does it. May wait.
     fn make(self: &Arc<Self>) -> Changed {
-        let made = self.with_head(|head| match head.method {
+        let head = &*self.head;
+        let made = match head.method {
             Method::Put => self.put(head),
             Method::Delete => self.delete(head),
             Method::MkCol => self.make_collection(head),
             Method::Move | Method::Copy => self.transfer(head),
             _ => refuse(Status::METHOD_NOT_ALLOWED, "This changes nothing here."),
-        });
+        };
         made.unwrap_or_else(Changed::Refused)
-    }
-
-    fn with_head<T>(&self, work: impl FnOnce(&Head<'_, '_>) -> Result<T, Refused>) -> Result<T, Refused> {
-        let mut slots = Slots::new();
-        match request::parse(&self.head, &mut slots) {
-            Ok(Some((head, _))) => work(&head),
-            // It was parsed before.
-            _ => Err(FileError::Unsupported.into()),
-        }
     }
 
     fn permit(&self, permission: Permission) -> Result<(), Refused> {
@@ -283,7 +274,7 @@ impl Change {
         }
     }
 
-    fn put(self: &Arc<Self>, head: &Head<'_, '_>) -> Outcome {
+    fn put(self: &Arc<Self>, head: &Head) -> Outcome {
         let existing = self.replaced()?;
         let mode = match (self.may_put(head, existing.as_ref())?, &existing) {
             // Nothing is there to go on with.
@@ -309,7 +300,7 @@ impl Change {
     }
 
     /// Claims that a `PUT` may be, and says how the file is written.
-    fn may_put(&self, head: &Head<'_, '_>, existing: Option<&DirEntry>) -> Result<WriteMode, Refused> {
+    fn may_put(&self, head: &Head, existing: Option<&DirEntry>) -> Result<WriteMode, Refused> {
         conditions(head, existing.map(|entry| &entry.metadata))?;
         let touch = if existing.is_some() { Touch::Content } else { Touch::Name };
         self.claim().permit(head, &[(&self.path, touch)])?;
@@ -338,7 +329,7 @@ impl Change {
         let _turn = claim.turn(&[&self.path])?;
         if upload.is_staged() {
             let existing = self.replaced()?;
-            self.with_head(|head| self.may_put(head, existing.as_ref()))?;
+            self.may_put(&self.head, existing.as_ref())?;
         }
         upload.commit().map_err(failed)?;
         let now = self.storage.metadata(&self.path, Wait::Allowed).ok();
@@ -353,7 +344,7 @@ impl Change {
         }
     }
 
-    fn delete(&self, head: &Head<'_, '_>) -> Outcome {
+    fn delete(&self, head: &Head) -> Outcome {
         let claim = self.claim();
         let _turn = claim.turn(&[&self.path])?;
         let entry = self.source()?;
@@ -373,7 +364,7 @@ impl Change {
         Ok(Changed::Done(Status::NO_CONTENT, Some(event)))
     }
 
-    fn make_collection(&self, head: &Head<'_, '_>) -> Outcome {
+    fn make_collection(&self, head: &Head) -> Outcome {
         // What is there is in the way whatever is said of it: that is told below.
         if self.entry(&self.path)?.is_none() {
             conditions(head, None)?;
@@ -387,7 +378,7 @@ impl Change {
     }
 
     /// `MOVE` and `COPY`.
-    fn transfer(&self, head: &Head<'_, '_>) -> Outcome {
+    fn transfer(&self, head: &Head) -> Outcome {
         let (to, to_directory) = destination(head)?;
         let claim = self.claim();
         // A copy takes too long to have others wait for it.
@@ -454,7 +445,7 @@ impl Change {
     /// The step of `MOVE` and `COPY` behind which the new name is there: all of it, where it `replaces` something.
     fn make_there(
         &self,
-        head: &Head<'_, '_>,
+        head: &Head,
         entry: &DirEntry,
         to: &VirtualPath,
         replaces: bool,
@@ -485,7 +476,7 @@ fn lost(_: FileError) -> Refused {
 }
 
 /// Where a file of `size` bytes is gone on with: `Content-Range: bytes 5-9/10` with a body of five.
-fn resumed(head: &Head<'_, '_>, field: &[u8], size: u64) -> Result<u64, Refused> {
+fn resumed(head: &Head, field: &[u8], size: u64) -> Result<u64, Refused> {
     let Some((first, length)) = range::content_range(field) else {
         return refuse(Status::BAD_REQUEST, "The Content-Range names no bytes.");
     };
@@ -499,7 +490,7 @@ fn resumed(head: &Head<'_, '_>, field: &[u8], size: u64) -> Result<u64, Refused>
 }
 
 /// The path that `Destination` names, of this server only; and whether it is named as a folder.
-fn destination(head: &Head<'_, '_>) -> Result<(VirtualPath, bool), Refused> {
+fn destination(head: &Head) -> Result<(VirtualPath, bool), Refused> {
     let Some(field) = head.get(Field::Destination) else {
         return refuse(Status::BAD_REQUEST, "There is no Destination.");
     };

@@ -145,7 +145,7 @@ impl ErrorPage {
 
 impl Web {
     /// The lines about other origins for an answer, or of a preflight; empty where none are said.
-    pub(crate) fn cors_lines(&self, path: &VirtualPath, head: &Head<'_, '_>, is_preflight: bool) -> String {
+    pub(crate) fn cors_lines(&self, path: &VirtualPath, head: &Head, is_preflight: bool) -> String {
         let mut lines = String::new();
         if let Some(cors) = self.cors.iter().find(|cors| covers(&cors.paths, path)) {
             match is_preflight {

@@ -53,7 +53,7 @@ impl Claim<'_> {
     /// Claims that the request may do this to these paths. May wait.
     pub(in crate::http) fn permit(
         &self,
-        head: &Head<'_, '_>,
+        head: &Head,
         touched: &[(&VirtualPath, Touch)],
     ) -> Result<(), Refusal> {
         let lists = condition::lists(head)?;

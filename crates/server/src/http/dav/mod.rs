@@ -107,7 +107,7 @@ impl Dav {
     }
 
     /// Claims that another server has to be asked this: what it would change is kept there.
-    pub(super) fn is_for_another(&self, head: &Head<'_, '_>) -> bool {
+    pub(super) fn is_for_another(&self, head: &Head) -> bool {
         use Method::{Copy, Delete, Lock, Move, PropPatch, Put, Unlock};
         let would_be_lost = || match head.method {
             Lock | Unlock | PropPatch => true,

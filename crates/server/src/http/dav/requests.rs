@@ -12,7 +12,7 @@ use millrace_http::dav::multistatus::{self, Property};
 use millrace_http::h1::BodyDecoder;
 use millrace_http::response::CONTINUE;
 use millrace_http::target::Target;
-use millrace_http::{Framing, Head, Method, Refusal, Slots, Status, page, request};
+use millrace_http::{Framing, Head, Method, Refusal, Status, page};
 use millrace_vfs::{FileError, Metadata, Storage, VirtualPath, Wait, WriteMode};
 
 use super::ELSEWHERE;
@@ -24,6 +24,7 @@ use super::properties;
 use crate::auth::password;
 use crate::http::answer::Made;
 use crate::http::connection::{Connection, Work};
+use crate::http::ending::unanswered;
 use crate::http::find::Found;
 use crate::http::record::Record;
 use crate::http::who::Who;
@@ -38,7 +39,7 @@ const BODY: usize = 256 * 1024;
 /// A body that is collected.
 #[derive(Debug)]
 pub(in crate::http) struct Collecting {
-    head: Vec<u8>,
+    head: Arc<Head>,
     /// What it is about, and whether that was named as a folder.
     path: VirtualPath,
     is_directory: bool,
@@ -50,7 +51,7 @@ pub(in crate::http) struct Collecting {
 
 impl Collecting {
     /// The head that it is the body of.
-    pub(in crate::http) fn head(&self) -> &[u8] {
+    pub(in crate::http) fn head(&self) -> &Head {
         &self.head
     }
 }
@@ -78,8 +79,7 @@ impl Connection {
     pub(in crate::http) fn dav(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         target: &Target<'_>,
         who: &Who,
         found: Option<Result<Found, FileError>>,
@@ -95,7 +95,7 @@ impl Connection {
                     self.flush(core, false);
                 }
                 self.work = Work::Collecting(Box::new(Collecting {
-                    head: bytes.to_vec(),
+                    head: Arc::clone(head),
                     path: target.path.clone(),
                     is_directory: target.is_directory,
                     intake: BodyDecoder::of(head.framing),
@@ -104,7 +104,7 @@ impl Connection {
                 }));
             }
             Some(Ok(Found::Dav(answer))) => {
-                if let Some(answer) = self.tell_of_file(core, head, bytes, answer) {
+                if let Some(answer) = self.tell_of_file(core, head, answer) {
                     self.answer_dav(core, head, answer);
                 }
             }
@@ -132,10 +132,8 @@ impl Connection {
         };
         if let Some(Refusal { status, reason }) = refusal {
             self.linger();
-            if let Some(record) = self.unanswered(core, collecting.head()) {
-                self.answer_page(core, record, status, reason, &[]);
-            }
-            return;
+            let record = unanswered(core, collecting.head());
+            return self.answer_page(core, record, status, reason, &[]);
         }
         if !collecting.intake.has_ended() {
             self.break_where_ended();
@@ -151,23 +149,19 @@ impl Connection {
             is_directory,
         };
         self.flags.took_body = true;
-        let kept = head.clone();
+        let kept = Arc::clone(&head);
         self.ask_pool(core, &head, move || {
-            let mut slots = Slots::new();
-            match request::parse(&kept, &mut slots) {
-                Ok(Some((head, _))) => Ok(Found::Dav(asking.answer(&head, &body).unwrap_or_else(refusal_of))),
-                _ => Err(FileError::Unsupported),
-            }
+            Ok(Found::Dav(asking.answer(&kept, &body).unwrap_or_else(refusal_of)))
         });
     }
 
     /// The server that takes over is to be asked: at once, over another connection.
-    pub(in crate::http) fn send_to_successor(&mut self, core: &mut Core, head: &Head<'_, '_>) {
+    pub(in crate::http) fn send_to_successor(&mut self, core: &mut Core, head: &Head) {
         let record = Record { persistent: false, ..self.record(core, head) };
         self.answer_page(core, record, Status::SERVICE_UNAVAILABLE, ELSEWHERE, &[("Retry-After", "0")]);
     }
 
-    fn answer_dav(&mut self, core: &mut Core, head: &Head<'_, '_>, answer: Answer) {
+    fn answer_dav(&mut self, core: &mut Core, head: &Head, answer: Answer) {
         // It was given up while the request was with the pool.
         if answer.status == Status::SERVICE_UNAVAILABLE && core.server.dav.is_left() {
             return self.send_to_successor(core, head);
@@ -204,7 +198,7 @@ fn first_permission(method: Method) -> Permission {
 
 impl Asking {
     /// Answers. May wait.
-    fn answer(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refused> {
+    fn answer(&self, head: &Head, body: &[u8]) -> Result<Answer, Refused> {
         match head.method {
             Method::PropFind => self.propfind(head, body),
             Method::PropPatch => self.proppatch(head, body),
@@ -231,7 +225,7 @@ impl Asking {
         chain(&*self.storage, &self.path).map_err(failed)
     }
 
-    fn permit(&self, head: &Head<'_, '_>, touch: Touch) -> Result<(), Refused> {
+    fn permit(&self, head: &Head, touch: Touch) -> Result<(), Refused> {
         Ok(self.claim().permit(head, &[(&self.path, touch)])?)
     }
 
@@ -243,7 +237,7 @@ impl Asking {
         }
     }
 
-    fn propfind(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refused> {
+    fn propfind(&self, head: &Head, body: &[u8]) -> Result<Answer, Refused> {
         let asked = body::propfind(body)?;
         let metadata = self.metadata()?;
         let beneath = match condition::depth(head)? {
@@ -260,7 +254,7 @@ impl Asking {
         Ok(Answer { content, ..whole(Status::MULTI_STATUS, String::new()) })
     }
 
-    fn proppatch(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refused> {
+    fn proppatch(&self, head: &Head, body: &[u8]) -> Result<Answer, Refused> {
         let changes = body::propertyupdate(body)?;
         let metadata = self.metadata()?;
         self.permit_place(false)?;
@@ -304,7 +298,7 @@ impl Asking {
         })
     }
 
-    fn lock(&self, head: &Head<'_, '_>, body: &[u8]) -> Result<Answer, Refused> {
+    fn lock(&self, head: &Head, body: &[u8]) -> Result<Answer, Refused> {
         let info = body::lockinfo(body)?;
         let is_deep = match condition::depth(head)? {
             Some(Depth::One) => return refuse(Status::BAD_REQUEST, "A lock is of Depth 0 or infinity."),
@@ -360,7 +354,7 @@ impl Asking {
     }
 
     /// A lock is held on: the `If` field says which.
-    fn refresh(&self, head: &Head<'_, '_>) -> Result<Answer, Refused> {
+    fn refresh(&self, head: &Head) -> Result<Answer, Refused> {
         let (lists, chain) = (condition::lists(head)?, self.chain()?);
         let token =
             lists.iter().flat_map(|list| &list.conditions).find_map(|condition| match condition.state {
@@ -382,7 +376,7 @@ impl Asking {
         }
     }
 
-    fn unlock(&self, head: &Head<'_, '_>) -> Result<Answer, Refused> {
+    fn unlock(&self, head: &Head) -> Result<Answer, Refused> {
         let Some(token) = condition::lock_token(head) else {
             return refuse(Status::BAD_REQUEST, "There is no Lock-Token.");
         };

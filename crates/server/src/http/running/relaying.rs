@@ -4,13 +4,15 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 
-use millrace_http::{Field, Status, Version};
+use millrace_http::Status;
+use millrace_http::internal_redirect::{self, Connection as Persistence, MAX_REDIRECTS};
 
 use super::{Next, Record, Running, Stage, Voice};
 use crate::http::answerer::Answerer;
 use crate::http::body::Body;
-use crate::http::connection::{Connection, REDIRECTS, Redirected, Work};
+use crate::http::connection::{Connection, Redirected, Work};
 use crate::http::sending::Sending;
 use crate::transfer::TURN;
 use crate::worker::Core;
@@ -43,7 +45,7 @@ impl Connection {
             }
             Next::Done => self.program_answered(core, *running),
             Next::Redirect(path) => self.redirect_within(core, *running, &path),
-            Next::Again => self.again(core, &running.request, None),
+            Next::Again => self.handle(core, &running.request, None),
             Next::Failed(why) => self.program_failed(core, *running, &why, Status::BAD_GATEWAY),
             Next::Refused(why) => self.program_failed(core, *running, why, Status::BAD_REQUEST),
         }
@@ -277,44 +279,27 @@ impl Connection {
     /// but for those of its body.
     fn redirect_within(&mut self, core: &mut Core, running: Running, path: &[u8]) {
         self.redirects += 1;
-        let is_sound = path.iter().all(|byte| matches!(byte, 0x21..=0x7e));
-        if self.redirects > REDIRECTS || !is_sound {
+        // What the program has left of the body would be taken for the next request.
+        let goes_on = running.goes_on && running.intake.has_ended();
+        let behind = if goes_on { Persistence::KeepAlive } else { Persistence::Close };
+        let again = internal_redirect::to_location(&running.request, path, behind);
+        let Some(again) = again.ok().filter(|_| self.redirects <= MAX_REDIRECTS) else {
             return self.program_failed(
                 core,
                 running,
                 "it redirects in a circle, or nowhere",
                 Status::BAD_GATEWAY,
             );
-        }
-        let Running { answerer, request, version, goes_on, intake, .. } = running;
+        };
+        let Running { answerer, request, intake, .. } = running;
         self.let_go(core, answerer);
-        // What the program has left of the body would be taken for the next request.
-        let goes_on = goes_on && intake.has_ended();
         if !intake.has_ended() {
             self.linger();
         }
-        let mut slots = millrace_http::Slots::new();
-        let Ok(Some((head, _))) = millrace_http::request::parse(&request, &mut slots) else { return };
-        let method = if head.wants_head_only() { "HEAD" } else { "GET" };
-        let version = if version == Version::Http11 { "HTTP/1.1" } else { "HTTP/1.0" };
-        let mut again = [method.as_bytes(), b" ", path, b" ", version.as_bytes(), b"\r\n"].concat();
-        // The host that counts may have been that of the target.
-        if let Some(host) = head.get(Field::Host) {
-            again.extend_from_slice(&[b"Host: ", host, b"\r\n"].concat());
-        }
-        for (name, value) in head.fields() {
-            const LEFT_OUT: [&str; 6] =
-                ["content-length", "content-type", "transfer-encoding", "expect", "connection", "host"];
-            if !LEFT_OUT.iter().any(|out| out.eq_ignore_ascii_case(name)) {
-                again.extend_from_slice(&[name.as_bytes(), b": ", value, b"\r\n"].concat());
-            }
-        }
-        let connection = if goes_on { "keep-alive" } else { "close" };
-        again.extend_from_slice(format!("Connection: {connection}\r\n\r\n").as_bytes());
         // Where it leads is another request, to hooks as well.
         let asked_for = self.redirected.take();
         self.forget_request();
-        self.redirected = asked_for.or_else(|| Some(Box::new(Redirected::from(&head))));
-        self.again(core, &again, None);
+        self.redirected = asked_for.or_else(|| Some(Box::new(Redirected::from(&*request))));
+        self.handle(core, &Arc::new(again), None);
     }
 }

@@ -110,13 +110,13 @@ pub(in crate::http) struct Forward {
 
 /// The request as the other server is asked; `None` where it cannot be written.
 pub(in crate::http) fn request(
-    head: &Head<'_, '_>,
+    head: &Head,
     target: &Target<'_>,
     pass: &Pass,
     client: &Client<'_>,
 ) -> Option<Request<()>> {
     let mut request = Request::new(());
-    *request.method_mut() = Method::from_bytes(head.method_text.as_bytes()).ok()?;
+    *request.method_mut() = Method::from_bytes(head.method_text().as_bytes()).ok()?;
     *request.uri_mut() = as_uri(path_and_query(head, target))?;
     let named: Vec<&[u8]> = head
         .all(Field::Connection)
@@ -159,12 +159,12 @@ pub(in crate::http) fn request(
 
 /// The path as the client wrote it, where that names the same to everybody; else as it was understood here, or as hooks
 /// would have it.
-pub(in crate::http) fn path_and_query(head: &Head<'_, '_>, target: &Target<'_>) -> Vec<u8> {
-    let written = target::written_path(head.target);
+pub(in crate::http) fn path_and_query(head: &Head, target: &Target<'_>) -> Vec<u8> {
+    let written = target::written_path(head.target());
     let is_plain = |path: &VirtualPath| {
         path.as_bytes() == written.strip_suffix(b"/").filter(|_| !path.is_root()).unwrap_or(written)
     };
-    let is_as_sent = target::parse_for_others(head.target)
+    let is_as_sent = target::parse_for_others(head.target())
         .is_ok_and(|sent| (&sent.path, &sent.outer) == (&target.path, &target.outer));
     let hides_dots = written.windows(3).any(|part| part.eq_ignore_ascii_case(b"%2e"));
     let mut out = Vec::new();
@@ -468,12 +468,11 @@ impl Body for Given {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millrace_http::{Slots, request as parsing};
+    use millrace_http::request as parsing;
 
     fn asked(text: &str, host: Option<&str>, user: Option<&[u8]>) -> Option<Vec<String>> {
-        let mut slots = Slots::new();
-        let (head, _) = parsing::parse(text.as_bytes(), &mut slots).unwrap().unwrap();
-        let target = target::parse_for_others(head.target).unwrap();
+        let (head, _) = parsing::parse(text.as_bytes()).unwrap().unwrap();
+        let target = target::parse_for_others(head.target()).unwrap();
         let to = Upstream::Http(Peer::Tcp("127.0.0.1:1".parse().unwrap()));
         let pass = Pass { host: host.map(str::to_owned), ..Pass::new(to) };
         let client = Client { peer: "2001:db8::1".parse().unwrap(), encrypted: true, user };

@@ -26,7 +26,7 @@ impl Asking {
     /// Answers a request for one file of parts that came.
     pub(super) fn join(
         &self,
-        head: &Head<'_, '_>,
+        head: &Head,
         parts: &[&[u8]],
         said: &[u8],
         name: Option<Vec<u8>>,
@@ -69,7 +69,7 @@ impl Asking {
             server: Arc::clone(&self.server),
             storage: Arc::clone(&self.storage),
             user: self.user.clone(),
-            head: self.head.clone(),
+            head: Arc::clone(&self.head),
             key: address.key,
             path: address.path,
             joined: Some(Joined { said: said.into(), parts }),

@@ -24,7 +24,7 @@ use millrace_ftp::session::{Permission, Permissions};
 use millrace_http::conditional::{self, Validators, Verdict};
 use millrace_http::target::Target;
 use millrace_http::tus::Becomes;
-use millrace_http::{Field, Framing, Head, Method, Refusal, Slots, Status, date, request, tus};
+use millrace_http::{Field, Framing, Head, Method, Refusal, Status, date, tus};
 use millrace_vfs::{
     FileError, Partial, PartialKey, PartialMode, PartialState, Storage, Timestamp, Upload, VirtualPath, Wait,
     WriteMode,
@@ -74,7 +74,7 @@ pub(crate) enum Answer {
 }
 
 /// What a request is about, if it is tus's.
-pub(super) fn concern(server: &Server, head: &Head<'_, '_>, target: Option<&Target<'_>>) -> Option<Concern> {
+pub(super) fn concern(server: &Server, head: &Head, target: Option<&Target<'_>>) -> Option<Concern> {
     let target = target.filter(|_| server.tus.is_spoken())?;
     match head.method {
         Method::Options => None,
@@ -85,17 +85,13 @@ pub(super) fn concern(server: &Server, head: &Head<'_, '_>, target: Option<&Targ
 }
 
 /// Claims that a request puts a file together.
-fn joins(head: &Head<'_, '_>) -> bool {
+fn joins(head: &Head) -> bool {
     tus::creation(head).is_ok_and(|creation| matches!(creation.becomes, Becomes::Whole { .. }))
 }
 
 /// The file that a new upload is for, as its words have it, and its bytes where they say how many; for hooks, which are
 /// asked before anybody looks whether the path is a folder. `None` for a part of a file, which is none by itself.
-pub(super) fn named(
-    server: &Server,
-    head: &Head<'_, '_>,
-    target: &Target<'_>,
-) -> Option<(VirtualPath, Option<u64>)> {
+pub(super) fn named(server: &Server, head: &Head, target: &Target<'_>) -> Option<(VirtualPath, Option<u64>)> {
     let tus::Creation { length, becomes, name, .. } = tus::creation(head).ok()?;
     let length = match becomes {
         Becomes::File => length,
@@ -128,7 +124,7 @@ struct Asking {
     storage: Arc<dyn Storage>,
     permissions: Permissions,
     user: Option<Vec<u8>>,
-    head: Vec<u8>,
+    head: Arc<Head>,
     path: VirtualPath,
     is_directory: bool,
     /// Hooks have ruled on this very path of a new upload.
@@ -141,8 +137,7 @@ impl Connection {
     pub(super) fn tus(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         (sent, ruled): (&Target<'_>, Option<&Target<'_>>),
         who: &Who,
         found: Option<Result<Found, FileError>>,
@@ -164,23 +159,17 @@ impl Connection {
                     storage: Arc::clone(&who.account.storage),
                     permissions: who.account.permissions,
                     user: who.user.clone(),
-                    head: bytes.to_vec(),
+                    head: Arc::clone(head),
                     path: target.path.clone(),
                     is_directory: target.is_directory,
                     is_ruled: concern == Concern::Creation && ruled.is_some(),
                     wall: core.now.wall,
                 };
-                let answer = move || {
-                    let mut slots = Slots::new();
-                    match request::parse(&asking.head, &mut slots) {
-                        Ok(Some((head, _))) => Ok(Found::Tus(asking.answer(&head, concern))),
-                        _ => Err(FileError::Unsupported),
-                    }
-                };
+                let answer = move || Ok(Found::Tus(asking.answer(&asking.head, concern)));
                 match concern {
                     // Of parts, which may have to be copied.
-                    Concern::Creation if joins(head) => self.ask_long(core, bytes, answer),
-                    _ => self.ask_pool(core, bytes, answer),
+                    Concern::Creation if joins(head) => self.ask_long(core, head, answer),
+                    _ => self.ask_pool(core, head, answer),
                 }
             }
             Some(Ok(Found::Tus(Answer::Upload(upload, check, piece)))) => {
@@ -212,7 +201,7 @@ pub(super) fn lent<'a>(fields: &'a [(&'static str, String)]) -> Vec<(&'a str, &'
 }
 
 /// Whether a new upload comes with its first piece, and what that has to hash to.
-fn first_piece(head: &Head<'_, '_>) -> Result<(bool, Option<Check>), Refused> {
+fn first_piece(head: &Head) -> Result<(bool, Option<Check>), Refused> {
     let has_piece = head.framing != Framing::None;
     if has_piece && !tus::has_piece(head) {
         let reason = "The Content-Type of a piece is application/offset+octet-stream.";
@@ -244,7 +233,7 @@ fn offset_of(address: &Address, state: Option<PartialState>) -> u64 {
 
 impl Asking {
     /// Answers. May wait.
-    fn answer(&self, head: &Head<'_, '_>, concern: Concern) -> Answer {
+    fn answer(&self, head: &Head, concern: Concern) -> Answer {
         let answered = match concern {
             Concern::Creation => self.create(head),
             Concern::Upload => self.go_on(head),
@@ -278,7 +267,7 @@ impl Asking {
         })
     }
 
-    fn create(&self, head: &Head<'_, '_>) -> Result<Answer, Refused> {
+    fn create(&self, head: &Head) -> Result<Answer, Refused> {
         let tus::Creation { length, becomes, name, metadata } = tus::creation(head)?;
         let kind = match becomes {
             Becomes::Whole { parts, said } => return self.join(head, &parts, said, name, metadata),
@@ -321,7 +310,7 @@ impl Asking {
     }
 
     /// How long the file is that would be replaced, if that may be.
-    fn old_size(&self, head: &Head<'_, '_>, path: &VirtualPath) -> Result<Option<u64>, Refused> {
+    fn old_size(&self, head: &Head, path: &VirtualPath) -> Result<Option<u64>, Refused> {
         let old = match self.storage.metadata(path, Wait::Allowed) {
             Ok(metadata) if metadata.is_directory() => {
                 return refuse(Status::CONFLICT, "There is a directory of this name.");
@@ -397,7 +386,7 @@ impl Asking {
     }
 
     /// An upload that was begun.
-    fn go_on(&self, head: &Head<'_, '_>) -> Result<Answer, Refused> {
+    fn go_on(&self, head: &Head) -> Result<Answer, Refused> {
         let Some(mut address) =
             Address::open(&self.path, self.secret()).filter(|address| address.user == self.user)
         else {
@@ -483,7 +472,7 @@ impl Asking {
             && state.zip(address.length).is_some_and(|(state, length)| state.size >= length)
     }
 
-    fn tell(&self, head: &Head<'_, '_>, address: &Address) -> Result<Answer, Refused> {
+    fn tell(&self, head: &Head, address: &Address) -> Result<Answer, Refused> {
         let state = self.find(address)?;
         let mut fields = answer_fields();
         fields.push(match address.length {
@@ -509,7 +498,7 @@ impl Asking {
         Ok(Answer::Told(Status::OK, fields))
     }
 
-    fn patch(&self, head: &Head<'_, '_>, mut address: Address) -> Result<Answer, Refused> {
+    fn patch(&self, head: &Head, mut address: Address) -> Result<Answer, Refused> {
         let tus::Piece { offset, length, checksum } = tus::piece(head)?;
         let check = Check::of(checksum)?;
         let touch = Touch::of(&*self.storage, &address.path);
@@ -543,7 +532,7 @@ impl Asking {
 
     fn receive(
         &self,
-        head: &Head<'_, '_>,
+        head: &Head,
         address: &Address,
         partial: Partial,
         check: Option<Check>,
@@ -554,7 +543,7 @@ impl Asking {
             server: Arc::clone(&self.server),
             storage: Arc::clone(&self.storage),
             user: self.user.clone(),
-            head: self.head.clone(),
+            head: Arc::clone(&self.head),
             key: address.key,
             path: address.path.clone(),
             joined: None,

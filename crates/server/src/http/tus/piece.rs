@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_ftp::digest::{Algorithm, Hasher};
-use millrace_http::{Refusal, Slots, Status, request, tus};
+use millrace_http::{Head, Refusal, Status, tus};
 use millrace_vfs::{PartialKey, Storage, Upload, VirtualPath};
 
 use crate::http::dav::{Claim, Touch};
@@ -17,8 +17,8 @@ pub(crate) struct Piece {
     pub(super) server: Arc<Server>,
     pub(super) storage: Arc<dyn Storage>,
     pub(super) user: Option<Vec<u8>>,
-    /// The head of the request that brings it.
-    pub(super) head: Vec<u8>,
+    /// The request that brings it.
+    pub(super) head: Arc<Head>,
     pub(super) key: PartialKey,
     /// The file that it is a piece of.
     pub(super) path: VirtualPath,
@@ -103,14 +103,11 @@ impl Piece {
         &self,
     ) -> impl FnOnce(Box<dyn Upload>) -> Result<Option<String>, Refused> + Send + 'static {
         let (finish, server, storage) = (self.finish(), Arc::clone(&self.server), Arc::clone(&self.storage));
-        let (user, path, bytes) = (self.user.clone(), self.path.clone(), self.head.clone());
+        let (user, path, head) = (self.user.clone(), self.path.clone(), Arc::clone(&self.head));
         move |upload| {
             let claim = Claim { dav: &server.dav, storage: &storage, user: user.as_deref(), path: &path };
             let _turn = claim.turn(&[&path])?;
-            let mut slots = Slots::new();
-            if let Ok(Some((head, _))) = request::parse(&bytes, &mut slots) {
-                claim.permit(&head, &[(&path, Touch::of(&*storage, &path))])?;
-            }
+            claim.permit(&head, &[(&path, Touch::of(&*storage, &path))])?;
             upload.commit()?;
             finish();
             Ok(None)

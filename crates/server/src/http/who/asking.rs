@@ -22,14 +22,13 @@ impl Connection {
     pub(super) fn try_login(
         &mut self,
         core: &mut Core,
-        head: &Head<'_, '_>,
-        bytes: &[u8],
+        head: &Arc<Head>,
         (said, host): (&[u8], &[u8]),
         (user, password): (Vec<u8>, Vec<u8>),
     ) -> Option<Arc<Who>> {
         let (from, encrypted) = (self.peer.ip(), self.is_encrypted());
         if core.server.bans.is_banned(from, &user, core.now.instant) {
-            let asked = Asked::of(bytes);
+            let asked = Asked::of(head);
             let reason = "banned at this address for a while".to_owned();
             self.login_decided(core, asked, &user, Decision::Refused(reason), core.server.edition());
             return None;
@@ -49,10 +48,10 @@ impl Connection {
                 }
             }
             Some(decision) => {
-                let asked = Asked::of(bytes);
+                let asked = Asked::of(head);
                 self.login_decided(core, asked, &attempt.user, decision, edition);
             }
-            None => self.have_decided(core, bytes, accounts, attempt, edition),
+            None => self.have_decided(core, head, accounts, attempt, edition),
         }
         None
     }
@@ -61,12 +60,12 @@ impl Connection {
     fn have_decided(
         &mut self,
         core: &mut Core,
-        bytes: &[u8],
+        head: &Arc<Head>,
         accounts: Arc<dyn Authenticator>,
         attempt: Tried,
         edition: u64,
     ) {
-        let serial = self.ask(core, bytes);
+        let serial = self.ask(core, head);
         let (key, reply) = (self.key, self.login_promise(core, serial, attempt.user.clone(), edition));
         core.server.logins.run(move || {
             let by_certificate = by_certificate(&*accounts, &attempt);
@@ -82,14 +81,14 @@ impl Connection {
 
     /// Asks the accounts whether a client who says nothing is somebody by the certificate alone: the first of its
     /// names that is a user's for whom it is enough.
-    pub(super) fn recognize(&mut self, core: &mut Core, bytes: &[u8], host: String) {
+    pub(super) fn recognize(&mut self, core: &mut Core, head: &Arc<Head>, host: String) {
         let ((edition, accounts), from) = (core.server.accounts_for_login(), self.peer.ip());
         let now = core.now.instant;
         let mut names: Vec<_> =
             self.certificate_names().iter().map(|name| name.as_bytes().to_vec()).collect();
         names.retain(|name| !core.server.bans.is_banned(from, name, now));
         let is_open = core.server.is_open.load(Ordering::Acquire);
-        let serial = self.ask(core, bytes);
+        let serial = self.ask(core, head);
         let (key, reply) = (self.key, self.login_promise(core, serial, ANONYMOUS.to_vec(), edition));
         core.server.logins.run(move || {
             let certified = |user| {
@@ -113,10 +112,10 @@ impl Connection {
     }
 
     /// Asks for the account that a link acts for, and keeps it to what the link is for.
-    pub(super) fn follow_link(&mut self, core: &mut Core, bytes: &[u8], link: Link, host: String) {
+    pub(super) fn follow_link(&mut self, core: &mut Core, head: &Arc<Head>, link: Link, host: String) {
         let (from, encrypted) = (self.peer.ip(), self.is_encrypted());
         let (edition, accounts) = core.server.accounts_for_login();
-        let serial = self.ask(core, bytes);
+        let serial = self.ask(core, head);
         let (key, reply) = (self.key, self.login_promise(core, serial, link.user.clone(), edition));
         core.server.logins.run(move || {
             let Link { user, gives, .. } = link;

@@ -1,6 +1,6 @@
 //! What the accounts have decided about the request that waits: it goes on, or is refused, a wrong password not at once.
 
-use millrace_http::{Slots, Status, request};
+use millrace_http::{Head, Status};
 
 use super::{Means, said_of};
 use crate::auth::Decision;
@@ -27,25 +27,18 @@ impl Connection {
                 }
                 if let Err(not_now) = self.let_in(core, (&said, &host), user, account, edition) {
                     // One too many. Who asked the accounts again would hear the same, without end.
-                    let mut slots = Slots::new();
-                    if let Ok(Some((head, _))) = request::parse(&asked.head, &mut slots) {
-                        self.answer_not_now::<()>(core, &head, &not_now);
-                    }
+                    self.answer_not_now::<()>(core, &asked.head, &not_now);
                     return;
                 }
-                return self.again(core, &asked.head, None);
+                return self.handle(core, &asked.head, None);
             }
             // Whoever holds a link has guessed nothing.
             decision if Means::of(&said, user) == Means::Link => {
                 return self.refuse_link(core, &asked, user, decision);
             }
             Decision::NeedsPassword if said.is_empty() => {
-                let mut slots = Slots::new();
                 self.work = Work::Idle;
-                if let Ok(Some((head, _))) = request::parse(&asked.head, &mut slots) {
-                    self.challenge(core, &head, "This is for users: say who you are.");
-                }
-                return;
+                return self.challenge(core, &asked.head, "This is for users: say who you are.");
             }
             // By HTTP a code comes with the password, or not at all.
             Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
@@ -89,20 +82,14 @@ impl Connection {
         };
         core.log(&self.as_nobody(), log::Event::LoginRefused { user, reason });
         self.who = None;
-        let mut slots = Slots::new();
-        if let Ok(Some((head, _))) = request::parse(&asked.head, &mut slots) {
-            self.fail(core, &head, Status::FORBIDDEN, "This link is no longer good.");
-        }
+        self.fail(core, &asked.head, Status::FORBIDDEN, "This link is no longer good.");
     }
 
     /// Answers a wrong password, once it was held back for long enough.
-    pub(in crate::http) fn deny(&mut self, core: &mut Core, bytes: &[u8]) {
-        let mut slots = Slots::new();
-        if let Ok(Some((head, _))) = request::parse(bytes, &mut slots) {
-            if self.wrong_passwords >= core.server.config.login_attempts {
-                self.close_behind(core);
-            }
-            self.challenge(core, &head, "The name or the password is wrong.");
+    pub(in crate::http) fn deny(&mut self, core: &mut Core, head: &Head) {
+        if self.wrong_passwords >= core.server.config.login_attempts {
+            self.close_behind(core);
         }
+        self.challenge(core, head, "The name or the password is wrong.");
     }
 }

@@ -104,12 +104,7 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn answer_not_now<T>(
-        &mut self,
-        core: &mut Core,
-        head: &Head<'_, '_>,
-        not_now: &NotNow,
-    ) -> Option<T> {
+    pub(super) fn answer_not_now<T>(&mut self, core: &mut Core, head: &Head, not_now: &NotNow) -> Option<T> {
         let record = self.record(core, head);
         let wait = not_now.wait.as_secs().max(1).to_string();
         self.answer_page(core, record, not_now.status, not_now.reason, &[("Retry-After", &wait)]);
