@@ -114,7 +114,7 @@ pub fn method(head: &Head) -> Method {
 }
 
 /// The same by its name.
-pub fn method_text<'a>(head: &'a Head) -> &'a str {
+pub fn method_text(head: &Head) -> &str {
     match method(head) {
         Method::Patch => "PATCH",
         Method::Delete => "DELETE",

@@ -65,7 +65,7 @@ pub fn timeout(head: &Head, most: Duration) -> Duration {
 }
 
 /// The token of a `Lock-Token` field, without its angle brackets.
-pub fn lock_token<'a>(head: &'a Head) -> Option<&'a [u8]> {
+pub fn lock_token(head: &Head) -> Option<&[u8]> {
     head.get(Field::LockToken)?.trim_ascii().strip_prefix(b"<")?.strip_suffix(b">")
 }
 

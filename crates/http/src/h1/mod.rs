@@ -1,8 +1,9 @@
-//! HTTP/1.1 and 1.0 on one connection (RFC 9112): what both sides share.
+//! HTTP/1.1 and 1.0 on one connection (RFC 9112), as values.
 //!
 //! - [`Version`] and [`Framing`] say what a head announces; [`BodyDecoder`] takes the body behind it apart, and
 //!   [`ChunkDecoder`] one that is chunked.
 //! - [`ClientConnection`] is the client's side as a value.
+//! - [`ServerConnection`] is the server's side of a connection.
 //! - [`Heads`] has room for heads of requests, which is used again.
 //! - [`write_chunk`] and [`LAST_CHUNK`] put a chunked body together.
 
@@ -10,9 +11,13 @@ mod body;
 mod chunked;
 pub mod client;
 mod heads;
+mod server;
+#[cfg(test)]
+mod server_tests;
 
 pub use crate::request::{Framing, Version};
 pub use body::BodyDecoder;
 pub use chunked::{ChunkDecoder, ChunkError, LAST_CHUNK, write_chunk};
 pub use client::ClientConnection;
 pub use heads::Heads;
+pub use server::{Act, AnswerFraming, Input, LINGER, MAX_LINGER, ServerConnection, Step, Timeouts, Unread};

@@ -10,10 +10,10 @@ use millrace_http::cgi;
 use millrace_http::conditional::{self, Validators};
 use millrace_http::dav::{body, condition};
 use millrace_http::h1::client::{PreparedRequest, ResponseEvent};
-use millrace_http::h1::{BodyDecoder, ClientConnection};
+use millrace_http::h1::{Act, ClientConnection, Heads, Input, ServerConnection, Unread};
 use millrace_http::h2;
 use millrace_http::request;
-use millrace_http::{Field, Framing, Status, Version, authorization, negotiate, range, target};
+use millrace_http::{Field, Status, Version, authorization, negotiate, range, target};
 use millrace_vfs::Timestamp;
 
 /// One head: what is accepted is understood in one way only, and everything that follows from it holds.
@@ -77,12 +77,15 @@ fn parts_lie_within(field: &[u8]) {
     assert!(parts.iter().map(|part| part.end - part.start).sum::<u64>() <= SIZE);
 }
 
-/// A sequence of requests with their bodies: the same however the network cuts it.
+/// A sequence of requests with their bodies, given to the server's side of a connection: the same however the network
+/// cuts it, and every request is answered once, in order. The first byte says where it is cut, and whether bodies are
+/// taken.
 pub(crate) fn sequence(input: &[u8]) {
     let Some((&size, input)) = input.split_first() else { return };
-    let whole = requests(input, input.len().max(1));
-    assert_eq!(whole, requests(input, usize::from(size) + 1));
-    assert_eq!(whole, requests(input, 1));
+    let takes_bodies = size & 1 == 1;
+    let whole = conversation(input, input.len().max(1), takes_bodies);
+    assert_eq!(whole, conversation(input, usize::from(size) + 1, takes_bodies));
+    assert_eq!(whole, conversation(input, 1, takes_bodies));
 }
 
 /// What a connection came to: each request's target and body; and whether something was refused. With which status
@@ -92,38 +95,49 @@ type Conversation = (Vec<Exchange>, bool);
 /// A request's target and its body.
 type Exchange = (Vec<u8>, Vec<u8>);
 
-fn requests(input: &[u8], piece: usize) -> Conversation {
-    let (mut buffer, mut requests) = (Vec::new(), Vec::<Exchange>::new());
-    let mut decoder: Option<BodyDecoder> = None;
-    for bytes in input.chunks(piece) {
-        buffer.extend_from_slice(bytes);
+fn conversation(input: &[u8], piece: usize, takes_bodies: bool) -> Conversation {
+    let (now, mut heads) = (Instant::now(), Heads::default());
+    let mut connection = ServerConnection::new(now);
+    let (mut exchanges, mut body) = (Vec::<Exchange>::new(), Vec::new());
+    // A line is looked at when it has ended, or at once where it came with an end before it: so the last one ends.
+    for bytes in input.chunks(piece).chain([&b"\n"[..]]) {
+        let mut step = connection.handle(now, Input::Received(bytes), &mut heads);
         loop {
-            if let (Some(body), Some((_, taken))) = (&mut decoder, requests.last_mut()) {
-                let mut rest = &buffer[..];
-                let outcome = body.take(&mut rest, taken);
-                buffer = rest.to_vec();
-                match outcome {
-                    Err(_) => return (requests, true),
-                    Ok(()) if !body.has_ended() => break,
-                    Ok(()) => decoder = None,
+            match step.act {
+                Some(Act::Refuse(refusal, _)) => {
+                    assert!((400..600).contains(&refusal.status.0));
+                    return (exchanges, true);
                 }
+                Some(Act::Answer(_)) => assert!(connection.is_answering() && body.is_empty()),
+                Some(Act::EndOutput | Act::Close) => panic!("nothing was said to be sent"),
+                None => {}
             }
-            let empty = buffer.chunks(2).take_while(|line| line == b"\r\n").count() * 2;
-            buffer.drain(..empty);
-            match request::parse(&buffer) {
-                Err(_) => return (requests, true),
-                Ok(None) => break,
-                Ok(Some((head, length))) => {
-                    requests.push((head.target().to_vec(), Vec::new()));
-                    if head.framing != Framing::None {
-                        decoder = Some(BodyDecoder::of(head.framing));
+            if connection.is_answering() {
+                if takes_bodies {
+                    if connection.take_body(b"", &mut body).is_err() {
+                        return (exchanges, true);
                     }
-                    buffer.drain(..length);
+                    if !connection.has_whole_body() {
+                        break;
+                    }
                 }
+                let target = connection.request().map(|head| head.target().to_vec()).unwrap_or_default();
+                exchanges.push((target, std::mem::take(&mut body)));
+                connection.handle(now, Input::Answered, &mut heads);
             }
+            if !connection.may_have_request() {
+                break;
+            }
+            step = connection.handle(now, Input::Ready, &mut heads);
         }
     }
-    (requests, false)
+    if connection.is_closing() {
+        let step = connection.handle(now, Input::Sent(Unread::Nothing), &mut heads);
+        assert!(matches!(step.act, Some(Act::EndOutput | Act::Close)));
+        connection.handle(now, Input::Deadline, &mut heads);
+        assert!(connection.is_closed());
+    }
+    (exchanges, false)
 }
 
 /// Responses, the first byte of the input aside: the same events and the same bytes however the network cuts them.

@@ -1,0 +1,605 @@
+//! The server's side of a connection of HTTP/1.1 or 1.0, as a value.
+//!
+//! ```text
+//!       first byte          head whole               answered, persistent
+//!  Idle ----------> Head ----------------> Exchange ---------------------> Idle
+//!   |                 |  malformed, late      |
+//!   |                 +---------------------> | answered, and the last
+//!   |                                         v
+//!   |                                     Flushing --sent, request whole--> Closed
+//!   |                                         | sent, more may come           ^
+//!   |                                         v                               |
+//!   |                                     Lingering --end of input, deadline--+
+//!   +-- deadline --------------------------------------------------------> Closed
+//! ```
+//!
+//! [`ServerConnection::handle`] is given one [`Input`] at a time and answers with a [`Step`]: bytes to send, then at most
+//! one [`Act`]. The head of a request is parsed once; the value owns it until the answer is complete. While a request is
+//! open, what the client sends waits: the body until the driver takes it ([`ServerConnection::take_body`]), requests
+//! behind it until they may be answered.
+//!
+//! The invariant: every request gets exactly one answer, in the order of the requests, and nothing behind a body that
+//! was not taken whole is understood as a request. How the input is cut into pieces changes nothing.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::body::BodyDecoder;
+use super::chunked::ChunkError;
+use super::heads::Heads;
+use crate::request::{self, Head, Refusal, Version};
+use crate::response::CONTINUE;
+use crate::status::Status;
+
+/// How long a client that is being closed may take to read its last answer, or to send more that is thrown away. Many
+/// programs read an answer only when all of their request is sent; closing a socket with unread input resets the
+/// connection, and the client loses the answer.
+pub const LINGER: Duration = Duration::from_secs(5);
+
+/// For how long such a client may go on sending.
+pub const MAX_LINGER: Duration = Duration::from_secs(30);
+
+/// What happens to a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input<'a> {
+    /// The client sent these bytes.
+    Received(&'a [u8]),
+    /// The client ended its side: no more bytes come.
+    PeerClosed,
+    /// The driver can answer the next request, of which bytes may be here.
+    Ready,
+    /// The body of the open request is about to be taken.
+    BodyWanted,
+    /// The answer to the open request is complete, and with the driver.
+    Answered,
+    /// The driver has sent everything; whether there may be input that it has not read.
+    Sent(Unread),
+    /// The moment of [`ServerConnection::deadline`] has come.
+    Deadline,
+}
+
+/// Whether the driver may find more input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// It has read all that came.
+    Nothing,
+    /// It has not looked, or not to the end.
+    Possible,
+}
+
+/// What a connection wants done about an input: bytes first, then at most one act.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// What to send to the client before anything else.
+    pub send: &'static [u8],
+    /// What to do then.
+    pub act: Option<Act>,
+}
+
+/// What a connection asks of its driver.
+#[derive(Debug)]
+pub enum Act {
+    /// Answer this request, however long that takes, and then report [`Input::Answered`].
+    Answer(Arc<Head>),
+    /// Answer with this refusal of what cannot be understood, whose beginning is here for the log, and then report
+    /// [`Input::Answered`].
+    Refuse(Refusal, Vec<u8>),
+    /// End our side of the stream, and go on giving what comes: it is thrown away.
+    EndOutput,
+    /// Close the connection.
+    Close,
+}
+
+/// How long a client may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Timeouts {
+    /// For a head, from its first byte; and for the first byte of a new connection.
+    pub head: Duration,
+    /// For the next request.
+    pub idle: Duration,
+}
+
+/// The server's side of one connection.
+#[derive(Debug)]
+pub struct ServerConnection {
+    phase: Phase,
+    /// What was received and not taken yet: part of a head, a body, or requests that came early.
+    input: Vec<u8>,
+    /// So many bytes of it were taken.
+    taken: usize,
+    /// When the phase began, or bytes last moved: what deadlines count from.
+    since: Instant,
+    scan: Scan,
+    peer: Peer,
+    future: Future,
+}
+
+/// What a connection is at.
+#[derive(Debug)]
+enum Phase {
+    /// Between requests.
+    Idle,
+    /// Part of a head has come.
+    Head,
+    /// A request is open.
+    Exchange(Exchange),
+    /// The last answer is complete, and being sent, until this time at most.
+    Flushing(Instant, Rest),
+    /// Our side was ended, and what still comes is thrown away until this time.
+    Lingering(Instant),
+    /// Nothing more is done.
+    Closed,
+}
+
+/// A request that is answered.
+#[derive(Debug)]
+struct Exchange {
+    /// `None` for what was no request.
+    head: Option<Arc<Head>>,
+    body: Body,
+    after: After,
+}
+
+/// What is known of the end of the request that is open.
+#[derive(Debug)]
+enum Body {
+    /// It ends where this says.
+    Framed(BodyDecoder),
+    /// It was malformed, so its end is not known.
+    Unframed,
+}
+
+/// What follows the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// The next request.
+    KeepAlive,
+    /// The connection closes.
+    Close,
+    /// The same, and more may come that is thrown away.
+    Linger,
+}
+
+/// Whether a client that is closed may be sending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Its request came whole.
+    None,
+    /// More of it is on the way, or may be.
+    Expected,
+}
+
+/// Whether what is in the input is worth a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scan {
+    /// There may be a whole head.
+    Due,
+    /// The head is not whole.
+    Starved,
+}
+
+/// What the client has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    /// It has sent nothing.
+    Silent,
+    /// It has sent something.
+    Spoke,
+    /// It has ended its side.
+    Ended,
+}
+
+/// Whether the connection may go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Future {
+    /// As long as client and server like.
+    Open,
+    /// The next answer says that it is the last.
+    Retiring,
+    /// The open request is the last; none is taken any more.
+    Last,
+}
+
+impl Step {
+    fn act(act: Act) -> Self {
+        Self { act: Some(act), ..Self::default() }
+    }
+}
+
+impl ServerConnection {
+    /// A connection that has just been accepted.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            phase: Phase::Idle,
+            input: Vec::new(),
+            taken: 0,
+            since: now,
+            scan: Scan::Due,
+            peer: Peer::Silent,
+            future: Future::Open,
+        }
+    }
+
+    /// Takes what happened and says what to do about it. `heads` has room for a request's head.
+    pub fn handle(&mut self, now: Instant, input: Input<'_>, heads: &mut Heads) -> Step {
+        match input {
+            Input::Received(bytes) => self.receive(now, bytes, heads),
+            Input::PeerClosed => self.peer_closed(),
+            Input::Ready if self.takes_requests() => self.next_request(now, heads),
+            Input::Ready => Step::default(),
+            Input::BodyWanted => self.body_wanted(),
+            Input::Answered => self.answered(now, heads),
+            Input::Sent(unread) => self.sent(unread),
+            Input::Deadline => self.expired(),
+        }
+    }
+
+    /// When [`Input::Deadline`] is due; `None` while a request is open, which others keep the time of.
+    pub fn deadline(&self, timeouts: &Timeouts) -> Option<Instant> {
+        match &self.phase {
+            Phase::Idle if self.peer != Peer::Silent && self.pending().is_empty() => {
+                Some(self.since + timeouts.idle)
+            }
+            Phase::Idle | Phase::Head => Some(self.since + timeouts.head),
+            Phase::Exchange(_) | Phase::Closed => None,
+            Phase::Flushing(until, _) | Phase::Lingering(until) => Some(*until),
+        }
+    }
+
+    fn receive(&mut self, now: Instant, bytes: &[u8], heads: &mut Heads) -> Step {
+        if self.peer == Peer::Silent {
+            self.peer = Peer::Spoke;
+        }
+        let parses = self.takes_requests() && self.pending().is_empty();
+        match &mut self.phase {
+            Phase::Lingering(until) => {
+                *until = (*until).max((self.since + MAX_LINGER).min(now + LINGER));
+                Step::default()
+            }
+            Phase::Flushing(..) | Phase::Closed => Step::default(),
+            Phase::Exchange(_) => {
+                self.keep(bytes);
+                Step::default()
+            }
+            Phase::Idle | Phase::Head if parses => self.take_head(now, bytes, heads),
+            Phase::Idle | Phase::Head => {
+                // A line that is not whole cannot end a head: no use in parsing it again for every byte.
+                let is_telling =
+                    bytes.contains(&b'\n') || self.pending().len() + bytes.len() > request::MAX_REQUEST_LINE;
+                self.keep(bytes);
+                if self.scan == Scan::Starved && !is_telling {
+                    return Step::default();
+                }
+                self.scan = Scan::Due;
+                if self.takes_requests() { self.next_request(now, heads) } else { Step::default() }
+            }
+        }
+    }
+
+    fn pending(&self) -> &[u8] {
+        self.input.get(self.taken..).unwrap_or_default()
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// Gives the memory of what was taken back.
+    fn forget_taken(&mut self) {
+        if self.taken >= self.input.len() {
+            (self.input, self.taken) = (Vec::new(), 0);
+        }
+    }
+
+    /// Takes the next head from what is here, where it is whole.
+    fn next_request(&mut self, now: Instant, heads: &mut Heads) -> Step {
+        if self.scan == Scan::Starved || self.pending().is_empty() {
+            return Step::default();
+        }
+        let input = std::mem::take(&mut self.input);
+        let from = std::mem::replace(&mut self.taken, 0);
+        let (step, length) = self.parse(now, input.get(from..).unwrap_or_default(), heads);
+        (self.input, self.taken) = (input, from + length);
+        self.forget_taken();
+        step
+    }
+
+    /// The same of bytes that have just come, of which only what is behind the head is kept.
+    fn take_head(&mut self, now: Instant, bytes: &[u8], heads: &mut Heads) -> Step {
+        let (step, length) = self.parse(now, bytes, heads);
+        self.keep(&bytes[length..]);
+        step
+    }
+
+    /// Parses a head at the beginning of `bytes`. Returns what to do, and how many of the bytes were taken.
+    fn parse(&mut self, now: Instant, bytes: &[u8], heads: &mut Heads) -> (Step, usize) {
+        // Empty lines before a request are ignored (RFC 9112 section 2.2).
+        let empty = 2 * bytes.chunks(2).take_while(|line| *line == b"\r\n").count();
+        let rest = &bytes[empty..];
+        if rest.is_empty() {
+            return (Step::default(), empty);
+        }
+        let mut head = heads.take();
+        let read = Arc::get_mut(&mut head).map_or(Ok(None), |head| head.read(rest));
+        match read {
+            Ok(None) => {
+                heads.put_back(head);
+                if !matches!(self.phase, Phase::Head) {
+                    // A head has its time from its first byte on, however many pieces it comes in.
+                    (self.phase, self.since) = (Phase::Head, now);
+                }
+                self.scan = Scan::Starved;
+                (Step::default(), empty)
+            }
+            Ok(Some(length)) => {
+                self.scan = Scan::Due;
+                let after = if head.persistent { After::KeepAlive } else { After::Close };
+                let body = Body::Framed(BodyDecoder::of(head.framing));
+                self.phase = Phase::Exchange(Exchange { head: Some(Arc::clone(&head)), body, after });
+                (Step::act(Act::Answer(head)), empty + length)
+            }
+            Err(refusal) => {
+                heads.put_back(head);
+                (self.refuse(refusal, rest), bytes.len())
+            }
+        }
+    }
+
+    /// Has the driver answer what cannot be understood, and closes behind it.
+    fn refuse(&mut self, refusal: Refusal, bytes: &[u8]) -> Step {
+        const SHOWN: usize = 256;
+        self.phase = Phase::Exchange(Exchange { head: None, body: Body::Unframed, after: After::Linger });
+        Step::act(Act::Refuse(refusal, bytes[..bytes.len().min(SHOWN)].to_vec()))
+    }
+
+    fn peer_closed(&mut self) -> Step {
+        self.peer = Peer::Ended;
+        match self.phase {
+            Phase::Lingering(_) => self.close(),
+            _ => Step::default(),
+        }
+    }
+
+    fn body_wanted(&mut self) -> Step {
+        let waits = match &self.phase {
+            Phase::Exchange(Exchange { head: Some(head), .. }) => head.expects_continue,
+            _ => false,
+        };
+        Step { send: if waits { CONTINUE } else { b"" }, act: None }
+    }
+
+    fn answered(&mut self, now: Instant, heads: &mut Heads) -> Step {
+        let is_whole = self.has_whole_body();
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Exchange(exchange) => {
+                if let Some(head) = exchange.head {
+                    heads.put_back(head);
+                }
+                self.since = now;
+                match exchange.after {
+                    After::KeepAlive if is_whole => {}
+                    After::Close if is_whole => self.begin_close(now, Rest::None),
+                    _ => self.begin_close(now, Rest::Expected),
+                }
+            }
+            phase => self.phase = phase,
+        }
+        Step::default()
+    }
+
+    fn begin_close(&mut self, now: Instant, rest: Rest) {
+        self.phase = Phase::Flushing(now + LINGER, rest);
+        (self.input, self.taken) = (Vec::new(), 0);
+    }
+
+    fn sent(&mut self, unread: Unread) -> Step {
+        match self.phase {
+            Phase::Flushing(_, Rest::None) if unread == Unread::Nothing => self.close(),
+            Phase::Flushing(..) if self.peer == Peer::Ended => self.close(),
+            Phase::Flushing(until, _) => {
+                self.phase = Phase::Lingering(until);
+                Step::act(Act::EndOutput)
+            }
+            _ => Step::default(),
+        }
+    }
+
+    fn expired(&mut self) -> Step {
+        match self.phase {
+            Phase::Head => {
+                let reason = "The head did not come in time.";
+                let input = std::mem::take(&mut self.input);
+                let from = std::mem::replace(&mut self.taken, 0);
+                let refusal = Refusal { status: Status::REQUEST_TIMEOUT, reason };
+                self.refuse(refusal, input.get(from..).unwrap_or_default())
+            }
+            Phase::Exchange(_) => Step::default(),
+            _ => self.close(),
+        }
+    }
+
+    fn close(&mut self) -> Step {
+        self.phase = Phase::Closed;
+        Step::act(Act::Close)
+    }
+
+    /// Takes what belongs to the body of the open request from what was received before and then from `wire`, appending
+    /// what it holds to `body`. What is behind the body waits as the next request.
+    pub fn take_body(&mut self, wire: &[u8], body: &mut Vec<u8>) -> Result<(), ChunkError> {
+        let Phase::Exchange(Exchange { body: Body::Framed(decoder), .. }) = &mut self.phase else {
+            self.keep(wire);
+            return Ok(());
+        };
+        let mut rest = self.input.get(self.taken..).unwrap_or_default();
+        let before = rest.len();
+        let mut decoded = decoder.take(&mut rest, body);
+        self.taken += before - rest.len();
+        let mut behind = wire;
+        if decoded.is_ok() && !wire.is_empty() {
+            decoded = decoder.take(&mut behind, body);
+        }
+        self.forget_taken();
+        self.keep(behind);
+        decoded
+    }
+
+    /// Returns whether the body of the open request was taken whole.
+    pub fn has_whole_body(&self) -> bool {
+        match &self.phase {
+            Phase::Exchange(Exchange { body: Body::Framed(decoder), .. }) => decoder.has_ended(),
+            Phase::Exchange(_) => false,
+            _ => true,
+        }
+    }
+
+    /// Returns whether bytes wait that the driver has given.
+    pub fn has_input(&self) -> bool {
+        !self.pending().is_empty()
+    }
+
+    /// Returns whether the next request may be taken.
+    pub fn takes_requests(&self) -> bool {
+        matches!(self.phase, Phase::Idle | Phase::Head) && self.future != Future::Last
+    }
+
+    /// Returns whether [`Input::Ready`] may lead to a request.
+    pub fn may_have_request(&self) -> bool {
+        self.takes_requests() && self.scan == Scan::Due && self.has_input()
+    }
+
+    /// Returns whether a request is open.
+    pub fn is_answering(&self) -> bool {
+        matches!(self.phase, Phase::Exchange(_))
+    }
+
+    /// The request that is open.
+    pub fn request(&self) -> Option<&Arc<Head>> {
+        match &self.phase {
+            Phase::Exchange(exchange) => exchange.head.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a further request may follow the answer to the open one, as far as is known now: a body that was
+    /// not taken is in the way. Where the answer has told the client that none may, the driver calls
+    /// [`Self::close_behind`].
+    pub fn keeps_alive(&self) -> bool {
+        let is_whole = self.has_whole_body();
+        match &self.phase {
+            Phase::Exchange(exchange) => {
+                exchange.after == After::KeepAlive && is_whole && self.future == Future::Open
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether a further request may follow once the body of the open one is taken whole.
+    pub fn may_keep_alive(&self) -> bool {
+        match &self.phase {
+            Phase::Exchange(exchange) => exchange.after == After::KeepAlive && self.future != Future::Last,
+            _ => false,
+        }
+    }
+
+    /// Closes the connection behind the open answer, or now where none is open. Input that comes is thrown away.
+    pub fn close_behind(&mut self, now: Instant) {
+        match &mut self.phase {
+            Phase::Exchange(exchange) if exchange.after == After::KeepAlive => {
+                exchange.after = After::Close;
+            }
+            Phase::Idle | Phase::Head => self.begin_close(now, Rest::None),
+            _ => {}
+        }
+    }
+
+    /// Has what the client still sends thrown away for a while when the connection is closed.
+    pub fn linger(&mut self) {
+        match &mut self.phase {
+            Phase::Exchange(exchange) => exchange.after = After::Linger,
+            Phase::Flushing(_, rest) => *rest = Rest::Expected,
+            _ => {}
+        }
+    }
+
+    /// Has the next answer be the last.
+    pub fn retire(&mut self) {
+        if self.future == Future::Open {
+            self.future = Future::Retiring;
+        }
+    }
+
+    /// Has no further request be taken.
+    pub fn shut_down(&mut self) {
+        self.future = Future::Last;
+    }
+
+    /// Notes that bytes were sent, or that waiting begins anew for another reason.
+    pub fn moved(&mut self, now: Instant) {
+        self.since = now;
+    }
+
+    /// When bytes last moved, or the phase began.
+    pub fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// Returns whether the client has sent anything.
+    pub fn has_spoken(&self) -> bool {
+        self.peer != Peer::Silent
+    }
+
+    /// Returns whether the client has ended its side, and that was read.
+    pub fn has_peer_closed(&self) -> bool {
+        self.peer == Peer::Ended
+    }
+
+    /// Returns whether the last answer is complete: what remains is to send it, and to close.
+    pub fn is_closing(&self) -> bool {
+        matches!(self.phase, Phase::Flushing(..) | Phase::Lingering(_) | Phase::Closed)
+    }
+
+    /// Returns whether the connection is to be closed now.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed)
+    }
+
+    /// Returns whether our side of the stream was ended.
+    pub fn has_ended_output(&self) -> bool {
+        matches!(self.phase, Phase::Lingering(_) | Phase::Closed)
+    }
+
+    /// Returns whether no further request is taken because the server is closing.
+    pub fn is_last(&self) -> bool {
+        self.future == Future::Last
+    }
+
+    /// Returns whether a closing client may be sending more that is to be read first.
+    pub fn expects_rest(&self) -> bool {
+        matches!(self.phase, Phase::Flushing(_, Rest::Expected))
+    }
+}
+
+/// How the body of an answer is framed (RFC 9112 section 6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerFraming {
+    /// There is no body: the request was `HEAD`, or the status has none.
+    Bodiless,
+    /// By `Content-Length`.
+    Length(u64),
+    /// In chunks.
+    Chunked,
+    /// The body ends where the connection does: HTTP/1.0 knows nothing else.
+    UntilClose,
+}
+
+impl AnswerFraming {
+    /// The framing of an answer to a request of this version, whose body has this length, where that is known.
+    pub fn of(version: Version, is_head: bool, status: Status, length: Option<u64>) -> Self {
+        match length {
+            _ if is_head || status.is_bodiless() => Self::Bodiless,
+            Some(length) => Self::Length(length),
+            None if version == Version::Http11 => Self::Chunked,
+            None => Self::UntilClose,
+        }
+    }
+}
