@@ -2,6 +2,7 @@
 //! whose index answers in its place.
 
 use crate::request::{Field, Head, Method, Refusal, Version};
+use crate::response::Persistence;
 use crate::{Status, request};
 
 /// How often a request may lead to another.
@@ -11,18 +12,9 @@ pub const MAX_REDIRECTS: u8 = 5;
 const LEFT_OUT: [&str; 6] =
     ["content-length", "content-type", "transfer-encoding", "expect", "connection", "host"];
 
-/// Whether the connection goes on behind the answer to the new request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Connection {
-    /// It closes.
-    Close,
-    /// Further requests may follow.
-    KeepAlive,
-}
-
 /// The request for `path`, to which the answer to `head` leads: a `GET`, or a `HEAD`, with the fields of that request
 /// but for those of its body. An error where the path cannot stand in a request line.
-pub fn to_location(head: &Head, path: &[u8], connection: Connection) -> Result<Head, Refusal> {
+pub fn to_location(head: &Head, path: &[u8], persistence: Persistence) -> Result<Head, Refusal> {
     if !path.iter().all(|byte| matches!(byte, 0x21..=0x7e)) {
         return Err(Refusal { status: Status::BAD_GATEWAY, reason: "The location is none." });
     }
@@ -37,9 +29,9 @@ pub fn to_location(head: &Head, path: &[u8], connection: Connection) -> Result<H
             push_field(name, value, &mut text);
         }
     }
-    let connection: &[u8] = match connection {
-        Connection::KeepAlive => b"keep-alive",
-        Connection::Close => b"close",
+    let connection: &[u8] = match persistence {
+        Persistence::Close => b"close",
+        Persistence::Implied | Persistence::Told => b"keep-alive",
     };
     push_field("Connection", connection, &mut text);
     text.extend_from_slice(b"\r\n");
@@ -99,13 +91,13 @@ mod tests {
             "POST http://other/cgi/x HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\
              Content-Type: a/b\r\nAccept: c/d\r\n\r\n",
         );
-        let led = to_location(&posted, b"/a?b", Connection::KeepAlive).unwrap();
+        let led = to_location(&posted, b"/a?b", Persistence::Implied).unwrap();
         assert_eq!((led.method, led.target(), led.framing), (Method::Get, &b"/a?b"[..], Framing::None));
         assert_eq!((led.get(Field::Host), led.get(Field::Accept)), (Some(&b"other"[..]), Some(&b"c/d"[..])));
         assert!(led.persistent && !led.expects_continue && led.get(Field::ContentType).is_none());
-        assert!(!to_location(&posted, b"/a", Connection::Close).unwrap().persistent);
-        assert!(to_location(&posted, b"/a b", Connection::KeepAlive).is_err());
-        assert!(to_location(&posted, b"/a\r\nX: y", Connection::KeepAlive).is_err());
+        assert!(!to_location(&posted, b"/a", Persistence::Close).unwrap().persistent);
+        assert!(to_location(&posted, b"/a b", Persistence::Implied).is_err());
+        assert!(to_location(&posted, b"/a\r\nX: y", Persistence::Implied).is_err());
     }
 
     #[test]

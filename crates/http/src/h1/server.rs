@@ -104,14 +104,20 @@ pub struct Timeouts {
 pub struct ServerConnection {
     phase: Phase,
     /// What was received and not taken yet: part of a head, a body, or requests that came early.
-    input: Vec<u8>,
-    /// So many bytes of it were taken.
-    taken: usize,
+    input: Option<Box<Pending>>,
     /// When the phase began, or bytes last moved: what deadlines count from.
     since: Instant,
     scan: Scan,
     peer: Peer,
     future: Future,
+}
+
+/// Bytes that wait.
+#[derive(Debug, Default)]
+struct Pending {
+    bytes: Vec<u8>,
+    /// So many of them were taken.
+    taken: usize,
 }
 
 /// What a connection is at.
@@ -137,7 +143,15 @@ struct Exchange {
     /// `None` for what was no request.
     head: Option<Arc<Head>>,
     body: Body,
+    expectation: Expectation,
     after: After,
+}
+
+/// Whether the client waits to hear that its body is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expectation {
+    None,
+    Waits,
 }
 
 /// What is known of the end of the request that is open.
@@ -200,6 +214,12 @@ enum Future {
     Last,
 }
 
+impl Pending {
+    fn rest(&self) -> &[u8] {
+        self.bytes.get(self.taken..).unwrap_or_default()
+    }
+}
+
 impl Step {
     fn act(act: Act) -> Self {
         Self { act: Some(act), ..Self::default() }
@@ -211,8 +231,7 @@ impl ServerConnection {
     pub fn new(now: Instant) -> Self {
         Self {
             phase: Phase::Idle,
-            input: Vec::new(),
-            taken: 0,
+            input: None,
             since: now,
             scan: Scan::Due,
             peer: Peer::Silent,
@@ -277,30 +296,24 @@ impl ServerConnection {
     }
 
     fn pending(&self) -> &[u8] {
-        self.input.get(self.taken..).unwrap_or_default()
+        self.input.as_deref().map_or(&[], Pending::rest)
     }
 
     fn keep(&mut self, bytes: &[u8]) {
-        self.input.extend_from_slice(bytes);
-    }
-
-    /// Gives the memory of what was taken back.
-    fn forget_taken(&mut self) {
-        if self.taken >= self.input.len() {
-            (self.input, self.taken) = (Vec::new(), 0);
+        if !bytes.is_empty() {
+            self.input.get_or_insert_default().bytes.extend_from_slice(bytes);
         }
     }
 
     /// Takes the next head from what is here, where it is whole.
     fn next_request(&mut self, now: Instant, heads: &mut Heads) -> Step {
-        if self.scan == Scan::Starved || self.pending().is_empty() {
+        if self.scan == Scan::Starved {
             return Step::default();
         }
-        let input = std::mem::take(&mut self.input);
-        let from = std::mem::replace(&mut self.taken, 0);
-        let (step, length) = self.parse(now, input.get(from..).unwrap_or_default(), heads);
-        (self.input, self.taken) = (input, from + length);
-        self.forget_taken();
+        let Some(mut input) = self.input.take() else { return Step::default() };
+        let (step, length) = self.parse(now, input.rest(), heads);
+        input.taken += length;
+        self.input = Some(input).filter(|input| !input.rest().is_empty());
         step
     }
 
@@ -335,7 +348,9 @@ impl ServerConnection {
                 self.scan = Scan::Due;
                 let after = if head.persistent { After::KeepAlive } else { After::Close };
                 let body = Body::Framed(BodyDecoder::of(head.framing));
-                self.phase = Phase::Exchange(Exchange { head: Some(Arc::clone(&head)), body, after });
+                let expectation = if head.expects_continue { Expectation::Waits } else { Expectation::None };
+                self.phase =
+                    Phase::Exchange(Exchange { head: Some(Arc::clone(&head)), body, expectation, after });
                 (Step::act(Act::Answer(head)), empty + length)
             }
             Err(refusal) => {
@@ -348,7 +363,12 @@ impl ServerConnection {
     /// Has the driver answer what cannot be understood, and closes behind it.
     fn refuse(&mut self, refusal: Refusal, bytes: &[u8]) -> Step {
         const SHOWN: usize = 256;
-        self.phase = Phase::Exchange(Exchange { head: None, body: Body::Unframed, after: After::Linger });
+        self.phase = Phase::Exchange(Exchange {
+            head: None,
+            body: Body::Unframed,
+            expectation: Expectation::None,
+            after: After::Linger,
+        });
         Step::act(Act::Refuse(refusal, bytes[..bytes.len().min(SHOWN)].to_vec()))
     }
 
@@ -361,11 +381,13 @@ impl ServerConnection {
     }
 
     fn body_wanted(&mut self) -> Step {
-        let waits = match &self.phase {
-            Phase::Exchange(Exchange { head: Some(head), .. }) => head.expects_continue,
-            _ => false,
-        };
-        Step { send: if waits { CONTINUE } else { b"" }, act: None }
+        match &mut self.phase {
+            Phase::Exchange(Exchange { expectation: expectation @ Expectation::Waits, .. }) => {
+                *expectation = Expectation::None;
+                Step { send: CONTINUE, act: None }
+            }
+            _ => Step::default(),
+        }
     }
 
     fn answered(&mut self, now: Instant, heads: &mut Heads) -> Step {
@@ -389,7 +411,7 @@ impl ServerConnection {
 
     fn begin_close(&mut self, now: Instant, rest: Rest) {
         self.phase = Phase::Flushing(now + LINGER, rest);
-        (self.input, self.taken) = (Vec::new(), 0);
+        self.input = None;
     }
 
     fn sent(&mut self, unread: Unread) -> Step {
@@ -408,10 +430,8 @@ impl ServerConnection {
         match self.phase {
             Phase::Head => {
                 let reason = "The head did not come in time.";
-                let input = std::mem::take(&mut self.input);
-                let from = std::mem::replace(&mut self.taken, 0);
-                let refusal = Refusal { status: Status::REQUEST_TIMEOUT, reason };
-                self.refuse(refusal, input.get(from..).unwrap_or_default())
+                let input = self.input.take().unwrap_or_default();
+                self.refuse(Refusal { status: Status::REQUEST_TIMEOUT, reason }, input.rest())
             }
             Phase::Exchange(_) => Step::default(),
             _ => self.close(),
@@ -430,15 +450,19 @@ impl ServerConnection {
             self.keep(wire);
             return Ok(());
         };
-        let mut rest = self.input.get(self.taken..).unwrap_or_default();
-        let before = rest.len();
-        let mut decoded = decoder.take(&mut rest, body);
-        self.taken += before - rest.len();
-        let mut behind = wire;
+        let (mut decoded, mut behind) = (Ok(()), wire);
+        if let Some(input) = &mut self.input {
+            let mut rest = input.rest();
+            let before = rest.len();
+            decoded = decoder.take(&mut rest, body);
+            input.taken += before - rest.len();
+        }
+        if self.input.as_ref().is_some_and(|input| input.rest().is_empty()) {
+            self.input = None;
+        }
         if decoded.is_ok() && !wire.is_empty() {
             decoded = decoder.take(&mut behind, body);
         }
-        self.forget_taken();
         self.keep(behind);
         decoded
     }

@@ -269,7 +269,7 @@ fn answers_are_framed_as_the_version_allows() {
 
 #[test]
 fn a_connection_is_small() {
-    assert!(size_of::<ServerConnection>() <= 112, "{}", size_of::<ServerConnection>());
+    assert!(size_of::<ServerConnection>() <= 80, "{}", size_of::<ServerConnection>());
 }
 
 /// Pieces of conversations, sound and not.

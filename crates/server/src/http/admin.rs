@@ -59,7 +59,7 @@ impl Connection {
 
     /// Ends what is under way, and the connection; of one that carries another's request, that other, too.
     fn send_away(&mut self) {
-        self.cut();
+        self.link.cut();
         if let Some(carried) = &self.carries {
             carried.dismiss();
         }

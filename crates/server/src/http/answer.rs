@@ -149,7 +149,6 @@ impl Connection {
         writer.end();
         record.status = status;
         self.log_request(core, &record);
-        self.answered_at(core.now.instant);
         if !record.persistent {
             self.close_behind(core);
         }

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use millrace_http::{Framing, Head};
-use millrace_net::listener;
+use millrace_http::Head;
+use millrace_http::h1::{Input, ServerConnection};
 use mio::event::Event;
 
 use super::Message;
 use super::dav::Collecting;
 use super::hooking::{Hooked, Then};
+use super::link::Link;
 use super::programs::{Line, Slot};
 use super::receive::Receiving;
 use super::running::Running;
@@ -29,38 +30,30 @@ use crate::limits::Member;
 use crate::log::{self, Subject};
 use crate::slab::Key;
 use crate::state::Admission;
-use crate::transfer::Socket;
 use crate::worker::Core;
 
 /// One client. What only some moments need is behind a `Box` or an empty `Vec`, so that an idle one is small.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(super) key: Key,
-    pub(super) socket: Socket,
+    pub(super) link: Link,
+    /// What the protocol says.
+    pub(super) http: ServerConnection,
     pub(super) peer: SocketAddr,
     /// Its place among those that limits are for.
     pub(super) member: Member,
     pub(super) number: u64,
-    /// Received and not yet understood: part of a head, or requests that came early.
-    pub(super) input: Vec<u8>,
-    /// Answers that the client has not taken.
-    pub(super) output: Vec<u8>,
     pub(super) work: Work,
     /// Who asks; known from the first request on.
     pub(super) who: Option<Arc<Who>>,
-    pub(super) flags: Flags,
-    /// When it became idle, or connected: what the deadlines of heads count from.
-    pub(super) since: Instant,
-    /// It is closed when everything is sent, or at this time.
-    pub(super) closing: Option<Instant>,
     /// When the wheel will have this connection looked at.
     pub(super) look_at: Option<Instant>,
-    /// The turn of the reactor in which it was last sent something.
-    pub(super) sent_in: u64,
     /// Wrong passwords so far.
     pub(super) wrong_passwords: u32,
     /// A place among the programs, for the one that is about to run.
     pub(super) slot: Option<Slot>,
+    /// What is known of the path of the request.
+    pub(super) program_path: ProgramPath,
     /// How often the request was sent on within the server.
     pub(super) redirects: u8,
     /// What was asked for, where programs have sent the request on.
@@ -154,38 +147,13 @@ impl Asked {
     }
 }
 
-/// What is known of the socket.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Flags {
-    /// There may be more to read.
-    pub(super) readable: bool,
-    /// What is in `input` is part of a head.
-    pub(super) starved: bool,
-    /// What is in `input` has not been looked at since it grew.
-    pub(super) fresh: bool,
-    /// The client has sent something.
-    pub(super) spoke: bool,
-    /// What it sent was acknowledged before it was answered.
-    pub(super) acknowledged: bool,
-    pub(super) watches_writable: bool,
-    /// The client will send no more.
-    pub(super) ended: bool,
-    /// As `ended`, heard of while there may still be something to read.
-    pub(super) hung_up: bool,
-    /// The connection is gone, or cannot be used.
-    pub(super) broken: bool,
-    /// The client may still be sending what is not wanted.
-    pub(super) lingers: bool,
-    /// Our side was ended.
-    pub(super) shut: bool,
-    /// The body of the request was taken: behind it is the next one.
-    pub(super) took_body: bool,
-    /// The path of the request looks like a program's, and leads to a file that is none.
-    pub(super) no_program: bool,
-    /// The next answer says that it is the last.
-    pub(super) retires: bool,
-    /// The server is closing: no further requests are taken.
-    pub(super) last: bool,
+/// What is known of a path that a program may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProgramPath {
+    /// It is a program's where it looks like one.
+    ByName,
+    /// It looks like a program's, and leads to a file that is none.
+    NoProgram,
 }
 
 impl Connection {
@@ -199,22 +167,17 @@ impl Connection {
     ) -> Self {
         Self {
             key,
-            socket: Socket::new(socket),
+            link: Link::new(socket),
+            http: ServerConnection::new(core.now.instant),
             peer,
             member,
             number: core.server.next_session.fetch_add(1, Ordering::Relaxed),
-            input: Vec::new(),
-            output: Vec::new(),
             work: Work::Idle,
             who: None,
-            // A client sends its request at once: more often than not it has come already.
-            flags: Flags { readable: true, ..Flags::default() },
-            since: core.now.instant,
-            closing: None,
             look_at: None,
-            sent_in: 0,
             wrong_passwords: 0,
             slot: None,
+            program_path: ProgramPath::ByName,
             redirects: 0,
             redirected: None,
             beside: None,
@@ -226,23 +189,19 @@ impl Connection {
 
     /// The same, where the client has said nothing yet: the reactor will tell.
     pub(crate) fn silent(mut self) -> Self {
-        self.flags.readable = false;
+        self.link.expect_silence();
         self
     }
 
     /// The reactor says something of the socket.
     pub(crate) fn event(&mut self, core: &mut Core, event: &Event) {
-        if event.is_error() || (event.is_write_closed() && event.is_read_closed() && !self.flags.shut) {
-            self.flags.broken = true;
+        let hung_up = self.link.take_event(event, self.http.has_ended_output());
+        if self.link.is_broken() {
             return;
         }
-        self.flags.readable |= event.is_readable();
-        if event.is_read_closed() && !self.flags.hung_up {
-            self.flags.hung_up = true;
-            if matches!(self.work, Work::Ruled(..)) {
-                // From now on hooks have only so long.
-                self.since = core.now.instant;
-            }
+        if hung_up && matches!(self.work, Work::Ruled(..)) {
+            // From now on hooks have only so long.
+            self.http.moved(core.now.instant);
         }
         if event.is_writable() {
             self.go_on(core);
@@ -304,18 +263,13 @@ impl Connection {
     /// Writes and reads on where that is possible, sets the clock. Answers whether the connection goes on.
     pub(crate) fn settle(&mut self, core: &mut Core) -> bool {
         self.carry_on(core);
+        self.note_answered(core);
         self.read_on(core);
         // The end shares a packet with the last answer, where it comes at once.
         self.flush(core, self.ends_behind_output());
         self.say_farewell(core);
-        if self.is_over() {
+        if self.is_over() || !self.link.register(core, self.key) {
             return false;
-        }
-        if !self.socket.registered {
-            self.socket.registered = true;
-            if core.watch_http(self.key, &self.socket.fd).is_err() {
-                return false;
-            }
         }
         self.acknowledge();
         self.set_clock(core);
@@ -327,16 +281,13 @@ impl Connection {
     fn acknowledge(&mut self) {
         // Within the process there are no segments.
         let is_tcp = self.carries.is_none();
-        let may_wait = is_tcp && self.flags.spoke && self.sent_in == 0 && !self.flags.acknowledged;
         let waits_for_client = match &self.work {
             Work::Idle | Work::Collecting(_) | Work::Receiving(_) | Work::Securing(_) => true,
             Work::Running(running) => running.takes_input(),
             _ => false,
         };
-        if may_wait && waits_for_client {
-            self.flags.acknowledged = true;
-            // Who cannot be told sooner is told with the answer.
-            let _ = listener::acknowledge(&self.socket.fd);
+        if is_tcp && self.http.has_spoken() && waits_for_client {
+            self.link.acknowledge();
         }
     }
 
@@ -346,27 +297,37 @@ impl Connection {
             Work::Securing(securing) if !securing.in_line => self.secure_on(core),
             Work::Collecting(_) => self.collect_more(core),
             Work::Receiving(_) => self.receive_on(core),
-            Work::Running(_) if self.flags.hung_up => self.hear_out(core),
-            Work::Asked(_) if self.flags.hung_up => self.doubt_who_asks(core),
-            Work::Running(running) if self.flags.readable && running.takes_input() => self.run_on(core),
+            Work::Running(_) if self.link.has_hung_up() => self.hear_out(core),
+            Work::Asked(_) if self.link.has_hung_up() => self.doubt_who_asks(core),
+            Work::Running(running) if self.link.may_read() && running.takes_input() => self.run_on(core),
             _ => {}
         }
     }
 
     pub(super) fn takes_requests(&self) -> bool {
         matches!(self.work, Work::Idle)
-            && self.output_is_empty()
-            && self.closing.is_none()
-            && !self.flags.broken
-            && !self.flags.last
+            && self.http.takes_requests()
+            && self.link.is_flushed()
+            && !self.link.is_broken()
             && !self.waits_to_be_heard()
     }
 
-    /// Claims that the connection may go on behind this request: a body that nobody took is in the way.
+    /// Returns whether the connection may go on behind the answer to this request.
     pub(super) fn may_go_on(&self, head: &Head) -> bool {
-        let is_behind_body = head.framing == Framing::None || self.flags.took_body;
-        let is_wanted = !self.flags.last && !self.flags.retires;
-        head.persistent && is_behind_body && self.closing.is_none() && is_wanted
+        head.persistent && self.http.keeps_alive()
+    }
+
+    /// Tells the protocol that the request was answered, where nothing more is done for it.
+    pub(super) fn note_answered(&mut self, core: &mut Core) {
+        if matches!(self.work, Work::Idle) && self.http.is_answering() {
+            self.http.handle(core.now.instant, Input::Answered, &mut core.http.heads);
+        }
+    }
+
+    /// Takes the body of the request from now on: a client that waits to hear so is told.
+    pub(super) fn want_body(&mut self, core: &mut Core) {
+        let step = self.http.handle(core.now.instant, Input::BodyWanted, &mut core.http.heads);
+        core.out.extend_from_slice(step.send);
     }
 
     /// Goes on with what it is busy with.
@@ -394,20 +355,6 @@ impl Connection {
         }
     }
 
-    pub(super) fn is_broken(&self) -> bool {
-        self.flags.broken
-    }
-
-    /// Claims that requests may follow, as far as this side is asked.
-    pub(super) fn may_serve_on(&self) -> bool {
-        self.closing.is_none() && !self.flags.last
-    }
-
-    /// The last answer was given at this time: the next request is waited for.
-    pub(super) fn answered_at(&mut self, now: Instant) {
-        self.since = now;
-    }
-
     /// Tells the log of something that an operator should look at.
     pub(super) fn warn(&self, core: &mut Core, text: &str) {
         let subject = Subject { session: self.number, peer: self.peer, user: None };
@@ -428,6 +375,6 @@ mod tests {
     /// With the allocator's share and its place in the slab this stays far below 1 KiB.
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Connection>() <= 344, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 352, "{}", size_of::<Connection>());
     }
 }

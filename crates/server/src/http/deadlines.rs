@@ -4,8 +4,9 @@
 
 use std::time::{Duration, Instant};
 
+use millrace_http::Version;
+use millrace_http::h1::{Input, Timeouts};
 use millrace_http::response::CONTINUE;
-use millrace_http::{Refusal, Status, Version};
 use millrace_net::stream;
 
 use super::connection::{Connection, Work};
@@ -17,22 +18,21 @@ const LEFT_GRACE: Duration = Duration::from_secs(5);
 
 impl Connection {
     fn due(&self, core: &Core) -> Option<Instant> {
-        if let Some(closing) = self.closing
-            && matches!(self.work, Work::Idle)
-        {
-            return Some(closing);
-        }
         let config = &core.server.config;
         match &self.work {
-            Work::Idle if !self.output_is_empty() => Some(self.since + config.stall_timeout),
-            // It is the hooks that are waited for.
-            Work::Idle if self.waits_to_be_heard() => None,
-            Work::Idle if self.input.is_empty() && self.flags.spoke => {
-                Some(self.since + config.http_idle_timeout)
+            Work::Idle if !self.http.is_closing() && !self.link.is_flushed() => {
+                Some(self.http.since() + config.stall_timeout)
             }
-            Work::Idle | Work::Securing(_) => Some(self.since + config.http_head_timeout),
+            // It is the hooks that are waited for.
+            Work::Idle if !self.http.is_closing() && self.waits_to_be_heard() => None,
+            Work::Idle => self
+                .http
+                .deadline(&Timeouts { head: config.http_head_timeout, idle: config.http_idle_timeout }),
+            Work::Securing(_) => Some(self.http.since() + config.http_head_timeout),
             Work::Asked(asked) => asked.patience.as_ref().and_then(|patience| patience.doubted_at),
-            Work::Ruled(..) if self.flags.hung_up && !self.flags.broken => Some(self.since + LEFT_GRACE),
+            Work::Ruled(..) if self.link.has_hung_up() && !self.link.is_broken() => {
+                Some(self.http.since() + LEFT_GRACE)
+            }
             // How long hooks may take is theirs to say.
             Work::Ruled(..) => None,
             Work::Collecting(collecting) => Some(collecting.began + config.stall_timeout),
@@ -103,14 +103,12 @@ impl Connection {
                 self.work = Work::Sending(sending);
                 self.go_on(core);
             }
-            Work::Idle if self.closing.is_none() && !self.input.is_empty() && self.output_is_empty() => {
-                let reason = "The head did not come in time.";
-                let input = std::mem::take(&mut self.input);
-                self.refuse(core, &input, Refusal { status: Status::REQUEST_TIMEOUT, reason });
-            }
+            Work::Idle if self.link.is_flushed() => self.converse(core, Input::Deadline),
             work => {
                 self.work = work;
-                self.flags.broken |= !self.is_read_slowly(now);
+                if !self.is_read_slowly(now) {
+                    self.link.break_off();
+                }
             }
         }
     }
@@ -132,7 +130,7 @@ impl Connection {
                 patience.doubted_at = Some(core.now.instant + HEARD_OUT);
                 core.out.extend_from_slice(CONTINUE);
             }
-            _ => self.flags.broken = true,
+            _ => self.link.break_off(),
         }
     }
 
@@ -141,7 +139,7 @@ impl Connection {
         // What is carried within the process is taken by others, who have a client of their own.
         let taken = || match &self.carries {
             Some(carried) => carried.taken(),
-            None => stream::acknowledged(&self.socket.fd),
+            None => stream::acknowledged(&self.link.socket.fd),
         };
         match &mut self.work {
             Work::Sending(sending) => sending.body.still_takes(taken(), now),

@@ -1,9 +1,7 @@
 //! How a connection ends: behind its last answer, at once, or with the server.
 
-use std::time::Duration;
-
+use millrace_http::h1::{Act, Input, Unread};
 use millrace_http::{Head, Status};
-use millrace_net::stream;
 
 use super::connection::{Connection, Work};
 use super::hooking::Then;
@@ -12,14 +10,6 @@ use crate::log::Direction;
 use crate::transfer::TURN;
 use crate::worker::Core;
 
-/// How long a client that is being closed may take to read its last answer, or to send more that is thrown away. Many
-/// programs read an answer only when all of their request is sent: what is not read of that resets the connection, and
-/// the answer is lost.
-const FAREWELL: Duration = Duration::from_secs(5);
-
-/// For how long one may go on sending.
-const LONGEST_FAREWELL: Duration = Duration::from_secs(30);
-
 /// Claims that the request of a head is one that may change something.
 fn may_change(head: &Head) -> bool {
     !head.method.is_safe()
@@ -27,15 +17,16 @@ fn may_change(head: &Head) -> bool {
 
 impl Connection {
     pub(super) fn is_over(&self) -> bool {
-        if self.flags.broken {
+        if self.link.is_broken() {
             return !self.owes_an_end();
         }
-        let said_all = matches!(self.work, Work::Idle) && self.output_is_empty();
-        match self.closing {
-            Some(_) => said_all && self.flags.ended,
-            // Whoever will say no more may have said more than was taken.
-            None => said_all && (self.flags.last || self.flags.ended && !self.waits_to_be_heard()),
-        }
+        let is_at_rest = matches!(self.work, Work::Idle) && self.link.is_flushed();
+        is_at_rest
+            && match self.http.is_closing() {
+                true => self.http.is_closed(),
+                // A client that sends no more may have sent more than was taken.
+                false => self.http.is_last() || self.http.has_peer_closed() && !self.waits_to_be_heard(),
+            }
     }
 
     /// Claims that something is under way that logs and hooks have to hear of, whether the client is still there or not:
@@ -43,7 +34,7 @@ impl Connection {
     /// what was done.
     fn owes_an_end(&self) -> bool {
         match &self.work {
-            Work::Receiving(receiving) => receiving.is_being_ended(),
+            Work::Receiving(receiving) => receiving.is_lent() && self.http.has_whole_body(),
             Work::Asked(asked) => self.hooked.get().is_some() && may_change(&asked.head),
             Work::Ruled(_, then) => {
                 matches!(**then, Then::Answer(..) | Then::Named(..) | Then::Dav(..))
@@ -52,93 +43,81 @@ impl Connection {
         }
     }
 
-    /// Claims that the connection is closed as soon as what there is to say was sent.
+    /// Returns whether the connection is closed as soon as what there is to say was sent.
     pub(super) fn ends_behind_output(&self) -> bool {
-        self.closing.is_some()
-            && matches!(self.work, Work::Idle)
-            && !self.is_listened_to()
-            && self.socket.tls.is_none()
-    }
-
-    /// Claims that a client that is being closed may have said something that is to be read first.
-    fn is_listened_to(&self) -> bool {
-        self.flags.readable || self.flags.lingers
+        self.http.is_closing()
+            && !self.http.expects_rest()
+            && !self.link.may_read()
+            && self.link.socket.tls.is_none()
     }
 
     /// Nothing more is taken; what is answered is still sent.
     pub(super) fn close_behind(&mut self, core: &Core) {
-        self.closing.get_or_insert(core.now.instant + FAREWELL);
-        self.input = Vec::new();
-    }
-
-    /// The connection ends so that nobody takes the part of an answer for the whole.
-    pub(super) fn cut(&mut self) {
-        stream::reset_on_close(&self.socket.fd);
-        self.flags.broken = true;
+        self.http.close_behind(core.now.instant);
     }
 
     /// The close that follows is a reset.
     pub(crate) fn reset(&self) {
-        stream::reset_on_close(&self.socket.fd);
+        self.link.reset_on_close();
     }
 
     /// Ends our side, and reads what still comes: closing a socket with something unread resets it, and a
     /// reset can overtake the last answer.
     pub(super) fn say_farewell(&mut self, core: &mut Core) {
-        if self.closing.is_none()
-            || !self.output_is_empty()
-            || self.flags.broken
-            || !matches!(self.work, Work::Idle)
-        {
+        let is_due = self.http.is_closing() && matches!(self.work, Work::Idle);
+        if !is_due || !self.link.is_flushed() || self.link.is_broken() {
             return;
         }
-        if !self.flags.shut {
-            self.flags.shut = true;
-            self.end_tls();
-            if !self.is_listened_to() {
-                self.flags.ended = true;
-                return;
+        if !self.http.has_ended_output() {
+            self.link.end_tls();
+            let unread = if self.link.may_read() { Unread::Possible } else { Unread::Nothing };
+            let step = self.http.handle(core.now.instant, Input::Sent(unread), &mut core.http.heads);
+            if let Some(Act::EndOutput) = step.act {
+                self.link.end_writing();
             }
-            self.flags.broken |= stream::end_writing(&self.socket.fd).is_err();
         }
         let (mut buffer, mut share) = (std::mem::take(&mut core.scratch), TURN);
-        while self.flags.readable && !self.flags.broken && share > 0 {
-            // Whatever it is, in TLS or not: nobody will look at it.
-            if let Some(count) = self.receive(&mut buffer) {
+        while self.link.may_read() && !self.link.is_broken() && !self.http.is_closed() && share > 0 {
+            // Whatever it is, in TLS or not, it is thrown away.
+            if let Some(count) = self.receive(core, &mut buffer) {
                 share = share.saturating_sub(count);
-                let (now, longest) = (core.now.instant, self.since + LONGEST_FAREWELL);
-                self.closing = self.closing.map(|closing| closing.max(longest.min(now + FAREWELL)));
+                let rest = Input::Received(&buffer[..count]);
+                self.http.handle(core.now.instant, rest, &mut core.http.heads);
             }
         }
         core.scratch = buffer;
-        if self.flags.readable && !self.flags.broken {
+        if self.link.may_read() && !self.link.is_broken() && !self.http.is_closed() {
             core.yielded.push_back(self.key);
         }
     }
 
     /// The client may send more that nobody will take: it is read for a while, and thrown away.
     pub(super) fn linger(&mut self) {
-        self.flags.lingers = true;
+        self.http.linger();
     }
 
     /// A client that has ended in the middle of a body has gone.
     pub(super) fn break_where_ended(&mut self) {
-        self.flags.broken |= self.flags.ended;
+        if self.http.has_peer_closed() {
+            self.link.break_off();
+        }
     }
 
     /// Another server accepts: the next answer is the last, and who asks nothing is not cut off from an answer.
     pub(crate) fn retire(&mut self) {
-        self.flags.retires = self.carries.is_none();
+        if self.carries.is_none() {
+            self.http.retire();
+        }
     }
 
     /// The server is closing: what is asked is still answered.
     pub(crate) fn shut_down(&mut self) {
-        self.flags.last = true;
+        self.http.shut_down();
     }
 
     /// The time of grace is over.
     pub(crate) fn end_now(&mut self) {
-        self.flags.broken = true;
+        self.link.break_off();
     }
 
     /// Ends the connection and everything that belongs to it.
@@ -155,7 +134,7 @@ impl Connection {
                 let (record, body) = self.cut_short(*sending);
                 self.note_sent(core, &record, Some("the connection ended"));
                 // What was sent must not look like the whole of an answer that ends with the connection.
-                stream::reset_on_close(&self.socket.fd);
+                self.link.reset_on_close();
                 if let Some(remains) = body.remains() {
                     core.discard(remains);
                 }

@@ -7,7 +7,7 @@ use millrace_http::target::{self, Target};
 use millrace_http::{Framing, Head, Method, Refusal, Status, cors};
 use millrace_vfs::{FileError, VirtualPath};
 
-use super::connection::{Asked, Beside, Connection, Patience, Work};
+use super::connection::{Asked, Beside, Connection, Patience, ProgramPath, Work};
 use super::find::Found;
 use super::tus::Concern;
 use super::who::Who;
@@ -35,10 +35,10 @@ enum By {
 }
 
 impl By {
-    /// Who answers what is asked of this target; `no_program` where it only looks like a program's.
-    fn of(server: &Server, head: &Head, target: &Target<'_>, no_program: bool) -> Self {
+    /// Who answers what is asked of this target.
+    fn of(server: &Server, head: &Head, target: &Target<'_>, path: ProgramPath) -> Self {
         let config = &server.config;
-        if !no_program && config.programs.marked(&target.path).is_some() {
+        if path == ProgramPath::ByName && config.programs.marked(&target.path).is_some() {
             return Self::Program;
         }
         let pass = match tus::is_upload(server, &target.path) {
@@ -76,11 +76,11 @@ pub(super) fn internal_error() -> FileError {
 impl Connection {
     /// A new request: nothing is known of it.
     pub(super) fn forget_request(&mut self) {
-        self.flags.no_program = false;
+        self.program_path = ProgramPath::ByName;
         self.redirected = None;
         self.forget_ruling();
         // The pace was that of the last answer.
-        self.socket.keep_to(Flow::FREE);
+        self.link.socket.keep_to(Flow::FREE);
     }
 
     /// Answers a request, or has somebody asked and keeps its head: then it comes here again, from the first step on.
@@ -96,8 +96,6 @@ impl Connection {
         found: Option<Result<Found, FileError>>,
     ) {
         self.beside = None;
-        // Only what the pool was asked with a body has one behind it.
-        self.flags.took_body &= found.is_some();
         if let Some(answer) = core.server.acme.tokens.answer(head.target()) {
             return self.answer_authority(core, head, &answer);
         }
@@ -116,7 +114,9 @@ impl Connection {
             return;
         }
         let is_asked = found.is_none();
-        self.flags.no_program |= matches!(found, Some(Ok(Found::NoProgram)));
+        if matches!(found, Some(Ok(Found::NoProgram))) {
+            self.program_path = ProgramPath::NoProgram;
+        }
         let found = found.filter(|found| !matches!(found, Ok(Found::NoProgram)));
         let (by, concern) = self.answered_by(core, head, &sent);
         let ruled = self.as_ruled(core, head, &sent, concern);
@@ -161,7 +161,7 @@ impl Connection {
 
     /// Who answers what is asked of this target, and what it is of an upload that goes on.
     fn answered_by(&self, core: &Core, head: &Head, target: &Target<'_>) -> (By, Option<Concern>) {
-        match By::of(&core.server, head, target, self.flags.no_program) {
+        match By::of(&core.server, head, target, self.program_path) {
             By::Tus => (By::Tus, tus::concern(&core.server, head, Some(target))),
             by => (by, None),
         }
@@ -367,7 +367,7 @@ impl Connection {
         let head = &asked.head;
         let Ok(sent) = target::parse_for_others(head.target()) else { return };
         let target = self.as_ruled(core, head, &sent, None).unwrap_or(sent);
-        let by = By::of(&core.server, head, &target, self.flags.no_program);
+        let by = By::of(&core.server, head, &target, self.program_path);
         let (reason, reached) = crowd_of(&core.server.config, by);
         self.tell_limit(core, Some(&reached));
         let record = self.record(core, head);

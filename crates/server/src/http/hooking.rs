@@ -86,7 +86,7 @@ impl Connection {
     }
 
     fn begin(&mut self, core: &mut Core, secure: Option<SocketAddr>) {
-        self.answered_at(core.now.instant);
+        self.http.moved(core.now.instant);
         if let Some(bound) = secure {
             self.begin_tls(core, bound);
         }
@@ -119,7 +119,7 @@ impl Connection {
     /// Hooks have heard so much that requests may go on.
     pub(super) fn was_heard(&mut self, core: &Core) {
         // A head that has begun has its time from now on.
-        self.since = core.now.instant;
+        self.http.moved(core.now.instant);
     }
 
     fn note_logout(&mut self, core: &Core) {
@@ -323,7 +323,7 @@ impl Connection {
                 self.close_behind(core);
             }
             // Nothing that is not encrypted would be understood.
-            Then::Begin(Some(_)) => self.cut(),
+            Then::Begin(Some(_)) => self.link.cut(),
             Then::Request(head) => {
                 // Who was let in, and may only not do this, is not asked about again.
                 if event != Event::Login {
@@ -354,7 +354,7 @@ impl Connection {
 }
 
 /// The method that hooks hear of. An upload that comes in pieces is one: there is no way round what is said of those.
-fn verb_of<'a>(head: &'a Head, resumable: Option<Concern>, is_new_file: bool) -> &'a str {
+fn verb_of(head: &Head, resumable: Option<Concern>, is_new_file: bool) -> &str {
     match resumable {
         _ if is_new_file => "PUT",
         Some(Concern::Upload) => millrace_http::tus::method_text(head),

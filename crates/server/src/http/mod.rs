@@ -8,9 +8,9 @@
 //!     |                       Asked
 //! ```
 //!
-//! - `connection.rs` has one client; `reading.rs` what it sends, `sending.rs` what it is sent, `deadlines.rs` how long
+//! - `connection.rs` has one client, and drives `millrace_http::h1::ServerConnection`; `reading.rs` what it sends, `sending.rs` what it is sent, `deadlines.rs` how long
 //!   either may take, `ending.rs` how it ends.
-//! - `secure.rs` has TLS on it: the handshake, and reading and writing through it.
+//! - `link.rs` has its socket, with TLS or without; `secure.rs` the handshake.
 //! - `side/` has HTTP/2: such connections leave the reactors, and come back as HTTP/1.1 within the process.
 //! - `exchange.rs` has one request: what it is for, and who answers; `who.rs` has who asks; `get.rs` answers `GET`.
 //! - `to_https.rs` sends requests on that came in clear.
@@ -46,6 +46,7 @@ mod find;
 mod get;
 mod hooking;
 mod index;
+mod link;
 mod listing;
 mod passing;
 mod program;
@@ -107,7 +108,7 @@ pub(crate) enum Message {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) cache: Cache,
-    heads: Heads,
+    pub(crate) heads: Heads,
     pub(crate) programs: Programs,
     /// As many as there are passes.
     pub(crate) passing: Vec<Passing>,

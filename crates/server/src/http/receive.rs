@@ -7,8 +7,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use millrace_http::h1::BodyDecoder;
-use millrace_http::response::CONTINUE;
 use millrace_http::{Head, Refusal, Status};
 use millrace_vfs::{FileError, Upload, VirtualPath};
 
@@ -33,7 +31,6 @@ pub(super) struct Receiving {
     /// `None` while the pool has it.
     received: Option<Received>,
     purpose: Purpose,
-    intake: BodyDecoder,
     buffer: Vec<u8>,
     pace: Pace,
     moved: Instant,
@@ -108,18 +105,15 @@ impl Connection {
         received: Received,
         purpose: Purpose,
     ) {
-        if head.expects_continue {
-            core.out.extend_from_slice(CONTINUE);
-            self.flush(core, false);
-        }
-        let goes_on = head.persistent && self.may_serve_on();
+        self.want_body(core);
+        self.flush(core, false);
+        let goes_on = head.persistent && self.http.may_keep_alive();
         let before = if let Purpose::Piece(piece) = &purpose { piece.before() } else { 0 };
         let Received { upload, check } = received;
         let (pace, upload) = Pace::of_upload(&self.member, upload, before);
         let receiving = Receiving {
             received: Some(Received { upload, check }),
             purpose,
-            intake: BodyDecoder::of(head.framing),
             buffer: Vec::new(),
             pace,
             moved: core.now.instant,
@@ -139,7 +133,7 @@ impl Connection {
         }
         match self.collect(core, &mut receiving) {
             Err(refusal) => return self.receiving_failed(core, *receiving, refusal),
-            Ok(()) if receiving.buffer.len() >= COLLECT || receiving.intake.has_ended() => {
+            Ok(()) if receiving.buffer.len() >= COLLECT || self.http.has_whole_body() => {
                 if let Some(refusal) = self.write_collected(core, &mut receiving) {
                     return self.receiving_failed(core, *receiving, refusal);
                 }
@@ -152,14 +146,14 @@ impl Connection {
 
     /// Collects what has come and the limits allow.
     fn collect(&mut self, core: &mut Core, receiving: &mut Receiving) -> Result<(), Refusal> {
-        while receiving.buffer.len() < COLLECT && !receiving.intake.has_ended() {
+        while receiving.buffer.len() < COLLECT && !self.http.has_whole_body() {
             let before = receiving.buffer.len();
             let (limits, room) = (&core.server.limits, COLLECT - before);
             let allowed = receiving.pace.allowance(limits, &self.member, core.now.instant, room as u64);
             // Where it is not a quota that forbids more, the wheel wakes it.
             let Some(allowed) = allowed else { return self.within_quota(core, receiving) };
             let most = before + usize::try_from(allowed).unwrap_or(usize::MAX).min(room);
-            let taken = self.take_body(core, &mut receiving.intake, &mut receiving.buffer, most);
+            let taken = self.take_body(core, &mut receiving.buffer, most);
             let count = receiving.buffer.len() - before;
             receiving.pace.spend(count as u64);
             if count > 0 {
@@ -187,7 +181,7 @@ impl Connection {
         let total = receiving.record.bytes + buffer.len() as u64;
         let hooks = core.server.hooks().filter(|hooks| hooks.concerns(Event::Upload, receiving.verb()));
         let asks = hooks.is_some_and(|hooks| hooks.asks_beforehand());
-        let end = match receiving.end(total, asks) {
+        let end = match receiving.end(total, self.http.has_whole_body(), asks) {
             Ok(end) => end,
             Err(refusal) => return Some(refusal),
         };
@@ -278,7 +272,7 @@ impl Connection {
 
     fn receiving_failed(&mut self, core: &mut Core, receiving: Receiving, refusal: Refusal) {
         let is_piece = receiving.is_piece();
-        let Receiving { received, record, intake, purpose, .. } = receiving;
+        let Receiving { received, record, purpose, .. } = receiving;
         core.server.pool.run(move || {
             drop(received);
             if let Purpose::Piece(piece) = purpose {
@@ -288,10 +282,11 @@ impl Connection {
         if !is_piece {
             self.note_transfer(core, log::Direction::Upload, &record, record.bytes, Some(refusal.reason));
         }
-        if !intake.has_ended() {
+        let is_whole = self.http.has_whole_body();
+        if !is_whole {
             self.linger();
         }
-        let persistent = record.persistent && intake.has_ended();
+        let persistent = record.persistent && is_whole;
         let record = Record { persistent, bytes: 0, ..record };
         let fields: &[_] = if is_piece { &super::tus::OF_REFUSALS } else { &[] };
         self.answer_page(core, record, refusal.status, refusal.reason, fields);
@@ -312,11 +307,6 @@ impl Receiving {
     /// The method that hooks hear of: whatever brings a file in pieces, it is one.
     fn verb(&self) -> &str {
         if self.is_piece() { "PUT" } else { &self.record.method }
-    }
-
-    /// Claims that the pool has the last of it.
-    pub(super) fn is_being_ended(&self) -> bool {
-        self.is_lent() && self.intake.has_ended()
     }
 
     pub(super) fn record(&self) -> &Record {
@@ -342,8 +332,7 @@ impl Receiving {
     }
 
     /// What is done behind the bytes that were collected, the last of so many, where they are the last.
-    fn end(&self, total: u64, asks: bool) -> Result<Option<End>, Refusal> {
-        let is_all = self.intake.has_ended();
+    fn end(&self, total: u64, is_all: bool, asks: bool) -> Result<Option<End>, Refusal> {
         let is_file = is_all
             & match &self.purpose {
                 Purpose::File { .. } => true,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_http::cgi::{self, Answer};
-use millrace_http::h1::{BodyDecoder, LAST_CHUNK, write_chunk};
+use millrace_http::h1::{AnswerFraming, LAST_CHUNK, write_chunk};
 use millrace_http::response::{CONTINUE, Persistence, Writer};
 use millrace_http::{Head, Status, Version};
 
@@ -33,7 +33,6 @@ pub(super) struct Running {
     answerer: Answerer,
     /// Its place among those that may run.
     _slot: Slot,
-    intake: BodyDecoder,
     /// Body bytes that the program has not taken.
     body: Vec<u8>,
     /// What it said, until the head of its answer is whole and sent.
@@ -154,10 +153,8 @@ impl Connection {
         let Some(slot) = self.slot.take() else {
             return core.discard(answerer);
         };
-        if head.expects_continue {
-            core.out.extend_from_slice(CONTINUE);
-        }
-        let goes_on = head.persistent && self.may_serve_on();
+        self.want_body(core);
+        let goes_on = head.persistent && self.http.may_keep_alive();
         let mut record = Record::of(head, goes_on, core.now.instant);
         record.status = Status::OK;
         let (period, silence) = match time {
@@ -169,7 +166,6 @@ impl Connection {
             voice: Voice::of(&answerer),
             answerer,
             _slot: slot,
-            intake: BodyDecoder::of(head.framing),
             body: Vec::new(),
             head: Vec::new(),
             stage: if is_non_parsed { Stage::RawHead } else { Stage::Head },
@@ -434,15 +430,15 @@ impl Running {
         let head = std::mem::take(&mut self.head);
         let body = &head[behind..];
         self.record.status = status;
-        let is_unsent = self.record.head_only || status.is_bodiless();
-        // What is not sent to `HEAD` is not counted either: only who answers knows its length (RFC 9110 section 8.6).
-        let length = length.or(all.filter(|()| !is_unsent).map(|()| body.len() as u64));
-        self.stage = match length {
-            _ if is_unsent => Stage::Unsent,
-            Some(length) => Stage::Length(length),
-            None if self.version == Version::Http11 => Stage::Chunked,
-            None => Stage::UntilClose,
+        let known = length.or(all.map(|()| body.len() as u64));
+        self.stage = match AnswerFraming::of(self.version, self.record.head_only, status, known) {
+            AnswerFraming::Bodiless => Stage::Unsent,
+            AnswerFraming::Length(length) => Stage::Length(length),
+            AnswerFraming::Chunked => Stage::Chunked,
+            AnswerFraming::UntilClose => Stage::UntilClose,
         };
+        // What is not sent to `HEAD` is not counted either: only who answers knows its length (RFC 9110 section 8.6).
+        let length = if self.stage == Stage::Unsent { length } else { known };
         self.goes_on &= self.stage != Stage::UntilClose;
         let persistence = Persistence::of(self.version, self.goes_on);
         let Core { http, out, now, .. } = core;

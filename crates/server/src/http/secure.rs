@@ -1,14 +1,10 @@
 //! TLS on an HTTP connection: the same certificates as FTP's, and HTTP/1.1 within, or HTTP/2 on the side.
-//!
-//! The invariant: bytes go through the channel or not at all; where a socket has one, `output` is plain, and what is
-//! encrypted waits in the channel. A connection that has nothing to send keeps no buffer.
 
-use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use millrace_net::listener;
-use millrace_net::tls::{ACME_TLS, Channel, Heard};
+use millrace_net::tls::{ACME_TLS, Channel};
 
 use super::connection::{Connection, Work};
 use super::side::{self, Handed, Patience};
@@ -36,7 +32,7 @@ impl Connection {
         let Some(security) = &core.server.tls else { return };
         match security.acceptor.accept(&PROTOCOLS) {
             Ok(tls) => {
-                self.socket.tls = Some(Box::new(Channel::new(tls)));
+                self.link.socket.tls = Some(Box::new(Channel::new(tls)));
                 self.work = Work::Securing(Box::new(Securing { in_line: false, bound }));
             }
             Err(fault) => self.tls_failed(core, &fault.to_string()),
@@ -45,7 +41,7 @@ impl Connection {
 
     /// Claims that nobody on the way can read what is said here.
     pub(super) fn is_encrypted(&self) -> bool {
-        self.socket.tls.is_some() || self.carries.is_some()
+        self.link.socket.tls.is_some() || self.carries.is_some()
     }
 
     /// A new turn has time for handshakes.
@@ -58,7 +54,7 @@ impl Connection {
 
     /// Moves the handshake on.
     pub(super) fn secure_on(&mut self, core: &mut Core) {
-        let (Some(channel), Work::Securing(securing)) = (&mut self.socket.tls, &mut self.work) else {
+        let (Some(channel), Work::Securing(securing)) = (&mut self.link.socket.tls, &mut self.work) else {
             return;
         };
         if core.handshakes.is_used_up() {
@@ -67,7 +63,7 @@ impl Connection {
             return;
         }
         let began = Instant::now();
-        let done = channel.handshake(&self.socket.fd, &mut core.scratch);
+        let done = channel.handshake(&self.link.socket.fd, &mut core.scratch);
         core.handshakes.spend(began);
         match done {
             Ok(true) => {
@@ -77,25 +73,26 @@ impl Connection {
                 let is_http_2 = tls.protocol() == Some(HTTP_2);
                 if tls.protocol() == Some(ACME_TLS) {
                     // A CA has seen what it wanted to see (RFC 8737 section 3).
-                    self.end_tls();
-                    self.flags.broken = true;
+                    self.link.end_tls();
+                    self.link.break_off();
                     return;
                 }
                 let names = names_of(channel);
                 let client = names.first().map(String::as_str);
                 let subject = Subject { session: self.number, peer: self.peer, user: None };
                 core.log(&subject, log::Event::Secured { version, cipher, client });
-                if let Err(error) = self.settle_tls() {
+                if let Err(error) = self.link.settle_tls() {
                     return self.tls_failed(core, &error.to_string());
                 }
                 // A request may have come with the end of the handshake.
-                (self.work, self.flags.readable) = (Work::Idle, true);
+                self.work = Work::Idle;
+                self.link.expect_bytes();
                 if is_http_2 {
                     self.hand_over(core, bound);
                 }
             }
-            Ok(false) if !channel.is_flushed() => self.watch_writable(core),
-            Ok(false) => self.flags.readable = false,
+            Ok(false) if !channel.is_flushed() => self.link.watch_writable(core, self.key),
+            Ok(false) => self.link.expect_silence(),
             Err(error) => {
                 let offered = channel.tls().hello().map(|hello| format!("; the client offered {hello}"));
                 self.tls_failed(core, &format!("{error}{}", offered.unwrap_or_default()));
@@ -103,25 +100,18 @@ impl Connection {
         }
     }
 
-    /// From here on there are bytes to be moved, and nothing more to be asked of the handshake.
-    fn settle_tls(&mut self) -> io::Result<()> {
-        let Some(channel) = self.socket.tls.take() else { return Ok(()) };
-        self.socket.tls = Some(Box::new(channel.settle()?));
-        Ok(())
-    }
-
     /// The client speaks HTTP/2: the connection leaves this reactor.
     fn hand_over(&mut self, core: &mut Core, bound: SocketAddr) {
-        self.flags.broken = true;
-        if self.socket.registered {
-            core.forget(&self.socket.fd);
+        self.link.break_off();
+        if self.link.socket.registered {
+            core.forget(&self.link.socket.fd);
         }
-        let (Some(channel), Some(admission)) = (self.socket.tls.take(), self.admission.take()) else {
+        let (Some(channel), Some(admission)) = (self.link.socket.tls.take(), self.admission.take()) else {
             return;
         };
         let parting = self.parting(core);
         if let (Ok(socket), Ok(local)) =
-            (self.socket.fd.try_clone(), listener::local_address(&self.socket.fd))
+            (self.link.socket.fd.try_clone(), listener::local_address(&self.link.socket.fd))
         {
             let (peer, inbox) = (self.peer, core.sender.clone());
             // What is left here ends with this turn, and keeps no place.
@@ -146,54 +136,6 @@ impl Connection {
     fn tls_failed(&mut self, core: &mut Core, reason: &str) {
         let subject = Subject { session: self.number, peer: self.peer, user: None };
         core.log(&subject, log::Event::TlsFailed { on: "http", reason });
-        self.flags.broken = true;
-    }
-
-    /// Reads once, about as much as is `wanted`; claims that something for us came of it.
-    pub(super) fn receive_secure(&mut self, wire: &mut [u8], wanted: usize, plain: &mut Vec<u8>) -> bool {
-        let Some(channel) = &mut self.socket.tls else { return false };
-        let read = channel.read_some(&self.socket.fd, wire, wanted, &mut |bytes| {
-            plain.extend_from_slice(bytes);
-        });
-        match read {
-            // See `receive` for an end that came with these bytes.
-            Ok(Heard::Bytes { more }) => self.flags.readable = more || self.flags.hung_up,
-            // Lengths and chunks say themselves whether something is whole: an end need not be told.
-            Ok(Heard::End | Heard::Cut { .. }) => {
-                (self.flags.ended, self.flags.hung_up, self.flags.readable) = (true, true, false);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.flags.readable = false,
-            Err(_) => self.flags.broken = true,
-        }
-        self.flags.spoke |= !plain.is_empty();
-        !plain.is_empty()
-    }
-
-    /// Sends what is encrypted and waits, as far as the client takes it; where more `follows`, what is held goes with that.
-    pub(super) fn flush_secure(&mut self, core: &Core, follows: bool) {
-        let Some(channel) = &mut self.socket.tls else { return };
-        if follows && channel.is_holding() {
-            return;
-        }
-        match channel.flush(&self.socket.fd) {
-            Ok(()) if follows => {}
-            Ok(()) => channel.release(),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.watch_writable(core),
-            Err(_) => self.flags.broken = true,
-        }
-    }
-
-    /// Sends what is held, as nothing follows for now.
-    pub(super) fn flush_held(&mut self, core: &Core) {
-        if self.socket.tls.as_ref().is_some_and(|channel| channel.is_holding()) {
-            self.flush_secure(core, false);
-        }
-    }
-
-    /// Says that this was all.
-    pub(super) fn end_tls(&mut self) {
-        if let Some(channel) = &mut self.socket.tls {
-            let _ = channel.close(&self.socket.fd);
-        }
+        self.link.break_off();
     }
 }

@@ -1,9 +1,6 @@
 //! What is sent: answers that were collected, and bodies that do not fit into one write.
 
-use std::io;
-
 use millrace_ftp::session::TransferError;
-use millrace_net::stream;
 use millrace_vfs::FileError;
 
 use super::Message;
@@ -40,16 +37,16 @@ impl Connection {
                 _ => false,
             };
             self.flush(core, follows);
-            if !self.output_is_empty() || self.flags.broken {
+            if !self.link.is_flushed() || self.link.is_broken() {
                 return;
             }
             let Work::Sending(sending) = &mut self.work else { return };
             let limits = (&core.server.limits, &self.member);
             let progress =
-                sending.body.advance(&mut self.socket, &mut core.scratch, core.now.instant, limits);
+                sending.body.advance(&mut self.link.socket, &mut core.scratch, core.now.instant, limits);
             if !matches!(progress, Progress::Bytes(_) | Progress::Done) {
                 // The next bytes are not here yet: the head goes ahead.
-                self.flush_held(core);
+                self.link.flush_held(core, self.key);
             }
             match progress {
                 Progress::Bytes(bytes) => {
@@ -60,7 +57,7 @@ impl Connection {
                 }
                 // The wheel wakes it.
                 Progress::Pause => return,
-                Progress::Wait => return self.watch_writable(core),
+                Progress::Wait => return self.link.watch_writable(core, self.key),
                 Progress::Yield => return core.yielded.push_back(self.key),
                 Progress::Fill(sender) => return self.fill(core, sender),
                 Progress::Spent(sender) => core.discard(sender),
@@ -94,7 +91,6 @@ impl Connection {
         record.bytes += body.bytes();
         self.note_sent(core, &record, None);
         self.log_request(core, &record);
-        self.since = core.now.instant;
         if !goes_on {
             self.close_behind(core);
         }
@@ -115,8 +111,7 @@ impl Connection {
         self.log_request(core, &record);
         let subject = Subject { session: self.number, peer: self.peer, user: None };
         core.log(&subject, log::Event::Warning { text: &format!("an answer was cut: {why}") });
-        stream::reset_on_close(&self.socket.fd);
-        self.flags.broken = true;
+        self.link.cut();
         if let Some(remains) = body.remains() {
             core.discard(remains);
         }
@@ -132,62 +127,18 @@ impl Connection {
     /// Of an answer that ends here: what waits to be sent never is, and what came no further than to who relays it
     /// was not, either.
     pub(super) fn as_sent(&self, record: Record) -> Record {
-        let bytes = record.bytes.saturating_sub(self.output.len() as u64);
+        let bytes = record.bytes.saturating_sub(self.link.unsent());
         let relayed = self.carries.as_ref().map_or(u64::MAX, |carried| carried.relayed());
         Record { bytes: bytes.min(relayed), ..record }
     }
 
     /// Sends what there is to say, as far as the client takes it.
     pub(super) fn flush(&mut self, core: &mut Core, follows: bool) {
-        if self.flags.broken {
-            core.out.clear();
-            return;
-        }
-        if !self.output.is_empty() {
-            self.output.append(&mut core.out);
-            std::mem::swap(&mut self.output, &mut core.out);
-        }
-        let mut sent = 0;
-        while sent < core.out.len() {
-            match self.socket.write_or_wait(&core.out[sent..], follows) {
-                Ok(count) => sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.output = core.out[sent..].to_vec();
-                    self.watch_writable(core);
-                    break;
-                }
-                Err(_) => {
-                    // Never to be sent; it is known by this how much was.
-                    self.output = core.out[sent..].to_vec();
-                    self.flags.broken = true;
-                    break;
-                }
-            }
-        }
-        if sent > 0 {
-            self.sent_in = core.turn;
-            self.since = core.now.instant;
+        if self.link.flush(core, self.key, follows) {
+            self.http.moved(core.now.instant);
             if let Work::Sending(sending) = &mut self.work {
                 sending.body.moved = core.now.instant;
             }
         }
-        core.out.clear();
-        self.flush_secure(core, follows);
-    }
-
-    pub(super) fn watch_writable(&mut self, core: &Core) {
-        if !self.flags.watches_writable {
-            self.flags.watches_writable = true;
-            self.flags.broken |= match self.socket.registered {
-                true => core.watch_http_writable(self.key, &self.socket.fd, true).is_err(),
-                false => core.watch_http_writable(self.key, &self.socket.fd, false).is_err(),
-            };
-            self.socket.registered = true;
-        }
-    }
-
-    /// Claims that all was sent.
-    pub(super) fn output_is_empty(&self) -> bool {
-        self.output.is_empty() && self.socket.tls.as_ref().is_none_or(|channel| channel.is_flushed())
     }
 }

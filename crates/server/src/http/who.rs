@@ -223,7 +223,7 @@ impl Connection {
         if self.carries.as_ref().is_some_and(|carried| !carried.is_new(user)) {
             return;
         }
-        let tls = match (&self.socket.tls, &self.carries) {
+        let tls = match (&self.link.socket.tls, &self.carries) {
             (Some(channel), _) => channel.tls().version(),
             (None, Some(_)) => Some("yes"),
             (None, None) => None,

@@ -9,8 +9,6 @@ use millrace_ftp::session::Permission;
 use millrace_http::dav::body::{self, Change};
 use millrace_http::dav::condition::{self, Depth, State};
 use millrace_http::dav::multistatus::{self, Property};
-use millrace_http::h1::BodyDecoder;
-use millrace_http::response::CONTINUE;
 use millrace_http::target::Target;
 use millrace_http::{Framing, Head, Method, Refusal, Status, page};
 use millrace_vfs::{FileError, Metadata, Storage, VirtualPath, Wait, WriteMode};
@@ -43,7 +41,6 @@ pub(in crate::http) struct Collecting {
     /// What it is about, and whether that was named as a folder.
     path: VirtualPath,
     is_directory: bool,
-    intake: BodyDecoder,
     body: Vec<u8>,
     /// Since when.
     pub(in crate::http) began: Instant,
@@ -90,15 +87,12 @@ impl Connection {
                 self.fail(core, head, Status::CONTENT_TOO_LARGE, "The body is too long.");
             }
             None => {
-                if head.expects_continue {
-                    core.out.extend_from_slice(CONTINUE);
-                    self.flush(core, false);
-                }
+                self.want_body(core);
+                self.flush(core, false);
                 self.work = Work::Collecting(Box::new(Collecting {
                     head: Arc::clone(head),
                     path: target.path.clone(),
                     is_directory: target.is_directory,
-                    intake: BodyDecoder::of(head.framing),
                     body: Vec::new(),
                     began: core.now.instant,
                 }));
@@ -121,8 +115,8 @@ impl Connection {
     pub(in crate::http) fn collect_more(&mut self, core: &mut Core) {
         let Some(who) = self.who.clone() else { return };
         let Work::Collecting(mut collecting) = std::mem::replace(&mut self.work, Work::Idle) else { return };
-        let Collecting { intake, body, .. } = &mut *collecting;
-        let taken = self.take_body(core, intake, body, BODY + 1);
+        let body = &mut collecting.body;
+        let taken = self.take_body(core, body, BODY + 1);
         let refusal = match taken {
             Err(refusal) => Some(refusal),
             Ok(()) if body.len() > BODY => {
@@ -135,7 +129,7 @@ impl Connection {
             let record = unanswered(core, collecting.head());
             return self.answer_page(core, record, status, reason, &[]);
         }
-        if !collecting.intake.has_ended() {
+        if !self.http.has_whole_body() {
             self.break_where_ended();
             self.work = Work::Collecting(collecting);
             return;
@@ -148,7 +142,6 @@ impl Connection {
             path,
             is_directory,
         };
-        self.flags.took_body = true;
         let kept = Arc::clone(&head);
         self.ask_pool(core, &head, move || {
             Ok(Found::Dav(asking.answer(&kept, &body).unwrap_or_else(refusal_of)))

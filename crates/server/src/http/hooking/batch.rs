@@ -135,7 +135,7 @@ impl Connection {
         }
         self.work = Work::Ruled(serial, Box::new(then));
         // What a client that has ended its side waits for begins now.
-        self.since = core.now.instant;
+        self.http.moved(core.now.instant);
         put(&core.server, &line, Batch { hooks, moments, answer: Some(answer) });
     }
 }

@@ -7,7 +7,8 @@ use std::io;
 use std::sync::Arc;
 
 use millrace_http::Status;
-use millrace_http::internal_redirect::{self, Connection as Persistence, MAX_REDIRECTS};
+use millrace_http::internal_redirect::{self, MAX_REDIRECTS};
+use millrace_http::response::Persistence;
 
 use super::{Next, Record, Running, Stage, Voice};
 use crate::http::answerer::Answerer;
@@ -64,7 +65,7 @@ impl Connection {
         let mut share = TURN;
         loop {
             self.flush(core, false);
-            if !self.output_is_empty() || self.is_broken() {
+            if !self.link.is_flushed() || self.link.is_broken() {
                 // It is the client that is waited for.
                 running.download.fall_out_of_line();
                 running.download.paused = None;
@@ -92,7 +93,7 @@ impl Connection {
                 };
             };
             if let Some(flow) = running.download.flow() {
-                self.socket.keep_to(flow);
+                self.link.socket.keep_to(flow);
             }
             let mut scratch = std::mem::take(&mut core.scratch);
             let most = allowed.min(most) as usize;
@@ -141,7 +142,7 @@ impl Connection {
     fn feed(&mut self, core: &mut Core, running: &mut Running) -> Result<(), Next> {
         while running.answerer.takes_input() {
             if running.body.is_empty() {
-                if running.intake.has_ended() {
+                if self.http.has_whole_body() {
                     running.answerer.end_input();
                     break;
                 }
@@ -154,12 +155,12 @@ impl Connection {
                     }
                 };
                 let most = usize::try_from(allowed).unwrap_or(usize::MAX).min(KEPT);
-                self.take_body(core, &mut running.intake, &mut running.body, most)
+                self.take_body(core, &mut running.body, most)
                     .map_err(|_| Next::Refused("the body of the request is malformed"))?;
                 running.upload.spend(running.body.len() as u64);
                 if running.body.is_empty() {
                     // Whoever takes it must not take a part for the whole.
-                    match self.flags.ended && !running.intake.has_ended() {
+                    match self.http.has_peer_closed() && !self.http.has_whole_body() {
                         true => return Err(Next::Refused("the body of the request was cut short")),
                         false => break,
                     }
@@ -202,12 +203,12 @@ impl Connection {
     }
 
     fn program_answered(&mut self, core: &mut Core, running: Running) {
-        let Running { answerer, record, goes_on, stage, intake, .. } = running;
+        let Running { answerer, record, goes_on, stage, .. } = running;
         self.let_go(core, answerer);
-        if !intake.has_ended() {
+        if !self.http.has_whole_body() {
             self.linger();
         }
-        let goes_on = goes_on && stage != Stage::UntilClose && intake.has_ended();
+        let goes_on = goes_on && stage != Stage::UntilClose && self.http.has_whole_body();
         // What is left of it is for the client alone, who may take its time.
         let body = Body::new(VecDeque::new(), core.now.instant);
         self.send_body(core, Box::new(Sending { body, record, goes_on }));
@@ -217,7 +218,7 @@ impl Connection {
     /// answer.
     pub(in crate::http) fn hear_out(&mut self, core: &mut Core) {
         if let Work::Running(running) = &self.work
-            && self.flags.readable
+            && self.link.may_read()
             && running.takes_input()
         {
             self.run_on(core);
@@ -230,9 +231,11 @@ impl Connection {
 
     /// The client has ended its side, and nothing was sent to it for long.
     pub(in crate::http) fn ask_client(&mut self, core: &mut Core) {
-        let is_being_sent = !self.output_is_empty();
-        if let Work::Running(running) = &mut self.work {
-            self.flags.broken |= !running.ask_client(core, is_being_sent);
+        let is_being_sent = !self.link.is_flushed();
+        if let Work::Running(running) = &mut self.work
+            && !running.ask_client(core, is_being_sent)
+        {
+            self.link.break_off();
         }
     }
 
@@ -261,7 +264,7 @@ impl Connection {
         match stage {
             // Without the last chunk everybody sees that something is missing; what was sent arrives.
             Stage::Chunked => self.end_now(),
-            _ => self.cut(),
+            _ => self.link.cut(),
         }
     }
 
@@ -280,8 +283,8 @@ impl Connection {
     fn redirect_within(&mut self, core: &mut Core, running: Running, path: &[u8]) {
         self.redirects += 1;
         // What the program has left of the body would be taken for the next request.
-        let goes_on = running.goes_on && running.intake.has_ended();
-        let behind = if goes_on { Persistence::KeepAlive } else { Persistence::Close };
+        let goes_on = running.goes_on && self.http.has_whole_body();
+        let behind = Persistence::of(running.version, goes_on);
         let again = internal_redirect::to_location(&running.request, path, behind);
         let Some(again) = again.ok().filter(|_| self.redirects <= MAX_REDIRECTS) else {
             return self.program_failed(
@@ -291,9 +294,9 @@ impl Connection {
                 Status::BAD_GATEWAY,
             );
         };
-        let Running { answerer, request, intake, .. } = running;
+        let Running { answerer, request, .. } = running;
         self.let_go(core, answerer);
-        if !intake.has_ended() {
+        if !self.http.has_whole_body() {
             self.linger();
         }
         // Where it leads is another request, to hooks as well.

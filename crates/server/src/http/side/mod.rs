@@ -118,7 +118,7 @@ impl Connection {
         match (&self.carries, self.member.listener()) {
             (Some(carried), _) => Ok(carried.local),
             (None, Some(bound)) if !bound.ip().is_unspecified() => Ok(bound),
-            (None, _) => listener::local_address(&self.socket.fd),
+            (None, _) => listener::local_address(&self.link.socket.fd),
         }
     }
 

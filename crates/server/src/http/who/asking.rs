@@ -139,7 +139,7 @@ impl Connection {
 
     /// The names in the client's certificate, where it has shown one.
     pub(in crate::http) fn certificate_names(&self) -> Arc<[String]> {
-        match (&self.socket.tls, &self.carries) {
+        match (&self.link.socket.tls, &self.carries) {
             (Some(channel), _) => names_of(channel),
             (None, Some(carried)) => carried.names(),
             (None, None) => Arc::default(),
@@ -153,7 +153,7 @@ impl Connection {
     }
 
     pub(super) fn shows_certificate(&self) -> bool {
-        match (&self.socket.tls, &self.carries) {
+        match (&self.link.socket.tls, &self.carries) {
             (Some(channel), _) => channel.tls().peer_certificate().is_some(),
             (None, Some(carried)) => !carried.names().is_empty(),
             (None, None) => false,
