@@ -559,7 +559,7 @@ mod tests {
         let request = PreparedRequest::new("PUT", "/a?b", Version::Http11, &fields);
         let (head, length) = request::parse(request.bytes()).unwrap().unwrap();
         assert_eq!(length, request.bytes().len());
-        assert_eq!((head.target, head.framing), (&b"/a?b"[..], Framing::Length(3)));
+        assert_eq!((head.target(), head.framing), (&b"/a?b"[..], Framing::Length(3)));
         assert_eq!((head.get(Field::Host), head.persistent), (Some(&b"h:80"[..]), false));
     }
 
