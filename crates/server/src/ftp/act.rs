@@ -17,13 +17,11 @@ use millrace_vfs::{
 use super::Lore;
 use super::notes;
 use super::unique::{self, Promises};
+use super::walk;
 use crate::transfer::{FILL, Shared};
 
 /// What a hash or a copy through this process reads at a time.
 const CHUNK: usize = 256 * 1024;
-
-/// Entries that a walk over a tree visits at most.
-const WALK: usize = 1_000_000;
 
 /// What is set for every listing of a server.
 #[derive(Debug, Clone, Copy)]
@@ -395,70 +393,6 @@ fn read_through(
     Ok(offset - range.start)
 }
 
-/// Visits every entry beneath a directory, directories after what is in them; links are not followed. Where a
-/// directory below the first cannot be read, it goes on without it if `passes_over` says so. Answers how many entries
-/// there were, and how many such directories.
-fn walk(
-    storage: &dyn Storage,
-    top: &VirtualPath,
-    shared: &Shared,
-    passes_over: bool,
-    visit: &mut dyn FnMut(&VirtualPath, &DirEntry) -> Result<(), FileError>,
-) -> Result<(u64, u64), FileError> {
-    let (mut visited, mut unreadable) = (0, 0);
-    // A directory is on the stack until its entries are; then it is visited itself.
-    let mut stack = vec![(top.clone(), None)];
-    while let Some((path, entry)) = stack.pop() {
-        if let Some(entry) = entry {
-            visit(&path, &entry)?;
-            continue;
-        }
-        let mut entries = Vec::new();
-        match read_all(storage, &path, shared, WALK.saturating_sub(visited), &mut entries) {
-            // One that has been removed meanwhile has nothing in it.
-            Err(FileError::NotFound) if passes_over && path != *top => {}
-            Err(FileError::PermissionDenied | FileError::Io(_)) if passes_over && path != *top => {
-                unreadable += 1
-            }
-            read => read?,
-        }
-        visited += entries.len();
-        for entry in entries {
-            let child = path.join(&entry.name).map_err(|_| FileError::NameTooLong)?;
-            let descends = entry.metadata.is_directory() && entry.link.is_none();
-            stack.push((child.clone(), Some(entry)));
-            if descends {
-                stack.push((child, None));
-            }
-        }
-    }
-    Ok((visited as u64, unreadable))
-}
-
-/// Reads a directory, up to so many entries.
-fn read_all(
-    storage: &dyn Storage,
-    path: &VirtualPath,
-    shared: &Shared,
-    most: usize,
-    entries: &mut Vec<DirEntry>,
-) -> Result<(), FileError> {
-    let mut directory = storage.open_directory(path)?;
-    loop {
-        let before = entries.len();
-        directory.next_batch(entries, 1000)?;
-        if shared.is_cancelled() {
-            return Err(FileError::Cancelled);
-        }
-        if entries.len() > most {
-            return Err(FileError::Exhausted);
-        }
-        if entries.len() == before {
-            return Ok(());
-        }
-    }
-}
-
 /// Removes a directory and all beneath it. A link to one is none: what it leads to is not beneath it.
 fn remove_tree(storage: &dyn Storage, top: VirtualPath, shared: &Shared) -> Result<u64, Fault> {
     match storage.entry(&top) {
@@ -472,18 +406,8 @@ fn remove_tree(storage: &dyn Storage, top: VirtualPath, shared: &Shared) -> Resu
         Err(error @ FileError::PermissionDenied) => return Err((top, error)),
         Err(_) => {}
     }
-    let mut at = None;
-    let removed = walk(storage, &top, shared, false, &mut |path, entry| {
-        let removed = match entry.metadata.is_directory() && entry.link.is_none() {
-            true => storage.remove_directory(path),
-            false => storage.remove_file(path),
-        };
-        removed.inspect_err(|_| at = Some(path.clone()))
-    });
-    match removed.and_then(|(visited, _)| storage.remove_directory(&top).map(|()| visited + 1)) {
-        Ok(count) => Ok(count),
-        Err(error) => Err((at.unwrap_or(top), error)),
-    }
+    let removed = walk::clear(storage, &top, shared)?;
+    storage.remove_directory(&top).map(|()| removed + 1).map_err(|error| (top, error))
 }
 
 fn tree_size(
@@ -496,11 +420,10 @@ fn tree_size(
         return Ok((metadata.size, LeftOut::default()));
     }
     let mut bytes = 0;
-    let (_, unreadable) = walk(storage, path, shared, true, &mut |_, entry| {
+    let unreadable = walk::look(storage, path, shared, &mut |_, entry| {
         if entry.metadata.is_file() {
             bytes += entry.metadata.size;
         }
-        Ok(())
     })?;
     Ok((bytes, LeftOut { unreadable, overflow: false }))
 }
@@ -513,15 +436,17 @@ fn newer(
 ) -> Result<(Vec<Vec<u8>>, LeftOut), FileError> {
     /// Lines of a reply: the control connection holds them all.
     const MOST: usize = 10_000;
-    let (mut lines, mut overflow) = (Vec::new(), false);
-    let (_, unreadable) = walk(storage, path, shared, true, &mut |path, entry| {
+    /// And their bytes.
+    const MOST_BYTES: usize = 2 << 20;
+    let (mut lines, mut bytes, mut overflow) = (Vec::new(), 0, false);
+    let unreadable = walk::look(storage, path, shared, &mut |path, entry| {
         if entry.metadata.modified > since && entry.metadata.is_file() {
-            overflow = lines.len() == MOST;
+            bytes += path.as_bytes().len();
+            overflow |= lines.len() == MOST || bytes > MOST_BYTES;
             if !overflow {
                 lines.push([b" ", path.as_bytes()].concat());
             }
         }
-        Ok(())
     })?;
     Ok((lines, LeftOut { unreadable, overflow }))
 }

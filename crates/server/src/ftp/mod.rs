@@ -15,6 +15,7 @@ mod question;
 mod refusals;
 mod secure;
 mod unique;
+mod walk;
 
 pub(crate) use control::Connection;
 pub(crate) use login::Reviewed;
