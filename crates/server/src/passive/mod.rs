@@ -12,7 +12,8 @@
 //! the address of the control connection is accepted, everybody else is closed and the wait goes on; a
 //! listener is drained when it is leased, so what came for an earlier session never reaches a later one;
 //! and a port whose client never came is closed and goes to the end of the line, so a late connection
-//! finds nobody there. Ports are drawn at random (RFC 2577 section 6), and nothing ever leaves the range.
+//! finds nobody there. Nothing ever leaves the range. Ports are drawn at random (RFC 2577 section 6): first each from the
+//! whole range, until some ([`kept`]) are bound, and from then on from those that are bound and free, which costs no bind.
 //!
 //! When every port of the range is leased, a port is shared by clients of *different* addresses, told
 //! apart by where a connection comes from; an address that left one of them without its connection gets no
@@ -33,7 +34,7 @@ mod port;
 mod tests;
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -48,6 +49,14 @@ use apart::{Companions, Mark};
 use doorman::Doorman;
 pub(crate) use lease::{Doorkeeper, Lease, TurnedAway};
 use port::{Port, Reception, SharedTenants, Tenant};
+
+/// Listeners that are bound before one is given out a second time, where there are descriptors enough.
+const KEPT: usize = 64;
+
+/// Listeners that are bound so in a process that may have so many descriptors.
+pub(crate) fn kept(descriptors: u64) -> usize {
+    usize::try_from(descriptors / 64).unwrap_or(KEPT).clamp(4, KEPT)
+}
 
 /// Tells a session that its connection was accepted by another that shares its port.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
@@ -64,6 +73,8 @@ pub(crate) struct PassivePool {
 
 struct Shared {
     range: RangeInclusive<u16>,
+    /// Listeners that are bound before one is given out a second time.
+    kept: usize,
     reception: Reception,
     companions: Companions,
     /// The number of the next tenant.
@@ -77,8 +88,10 @@ struct Shared {
 /// The ports of one local address.
 struct Host {
     reception: Reception,
-    /// Bound and not leased; the last one returned is the first one used.
+    /// Bound and not leased.
     free: Vec<Arc<Port>>,
+    kept: usize,
+    draw: Draw,
     /// Not bound: at first all of them in random order; ports whose client never came go to the end.
     unbound: VecDeque<u16>,
     /// Leased ports.
@@ -117,13 +130,13 @@ pub(crate) enum Leasing {
 }
 
 impl PassivePool {
-    /// A pool over these ports; nothing is bound yet.
-    pub(crate) fn new(range: RangeInclusive<u16>, proxies: Arc<Proxies>) -> Self {
+    /// A pool over these ports, of which so many are [`kept`] bound; nothing is bound yet.
+    pub(crate) fn new(range: RangeInclusive<u16>, kept: usize, proxies: Arc<Proxies>) -> Self {
         let (reception, next) = (Reception { proxies, doorman: Doorman::default() }, AtomicU64::new(0));
         let companions = Companions::default();
         let is_shared = AtomicBool::new(false);
         let hosts = Mutex::default();
-        Self { shared: Arc::new(Shared { range, reception, companions, next, is_shared, hosts }) }
+        Self { shared: Arc::new(Shared { range, kept, reception, companions, next, is_shared, hosts }) }
     }
 
     /// Another process leases from the same range, or does so no longer: while it does, a port that nobody has here is
@@ -210,11 +223,14 @@ impl Shared {
 impl Host {
     fn new(shared: &Shared) -> Self {
         let mut ports: Vec<u16> = shared.range.clone().collect();
-        shuffle(&mut ports);
+        let mut draw = Draw::new();
+        shuffle(&mut ports, &mut draw);
         let reception = shared.reception.clone();
         Self {
             reception,
             free: Vec::new(),
+            kept: shared.kept,
+            draw,
             unbound: ports.into(),
             leased: HashMap::new(),
             waiting: VecDeque::new(),
@@ -241,17 +257,29 @@ impl Host {
         }
     }
 
-    /// A port that nobody holds: one that is bound, drained, or else one that is bound now.
+    /// A port that nobody holds: one that was not given out before while few are, else one that is bound, drained, or
+    /// else one that is bound now.
     fn take(&mut self, local: IpAddr) -> io::Result<Arc<Port>> {
-        while let Some(port) = self.free.pop() {
+        if self.free.len() + self.leased.len() < self.kept
+            && let Ok(port) = self.bind(local, 1)
+        {
+            return Ok(port);
+        }
+        while !self.free.is_empty() {
+            let port = self.free.swap_remove(self.draw.below(self.free.len()));
             if drain(&port.listener) {
                 return Ok(port);
             }
             // Closed, which resets whoever waits on it.
             self.unbound.push_back(port.number);
         }
+        self.bind(local, self.unbound.len())
+    }
+
+    /// Binds a port, after trying so many at most.
+    fn bind(&mut self, local: IpAddr, most: usize) -> io::Result<Arc<Port>> {
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
-        for _ in 0..self.unbound.len() {
+        for _ in 0..most {
             let Some(number) = self.unbound.pop_front() else { break };
             match listener::bind_data(SocketAddr::new(local, number)) {
                 Ok(listener) => {
@@ -357,12 +385,27 @@ fn drain(listener: &OwnedFd) -> bool {
     true
 }
 
-/// A Fisher-Yates shuffle with the standard library's per-process random keys.
-fn shuffle(ports: &mut [u16]) {
-    let keys = RandomState::new();
+/// Numbers that no client can foresee: a counter, hashed with random keys.
+struct Draw {
+    keys: RandomState,
+    drawn: u64,
+}
+
+impl Draw {
+    fn new() -> Self {
+        Self { keys: RandomState::new(), drawn: 0 }
+    }
+
+    /// A number from 0 up to, but not including, `end`.
+    fn below(&mut self, end: usize) -> usize {
+        self.drawn += 1;
+        (self.keys.hash_one(self.drawn) % end.max(1) as u64) as usize
+    }
+}
+
+/// A Fisher-Yates shuffle.
+fn shuffle(ports: &mut [u16], draw: &mut Draw) {
     for end in (1..ports.len()).rev() {
-        let mut hasher = keys.build_hasher();
-        hasher.write_usize(end);
-        ports.swap(end, (hasher.finish() % (end as u64 + 1)) as usize);
+        ports.swap(end, draw.below(end + 1));
     }
 }

@@ -42,7 +42,7 @@ impl Doorkeeper for Book {
 }
 
 fn pool(range: RangeInclusive<u16>) -> PassivePool {
-    PassivePool::new(range, Arc::default())
+    PassivePool::new(range, KEPT, Arc::default())
 }
 
 const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -107,6 +107,32 @@ fn two_sessions_never_hold_one_port() {
     ports.sort_unstable();
     ports.dedup();
     assert_eq!(ports.len(), 20);
+}
+
+/// Nobody can foresee the port of the next session from those before it.
+#[test]
+fn sessions_one_after_another_are_given_ports_drawn_at_random() {
+    let pool = pool(range(200));
+    let port = || {
+        let mut lease = lease(&pool, client(1));
+        let _client = connect(client(1), lease.address());
+        assert!(accept(&mut lease).is_some());
+        lease.address().port()
+    };
+    let mut first: Vec<u16> = (0..KEPT).map(|_| port()).collect();
+    let in_order = first.windows(2).filter(|pair| pair[0] < pair[1]).count();
+    assert!((10..54).contains(&in_order), "{first:?}");
+    first.sort_unstable();
+    first.dedup();
+    assert_eq!(first.len(), KEPT, "each of the first has another one");
+    let mut times = std::collections::HashMap::new();
+    (0..640).for_each(|_| *times.entry(port()).or_insert(0) += 1);
+    assert_eq!(
+        times.keys().filter(|port| first.binary_search(port).is_err()).count(),
+        0,
+        "none is bound anew"
+    );
+    assert!(times.len() > 60 && times.values().all(|&times| times < 40), "{times:?}");
 }
 
 #[test]
@@ -233,7 +259,7 @@ fn a_port_that_is_given_back_keeps_the_connection_that_had_come() {
 #[test]
 fn what_a_proxy_passes_on_is_of_whom_its_header_names() {
     let proxies = Arc::new(Proxies::new(vec!["127.0.0.50".parse().unwrap()]));
-    let pool = PassivePool::new(range(1), proxies);
+    let pool = PassivePool::new(range(1), KEPT, proxies);
     let mut one = lease(&pool, client(1));
     let mut two = lease(&pool, client(2));
     assert_eq!(one.address(), two.address());

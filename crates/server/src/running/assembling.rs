@@ -20,7 +20,7 @@ use crate::limits::Bans;
 use crate::limits::Load;
 use crate::limits::{Crowd, Limit, Logins, NetworkBits, Timed, Tree};
 use crate::log::Log;
-use crate::passive::PassivePool;
+use crate::passive::{self, PassivePool};
 use crate::proxied::Proxies;
 use crate::state::Server as State;
 use crate::tls::Security;
@@ -70,7 +70,11 @@ pub(super) fn state(
         is_ending: AtomicBool::new(false),
         logins: BlockingPool::new(LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from))),
         hook_pools: Pools::new(config.hook_threads, config.blocking_threads),
-        passive: PassivePool::new(config.passive_ports.clone(), Arc::clone(&proxies)),
+        passive: PassivePool::new(
+            config.passive_ports.clone(),
+            passive::kept(descriptors),
+            Arc::clone(&proxies),
+        ),
         proxies,
         log,
         sessions: AtomicUsize::new(0),
