@@ -265,7 +265,7 @@ impl Bans {
             }
             self.banned.store(book.banned.len(), Relaxed);
         }
-        Failed { count: failures as u32, user_banned, address_banned }
+        Failed { count: failures.round() as u32, user_banned, address_banned }
     }
 
     /// A login went well: the address is shared by somebody honest, and the user's mistakes are forgotten.

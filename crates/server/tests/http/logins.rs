@@ -1,6 +1,7 @@
 //! Who may do what, by Basic authentication.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use millrace_server::{Accounts, BanRules, Config, Permissions};
 
@@ -55,6 +56,19 @@ fn wrong_passwords_close_the_connection_in_the_end() {
         assert_eq!(response.field("connection"), (attempt == 3).then_some("close"));
     }
     client.expect_end();
+}
+
+/// A client with a connection for each guess waits as one with a single connection does.
+#[test]
+fn the_delay_for_wrong_passwords_grows_across_connections() {
+    let scratch = Scratch::new();
+    let login_delay = Duration::from_millis(40);
+    let served = serve_http_with(Config { login_delay, ..http_config(scratch.storage()) });
+    for doublings in 0..5 {
+        let begun = Instant::now();
+        assert_eq!(served.get("/", WRONG).status, 401);
+        assert!(begun.elapsed() >= login_delay * 2u32.pow(doublings), "{doublings}: {:?}", begun.elapsed());
+    }
 }
 
 #[test]

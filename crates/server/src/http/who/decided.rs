@@ -19,6 +19,7 @@ impl Connection {
         edition: u64,
     ) {
         let (said, host) = said_of(core, &asked.head);
+        let mut elsewhere = 0;
         match decision {
             Decision::Granted(account) => {
                 if Means::of(&said, user) == Means::Password {
@@ -42,7 +43,7 @@ impl Connection {
             }
             // By HTTP a code comes with the password, or not at all.
             Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
-                self.count_failure(core, user)
+                elsewhere = self.count_failure(core, user).saturating_sub(1);
             }
             Decision::Refused(reason) | Decision::Unavailable(reason) => {
                 core.log(&self.as_nobody(), log::Event::LoginRefused { user, reason: &reason });
@@ -50,12 +51,15 @@ impl Connection {
         }
         self.who = None;
         self.wrong_passwords += 1;
-        let delay = core.server.config.login_delay * (1 << (self.wrong_passwords - 1).min(6));
+        // Also those on other connections: a client may have another for each guess.
+        let before = (self.wrong_passwords - 1).max(elsewhere).min(6);
+        let delay = core.server.config.login_delay * (1 << before);
         self.work = Work::Held(core.now.instant + delay, Box::new(asked));
     }
 
-    /// A wrong name or password, which may lead to a ban.
-    fn count_failure(&self, core: &mut Core, user: &[u8]) {
+    /// Counts a wrong name or password, which may lead to a ban, and returns how many there were of this user from this
+    /// address.
+    fn count_failure(&self, core: &mut Core, user: &[u8]) -> u32 {
         let subject = self.as_nobody();
         core.log(&subject, log::Event::LoginFailed { user });
         let failed = core.server.bans.failed(self.peer.ip(), user, core.now.instant);
@@ -67,6 +71,7 @@ impl Connection {
             core.log(&subject, log::Event::Banned { user: None });
             self.note_ban(core, None);
         }
+        failed.count
     }
 
     /// For the log, whoever the connection is of: the login is somebody else's.
