@@ -272,7 +272,8 @@ fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         of_ftp(config, out)?;
     }
     let sessions = limit(&config.sessions, "as many as the descriptor limit allows");
-    let each = limit(&config.sessions_per_address, "no limit");
+    let a_quarter = || "a quarter of them, but from this computer any number".to_owned();
+    let each = config.sessions_per_address.as_ref().map_or_else(a_quarter, |each| limit(each, "no limit"));
     writeln!(out, "Sessions      {sessions}; from one address: {each}")?;
     if !config.sessions_per_network.is_none() {
         let (network, bits) = (limit(&config.sessions_per_network, ""), config.network_bits);

@@ -36,6 +36,9 @@ impl Default for NetworkBits {
     }
 }
 
+/// The share of an address is at least this: a browser opens some connections at once.
+const LEAST_SHARE: u64 = 16;
+
 /// There is no place for another session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crowded {
@@ -75,6 +78,9 @@ impl Crowded {
 pub struct Crowd {
     limit: Timed,
     bits: NetworkBits,
+    /// What one may have where nothing is set; 0 for any number. Not of this machine's own addresses, from which proxies
+    /// and tests come.
+    share: u64,
     /// Locked for one map operation, and only where there is a limit at some time.
     counts: Mutex<HashMap<Network, u64>>,
 }
@@ -82,18 +88,29 @@ pub struct Crowd {
 impl Crowd {
     /// Creates an empty count with this limit for each network of so many bits.
     pub fn new(limit: Timed, bits: NetworkBits) -> Self {
-        Self { limit, bits, counts: Mutex::default() }
+        Self { limit, bits, share: 0, counts: Mutex::default() }
+    }
+
+    /// The same, where one may have a quarter of so many sessions.
+    pub fn sharing(mut self, all: u64) -> Self {
+        self.share = (all / 4).max(LEAST_SHARE);
+        self
+    }
+
+    /// Returns whether nothing is counted of an address.
+    fn is_free(&self, address: IpAddr) -> bool {
+        self.limit.is_none() && (self.share == 0 || address.to_canonical().is_loopback())
     }
 
     /// Counts an address in, or answers which network has as many sessions as it may, and how many that is.
     pub fn enter(&self, address: IpAddr) -> Result<(), (Network, u64)> {
-        if self.limit.is_none() {
+        if self.is_free(address) {
             return Ok(());
         }
         let network = self.bits.network(address);
         let mut counts = self.counts();
         let count = counts.entry(network).or_default();
-        let most = self.limit.value();
+        let most = if self.limit.is_none() { self.share } else { self.limit.value() };
         if most > 0 && *count >= most {
             return Err((network, most));
         }
@@ -103,7 +120,7 @@ impl Crowd {
 
     /// Counts an address out.
     pub fn leave(&self, address: IpAddr) {
-        if self.limit.is_none() {
+        if self.is_free(address) {
             return;
         }
         let network = self.bits.network(address);
@@ -157,6 +174,21 @@ mod tests {
             crowd.leave(address.parse().unwrap());
         }
         assert!(crowd.counts().is_empty(), "nobody is remembered who has left");
+    }
+
+    #[test]
+    fn where_nothing_is_set_an_address_has_a_quarter_but_for_this_machine() {
+        let address: IpAddr = "192.0.2.1".parse().unwrap();
+        for (all, share) in [(400, 100), (10, LEAST_SHARE)] {
+            let crowd = Crowd::new(Timed::new(Limit::none(), 0), NetworkBits::ADDRESS).sharing(all);
+            assert!((0..share).all(|_| crowd.enter(address).is_ok()));
+            assert_eq!(crowd.enter(address).unwrap_err().1, share);
+            assert!(crowd.enter("192.0.2.2".parse().unwrap()).is_ok());
+            assert!((0..1000).all(|_| crowd.enter("::1".parse().unwrap()).is_ok()));
+            crowd.leave("::1".parse().unwrap());
+            crowd.leave(address);
+            assert!(crowd.enter(address).is_ok());
+        }
     }
 
     #[test]

@@ -66,8 +66,8 @@ pub struct Config {
     pub hook_threads: usize,
     /// Sessions at most; none for what the descriptor limit allows.
     pub sessions: Limit,
-    /// Sessions at most from one address.
-    pub sessions_per_address: Limit,
+    /// Sessions at most from one address. `None` for a quarter of all, but from the machine itself any number.
+    pub sessions_per_address: Option<Limit>,
     /// Sessions at most from one network.
     pub sessions_per_network: Limit,
     /// How large such a network is.
@@ -361,7 +361,7 @@ impl Config {
             hooks: None,
             hook_threads: Self::DEFAULT_HOOK_THREADS,
             sessions: Limit::none(),
-            sessions_per_address: Limit::none(),
+            sessions_per_address: None,
             sessions_per_network: Limit::none(),
             network_bits: NetworkBits::default(),
             logins: LoginRates::default(),

@@ -163,7 +163,7 @@ pub(crate) fn resolve(
             default.blocking_threads,
         )?,
         sessions: any_limit(written.sessions),
-        sessions_per_address: any_limit(written.sessions_per_address),
+        sessions_per_address: written.sessions_per_address.map(|said| said.value),
         sessions_per_network: any_limit(written.sessions_per_network),
         network_bits: network_bits(
             written.network_bits_ipv4,

@@ -83,7 +83,7 @@ pub(super) fn state(
         cpu_limit: timed(&config.cpu_limit),
         descriptors,
         descriptor_reserve: descriptor_reserve(descriptors),
-        addresses: Crowd::new(timed(&config.sessions_per_address), NetworkBits::ADDRESS),
+        addresses: addresses(&config, session_room(descriptors)),
         networks: Crowd::new(timed(&config.sessions_per_network), config.network_bits),
         logins_rated: Logins::new(config.logins.clone(), config.network_bits, Instant::now()),
         bans: Bans::new(config.bans.clone()),
@@ -151,6 +151,18 @@ fn umask() -> Option<u32> {
 fn session_room(descriptors: u64) -> usize {
     let reserve = descriptor_reserve(descriptors);
     usize::try_from(descriptors.saturating_sub(reserve)).unwrap_or(usize::MAX).max(1)
+}
+
+/// Sessions of addresses, each of which may have what is set, or a share.
+fn addresses(config: &Config, room: usize) -> Crowd {
+    let crowd = |limit: &Limit| Crowd::new(Timed::new(limit.clone(), wall_seconds()), NetworkBits::ADDRESS);
+    match &config.sessions_per_address {
+        Some(limit) => crowd(limit),
+        None => {
+            let all = Some(config.sessions.most()).filter(|&most| most > 0).unwrap_or(u64::MAX);
+            crowd(&Limit::none()).sharing(all.min(room as u64))
+        }
+    }
 }
 
 /// Descriptors that sessions leave to others.

@@ -31,7 +31,7 @@ fn one_session_too_many_is_told_and_place_is_made_by_one_that_ends() {
 #[test]
 fn an_address_has_its_own_limit() {
     let mut config = config(Arc::new(MemoryStorage::new()));
-    config.sessions_per_address = Limit::of(2);
+    config.sessions_per_address = Some(Limit::of(2));
     let served = serve_with(config);
     let mut clients: Vec<_> = (0..2).map(|_| served.connect()).collect();
     Client::connect(served.address).expect_reply(421);

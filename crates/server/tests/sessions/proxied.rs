@@ -126,7 +126,7 @@ fn a_header_may_come_in_pieces_and_with_the_first_commands() {
 #[test]
 fn bans_lists_and_limits_are_about_the_client_and_not_the_proxy() {
     let bans = BanRules { after: 1, deny: vec!["198.51.100.0/24".parse().unwrap()], ..BanRules::default() };
-    let served = serve_with(Config { bans, sessions_per_address: Limit::of(2), ..trusting() });
+    let served = serve_with(Config { bans, sessions_per_address: Some(Limit::of(2)), ..trusting() });
     for guess in 0..5 {
         let mut guesser = client(&served, &line("192.0.2.66"));
         guesser.expect(format!("USER guess{guess}"), 331);
