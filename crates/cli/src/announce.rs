@@ -240,7 +240,7 @@ pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
     }
     warnings.extend(shut_out_by_mistake(site));
     warnings.extend(programs_of_clients(site));
-    warnings.extend(site.exposed.iter().chain(&site.unguarded).cloned());
+    warnings.extend(site.exposed.iter().chain(&site.unguarded).chain(&site.options_of_clients).cloned());
     warnings
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use millrace_vfs::{ReadHandle, VirtualPath, Wait};
 use serde_json::{Map, Value};
+use thiserror::Error;
 
 use super::{Event, Moment};
 
@@ -155,6 +156,16 @@ fn native(moment: &Moment, path: &VirtualPath) -> Option<PathBuf> {
     }
 }
 
+/// A program would take what a client says for an option: it begins with a hyphen, and nothing stands before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "{{{name}}} begins with a hyphen, which a program takes for an option; write something before it in the same argument, such as \
+     \"--name={{{name}}}\" or \"./{{{name}}}\""
+)]
+pub(super) struct TakenForOption {
+    name: &'static str,
+}
+
 /// A text with names in braces: `/checked/{user}/{name}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template(Vec<Piece>);
@@ -190,9 +201,30 @@ impl Template {
         self
     }
 
-    /// As an argument of a program: what is not known is empty.
-    pub(super) fn argument(&self, facts: &Facts<'_>) -> OsString {
-        OsString::from_vec(self.fill(|name| facts.get(name).unwrap_or_default()))
+    /// As an argument of a program: what is not known is empty. Refuses what begins with a client's hyphen.
+    pub(super) fn argument(&self, facts: &Facts<'_>) -> Result<OsString, TakenForOption> {
+        let value = |name| facts.get(name).unwrap_or_default();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) if text.is_empty() => {}
+                Piece::Text(_) => break,
+                Piece::Name(name) => match value(name) {
+                    empty if empty.is_empty() => {}
+                    value if value[0] == b'-' => return Err(TakenForOption { name }),
+                    _ => break,
+                },
+            }
+        }
+        Ok(OsString::from_vec(self.fill(value)))
+    }
+
+    /// Returns what clients say that would stand first in an argument, where a program could take it for an option.
+    pub fn leading_client_text(&self) -> Option<&'static str> {
+        let mut pieces = self.0.iter().filter(|piece| !matches!(piece, Piece::Text(text) if text.is_empty()));
+        match pieces.next() {
+            Some(Piece::Name(name)) if matches!(*name, "user" | "argument" | "name" | "reason") => Some(name),
+            _ => None,
+        }
     }
 
     /// As a path. A value from a client stays one name: it has no slash and is not `..`, but for those that are
@@ -246,6 +278,58 @@ mod tests {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             assert_eq!(unpack(&pack(words.iter().map(OsString::as_os_str))), words);
         }
+    }
+
+    fn moment() -> Moment {
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 21));
+        Moment {
+            event: Event::Upload,
+            time: std::time::SystemTime::UNIX_EPOCH,
+            session: 1,
+            peer: address,
+            local: address,
+            user: None,
+            verb: "STOR".to_owned(),
+            argument: Vec::new(),
+            path: None,
+            is_directory: false,
+            to: None,
+            also: Vec::new(),
+            searched: None,
+            bytes: None,
+            elapsed: None,
+            code: None,
+            reason: None,
+            storage: None,
+            recall: Default::default(),
+            pending: None,
+            undecided: None,
+        }
+    }
+
+    #[test]
+    fn what_a_client_says_is_no_option_of_a_program() {
+        let path = VirtualPath::parse(b"/d/--delete").unwrap();
+        let moment = Moment { user: Some(b"-u".as_slice().into()), argument: b"-rf x".to_vec(), ..moment() };
+        let facts = Facts::new(&moment, Some(&path));
+        let argument = |text: &str| Template::parse(text).unwrap().argument(&facts);
+        for (text, name) in
+            [("{name}", "name"), ("{user}", "user"), ("{argument}", "argument"), ("{reason}{name}x", "name")]
+        {
+            assert_eq!(argument(text), Err(TakenForOption { name }), "{text}");
+        }
+        for (text, expected) in [
+            ("--name={name}", "--name=--delete"),
+            ("./{name}", "./--delete"),
+            ("{path}", "/d/--delete"),
+            ("--verbose", "--verbose"),
+            ("{event}{name}", "upload--delete"),
+            ("{reason}", ""),
+        ] {
+            assert_eq!(argument(text).unwrap(), expected, "{text}");
+        }
+        let leading = |text: &str| Template::parse(text).unwrap().leading_client_text();
+        assert_eq!([leading("{name}"), leading("{path}"), leading("-{name}")], [Some("name"), None, None]);
     }
 
     #[test]

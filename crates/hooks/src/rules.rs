@@ -20,7 +20,8 @@ use std::sync::{Arc, OnceLock};
 use self::about::{first_word, may_be_archive};
 pub use self::rule::{Action, Rule};
 use super::backlog::Backlog;
-use super::delivery::{Letter, Warn};
+use super::delivery::Warn;
+use super::facts::Facts;
 use super::queue::Queue;
 use super::verify::Turns;
 use super::webhook::{Keyring, Webhook};
@@ -126,8 +127,16 @@ impl Rules {
         let mut moment = moment.clone();
         moment.event = Event::Interrupted;
         let matching = self.rules.iter().filter(|rule| rule.matches(&moment));
-        let letters: Vec<Letter> =
-            matching.filter_map(|rule| rule.letter(&moment, moment.path.as_ref())).collect();
+        let mut letters = Vec::new();
+        for rule in matching {
+            match rule.letter(&moment, moment.path.as_ref()) {
+                Ok(letter) => letters.extend(letter),
+                Err(error) => {
+                    let facts = Facts::new(&moment, moment.path.as_ref());
+                    self.warn(&performing::taken_for_option(rule, &facts, error));
+                }
+            }
+        }
         match (letters.is_empty(), self.queue.get()) {
             (false, Some(queue)) => {
                 queue.intend(moment.session, letters).map_err(|error| self.broken(&error))

@@ -88,6 +88,20 @@ impl HookTable {
     }
 }
 
+/// Arguments of programs that a client could make an option.
+pub(crate) fn leading_client_text(tables: &[HookTable]) -> Vec<String> {
+    let words = tables.iter().flat_map(|table| table.run.iter().map(move |word| (table, word)));
+    let warning = |(table, word): (&HookTable, &Said<String>)| {
+        let name = Template::parse(&word.value).ok()?.leading_client_text()?;
+        Some(format!(
+            "the hook {:?} is not run, and what it is about is refused, where {{{name}}} begins with a hyphen, which a \
+             program would take for an option: write something before it, such as \"--{name}={{{name}}}\"",
+            table.shown()
+        ))
+    };
+    words.filter_map(warning).collect()
+}
+
 /// The hooks as written; `None` where there are none, so that they cost nothing.
 pub(crate) fn hooks(
     tables: Vec<HookTable>,

@@ -59,6 +59,8 @@ pub(crate) struct Site {
     pub(crate) exposed: Vec<String>,
     /// The same of its keys and passwords that others than their owner may read.
     pub(crate) unguarded: Vec<String>,
+    /// Arguments of hooks that clients could make options of.
+    pub(crate) options_of_clients: Vec<String>,
     /// What would keep a server from starting.
     obstacles: Vec<Failure>,
 }
@@ -96,6 +98,7 @@ pub(crate) fn resolve(
     let places = Places::of(file);
     let own_files = own::files(&written, &places);
     let shown = Shown::of(&written, &places);
+    let options_of_clients = super::hooks::leading_client_text(&written.hook_tables);
     let other_folders = own::others(&written, &places);
     let quotas = quotas.unwrap_or_else(|| Arc::new(Quotas::new(Ledger::new(quotas_file(&written, &places)))));
     let mut limits = super::limits::limits(&written);
@@ -219,6 +222,7 @@ pub(crate) fn resolve(
         shown,
         exposed: own::warnings(&own_files, &served),
         unguarded: own::unguarded(&own_files),
+        options_of_clients,
         obstacles,
         directory,
         logins,

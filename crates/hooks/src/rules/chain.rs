@@ -70,6 +70,7 @@ impl Rules {
         if !letters.name(moment, path.as_ref()) {
             return Ok(path);
         }
+        letters.refused.iter().for_each(|why| self.warn(why));
         if let (false, Some(queue)) = (letters.written.is_empty(), self.queue.get()) {
             queue.put(moment.session, letters.written).map_err(|error| self.broken(&error))?;
         }

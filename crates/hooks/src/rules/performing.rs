@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::moving::move_file;
 use super::{Action, Rule, Rules};
-use crate::facts::{Facts, Template};
+use crate::facts::{Facts, TakenForOption, Template};
 use crate::webhook::Webhook;
 use crate::{HEARD, Moment, Refusal};
 use millrace_process::{Ended, How, Program, Purpose, Recall};
@@ -17,6 +17,11 @@ use millrace_process::{Ended, How, Program, Purpose, Recall};
 struct Said {
     refuse: Option<String>,
     path: Option<String>,
+}
+
+/// For the log.
+pub(super) fn taken_for_option(rule: &Rule, facts: &Facts<'_>, error: TakenForOption) -> String {
+    format!("hooks: error: {}, {}, is not run: {error}", rule.action.name(facts), facts.told())
 }
 
 impl Rules {
@@ -63,8 +68,16 @@ impl Rules {
         facts: &Facts<'_>,
         recall: &Recall,
     ) -> Result<Option<VirtualPath>, Refusal> {
+        let words = match words.iter().map(|word| word.argument(facts)).collect() {
+            Ok(words) => words,
+            // Whatever is to follow a failure: a client could choose it.
+            Err(error) => {
+                self.warn(&taken_for_option(rule, facts, error));
+                return Err(Refusal::new("553 A name that begins with a hyphen is not accepted here."));
+            }
+        };
         let program = Program {
-            words: words.iter().map(|word| word.argument(facts)).collect(),
+            words,
             environment: facts.environment(),
             time: rule.time_limit,
             most: HEARD,

@@ -89,7 +89,7 @@ impl Action {
     pub(super) fn name(&self, facts: &Facts<'_>) -> String {
         match self {
             Self::Run(words) => {
-                let program = words.first().map(|word| word.argument(facts)).unwrap_or_default();
+                let program = words.first().and_then(|word| word.argument(facts).ok()).unwrap_or_default();
                 program.to_string_lossy().into_owned()
             }
             Self::Webhook { url, .. } => url.clone(),

@@ -402,3 +402,18 @@ fn files_of_the_servers_own_that_clients_could_reach_are_told() {
     let more = "[[folder]]\npath = \"/pictures\"\ndirectory = \"photos\"\n";
     assert_eq!(exposed("directory = \"other\"", more), program);
 }
+
+#[test]
+fn an_argument_that_a_client_could_make_an_option_is_warned_of() {
+    let folder = Folder::new();
+    let warned = |words: &str| {
+        let hook = format!("[[hook]]\non = \"upload\"\nrun = [\"/bin/true\", {words}]\nwait = true\n");
+        folder.file(&format!("directory = \".\"\n{hook}")).unwrap().options_of_clients
+    };
+    assert_eq!(warned("\"{file}\", \"--by={user}\", \"./{name}\""), [""; 0]);
+    let [warning] = &warned("\"{name}\"")[..] else { panic!("one warning") };
+    assert!(
+        warning.contains("where {name} begins with a hyphen") && warning.contains("--name={name}"),
+        "{warning}"
+    );
+}
