@@ -1,7 +1,5 @@
 //! The client's side of a connection.
 
-use std::time::Instant;
-
 use super::connection::{Connection, ConnectionError, ReceivedFrames, Side, StreamEvent};
 use super::fields::Fields;
 use super::frame::{self, ErrorCode, PREFACE};
@@ -31,13 +29,8 @@ impl Client {
 
     /// Takes bytes of the server, up to the next event. Called again with what is left until there is no event. What
     /// has to be said is appended to `out`.
-    pub fn receive(
-        &mut self,
-        input: &[u8],
-        now: Instant,
-        out: &mut Vec<u8>,
-    ) -> Result<ReceivedFrames, ConnectionError> {
-        let received = self.connection.receive(input, now, out)?;
+    pub fn receive(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<ReceivedFrames, ConnectionError> {
+        let received = self.connection.receive(input, out)?;
         self.is_leaving |= matches!(received.event, Some(StreamEvent::GoAway { .. }));
         Ok(received)
     }

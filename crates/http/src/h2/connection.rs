@@ -4,7 +4,6 @@
 //! buffer that exists for no longer than that.
 
 use std::ops::Range;
-use std::time::Instant;
 
 use thiserror::Error;
 
@@ -196,10 +195,8 @@ impl Connection {
     pub(super) fn receive(
         &mut self,
         input: &[u8],
-        now: Instant,
         out: &mut Vec<u8>,
     ) -> Result<ReceivedFrames, ConnectionError> {
-        self.budget.advance(now);
         let mut at = 0;
         loop {
             let event = match self.step(input, &mut at, out) {

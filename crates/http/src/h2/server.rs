@@ -35,7 +35,8 @@ impl Server {
         now: Instant,
         out: &mut Vec<u8>,
     ) -> Result<ReceivedFrames, ConnectionError> {
-        self.0.receive(input, now, out)
+        self.0.budget.advance(now);
+        self.0.receive(input, out)
     }
 
     /// The fields of the last head or trailers.
