@@ -165,7 +165,7 @@ fn every_document_comes_over_https_on_kept_and_on_new_connections() {
             continue;
         }
         for document in DOCUMENTS {
-            for http in ["1.0", "1.1"] {
+            for http in ["1.0", "1.1", "2"] {
                 let how = [("selector", name), ("http", http)];
                 let kept = server.ask(document, &how);
                 assert_eq!(handshakes(&kept), (4, 0), "{how:?}");
@@ -188,6 +188,13 @@ fn https_is_spoken_in_the_version_that_was_asked_for_and_resumes_only_where_it_m
             assert!(cell.tls.unwrap().suite.starts_with(suite), "{version}");
         }
     }
+}
+
+#[test]
+fn a_server_that_agrees_on_nothing_is_not_for_http2() {
+    let url = format!("https://{}/", endless_toy("no-alpn", true));
+    let error = run(&Plan::new(&url, None, &[("http2", "on")]).unwrap(), &Silent).unwrap_err().to_string();
+    assert!(error.contains("does not agree on HTTP/2") && error.contains("--http 1.1"), "{error}");
 }
 
 #[test]

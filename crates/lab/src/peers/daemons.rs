@@ -307,7 +307,7 @@ fn nginx(at: &Setting<'_>) -> io::Result<Launch> {
         || ";".to_owned(),
         |KeyPair { certificate, key }| {
             format!(
-                " ssl; ssl_certificate {}; ssl_certificate_key {}; ssl_protocols TLSv1.2 TLSv1.3; \
+                " ssl http2; ssl_certificate {}; ssl_certificate_key {}; ssl_protocols TLSv1.2 TLSv1.3; \
                  ssl_session_cache shared:bench:10m;",
                 certificate.display(),
                 key.display()

@@ -1,6 +1,7 @@
 //! The ruler against servers whose faults are known: what it says must be the truth.
 
 mod http;
+mod http2;
 mod pages;
 mod race;
 mod server;

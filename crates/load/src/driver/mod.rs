@@ -72,6 +72,12 @@ pub enum DriverError {
         /// What may have been meant.
         remedy: &'static str,
     },
+    /// It agrees on no HTTP/2.
+    #[error("{address} does not agree on HTTP/2 (ALPN): --http 1.1 does without")]
+    NoHttp2 {
+        /// Where it is.
+        address: SocketAddr,
+    },
     /// The server refused what the test needs, for example to store its files.
     #[error("the server refused {what}: {reply}")]
     Refused {

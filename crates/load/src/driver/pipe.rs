@@ -53,6 +53,11 @@ impl Pipe {
         }))
     }
 
+    /// Returns whether both sides have agreed on this protocol (ALPN).
+    pub(super) fn has_agreed_on(&self, protocol: &[u8]) -> bool {
+        self.secret.as_ref().is_some_and(|secret| secret.channel.tls().protocol() == Some(protocol))
+    }
+
     /// Says that this was all. It is kept until the server has taken it: to close with unread tickets of TLS 1.3
     /// would reset the connection, and lose what is on its way.
     pub(super) fn finish(&mut self) -> io::Result<()> {

@@ -10,7 +10,7 @@ use millrace_net::stream;
 use millrace_net::tls::{Channel, Connector, Heard, Trust, Versions};
 
 use super::worker::Socket;
-use crate::plan::{Prot, Settings, TlsVersion};
+use crate::plan::{HttpVersion, Prot, Settings, TlsVersion};
 use crate::target::{Scheme, Target};
 
 /// How the sessions of a target are encrypted.
@@ -36,6 +36,8 @@ impl Security {
             TlsVersion::Off | TlsVersion::On => Versions::All,
         };
         let connector = Connector::new(Trust::Anybody, versions, None).map_err(io::Error::other)?;
+        let is_http2 = target.scheme.is_http() && settings.http == HttpVersion::Http2;
+        let connector = if is_http2 { connector.with_protocols(&[b"h2"]) } else { connector };
         Ok(Some(Self {
             connector,
             name: target.host.clone(),
@@ -94,6 +96,11 @@ impl Link {
     /// Claims that it goes on with what an earlier connection has agreed on.
     pub(super) fn is_resumed(&self) -> bool {
         self.channel.as_ref().is_some_and(|channel| channel.tls().is_resumed())
+    }
+
+    /// Returns whether both sides have agreed on this protocol (ALPN).
+    pub(super) fn has_agreed_on(&self, protocol: &[u8]) -> bool {
+        self.channel.as_ref().is_some_and(|channel| channel.tls().protocol() == Some(protocol))
     }
 
     /// What is used, once the handshake is over.

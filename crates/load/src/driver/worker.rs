@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use millrace_http::h1::client::PreparedRequest;
 use millrace_net::timer::{TICK, Wheel};
 use rustix::event::Timespec;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -22,6 +21,7 @@ use rustix::time::{
 
 use super::Post;
 use super::files::Files;
+use super::http::request::Request;
 pub(super) use super::selector::{Interest, Socket};
 use super::selector::{Ready, Set, tells_once};
 use crate::colony::Colony;
@@ -133,7 +133,7 @@ pub(super) struct Desk<'a> {
     /// For commands, between two calls.
     pub(super) out: Vec<u8>,
     /// What all users say again and again, where the protocol has that.
-    pub(super) request: Option<Arc<PreparedRequest>>,
+    pub(super) request: Option<Arc<Request>>,
     /// Operations that have begun since the warm-up, and how many may.
     pub(super) begun: u64,
     pub(super) total: u64,

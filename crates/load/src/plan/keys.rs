@@ -7,8 +7,8 @@ use super::dataset::Dataset;
 use super::script::Script;
 use super::settings::Settings;
 use super::value::{
-    self, CACHES, CLOCKS, DEATHS, DOWNLOADS, HTTP_VERSIONS, MODES, NAMES, OPS, PROTS, SourceRange,
-    TLS_VERSIONS,
+    self, CACHES, CLOCKS, DEATHS, DOWNLOADS, HTTP_VERSIONS, HttpVersion, MODES, NAMES, OPS, PROTS,
+    SourceRange, TLS_VERSIONS,
 };
 use crate::selector::SELECTORS;
 
@@ -37,7 +37,7 @@ impl Settings {
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// Every setting.
-pub const KEYS: [Key; 53] = [
+pub const KEYS: [Key; 54] = [
     Key {
         name: "ops",
         value: "OP,...",
@@ -338,9 +338,18 @@ pub const KEYS: [Key; 53] = [
     },
     Key {
         name: "http",
-        value: "1.0|1.1",
+        value: "1.0|1.1|2",
         help: "the version of HTTP that requests are made in",
         set: |s, t| put(&mut s.http, value::one_of(&HTTP_VERSIONS, t)),
+    },
+    Key {
+        name: "http2",
+        value: "",
+        help: "the same as --http 2: over https:// by ALPN, over http:// by prior knowledge",
+        set: |s, t| {
+            let version = |is_on| if is_on { HttpVersion::Http2 } else { HttpVersion::Http11 };
+            put(&mut s.http, value::switch(t).map(version))
+        },
     },
     Key {
         name: "keep-alive",
@@ -429,6 +438,7 @@ mod tests {
             ("prot", "clear"),
             ("resume", "off"),
             ("http", "1.0"),
+            ("http2", ""),
             ("keep-alive", "off"),
             ("raw-target", "x?/index.html"),
             ("cgi", "on"),

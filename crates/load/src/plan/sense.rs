@@ -21,7 +21,7 @@ const SAID_BY_A_LOG: [&str; 14] = [
     "endless",
 ];
 /// Only requests have this.
-const OF_HTTP: [&str; 4] = ["http", "keep-alive", "raw-target", "cgi"];
+const OF_HTTP: [&str; 5] = ["http", "http2", "keep-alive", "raw-target", "cgi"];
 
 /// A flag that does something only beside something else: claims that a step heeds it, and what to say where none does.
 struct Needs {

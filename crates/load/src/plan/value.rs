@@ -85,11 +85,13 @@ pub enum HttpVersion {
     Http10,
     /// 1.1.
     Http11,
+    /// 2: what ALPN agrees on, or by prior knowledge where nothing is encrypted.
+    Http2,
 }
 
 /// Every [`HttpVersion`] by its name.
-pub(super) const HTTP_VERSIONS: [(&str, HttpVersion); 2] =
-    [("1.0", HttpVersion::Http10), ("1.1", HttpVersion::Http11)];
+pub(super) const HTTP_VERSIONS: [(&str, HttpVersion); 3] =
+    [("1.0", HttpVersion::Http10), ("1.1", HttpVersion::Http11), ("2", HttpVersion::Http2)];
 
 /// Which TLS is spoken, where the target says FTP in TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

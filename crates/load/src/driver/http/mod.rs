@@ -1,18 +1,20 @@
-//! HTTP/1.0 and 1.1, in clear or in TLS: loads a server with users who get one document again and again.
+//! HTTP/1.0, 1.1 and 2, in clear or in TLS: loads a server with users who get one document again and again.
 //!
-//! [`user`] is one user and its connection, [`exchange`] its connection and the response that is awaited. A document is counted, not looked at:
-//! it has failed when its status is no success or its length is not the first one's.
+//! [`user`] is one user and its connection, [`exchange`] what is said on it, [`request`] what is asked for. A document is
+//! counted, not looked at: it has failed when its status is no success or its length is not the first one's.
 
 mod exchange;
+pub(super) mod request;
 mod user;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use self::exchange::{Exchange, Head};
-use self::user::{User, request};
+use self::request::Request;
+use self::user::User;
 use super::heed::Heed;
 use super::pipe::{Pipe, is_in_clear};
 use super::security::Security;
@@ -20,7 +22,7 @@ use super::worker::Worker;
 use super::{Driver, DriverError, Post};
 use crate::chaos::{Deeds, Mischief};
 use crate::chore::{Chore, Chores};
-use crate::plan::{Cell, Settings};
+use crate::plan::{Cell, HttpVersion, Settings};
 use crate::tally::Tally;
 use crate::target::Target;
 
@@ -52,17 +54,23 @@ impl HttpDriver {
                     return Err(DriverError::NotTls { address, scheme, remedy });
                 }
                 Err(error) => return Ok(Err(error)),
+                Ok(()) if settings.http == HttpVersion::Http2 && !socket.has_agreed_on(b"h2") => {
+                    return Err(DriverError::NoHttp2 { address: self.address });
+                }
                 Ok(()) => {}
             }
         }
         let path = format!("/{}", self.target.path);
-        let request = request(&self.target, settings, &path);
-        let (mut exchange, mut buffer) = (Exchange::default(), [0; 16 * 1024]);
-        exchange.begin(&request);
-        if let Err(error) = socket.write_all(request.bytes()) {
-            return Ok(Err(error));
+        let request = Arc::new(Request::new(&self.target, settings, &path));
+        let (mut exchange, mut buffer) = (Exchange::new(settings.http), [0; 16 * 1024]);
+        if let Err(error) = exchange.begin(&request) {
+            return Ok(Err(io::Error::other(error)));
         }
         while !exchange.is_over() {
+            if let Err(error) = socket.write_all(exchange.output()) {
+                return Ok(Err(error));
+            }
+            exchange.note_written(exchange.output().len());
             let read = heed.until(self.patience, || socket.read(&mut buffer).map(Some))?;
             let read = read.and_then(|count| count.ok_or(ErrorKind::WouldBlock.into()));
             let fed = read.and_then(|count| match count {

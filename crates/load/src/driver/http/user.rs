@@ -16,22 +16,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_http::h1::client::{PreparedRequest, ResponseError};
-use millrace_http::{Version, base64};
 use millrace_net::stream;
 use millrace_net::tls::Heard;
 use rustix::net::{RecvFlags, recv};
 
-use super::exchange::Exchange;
+use super::exchange::{Exchange, ExchangeError};
+use super::request::Request;
 use crate::driver::gap::Gap;
 use crate::driver::life::{AFTER_LOSS, AFTER_REFUSAL, Life};
 use crate::driver::security::{Link, Security};
 use crate::driver::worker::{Client, Desk, Interest, Role};
 use crate::fault::Fault;
-use crate::plan::{HttpVersion, Settings};
+use crate::plan::HttpVersion;
 use crate::schedule::Pace;
 use crate::tally::{Live, UserTally};
-use crate::target::Target;
 
 /// A connect that takes so long had to be tried again (RFC 6298: the first timeout is a second).
 const SLOW_CONNECT: Duration = Duration::from_secs(1);
@@ -53,10 +51,11 @@ pub(super) struct User {
     gap: Gap,
     /// Responses on this connection.
     served: u32,
-    request: Arc<PreparedRequest>,
-    /// How much of it is written, and whether the socket has taken all of that.
-    written: usize,
+    request: Arc<Request>,
+    /// The socket has taken all that was to be written.
     has_asked: bool,
+    /// What the connection is watched for.
+    watched: Interest,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,40 +75,7 @@ enum Taken {
     /// The same, and the end of the stream; `is_cut`: which nobody has announced, though TLS has a word for it.
     End { is_cut: bool },
     /// What is no HTTP.
-    Broken(ResponseError),
-}
-
-/// A request (RFC 9112 section 3).
-pub(super) fn request(target: &Target, settings: &Settings, path: &str) -> PreparedRequest {
-    let version = match settings.http {
-        HttpVersion::Http10 => Version::Http10,
-        HttpVersion::Http11 => Version::Http11,
-    };
-    let mut fields = vec![("User-Agent", concat!("millrace-bench/", env!("CARGO_PKG_VERSION")))];
-    match (version, settings.keep_alive) {
-        (Version::Http10, true) => fields.push(("Connection", "Keep-Alive")),
-        (Version::Http11, false) => fields.push(("Connection", "close")),
-        _ => {}
-    }
-    let (host, login) = (authority(target), authorization(target));
-    fields.push(("Host", &host));
-    fields.extend(login.as_deref().map(|login| ("Authorization", login)));
-    fields.push(("Accept", "*/*"));
-    PreparedRequest::new("GET", settings.raw_target.as_deref().unwrap_or(path), version, &fields)
-}
-
-/// The host and port of the target, as a request names them.
-fn authority(target: &Target) -> String {
-    match target.host.contains(':') {
-        true => format!("[{}]:{}", target.host, target.port),
-        false => format!("{}:{}", target.host, target.port),
-    }
-}
-
-/// The value of `Authorization`, where the target names an account.
-fn authorization(target: &Target) -> Option<String> {
-    let login = format!("{}:{}", target.user, target.password);
-    (target.user != "anonymous").then(|| format!("Basic {}", base64::encode(login.as_bytes())))
+    Broken(ExchangeError),
 }
 
 /// Takes what has come in clear; of a body nobody looks at the bytes.
@@ -144,14 +110,14 @@ impl Client for User {
                 .flatten()
                 .map(|security| security.renewed()),
             local: SocketAddr::new(source.unwrap_or(anywhere), 0),
-            exchange: Exchange::default(),
+            exchange: Exchange::new(desk.cell.settings.http),
             connecting: Instant::now(),
             connected_in: None,
             gap: Gap::default(),
             served: 0,
             request: Self::request(number, desk),
-            written: 0,
             has_asked: false,
+            watched: Interest::Write,
         }
     }
 
@@ -169,7 +135,12 @@ impl Client for User {
         self.life.begin(intended, now, desk);
         self.life.start(now, desk);
         match self.state {
-            State::Kept => self.ask(desk),
+            State::Kept if self.exchange.keeps_alive() => self.ask(desk),
+            // The server has said that it serves no more streams.
+            State::Kept => {
+                self.close(desk);
+                self.open(now, desk);
+            }
             _ => self.open(now, desk),
         }
     }
@@ -196,7 +167,7 @@ impl Client for User {
             State::Out => {}
             State::Connecting => self.on_connected(desk),
             State::Securing => self.secure(desk),
-            State::Waiting if !self.has_asked => self.write(desk),
+            State::Waiting | State::Kept if !self.has_asked => self.write(desk),
             State::Waiting | State::Kept => while self.read(desk) && desk.tells_once() && self.listens() {},
         }
     }
@@ -215,14 +186,14 @@ impl Client for User {
             State::Securing => "its handshake",
             State::Waiting => "a response",
         };
-        let (patience, got) = (desk.cell.settings.patience, self.exchange.all);
+        let (patience, got) = (desk.cell.settings.patience, self.exchange.all());
         self.fail(Fault::Timeout, desk, || format!("{doing} did not end in {patience:?}, after {got} bytes"));
     }
 
     fn abandon(&mut self, desk: &mut Desk<'_>) {
         if matches!(self.state, State::Connecting | State::Securing | State::Waiting) {
-            self.life.count_bytes(self.exchange.body, desk);
-            desk.note_moved(self.exchange.body);
+            self.life.count_bytes(self.exchange.body(), desk);
+            desk.note_moved(self.exchange.body());
             desk.busy -= 1;
         }
         self.close(desk);
@@ -243,7 +214,7 @@ impl Client for User {
 
 impl User {
     /// All users share theirs, unless it has their number in it.
-    fn request(number: u32, desk: &mut Desk<'_>) -> Arc<PreparedRequest> {
+    fn request(number: u32, desk: &mut Desk<'_>) -> Arc<Request> {
         let settings = &desk.cell.settings;
         if let Some(request) = &desk.request {
             return Arc::clone(request);
@@ -252,7 +223,7 @@ impl User {
             Some(_) => desk.files.download(number),
             None => format!("/{}", desk.target.path),
         };
-        let request = Arc::new(request(desk.target, settings, &path));
+        let request = Arc::new(Request::new(desk.target, settings, &path));
         if settings.file.as_ref().is_none_or(|file| !file.contains("%d")) {
             desk.request = Some(Arc::clone(&request));
         }
@@ -262,7 +233,8 @@ impl User {
     fn open(&mut self, now: Instant, desk: &mut Desk<'_>) {
         self.state = State::Connecting;
         (self.connecting, self.connected_in) = (now, None);
-        (self.served, self.exchange) = (0, Exchange::default());
+        (self.served, self.exchange) = (0, Exchange::new(desk.cell.settings.http));
+        self.watched = Interest::Write;
         let rcvbuf = desk.cell.settings.rcvbuf.map(|size| size as usize);
         let connected = stream::begin_connect_with(self.local, desk.server_of(self.life.number), rcvbuf)
             .and_then(|descriptor| {
@@ -296,9 +268,13 @@ impl User {
     fn secure(&mut self, desk: &mut Desk<'_>) {
         let Some(link) = &mut self.link else { return };
         // It was told that it can speak; from here on it listens, too.
+        self.watched = Interest::Read;
         let watched = desk.watch_again(link.socket(), self.life.index, Role::Control, Interest::Read);
         match watched.and_then(|()| link.handshake(&mut desk.buffer)) {
             Ok(false) => {}
+            Ok(true) if desk.cell.settings.http == HttpVersion::Http2 && !link.has_agreed_on(b"h2") => {
+                self.fail(Fault::Tls, desk, || "the server does not agree on HTTP/2 (ALPN)".to_owned());
+            }
             Ok(true) => {
                 desk.tally.data_handshakes += 1;
                 desk.tally.data_resumed += u64::from(link.is_resumed());
@@ -321,28 +297,31 @@ impl User {
 
     fn ask(&mut self, desk: &mut Desk<'_>) {
         self.state = State::Waiting;
-        self.exchange.begin(&self.request);
-        (self.written, self.has_asked) = (0, false);
-        self.write(desk);
+        self.has_asked = false;
+        match self.exchange.begin(&self.request) {
+            Ok(()) => self.write(desk),
+            Err(error) => self.fail(Fault::Protocol, desk, || error.to_string()),
+        }
     }
 
     fn write(&mut self, desk: &mut Desk<'_>) {
         let Some(link) = &mut self.link else { return };
-        let rest = &self.request.bytes()[self.written..];
+        let rest = self.exchange.output();
         let written = if rest.is_empty() { Ok(0) } else { link.write(rest) };
         // A connection that is lost shows at the next read.
         self.has_asked = match written {
             Ok(count) => {
-                self.written += count;
-                self.written == self.request.bytes().len() && link.flush().unwrap_or(true)
+                self.exchange.note_written(count);
+                self.exchange.output().is_empty() && link.flush().unwrap_or(true)
             }
             Err(error) => error.kind() != ErrorKind::WouldBlock,
         };
         let interest = if self.has_asked { Interest::Read } else { Interest::Write };
-        if (self.served == 0 || interest == Interest::Write)
-            && let Err(error) = desk.watch_again(link.socket(), self.life.index, Role::Control, interest)
-        {
-            self.fail(Fault::Client, desk, || format!("watching the connection: {error}"));
+        if self.watched != interest || interest == Interest::Write {
+            self.watched = interest;
+            if let Err(error) = desk.watch_again(link.socket(), self.life.index, Role::Control, interest) {
+                self.fail(Fault::Client, desk, || format!("watching the connection: {error}"));
+            }
         }
     }
 
@@ -393,6 +372,9 @@ impl User {
                 return false;
             }
         };
+        if !self.exchange.output().is_empty() && self.has_asked {
+            self.write(desk);
+        }
         let (is_fresh, is_over) = (self.exchange.is_fresh(), self.exchange.is_over());
         if was_fresh && !is_fresh {
             desk.tally.first_byte.record(self.life.begun.elapsed());
@@ -417,7 +399,7 @@ impl User {
             _ if !is_cut && self.exchange.end() => self.on_response(false, desk),
             _ if self.may_repeat() => self.repeat(desk),
             _ if self.exchange.head().is_some() => {
-                let got = self.exchange.body;
+                let got = self.exchange.body();
                 self.fail(Fault::Truncated, desk, || format!("closed after {got} bytes of the body"));
             }
             _ => self.fail(Fault::ControlLost, desk, || "closed before a response".to_owned()),
@@ -436,12 +418,12 @@ impl User {
 
     /// `goes_on`: the connection has not ended with it.
     fn on_response(&mut self, goes_on: bool, desk: &mut Desk<'_>) {
-        let (body, all) = (self.exchange.body, self.exchange.all);
+        let (body, all) = (self.exchange.body(), self.exchange.all());
         let Some(head) = self.exchange.head() else { return };
-        let (status, keeps_alive) =
-            (head.status, goes_on && head.keeps_alive && desk.cell.settings.keep_alive);
+        let status = head.status;
+        let keeps_alive = goes_on && self.exchange.keeps_alive() && desk.cell.settings.keep_alive;
         if desk.tally.http_server.is_none() {
-            desk.tally.http_server.clone_from(&self.exchange.server);
+            desk.tally.http_server = self.exchange.server().cloned();
         }
         self.life.record_gap(std::mem::take(&mut self.gap), desk);
         self.served += 1;
@@ -513,29 +495,5 @@ impl User {
     fn settle_after(&mut self, pause: Duration, desk: &mut Desk<'_>) {
         let now = Instant::now();
         if pause.is_zero() { self.settle(now, desk) } else { desk.sleep(self.life.index, now + pause) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_says_what_was_asked_for() {
-        let target = Target::parse("http://localhost:8080/").unwrap();
-        let zb = Settings { http: HttpVersion::Http10, keep_alive: true, ..Settings::default() };
-        let text = String::from_utf8(request(&target, &zb, "/index.html").bytes().to_vec()).unwrap();
-        assert!(text.starts_with("GET /index.html HTTP/1.0\r\n"), "{text}");
-        assert!(text.contains("\r\nConnection: Keep-Alive\r\n") && text.ends_with("\r\n\r\n"), "{text}");
-        let raw = Settings {
-            raw_target: Some("x?/index.html".to_owned()),
-            keep_alive: false,
-            ..Settings::default()
-        };
-        let text = String::from_utf8(request(&target, &raw, "/").bytes().to_vec()).unwrap();
-        assert!(
-            text.starts_with("GET x?/index.html HTTP/1.1\r\n") && text.contains("Connection: close"),
-            "{text}"
-        );
     }
 }
