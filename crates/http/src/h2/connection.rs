@@ -8,6 +8,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 use super::budget::FrameBudget;
+use super::fault::{Fault, protocol};
 use super::fields::Fields;
 use super::frame::{self, DEFAULT_WINDOW, ErrorCode, FRAME_HEAD, FRAME_SIZE, FrameHead, PREFACE, flag, kind};
 use super::heads::Block;
@@ -80,17 +81,6 @@ pub struct ConnectionError {
     pub code: ErrorCode,
     /// Why, for a person.
     pub reason: &'static str,
-}
-
-/// What ends a connection, or one stream of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
-    Connection(ErrorCode, &'static str),
-    Stream(u32, ErrorCode),
-}
-
-pub(super) const fn protocol<T>(reason: &'static str) -> Result<T, Fault> {
-    Err(Fault::Connection(ErrorCode::PROTOCOL_ERROR, reason))
 }
 
 /// Which end of the connection this is.
@@ -442,8 +432,4 @@ impl Connection {
         };
         event.map(|event| event.map_or(Progress::Frame, Progress::Event))
     }
-}
-
-pub(super) fn too_short<T>() -> Result<T, Fault> {
-    Err(Fault::Connection(ErrorCode::FRAME_SIZE_ERROR, "a frame is too short"))
 }

@@ -5,9 +5,10 @@
 
 use std::ops::Range;
 
-use super::hpack::HpackError;
-use super::hpack::table::OVERHEAD;
 use crate::request::decimal;
+
+/// What a field counts besides its name and value (RFC 9113 section 10.5.1).
+const OVERHEAD: usize = 32;
 
 /// How many times as long as is allowed fields are still counted.
 const FLOOD: usize = 4;
@@ -41,7 +42,7 @@ pub(super) enum Kind {
 
 /// What is wrong with fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum Flaw {
     Malformed,
     TooLarge,
 }
@@ -56,7 +57,7 @@ pub struct Fields {
     /// As RFC 9113 section 10.5.1 counts, and the most that is kept.
     size: usize,
     max_size: usize,
-    fault: Option<Fault>,
+    flaw: Option<Flaw>,
 }
 
 /// A name, and the value behind it.
@@ -105,7 +106,7 @@ impl Fields {
 
     /// Returns whether the fields were longer than what is kept; they are not whole then.
     pub fn is_too_large(&self) -> bool {
-        self.fault == Some(Fault::TooLarge)
+        self.flaw == Some(Flaw::TooLarge)
     }
 
     /// Forgets them all.
@@ -113,15 +114,15 @@ impl Fields {
         self.text.clear();
         self.lines.clear();
         self.pseudo = Default::default();
-        (self.content_length, self.size, self.fault) = (None, 0, None);
+        (self.content_length, self.size, self.flaw) = (None, 0, None);
     }
 
-    /// Adds a field as it came.
-    pub(super) fn push(&mut self, name: &[u8], value: &[u8]) -> Result<(), HpackError> {
+    /// Adds a field as it came. Returns whether the fields together are still worth counting.
+    pub(super) fn push(&mut self, name: &[u8], value: &[u8]) -> bool {
         self.size += name.len() + value.len() + OVERHEAD;
         if self.size > self.max_size {
-            self.fault = self.fault.or(Some(Fault::TooLarge));
-            return if self.size > FLOOD * self.max_size { Err(HpackError::Flood) } else { Ok(()) };
+            self.flaw = self.flaw.or(Some(Flaw::TooLarge));
+            return self.size <= FLOOD * self.max_size;
         }
         let start = self.text.len() as u32;
         let is_sound = match name.first() {
@@ -129,9 +130,9 @@ impl Fields {
             _ => self.push_line(name, value, start),
         };
         if is_sound.is_none() || !is_value(value) {
-            self.fault = Some(Fault::Malformed);
+            self.flaw = Some(Flaw::Malformed);
         }
-        Ok(())
+        true
     }
 
     fn push_pseudo(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
@@ -185,7 +186,7 @@ impl Fields {
                 has(Pseudo::Scheme) && self.pseudo(Pseudo::Path).is_some_and(|path| !path.is_empty())
             }
         };
-        self.is_too_large() || is_shaped && self.fault.is_none()
+        self.is_too_large() || is_shaped && self.flaw.is_none()
     }
 }
 
@@ -233,7 +234,7 @@ mod tests {
     fn fields(lines: &[(&str, &str)]) -> Fields {
         let mut fields = Fields::new(1000);
         for (name, value) in lines {
-            fields.push(name.as_bytes(), value.as_bytes()).unwrap();
+            assert!(fields.push(name.as_bytes(), value.as_bytes()));
         }
         fields
     }
@@ -276,9 +277,9 @@ mod tests {
     #[test]
     fn what_is_too_long_is_counted_and_not_kept() {
         let mut fields = fields(&GET);
-        assert_eq!(fields.push(b"a", &[b'x'; 900]), Ok(()));
+        assert!(fields.push(b"a", &[b'x'; 900]));
         assert!(fields.is_too_large() && fields.check(Kind::Request) && fields.get("a").is_none());
-        assert_eq!(fields.push(b"a", &[b'x'; 4000]), Err(HpackError::Flood));
+        assert!(!fields.push(b"a", &[b'x'; 4000]));
         fields.clear();
         assert!(!fields.is_too_large());
     }

@@ -1,6 +1,7 @@
 //! Heads and trailers: `HEADERS` and `CONTINUATION`, put together and looked at (RFC 9113 sections 6.2, 6.10 and 8).
 
-use super::connection::{Connection, Fault, Side, StreamEvent, protocol, too_short};
+use super::connection::{Connection, Side, StreamEvent};
+use super::fault::{Fault, protocol, too_short};
 use super::fields::Kind;
 use super::frame::{ErrorCode, FrameHead, flag};
 use super::hpack::HpackError;
@@ -89,7 +90,8 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<Option<StreamEvent>, Fault> {
         self.fields.clear();
-        self.decoder.decode(block, &mut self.fields).map_err(|error| match error {
+        let fields = &mut self.fields;
+        self.decoder.decode(block, |name, value| fields.push(name, value)).map_err(|error| match error {
             HpackError::Flood => {
                 Fault::Connection(ErrorCode::ENHANCE_YOUR_CALM, "fields unfold to more than may be")
             }

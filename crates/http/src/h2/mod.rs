@@ -7,13 +7,14 @@
 //! - [`frame`] and [`hpack`] are the two codecs, [`Fields`] what a block of fields holds.
 //! - [`stream`] has the states and windows of streams, [`connection`] how both sides take frames, [`heads`] and
 //!   [`payload`] what these mean, [`sending`] what is sent.
-//! - [`budget`] bounds what a peer can cause besides what it is sent.
+//! - [`fault`] is what ends either, and [`budget`] bounds what a peer can cause besides what it is sent.
 //!
 //! Priorities are read and passed over (RFC 9113 section 5.3.2), and no side pushes.
 
 mod budget;
 mod client;
 mod connection;
+mod fault;
 mod fields;
 mod frame;
 mod heads;

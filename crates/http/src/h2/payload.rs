@@ -1,6 +1,7 @@
 //! Frames that carry neither a body nor fields (RFC 9113 sections 6.3 to 6.9).
 
-use super::connection::{Connection, Fault, Side, StreamEvent, protocol, too_short};
+use super::connection::{Connection, Side, StreamEvent};
+use super::fault::{Fault, protocol, too_short};
 use super::frame::{self, ErrorCode, FrameHead, MAX_WINDOW, flag, kind};
 use super::stream::Ended;
 

@@ -1,6 +1,6 @@
 //! What each side allows the other (RFC 9113 section 6.5).
 
-use super::connection::Fault;
+use super::fault::Fault;
 use super::frame::{self, DEFAULT_WINDOW, ErrorCode, FRAME_SIZE, MAX_WINDOW, kind, setting};
 
 /// What this side allows its peer.

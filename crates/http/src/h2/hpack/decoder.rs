@@ -4,7 +4,6 @@ use thiserror::Error;
 
 use super::huffman;
 use super::table::{DynamicTable, ENTRIES, STATIC};
-use crate::h2::fields::Fields;
 
 /// Why a block cannot be read; the connection cannot go on, as both sides' tables differ from here on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -53,8 +52,12 @@ impl FieldDecoder {
         Self { table: DynamicTable::new(max_size), max_size, name: Vec::new(), value: Vec::new() }
     }
 
-    /// Appends the fields of a whole block.
-    pub fn decode(&mut self, mut block: &[u8], fields: &mut Fields) -> Result<(), HpackError> {
+    /// Gives the fields of a whole block to `take`, which says whether it takes more.
+    pub fn decode(
+        &mut self,
+        mut block: &[u8],
+        mut take: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), HpackError> {
         let mut may_resize = true;
         while let Some(&first) = block.first() {
             if first & 0xe0 == 0x20 {
@@ -69,11 +72,11 @@ impl FieldDecoder {
             if first & 0x80 != 0 {
                 let index = integer(&mut block, 7)?;
                 let (name, value) = entry(&self.table, index)?;
-                fields.push(name, value)?;
+                taken(take(name, value))?;
             } else if first & 0x40 != 0 {
-                self.literal(&mut block, 6, Indexing::Added, fields)?;
+                self.literal(&mut block, 6, Indexing::Added, &mut take)?;
             } else {
-                self.literal(&mut block, 4, Indexing::NotAdded, fields)?;
+                self.literal(&mut block, 4, Indexing::NotAdded, &mut take)?;
             }
         }
         Ok(())
@@ -84,7 +87,7 @@ impl FieldDecoder {
         block: &mut &[u8],
         prefix: u32,
         indexing: Indexing,
-        fields: &mut Fields,
+        take: &mut impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), HpackError> {
         let index = integer(block, prefix)?;
         let Self { table, name, value, .. } = self;
@@ -107,8 +110,12 @@ impl FieldDecoder {
         if indexing == Indexing::Added {
             table.insert(name, value);
         }
-        fields.push(name, value)
+        taken(take(name, value))
     }
+}
+
+fn taken(is_taken: bool) -> Result<(), HpackError> {
+    if is_taken { Ok(()) } else { Err(HpackError::Flood) }
 }
 
 fn entry(table: &DynamicTable, index: usize) -> Result<(&[u8], &[u8]), HpackError> {

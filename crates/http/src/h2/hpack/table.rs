@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// What an entry counts besides its name and value (RFC 7541 section 4.1).
-pub(in crate::h2) const OVERHEAD: usize = 32;
+pub(super) const OVERHEAD: usize = 32;
 
 /// Entries of the static table; the dynamic one begins behind them.
 pub(super) const STATIC: usize = 61;

@@ -5,28 +5,21 @@ use proptest::prelude::*;
 use super::table::ENTRIES;
 use super::{FieldDecoder, FieldEncoder, HpackError};
 use crate::Status;
-use crate::h2::fields::{Fields, Pseudo};
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u32> = hex.chars().filter_map(|digit| digit.to_digit(16)).collect();
     digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect()
 }
 
-/// The fields of a block, pseudo-header fields first.
+/// The fields of a block.
 fn decode(decoder: &mut FieldDecoder, block: &[u8]) -> Result<Vec<(String, String)>, HpackError> {
-    let mut fields = Fields::new(100_000);
-    decoder.decode(block, &mut fields)?;
+    let mut fields = Vec::new();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let pseudo = [
-        (":method", Pseudo::Method),
-        (":scheme", Pseudo::Scheme),
-        (":path", Pseudo::Path),
-        (":authority", Pseudo::Authority),
-        (":status", Pseudo::Status),
-    ];
-    let pseudo =
-        pseudo.iter().filter_map(|(name, which)| Some(((*name).to_owned(), text(fields.pseudo(*which)?))));
-    Ok(pseudo.chain(fields.iter().map(|(name, value)| (text(name), text(value)))).collect())
+    decoder.decode(block, |name, value| {
+        fields.push((text(name), text(value)));
+        true
+    })?;
+    Ok(fields)
 }
 
 fn owned(fields: &[(&str, &str)]) -> Vec<(String, String)> {
