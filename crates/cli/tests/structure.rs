@@ -12,8 +12,10 @@ const TIERS: &[&[&str]] = &[
     &["ftp", "http", "storage"],
     // Policy.
     &["limits", "accounts", "log", "hooks", "acme"],
+    // What sessions of every protocol run on.
+    &["runtime"],
     // Programs.
-    &["server", "bench"],
+    &["server", "load", "lab"],
     // The binary.
     &["cli"],
 ];

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use millrace_acme::{Acme, Challenge, ChallengeError, Clock, LETS_ENCRYPT};
-use millrace_ftp::session::TlsPolicy;
 pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, self_signed};
 use millrace_storage::Withheld;
 use millrace_vfs::VirtualPath;
@@ -21,6 +20,7 @@ pub use crate::auth::{CertificateLogin, CertificateLoginError, Resumption, Resum
 use crate::hooks::Hooks;
 use crate::limits::{BanRules, Limit, LoginRates, Network, NetworkBits, Quotas, ServerLimits};
 pub use crate::log::LogFormat;
+pub use crate::tls::{CloseNotify, Tls};
 use crate::web::Web;
 
 /// What a server is started with.
@@ -264,69 +264,6 @@ pub struct Resumable {
 impl Default for Resumable {
     fn default() -> Self {
         Self { is_on: true, age: Duration::from_secs(24 * 3600), secret: None }
-    }
-}
-
-/// TLS, and what has to use it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tls {
-    /// The certificates.
-    pub plan: Plan,
-    /// Names and passwords are taken on encrypted connections only.
-    pub login_required: bool,
-    /// Files and listings go over encrypted connections only.
-    pub data_required: bool,
-    /// Whether a data connection has to resume its control connection's session.
-    pub resumption: Resumption,
-    /// Whether an upload has to end with close_notify.
-    pub close_notify: CloseNotify,
-    /// Whether `CCC` may end the encryption of the control connection.
-    pub clear_command_channel: bool,
-}
-
-impl Tls {
-    /// The defaults, with these certificates.
-    pub fn new(plan: Plan) -> Self {
-        Self {
-            plan,
-            login_required: false,
-            data_required: false,
-            resumption: Resumption::Prefer,
-            close_notify: CloseNotify::default(),
-            clear_command_channel: false,
-        }
-    }
-}
-
-impl Tls {
-    /// What FTP sessions have to know of it.
-    pub(crate) fn of_sessions(&self) -> TlsPolicy {
-        TlsPolicy {
-            login: self.login_required,
-            data: self.data_required,
-            clear_command_channel: self.clear_command_channel,
-        }
-    }
-
-    /// Claims that clients may show certificates.
-    pub fn asks_for_certificates(&self) -> bool {
-        self.plan.clients != Clients::Anybody
-    }
-}
-
-/// Whether an upload has to end with close_notify, without which nobody knows that it is whole.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CloseNotify {
-    /// One that does not gets 426.
-    pub required: bool,
-    /// Clients that are excused, by the beginning of what they say of themselves with `CLNT` or `CSID`. The
-    /// log names them each time.
-    pub excused: Vec<String>,
-}
-
-impl Default for CloseNotify {
-    fn default() -> Self {
-        Self { required: true, excused: Vec::new() }
     }
 }
 

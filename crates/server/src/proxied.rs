@@ -9,54 +9,16 @@
 //! other, so nobody but a proxy chooses an address. Until its header has come a connection is one of the server's
 //! sessions and of no address.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{PoisonError, RwLock};
 use std::time::Instant;
 
 use millrace_net::proxy::{self, Ends, Header};
+use millrace_runtime::proxies::LATE;
 
-use crate::limits::Network;
 use crate::slab::Key;
 use crate::state::Admission;
 use crate::worker::{Core, Door};
-
-/// Why a header that has not come is not waited for.
-pub(crate) const LATE: &str = "its PROXY header did not come in time";
-
-/// The networks from which proxies connect.
-#[derive(Debug, Default)]
-pub(crate) struct Proxies {
-    /// Where there are none, nobody is looked for.
-    any: AtomicBool,
-    networks: RwLock<Vec<Network>>,
-}
-
-impl Proxies {
-    pub(crate) fn new(networks: Vec<Network>) -> Self {
-        let proxies = Self::default();
-        proxies.configure(networks);
-        proxies
-    }
-
-    /// Others from now on.
-    pub(crate) fn configure(&self, networks: Vec<Network>) {
-        self.any.store(!networks.is_empty(), Relaxed);
-        *self.networks.write().unwrap_or_else(PoisonError::into_inner) = networks;
-    }
-
-    /// Claims that whoever connects from there has to say for whom.
-    pub(crate) fn include(&self, address: IpAddr) -> bool {
-        self.any.load(Relaxed)
-            && self
-                .networks
-                .read()
-                .unwrap_or_else(PoisonError::into_inner)
-                .iter()
-                .any(|network| network.contains(address))
-    }
-}
 
 /// By which way a client came that did not come by itself.
 #[derive(Debug, Clone, Copy)]

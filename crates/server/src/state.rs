@@ -21,10 +21,10 @@ use crate::limits::Load;
 use crate::limits::{Crowd, Logins, Timed, Tree};
 use crate::log::Log;
 use crate::passive::PassivePool;
-use crate::proxied::Proxies;
 use crate::tls::Security;
 use crate::web::InForce;
 use crate::worker::Message;
+use millrace_runtime::proxies::Proxies;
 
 /// The shared part of a running server.
 pub(crate) struct Server {

@@ -21,10 +21,10 @@ use crate::limits::Load;
 use crate::limits::{Crowd, Limit, Logins, NetworkBits, Timed, Tree};
 use crate::log::Log;
 use crate::passive::{self, PassivePool};
-use crate::proxied::Proxies;
 use crate::state::Server as State;
 use crate::tls::Security;
 use crate::web::InForce;
+use millrace_runtime::proxies::Proxies;
 
 /// Logins that may be decided at once: more than cores, for accounts that are asked over a network.
 const LOGIN_THREADS: usize = 64;

@@ -10,28 +10,93 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use millrace_net::tls::{Acceptor, Connector, LoadError, Outlook, Plan, Trust, Versions};
+use millrace_accounts::Resumption;
+use millrace_ftp::session::TlsPolicy;
+use millrace_net::tls::{Acceptor, Clients, Connector, LoadError, Outlook, Plan, Trust, Versions};
 
-use crate::config::Tls;
+/// TLS, and what has to use it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificates.
+    pub plan: Plan,
+    /// Names and passwords are taken on encrypted connections only.
+    pub login_required: bool,
+    /// Files and listings go over encrypted connections only.
+    pub data_required: bool,
+    /// Whether a data connection has to resume its control connection's session.
+    pub resumption: Resumption,
+    /// Whether an upload has to end with close_notify.
+    pub close_notify: CloseNotify,
+    /// Whether `CCC` may end the encryption of the control connection.
+    pub clear_command_channel: bool,
+}
+
+impl Tls {
+    /// The defaults, with these certificates.
+    pub fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            login_required: false,
+            data_required: false,
+            resumption: Resumption::Prefer,
+            close_notify: CloseNotify::default(),
+            clear_command_channel: false,
+        }
+    }
+}
+
+impl Tls {
+    /// What FTP sessions have to know of it.
+    pub fn of_sessions(&self) -> TlsPolicy {
+        TlsPolicy {
+            login: self.login_required,
+            data: self.data_required,
+            clear_command_channel: self.clear_command_channel,
+        }
+    }
+
+    /// Claims that clients may show certificates.
+    pub fn asks_for_certificates(&self) -> bool {
+        self.plan.clients != Clients::Anybody
+    }
+}
+
+/// Whether an upload has to end with close_notify, without which nobody knows that it is whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CloseNotify {
+    /// One that does not gets 426.
+    pub required: bool,
+    /// Clients that are excused, by the beginning of what they say of themselves with `CLNT` or `CSID`. The
+    /// log names them each time.
+    pub excused: Vec<String>,
+}
+
+impl Default for CloseNotify {
+    fn default() -> Self {
+        Self { required: true, excused: Vec::new() }
+    }
+}
 
 /// What all workers share of TLS.
 #[derive(Debug)]
-pub(crate) struct Security {
-    pub(crate) acceptor: Acceptor,
+pub struct Security {
+    /// For control connections, data connections and HTTPS: the server side of each handshake.
+    pub acceptor: Acceptor,
     /// For data connections to another server, in whose handshake we play the client. FTP has no way to say
     /// who that is: nobody's certificate is checked, and only what the session was told to send is sent.
-    pub(crate) connector: Connector,
+    pub connector: Connector,
     /// Locked for a clone or a swap.
     policy: RwLock<Arc<Tls>>,
     /// Locked by whoever looks whether the files have changed.
     seen: Mutex<Seen>,
-    pub(crate) mixers: Mixers,
+    /// Where tickets do not tell sessions apart.
+    pub mixers: Mixers,
 }
 
 /// Networks of clients that show one session's tickets in another (rclone and curl do, with several sessions at once).
 /// There a ticket does not tell whose a data connection is.
 #[derive(Debug, Default)]
-pub(crate) struct Mixers {
+pub struct Mixers {
     /// Claims that there is none, without a lock.
     some: AtomicBool,
     /// By the last time that it was seen. Locked for a look, while there are some.
@@ -45,7 +110,8 @@ impl Mixers {
     /// For so long is it remembered.
     const MEMORY: Duration = Duration::from_secs(86_400);
 
-    pub(crate) fn note(&self, address: IpAddr, now: Instant) {
+    /// Remembers a client whose sessions show tickets of one another.
+    pub fn note(&self, address: IpAddr, now: Instant) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let network = network(address);
         if seen.len() == Self::MOST && !seen.contains_key(&network) {
@@ -56,7 +122,8 @@ impl Mixers {
         self.some.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn has(&self, address: IpAddr, now: Instant) -> bool {
+    /// Returns whether such a client was seen in this network lately.
+    pub fn has(&self, address: IpAddr, now: Instant) -> bool {
         self.some.load(Ordering::Relaxed) && {
             let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             let since = seen.get(&network(address));
@@ -96,7 +163,8 @@ impl Seen {
 type Stamp = Option<(SystemTime, u64, u64)>;
 
 impl Security {
-    pub(crate) fn new(policy: &Tls) -> Result<Self, LoadError> {
+    /// Reads the certificates and takes over the policy.
+    pub fn new(policy: &Tls) -> Result<Self, LoadError> {
         let stamps = stamps(&policy.plan);
         Ok(Self {
             acceptor: Acceptor::new(&policy.plan)?,
@@ -108,12 +176,12 @@ impl Security {
     }
 
     /// What holds now.
-    pub(crate) fn policy(&self) -> Arc<Tls> {
+    pub fn policy(&self) -> Arc<Tls> {
         Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes over another policy, with what its files hold now.
-    pub(crate) fn replace(&self, policy: &Tls) -> Result<(), LoadError> {
+    pub fn replace(&self, policy: &Tls) -> Result<(), LoadError> {
         self.put_in_force(policy, &mut self.seen())
     }
 
@@ -126,7 +194,7 @@ impl Security {
     }
 
     /// Reads the certificates again.
-    pub(crate) fn reload(&self) -> Result<(), LoadError> {
+    pub fn reload(&self) -> Result<(), LoadError> {
         // The policy of before would take back what somebody else puts in force meanwhile.
         let mut seen = self.seen();
         self.put_in_force(&self.policy(), &mut seen)
@@ -139,7 +207,7 @@ impl Security {
 
     /// Reads the certificates again if the files have changed since, and rest now. `None` where there was
     /// nothing to do; files that cannot be used are told of once.
-    pub(crate) fn follow(&self) -> Option<Result<(), LoadError>> {
+    pub fn follow(&self) -> Option<Result<(), LoadError>> {
         let mut seen = self.seen();
         let policy = self.policy();
         let now = stamps(&policy.plan);
@@ -157,7 +225,7 @@ impl Security {
 
     /// What clients will find wrong with the certificates and lists that are in force, and what was not told since
     /// these were read.
-    pub(crate) fn doubts(&self, now: SystemTime) -> Vec<String> {
+    pub fn doubts(&self, now: SystemTime) -> Vec<String> {
         let mut seen = self.seen();
         let doubts = seen.outlook.doubts(now);
         let told = std::mem::replace(&mut seen.told, doubts);
@@ -165,7 +233,7 @@ impl Security {
     }
 
     /// Claims that a client that calls itself this may end an upload without close_notify.
-    pub(crate) fn excuses(&self, client: Option<&[u8]>) -> bool {
+    pub fn excuses(&self, client: Option<&[u8]>) -> bool {
         let policy = self.policy();
         let is_excused = |client: &[u8]| {
             policy.close_notify.excused.iter().any(|name| client.starts_with(name.as_bytes()))

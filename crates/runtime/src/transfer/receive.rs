@@ -47,7 +47,7 @@ const GRACE_FOR_LESS: Duration = Duration::from_millis(500);
 
 /// A file on its way in.
 #[derive(Debug)]
-pub(crate) struct Receiver {
+pub struct Receiver {
     /// `None` once it is committed.
     upload: Option<Box<dyn Upload>>,
     /// `None` where wire bytes go as they are.
@@ -94,12 +94,7 @@ struct Records {
 
 impl Receiver {
     /// An upload whose first byte goes to `offset` of the file, where that is known.
-    pub(crate) fn new(
-        upload: Box<dyn Upload>,
-        most: Option<u64>,
-        coding: Coding,
-        offset: Option<u64>,
-    ) -> Self {
+    pub fn new(upload: Box<dyn Upload>, most: Option<u64>, coding: Coding, offset: Option<u64>) -> Self {
         let decoder = (!coding.is_plain()).then(|| Decoder::new(coding, offset.unwrap_or(0)));
         Self {
             upload: Some(upload),
@@ -126,12 +121,12 @@ impl Receiver {
     }
 
     /// Takes a TLS stream that ends without close_notify for whole.
-    pub(crate) fn excuse(&mut self) {
+    pub fn excuse(&mut self) {
         self.records().may_be_cut = true;
     }
 
     /// Claims that a TLS stream ended without close_notify, and was taken for whole.
-    pub(crate) fn was_excused(&self) -> bool {
+    pub fn was_excused(&self) -> bool {
         self.records.as_ref().is_some_and(|records| records.was_cut)
     }
 
@@ -140,7 +135,7 @@ impl Receiver {
     }
 
     /// Claims that nothing more will be read: it is to be committed.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.ended
     }
 
@@ -163,29 +158,29 @@ impl Receiver {
     }
 
     /// Bytes that have come and are not written: of a small staged upload all.
-    pub(crate) fn unwritten(&self) -> u64 {
+    pub fn unwritten(&self) -> u64 {
         self.buffer.len() as u64
     }
 
     /// What is staged does not take its name when it is whole: [`Receiver::take_whole`] gives it to whoever decides that.
-    pub(crate) fn hold_back(&mut self) {
+    pub fn hold_back(&mut self) {
         self.is_held_back = self.upload.as_ref().is_some_and(|upload| upload.is_staged());
     }
 
     /// An upload that is whole and was held back.
-    pub(crate) fn take_whole(&mut self) -> Option<Box<dyn Upload>> {
+    pub fn take_whole(&mut self) -> Option<Box<dyn Upload>> {
         self.upload.take_if(|_| self.is_held_back)
     }
 
     /// Commits what is whole, unless that may wait and has to be done on the pool.
-    pub(crate) fn commit_at_once(&mut self) -> Option<Result<(), TransferError>> {
+    pub fn commit_at_once(&mut self) -> Option<Result<(), TransferError>> {
         let is_written = self.buffer.is_empty() && (self.decoder.is_none() || self.finished);
         let readiness = self.upload.as_ref().map_or(Readiness::Cached, |upload| upload.commit_readiness());
         (is_written && readiness == Readiness::Cached).then(|| self.commit())
     }
 
     /// The restart markers that have come since the last call, to be confirmed with 110.
-    pub(crate) fn take_markers(&mut self) -> Vec<(Vec<u8>, u64)> {
+    pub fn take_markers(&mut self) -> Vec<(Vec<u8>, u64)> {
         self.markers.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -199,7 +194,7 @@ impl Receiver {
 
     /// Claims that a file is not yet as an upload in place leaves it that ends here: with all that came, and nothing of
     /// the old file behind that.
-    pub(crate) fn owes_its_file(&self) -> bool {
+    pub fn owes_its_file(&self) -> bool {
         let owes = |upload: &dyn Upload| {
             !upload.is_staged()
                 && (!self.buffer.is_empty() || upload.commit_readiness() == Readiness::MayHang)

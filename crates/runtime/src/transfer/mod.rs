@@ -30,97 +30,112 @@ use millrace_net::stream;
 use millrace_net::tls::{Channel, Heard};
 use millrace_vfs::VirtualPath;
 
-pub(crate) use leaving::Leaving;
-pub(crate) use parting::Parting;
-pub(crate) use receive::Receiver;
-pub(crate) use send::{FILL, SMALL, Sender};
+pub use leaving::Leaving;
+pub use parting::Parting;
+pub use receive::Receiver;
+pub use send::{FILL, SMALL, Sender};
 
-use crate::limits::{self, Errand, Flow, Member, Pace, Tree};
-use crate::log::Direction;
+use millrace_limits::{self as limits, Errand, Flow, Member, Pace, Tree};
+use millrace_log::Direction;
 
 /// Bytes that one turn of one transfer may move before others have theirs: some 0.3 ms.
-pub(crate) const TURN: usize = 1 << 20;
+pub const TURN: usize = 1 << 20;
 
 /// What may be moved in one go, and what was. That may be more: what is encrypted is read in whole records.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub struct Share {
     most: u64,
     moved: u64,
 }
 
 impl Share {
-    pub(crate) fn new(most: u64) -> Self {
+    /// A share of which nothing is used up.
+    pub fn new(most: u64) -> Self {
         Self { most, moved: 0 }
     }
 
     /// What may still be moved.
-    pub(crate) fn left(&self) -> usize {
+    pub fn left(&self) -> usize {
         usize::try_from(self.most.saturating_sub(self.moved)).unwrap_or(usize::MAX)
     }
 
-    pub(crate) fn is_used_up(&self) -> bool {
+    /// Returns whether nothing more may be moved.
+    pub fn is_used_up(&self) -> bool {
         self.moved >= self.most
     }
 
     /// So many bytes were moved.
-    pub(crate) fn take(&mut self, bytes: usize) {
+    pub fn take(&mut self, bytes: usize) {
         self.moved += bytes as u64;
     }
 
     /// All that was moved, allowed or not.
-    pub(crate) fn moved(&self) -> u64 {
+    pub fn moved(&self) -> u64 {
         self.moved
     }
 }
 
 /// A transfer that is under way.
 #[derive(Debug)]
-pub(crate) struct Running {
-    pub(crate) work: Work,
-    pub(crate) link: Link,
-    pub(crate) via: Via,
-    pub(crate) protection: Protection,
-    pub(crate) path: VirtualPath,
-    pub(crate) direction: Direction,
-    pub(crate) ascii: bool,
-    pub(crate) started: Instant,
+pub struct Running {
+    /// What is moved.
+    pub work: Work,
+    /// The data connection.
+    pub link: Link,
+    /// Where the bytes go.
+    pub via: Via,
+    /// Whether they are encrypted.
+    pub protection: Protection,
+    /// The file or directory, as clients see it.
+    pub path: VirtualPath,
+    /// The direction, for the log.
+    pub direction: Direction,
+    /// Whether line ends are converted (TYPE A).
+    pub ascii: bool,
+    /// When the command came.
+    pub started: Instant,
     /// When a byte last moved, or the connection came about: what the stall timeout counts from.
-    pub(crate) moved: Instant,
+    pub moved: Instant,
     /// What the client has taken since.
-    pub(crate) taken: Taken,
-    pub(crate) total: Option<u64>,
-    pub(crate) shared: Arc<Shared>,
+    pub taken: Taken,
+    /// Bytes of the file, where that is known.
+    pub total: Option<u64>,
+    /// What the job on the pool sees as well.
+    pub shared: Arc<Shared>,
     /// Distinguishes this transfer's job from that of one before it.
-    pub(crate) serial: u64,
+    pub serial: u64,
     /// What was heard of the peer's end while a job had the socket.
-    pub(crate) end: End,
+    pub end: End,
     /// What limits allow it, and until when they keep it waiting.
-    pub(crate) pace: Pace,
+    pub pace: Pace,
     /// Set when the transfer is to end while a job has it: why, and when to stop waiting for the job.
-    pub(crate) ending: Option<(TransferError, Instant)>,
+    pub ending: Option<(TransferError, Instant)>,
     /// What the client said on the control connection before the end of an upload has been heard.
-    pub(crate) is_heard_out: bool,
+    pub is_heard_out: bool,
 }
 
 /// What a transfer and its job on the pool both see.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub struct Shared {
     /// File bytes moved.
-    pub(crate) bytes: AtomicU64,
+    pub bytes: AtomicU64,
     /// Asks the job to stop at its next step.
-    pub(crate) cancelled: AtomicBool,
+    pub cancelled: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn add(&self, count: u64) {
+    /// Counts file bytes that were moved.
+    pub fn add(&self, count: u64) {
         self.bytes.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
+    /// Returns the file bytes that were moved.
+    pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn is_cancelled(&self) -> bool {
+    /// Returns whether the job is to stop.
+    pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 }
@@ -128,16 +143,16 @@ impl Shared {
 /// Whether a client takes anything of what it is sent, while it takes our side nothing to send more: megabytes may lie in
 /// the kernel's buffers, and whoever reads some kilobytes a second is no client that stands still.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Taken(Option<u64>);
+pub struct Taken(Option<u64>);
 
 impl Taken {
     /// When to look next, where the last byte moved then: half-way first, for something to compare with.
-    pub(crate) fn due(self, moved: Instant, stall_timeout: Duration) -> Instant {
+    pub fn due(self, moved: Instant, stall_timeout: Duration) -> Instant {
         moved + if self.0.is_none() { stall_timeout / 2 } else { stall_timeout }
     }
 
     /// Looks at what it has taken in all. `true` at first, and where that is more since: then it counts from now.
-    pub(crate) fn look(&mut self, acknowledged: io::Result<u64>, moved: &mut Instant, now: Instant) -> bool {
+    pub fn look(&mut self, acknowledged: io::Result<u64>, moved: &mut Instant, now: Instant) -> bool {
         let Ok(acknowledged) = acknowledged else { return false };
         match self.0.replace(acknowledged) {
             None => true,
@@ -152,8 +167,10 @@ impl Taken {
 
 /// What is moved.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub enum Work {
+    /// A download.
     Send(Sender),
+    /// An upload.
     Receive(Receiver),
     /// A job has it.
     Lent,
@@ -161,7 +178,7 @@ pub(crate) enum Work {
 
 /// The data connection.
 #[derive(Debug)]
-pub(crate) enum Link {
+pub enum Link {
     /// The client is to connect. The descriptor is a second one of the listener's, known to the reactor.
     Accepting(Option<OwnedFd>),
     /// We are connecting.
@@ -180,19 +197,22 @@ pub(crate) enum Link {
 
 /// A data socket, and whether the reactor knows it.
 #[derive(Debug)]
-pub(crate) struct Socket {
-    pub(crate) fd: OwnedFd,
-    pub(crate) registered: bool,
-    pub(crate) end: End,
+pub struct Socket {
+    /// The descriptor.
+    pub fd: OwnedFd,
+    /// Whether the reactor knows it.
+    pub registered: bool,
+    /// What is known of the end of the peer's bytes.
+    pub end: End,
     /// How fast the kernel was told to send.
     flow: Flow,
     /// `None`: bytes go as they are.
-    pub(crate) tls: Option<Box<Channel>>,
+    pub tls: Option<Box<Channel>>,
 }
 
 /// What is known of the end of the peer's bytes, before they are all read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum End {
+pub enum End {
     /// Nothing: the next bytes, or the end, are an event.
     NotYet,
     /// It will send no more: a short read is the last one.
@@ -203,17 +223,18 @@ pub(crate) enum End {
 }
 
 impl Socket {
-    pub(crate) fn new(fd: OwnedFd) -> Self {
+    /// A socket that is not encrypted, and that the reactor does not know.
+    pub fn new(fd: OwnedFd) -> Self {
         Self { fd, registered: false, end: End::NotYet, flow: Flow::FREE, tls: None }
     }
 
     /// All of a download is sent, which may not all have left us: the socket is closed when its client has ended, too.
-    pub(crate) fn leave(self, leaving: &mut Leaving, now: Instant) {
+    pub fn leave(self, leaving: &mut Leaving, now: Instant) {
         leaving.add(self.fd, now);
     }
 
     /// Has what is sent from now on leave so fast.
-    pub(crate) fn keep_to(&mut self, flow: Flow) {
+    pub fn keep_to(&mut self, flow: Flow) {
         if self.flow != flow {
             self.flow = flow;
             // Where the kernel cannot, bytes leave in bursts, and no faster in the end.
@@ -230,7 +251,7 @@ impl Socket {
     }
 
     /// As `write`; where `follows` is so, the last bytes may wait to share a packet with what comes next.
-    pub(crate) fn write_or_wait(&mut self, bytes: &[u8], follows: bool) -> io::Result<usize> {
+    pub fn write_or_wait(&mut self, bytes: &[u8], follows: bool) -> io::Result<usize> {
         match (&mut self.tls, follows) {
             (None, true) => stream::write_more(&self.fd, bytes),
             (Some(channel), true) => channel.write_more(&self.fd, bytes),
@@ -263,7 +284,7 @@ impl Socket {
 
     /// What TLS wants before the socket of an upload is closed: our goodbye, and nothing of the client's left unread,
     /// which would make the kernel throw away what it has not sent yet. For a download [`Running::part`] does it.
-    pub(crate) fn part(&mut self, scratch: &mut [u8]) {
+    pub fn part(&mut self, scratch: &mut [u8]) {
         if let Some(channel) = &mut self.tls {
             let _ = channel.close(&self.fd);
             let _ = stream::end_writing(&self.fd);
@@ -274,7 +295,7 @@ impl Socket {
 
 /// What came of a turn.
 #[derive(Debug)]
-pub(crate) enum Turn {
+pub enum Turn {
     /// There is more to do at once, when others have had their turn.
     Yield,
     /// The socket has to become ready.
@@ -291,7 +312,7 @@ pub(crate) enum Turn {
 
 /// What a job on the pool is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum JobKind {
+pub enum JobKind {
     /// Make more bytes to send, or bring a file's next pages into the cache.
     Fill,
     /// Write what was received; then, where that is possible, go on with `splice`.
@@ -302,19 +323,22 @@ pub(crate) enum JobKind {
 
 /// What a job brings back.
 #[derive(Debug)]
-pub(crate) struct JobDone {
-    pub(crate) serial: u64,
-    pub(crate) work: Work,
-    pub(crate) socket: Option<Socket>,
+pub struct JobDone {
+    /// The number of the transfer.
+    pub serial: u64,
+    /// What is moved.
+    pub work: Work,
+    /// The data connection, where the job had it.
+    pub socket: Option<Socket>,
     /// Bytes that the job itself took off the socket.
-    pub(crate) taken: Errand,
+    pub taken: Errand,
     /// `None`: go on with turns.
-    pub(crate) result: Option<Result<(), TransferError>>,
+    pub result: Option<Result<(), TransferError>>,
 }
 
 impl Work {
     /// Claims that dropping it may wait for a disk.
-    pub(crate) fn end_may_wait(&self) -> bool {
+    pub fn end_may_wait(&self) -> bool {
         match self {
             Self::Send(sender) => sender.end_may_wait(),
             Self::Receive(receiver) => receiver.end_may_wait(),
@@ -325,7 +349,7 @@ impl Work {
 
 impl Running {
     /// Begins a transfer whose connection is yet to come.
-    pub(crate) fn new(transfer: Transfer, link: Link, serial: u64, now: Instant, member: &Member) -> Self {
+    pub fn new(transfer: Transfer, link: Link, serial: u64, now: Instant, member: &Member) -> Self {
         let Transfer { content, via, coding, path, skip, offset, announced, protection } = transfer;
         let (direction, total, work, pace) = match content {
             Content::Send(handle, range) => {
@@ -370,7 +394,7 @@ impl Running {
     }
 
     /// Moves what can be moved and is allowed now. `scratch` is the worker's buffer.
-    pub(crate) fn turn(&mut self, now: Instant, scratch: &mut [u8], tree: &Tree, member: &Member) -> Turn {
+    pub fn turn(&mut self, now: Instant, scratch: &mut [u8], tree: &Tree, member: &Member) -> Turn {
         if let Work::Receive(receiver) = &self.work
             && receiver.has_ended()
         {
@@ -426,7 +450,7 @@ impl Running {
     }
 
     /// Takes out what a job needs.
-    pub(crate) fn lend(&mut self, kind: JobKind) -> Job {
+    pub fn lend(&mut self, kind: JobKind) -> Job {
         let work = std::mem::replace(&mut self.work, Work::Lent);
         let goes_on = matches!(&work, Work::Receive(receiver) if !receiver.has_ended());
         let socket = match (&self.link, kind) {
@@ -447,12 +471,12 @@ impl Running {
     }
 
     /// Claims that a job has the work now.
-    pub(crate) fn is_lent(&self) -> bool {
+    pub fn is_lent(&self) -> bool {
         matches!(self.work, Work::Lent)
     }
 
     /// Takes back what a job had.
-    pub(crate) fn take_back(&mut self, done: JobDone, now: Instant) -> Option<Result<(), TransferError>> {
+    pub fn take_back(&mut self, done: JobDone, now: Instant) -> Option<Result<(), TransferError>> {
         self.work = done.work;
         if let Some(mut socket) = done.socket {
             socket.end = socket.end.max(self.end);
@@ -464,7 +488,7 @@ impl Running {
     }
 
     /// How far it has come.
-    pub(crate) fn progress(&self, now: Instant) -> Progress {
+    pub fn progress(&self, now: Instant) -> Progress {
         let unwritten = match &self.work {
             Work::Receive(receiver) => receiver.unwritten(),
             _ => 0,
@@ -479,7 +503,7 @@ impl Running {
 }
 
 /// Why a transfer failed, for the log.
-pub(crate) fn describe(error: &TransferError) -> String {
+pub fn describe(error: &TransferError) -> String {
     match error {
         TransferError::NoConnection(why)
         | TransferError::NotSecured(why)
@@ -494,7 +518,7 @@ pub(crate) fn describe(error: &TransferError) -> String {
 }
 
 /// A piece of a transfer on its way to the blocking pool.
-pub(crate) struct Job {
+pub struct Job {
     serial: u64,
     kind: JobKind,
     work: Work,
@@ -512,12 +536,12 @@ pub(crate) struct Job {
 impl Job {
     /// A socket that goes along and that the reactor knows. It must forget it first: on a fast upload each
     /// arrival would wake a worker that has nothing to do with it.
-    pub(crate) fn known_socket(&mut self) -> Option<&mut Socket> {
+    pub fn known_socket(&mut self) -> Option<&mut Socket> {
         self.socket.as_mut().filter(|socket| socket.registered)
     }
 
     /// Where the end of the client can be heard, if it is waited for.
-    pub(crate) fn listen_to(&mut self, control: &OwnedFd) {
+    pub fn listen_to(&mut self, control: &OwnedFd) {
         if !self.grace.is_zero() {
             // Without a descriptor to spare the worker hears it all the same.
             self.control = control.try_clone().ok();
@@ -525,7 +549,7 @@ impl Job {
     }
 
     /// Does it; on a thread that may wait.
-    pub(crate) fn run(self) -> JobDone {
+    pub fn run(self) -> JobDone {
         let Self { serial, kind, work, mut socket, shared, most, mut taken, grace, control } = self;
         let mut share = Share::new(most);
         let (work, result) = match work {

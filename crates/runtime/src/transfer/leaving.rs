@@ -30,7 +30,7 @@ const MOST: usize = 1 << 20;
 
 /// The sockets of one worker.
 #[derive(Debug)]
-pub(crate) struct Leaving {
+pub struct Leaving {
     /// The longest there first.
     sockets: VecDeque<Leaver>,
     /// How many there may be: each is a descriptor.
@@ -49,7 +49,8 @@ struct Leaver {
 }
 
 impl Leaving {
-    pub(crate) fn new(room: usize) -> Self {
+    /// No connection yet, and room for so many.
+    pub fn new(room: usize) -> Self {
         Self { sockets: VecDeque::new(), room, due: None }
     }
 
@@ -67,12 +68,12 @@ impl Leaving {
     }
 
     /// When to look next.
-    pub(crate) fn due(&self) -> Option<Instant> {
+    pub fn due(&self) -> Option<Instant> {
         self.due
     }
 
     /// Closes those that have ended, or are to end.
-    pub(crate) fn look(&mut self, now: Instant, scratch: &mut [u8]) {
+    pub fn look(&mut self, now: Instant, scratch: &mut [u8]) {
         if self.due.is_none_or(|due| due > now) {
             return;
         }

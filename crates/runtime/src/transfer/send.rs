@@ -21,7 +21,7 @@ use super::{JobKind, Share, Shared, Socket, Turn};
 
 /// Up to here a file is read and sent rather than handed to `sendfile`: one packet holds data and FIN.
 /// engine.md: -5 to -10 % CPU at 1 KiB, a loss at 100 KiB.
-pub(crate) const SMALL: u64 = 16 * 1024;
+pub const SMALL: u64 = 16 * 1024;
 
 /// One `sendfile`, and what is looked up in the page cache or fetched by the pool at a time.
 const CHUNK: u64 = 1 << 20;
@@ -34,11 +34,11 @@ const CORKED: u64 = 4 << 20;
 const MARKER_INTERVAL: u64 = 1 << 20;
 
 /// What the buffer is filled to at a time; a listing is sent in writes of this size.
-pub(crate) const FILL: usize = 64 * 1024;
+pub const FILL: usize = 64 * 1024;
 
 /// A file or listing on its way out.
 #[derive(Debug)]
-pub(crate) struct Sender {
+pub struct Sender {
     source: Source,
     /// `None` where file bytes go as they are.
     encoder: Option<Encoder>,
@@ -70,7 +70,7 @@ enum Source {
 
 impl Sender {
     /// A file's range; of its converted form the first `skip` bytes are left out.
-    pub(crate) fn file(handle: ReadHandle, range: ByteRange, coding: Coding, skip: u64) -> Self {
+    pub fn file(handle: ReadHandle, range: ByteRange, coding: Coding, skip: u64) -> Self {
         let end = match (handle.size(), range.end) {
             (Some(size), Some(end)) => Some(size.min(end)),
             (size, end) => size.or(end),
@@ -85,7 +85,7 @@ impl Sender {
     }
 
     /// A listing.
-    pub(crate) fn listing(lister: Box<Lister>, coding: Coding) -> Self {
+    pub fn listing(lister: Box<Lister>, coding: Coding) -> Self {
         let encoder = (!coding.is_plain()).then(|| Encoder::new(coding, 0));
         Self::new(Source::Listing(lister), encoder, 0, None)
     }
@@ -107,17 +107,17 @@ impl Sender {
     }
 
     /// The same on a connection that goes on: nothing is left to wait in the kernel.
-    pub(crate) fn keeping_open(self) -> Self {
+    pub fn keeping_open(self) -> Self {
         Self { closes: false, ..self }
     }
 
     /// How many file bytes are still to be sent, where that is known.
-    pub(crate) fn left(&self) -> Option<u64> {
+    pub fn left(&self) -> Option<u64> {
         self.end.map(|end| end.saturating_sub(self.offset))
     }
 
     /// Claims that dropping it may wait: a file system that may hang is asked when a file is closed, too.
-    pub(crate) fn end_may_wait(&self) -> bool {
+    pub fn end_may_wait(&self) -> bool {
         match &self.source {
             Source::File(range) => range.readiness == Readiness::MayHang,
             Source::Stream(stream) => stream.readiness() == Readiness::MayHang,
@@ -126,7 +126,7 @@ impl Sender {
     }
 
     /// Sends its share.
-    pub(crate) fn turn(
+    pub fn turn(
         &mut self,
         socket: &mut Socket,
         shared: &Shared,
@@ -299,13 +299,13 @@ impl Sender {
 
     /// The part of the buffer that is to be sent next, for a control connection; refilled by
     /// [`Sender::fill`] when empty.
-    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
+    pub fn take_buffer(&mut self) -> Vec<u8> {
         self.sent = 0;
         std::mem::take(&mut self.buffer)
     }
 
     /// Whether what is drained was all that there is.
-    pub(crate) fn whole(&self) -> Result<(), TransferError> {
+    pub fn whole(&self) -> Result<(), TransferError> {
         match &self.source {
             Source::Listing(lister) => {
                 lister.cut().map_or(Ok(()), |cut| Err(TransferError::Cut(cut.to_string())))
@@ -319,7 +319,7 @@ impl Sender {
     }
 
     /// What a listing that is at its end could not go into.
-    pub(crate) fn take_unread(&mut self) -> Option<Unread> {
+    pub fn take_unread(&mut self) -> Option<Unread> {
         match &mut self.source {
             Source::Listing(lister) => lister.take_unread(),
             _ => None,
@@ -327,12 +327,12 @@ impl Sender {
     }
 
     /// Claims that everything is in the buffer.
-    pub(crate) fn is_drained(&self) -> bool {
+    pub fn is_drained(&self) -> bool {
         self.drained
     }
 
     /// Makes more bytes to send, or for `sendfile` brings the next pages into the cache. May wait.
-    pub(crate) fn fill(&mut self) -> Result<(), FileError> {
+    pub fn fill(&mut self) -> Result<(), FileError> {
         if let (Source::File(FileRange { file, readiness: Readiness::Cached, .. }), None) =
             (&self.source, &self.encoder)
             && !self.by_hand

@@ -9,13 +9,13 @@ use millrace_net::listener;
 
 use super::port::{Whose, named};
 use super::{PassivePool, Place};
-use crate::proxied::LATE;
+use crate::proxies::LATE;
 
 /// So many connections of one lease may wait for their header: one is the client's.
 const UNNAMED: usize = 8;
 
 /// A leased port. Dropping it gives the port back.
-pub(crate) struct Lease {
+pub struct Lease {
     pool: PassivePool,
     address: SocketAddr,
     /// Taken when the port is given back, at the latest when the lease is dropped.
@@ -27,7 +27,7 @@ pub(crate) struct Lease {
     /// Connections from proxies that have not said whom they are of, and whether the reactor tells of them.
     unnamed: Vec<(OwnedFd, SocketAddr, bool)>,
     /// When the port is given back although no transfer has begun.
-    pub(crate) due: Option<Instant>,
+    pub due: Option<Instant>,
 }
 
 impl std::fmt::Debug for Lease {
@@ -45,7 +45,7 @@ impl Lease {
 
     /// Ends the wait for a transfer: the port is somebody else's from now on. Answers whether the client's
     /// connection had come; then it is kept here.
-    pub(crate) fn give_back(&mut self, door: &mut impl Doorkeeper) -> bool {
+    pub fn give_back(&mut self, door: &mut impl Doorkeeper) -> bool {
         self.due = None;
         self.kept = self.accept(door).ok();
         self.give_up_unnamed().into_iter().for_each(|late| door.turn_away(late));
@@ -54,7 +54,7 @@ impl Lease {
     }
 
     /// Ends the wait for headers; answers whose have not come.
-    pub(crate) fn give_up_unnamed(&mut self) -> Vec<TurnedAway> {
+    pub fn give_up_unnamed(&mut self) -> Vec<TurnedAway> {
         let late = |(_, proxy, _)| TurnedAway::Unnamed(proxy, LATE.to_owned());
         self.unnamed.drain(..).map(late).collect()
     }
@@ -66,24 +66,24 @@ impl Lease {
     }
 
     /// Where the client is to connect.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// The listener, to wait for, where the port has not been given back.
-    pub(crate) fn listener(&self) -> Option<BorrowedFd<'_>> {
+    pub fn listener(&self) -> Option<BorrowedFd<'_>> {
         self.place.as_ref().map(|place| place.port.listener.as_fd())
     }
 
     /// Claims that its connection can only be known by the ticket that it shows.
-    pub(crate) fn goes_by_ticket(&self) -> bool {
+    pub fn goes_by_ticket(&self) -> bool {
         let Some(Place { port, tenant }) = &self.place else { return false };
         port.tenants.lock().of(*tenant).is_some_and(|own| own.by_badge)
     }
 
     /// Begins anew for the same session (a second `PASV`): what came until now is closed. Answers whether
     /// there is still a port to begin with.
-    pub(crate) fn renew(&mut self) -> bool {
+    pub fn renew(&mut self) -> bool {
         self.kept = None;
         self.unnamed.clear();
         let Some(Place { port, tenant }) = &self.place else { return false };
@@ -97,7 +97,7 @@ impl Lease {
 
     /// The client's connection, if it has come; [`io::ErrorKind::WouldBlock`] if not. The door hears of everybody
     /// who is turned away, and watches for the headers of proxies.
-    pub(crate) fn accept(&mut self, door: &mut impl Doorkeeper) -> io::Result<OwnedFd> {
+    pub fn accept(&mut self, door: &mut impl Doorkeeper) -> io::Result<OwnedFd> {
         if let Some(socket) = self.kept.take() {
             return Ok(socket);
         }
@@ -152,7 +152,7 @@ impl Lease {
 }
 
 /// What a lease needs of whoever holds it, where connections come.
-pub(crate) trait Doorkeeper {
+pub trait Doorkeeper {
     /// A connection was closed.
     fn turn_away(&mut self, whom: TurnedAway);
     /// The holder is to be told when something comes on this one.
@@ -163,7 +163,7 @@ pub(crate) trait Doorkeeper {
 
 /// A connection that was closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum TurnedAway {
+pub enum TurnedAway {
     /// It is somebody else's.
     Stranger(SocketAddr),
     /// It came from where proxies connect, and did not say whose it is.

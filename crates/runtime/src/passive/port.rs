@@ -10,7 +10,7 @@ use millrace_net::{listener, proxy};
 use super::Wake;
 use super::apart::Mark;
 use super::doorman::Doorman;
-use crate::proxied::Proxies;
+use crate::proxies::Proxies;
 
 /// A bound port.
 pub(super) struct Port {

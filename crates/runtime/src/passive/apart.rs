@@ -82,11 +82,11 @@ impl Own {
 
 /// The sessions in TLS, by address.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Companions(Arc<Mutex<HashMap<IpAddr, VecDeque<Arc<Own>>>>>);
+pub struct Companions(Arc<Mutex<HashMap<IpAddr, VecDeque<Arc<Own>>>>>);
 
 impl Companions {
     /// A session whose control connection is about to begin TLS. `is_old`: its hello may have been made before now.
-    pub(crate) fn join(&self, client: IpAddr, is_old: bool) -> Companion {
+    pub fn join(&self, client: IpAddr, is_old: bool) -> Companion {
         let own = Arc::new(Own::new());
         let mut all = self.lock();
         let others = all.entry(client).or_default();
@@ -108,7 +108,7 @@ impl Companions {
 
 /// A session among those of its address, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Companion {
+pub struct Companion {
     all: Companions,
     client: IpAddr,
     own: Arc<Own>,
@@ -135,7 +135,7 @@ struct Trial {
 
 impl Companion {
     /// The handshake of its control connection is over, and tickets were given.
-    pub(crate) fn met(&mut self, hello: Option<&Hello>, is_tls12: bool) {
+    pub fn met(&mut self, hello: Option<&Hello>, is_tls12: bool) {
         // A session id has no meaning where TLS 1.3 is spoken.
         let is_blank = |hello: &Hello| hello.tickets.is_empty() && (!is_tls12 || hello.session_id.is_empty());
         if !hello.is_some_and(is_blank) {
@@ -146,7 +146,7 @@ impl Companion {
     }
 
     /// It was given a ticket.
-    pub(crate) fn given(&self) {
+    pub fn given(&self) {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         if !(self.lasting && self.own.held().is_some()) {
             self.own.set(NEXT.fetch_add(1, Ordering::Relaxed), Stage::Given);
@@ -154,17 +154,17 @@ impl Companion {
     }
 
     /// Replies were sent, behind what was given.
-    pub(crate) fn told(&self) {
+    pub fn told(&self) {
         self.own.step(Stage::Given, Stage::Told);
     }
 
     /// Claims that it is of interest whether commands that have come were said behind the last replies.
-    pub(crate) fn listens(&self) -> bool {
+    pub fn listens(&self) -> bool {
         !self.ahead && self.own.is_at(Stage::Told)
     }
 
     /// Commands have come that were said behind the last replies: what those stood behind was read.
-    pub(crate) fn heard(&self) {
+    pub fn heard(&self) {
         if !self.ahead {
             self.own.step(Stage::Told, Stage::Held);
         }
@@ -172,7 +172,7 @@ impl Companion {
 
     /// Commands have come that were said before the reply to those before them was read. From now on nothing follows from
     /// what this client says; and what others have taken it to hold is of nobody any more, as it has another number.
-    pub(crate) fn runs_ahead(&mut self) {
+    pub fn runs_ahead(&mut self) {
         if std::mem::replace(&mut self.ahead, true) {
             return;
         }
@@ -191,7 +191,7 @@ impl Companion {
     }
 
     /// A port is about to be named: from now on a data connection may begin there, and use a ticket.
-    pub(crate) fn expect_use(&mut self) {
+    pub fn expect_use(&mut self) {
         // What was seen before one that has not come holds for the next one, too: that may be it.
         if self.trial.is_none() {
             let own = self.own.ticket();
@@ -208,14 +208,14 @@ impl Companion {
     }
 
     /// From now on a data connection may use a ticket.
-    pub(crate) fn may_use(&self) {
+    pub fn may_use(&self) {
         if !self.lasting {
             self.own.set(self.own.ticket(), Stage::Spent);
         }
     }
 
     /// A data connection has begun. `is_own`: by its own session's ticket.
-    pub(crate) fn used(&mut self, is_own: bool) {
+    pub fn used(&mut self, is_own: bool) {
         let Some(trial) = self.trial.take() else { return };
         if !is_own || trial.own != self.own.ticket() || trial.later.is_empty() {
             return;
@@ -233,7 +233,7 @@ impl Companion {
     }
 
     /// What its data connections are known by.
-    pub(crate) fn mark(&self, badge: Badge) -> Mark {
+    pub fn mark(&self, badge: Badge) -> Mark {
         let (by_control, by_data) = (Arc::clone(&self.by_control), Arc::clone(&self.by_data));
         Mark { badge, number: self.own.number, by_control, by_data }
     }
@@ -253,7 +253,7 @@ impl Drop for Companion {
 
 /// What a session's data connections are known by, beside those of sessions that are apart from it.
 #[derive(Debug, Clone)]
-pub(crate) struct Mark {
+pub struct Mark {
     badge: Badge,
     number: u64,
     by_control: Arc<[u64]>,

@@ -10,35 +10,35 @@ const SHARE: Duration = Duration::from_millis(2);
 
 /// What of this turn's share is used up, and who waits for the next.
 #[derive(Debug, Default)]
-pub(crate) struct Handshakes {
+pub struct Handshakes {
     spent: Duration,
     waiting: Vec<Key>,
 }
 
 impl Handshakes {
     /// A new turn: whoever waits may go on.
-    pub(crate) fn begin_turn(&mut self) -> Vec<Key> {
+    pub fn begin_turn(&mut self) -> Vec<Key> {
         self.spent = Duration::ZERO;
         std::mem::take(&mut self.waiting)
     }
 
     /// Claims that somebody waits.
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
     /// Claims that this turn has no time for another.
-    pub(crate) fn is_used_up(&self) -> bool {
+    pub fn is_used_up(&self) -> bool {
         self.spent >= SHARE
     }
 
     /// Puts a connection in line for the next turn.
-    pub(crate) fn wait(&mut self, key: Key) {
+    pub fn wait(&mut self, key: Key) {
         self.waiting.push(key);
     }
 
     /// A handshake has gone on since then.
-    pub(crate) fn spend(&mut self, since: Instant) {
+    pub fn spend(&mut self, since: Instant) {
         self.spent += since.elapsed();
     }
 }

@@ -29,9 +29,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A data connection on which everything was sent, and our end was said.
 #[derive(Debug)]
-pub(crate) struct Parting {
-    pub(crate) socket: Socket,
-    pub(crate) until: Instant,
+pub struct Parting {
+    /// The data connection.
+    pub socket: Socket,
+    /// When its client is no longer waited for.
+    pub until: Instant,
     /// How much more is read of it.
     left: usize,
     /// It sends still: what it gets when this ends in a reset, nobody can say.
@@ -50,7 +52,7 @@ enum Heard {
 
 impl Running {
     /// Everything was sent. Answers how the transfer has ended, unless the client's end is to be waited for.
-    pub(crate) fn part(&mut self, scratch: &mut [u8], now: Instant) -> Option<Result<(), TransferError>> {
+    pub fn part(&mut self, scratch: &mut [u8], now: Instant) -> Option<Result<(), TransferError>> {
         if self.direction == Direction::Upload {
             return Some(Ok(()));
         }
@@ -92,7 +94,7 @@ impl Running {
 impl Parting {
     /// The client's end did not come in time. One that has gone silent may still be reading: it gets the rest as
     /// always, from the kernel.
-    pub(crate) fn give_up(&self) -> Result<(), TransferError> {
+    pub fn give_up(&self) -> Result<(), TransferError> {
         if self.goes_on { Err(flooded()) } else { Ok(()) }
     }
 }

@@ -22,11 +22,11 @@
 //! connection is ([`doorman`]), and what shows none is closed. Any other client whose address has a lease on every port waits in line until one is
 //! given back.
 //!
-//! While a server relieves another ([`crate::upgrade`]) both lease from one range: neither keeps a port that is not leased.
+//! While a server relieves another both lease from one range: neither keeps a port that is not leased.
 //!
 //! What comes from where proxies connect is of whom its header names, and nobody's before that ([`Lease::accept`]).
 
-pub(crate) mod apart;
+pub mod apart;
 mod doorman;
 mod lease;
 mod port;
@@ -44,30 +44,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_net::listener;
 
-use crate::proxied::Proxies;
+use crate::proxies::Proxies;
 use apart::{Companions, Mark};
 use doorman::Doorman;
-pub(crate) use lease::{Doorkeeper, Lease, TurnedAway};
+pub use lease::{Doorkeeper, Lease, TurnedAway};
 use port::{Port, Reception, SharedTenants, Tenant};
 
 /// Listeners that are bound before one is given out a second time, where there are descriptors enough.
 const KEPT: usize = 64;
 
 /// Listeners that are bound so in a process that may have so many descriptors.
-pub(crate) fn kept(descriptors: u64) -> usize {
+pub fn kept(descriptors: u64) -> usize {
     usize::try_from(descriptors / 64).unwrap_or(KEPT).clamp(4, KEPT)
 }
 
 /// Tells a session that its connection was accepted by another that shares its port.
-pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// Hands a lease to a session that waited in line for it. Where the session is gone by then, the lease is
 /// dropped and the next in line gets it.
-pub(crate) type Deliver = Box<dyn FnOnce(Lease) + Send>;
+pub type Deliver = Box<dyn FnOnce(Lease) + Send>;
 
 /// The pool. One serves all workers.
 #[derive(Clone)]
-pub(crate) struct PassivePool {
+pub struct PassivePool {
     shared: Arc<Shared>,
 }
 
@@ -103,13 +103,13 @@ struct Host {
 }
 
 /// Who asks for a port.
-pub(crate) struct Guest {
+pub struct Guest {
     /// Where its connection will come from.
-    pub(crate) client: IpAddr,
+    pub client: IpAddr,
     /// What its connection can be known by, where its client is sure to resume its TLS session.
-    pub(crate) badge: Option<Mark>,
+    pub badge: Option<Mark>,
     /// How to tell it that its connection has come.
-    pub(crate) wake: Wake,
+    pub wake: Wake,
 }
 
 /// A place on a port.
@@ -120,7 +120,7 @@ struct Place {
 
 /// What came of asking for a lease.
 #[derive(Debug)]
-pub(crate) enum Leasing {
+pub enum Leasing {
     /// Here it is.
     Granted(Lease),
     /// Every port is leased, also to this client: it will be delivered.
@@ -131,7 +131,7 @@ pub(crate) enum Leasing {
 
 impl PassivePool {
     /// A pool over these ports, of which so many are [`kept`] bound; nothing is bound yet.
-    pub(crate) fn new(range: RangeInclusive<u16>, kept: usize, proxies: Arc<Proxies>) -> Self {
+    pub fn new(range: RangeInclusive<u16>, kept: usize, proxies: Arc<Proxies>) -> Self {
         let (reception, next) = (Reception { proxies, doorman: Doorman::default() }, AtomicU64::new(0));
         let companions = Companions::default();
         let is_shared = AtomicBool::new(false);
@@ -141,7 +141,7 @@ impl PassivePool {
 
     /// Another process leases from the same range, or does so no longer: while it does, a port that nobody has here is
     /// left to it.
-    pub(crate) fn share_with_others(&self, is_shared: bool) {
+    pub fn share_with_others(&self, is_shared: bool) {
         self.shared.is_shared.store(is_shared, Ordering::Release);
         if is_shared {
             self.shared.lock().values_mut().for_each(Host::let_go);
@@ -150,7 +150,7 @@ impl PassivePool {
 
     /// Leases a port on the address `local` to a client; where there is none now, `deliver` is called
     /// with one later.
-    pub(crate) fn lease(&self, local: IpAddr, guest: Guest, deliver: Deliver) -> Leasing {
+    pub fn lease(&self, local: IpAddr, guest: Guest, deliver: Deliver) -> Leasing {
         let Guest { client, badge, wake } = guest;
         let number = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let tenant = Tenant { number, client, badge, by_badge: false, arrived: None, wake };
@@ -170,19 +170,19 @@ impl PassivePool {
     }
 
     /// The sessions that may come to share a port by their tickets.
-    pub(crate) fn companions(&self) -> &Companions {
+    pub fn companions(&self) -> &Companions {
         &self.shared.companions
     }
 
     /// Why whoever waits for a port of this address has none, where it is not that all are in use.
-    pub(crate) fn hindrance(&self, local: IpAddr) -> Option<io::Error> {
+    pub fn hindrance(&self, local: IpAddr) -> Option<io::Error> {
         let hosts = self.shared.lock();
         let host = hosts.get(&local).filter(|host| !host.unbound.is_empty())?;
         host.hindrance.map(io::Error::from_raw_os_error)
     }
 
     /// Why no port at all can be bound at this address now, if that is so. None is bound for longer than it takes to try.
-    pub(crate) fn trouble(&self, local: IpAddr) -> Option<io::Error> {
+    pub fn trouble(&self, local: IpAddr) -> Option<io::Error> {
         let mut last = None;
         for port in self.shared.range.clone() {
             match listener::bind_data(SocketAddr::new(local, port)) {
@@ -194,7 +194,7 @@ impl PassivePool {
     }
 
     /// The ports that may be used, for messages.
-    pub(crate) fn range(&self) -> &RangeInclusive<u16> {
+    pub fn range(&self) -> &RangeInclusive<u16> {
         &self.shared.range
     }
 

@@ -12,7 +12,7 @@ use millrace_storage::MemoryStorage;
 use millrace_vfs::{FileRange, ReadHandle, Readiness, Storage, Wait, WriteMode};
 
 use super::*;
-use crate::limits::{Limit, Limits, Scope, ServerLimits};
+use millrace_limits::{Limit, Limits, Scope, ServerLimits};
 
 const LENGTH: u64 = 100_000_000;
 

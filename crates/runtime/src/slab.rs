@@ -3,16 +3,16 @@
 
 /// Names a connection of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub struct Key {
     /// The place: less than 2^30.
-    pub(crate) index: u32,
+    pub index: u32,
     /// How often the place was used before: 31 bits.
-    pub(crate) generation: u32,
+    pub generation: u32,
 }
 
 /// The connections of a worker.
 #[derive(Debug)]
-pub(crate) struct Slab<T> {
+pub struct Slab<T> {
     places: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
 }
@@ -25,7 +25,7 @@ impl<T> Default for Slab<T> {
 
 impl<T> Slab<T> {
     /// Puts in what `make` makes for its key.
-    pub(crate) fn insert_with(&mut self, make: impl FnOnce(Key) -> T) -> Key {
+    pub fn insert_with(&mut self, make: impl FnOnce(Key) -> T) -> Key {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push((0, None));
             self.places.len() as u32 - 1
@@ -37,7 +37,7 @@ impl<T> Slab<T> {
     }
 
     /// The connection, if it is still there.
-    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         match self.places.get_mut(key.index as usize) {
             Some((generation, place)) if *generation == key.generation => place.as_mut(),
             _ => None,
@@ -45,7 +45,7 @@ impl<T> Slab<T> {
     }
 
     /// Takes the connection out.
-    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+    pub fn remove(&mut self, key: Key) -> Option<T> {
         let (generation, place) = self.places.get_mut(key.index as usize)?;
         if *generation != key.generation {
             return None;
@@ -58,7 +58,7 @@ impl<T> Slab<T> {
     }
 
     /// Everybody.
-    pub(crate) fn keys(&self) -> Vec<Key> {
+    pub fn keys(&self) -> Vec<Key> {
         let occupied = self.places.iter().enumerate().filter(|(_, (_, place))| place.is_some());
         occupied
             .map(|(index, (generation, _))| Key { index: index as u32, generation: *generation })
@@ -66,7 +66,7 @@ impl<T> Slab<T> {
     }
 
     /// Claims that nobody is there.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.free.len() == self.places.len()
     }
 }
