@@ -1,9 +1,12 @@
 //! Who may log in: the door for accounts, and the accounts that need no door.
 
+#[cfg(any(test, not(feature = "ldap"), not(feature = "mysql"), not(feature = "postgres")))]
+mod absent;
 mod accounts;
 mod argon2id;
 mod asked;
 mod chain;
+#[cfg(any(feature = "ldap", feature = "mysql", feature = "postgres"))]
 mod columns;
 mod effective;
 mod guard;
@@ -16,9 +19,11 @@ mod listed;
 mod mounts;
 mod pam;
 pub mod password;
+#[cfg(feature = "postgres")]
 mod postgres;
 mod profile;
 mod recent;
+#[cfg(any(feature = "ldap", feature = "mysql", feature = "postgres"))]
 mod remote;
 mod security;
 mod source;
@@ -26,6 +31,7 @@ mod sql;
 mod sqlite;
 mod totp;
 mod turns;
+#[cfg(any(feature = "ldap", feature = "mysql", feature = "postgres"))]
 mod watch;
 
 use std::fmt::Debug;

@@ -23,6 +23,9 @@ use super::guard;
 use super::homes::Homes;
 use super::sql::Sql;
 use super::{Account, Protocol};
+#[cfg(not(feature = "postgres"))]
+use crate::absent::absent;
+#[cfg(feature = "postgres")]
 use crate::postgres;
 use millrace_limits::{HeldQuota, Quotas};
 
@@ -73,6 +76,7 @@ enum Rows {
     /// In SQLite: opened, and made, when it is first needed.
     Sqlite { path: PathBuf, open: Mutex<Option<SqlStorage>> },
     /// In PostgreSQL, which is asked with each call, and need not be there.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "there is only SQLite then"))]
     Postgres { name: String, storage: SqlStorage },
 }
 
@@ -118,7 +122,14 @@ impl MountedDatabase {
         Self(Rows::Sqlite { path, open: Mutex::default() })
     }
 
+    /// A PostgreSQL database, which is not in this build.
+    #[cfg(not(feature = "postgres"))]
+    pub fn postgres(_: &Sql) -> Result<Self, String> {
+        absent("PostgreSQL", "postgres")
+    }
+
     /// A PostgreSQL database; an error is a full sentence without its point. Nobody is connected to yet.
+    #[cfg(feature = "postgres")]
     pub fn postgres(settings: &Sql) -> Result<Self, String> {
         let server = postgres::Server::new(settings)?;
         let name = server.name();

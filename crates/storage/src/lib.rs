@@ -40,5 +40,7 @@ pub use local::{
 pub use memory::MemoryStorage;
 pub use quota::{Allowance, Allowances, Ledger, LedgerError, Quota, Tally, TallyReport};
 pub use read_only::ReadOnly;
-pub use sql::{Connecting, PostgresServer, SqlError, SqlStorage};
+#[cfg(feature = "postgres")]
+pub use sql::{Connecting, PostgresServer};
+pub use sql::{SqlError, SqlStorage};
 pub use withheld::Withheld;

@@ -6,7 +6,10 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Opts, OptsBuilder, Row, SslOpts};
 use serde_json::Value;
 
-use super::{Cells, Sql};
+use super::Sql;
+use super::found::{Cells, found};
+use crate::remote::{Link, Remote};
+use crate::source::{Found, Source};
 
 /// What has become of the schema, step by step; the database remembers how many of them it has taken. It has no
 /// transactions for tables: a step has to be one that can be repeated.
@@ -21,16 +24,22 @@ const MIGRATIONS: &[&str] = &["
 
 const QUERY: &str = "SELECT name, password, `groups`, profile FROM millrace_user WHERE name = ?";
 
+/// A MySQL or MariaDB database by its URL: `mysql://USER@HOST/DATABASE`.
+pub fn mysql(settings: &Sql) -> Result<impl Source + use<>, String> {
+    let server = Server::new(settings)?;
+    Ok(Remote::new(server.name(), server, true, settings.time)?.marked(&settings.query))
+}
+
 /// A MySQL database, and how it is asked.
 #[derive(Debug)]
-pub(super) struct Server {
+struct Server {
     options: Opts,
     /// `None` where the table is ours.
     query: Option<String>,
 }
 
 impl Server {
-    pub(super) fn new(settings: &Sql) -> Result<Self, String> {
+    fn new(settings: &Sql) -> Result<Self, String> {
         let options = Opts::from_url(&settings.connection)
             .map_err(|error| format!("write \"mysql://USER@HOST/DATABASE\": {error}"))?;
         if settings.query.as_ref().is_some_and(|query| !query.contains('?')) {
@@ -53,21 +62,13 @@ impl Server {
     }
 
     /// How the log names it; nothing of its password.
-    pub(super) fn name(&self) -> String {
+    fn name(&self) -> String {
         let (database, host) = (self.options.db_name().unwrap_or_default(), self.options.ip_or_hostname());
         format!("the MySQL database {database} at {}", self.options.socket().unwrap_or(host))
     }
 
-    pub(super) async fn connect(&self) -> Result<Conn, String> {
-        let mut connection = Conn::new(self.options.clone()).await.map_err(|error| told(&error))?;
-        if self.query.is_none() {
-            migrate(&mut connection).await?;
-        }
-        Ok(connection)
-    }
-
     /// What is known of a name.
-    pub(super) async fn row(&self, connection: &mut Conn, name: &str) -> Result<Option<Cells>, String> {
+    async fn row(&self, connection: &mut Conn, name: &str) -> Result<Option<Cells>, String> {
         let query = self.query.as_deref().unwrap_or(QUERY);
         let rows: Vec<Row> = connection.exec(query, (name,)).await.map_err(|error| told(&error))?;
         let row = match &rows[..] {
@@ -81,6 +82,22 @@ impl Server {
             true => Ok(Some(cells)),
             false => Err("the query has no column `name`, by which to tell Alice from alice".to_owned()),
         }
+    }
+}
+
+impl Link for Server {
+    type Connection = Conn;
+
+    async fn connect(&self) -> Result<Conn, String> {
+        let mut connection = Conn::new(self.options.clone()).await.map_err(|error| told(&error))?;
+        if self.query.is_none() {
+            migrate(&mut connection).await?;
+        }
+        Ok(connection)
+    }
+
+    async fn find(&self, connection: &mut Conn, name: &str, _: Option<&str>) -> Result<Found, String> {
+        found(name, self.row(connection, name).await?)
     }
 }
 

@@ -4,8 +4,11 @@ use serde_json::Value;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
-use super::{Cells, Sql};
+use super::Sql;
+use super::found::{Cells, found};
 use crate::postgres::{self, told};
+use crate::remote::{Link, Remote};
+use crate::source::{Found, Source};
 
 /// What has become of the schema, step by step; the database remembers how many of them it has taken.
 const MIGRATIONS: &[&str] = &["
@@ -22,16 +25,22 @@ const QUERY: &str = "SELECT name, password, groups, profile FROM millrace_user W
 /// Keeps two servers that start at once from migrating at once; any number will do.
 const LOCK: i64 = 0x6d69_6c6c_7261_6365;
 
+/// A PostgreSQL database by its connection string (`host=... user=... dbname=...`, or a URL).
+pub fn postgres(settings: &Sql) -> Result<impl Source + use<>, String> {
+    let server = Server::new(settings)?;
+    Ok(Remote::new(server.name(), server, true, settings.time)?.marked(&settings.query))
+}
+
 /// A PostgreSQL database, and how it is asked.
 #[derive(Debug)]
-pub(super) struct Server {
+struct Server {
     server: postgres::Server,
     /// `None` where the table is ours.
     query: Option<String>,
 }
 
 impl Server {
-    pub(super) fn new(settings: &Sql) -> Result<Self, String> {
+    fn new(settings: &Sql) -> Result<Self, String> {
         let server = postgres::Server::new(settings)?;
         if settings.query.as_ref().is_some_and(|query| !query.contains("$1")) {
             return Err("the query has no $1, where the name goes".to_owned());
@@ -40,20 +49,12 @@ impl Server {
     }
 
     /// How the log names it; nothing of its password.
-    pub(super) fn name(&self) -> String {
+    fn name(&self) -> String {
         self.server.name()
     }
 
-    pub(super) async fn connect(&self) -> Result<Client, String> {
-        let client = self.server.connect().await?;
-        if self.query.is_none() {
-            migrate(&client).await?;
-        }
-        Ok(client)
-    }
-
     /// What is known of a name.
-    pub(super) async fn row(&self, client: &Client, name: &str) -> Result<Option<Cells>, String> {
+    async fn row(&self, client: &Client, name: &str) -> Result<Option<Cells>, String> {
         let query = self.query.as_deref().unwrap_or(QUERY);
         let rows = client.query_typed(query, &[(&name, Type::TEXT)]).await.map_err(|error| told(&error))?;
         match &rows[..] {
@@ -61,6 +62,22 @@ impl Server {
             [row] => (0..row.len()).map(|index| cell(row, index)).collect::<Result<_, _>>().map(Some),
             _ => Err(format!("there is more than one row of {name}")),
         }
+    }
+}
+
+impl Link for Server {
+    type Connection = Client;
+
+    async fn connect(&self) -> Result<Client, String> {
+        let client = self.server.connect().await?;
+        if self.query.is_none() {
+            migrate(&client).await?;
+        }
+        Ok(client)
+    }
+
+    async fn find(&self, connection: &mut Client, name: &str, _: Option<&str>) -> Result<Found, String> {
+        found(name, self.row(connection, name).await?)
     }
 }
 

@@ -17,6 +17,7 @@
 mod content;
 mod directory;
 mod pool;
+#[cfg(feature = "postgres")]
 mod postgres;
 mod read;
 mod rows;
@@ -27,6 +28,7 @@ mod write;
 
 use std::path::Path;
 use std::sync::Arc;
+#[cfg(feature = "postgres")]
 use std::time::Duration;
 
 use millrace_vfs::{
@@ -45,6 +47,7 @@ use sole::{Place, Register};
 use tree::{Node, ROOT};
 use write::{InPlace, Staged};
 
+#[cfg(feature = "postgres")]
 pub use postgres::{Connecting, PostgresServer};
 
 /// A tree of files in a database. Clones share it.
@@ -89,6 +92,7 @@ impl SqlStorage {
 
     /// The tree in a PostgreSQL database, which need not be there yet: each call finds out, and takes no longer than
     /// `time`. One that this process has open already is shared, and from now on connected to by `server`.
+    #[cfg(feature = "postgres")]
     pub fn postgres(server: Arc<dyn PostgresServer>, time: Duration) -> std::io::Result<Self> {
         let place = Place::Server(server.place());
         let open = || postgres::Pool::new(Arc::clone(&server), time).map(Pool::Postgres);

@@ -2,13 +2,16 @@
 
 use millrace_vfs::{FileError, Space};
 
+#[cfg(feature = "postgres")]
+use super::postgres;
 use super::rows::Statements;
-use super::{postgres, sqlite};
+use super::sqlite;
 
 /// A database, and the connections to it.
 #[derive(Debug)]
 pub(super) enum Pool {
     Sqlite(sqlite::Pool),
+    #[cfg(feature = "postgres")]
     Postgres(postgres::Pool),
 }
 
@@ -20,6 +23,7 @@ impl Pool {
     ) -> Result<T, FileError> {
         match self {
             Self::Sqlite(pool) => pool.look(look),
+            #[cfg(feature = "postgres")]
             Self::Postgres(pool) => pool.look(look),
         }
     }
@@ -31,6 +35,7 @@ impl Pool {
     ) -> Result<T, FileError> {
         match self {
             Self::Sqlite(pool) => pool.change(change),
+            #[cfg(feature = "postgres")]
             Self::Postgres(pool) => pool.change(postgres::Of::Contents, change),
         }
     }
@@ -42,6 +47,7 @@ impl Pool {
     ) -> Result<T, FileError> {
         match self {
             Self::Sqlite(pool) => pool.change(change),
+            #[cfg(feature = "postgres")]
             Self::Postgres(pool) => pool.change(postgres::Of::Tree, change),
         }
     }
@@ -50,6 +56,7 @@ impl Pool {
     pub(super) fn space(&self) -> Result<Space, FileError> {
         match self {
             Self::Sqlite(pool) => pool.space(),
+            #[cfg(feature = "postgres")]
             Self::Postgres(_) => Err(FileError::Unsupported),
         }
     }

@@ -6,7 +6,7 @@
 //! directory ignores case.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ldap3::{
     LdapConnAsync, LdapConnSettings, LdapError, LdapResult, Scope, SearchEntry, SearchOptions, dn_escape,
@@ -16,43 +16,15 @@ use millrace_net::tls::client_config;
 use serde_json::Value;
 use tokio_rustls::rustls::ClientConfig;
 
-use super::columns;
-use super::password::Mac;
-use super::recent::Recent;
-use super::remote::{Link, Remote};
-use super::source::{Found, Proof, Source};
+use super::Ldap;
+use crate::columns;
+use crate::password::Mac;
+use crate::recent::Recent;
+use crate::remote::{Link, Remote};
+use crate::source::{Found, Proof, Source};
 
 /// The result code that says: wrong password (RFC 4511, appendix A).
 const INVALID_CREDENTIALS: u32 = 49;
-
-/// A directory, and how it is asked. Errors are full sentences without their full stop.
-#[derive(Debug, Clone)]
-pub struct Ldap {
-    /// `ldap://HOST`, `ldaps://HOST`, or `ldapi://` and the path of a socket, with `%2F` for `/`.
-    pub url: String,
-    /// Whether an `ldap://` connection is encrypted before anything is said on it.
-    pub start_tls: bool,
-    /// Certificates in PEM that the server's has to be signed by, instead of those that browsers trust.
-    pub roots: Option<Vec<u8>>,
-    /// Who searches, and the password; `None` where anybody may.
-    pub bind: Option<(String, String)>,
-    /// Beneath what the users are.
-    pub base: String,
-    /// The attribute that has the name.
-    pub name: String,
-    /// What else has to be so of a user: `(objectClass=person)`.
-    pub filter: Option<String>,
-    /// How groups are found, with `{dn}` and `{user}`: `(member={dn})`.
-    pub groups: Option<String>,
-    /// Beneath what the groups are; `None` where the users are.
-    pub group_base: Option<String>,
-    /// Settings of a user, and the attributes that have them.
-    pub attributes: Vec<(String, String)>,
-    /// How long an answer may take.
-    pub time: Duration,
-    /// How long a password that was right is not tried again; the entry is looked at each time.
-    pub cache: Duration,
-}
 
 /// A directory as a source of accounts.
 pub fn ldap(settings: &Ldap) -> Result<impl Source + use<>, String> {

@@ -1,0 +1,10 @@
+//! In place of PostgreSQL, where this program was built without it.
+
+use super::Sql;
+use crate::absent::{Absent, absent};
+use crate::source::Source;
+
+/// Fails: PostgreSQL is not in this build.
+pub fn postgres(_: &Sql) -> Result<impl Source + use<>, String> {
+    absent("PostgreSQL", "postgres").map(|absent: Absent| absent)
+}
