@@ -35,7 +35,7 @@ impl Recipient {
 
 /// An event to be put.
 #[derive(Debug)]
-pub(super) struct Letter {
+pub(super) struct Delivery {
     pub(super) to: Recipient,
     /// A JSON object, not yet with its `id`.
     pub(super) body: String,
@@ -47,9 +47,9 @@ pub(super) struct Letter {
 /// What the writing thread is told.
 pub(super) enum Order {
     /// Put these; a session's intention, if it had one, is carried out.
-    Put { letters: Vec<Letter>, session: u64, done: Sender<Result<(), String>> },
+    Put { deliveries: Vec<Delivery>, session: u64, done: Sender<Result<(), String>> },
     /// A session intends this.
-    Intend { letters: Vec<Letter>, session: u64, done: Sender<Result<(), String>> },
+    Intend { deliveries: Vec<Delivery>, session: u64, done: Sender<Result<(), String>> },
     /// Nothing came of it.
     Drop { session: u64 },
     /// These were delivered.

@@ -14,8 +14,8 @@
 
 mod backlog;
 mod delivery;
+mod delivery_workers;
 mod facts;
-mod lanes;
 mod patterns;
 mod pending;
 mod pools;

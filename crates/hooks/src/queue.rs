@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 
-use super::delivery::{Letter, Order, Recipient, Warn};
-use super::lanes::{Lanes, Shared};
+use super::delivery::{Delivery, Order, Recipient, Warn};
+use super::delivery_workers::{DeliveryWorkers, Shared};
 use super::webhook::Keyring;
 
 /// Puts that share a transaction at most.
@@ -39,7 +39,7 @@ const LAST: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Queue {
     orders: Mutex<Option<Sender<Order>>>,
-    lanes: Arc<Lanes>,
+    workers: Arc<DeliveryWorkers>,
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Locked while this server delivers.
@@ -118,35 +118,35 @@ impl Queue {
         let left = waiting(&database).map_err(|error| wrong(&error))?;
         let shared = Arc::new(Shared::new(path, origin, keys.clone(), warn));
         let (orders, inbox) = channel();
-        // Lanes are made by the writer too, and hold a way back to it.
-        let lanes = Arc::new(Lanes::new(orders.clone(), Arc::clone(&shared)));
+        // Workers are made by the writer too, and hold a way back to it.
+        let workers = Arc::new(DeliveryWorkers::new(orders.clone(), Arc::clone(&shared)));
         let queue = Self {
             orders: Mutex::new(Some(orders)),
-            lanes: Arc::clone(&lanes),
+            workers: Arc::clone(&workers),
             shared,
             threads: Mutex::default(),
             lock,
             _presence: presence,
         };
         for (receiver, last) in left {
-            lanes.announce(&receiver, last);
+            workers.announce(&receiver, last);
         }
         let writer = thread::Builder::new()
             .name("millrace-events".to_owned())
-            .spawn(move || write(&mut database, &inbox, &lanes))
+            .spawn(move || write(&mut database, &inbox, &workers))
             .map_err(|error| wrong(&error))?;
         queue.threads.lock().unwrap_or_else(PoisonError::into_inner).push(writer);
         Ok(queue)
     }
 
     /// Puts events; they are safe when this returns.
-    pub(super) fn put(&self, session: u64, letters: Vec<Letter>) -> Result<(), String> {
-        self.order(|done| Order::Put { letters, session, done })
+    pub(super) fn put(&self, session: u64, deliveries: Vec<Delivery>) -> Result<(), String> {
+        self.order(|done| Order::Put { deliveries, session, done })
     }
 
     /// Puts down what a session is about to do.
-    pub(super) fn intend(&self, session: u64, letters: Vec<Letter>) -> Result<(), String> {
-        self.order(|done| Order::Intend { letters, session, done })
+    pub(super) fn intend(&self, session: u64, deliveries: Vec<Delivery>) -> Result<(), String> {
+        self.order(|done| Order::Intend { deliveries, session, done })
     }
 
     /// Nothing came of what a session was about to do.
@@ -178,7 +178,7 @@ impl Queue {
 
     /// What waits for a receiver, up to this event, is to be tried now, from the first on: there may be older ones again.
     pub(super) fn begin_again(&self, receiver: &str, last: i64) {
-        self.lanes.begin_again(receiver, last);
+        self.workers.begin_again(receiver, last);
     }
 
     fn order(&self, order: impl FnOnce(Sender<Result<(), String>>) -> Order) -> Result<(), String> {
@@ -215,7 +215,7 @@ impl Queue {
         self.shared.resume();
         let left = Connection::open(self.path()).and_then(|database| waiting(&database));
         for (receiver, last) in left.map_err(|error| wrong(&error))? {
-            self.lanes.announce(&receiver, last);
+            self.workers.announce(&receiver, last);
         }
         Ok(())
     }
@@ -264,14 +264,14 @@ fn waiting(database: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
 }
 
 /// Writes what it is told to, many orders in one transaction.
-fn write(database: &mut Connection, inbox: &Receiver<Order>, lanes: &Lanes) {
+fn write(database: &mut Connection, inbox: &Receiver<Order>, workers: &DeliveryWorkers) {
     let mut seen = None;
     loop {
-        announce_others(database, &mut seen, lanes);
-        // The lanes hold ways to here as well, so the end is not that of the channel.
+        announce_others(database, &mut seen, workers);
+        // The workers hold ways to here as well, so the end is not that of the channel.
         let first = match inbox.recv_timeout(Duration::from_millis(250)) {
             Ok(order) => order,
-            Err(RecvTimeoutError::Timeout) if !lanes.shared.is_stopped() => continue,
+            Err(RecvTimeoutError::Timeout) if !workers.shared.is_stopped() => continue,
             Err(_) => return,
         };
         let mut orders = vec![first];
@@ -285,8 +285,8 @@ fn write(database: &mut Connection, inbox: &Receiver<Order>, lanes: &Lanes) {
             }
         };
         match &result {
-            Ok(put) => put.iter().for_each(|(receiver, last)| lanes.announce(receiver, *last)),
-            Err(error) => (lanes.shared.warn)(&format!("hooks: events cannot be kept: {error}")),
+            Ok(put) => put.iter().for_each(|(receiver, last)| workers.announce(receiver, *last)),
+            Err(error) => (workers.shared.warn)(&format!("hooks: events cannot be kept: {error}")),
         }
         let result = result.map(drop);
         for order in orders {
@@ -298,7 +298,7 @@ fn write(database: &mut Connection, inbox: &Receiver<Order>, lanes: &Lanes) {
 }
 
 /// Announces what another process has put, if it has put something.
-fn announce_others(database: &Connection, seen: &mut Option<i64>, lanes: &Lanes) {
+fn announce_others(database: &Connection, seen: &mut Option<i64>, workers: &DeliveryWorkers) {
     let version = database.prepare_cached("PRAGMA data_version").and_then(|mut query| {
         let version: i64 = query.query_row([], |row| row.get(0))?;
         Ok(version)
@@ -307,7 +307,7 @@ fn announce_others(database: &Connection, seen: &mut Option<i64>, lanes: &Lanes)
     let Ok(version) = version else { return };
     if seen.replace(version).is_some_and(|seen| seen != version) {
         let waiting = waiting(database).unwrap_or_default();
-        waiting.iter().for_each(|(receiver, last)| lanes.announce(receiver, *last));
+        waiting.iter().for_each(|(receiver, last)| workers.announce(receiver, *last));
     }
 }
 
@@ -324,27 +324,27 @@ fn commit(database: &mut Connection, orders: &[Order]) -> rusqlite::Result<HashM
         let mut forget = transaction.prepare_cached("DELETE FROM intended WHERE session = ?1")?;
         let mut remove = transaction.prepare_cached("DELETE FROM event WHERE id = ?1")?;
         let mut park = transaction.prepare_cached("UPDATE event SET parked = ?2 WHERE id = ?1")?;
-        let key = |letter: &Letter| serde_json::to_string(&letter.to).unwrap_or_default();
+        let key = |delivery: &Delivery| serde_json::to_string(&delivery.to).unwrap_or_default();
         for order in orders {
             match order {
-                Order::Put { letters, session, .. } => {
+                Order::Put { deliveries, session, .. } => {
                     forget.execute([session.cast_signed()])?;
-                    for letter in letters {
-                        let key = key(letter);
-                        insert.execute(params![key, letter.body, letter.words, letter.variables])?;
+                    for delivery in deliveries {
+                        let key = key(delivery);
+                        insert.execute(params![key, delivery.body, delivery.words, delivery.variables])?;
                         put.insert(key, transaction.last_insert_rowid());
                     }
                 }
-                Order::Intend { letters, session, .. } => {
+                Order::Intend { deliveries, session, .. } => {
                     forget.execute([session.cast_signed()])?;
-                    for letter in letters {
+                    for delivery in deliveries {
                         let session = session.cast_signed();
                         intend.execute(params![
                             session,
-                            key(letter),
-                            letter.body,
-                            letter.words,
-                            letter.variables
+                            key(delivery),
+                            delivery.body,
+                            delivery.words,
+                            delivery.variables
                         ])?;
                     }
                 }

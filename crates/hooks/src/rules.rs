@@ -9,8 +9,8 @@
 
 mod about;
 mod chain;
-mod letters;
 mod moving;
+mod outbox;
 mod performing;
 mod rule;
 
@@ -127,19 +127,19 @@ impl Rules {
         let mut moment = moment.clone();
         moment.event = Event::Interrupted;
         let matching = self.rules.iter().filter(|rule| rule.matches(&moment));
-        let mut letters = Vec::new();
+        let mut deliveries = Vec::new();
         for rule in matching {
-            match rule.letter(&moment, moment.path.as_ref()) {
-                Ok(letter) => letters.extend(letter),
+            match rule.delivery(&moment, moment.path.as_ref()) {
+                Ok(delivery) => deliveries.extend(delivery),
                 Err(error) => {
                     let facts = Facts::new(&moment, moment.path.as_ref());
                     self.warn(&performing::taken_for_option(rule, &facts, error));
                 }
             }
         }
-        match (letters.is_empty(), self.queue.get()) {
+        match (deliveries.is_empty(), self.queue.get()) {
             (false, Some(queue)) => {
-                queue.intend(moment.session, letters).map_err(|error| self.broken(&error))
+                queue.intend(moment.session, deliveries).map_err(|error| self.broken(&error))
             }
             _ => Ok(()),
         }

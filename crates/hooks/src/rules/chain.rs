@@ -4,7 +4,7 @@
 use millrace_ftp::digest::Algorithm;
 use millrace_vfs::{VirtualPath, Wait};
 
-use super::letters::Letters;
+use super::outbox::Outbox;
 use super::{Action, Rule, Rules};
 use crate::verify::{self, Pair, Turn};
 use crate::{Event, Moment, Refusal};
@@ -33,14 +33,14 @@ impl Rules {
         has_waited: bool,
     ) -> Result<Option<VirtualPath>, Refusal> {
         let mut path = moment.path.clone();
-        let (mut letters, mut after) = (Letters::default(), Vec::new());
+        let (mut outbox, mut after) = (Outbox::default(), Vec::new());
         for (at, rule) in self.rules.iter().enumerate().skip(first).filter(|(_, rule)| rule.matches(moment)) {
             let done = match (rule.waits(moment.event), &rule.action, &path) {
                 (false, ..) => {
-                    letters.write(rule, moment, path.as_ref().or(moment.path.as_ref()));
+                    outbox.write(rule, moment, path.as_ref().or(moment.path.as_ref()));
                     Ok(Done::On)
                 }
-                (true, Action::Move(_), _) if !letters.name(moment, path.as_ref()) => return Ok(path),
+                (true, Action::Move(_), _) if !outbox.name(moment, path.as_ref()) => return Ok(path),
                 (true, Action::Verify(algorithm), Some(path)) => {
                     self.verify(at, *algorithm, moment, path, &mut verified)
                 }
@@ -52,7 +52,7 @@ impl Rules {
                 _ if moment.is_given_up() => return Err(self.give_up(rule, moment, path.as_ref())),
                 Ok(Done::On) if moment.is_taken() && path == moment.path => path = None,
                 Ok(Done::On) => {}
-                Ok(Done::At(_)) if !letters.name(moment, path.as_ref()) => return Ok(path),
+                Ok(Done::At(_)) if !outbox.name(moment, path.as_ref()) => return Ok(path),
                 Ok(Done::At(moved)) => path = Some(moved),
                 Ok(Done::Waits) => break,
                 Ok(Done::Before(sum, turn)) => after.push((at + 1, sum, turn)),
@@ -67,12 +67,12 @@ impl Rules {
         if moment.is_given_up() && moment.is_pending() {
             return Err(Refusal::of_giving_up());
         }
-        if !letters.name(moment, path.as_ref()) {
+        if !outbox.name(moment, path.as_ref()) {
             return Ok(path);
         }
-        letters.refused.iter().for_each(|why| self.warn(why));
-        if let (false, Some(queue)) = (letters.written.is_empty(), self.queue.get()) {
-            queue.put(moment.session, letters.written).map_err(|error| self.broken(&error))?;
+        outbox.refused.iter().for_each(|why| self.warn(why));
+        if let (false, Some(queue)) = (outbox.written.is_empty(), self.queue.get()) {
+            queue.put(moment.session, outbox.written).map_err(|error| self.broken(&error))?;
         }
         // From the last to the first: what a chain comes to is behind the rules that this one still has a turn at.
         while let Some((first, sum, _turn)) = after.pop() {

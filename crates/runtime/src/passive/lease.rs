@@ -144,7 +144,7 @@ impl Lease {
                     return Ok(socket);
                 }
                 Whose::Of(other) => other.take_in(socket),
-                Whose::ByBadge => reception.doorman.receive(socket, from, &port.tenants),
+                Whose::ByBadge => reception.demultiplexer.receive(socket, from, &port.tenants),
                 Whose::Nobodys => door.turn_away(TurnedAway::Stranger(SocketAddr::new(from, peer.port()))),
             }
         }

@@ -18,20 +18,20 @@
 //! When every port of the range is leased, a port is shared by clients of *different* addresses, told
 //! apart by where a connection comes from; an address that left one of them without its connection gets no
 //! other lease of that port while it stays open. Sessions of *one* address share a port where all of them are
-//! known to resume their TLS sessions, and to keep them apart ([`apart`]): the ticket in the ClientHello says whose a
-//! connection is ([`doorman`]), and what shows none is closed. Any other client whose address has a lease on every port waits in line until one is
+//! known to resume their TLS sessions, and to keep them apart ([`ticket_isolation`]): the ticket in the ClientHello says whose a
+//! connection is ([`ticket_demultiplexer`]), and what shows none is closed. Any other client whose address has a lease on every port waits in line until one is
 //! given back.
 //!
 //! While a server relieves another both lease from one range: neither keeps a port that is not leased.
 //!
 //! What comes from where proxies connect is of whom its header names, and nobody's before that ([`Lease::accept`]).
 
-pub mod apart;
-mod doorman;
 mod lease;
 mod port;
 #[cfg(test)]
 mod tests;
+mod ticket_demultiplexer;
+pub mod ticket_isolation;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -45,10 +45,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millrace_net::listener;
 
 use crate::proxies::Proxies;
-use apart::{Companions, Mark};
-use doorman::Doorman;
 pub use lease::{Doorkeeper, Lease, TurnedAway};
 use port::{Port, Reception, SharedTenants, Tenant};
+use ticket_demultiplexer::TicketDemultiplexer;
+use ticket_isolation::{Companions, Mark};
 
 /// Listeners that are bound before one is given out a second time, where there are descriptors enough.
 const KEPT: usize = 64;
@@ -132,7 +132,8 @@ pub enum Leasing {
 impl PassivePool {
     /// A pool over these ports, of which so many are [`kept`] bound; nothing is bound yet.
     pub fn new(range: RangeInclusive<u16>, kept: usize, proxies: Arc<Proxies>) -> Self {
-        let (reception, next) = (Reception { proxies, doorman: Doorman::default() }, AtomicU64::new(0));
+        let (reception, next) =
+            (Reception { proxies, demultiplexer: TicketDemultiplexer::default() }, AtomicU64::new(0));
         let companions = Companions::default();
         let is_shared = AtomicBool::new(false);
         let hosts = Mutex::default();

@@ -8,8 +8,8 @@ use millrace_net::tls::Hello;
 use millrace_net::{listener, proxy};
 
 use super::Wake;
-use super::apart::Mark;
-use super::doorman::Doorman;
+use super::ticket_demultiplexer::TicketDemultiplexer;
+use super::ticket_isolation::Mark;
 use crate::proxies::Proxies;
 
 /// A bound port.
@@ -61,7 +61,7 @@ pub(super) struct Reception {
     /// Those that say it in a header.
     pub(super) proxies: Arc<Proxies>,
     /// Who reads tickets.
-    pub(super) doorman: Doorman,
+    pub(super) demultiplexer: TicketDemultiplexer,
 }
 
 impl SharedTenants {
@@ -84,7 +84,7 @@ impl Port {
             match tenants.whose(from) {
                 Whose::Nobodys => {}
                 Whose::Of(tenant) => tenant.take_in(socket),
-                Whose::ByBadge => reception.doorman.receive(socket, from, &self.tenants),
+                Whose::ByBadge => reception.demultiplexer.receive(socket, from, &self.tenants),
             }
         }
     }

@@ -14,8 +14,8 @@
 //! that they need, and come back. [`send`] and [`receive`] have the two directions; this is the only
 //! place that knows whether bytes move by `sendfile`, `splice` or through a buffer.
 
-mod leaving;
-mod parting;
+mod background_drain;
+mod lingering_close;
 mod receive;
 mod send;
 
@@ -30,8 +30,8 @@ use millrace_net::stream;
 use millrace_net::tls::{Channel, Heard};
 use millrace_vfs::VirtualPath;
 
-pub use leaving::Leaving;
-pub use parting::Parting;
+pub use background_drain::BackgroundDrain;
+pub use lingering_close::LingeringClose;
 pub use receive::Receiver;
 pub use send::{FILL, SMALL, Sender};
 
@@ -173,7 +173,7 @@ pub enum Work {
     /// An upload.
     Receive(Receiver),
     /// A job has it.
-    Lent,
+    OnPool,
 }
 
 /// The data connection.
@@ -188,11 +188,11 @@ pub enum Link {
     /// Bytes can move.
     Open(Socket),
     /// All have moved, and the client, which has sent some of its own, is to end first.
-    Parting(Box<Parting>),
+    LingeringClose(Box<LingeringClose>),
     /// The control connection takes the bytes.
     Control,
     /// A job has the socket.
-    Lent,
+    OnPool,
 }
 
 /// A data socket, and whether the reactor knows it.
@@ -229,8 +229,8 @@ impl Socket {
     }
 
     /// All of a download is sent, which may not all have left us: the socket is closed when its client has ended, too.
-    pub fn leave(self, leaving: &mut Leaving, now: Instant) {
-        leaving.add(self.fd, now);
+    pub fn leave(self, drain: &mut BackgroundDrain, now: Instant) {
+        drain.add(self.fd, now);
     }
 
     /// Has what is sent from now on leave so fast.
@@ -342,7 +342,7 @@ impl Work {
         match self {
             Self::Send(sender) => sender.end_may_wait(),
             Self::Receive(receiver) => receiver.end_may_wait(),
-            Self::Lent => false,
+            Self::OnPool => false,
         }
     }
 }
@@ -413,7 +413,7 @@ impl Running {
                 sender.turn(socket, &self.shared, scratch, &mut share)
             }
             Work::Receive(receiver) => receiver.turn(socket, &self.shared, scratch, &mut share),
-            Work::Lent => Turn::Wait,
+            Work::OnPool => Turn::Wait,
         };
         if self.shared.bytes() != before || share.moved() > 0 || matches!(turn, Turn::Yield) {
             self.moved = now;
@@ -451,11 +451,11 @@ impl Running {
 
     /// Takes out what a job needs.
     pub fn lend(&mut self, kind: JobKind) -> Job {
-        let work = std::mem::replace(&mut self.work, Work::Lent);
+        let work = std::mem::replace(&mut self.work, Work::OnPool);
         let goes_on = matches!(&work, Work::Receive(receiver) if !receiver.has_ended());
         let socket = match (&self.link, kind) {
             (Link::Open(_), JobKind::Sink) if goes_on => {
-                match std::mem::replace(&mut self.link, Link::Lent) {
+                match std::mem::replace(&mut self.link, Link::OnPool) {
                     Link::Open(socket) => Some(socket),
                     _ => None,
                 }
@@ -472,7 +472,7 @@ impl Running {
 
     /// Claims that a job has the work now.
     pub fn is_lent(&self) -> bool {
-        matches!(self.work, Work::Lent)
+        matches!(self.work, Work::OnPool)
     }
 
     /// Takes back what a job had.
@@ -572,7 +572,7 @@ impl Job {
                 let result = receiver.sink(socket.as_mut(), &shared, &mut share, is_gone);
                 (Work::Receive(receiver), result)
             }
-            Work::Lent => (Work::Lent, None),
+            Work::OnPool => (Work::OnPool, None),
         };
         taken.moved(share.moved());
         JobDone { serial, work, socket, taken, result }

@@ -68,7 +68,7 @@ impl Connection {
         match &mut running.link {
             Link::Open(socket) | Link::Securing(socket) => socket.end = socket.end.max(end(event)),
             // The reactor tells it once: kept until the job gives the socket back.
-            Link::Lent => running.end = running.end.max(end(event)),
+            Link::OnPool => running.end = running.end.max(end(event)),
             Link::Connecting(socket) => {
                 // Bytes and their end may come with the connection, in one event.
                 socket.end = socket.end.max(end(event));
@@ -139,7 +139,7 @@ impl Connection {
                         // Both at once, for good: the socket is registered a single time.
                         return self.watch(core, Interest::READABLE | Interest::WRITABLE);
                     }
-                    let link = std::mem::replace(&mut running.link, Link::Lent);
+                    let link = std::mem::replace(&mut running.link, Link::OnPool);
                     if let Link::Connecting(socket) = link
                         && let Err(error) = self.open_link(core, socket)
                     {
@@ -156,12 +156,12 @@ impl Connection {
                     }
                 },
                 Link::Open(_) => return self.take_turn(core),
-                Link::Parting(_) => {
+                Link::LingeringClose(_) => {
                     let result = running.part(&mut core.scratch, core.now.instant)?;
                     return self.conclude(core, result);
                 }
                 Link::Control => return self.advance_on_control(core),
-                Link::Lent => return None,
+                Link::OnPool => return None,
             }
         }
     }
@@ -247,7 +247,7 @@ impl Connection {
 
     fn advance_handshake(&mut self, core: &mut Core) -> Option<Result<bool, TransferError>> {
         let running = self.running.as_deref_mut()?;
-        let link = std::mem::replace(&mut running.link, Link::Lent);
+        let link = std::mem::replace(&mut running.link, Link::OnPool);
         let Link::Securing(mut socket) = link else { return None };
         let shaken = self.shake_data_hands(core, &mut socket);
         let running = self.running.as_deref_mut()?;
@@ -264,7 +264,7 @@ impl Connection {
         self.send(core);
         let socket = match &mut self.running.as_deref_mut()?.link {
             Link::Open(socket) | Link::Securing(socket) | Link::Connecting(socket) => socket,
-            Link::Parting(parting) => &mut parting.socket,
+            Link::LingeringClose(closing) => &mut closing.socket,
             _ => return None,
         };
         if socket.registered {
@@ -293,7 +293,7 @@ impl Connection {
         pool.run(move || {
             let failed = JobDone {
                 serial,
-                work: Work::Lent,
+                work: Work::OnPool,
                 socket: None,
                 taken: Errand::default(),
                 result: Some(Err(TransferError::File(FileError::Io(io::Error::other("internal error"))))),
@@ -434,7 +434,7 @@ impl Connection {
             self.log(core, log::Event::Transferred(&transferred));
         }
         if running.work.end_may_wait() {
-            core.discard(std::mem::replace(&mut running.work, Work::Lent));
+            core.discard(std::mem::replace(&mut running.work, Work::OnPool));
         }
         Some(Outcome { bytes, result, unread })
     }
@@ -485,12 +485,12 @@ impl Connection {
                 Some(running.started + config.connect_timeout)
             }
             (None, Link::Open(_)) if running.pace.paused.is_some() => running.pace.paused,
-            (None, Link::Parting(parting)) => Some(parting.until),
+            (None, Link::LingeringClose(closing)) => Some(closing.until),
             (None, Link::Open(_)) if running.direction != Direction::Upload => {
                 Some(running.taken.due(running.moved, config.stall_timeout))
             }
             (None, Link::Open(_) | Link::Control) => Some(running.moved + config.stall_timeout),
-            (None, Link::Lent) => None,
+            (None, Link::OnPool) => None,
         }
     }
 
@@ -507,8 +507,8 @@ impl Connection {
             self.log(core, log::Event::Limited { reached: &reached, reason: None });
         }
         let Some(running) = self.running.as_deref_mut() else { return };
-        if let (None, Link::Parting(parting)) = (&running.ending, &running.link) {
-            let result = parting.give_up();
+        if let (None, Link::LingeringClose(closing)) = (&running.ending, &running.link) {
+            let result = closing.give_up();
             return self.end_transfer(core, result);
         }
         if let (None, Link::Open(socket), Direction::Download | Direction::Listing) =
@@ -567,7 +567,7 @@ fn part_with(core: &mut Core, running: &mut Running, bytes: u64, result: &Result
     if let (Link::Open(Socket { end: End::NotYet, .. }), Ok(())) = (&running.link, result)
         && running.direction != Direction::Upload
         && bytes > SMALL
-        && let Link::Open(socket) = std::mem::replace(&mut running.link, Link::Lent)
+        && let Link::Open(socket) = std::mem::replace(&mut running.link, Link::OnPool)
     {
         core.see_off(socket);
     }

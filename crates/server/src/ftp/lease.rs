@@ -133,7 +133,7 @@ impl Connection {
         };
         match (accepted, running) {
             (Ok(socket), Some(running)) => {
-                if let Link::Accepting(Some(watched)) = std::mem::replace(&mut running.link, Link::Lent) {
+                if let Link::Accepting(Some(watched)) = std::mem::replace(&mut running.link, Link::OnPool) {
                     core.forget(&watched);
                 }
                 self.lease = None;

@@ -21,7 +21,7 @@ use super::early::Early;
 use crate::auth::plain_host;
 use crate::config::Resumption;
 use crate::log;
-use crate::passive::apart::{Companion, Mark};
+use crate::passive::ticket_isolation::{Companion, Mark};
 use crate::transfer::Socket;
 use crate::worker::Core;
 

@@ -22,7 +22,7 @@ use crate::http;
 use crate::log::{self, Subject};
 use crate::slab::Key;
 use crate::state::Server;
-use crate::transfer::{Leaving, Socket};
+use crate::transfer::{BackgroundDrain, Socket};
 
 /// The read buffer that all of a worker's control connections share.
 const CONTROL_BUFFER: usize = 16 * 1024;
@@ -49,7 +49,7 @@ pub(crate) struct Core {
     pub(crate) yielded: VecDeque<Key>,
     pub(crate) wheel: Wheel<Key>,
     /// Data connections of nobody any more.
-    leaving: Leaving,
+    background_drain: BackgroundDrain,
     /// The server is closing: nobody who has nothing more to say is waited for.
     pub(crate) ending: bool,
     /// Counts the turns of the loop, and moments that are as good as another turn: see [`http::Shared`].
@@ -80,7 +80,7 @@ impl Core {
             handshakes: Handshakes::default(),
             yielded: VecDeque::new(),
             wheel: Wheel::new(now.instant),
-            leaving: Leaving::new(open_files / 2),
+            background_drain: BackgroundDrain::new(open_files / 2),
             ending: false,
             turn: 0,
             serial: 0,
@@ -96,7 +96,7 @@ impl Core {
 
     /// What is done at the end of a turn, for nobody in particular.
     pub(super) fn end_turn(&mut self) {
-        self.leaving.look(self.now.instant, &mut self.scratch);
+        self.background_drain.look(self.now.instant, &mut self.scratch);
         self.http.cache.sweep(self.now.instant);
         self.look_after_programs();
         self.hand_over_log();
@@ -106,7 +106,7 @@ impl Core {
     pub(super) fn due(&self) -> Option<Instant> {
         let of_http = self.http.cache.sweep_due().into_iter().chain(self.http.programs.due());
         let passing = self.http.passing.iter().filter_map(http::Passing::due);
-        of_http.chain(passing).chain(self.leaving.due()).chain(self.wheel.next_due()).min()
+        of_http.chain(passing).chain(self.background_drain.due()).chain(self.wheel.next_due()).min()
     }
 
     /// Has written what was logged.
@@ -202,7 +202,7 @@ impl Core {
         if socket.registered {
             self.forget(&socket.fd);
         }
-        socket.leave(&mut self.leaving, self.now.instant);
+        socket.leave(&mut self.background_drain, self.now.instant);
     }
 
     /// Makes the reactor forget a descriptor that stays open elsewhere.

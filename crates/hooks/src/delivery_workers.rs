@@ -46,7 +46,7 @@ impl std::fmt::Debug for Shared {
 #[derive(Default)]
 struct State {
     /// The receivers that have a thread.
-    lanes: HashMap<String, Progress>,
+    workers: HashMap<String, Progress>,
     /// How often somebody wanted what waits to be tried now.
     hurries: u64,
     /// What is shown to receivers; another where the configuration was read again.
@@ -89,7 +89,7 @@ impl Shared {
 
     /// Why the events of a receiver still wait.
     pub(super) fn trouble_of(&self, receiver: &str) -> Option<String> {
-        self.state().lanes.get(receiver)?.trouble.clone()
+        self.state().workers.get(receiver)?.trouble.clone()
     }
 
     /// Has the threads end.
@@ -104,7 +104,7 @@ impl Shared {
         state.resting = true;
         self.change.notify_all();
         let waited = self.change.wait_timeout_while(state, most, |state| state.running > 0);
-        waited.unwrap_or_else(PoisonError::into_inner).0.lanes.clear();
+        waited.unwrap_or_else(PoisonError::into_inner).0.workers.clear();
     }
 
     /// Delivers again, what is announced from now on.
@@ -131,18 +131,18 @@ impl Shared {
 }
 
 /// What it takes to begin deliveries.
-pub(super) struct Lanes {
+pub(super) struct DeliveryWorkers {
     orders: Sender<Order>,
     pub(super) shared: Arc<Shared>,
 }
 
-impl std::fmt::Debug for Lanes {
+impl std::fmt::Debug for DeliveryWorkers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Lanes")
+        f.write_str("DeliveryWorkers")
     }
 }
 
-impl Lanes {
+impl DeliveryWorkers {
     pub(super) fn new(orders: Sender<Order>, shared: Arc<Shared>) -> Self {
         Self { orders, shared }
     }
@@ -164,9 +164,9 @@ impl Lanes {
     /// A thread is told, or begun.
     fn tell(&self, receiver: &str, news: impl FnOnce(&mut Progress)) {
         let mut state = self.shared.state();
-        let is_new = !state.lanes.contains_key(receiver);
+        let is_new = !state.workers.contains_key(receiver);
         if !(is_new && state.is_over()) {
-            news(state.lanes.entry(receiver.to_owned()).or_default());
+            news(state.workers.entry(receiver.to_owned()).or_default());
         }
         let begins = is_new && !state.is_over();
         state.running += usize::from(begins);
@@ -182,19 +182,19 @@ impl Lanes {
             self.shared.state().running -= 1;
             return (self.shared.warn)(&format!("hooks: events for an unknown kind of receiver: {receiver}"));
         };
-        let lane = Lane {
+        let worker = DeliveryWorker {
             key: receiver.to_owned(),
             orders: self.orders.clone(),
             shared: Arc::clone(&self.shared),
             to,
         };
         let end = End(Arc::clone(&self.shared));
-        let begun = thread::Builder::new().name("millrace-lane".to_owned()).spawn(move || {
-            lane.run();
+        let begun = thread::Builder::new().name("millrace-outbox".to_owned()).spawn(move || {
+            worker.run();
             drop(end);
         });
         if begun.is_err() {
-            self.shared.state().lanes.remove(receiver);
+            self.shared.state().workers.remove(receiver);
         }
     }
 }
@@ -210,7 +210,7 @@ impl Drop for End {
 }
 
 /// One receiver's deliveries.
-struct Lane {
+struct DeliveryWorker {
     key: String,
     orders: Sender<Order>,
     shared: Arc<Shared>,
@@ -225,7 +225,7 @@ struct Kept {
     variables: Vec<u8>,
 }
 
-impl Lane {
+impl DeliveryWorker {
     fn run(&self) {
         let webhook = match &self.to {
             Recipient::Webhook { url, milliseconds, .. } => {
@@ -251,7 +251,7 @@ impl Lane {
                 }
             };
             let Some(last) = some.last().map(|event| event.id) else {
-                behind = self.shared.state().lanes.get(&self.key).map_or(behind, |it| it.last.max(behind));
+                behind = self.shared.state().workers.get(&self.key).map_or(behind, |it| it.last.max(behind));
                 continue;
             };
             let ids: Vec<i64> = some.iter().map(|event| event.id).collect();
@@ -291,13 +291,13 @@ impl Lane {
     fn wait_for_more(&self, behind: i64) -> Option<i64> {
         let has_nothing = |progress: &Progress| progress.last <= behind && !progress.begins_again;
         let nothing_new =
-            |state: &mut State| !state.is_over() && state.lanes.get(&self.key).is_none_or(has_nothing);
+            |state: &mut State| !state.is_over() && state.workers.get(&self.key).is_none_or(has_nothing);
         let waited = self.shared.change.wait_while(self.shared.state(), nothing_new);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         if state.is_over() {
             return None;
         }
-        let progress = state.lanes.get_mut(&self.key);
+        let progress = state.workers.get_mut(&self.key);
         let begins_again = progress.is_some_and(|progress| std::mem::take(&mut progress.begins_again));
         drop(state);
         if !begins_again {
@@ -312,7 +312,7 @@ impl Lane {
 
     /// Why the receiver does not take what it is told, for whoever asks.
     fn note(&self, trouble: Option<String>) {
-        if let Some(progress) = self.shared.state().lanes.get_mut(&self.key) {
+        if let Some(progress) = self.shared.state().workers.get_mut(&self.key) {
             progress.trouble = trouble;
         }
     }
@@ -356,7 +356,7 @@ impl Lane {
             Recipient::Webhook { batch, .. } => (*batch).max(1),
             Recipient::Program { .. } => 1,
         };
-        // One connection a lane and thread, kept by the caller's thread.
+        // One connection a worker and thread, kept by the caller's thread.
         thread_local! {
             static DATABASE: std::cell::RefCell<Option<Connection>> = const { std::cell::RefCell::new(None) };
         }

@@ -34,7 +34,7 @@ const HELLO: usize = 16 * 1024 + 5;
 
 /// Receives connections of which the address does not tell whose they are.
 #[derive(Clone, Default)]
-pub(super) struct Doorman(Arc<Mutex<Hall>>);
+pub(super) struct TicketDemultiplexer(Arc<Mutex<Hall>>);
 
 #[derive(Default)]
 struct Hall {
@@ -56,9 +56,9 @@ struct Visitor {
     has_begun: bool,
 }
 
-impl Doorman {
+impl TicketDemultiplexer {
     /// Finds out for which of the tenants a connection is. Called with their lock held, which is taken before the
-    /// doorman's own.
+    /// demultiplexer's own.
     pub(super) fn receive(&self, socket: OwnedFd, client: IpAddr, tenants: &SharedTenants) {
         let due = Instant::now() + PATIENCE;
         let visitor = Visitor { socket, client, tenants: tenants.clone(), due, has_begun: false };
@@ -76,8 +76,10 @@ impl Doorman {
 
     fn begin(&self) -> io::Result<Arc<OwnedFd>> {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (doorman, heard) = (self.clone(), Arc::clone(&bell));
-        thread::Builder::new().name("millrace-door".to_owned()).spawn(move || doorman.attend(&heard))?;
+        let (demultiplexer, heard) = (self.clone(), Arc::clone(&bell));
+        thread::Builder::new()
+            .name("millrace-door".to_owned())
+            .spawn(move || demultiplexer.attend(&heard))?;
         Ok(bell)
     }
 

@@ -3,7 +3,7 @@
 //! A socket that is closed with something unread is reset (RFC 2525 section 2.17), and a reset takes what the client
 //! has not fetched yet with it: it would lose the tail of a file of which it was told 226. So our end is said, what
 //! comes is read, and the client's own end waited for, all within bounds. What comes later is
-//! [`leaving`](super::leaving)'s.
+//! [`background_drain`](super::background_drain)'s.
 //!
 //! Each download is looked after, also a small one that is sent in one go: nothing of that has left us before the
 //! close, so a reset would take all of it. It is one call for each of them, a `recv` that answers `EAGAIN`: 0.37 us of
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A data connection on which everything was sent, and our end was said.
 #[derive(Debug)]
-pub struct Parting {
+pub struct LingeringClose {
     /// The data connection.
     pub socket: Socket,
     /// When its client is no longer waited for.
@@ -70,17 +70,17 @@ impl Running {
                 if let Err(error) = stream::end_writing(&socket.fd) {
                     return Some(Err(TransferError::Broken(error)));
                 }
-                let Link::Open(socket) = std::mem::replace(&mut self.link, Link::Lent) else { return None };
+                let Link::Open(socket) = std::mem::replace(&mut self.link, Link::OnPool) else { return None };
                 let until = now + PATIENCE;
-                let parting = Parting { socket, until, left: MOST - junk, goes_on: false };
-                self.link = Link::Parting(Box::new(parting));
+                let closing = LingeringClose { socket, until, left: MOST - junk, goes_on: false };
+                self.link = Link::LingeringClose(Box::new(closing));
                 None
             }
-            Link::Parting(parting) => match read_away(&mut parting.socket, scratch, parting.left) {
+            Link::LingeringClose(closing) => match read_away(&mut closing.socket, scratch, closing.left) {
                 Ok(Heard::Nothing) => None,
                 Ok(Heard::Bytes(count)) => {
-                    parting.left -= count;
-                    parting.goes_on = true;
+                    closing.left -= count;
+                    closing.goes_on = true;
                     None
                 }
                 Ok(Heard::End) => Some(Ok(())),
@@ -91,7 +91,7 @@ impl Running {
     }
 }
 
-impl Parting {
+impl LingeringClose {
     /// The client's end did not come in time. One that has gone silent may still be reading: it gets the rest as
     /// always, from the kernel.
     pub fn give_up(&self) -> Result<(), TransferError> {

@@ -1,4 +1,4 @@
-//! What rules tell later: the letters of a chain, which the queue keeps until they are delivered.
+//! What rules tell later: the deliveries of a chain, which the queue keeps until they are delivered.
 
 use std::ffi::OsString;
 
@@ -7,20 +7,20 @@ use millrace_vfs::VirtualPath;
 use super::performing::taken_for_option;
 use super::{Action, Rule};
 use crate::Moment;
-use crate::delivery::{Letter, Recipient};
+use crate::delivery::{Delivery, Recipient};
 use crate::facts::{self, Facts, TakenForOption};
 
 /// What a chain tells by the queue.
 #[derive(Default)]
-pub(super) struct Letters<'a> {
-    pub(super) written: Vec<Letter>,
-    /// Rules whose letters say where the file is: it has no name yet.
+pub(super) struct Outbox<'a> {
+    pub(super) written: Vec<Delivery>,
+    /// Rules whose deliveries say where the file is: it has no name yet.
     early: Vec<&'a Rule>,
     /// What could not be written, for the log.
     pub(super) refused: Vec<String>,
 }
 
-impl<'a> Letters<'a> {
+impl<'a> Outbox<'a> {
     pub(super) fn write(&mut self, rule: &'a Rule, moment: &Moment, path: Option<&VirtualPath>) {
         match moment.is_pending() {
             true => self.early.push(rule),
@@ -29,8 +29,8 @@ impl<'a> Letters<'a> {
     }
 
     fn add(&mut self, rule: &Rule, moment: &Moment, path: Option<&VirtualPath>) {
-        match rule.letter(moment, path) {
-            Ok(letter) => self.written.extend(letter),
+        match rule.delivery(moment, path) {
+            Ok(delivery) => self.written.extend(delivery),
             Err(error) => self.refused.push(taken_for_option(rule, &Facts::new(moment, path), error)),
         }
     }
@@ -47,11 +47,11 @@ impl<'a> Letters<'a> {
 
 impl Rule {
     /// The event as it is put into the queue.
-    pub(super) fn letter(
+    pub(super) fn delivery(
         &self,
         moment: &Moment,
         path: Option<&VirtualPath>,
-    ) -> Result<Option<Letter>, TakenForOption> {
+    ) -> Result<Option<Delivery>, TakenForOption> {
         let facts = Facts::new(moment, path);
         let milliseconds = u64::try_from(self.time_limit.as_millis()).unwrap_or(u64::MAX);
         let body = facts.json();
@@ -59,7 +59,7 @@ impl Rule {
             Action::Webhook { url, batch, credentials } => {
                 let (url, shows) = (url.clone(), credentials.number());
                 let to = Recipient::Webhook { url, batch: *batch, milliseconds, shows };
-                Some(Letter { to, body, words: Vec::new(), variables: Vec::new() })
+                Some(Delivery { to, body, words: Vec::new(), variables: Vec::new() })
             }
             Action::Run(words) => {
                 let words: Result<Vec<OsString>, _> =
@@ -69,7 +69,7 @@ impl Rule {
                 let name = first.to_string_lossy().into_owned();
                 let variables = facts.environment();
                 let variables = variables.iter().flat_map(|(name, value)| [&**name, &**value]);
-                Some(Letter {
+                Some(Delivery {
                     to: Recipient::Program { name, milliseconds },
                     body,
                     words: facts::pack(words.iter().map(|word| &**word)),

@@ -2,7 +2,7 @@
 //!
 //! When all of a large file is sent, its last megabytes lie in the kernel. If the socket is closed then, the first byte
 //! that the client says on it resets the connection (RFC 2525 section 2.17), and what it has not fetched yet is lost,
-//! though it was told 226. ([`parting`](super::parting) is for what has come by then.) So our end is said, and the socket
+//! though it was told 226. ([`lingering_close`](super::lingering_close) is for what has come by then.) So our end is said, and the socket
 //! is kept until the client's end, while its session goes on: nobody waits for it.
 //!
 //! The reactor is not told of these sockets, which would cost each download two calls: they are looked at after a
@@ -30,7 +30,7 @@ const MOST: usize = 1 << 20;
 
 /// The sockets of one worker.
 #[derive(Debug)]
-pub struct Leaving {
+pub struct BackgroundDrain {
     /// The longest there first.
     sockets: VecDeque<Leaver>,
     /// How many there may be: each is a descriptor.
@@ -48,7 +48,7 @@ struct Leaver {
     left: usize,
 }
 
-impl Leaving {
+impl BackgroundDrain {
     /// No connection yet, and room for so many.
     pub fn new(room: usize) -> Self {
         Self { sockets: VecDeque::new(), room, due: None }
@@ -118,47 +118,47 @@ mod tests {
     }
 
     /// Looks whenever it is due, as if the time passed at once, until none is left; answers for how long.
-    fn look_until_none(leaving: &mut Leaving, begin: Instant) -> Duration {
+    fn look_until_none(drain: &mut BackgroundDrain, begin: Instant) -> Duration {
         let mut now = begin;
-        while let Some(due) = leaving.due() {
+        while let Some(due) = drain.due() {
             now = due;
-            leaving.look(now, &mut [0; 100]);
+            drain.look(now, &mut [0; 100]);
         }
         now - begin
     }
 
     #[test]
     fn a_client_that_ends_is_not_waited_for_and_one_that_does_not_is_for_a_while() {
-        let (begin, mut leaving) = (Instant::now(), Leaving::new(10));
+        let (begin, mut drain) = (Instant::now(), BackgroundDrain::new(10));
         let (mut client, socket) = pair();
-        leaving.add(socket, begin);
+        drain.add(socket, begin);
         assert_eq!(client.read(&mut [0]).unwrap(), 0, "our end is said");
         client.write_all(b"what nobody wants").unwrap();
-        let waited = look_until_none(&mut leaving, begin);
+        let waited = look_until_none(&mut drain, begin);
         assert!((PATIENCE..PATIENCE + 2 * SELDOM).contains(&waited), "{waited:?}");
 
         let (client, socket) = pair();
         drop(client);
         assert!(stream::wait_for_end(&socket, Duration::from_secs(60)));
-        leaving.add(socket, begin);
-        assert!(look_until_none(&mut leaving, begin) < PATIENCE);
+        drain.add(socket, begin);
+        assert!(look_until_none(&mut drain, begin) < PATIENCE);
     }
 
     #[test]
     fn the_longest_there_makes_room_and_a_flood_ends() {
-        let (begin, mut leaving) = (Instant::now(), Leaving::new(1));
+        let (begin, mut drain) = (Instant::now(), BackgroundDrain::new(1));
         let (_first, socket) = pair();
-        leaving.add(socket, begin);
+        drain.add(socket, begin);
         let (mut second, socket) = pair();
-        leaving.add(socket, begin);
-        assert_eq!(leaving.sockets.len(), 1);
+        drain.add(socket, begin);
+        assert_eq!(drain.sockets.len(), 1);
         std::thread::spawn(move || while second.write_all(&[b'x'; 65_536]).is_ok() {});
         let mut now = begin;
-        while !leaving.sockets.is_empty() {
+        while !drain.sockets.is_empty() {
             now += Duration::from_micros(1);
-            leaving.sockets[0].look_at = now;
-            leaving.due = Some(now);
-            leaving.look(now, &mut [0; 65_536]);
+            drain.sockets[0].look_at = now;
+            drain.due = Some(now);
+            drain.look(now, &mut [0; 65_536]);
         }
         assert!(now < begin + PATIENCE, "it was cut for what it sent");
     }
