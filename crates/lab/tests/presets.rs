@@ -174,7 +174,7 @@ fn ipv6_is_measured_in_every_mode() {
 fn a_log_is_replayed_in_its_order_sizes_and_directions() {
     let server = start();
     let url = format!("ftp://bench:bench@{}/", server.ftp_addresses()[0]);
-    let log = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/xferlog");
+    let log = concat!(env!("CARGO_MANIFEST_DIR"), "/../load/tests/xferlog");
     let flags = [("replay", log), ("speed", "30"), ("verify", "on")];
     let report = run(&Plan::new(&url, None, &flags).unwrap(), &Silent).unwrap();
     server.shut_down();
