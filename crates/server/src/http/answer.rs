@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use millrace_http::response::{Persistence, Writer};
-use millrace_http::{Head, Status, Version, page};
+use millrace_http::{Status, Version, page};
 use millrace_vfs::{FileError, ReadStream};
 
 use super::Opening;
 use super::body::{Body, Part};
 use super::chunks::Chunks;
 use super::connection::Connection;
+use super::exchange::Exchange;
 use super::record::Record;
 use super::sending::Sending;
 use crate::limits::Reached;
@@ -68,69 +69,6 @@ impl Connection {
         writer
     }
 
-    /// Answers with bytes that are here.
-    pub(super) fn answer_bytes(
-        &mut self,
-        core: &mut Core,
-        head: &Head,
-        status: Status,
-        media_type: &str,
-        fields: &[(&str, &str)],
-        body: &[u8],
-    ) {
-        let persistent = self.may_go_on(head);
-        let mut writer = self.begin_head(core, status, head.version, persistent);
-        for (name, value) in fields {
-            writer.field(name, value);
-        }
-        writer.field("Content-Type", media_type).length(body.len() as u64);
-        writer.end();
-        let sent = if head.wants_head_only() { 0 } else { body.len() };
-        core.out.extend_from_slice(&body[..sent]);
-        self.log_answer(core, head, status, sent as u64);
-        if !persistent {
-            self.close_behind(core);
-        }
-    }
-
-    /// Answers with what has a length that nobody knows yet: chunked, or for HTTP/1.0 until the connection closes.
-    pub(super) fn answer_stream(
-        &mut self,
-        core: &mut Core,
-        head: &Head,
-        status: Status,
-        media_type: &str,
-        fields: &[(&str, &str)],
-        made: Made,
-    ) {
-        let chunked = head.version == Version::Http11;
-        if !chunked {
-            self.close_behind(core);
-        }
-        let mut writer = self.begin_head(core, status, head.version, self.may_go_on(head));
-        for (name, value) in fields {
-            writer.field(name, value);
-        }
-        writer.field("Content-Type", media_type);
-        if chunked {
-            writer.field("Transfer-Encoding", "chunked");
-        }
-        writer.end();
-        let is_file = matches!(made, Made::File(_));
-        let (Made::File(stream) | Made::Listing(stream)) = made;
-        if head.wants_head_only() {
-            core.discard(stream);
-            return self.log_answer(core, head, status, 0);
-        }
-        let now = core.now.instant;
-        let body = match chunked {
-            true => Body::chunked(Chunks::new(stream), now),
-            false => Body::new(VecDeque::from([Part::Stream(stream, 0, None)]), now),
-        };
-        let record = Record { status, is_file, ..self.record(core, head) };
-        self.begin_body(core, record, if is_file { body } else { body.of_listing() });
-    }
-
     /// Answers without a body.
     pub(super) fn answer_empty(
         &mut self,
@@ -152,12 +90,6 @@ impl Connection {
         if !record.persistent {
             self.close_behind(core);
         }
-    }
-
-    /// Answers with an error's page.
-    pub(super) fn fail(&mut self, core: &mut Core, head: &Head, status: Status, reason: &str) {
-        let record = self.record(core, head);
-        self.answer_page(core, record, status, reason, &[]);
     }
 
     /// Answers with a page of ours.
@@ -203,8 +135,82 @@ impl Connection {
         }
     }
 
+    fn begin_body(&mut self, core: &mut Core, record: Record, body: Body) {
+        let goes_on = record.persistent;
+        self.send_body(core, Box::new(Sending { body, record, goes_on }));
+    }
+}
+
+impl Exchange<'_> {
+    /// Answers with bytes that are here.
+    pub(super) fn answer_bytes(
+        &mut self,
+        status: Status,
+        media_type: &str,
+        fields: &[(&str, &str)],
+        body: &[u8],
+    ) {
+        let head = self.head;
+        let persistent = self.may_go_on();
+        let mut writer = self.connection.begin_head(self.core, status, head.version, persistent);
+        for (name, value) in fields {
+            writer.field(name, value);
+        }
+        writer.field("Content-Type", media_type).length(body.len() as u64);
+        writer.end();
+        let sent = if head.wants_head_only() { 0 } else { body.len() };
+        self.core.out.extend_from_slice(&body[..sent]);
+        self.log_answer(status, sent as u64);
+        if !persistent {
+            self.connection.close_behind(self.core);
+        }
+    }
+
+    /// Answers with what has a length that nobody knows yet: chunked, or for HTTP/1.0 until the connection closes.
+    pub(super) fn answer_stream(
+        &mut self,
+        status: Status,
+        media_type: &str,
+        fields: &[(&str, &str)],
+        made: Made,
+    ) {
+        let head = self.head;
+        let chunked = head.version == Version::Http11;
+        if !chunked {
+            self.connection.close_behind(self.core);
+        }
+        let mut writer = self.connection.begin_head(self.core, status, head.version, self.may_go_on());
+        for (name, value) in fields {
+            writer.field(name, value);
+        }
+        writer.field("Content-Type", media_type);
+        if chunked {
+            writer.field("Transfer-Encoding", "chunked");
+        }
+        writer.end();
+        let is_file = matches!(made, Made::File(_));
+        let (Made::File(stream) | Made::Listing(stream)) = made;
+        if head.wants_head_only() {
+            self.core.discard(stream);
+            return self.log_answer(status, 0);
+        }
+        let now = self.core.now.instant;
+        let body = match chunked {
+            true => Body::chunked(Chunks::new(stream), now),
+            false => Body::new(VecDeque::from([Part::Stream(stream, 0, None)]), now),
+        };
+        let record = Record { status, is_file, ..self.record() };
+        self.connection.begin_body(self.core, record, if is_file { body } else { body.of_listing() });
+    }
+
+    /// Answers with an error's page.
+    pub(super) fn fail(&mut self, status: Status, reason: &str) {
+        let record = self.record();
+        self.connection.answer_page(self.core, record, status, reason, &[]);
+    }
+
     /// Answers that a file cannot be had.
-    pub(super) fn fail_with(&mut self, core: &mut Core, head: &Head, error: &FileError) {
+    pub(super) fn fail_with(&mut self, error: &FileError) {
         let (status, reason) = match error {
             FileError::NotFound
             | FileError::NotDirectory
@@ -218,19 +224,14 @@ impl Connection {
             FileError::Busy | FileError::OverQuota(_) => super::writing::status_of(error),
             _ => (Status::INTERNAL_SERVER_ERROR, "The file system failed."),
         };
-        self.tell_limit(core, Reached::by(error).as_ref());
-        self.fail(core, head, status, reason);
+        self.connection.tell_limit(self.core, Reached::by(error).as_ref());
+        self.fail(status, reason);
     }
 
     /// Begins to send a file, or what is made of parts of one.
-    pub(super) fn begin_file(&mut self, core: &mut Core, head: &Head, status: Status, parts: VecDeque<Part>) {
-        let record = Record { status, is_file: true, ..self.record(core, head) };
-        let body = Body::new(parts, core.now.instant);
-        self.begin_body(core, record, body);
-    }
-
-    fn begin_body(&mut self, core: &mut Core, record: Record, body: Body) {
-        let goes_on = record.persistent;
-        self.send_body(core, Box::new(Sending { body, record, goes_on }));
+    pub(super) fn begin_file(&mut self, status: Status, parts: VecDeque<Part>) {
+        let record = Record { status, is_file: true, ..self.record() };
+        let body = Body::new(parts, self.core.now.instant);
+        self.connection.begin_body(self.core, record, body);
     }
 }

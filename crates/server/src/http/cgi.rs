@@ -14,7 +14,8 @@ use millrace_http::{Framing, Head, Status};
 use millrace_vfs::{FileError, Storage, VirtualPath};
 
 use super::answerer::Answerer;
-use super::connection::{Asked, Connection, Work};
+use super::connection::{Asked, Work};
+use super::exchange::Exchange;
 use super::find::Found;
 use super::passing::Asking;
 use super::program::{self, NoScript, Program, Script};
@@ -26,62 +27,55 @@ use crate::limits::Direction;
 use crate::state::Server;
 use crate::worker::Core;
 
-impl Connection {
-    /// Has a request answered by a program, where its path is one of a program.
-    pub(super) fn run(&mut self, core: &mut Core, head: &Arc<Head>, target: &Target<'_>, who: &Who) {
-        if !self.permits(core, head, who, Permission::Read) || !self.may_move(core, head, Direction::Download)
-        {
-            return;
-        }
-        if head.framing == Framing::Chunked {
-            let reason = "A program is told the length of what it gets: send a Content-Length.";
-            return self.fail(core, head, Status::LENGTH_REQUIRED, reason);
-        }
-        let claimed = self.slot.take();
-        let Some(slot) = claimed.or_else(|| core.http.programs.lane().enter(self.key)) else {
-            let until = core.now.instant + core.server.config.programs.time;
-            self.work = Work::Queued(until, Box::new(Asked::in_line(head, Line::Programs)));
-            return;
-        };
-        let Core { http, registry, .. } = core;
-        let errors = http.programs.errors(|pipe| crate::worker::watch_errors(registry, pipe));
-        let (errors, local) = match (errors, self.local()) {
-            (Ok(errors), Ok(local)) => (errors, local),
-            _ => {
-                return self.fail_with(core, head, &FileError::Exhausted);
-            }
-        };
-        let wanted = Wanted {
-            server: Arc::clone(&core.server),
-            storage: Arc::clone(&who.account.storage),
-            user: who.user.clone(),
-            path: target.path.clone(),
-            is_directory: target.is_directory,
-            query: target.query.unwrap_or_default().to_vec(),
-            head: Arc::clone(head),
-            peer: self.peer.ip(),
-            local,
-            encrypted: self.is_encrypted(),
-            protocol: self.protocol(head.version),
-            errors,
-        };
-        self.ask_pool(core, head, move || wanted.start());
-        if let Work::Asked(asked) = &mut self.work {
-            asked.slot = Some(slot);
-        }
+/// Has a request answered by a program, where its path is one of a program.
+pub(super) fn run(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who) {
+    let head = exchange.head;
+    if !exchange.permits(who, Permission::Read) || !exchange.may_move(Direction::Download) {
+        return;
     }
+    if head.framing == Framing::Chunked {
+        let reason = "A program is told the length of what it gets: send a Content-Length.";
+        return exchange.fail(Status::LENGTH_REQUIRED, reason);
+    }
+    let claimed = exchange.connection.slot.take();
+    let Some(slot) = claimed.or_else(|| exchange.core.http.programs.lane().enter(exchange.connection.key))
+    else {
+        let until = exchange.core.now.instant + exchange.core.server.config.programs.time;
+        exchange.connection.work = Work::Queued(until, Box::new(Asked::in_line(head, Line::Programs)));
+        return;
+    };
+    let Core { http, registry, .. } = &mut *exchange.core;
+    let errors = http.programs.errors(|pipe| crate::worker::watch_errors(registry, pipe));
+    let (errors, local) = match (errors, exchange.connection.local()) {
+        (Ok(errors), Ok(local)) => (errors, local),
+        _ => {
+            return exchange.fail_with(&FileError::Exhausted);
+        }
+    };
+    let wanted = Wanted {
+        server: Arc::clone(&exchange.core.server),
+        storage: Arc::clone(&who.account.storage),
+        user: who.user.clone(),
+        path: target.path.clone(),
+        is_directory: target.is_directory,
+        query: target.query.unwrap_or_default().to_vec(),
+        head: Arc::clone(head),
+        peer: exchange.connection.peer.ip(),
+        local,
+        encrypted: exchange.connection.is_encrypted(),
+        protocol: exchange.connection.protocol(head.version),
+        errors,
+    };
+    exchange.ask_pool(move || wanted.start());
+    if let Work::Asked(asked) = &mut exchange.connection.work {
+        asked.slot = Some(slot);
+    }
+}
 
-    /// The program runs: its answer is awaited.
-    pub(super) fn begin_program(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        program: Program,
-        is_non_parsed: bool,
-    ) {
-        let time = core.server.config.programs.time;
-        self.begin_answer(core, head, Answerer::Program(program), is_non_parsed, Time::InAll(time));
-    }
+/// The program runs: its answer is awaited.
+pub(super) fn begin_program(exchange: &mut Exchange<'_>, program: Program, is_non_parsed: bool) {
+    let time = exchange.core.server.config.programs.time;
+    exchange.begin_answer(Answerer::Program(program), is_non_parsed, Time::InAll(time));
 }
 
 /// A program that is to be started for a request.

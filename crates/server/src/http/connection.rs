@@ -16,6 +16,7 @@ use mio::event::Event;
 
 use super::Message;
 use super::dav::Collecting;
+use super::exchange::Exchange;
 use super::hooking::{Hooked, Then};
 use super::link::Link;
 use super::programs::{Line, Slot};
@@ -217,7 +218,7 @@ impl Connection {
                 match decision {
                     // The accounts were changed meanwhile: those that hold now are asked.
                     Decision::Granted(_) if edition != core.server.edition() => {
-                        self.handle(core, &asked.head, None);
+                        self.exchange(core, &asked.head).handle(None);
                     }
                     decision => self.login_decided(core, *asked, &user, decision, edition),
                 }
@@ -226,7 +227,7 @@ impl Connection {
             Message::Found(serial, found) => match self.take_asked(serial) {
                 Some(asked) => {
                     self.slot = asked.slot;
-                    self.handle(core, &asked.head, Some(found));
+                    self.exchange(core, &asked.head).handle(Some(found));
                     self.slot = None;
                 }
                 None => core.discard(found),
@@ -312,11 +313,6 @@ impl Connection {
             && !self.waits_to_be_heard()
     }
 
-    /// Returns whether the connection may go on behind the answer to this request.
-    pub(super) fn may_go_on(&self, head: &Head) -> bool {
-        head.persistent && self.http.keeps_alive()
-    }
-
     /// Tells the protocol that the request was answered, where nothing more is done for it.
     pub(super) fn note_answered(&mut self, core: &mut Core) {
         if matches!(self.work, Work::Idle) && self.http.is_answering() {
@@ -338,7 +334,7 @@ impl Connection {
                     // Whatever else is asked first, the place stays this request's.
                     Some(slot) => {
                         self.slot = Some(slot);
-                        self.handle(core, &asked.head, None);
+                        self.exchange(core, &asked.head).handle(None);
                         self.slot = None;
                     }
                     None => self.work = Work::Queued(until, asked),
@@ -365,6 +361,14 @@ impl Connection {
     pub(super) fn log_complaint(&self, core: &mut Core, text: &str) {
         let subject = Subject { session: self.number, peer: self.peer, user: None };
         core.log(&subject, log::Event::ProgramSaid { text });
+    }
+}
+
+impl Exchange<'_> {
+    /// Returns whether the connection may go on behind the answer to this request.
+    pub(super) fn may_go_on(&self) -> bool {
+        let head = self.head;
+        head.persistent && self.connection.http.keeps_alive()
     }
 }
 

@@ -73,7 +73,7 @@ impl Connection {
                 self.work = Work::Asked(asked);
                 self.ask_who_asks(core);
             }
-            Work::Held(_, asked) => self.deny(core, &asked.head),
+            Work::Held(_, asked) => self.exchange(core, &asked.head).deny(),
             Work::Queued(_, asked) => self.queued_too_long(core, &asked),
             Work::Running(running) if running.is_overdue(now) => {
                 self.work = Work::Running(running);

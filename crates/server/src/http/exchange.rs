@@ -11,7 +11,7 @@ use super::connection::{Asked, Beside, Connection, Patience, ProgramPath, Work};
 use super::find::Found;
 use super::tus::Concern;
 use super::who::Who;
-use super::{Message, index, passing, tus};
+use super::{Message, cgi, dav, get, index, passing, to_https, tus, writing};
 use crate::blocking::BlockingPool;
 use crate::config::Config;
 use crate::limits::{Direction, Flow, LimitKey, Reached};
@@ -73,7 +73,20 @@ pub(super) fn internal_error() -> FileError {
     FileError::Io(io::Error::other("internal error"))
 }
 
+/// One request on a connection, while the worker is at it.
+pub(super) struct Exchange<'a> {
+    pub(super) connection: &'a mut Connection,
+    pub(super) core: &'a mut Core,
+    /// The request.
+    pub(super) head: &'a Arc<Head>,
+}
+
 impl Connection {
+    /// Begins to work at a request, or goes on.
+    pub(super) fn exchange<'a>(&'a mut self, core: &'a mut Core, head: &'a Arc<Head>) -> Exchange<'a> {
+        Exchange { connection: self, core, head }
+    }
+
     /// A new request: nothing is known of it.
     pub(super) fn forget_request(&mut self) {
         self.program_path = ProgramPath::ByName;
@@ -83,279 +96,10 @@ impl Connection {
         self.link.socket.keep_to(Flow::FREE);
     }
 
-    /// Answers a request, or has somebody asked and keeps its head: then it comes here again, from the first step on.
-    /// `found` is what the pool said.
-    ///
-    /// The steps need each other's word in this order: what the request is about hooks may change, so they come before
-    /// whoever answers it; they hear who asks, so the accounts come before them. What the pool has found was asked for
-    /// behind all of them: neither accounts nor hooks, which may be others by now, are asked about it again.
-    pub(super) fn handle(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        found: Option<Result<Found, FileError>>,
-    ) {
-        self.beside = None;
-        if let Some(answer) = core.server.acme.tokens.answer(head.target()) {
-            return self.answer_authority(core, head, &answer);
-        }
-        if head.target() == b"*" && head.method == Method::Options {
-            return self.answer_options(core, head);
-        }
-        let sent = match target::parse_for_others(head.target()) {
-            Ok(target) => target,
-            Err(Refusal { status, reason }) => return self.fail(core, head, status, reason),
-        };
-        // Whoever is asked may take it, and then what the client sees is no answer to it.
-        if matches!(head.method_text(), "CONNECT" | "TRACE") {
-            return self.fail(core, head, Status::NOT_IMPLEMENTED, "This method is not known here.");
-        }
-        if self.sends_to_https(core, head, &sent) {
-            return;
-        }
-        let is_asked = found.is_none();
-        if matches!(found, Some(Ok(Found::NoProgram))) {
-            self.program_path = ProgramPath::NoProgram;
-        }
-        let found = found.filter(|found| !matches!(found, Ok(Found::NoProgram)));
-        let (by, concern) = self.answered_by(core, head, &sent);
-        let ruled = self.as_ruled(core, head, &sent, concern);
-        let target = ruled.as_ref().unwrap_or(&sent);
-        let by = if ruled.is_none() || by == By::Tus { by } else { self.answered_by(core, head, target).0 };
-        if !by.takes_as_sent(&core.server.config, target) {
-            return self.fail(core, head, target::SLASH.status, target::SLASH.reason);
-        }
-        if self.tell_origins(core, head, &target.path) {
-            return self.answer_options(core, head);
-        }
-        let Some(who) = self.admit(core, head, &sent, is_asked) else { return };
-        if matches!(by, By::Program | By::Pass(_)) && who.is_by_link() {
-            return self.fail(
-                core,
-                head,
-                Status::FORBIDDEN,
-                "A link is for files and folders, and this is neither.",
-            );
-        }
-        if is_asked && by == By::Files && core.server.dav.is_for_another(head) {
-            return self.send_to_successor(core, head);
-        }
-        if is_asked && self.asks_hooks(core, head, target, &who, concern) {
-            return;
-        }
-        let leads_on = by == By::Files && index::may_take_post(&core.server.config, head, target);
-        if !by.takes_body(head.method) && !leads_on {
-            self.pass_over_body(core, head);
-        }
-        match (by, found) {
-            (By::Program, None) => self.run(core, head, target, &who),
-            (By::Pass(pass), None) => self.pass(core, head, target, &who, pass),
-            (By::Program | By::Pass(_), Some(found)) => self.begin_found(core, head, found),
-            (By::Tus, found) => {
-                let ruled = self.as_ruled(core, head, &sent, concern);
-                self.tus(core, head, (&sent, ruled.as_ref()), &who, found);
-            }
-            (By::Files, found) => self.answer_from_files(core, head, target, &who, found),
-        }
-    }
-
-    /// Who answers what is asked of this target, and what it is of an upload that goes on.
-    fn answered_by(&self, core: &Core, head: &Head, target: &Target<'_>) -> (By, Option<Concern>) {
-        match By::of(&core.server, head, target, self.program_path) {
-            By::Tus => (By::Tus, tus::concern(&core.server, head, Some(target))),
-            by => (by, None),
-        }
-    }
-
-    /// Who asks, where they may: otherwise the request is answered, or the accounts are asked.
-    fn admit(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        sent: &Target<'_>,
-        is_asked: bool,
-    ) -> Option<Arc<Who>> {
-        // Whoever something was found for was let in: to ask the accounts again would have it done twice.
-        let known = self.who.clone().filter(|_| !is_asked);
-        let who = known.or_else(|| self.know_who(core, head, sent))?;
-        if who.is_barred {
-            self.fail(core, head, Status::FORBIDDEN, "Files are sent over HTTPS only.");
-            return None;
-        }
-        Some(who)
-    }
-
-    /// The pool has started a program, or connected to who answers instead.
-    fn begin_found(&mut self, core: &mut Core, head: &Arc<Head>, found: Result<Found, FileError>) {
-        match found {
-            Ok(Found::Program(program, is_non_parsed)) => {
-                self.begin_program(core, head, *program, is_non_parsed);
-            }
-            Ok(Found::Asking(asking)) => self.passed(core, head, asking),
-            Ok(other) => {
-                core.discard(other);
-                self.fail(core, head, Status::INTERNAL_SERVER_ERROR, "The server has lost its place.");
-            }
-            Err(error) => self.fail_with(core, head, &error),
-        }
-    }
-
-    fn answer_from_files(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        target: &Target<'_>,
-        who: &Who,
-        found: Option<Result<Found, FileError>>,
-    ) {
-        match head.method {
-            Method::Get | Method::Head => self.get(core, head, target, who, found),
-            Method::Options => self.answer_options(core, head),
-            Method::Put | Method::Delete | Method::MkCol | Method::Move | Method::Copy => {
-                self.change(core, head, target, who, found);
-            }
-            Method::PropFind | Method::PropPatch | Method::Lock | Method::Unlock => {
-                self.dav(core, head, target, who, found);
-            }
-            Method::Post if index::may_take_post(&core.server.config, head, target) => {
-                self.post_to_folder(core, head, target, who, found);
-            }
-            Method::Post => self.refuse_post(core, head),
-            Method::Patch | Method::Other => {
-                self.fail(core, head, Status::NOT_IMPLEMENTED, "This method is not known here.");
-            }
-        }
-    }
-
-    /// What is posted here nobody takes.
-    pub(super) fn refuse_post(&mut self, core: &mut Core, head: &Head) {
-        let reason = "There is no program here that would take this.";
-        let record = self.record(core, head);
-        self.answer_page(core, record, Status::METHOD_NOT_ALLOWED, reason, &[("Allow", ALLOW)]);
-    }
-
-    /// Tells a CA what it wants to hear of who asked it for a certificate.
-    fn answer_authority(&mut self, core: &mut Core, head: &Head, answer: &str) {
-        self.pass_over_body(core, head);
-        self.answer_bytes(core, head, Status::OK, "application/octet-stream", &[], answer.as_bytes());
-    }
-
-    /// Sees to what the answer says to pages of other origins. Answers whether that is all that is asked, by a browser
-    /// that has no name and password to show yet.
-    fn tell_origins(&mut self, core: &Core, head: &Head, path: &VirtualPath) -> bool {
-        let web = &core.http.web;
-        if web.cors.is_empty() {
-            return false;
-        }
-        let is_preflight = cors::is_preflight(head);
-        let lines = web.cors_lines(path, head, is_preflight);
-        let is_said = !lines.is_empty();
-        self.beside = is_said.then(|| Box::new(Beside(lines)));
-        is_said && is_preflight
-    }
-
-    /// Nobody takes the body of this request, where it has one: the connection ends behind it.
-    pub(super) fn pass_over_body(&mut self, core: &Core, head: &Head) {
-        if !self.may_go_on(head) {
-            self.prepare_to_close(core, head);
-        }
-    }
-
-    /// The connection ends behind this request; a body that it announced is not taken.
-    pub(super) fn prepare_to_close(&mut self, core: &Core, head: &Head) {
-        if head.framing != Framing::None {
-            self.linger();
-        }
-        self.close_behind(core);
-    }
-
-    /// Claims that no transfer quota forbids bytes to go this way; answers the request where one does.
-    pub(super) fn may_move(&mut self, core: &mut Core, head: &Head, direction: Direction) -> bool {
-        match self.member.may_move(&core.server.limits, direction) {
-            Ok(()) => true,
-            Err(over) => {
-                self.fail_with(core, head, &over.into());
-                false
-            }
-        }
-    }
-
-    /// Keeps the head of a request for which the pool is asked; answers the question's number.
-    pub(super) fn ask(&mut self, core: &mut Core, head: &Arc<Head>) -> u64 {
-        let serial = core.next_serial();
-        let asked = Asked { serial, slot: self.slot.take(), ..Asked::of(head) };
-        self.work = Work::Asked(Box::new(asked));
-        serial
-    }
-
-    pub(super) fn ask_pool(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        question: impl FnOnce() -> Result<Found, FileError> + Send + 'static,
-    ) {
-        let pool = core.server.pool.clone();
-        self.ask_threads(core, &pool, head, question);
-    }
-
-    /// The same of what takes long though no disk is slow: hashes, copies, walks over trees. It has threads of its own,
-    /// so nobody else waits for it.
-    pub(super) fn ask_long(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        question: impl FnOnce() -> Result<Found, FileError> + Send + 'static,
-    ) {
-        let pool = core.server.long.clone();
-        self.ask_threads(core, &pool, head, question);
-    }
-
-    /// The same of what changes nothing: `question` is told by its argument whether anybody waits for the answer.
-    pub(super) fn ask_while_wanted(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        question: impl FnOnce(&dyn Fn() -> bool) -> Result<Found, FileError> + Send + 'static,
-    ) {
-        let patience = Patience::default();
-        let waits = Arc::downgrade(&patience.waits);
-        self.ask_long(core, head, move || question(&|| waits.strong_count() > 0));
-        if let Work::Asked(asked) = &mut self.work {
-            asked.patience = Some(patience);
-        }
-    }
-
-    fn ask_threads(
-        &mut self,
-        core: &mut Core,
-        threads: &BlockingPool,
-        head: &Arc<Head>,
-        question: impl FnOnce() -> Result<Found, FileError> + Send + 'static,
-    ) {
-        let serial = self.ask(core, head);
-        let (key, reply) = (self.key, self.promise(core, Message::Found(serial, Err(internal_error()))));
-        threads.run(move || {
-            let found = question();
-            reply.keep(worker::Message::Http(key, Message::Found(serial, found)));
-        });
-    }
-
     /// What is told of a job that panics, unless that is kept: who waits for one waits without end.
     pub(super) fn promise(&self, core: &Core, otherwise: Message) -> Promise {
         let message = Some(worker::Message::Http(self.key, otherwise));
         Promise { sender: core.sender.clone(), message }
-    }
-
-    fn answer_options(&mut self, core: &mut Core, head: &Head) {
-        self.pass_over_body(core, head);
-        let speaks_tus = core.server.tus.is_spoken();
-        let mut writer = self.begin_head(core, Status::NO_CONTENT, head.version, self.may_go_on(head));
-        writer.field("Allow", ALLOW).field("DAV", "1, 2").field("MS-Author-Via", "DAV");
-        if speaks_tus {
-            writer.lines(millrace_http::tus::LINES.as_bytes());
-        }
-        writer.end();
-        self.log_answer(core, head, Status::NO_CONTENT, 0);
     }
 
     /// As many programs run as may, for too long.
@@ -366,13 +110,264 @@ impl Connection {
         }
         let head = &asked.head;
         let Ok(sent) = target::parse_for_others(head.target()) else { return };
-        let target = self.as_ruled(core, head, &sent, None).unwrap_or(sent);
+        let target = self.exchange(core, head).as_ruled(&sent, None).unwrap_or(sent);
         let by = By::of(&core.server, head, &target, self.program_path);
         let (reason, reached) = crowd_of(&core.server.config, by);
         self.tell_limit(core, Some(&reached));
-        let record = self.record(core, head);
+        let record = self.exchange(core, head).record();
         let fields = [("Retry-After", "10")];
         self.answer_page(core, record, Status::SERVICE_UNAVAILABLE, reason, &fields);
+    }
+}
+
+impl Exchange<'_> {
+    /// Answers a request, or has somebody asked and keeps its head: then it comes here again, from the first step on.
+    /// `found` is what the pool said.
+    ///
+    /// The steps need each other's word in this order: what the request is about hooks may change, so they come before
+    /// whoever answers it; they hear who asks, so the accounts come before them. What the pool has found was asked for
+    /// behind all of them: neither accounts nor hooks, which may be others by now, are asked about it again.
+    pub(super) fn handle(&mut self, found: Option<Result<Found, FileError>>) {
+        let head = self.head;
+        self.connection.beside = None;
+        if let Some(answer) = self.core.server.acme.tokens.answer(head.target()) {
+            return self.answer_authority(&answer);
+        }
+        if head.target() == b"*" && head.method == Method::Options {
+            return self.answer_options();
+        }
+        let sent = match target::parse_for_others(head.target()) {
+            Ok(target) => target,
+            Err(Refusal { status, reason }) => return self.fail(status, reason),
+        };
+        // Whoever is asked may take it, and then what the client sees is no answer to it.
+        if matches!(head.method_text(), "CONNECT" | "TRACE") {
+            return self.fail(Status::NOT_IMPLEMENTED, "This method is not known here.");
+        }
+        if to_https::sends_to_https(self, &sent) {
+            return;
+        }
+        let is_asked = found.is_none();
+        if matches!(found, Some(Ok(Found::NoProgram))) {
+            self.connection.program_path = ProgramPath::NoProgram;
+        }
+        let found = found.filter(|found| !matches!(found, Ok(Found::NoProgram)));
+        let (by, concern) = self.answered_by(&sent);
+        let ruled = self.as_ruled(&sent, concern);
+        let target = ruled.as_ref().unwrap_or(&sent);
+        let by = if ruled.is_none() || by == By::Tus { by } else { self.answered_by(target).0 };
+        if !by.takes_as_sent(&self.core.server.config, target) {
+            return self.fail(target::SLASH.status, target::SLASH.reason);
+        }
+        if self.tell_origins(&target.path) {
+            return self.answer_options();
+        }
+        let Some(who) = self.admit(&sent, is_asked) else { return };
+        if matches!(by, By::Program | By::Pass(_)) && who.is_by_link() {
+            return self.fail(Status::FORBIDDEN, "A link is for files and folders, and this is neither.");
+        }
+        if is_asked && by == By::Files && self.core.server.dav.is_for_another(head) {
+            return dav::send_to_successor(self);
+        }
+        if is_asked && self.asks_hooks(target, &who, concern) {
+            return;
+        }
+        let leads_on = by == By::Files && index::may_take_post(&self.core.server.config, head, target);
+        if !by.takes_body(head.method) && !leads_on {
+            self.pass_over_body();
+        }
+        match (by, found) {
+            (By::Program, None) => cgi::run(self, target, &who),
+            (By::Pass(pass), None) => passing::pass(self, target, &who, pass),
+            (By::Program | By::Pass(_), Some(found)) => self.begin_found(found),
+            (By::Tus, found) => {
+                let ruled = self.as_ruled(&sent, concern);
+                tus::tus(self, (&sent, ruled.as_ref()), &who, found);
+            }
+            (By::Files, found) => self.answer_from_files(target, &who, found),
+        }
+    }
+
+    /// Who answers what is asked of this target, and what it is of an upload that goes on.
+    fn answered_by(&self, target: &Target<'_>) -> (By, Option<Concern>) {
+        let head = self.head;
+        match By::of(&self.core.server, head, target, self.connection.program_path) {
+            By::Tus => (By::Tus, tus::concern(&self.core.server, head, Some(target))),
+            by => (by, None),
+        }
+    }
+
+    /// Who asks, where they may: otherwise the request is answered, or the accounts are asked.
+    fn admit(&mut self, sent: &Target<'_>, is_asked: bool) -> Option<Arc<Who>> {
+        // Whoever something was found for was let in: to ask the accounts again would have it done twice.
+        let known = self.connection.who.clone().filter(|_| !is_asked);
+        let who = known.or_else(|| self.know_who(sent))?;
+        if who.is_barred {
+            self.fail(Status::FORBIDDEN, "Files are sent over HTTPS only.");
+            return None;
+        }
+        Some(who)
+    }
+
+    /// The pool has started a program, or connected to who answers instead.
+    fn begin_found(&mut self, found: Result<Found, FileError>) {
+        match found {
+            Ok(Found::Program(program, is_non_parsed)) => {
+                cgi::begin_program(self, *program, is_non_parsed);
+            }
+            Ok(Found::Asking(asking)) => passing::passed(self, asking),
+            Ok(other) => {
+                self.core.discard(other);
+                self.fail(Status::INTERNAL_SERVER_ERROR, "The server has lost its place.");
+            }
+            Err(error) => self.fail_with(&error),
+        }
+    }
+
+    fn answer_from_files(&mut self, target: &Target<'_>, who: &Who, found: Option<Result<Found, FileError>>) {
+        let head = self.head;
+        match head.method {
+            Method::Get | Method::Head => get::get(self, target, who, found),
+            Method::Options => self.answer_options(),
+            Method::Put | Method::Delete | Method::MkCol | Method::Move | Method::Copy => {
+                writing::change(self, target, who, found);
+            }
+            Method::PropFind | Method::PropPatch | Method::Lock | Method::Unlock => {
+                dav::answer_request(self, target, who, found);
+            }
+            Method::Post if index::may_take_post(&self.core.server.config, head, target) => {
+                index::post_to_folder(self, target, who, found);
+            }
+            Method::Post => self.refuse_post(),
+            Method::Patch | Method::Other => {
+                self.fail(Status::NOT_IMPLEMENTED, "This method is not known here.");
+            }
+        }
+    }
+
+    /// What is posted here nobody takes.
+    pub(super) fn refuse_post(&mut self) {
+        let reason = "There is no program here that would take this.";
+        let record = self.record();
+        self.connection.answer_page(
+            self.core,
+            record,
+            Status::METHOD_NOT_ALLOWED,
+            reason,
+            &[("Allow", ALLOW)],
+        );
+    }
+
+    /// Tells a CA what it wants to hear of who asked it for a certificate.
+    fn answer_authority(&mut self, answer: &str) {
+        self.pass_over_body();
+        self.answer_bytes(Status::OK, "application/octet-stream", &[], answer.as_bytes());
+    }
+
+    /// Sees to what the answer says to pages of other origins. Answers whether that is all that is asked, by a browser
+    /// that has no name and password to show yet.
+    fn tell_origins(&mut self, path: &VirtualPath) -> bool {
+        let head = self.head;
+        let web = &self.core.http.web;
+        if web.cors.is_empty() {
+            return false;
+        }
+        let is_preflight = cors::is_preflight(head);
+        let lines = web.cors_lines(path, head, is_preflight);
+        let is_said = !lines.is_empty();
+        self.connection.beside = is_said.then(|| Box::new(Beside(lines)));
+        is_said && is_preflight
+    }
+
+    /// Nobody takes the body of this request, where it has one: the connection ends behind it.
+    pub(super) fn pass_over_body(&mut self) {
+        if !self.may_go_on() {
+            self.prepare_to_close();
+        }
+    }
+
+    /// The connection ends behind this request; a body that it announced is not taken.
+    pub(super) fn prepare_to_close(&mut self) {
+        let head = self.head;
+        if head.framing != Framing::None {
+            self.connection.linger();
+        }
+        self.connection.close_behind(self.core);
+    }
+
+    /// Claims that no transfer quota forbids bytes to go this way; answers the request where one does.
+    pub(super) fn may_move(&mut self, direction: Direction) -> bool {
+        match self.connection.member.may_move(&self.core.server.limits, direction) {
+            Ok(()) => true,
+            Err(over) => {
+                self.fail_with(&over.into());
+                false
+            }
+        }
+    }
+
+    /// Keeps the head of a request for which the pool is asked; answers the question's number.
+    pub(super) fn ask(&mut self) -> u64 {
+        let head = self.head;
+        let serial = self.core.next_serial();
+        let asked = Asked { serial, slot: self.connection.slot.take(), ..Asked::of(head) };
+        self.connection.work = Work::Asked(Box::new(asked));
+        serial
+    }
+
+    pub(super) fn ask_pool(&mut self, question: impl FnOnce() -> Result<Found, FileError> + Send + 'static) {
+        let pool = self.core.server.pool.clone();
+        self.ask_threads(&pool, question);
+    }
+
+    /// The same of what takes long though no disk is slow: hashes, copies, walks over trees. It has threads of its own,
+    /// so nobody else waits for it.
+    pub(super) fn ask_long(&mut self, question: impl FnOnce() -> Result<Found, FileError> + Send + 'static) {
+        let pool = self.core.server.long.clone();
+        self.ask_threads(&pool, question);
+    }
+
+    /// The same of what changes nothing: `question` is told by its argument whether anybody waits for the answer.
+    pub(super) fn ask_while_wanted(
+        &mut self,
+        question: impl FnOnce(&dyn Fn() -> bool) -> Result<Found, FileError> + Send + 'static,
+    ) {
+        let patience = Patience::default();
+        let waits = Arc::downgrade(&patience.waits);
+        self.ask_long(move || question(&|| waits.strong_count() > 0));
+        if let Work::Asked(asked) = &mut self.connection.work {
+            asked.patience = Some(patience);
+        }
+    }
+
+    fn ask_threads(
+        &mut self,
+        threads: &BlockingPool,
+        question: impl FnOnce() -> Result<Found, FileError> + Send + 'static,
+    ) {
+        let serial = self.ask();
+        let (key, reply) = (
+            self.connection.key,
+            self.connection.promise(self.core, Message::Found(serial, Err(internal_error()))),
+        );
+        threads.run(move || {
+            let found = question();
+            reply.keep(worker::Message::Http(key, Message::Found(serial, found)));
+        });
+    }
+
+    fn answer_options(&mut self) {
+        let head = self.head;
+        self.pass_over_body();
+        let speaks_tus = self.core.server.tus.is_spoken();
+        let mut writer =
+            self.connection.begin_head(self.core, Status::NO_CONTENT, head.version, self.may_go_on());
+        writer.field("Allow", ALLOW).field("DAV", "1, 2").field("MS-Author-Via", "DAV");
+        if speaks_tus {
+            writer.lines(millrace_http::tus::LINES.as_bytes());
+        }
+        writer.end();
+        self.log_answer(Status::NO_CONTENT, 0);
     }
 }
 

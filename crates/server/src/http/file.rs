@@ -10,158 +10,162 @@ use millrace_http::{Field, Head, Method, Status, digest};
 use millrace_vfs::ReadStream;
 
 use super::body::Part;
-use super::connection::Connection;
+use super::exchange::Exchange;
 use super::find::{Content, Entry};
 use crate::limits::Direction;
 use crate::worker::Core;
 
-impl Connection {
-    /// Answers with a file, in whole or in part, or with what its conditions say.
-    pub(super) fn answer_file(
-        &mut self,
-        core: &mut Core,
-        head: &Head,
-        entry: &Arc<Entry>,
-        stream: Option<Box<dyn ReadStream>>,
-    ) {
-        // No answer is dated before what it is about was changed, not even within a turn.
-        if entry.validators.modified > core.now.wall.seconds {
-            core.look_at_clock();
+/// Answers with a file, in whole or in part, or with what its conditions say.
+pub(super) fn answer_file(
+    exchange: &mut Exchange<'_>,
+    entry: &Arc<Entry>,
+    stream: Option<Box<dyn ReadStream>>,
+) {
+    let head = exchange.head;
+    // No answer is dated before what it is about was changed, not even within a turn.
+    if entry.validators.modified > exchange.core.now.wall.seconds {
+        exchange.core.look_at_clock();
+    }
+    match conditional::evaluate(head, Some(&entry.validators)) {
+        Verdict::Proceed => {}
+        Verdict::NotModified => {
+            discard(exchange.core, stream);
+            return answer_not_modified(exchange, entry);
         }
-        match conditional::evaluate(head, Some(&entry.validators)) {
-            Verdict::Proceed => {}
-            Verdict::NotModified => {
-                discard(core, stream);
-                return self.answer_not_modified(core, head, entry);
-            }
-            Verdict::Failed => {
-                discard(core, stream);
-                let reason = "The file is not the one that the request is for.";
-                return self.fail(core, head, Status::PRECONDITION_FAILED, reason);
-            }
-        }
-        let applies = || conditional::range_applies(head, &entry.validators, core.now.wall.seconds);
-        let ranges = match head.get(Field::Range) {
-            Some(field) if head.method == Method::Get && applies() => range::parse(field, entry.size),
-            _ => Ranges::Whole,
-        };
-        match ranges {
-            Ranges::Whole => self.answer_part(core, head, entry, stream, None),
-            Ranges::One(range) => self.answer_part(core, head, entry, stream, Some(range)),
-            // Parts are of what the file is: its coding is not theirs.
-            Ranges::Many(_) if entry.coding.is_some() => self.answer_part(core, head, entry, stream, None),
-            Ranges::Many(ranges) if stream.is_none() => self.answer_parts(core, head, entry, &ranges),
-            // A stream is read once, from one place.
-            Ranges::Many(_) => self.answer_part(core, head, entry, stream, None),
-            Ranges::Unsatisfiable => {
-                discard(core, stream);
-                let record = self.record(core, head);
-                let range = format!("bytes */{}", entry.size);
-                let fields = [("Content-Range", &*range)];
-                let reason = "The file has no such range.";
-                self.answer_page(core, record, Status::RANGE_NOT_SATISFIABLE, reason, &fields);
-            }
+        Verdict::Failed => {
+            discard(exchange.core, stream);
+            let reason = "The file is not the one that the request is for.";
+            return exchange.fail(Status::PRECONDITION_FAILED, reason);
         }
     }
-
-    fn answer_not_modified(&mut self, core: &mut Core, head: &Head, entry: &Entry) {
-        let goes_on = self.may_go_on(head);
-        let mut writer = self.begin_file_head(core, Status::NOT_MODIFIED, head.version, goes_on);
-        writer.lines(&entry.lines);
-        writer.end();
-        self.log_answer(core, head, Status::NOT_MODIFIED, 0);
+    let applies = || conditional::range_applies(head, &entry.validators, exchange.core.now.wall.seconds);
+    let ranges = match head.get(Field::Range) {
+        Some(field) if head.method == Method::Get && applies() => range::parse(field, entry.size),
+        _ => Ranges::Whole,
+    };
+    match ranges {
+        Ranges::Whole => answer_part(exchange, entry, stream, None),
+        Ranges::One(range) => answer_part(exchange, entry, stream, Some(range)),
+        // Parts are of what the file is: its coding is not theirs.
+        Ranges::Many(_) if entry.coding.is_some() => answer_part(exchange, entry, stream, None),
+        Ranges::Many(ranges) if stream.is_none() => answer_parts(exchange, entry, &ranges),
+        // A stream is read once, from one place.
+        Ranges::Many(_) => answer_part(exchange, entry, stream, None),
+        Ranges::Unsatisfiable => {
+            discard(exchange.core, stream);
+            let record = exchange.record();
+            let range = format!("bytes */{}", entry.size);
+            let fields = [("Content-Range", &*range)];
+            let reason = "The file has no such range.";
+            exchange.connection.answer_page(
+                exchange.core,
+                record,
+                Status::RANGE_NOT_SATISFIABLE,
+                reason,
+                &fields,
+            );
+        }
     }
+}
 
-    /// The whole file, or one range of it.
-    fn answer_part(
-        &mut self,
-        core: &mut Core,
-        head: &Head,
-        entry: &Arc<Entry>,
-        stream: Option<Box<dyn ReadStream>>,
-        range: Option<Range<u64>>,
-    ) {
-        let goes_on = self.may_go_on(head);
-        let status = if range.is_some() { Status::PARTIAL_CONTENT } else { Status::OK };
-        let mut writer = self.begin_file_head(core, status, head.version, goes_on);
-        writer.bytes("Content-Type", entry.media_type.as_bytes()).lines(&entry.lines);
-        if let Some(coding) = entry.coding {
-            writer.field("Content-Encoding", coding);
-        }
-        if let Some(line) = digest_line(head, entry) {
-            writer.lines(line.as_bytes());
-        }
-        if let Some(range) = &range {
-            let (first, last) = (range.start, range.end - 1);
-            writer.field("Content-Range", format_args!("bytes {first}-{last}/{}", entry.size));
-        }
-        let range = range.unwrap_or(0..entry.size);
-        let length = range.end - range.start;
-        writer.length(length);
-        writer.end();
-        if head.wants_head_only() || length == 0 {
-            discard(core, stream);
-            return self.log_file(core, head, status, 0);
-        }
-        let is_limited = core.server.limits.is_limited(&self.member, Direction::Download);
-        let part = match (&entry.content, stream) {
-            (Content::Memory(_), _) if is_limited => {
-                Part::Stream(entry.stream(), range.start, Some(range.end))
-            }
-            (Content::Memory(bytes), _) => {
-                core.out.extend_from_slice(&bytes[range.start as usize..range.end as usize]);
-                return self.log_file(core, head, status, length);
-            }
-            (Content::File(file, readiness), _) => Part::File(Arc::clone(file), *readiness, range),
-            (Content::Stream, Some(stream)) => Part::Stream(stream, range.start, Some(range.end)),
-            (Content::Stream, None) => return self.log_answer(core, head, status, 0),
-        };
-        self.begin_file(core, head, status, VecDeque::from([part]));
+fn answer_not_modified(exchange: &mut Exchange<'_>, entry: &Entry) {
+    let head = exchange.head;
+    let goes_on = exchange.may_go_on();
+    let mut writer =
+        exchange.connection.begin_file_head(exchange.core, Status::NOT_MODIFIED, head.version, goes_on);
+    writer.lines(&entry.lines);
+    writer.end();
+    exchange.log_answer(Status::NOT_MODIFIED, 0);
+}
+
+/// The whole file, or one range of it.
+fn answer_part(
+    exchange: &mut Exchange<'_>,
+    entry: &Arc<Entry>,
+    stream: Option<Box<dyn ReadStream>>,
+    range: Option<Range<u64>>,
+) {
+    let head = exchange.head;
+    let goes_on = exchange.may_go_on();
+    let status = if range.is_some() { Status::PARTIAL_CONTENT } else { Status::OK };
+    let mut writer = exchange.connection.begin_file_head(exchange.core, status, head.version, goes_on);
+    writer.bytes("Content-Type", entry.media_type.as_bytes()).lines(&entry.lines);
+    if let Some(coding) = entry.coding {
+        writer.field("Content-Encoding", coding);
     }
-
-    /// Several ranges, as `multipart/byteranges` (RFC 9110 section 14.6).
-    fn answer_parts(&mut self, core: &mut Core, head: &Head, entry: &Arc<Entry>, ranges: &[Range<u64>]) {
-        let is_limited = core.server.limits.is_limited(&self.member, Direction::Download);
-        // Not a secret: only not to be found in the file by accident.
-        let boundary = format!("{:016x}{:016x}", core.now.wall.nanoseconds ^ 0x5bd1_e995, core.next_serial());
-        let mut parts = VecDeque::with_capacity(ranges.len() * 2 + 1);
-        let mut length = 0;
-        for range in ranges {
-            let (first, last, size) = (range.start, range.end - 1, entry.size);
-            let bytes = format!(
-                "\r\n--{boundary}\r\nContent-Type: {}\r\nContent-Range: bytes {first}-{last}/{size}\r\n\r\n",
-                entry.media_type
-            )
-            .into_bytes();
-            length += bytes.len() as u64 + (range.end - range.start);
-            parts.push_back(Part::Bytes(bytes));
-            parts.push_back(match &entry.content {
-                Content::Memory(_) if is_limited => {
-                    Part::Stream(entry.stream(), range.start, Some(range.end))
-                }
-                Content::Memory(bytes) => {
-                    Part::Bytes(bytes[range.start as usize..range.end as usize].to_vec())
-                }
-                Content::File(file, readiness) => Part::File(Arc::clone(file), *readiness, range.clone()),
-                Content::Stream => continue,
-            });
-        }
-        let end = format!("\r\n--{boundary}--\r\n").into_bytes();
-        length += end.len() as u64;
-        parts.push_back(Part::Bytes(end));
-
-        let goes_on = self.may_go_on(head);
-        let mut writer = self.begin_file_head(core, Status::PARTIAL_CONTENT, head.version, goes_on);
-        writer
-            .field("Content-Type", format_args!("multipart/byteranges; boundary={boundary}"))
-            .lines(&entry.lines);
-        if let Some(line) = digest_line(head, entry) {
-            writer.lines(line.as_bytes());
-        }
-        writer.length(length);
-        writer.end();
-        self.begin_file(core, head, Status::PARTIAL_CONTENT, parts);
+    if let Some(line) = digest_line(head, entry) {
+        writer.lines(line.as_bytes());
     }
+    if let Some(range) = &range {
+        let (first, last) = (range.start, range.end - 1);
+        writer.field("Content-Range", format_args!("bytes {first}-{last}/{}", entry.size));
+    }
+    let range = range.unwrap_or(0..entry.size);
+    let length = range.end - range.start;
+    writer.length(length);
+    writer.end();
+    if head.wants_head_only() || length == 0 {
+        discard(exchange.core, stream);
+        return exchange.log_file(status, 0);
+    }
+    let is_limited = exchange.core.server.limits.is_limited(&exchange.connection.member, Direction::Download);
+    let part = match (&entry.content, stream) {
+        (Content::Memory(_), _) if is_limited => Part::Stream(entry.stream(), range.start, Some(range.end)),
+        (Content::Memory(bytes), _) => {
+            exchange.core.out.extend_from_slice(&bytes[range.start as usize..range.end as usize]);
+            return exchange.log_file(status, length);
+        }
+        (Content::File(file, readiness), _) => Part::File(Arc::clone(file), *readiness, range),
+        (Content::Stream, Some(stream)) => Part::Stream(stream, range.start, Some(range.end)),
+        (Content::Stream, None) => return exchange.log_answer(status, 0),
+    };
+    exchange.begin_file(status, VecDeque::from([part]));
+}
+
+/// Several ranges, as `multipart/byteranges` (RFC 9110 section 14.6).
+fn answer_parts(exchange: &mut Exchange<'_>, entry: &Arc<Entry>, ranges: &[Range<u64>]) {
+    let head = exchange.head;
+    let is_limited = exchange.core.server.limits.is_limited(&exchange.connection.member, Direction::Download);
+    // Not a secret: only not to be found in the file by accident.
+    let boundary = format!(
+        "{:016x}{:016x}",
+        exchange.core.now.wall.nanoseconds ^ 0x5bd1_e995,
+        exchange.core.next_serial()
+    );
+    let mut parts = VecDeque::with_capacity(ranges.len() * 2 + 1);
+    let mut length = 0;
+    for range in ranges {
+        let (first, last, size) = (range.start, range.end - 1, entry.size);
+        let bytes = format!(
+            "\r\n--{boundary}\r\nContent-Type: {}\r\nContent-Range: bytes {first}-{last}/{size}\r\n\r\n",
+            entry.media_type
+        )
+        .into_bytes();
+        length += bytes.len() as u64 + (range.end - range.start);
+        parts.push_back(Part::Bytes(bytes));
+        parts.push_back(match &entry.content {
+            Content::Memory(_) if is_limited => Part::Stream(entry.stream(), range.start, Some(range.end)),
+            Content::Memory(bytes) => Part::Bytes(bytes[range.start as usize..range.end as usize].to_vec()),
+            Content::File(file, readiness) => Part::File(Arc::clone(file), *readiness, range.clone()),
+            Content::Stream => continue,
+        });
+    }
+    let end = format!("\r\n--{boundary}--\r\n").into_bytes();
+    length += end.len() as u64;
+    parts.push_back(Part::Bytes(end));
+
+    let goes_on = exchange.may_go_on();
+    let mut writer =
+        exchange.connection.begin_file_head(exchange.core, Status::PARTIAL_CONTENT, head.version, goes_on);
+    writer
+        .field("Content-Type", format_args!("multipart/byteranges; boundary={boundary}"))
+        .lines(&entry.lines);
+    if let Some(line) = digest_line(head, entry) {
+        writer.lines(line.as_bytes());
+    }
+    writer.length(length);
+    writer.end();
+    exchange.begin_file(Status::PARTIAL_CONTENT, parts);
 }
 
 /// Closes what nobody is sent, where that may wait.

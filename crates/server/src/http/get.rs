@@ -11,13 +11,13 @@ use millrace_http::target::{self, Target};
 use millrace_http::{Field, Head, Status};
 use millrace_vfs::{FileError, Storage, Wait};
 
-use super::Shared;
 use super::answer::{HARMLESS, Made};
 use super::cache::As;
-use super::connection::Connection;
+use super::exchange::Exchange;
 use super::find::{self, Content, Entry, Found};
 use super::listing::Shape;
 use super::who::Who;
+use super::{Shared, file, index};
 use crate::limits::Direction;
 use crate::worker::Core;
 
@@ -31,148 +31,148 @@ fn fields_of_page(is_sorted: bool) -> &'static [(&'static str, &'static str)] {
     if is_sorted { &OF_PAGES } else { &OF_UNSORTED }
 }
 
-impl Connection {
-    /// Answers `GET` and `HEAD`.
-    pub(super) fn get(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        target: &Target<'_>,
-        who: &Who,
-        found: Option<Result<Found, FileError>>,
-    ) {
-        if !self.permits(core, head, who, Permission::Read) {
-            return;
+/// Answers `GET` and `HEAD`.
+pub(super) fn get(
+    exchange: &mut Exchange<'_>,
+    target: &Target<'_>,
+    who: &Who,
+    found: Option<Result<Found, FileError>>,
+) {
+    let head = exchange.head;
+    if !exchange.permits(who, Permission::Read) {
+        return;
+    }
+    let codings = match exchange.core.http.web.precompressed {
+        true => negotiate::codings(head),
+        false => Vec::new(),
+    };
+    let (storage, path) = (&who.account.storage, &target.path);
+    let found = match found {
+        Some(found) => found.inspect(|found| keep_found(exchange.core, storage, target, found)),
+        // What is linked to is the folder: an index would lead to files of which its author knew no link.
+        None if target.is_directory && who.may_list_by_link() => Ok(Found::Directory),
+        None => find_now(exchange.core, storage, target, &codings),
+    };
+    if found.as_ref().is_ok_and(Found::is_content)
+        && !head.wants_head_only()
+        && !exchange.may_move(Direction::Download)
+    {
+        return exchange.core.discard(found);
+    }
+    match found {
+        Err(FileError::WouldWait) => {
+            let (storage, path, is_directory) = (Arc::clone(storage), path.clone(), target.is_directory);
+            let (web, server) = (Arc::clone(&exchange.core.http.web), Arc::clone(&exchange.core.server));
+            exchange.ask_pool(move || {
+                let by = (&*web, &server.config);
+                let found = find::find(by, &*storage, &path, is_directory, Wait::Allowed)?;
+                find::prefer(&web, &*storage, found, &codings, Wait::Allowed)
+            });
         }
-        let codings = match core.http.web.precompressed {
-            true => negotiate::codings(head),
-            false => Vec::new(),
-        };
-        let (storage, path) = (&who.account.storage, &target.path);
-        let found = match found {
-            Some(found) => found.inspect(|found| keep_found(core, storage, target, found)),
-            // What is linked to is the folder: an index would lead to files of which its author knew no link.
-            None if target.is_directory && who.may_list_by_link() => Ok(Found::Directory),
-            None => find_now(core, storage, target, &codings),
-        };
-        if found.as_ref().is_ok_and(Found::is_content)
-            && !head.wants_head_only()
-            && !self.may_move(core, head, Direction::Download)
-        {
-            return core.discard(found);
-        }
-        match found {
-            Err(FileError::WouldWait) => {
-                let (storage, path, is_directory) = (Arc::clone(storage), path.clone(), target.is_directory);
-                let (web, server) = (Arc::clone(&core.http.web), Arc::clone(&core.server));
-                self.ask_pool(core, head, move || {
-                    let by = (&*web, &server.config);
-                    let found = find::find(by, &*storage, &path, is_directory, Wait::Allowed)?;
-                    find::prefer(&web, &*storage, found, &codings, Wait::Allowed)
+        Err(error) => exchange.fail_with(&error),
+        Ok(found) => answer_found(exchange, target, who, found),
+    }
+}
+
+/// Answers with what was found.
+fn answer_found(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who, found: Found) {
+    let head = exchange.head;
+    match found {
+        Found::File(entry) => match wanted_digest(exchange.core, head, &entry) {
+            None => {
+                file::answer_file(exchange, &entry, None);
+                // Whoever is last closes it.
+                if entry.end_may_wait() {
+                    exchange.core.discard(entry);
+                }
+            }
+            Some(algorithm) => {
+                exchange.ask_while_wanted(move |is_wanted| {
+                    entry.find_digest(algorithm, is_wanted).map(|()| Found::File(entry))
                 });
             }
-            Err(error) => self.fail_with(core, head, &error),
-            Ok(found) => self.answer_found(core, head, target, who, found),
+        },
+        Found::Stream(stream, entry) => file::answer_file(exchange, &entry, Some(stream)),
+        Found::Made(stream) => {
+            let media_type = exchange.core.http.web.types.of(target.path.name());
+            let (fields, made) = ([("Accept-Ranges", "none")], Made::File(stream));
+            exchange.answer_stream(Status::OK, &media_type, &fields, made);
+        }
+        Found::Redirect => redirect(exchange, target),
+        Found::Directory => list(exchange, target, who),
+        Found::Index(index) => index::lead_to_index(exchange, target, &index),
+        Found::Page { bytes, is_sorted } => {
+            let media_type = listing_format(head).media_type();
+            exchange.answer_bytes(Status::OK, media_type, fields_of_page(is_sorted), &bytes);
+        }
+        Found::LongPage(listing) => {
+            let media_type = listing_format(head).media_type();
+            let fields = fields_of_page(listing.is_sorted());
+            exchange.answer_stream(Status::OK, media_type, fields, Made::Listing(listing));
+        }
+        Found::Changed(_)
+        | Found::Program(..)
+        | Found::NoProgram
+        | Found::Asking(_)
+        | Found::Dav(_)
+        | Found::Tus(_) => {
+            exchange.fail(Status::INTERNAL_SERVER_ERROR, "The server has lost its place.");
         }
     }
+}
 
-    /// Answers with what was found.
-    fn answer_found(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        target: &Target<'_>,
-        who: &Who,
-        found: Found,
-    ) {
-        match found {
-            Found::File(entry) => match wanted_digest(core, head, &entry) {
-                None => {
-                    self.answer_file(core, head, &entry, None);
-                    // Whoever is last closes it.
-                    if entry.end_may_wait() {
-                        core.discard(entry);
-                    }
-                }
-                Some(algorithm) => {
-                    self.ask_while_wanted(core, head, move |is_wanted| {
-                        entry.find_digest(algorithm, is_wanted).map(|()| Found::File(entry))
-                    });
-                }
-            },
-            Found::Stream(stream, entry) => self.answer_file(core, head, &entry, Some(stream)),
-            Found::Made(stream) => {
-                let media_type = core.http.web.types.of(target.path.name());
-                let (fields, made) = ([("Accept-Ranges", "none")], Made::File(stream));
-                self.answer_stream(core, head, Status::OK, &media_type, &fields, made);
-            }
-            Found::Redirect => self.redirect(core, head, target),
-            Found::Directory => self.list(core, head, target, who),
-            Found::Index(index) => self.lead_to_index(core, head, target, &index),
-            Found::Page { bytes, is_sorted } => {
-                let media_type = listing_format(head).media_type();
-                self.answer_bytes(core, head, Status::OK, media_type, fields_of_page(is_sorted), &bytes);
-            }
-            Found::LongPage(listing) => {
-                let media_type = listing_format(head).media_type();
-                let fields = fields_of_page(listing.is_sorted());
-                self.answer_stream(core, head, Status::OK, media_type, fields, Made::Listing(listing));
-            }
-            Found::Changed(_)
-            | Found::Program(..)
-            | Found::NoProgram
-            | Found::Asking(_)
-            | Found::Dav(_)
-            | Found::Tus(_) => {
-                self.fail(core, head, Status::INTERNAL_SERVER_ERROR, "The server has lost its place.");
-            }
+/// Answers a request for a page that is made for it, where a condition is in its way.
+fn answers_condition(exchange: &mut Exchange<'_>) -> bool {
+    let head = exchange.head;
+    match conditional::evaluate_untagged(head) {
+        Verdict::Proceed => return false,
+        Verdict::NotModified => {
+            let record = exchange.record();
+            exchange.connection.answer_empty(exchange.core, record, Status::NOT_MODIFIED, &OF_PAGES);
+        }
+        Verdict::Failed => {
+            let reason = "The page is not the one that the request is for.";
+            exchange.fail(Status::PRECONDITION_FAILED, reason);
         }
     }
+    true
+}
 
-    /// Answers a request for a page that is made for it, where a condition is in its way.
-    fn answers_condition(&mut self, core: &mut Core, head: &Head) -> bool {
-        match conditional::evaluate_untagged(head) {
-            Verdict::Proceed => return false,
-            Verdict::NotModified => {
-                let record = self.record(core, head);
-                self.answer_empty(core, record, Status::NOT_MODIFIED, &OF_PAGES);
-            }
-            Verdict::Failed => {
-                let reason = "The page is not the one that the request is for.";
-                self.fail(core, head, Status::PRECONDITION_FAILED, reason);
-            }
-        }
-        true
+fn list(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who) {
+    let head = exchange.head;
+    if !exchange.permits(who, Permission::List) || answers_condition(exchange) {
+        return;
     }
+    let (storage, path) = (Arc::clone(&who.account.storage), target.path.clone());
+    let lead_on =
+        who.is_by_link().then(|| exchange.core.http.web.links.lead_on(&path, target.query)).flatten();
+    let shape = Shape {
+        format: listing_format(head),
+        order: Order::from_query(target.query),
+        sort_entries: exchange.core.server.config.sort_entries,
+        links: lead_on.map(|(query, is_top)| Links { query, is_top }).unwrap_or_default(),
+    };
+    exchange.ask_pool(move || find::page(&*storage, &path, shape));
+}
 
-    fn list(&mut self, core: &mut Core, head: &Arc<Head>, target: &Target<'_>, who: &Who) {
-        if !self.permits(core, head, who, Permission::List) || self.answers_condition(core, head) {
-            return;
-        }
-        let (storage, path) = (Arc::clone(&who.account.storage), target.path.clone());
-        let lead_on = who.is_by_link().then(|| core.http.web.links.lead_on(&path, target.query)).flatten();
-        let shape = Shape {
-            format: listing_format(head),
-            order: Order::from_query(target.query),
-            sort_entries: core.server.config.sort_entries,
-            links: lead_on.map(|(query, is_top)| Links { query, is_top }).unwrap_or_default(),
-        };
-        self.ask_pool(core, head, move || find::page(&*storage, &path, shape));
+fn redirect(exchange: &mut Exchange<'_>, target: &Target<'_>) {
+    let mut location = Vec::new();
+    target::encode(target.path.as_bytes(), &mut location);
+    location.push(b'/');
+    if let Some(query) = target.query {
+        location.push(b'?');
+        location.extend_from_slice(query);
     }
-
-    fn redirect(&mut self, core: &mut Core, head: &Head, target: &Target<'_>) {
-        let mut location = Vec::new();
-        target::encode(target.path.as_bytes(), &mut location);
-        location.push(b'/');
-        if let Some(query) = target.query {
-            location.push(b'?');
-            location.extend_from_slice(query);
-        }
-        let location = String::from_utf8_lossy(&location);
-        let record = self.record(core, head);
-        let fields = [("Location", &*location)];
-        self.answer_page(core, record, Status::MOVED_PERMANENTLY, "This is a directory.", &fields);
-    }
+    let location = String::from_utf8_lossy(&location);
+    let record = exchange.record();
+    let fields = [("Location", &*location)];
+    exchange.connection.answer_page(
+        exchange.core,
+        record,
+        Status::MOVED_PERMANENTLY,
+        "This is a directory.",
+        &fields,
+    );
 }
 
 /// What is to be sent for a target, where that can be said now.

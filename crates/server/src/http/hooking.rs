@@ -24,6 +24,7 @@ pub(super) use self::uploads::{Committing, Settled, Settling, Unnamed};
 use self::uploads::{Naming, of_refusals};
 use super::connection::{Connection, Work};
 use super::dav;
+use super::exchange::Exchange;
 use super::find::Found;
 use super::record::{Record, shown};
 use super::tus::{self, Concern, lent};
@@ -136,71 +137,6 @@ impl Connection {
         }
     }
 
-    /// What a request is about, where that is another path than the one that was sent: the one that hooks have said; or
-    /// of a new upload that they have ruled on, the file that it becomes. An upload that was begun has its path.
-    pub(super) fn as_ruled<'a>(
-        &self,
-        core: &Core,
-        head: &Head,
-        sent: &Target<'a>,
-        resumable: Option<Concern>,
-    ) -> Option<Target<'a>> {
-        let ruled = self.hooked.get()?.ruled.clone()?;
-        let path = match resumable {
-            None => ruled?,
-            Some(_) => {
-                let (path, _) = new_file(core, head, sent, resumable)?;
-                ruled.unwrap_or(path)
-            }
-        };
-        Some(Target { path, outer: None, ..sent.clone() })
-    }
-
-    /// Has hooks rule on a request, where they are concerned and have not; answers whether it has to wait for them.
-    pub(super) fn asks_hooks(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        target: &Target<'_>,
-        who: &Who,
-        resumable: Option<Concern>,
-    ) -> bool {
-        if self.is_ruled() {
-            return false;
-        }
-        let Some(hooks) = core.server.hooks() else { return false };
-        let new_file = new_file(core, head, target, resumable);
-        let (path, length) = match new_file.clone() {
-            Some(new) => new,
-            None => (target.path.clone(), length_of_put(head)),
-        };
-        self.hooked_mut().about = Some(path.clone());
-        let mut moments: Vec<Moment> = self.login_moment(core, &*hooks, who).into_iter().collect();
-        let verb = verb_of(head, resumable, new_file.is_some());
-        let (is_asked, is_told) = (hooks.concerns(Event::Command, verb), hooks.concerns(Event::Reply, verb));
-        if is_asked || is_told {
-            let begun = resumable.and_then(|_| core.server.tus.file_of(&core.server, &path));
-            let command = Moment {
-                verb: verb.to_owned(),
-                argument: shown(&core.server.config.web.links, head.target()).into_owned(),
-                path: Some(begun.unwrap_or(path)),
-                is_directory: target.is_directory,
-                to: destination(head),
-                bytes: length,
-                user: who.user.as_deref().map(Arc::from),
-                ..self.moment(core, Event::Command, Some(&who.account))
-            };
-            self.hooked_mut().command = is_told.then(|| Box::new(command.clone()));
-            moments.extend(is_asked.then_some(command));
-        }
-        if moments.is_empty() {
-            self.ruled(who.user.clone(), None);
-            return false;
-        }
-        self.submit(core, hooks, moments, Then::Request(Arc::clone(head)), None);
-        true
-    }
-
     /// Somebody asks who was not let in by hooks yet: whoever was before is gone, and they may hear of the next.
     fn login_moment(&mut self, core: &Core, hooks: &dyn Hooks, who: &Who) -> Option<Moment> {
         if self.hooked().let_in.as_ref() == Some(&who.user) {
@@ -253,24 +189,6 @@ impl Connection {
         self.answer_done(core, record, &fields);
     }
 
-    /// A `LOCK` may have made a file: hooks hear of it before the client. Answers the answer where there are none.
-    pub(super) fn tell_of_file(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        answer: dav::Answer,
-    ) -> Option<dav::Answer> {
-        let concerned = |hooks: &Arc<dyn Hooks>| hooks.concerns(Event::MakeFile, head.method_text());
-        let Some(hooks) = core.server.hooks().filter(|hooks| answer.has_made_file && concerned(hooks)) else {
-            return Some(answer);
-        };
-        let moment = self.moment_of(core, Event::MakeFile, &self.record(core, head), 0, None);
-        let answer = dav::Answer { has_made_file: false, ..answer };
-        let then = Then::Dav(Arc::clone(head), Box::new(answer));
-        self.submit(core, hooks, vec![moment], then, None);
-        None
-    }
-
     fn answer_done(&mut self, core: &mut Core, record: Record, fields: &Fields) {
         let status = record.status;
         self.answer_empty(core, record, status, &lent(fields));
@@ -305,10 +223,10 @@ impl Connection {
                     _ => None,
                 };
                 self.ruled(user, path);
-                self.handle(core, &head, None);
+                self.exchange(core, &head).handle(None);
             }
             (Then::Answer(record, fields), _) => self.answer_done(core, *record, &fields),
-            (Then::Dav(head, answer), _) => self.handle(core, &head, Some(Ok(Found::Dav(*answer)))),
+            (Then::Dav(head, answer), _) => self.exchange(core, &head).handle(Some(Ok(Found::Dav(*answer)))),
             (Then::Named(record, naming, fields), _) => {
                 self.answer_named(core, *record, &naming, fields, None);
             }
@@ -332,15 +250,15 @@ impl Connection {
                 }
                 // Its body may be on its way: nobody takes it.
                 if head.framing != Framing::None {
-                    self.prepare_to_close(core, &head);
+                    self.exchange(core, &head).prepare_to_close();
                 }
-                self.fail(core, &head, status, refusal.text());
+                self.exchange(core, &head).fail(status, refusal.text());
             }
             Then::Answer(record, fields) => {
                 let fields = of_refusals(&fields);
                 self.answer_page(core, *record, status, refusal.text(), &fields);
             }
-            Then::Dav(head, answer) => self.handle(core, &head, Some(Ok(Found::Dav(*answer)))),
+            Then::Dav(head, answer) => self.exchange(core, &head).handle(Some(Ok(Found::Dav(*answer)))),
             Then::Named(record, naming, fields) => {
                 self.answer_named(core, *record, &naming, fields, Some(refusal));
             }
@@ -350,6 +268,78 @@ impl Connection {
     /// The path that hooks would have a request be about.
     pub(super) fn ruled_path(&self) -> Option<&VirtualPath> {
         self.hooked.get()?.ruled.as_ref()?.as_ref()
+    }
+}
+
+impl Exchange<'_> {
+    /// What a request is about, where that is another path than the one that was sent: the one that hooks have said; or
+    /// of a new upload that they have ruled on, the file that it becomes. An upload that was begun has its path.
+    pub(super) fn as_ruled<'a>(&self, sent: &Target<'a>, resumable: Option<Concern>) -> Option<Target<'a>> {
+        let head = self.head;
+        let ruled = self.connection.hooked.get()?.ruled.clone()?;
+        let path = match resumable {
+            None => ruled?,
+            Some(_) => {
+                let (path, _) = new_file(self.core, head, sent, resumable)?;
+                ruled.unwrap_or(path)
+            }
+        };
+        Some(Target { path, outer: None, ..sent.clone() })
+    }
+
+    /// Has hooks rule on a request, where they are concerned and have not; answers whether it has to wait for them.
+    pub(super) fn asks_hooks(&mut self, target: &Target<'_>, who: &Who, resumable: Option<Concern>) -> bool {
+        let head = self.head;
+        if self.connection.is_ruled() {
+            return false;
+        }
+        let Some(hooks) = self.core.server.hooks() else { return false };
+        let new_file = new_file(self.core, head, target, resumable);
+        let (path, length) = match new_file.clone() {
+            Some(new) => new,
+            None => (target.path.clone(), length_of_put(head)),
+        };
+        self.connection.hooked_mut().about = Some(path.clone());
+        let mut moments: Vec<Moment> =
+            self.connection.login_moment(self.core, &*hooks, who).into_iter().collect();
+        let verb = verb_of(head, resumable, new_file.is_some());
+        let (is_asked, is_told) = (hooks.concerns(Event::Command, verb), hooks.concerns(Event::Reply, verb));
+        if is_asked || is_told {
+            let begun = resumable.and_then(|_| self.core.server.tus.file_of(&self.core.server, &path));
+            let command = Moment {
+                verb: verb.to_owned(),
+                argument: shown(&self.core.server.config.web.links, head.target()).into_owned(),
+                path: Some(begun.unwrap_or(path)),
+                is_directory: target.is_directory,
+                to: destination(head),
+                bytes: length,
+                user: who.user.as_deref().map(Arc::from),
+                ..self.connection.moment(self.core, Event::Command, Some(&who.account))
+            };
+            self.connection.hooked_mut().command = is_told.then(|| Box::new(command.clone()));
+            moments.extend(is_asked.then_some(command));
+        }
+        if moments.is_empty() {
+            self.connection.ruled(who.user.clone(), None);
+            return false;
+        }
+        self.connection.submit(self.core, hooks, moments, Then::Request(Arc::clone(head)), None);
+        true
+    }
+
+    /// A `LOCK` may have made a file: hooks hear of it before the client. Answers the answer where there are none.
+    pub(super) fn tell_of_file(&mut self, answer: dav::Answer) -> Option<dav::Answer> {
+        let head = self.head;
+        let concerned = |hooks: &Arc<dyn Hooks>| hooks.concerns(Event::MakeFile, head.method_text());
+        let Some(hooks) = self.core.server.hooks().filter(|hooks| answer.has_made_file && concerned(hooks))
+        else {
+            return Some(answer);
+        };
+        let moment = self.connection.moment_of(self.core, Event::MakeFile, &self.record(), 0, None);
+        let answer = dav::Answer { has_made_file: false, ..answer };
+        let then = Then::Dav(Arc::clone(head), Box::new(answer));
+        self.connection.submit(self.core, hooks, vec![moment], then, None);
+        None
     }
 }
 

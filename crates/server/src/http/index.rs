@@ -11,12 +11,12 @@ use millrace_http::target::{self, Target};
 use millrace_http::{Head, Method, Refusal, Status, internal_redirect};
 use millrace_vfs::{FileError, VirtualPath, Wait};
 
-use super::connection::{Connection, Redirected};
+use super::connection::Redirected;
+use super::exchange::Exchange;
 use super::find::{self, Found};
 use super::side::forward;
 use super::who::Who;
 use crate::config::Config;
-use crate::worker::Core;
 
 /// Claims that a folder's index may be somebody's who takes what is posted to it.
 pub(super) fn may_take_post(config: &Config, head: &Head, target: &Target<'_>) -> bool {
@@ -24,62 +24,52 @@ pub(super) fn may_take_post(config: &Config, head: &Head, target: &Target<'_>) -
     head.method == Method::Post && target.is_directory && has_others
 }
 
-impl Connection {
-    /// Answers what is posted to a folder: its index does, where that is no file that is sent.
-    pub(super) fn post_to_folder(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        target: &Target<'_>,
-        who: &Who,
-        found: Option<Result<Found, FileError>>,
-    ) {
-        if !self.permits(core, head, who, Permission::Read) {
-            return;
+/// Answers what is posted to a folder: its index does, where that is no file that is sent.
+pub(super) fn post_to_folder(
+    exchange: &mut Exchange<'_>,
+    target: &Target<'_>,
+    who: &Who,
+    found: Option<Result<Found, FileError>>,
+) {
+    if !exchange.permits(who, Permission::Read) {
+        return;
+    }
+    match found {
+        None => {
+            let (storage, path) = (Arc::clone(&who.account.storage), target.path.clone());
+            let (web, server) = (Arc::clone(&exchange.core.http.web), Arc::clone(&exchange.core.server));
+            exchange
+                .ask_pool(move || find::find((&web, &server.config), &*storage, &path, true, Wait::Allowed));
         }
-        match found {
-            None => {
-                let (storage, path) = (Arc::clone(&who.account.storage), target.path.clone());
-                let (web, server) = (Arc::clone(&core.http.web), Arc::clone(&core.server));
-                self.ask_pool(core, head, move || {
-                    find::find((&web, &server.config), &*storage, &path, true, Wait::Allowed)
-                });
-            }
-            Some(Ok(Found::Index(index))) => self.lead_to_index(core, head, target, &index),
-            Some(found) => {
-                core.discard(found);
-                self.pass_over_body(core, head);
-                self.refuse_post(core, head);
-            }
+        Some(Ok(Found::Index(index))) => lead_to_index(exchange, target, &index),
+        Some(found) => {
+            exchange.core.discard(found);
+            exchange.pass_over_body();
+            exchange.refuse_post();
         }
     }
+}
 
-    /// Has a request for a folder answered as one for its index.
-    pub(super) fn lead_to_index(
-        &mut self,
-        core: &mut Core,
-        head: &Head,
-        target: &Target<'_>,
-        index: &VirtualPath,
-    ) {
-        self.redirects += 1;
-        if self.redirects > MAX_REDIRECTS {
-            let reason = "The index of the folder leads to the folder again.";
-            return self.fail(core, head, Status::BAD_GATEWAY, reason);
-        }
-        let uri = forward::path_and_query(head, target);
-        let mut path = Vec::new();
-        target::encode(index.as_bytes(), &mut path);
-        let query = target.query.map_or(Vec::new(), |query| [b"?", query].concat());
-        let leads_to = internal_redirect::to_index(head, &[path, query].concat(), target.authority);
-        let again = match leads_to {
-            Ok(again) => Arc::new(again),
-            Err(Refusal { status, reason }) => return self.fail(core, head, status, reason),
-        };
-        let asked_for = self.redirected.take();
-        self.forget_request();
-        self.redirected =
-            asked_for.or_else(|| Some(Box::new(Redirected { uri: Some(uri), ..Redirected::from(head) })));
-        self.handle(core, &again, None);
+/// Has a request for a folder answered as one for its index.
+pub(super) fn lead_to_index(exchange: &mut Exchange<'_>, target: &Target<'_>, index: &VirtualPath) {
+    let head = exchange.head;
+    exchange.connection.redirects += 1;
+    if exchange.connection.redirects > MAX_REDIRECTS {
+        let reason = "The index of the folder leads to the folder again.";
+        return exchange.fail(Status::BAD_GATEWAY, reason);
     }
+    let uri = forward::path_and_query(head, target);
+    let mut path = Vec::new();
+    target::encode(index.as_bytes(), &mut path);
+    let query = target.query.map_or(Vec::new(), |query| [b"?", query].concat());
+    let leads_to = internal_redirect::to_index(head, &[path, query].concat(), target.authority);
+    let again = match leads_to {
+        Ok(again) => Arc::new(again),
+        Err(Refusal { status, reason }) => return exchange.fail(status, reason),
+    };
+    let asked_for = exchange.connection.redirected.take();
+    exchange.connection.forget_request();
+    exchange.connection.redirected =
+        asked_for.or_else(|| Some(Box::new(Redirected { uri: Some(uri), ..Redirected::from(&**head) })));
+    exchange.connection.exchange(exchange.core, &again).handle(None);
 }

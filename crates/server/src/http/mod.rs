@@ -12,7 +12,7 @@
 //!   either may take, `ending.rs` how it ends.
 //! - `link.rs` has its socket, with TLS or without; `secure.rs` the handshake.
 //! - `side/` has HTTP/2: such connections leave the reactors, and come back as HTTP/1.1 within the process.
-//! - `exchange.rs` has one request: what it is for, and who answers; `who.rs` has who asks; `get.rs` answers `GET`.
+//! - `exchange.rs` has one request on a connection (`Exchange`): what it is for, and who answers; `who.rs` has who asks; `get.rs` answers `GET`.
 //! - `to_https.rs` sends requests on that came in clear.
 //! - `file.rs` answers with a file, `answer.rs` with anything else, and `record.rs` tells the log.
 //! - `writing.rs` has those that change files, `trees.rs` whole folders, `receive.rs` takes a body into a file.

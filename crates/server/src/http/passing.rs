@@ -20,8 +20,9 @@ use millrace_http::{Framing, Head, Refusal, Status, fastcgi};
 use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
 
 use super::answerer::Answerer;
-use super::connection::{Asked, Connection, Work};
+use super::connection::{Asked, Work};
 use super::conversation::{self, Conversation};
+use super::exchange::Exchange;
 use super::find::Found;
 use super::program;
 use super::programs::{Lane, Line, Slot};
@@ -33,7 +34,6 @@ use crate::config::{Pass, Upstream};
 use crate::limits::Direction;
 use crate::slab::Key;
 use crate::state::Server;
-use crate::worker::Core;
 
 /// For how long a connection that nobody uses is kept, and how many of them by a worker.
 const KEPT: Duration = Duration::from_secs(20);
@@ -129,161 +129,147 @@ impl Pass {
     }
 }
 
-impl Connection {
-    /// Claims that an account may read at a path, whatever is there; answers the request where it may not.
-    fn may_pass(&mut self, core: &mut Core, head: &Head, who: &Who, target: &Target<'_>) -> bool {
-        if !self.permits(core, head, who, Permission::Read) {
-            return false;
-        }
-        let Some(rules) = &who.account.rules else { return true };
-        if rules.denies_name(&target.path) {
-            self.fail_with(core, head, &FileError::NotFound);
-            return false;
-        }
-        // Where one name may be several, both of what that may be has to be allowed.
-        let inner = rules.at(&target.path);
-        let both = target.outer.as_ref().map_or(inner, |outer| inner.intersection(rules.at(outer)));
-        self.permits_within(core, head, who, both, Permission::Read)
+/// Claims that an account may read at a path, whatever is there; answers the request where it may not.
+fn may_pass(exchange: &mut Exchange<'_>, who: &Who, target: &Target<'_>) -> bool {
+    if !exchange.permits(who, Permission::Read) {
+        return false;
     }
+    let Some(rules) = &who.account.rules else { return true };
+    if rules.denies_name(&target.path) {
+        exchange.fail_with(&FileError::NotFound);
+        return false;
+    }
+    // Where one name may be several, both of what that may be has to be allowed.
+    let inner = rules.at(&target.path);
+    let both = target.outer.as_ref().map_or(inner, |outer| inner.intersection(rules.at(outer)));
+    exchange.permits_within(who, both, Permission::Read)
+}
 
-    /// Has a request answered by others.
-    pub(super) fn pass(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        target: &Target<'_>,
-        who: &Who,
-        pass: usize,
-    ) {
-        let server = Arc::clone(&core.server);
-        let config = &server.config.passes[pass];
-        if !self.may_pass(core, head, who, target) || !self.may_move(core, head, Direction::Download) {
-            return;
-        }
-        if head.framing == Framing::Chunked && matches!(config.to, Upstream::FastCgi(_)) {
-            let reason = "An application is told the length of what it gets: send a Content-Length.";
-            return self.fail(core, head, Status::LENGTH_REQUIRED, reason);
-        }
-        let claimed = self.slot.take();
-        let Some(slot) = claimed.or_else(|| core.http.passing[pass].lane().enter(self.key)) else {
-            let asked = Asked::in_line(head, Line::Pass(pass));
-            self.work = Work::Queued(core.now.instant + config.silence, Box::new(asked));
-            return;
-        };
-        match config.to {
-            Upstream::Http(_) => self.pass_to_server(core, head, target, who, (pass, slot)),
-            Upstream::FastCgi(_) => self.pass_to_application(core, head, target, who, (pass, slot)),
-        }
+/// Has a request answered by others.
+pub(super) fn pass(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who, pass: usize) {
+    let head = exchange.head;
+    let server = Arc::clone(&exchange.core.server);
+    let config = &server.config.passes[pass];
+    if !may_pass(exchange, who, target) || !exchange.may_move(Direction::Download) {
+        return;
     }
+    if head.framing == Framing::Chunked && matches!(config.to, Upstream::FastCgi(_)) {
+        let reason = "An application is told the length of what it gets: send a Content-Length.";
+        return exchange.fail(Status::LENGTH_REQUIRED, reason);
+    }
+    let claimed = exchange.connection.slot.take();
+    let Some(slot) =
+        claimed.or_else(|| exchange.core.http.passing[pass].lane().enter(exchange.connection.key))
+    else {
+        let asked = Asked::in_line(head, Line::Pass(pass));
+        exchange.connection.work = Work::Queued(exchange.core.now.instant + config.silence, Box::new(asked));
+        return;
+    };
+    match config.to {
+        Upstream::Http(_) => pass_to_server(exchange, target, who, (pass, slot)),
+        Upstream::FastCgi(_) => pass_to_application(exchange, target, who, (pass, slot)),
+    }
+}
 
-    fn pass_to_server(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        target: &Target<'_>,
-        who: &Who,
-        (pass, slot): (usize, Slot),
-    ) {
-        match self.forward(core, head, target, who, pass) {
-            Ok(conversation) => {
-                self.slot = Some(slot);
-                self.begin_conversation(core, head, conversation);
-            }
-            Err(Refused { refusal, reached }) => {
-                self.tell_limit(core, reached.as_deref());
-                self.fail(core, head, refusal.status, refusal.reason);
-            }
+fn pass_to_server(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who, (pass, slot): (usize, Slot)) {
+    match forward(exchange, target, who, pass) {
+        Ok(conversation) => {
+            exchange.connection.slot = Some(slot);
+            begin_conversation(exchange, conversation);
+        }
+        Err(Refused { refusal, reached }) => {
+            exchange.connection.tell_limit(exchange.core, reached.as_deref());
+            exchange.fail(refusal.status, refusal.reason);
         }
     }
+}
 
-    fn pass_to_application(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        target: &Target<'_>,
-        who: &Who,
-        (pass, slot): (usize, Slot),
-    ) {
-        let Ok(local) = self.local() else {
-            return self.fail_with(core, head, &FileError::Exhausted);
-        };
-        let passed = Passed {
-            server: Arc::clone(&core.server),
-            pass,
-            kept: core.http.passing[pass].take(),
-            storage: Arc::clone(&who.account.storage),
-            user: who.user.clone(),
-            path: target.path.clone(),
-            is_directory: target.is_directory,
-            query: target.query.unwrap_or_default().to_vec(),
-            uri: self.uri(head, target),
-            head: Arc::clone(head),
-            peer: self.peer.ip(),
-            local,
-            encrypted: self.is_encrypted(),
-            protocol: self.protocol(head.version),
-        };
-        self.ask_pool(core, head, move || passed.ask().map(Found::Asking));
-        if let Work::Asked(asked) = &mut self.work {
-            asked.slot = Some(slot);
+fn pass_to_application(
+    exchange: &mut Exchange<'_>,
+    target: &Target<'_>,
+    who: &Who,
+    (pass, slot): (usize, Slot),
+) {
+    let head = exchange.head;
+    let Ok(local) = exchange.connection.local() else {
+        return exchange.fail_with(&FileError::Exhausted);
+    };
+    let passed = Passed {
+        server: Arc::clone(&exchange.core.server),
+        pass,
+        kept: exchange.core.http.passing[pass].take(),
+        storage: Arc::clone(&who.account.storage),
+        user: who.user.clone(),
+        path: target.path.clone(),
+        is_directory: target.is_directory,
+        query: target.query.unwrap_or_default().to_vec(),
+        uri: uri(exchange, target),
+        head: Arc::clone(head),
+        peer: exchange.connection.peer.ip(),
+        local,
+        encrypted: exchange.connection.is_encrypted(),
+        protocol: exchange.connection.protocol(head.version),
+    };
+    exchange.ask_pool(move || passed.ask().map(Found::Asking));
+    if let Work::Asked(asked) = &mut exchange.connection.work {
+        asked.slot = Some(slot);
+    }
+}
+
+/// The path and the query as the client asked for them.
+fn uri(exchange: &Exchange<'_>, target: &Target<'_>) -> Vec<u8> {
+    let head = exchange.head;
+    let asked_for = exchange.connection.redirected.as_ref().and_then(|redirected| redirected.uri.clone());
+    asked_for.unwrap_or_else(|| forward::path_and_query(head, target))
+}
+
+/// What the pool says of an application.
+pub(super) fn passed(exchange: &mut Exchange<'_>, asking: Asking) {
+    match asking {
+        Asking::To(conversation) => begin_conversation(exchange, *conversation),
+        Asking::Nowhere => exchange.fail(Status::NOT_FOUND, "There is no such file."),
+        Asking::Failed(why) => {
+            exchange.connection.warn(exchange.core, &why);
+            exchange.fail(Status::BAD_GATEWAY, "What is to answer this cannot be asked.");
         }
     }
+}
 
-    /// The path and the query as the client asked for them.
-    fn uri(&self, head: &Head, target: &Target<'_>) -> Vec<u8> {
-        let asked_for = self.redirected.as_ref().and_then(|redirected| redirected.uri.clone());
-        asked_for.unwrap_or_else(|| forward::path_and_query(head, target))
-    }
+fn begin_conversation(exchange: &mut Exchange<'_>, conversation: Conversation) {
+    let silence = exchange.core.server.config.passes[conversation.pass].silence;
+    let answerer = Answerer::Conversation(Box::new(conversation));
+    exchange.begin_answer(answerer, false, Time::OfSilence(silence));
+}
 
-    /// What the pool says of an application.
-    pub(super) fn passed(&mut self, core: &mut Core, head: &Arc<Head>, asking: Asking) {
-        match asking {
-            Asking::To(conversation) => self.begin_conversation(core, head, *conversation),
-            Asking::Nowhere => self.fail(core, head, Status::NOT_FOUND, "There is no such file."),
-            Asking::Failed(why) => {
-                self.warn(core, &why);
-                self.fail(core, head, Status::BAD_GATEWAY, "What is to answer this cannot be asked.");
-            }
-        }
-    }
-
-    fn begin_conversation(&mut self, core: &mut Core, head: &Arc<Head>, conversation: Conversation) {
-        let silence = core.server.config.passes[conversation.pass].silence;
-        let answerer = Answerer::Conversation(Box::new(conversation));
-        self.begin_answer(core, head, answerer, false, Time::OfSilence(silence));
-    }
-
-    /// Has the side runtime ask another server.
-    fn forward(
-        &mut self,
-        core: &mut Core,
-        head: &Head,
-        target: &Target<'_>,
-        who: &Who,
-        pass: usize,
-    ) -> Result<Conversation, Refused> {
-        const STRANGE: Refusal =
-            Refusal { status: Status::BAD_REQUEST, reason: "This cannot be passed on as it is written." };
-        let config = &core.server.config.passes[pass];
-        let client = forward::Client {
-            peer: self.peer.ip(),
-            encrypted: self.is_encrypted(),
-            user: who.user.as_deref(),
-        };
-        let request = forward::request(head, target, config, &client).ok_or(STRANGE)?;
-        let exhausted = |_| FileError::Exhausted;
-        let (ours, theirs) = UnixStream::pair().map_err(exhausted)?;
-        ours.set_nonblocking(true).and_then(|()| theirs.set_nonblocking(true)).map_err(exhausted)?;
-        let length = match head.framing {
-            Framing::None => Some(0),
-            Framing::Length(length) => Some(length),
-            Framing::Chunked => None,
-        };
-        let forward =
-            forward::Forward { link: theirs, request, length, server: Arc::clone(&core.server), pass };
-        core.server.side.spawn(|_| forward.run());
-        Ok(Conversation::new(ours.into(), pass, Vec::new(), head.framing != Framing::None, false))
-    }
+/// Has the side runtime ask another server.
+fn forward(
+    exchange: &mut Exchange<'_>,
+    target: &Target<'_>,
+    who: &Who,
+    pass: usize,
+) -> Result<Conversation, Refused> {
+    let head = exchange.head;
+    const STRANGE: Refusal =
+        Refusal { status: Status::BAD_REQUEST, reason: "This cannot be passed on as it is written." };
+    let config = &exchange.core.server.config.passes[pass];
+    let client = forward::Client {
+        peer: exchange.connection.peer.ip(),
+        encrypted: exchange.connection.is_encrypted(),
+        user: who.user.as_deref(),
+    };
+    let request = forward::request(head, target, config, &client).ok_or(STRANGE)?;
+    let exhausted = |_| FileError::Exhausted;
+    let (ours, theirs) = UnixStream::pair().map_err(exhausted)?;
+    ours.set_nonblocking(true).and_then(|()| theirs.set_nonblocking(true)).map_err(exhausted)?;
+    let length = match head.framing {
+        Framing::None => Some(0),
+        Framing::Length(length) => Some(length),
+        Framing::Chunked => None,
+    };
+    let forward =
+        forward::Forward { link: theirs, request, length, server: Arc::clone(&exchange.core.server), pass };
+    exchange.core.server.side.spawn(|_| forward.run());
+    Ok(Conversation::new(ours.into(), pass, Vec::new(), head.framing != Framing::None, false))
 }
 
 /// A request that goes to an application.

@@ -69,7 +69,7 @@ impl Connection {
                 Some(Act::Answer(head)) => {
                     self.redirects = 0;
                     self.forget_request();
-                    self.handle(core, &head, None);
+                    self.exchange(core, &head).handle(None);
                 }
                 Some(Act::Refuse(refusal, bytes)) => self.refuse(core, &bytes, refusal),
                 Some(Act::Close) => self.link.break_off(),

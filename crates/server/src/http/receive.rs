@@ -7,12 +7,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use millrace_http::{Head, Refusal, Status};
+use millrace_http::{Refusal, Status};
 use millrace_vfs::{FileError, Upload, VirtualPath};
 
 use super::Message;
 use super::connection::{Connection, Work};
-use super::exchange::internal_error;
+use super::exchange::{Exchange, internal_error};
 use super::hooking::{Committing, Unnamed};
 use super::record::Record;
 use super::tus::{Check, Piece, lent};
@@ -84,46 +84,6 @@ pub(crate) enum Written {
 }
 
 impl Connection {
-    /// Begins to receive a file.
-    pub(super) fn receive_file(
-        &mut self,
-        core: &mut Core,
-        head: &Head,
-        upload: Box<dyn Upload>,
-        change: Arc<Change>,
-        replaces: bool,
-    ) {
-        let received = Received { upload, check: None };
-        self.receive_body(core, head, received, Purpose::File { change, replaces });
-    }
-
-    /// Begins to receive a body.
-    pub(super) fn receive_body(
-        &mut self,
-        core: &mut Core,
-        head: &Head,
-        received: Received,
-        purpose: Purpose,
-    ) {
-        self.want_body(core);
-        self.flush(core, false);
-        let goes_on = head.persistent && self.http.may_keep_alive();
-        let before = if let Purpose::Piece(piece) = &purpose { piece.before() } else { 0 };
-        let Received { upload, check } = received;
-        let (pace, upload) = Pace::of_upload(&self.member, upload, before);
-        let receiving = Receiving {
-            received: Some(Received { upload, check }),
-            purpose,
-            buffer: Vec::new(),
-            pace,
-            moved: core.now.instant,
-            serial: 0,
-            record: Record::of(head, goes_on, core.now.instant),
-        };
-        self.work = Work::Receiving(Box::new(receiving));
-        self.receive_on(core);
-    }
-
     /// Takes what has come.
     pub(super) fn receive_on(&mut self, core: &mut Core) {
         let Work::Receiving(mut receiving) = std::mem::replace(&mut self.work, Work::Idle) else { return };
@@ -290,6 +250,36 @@ impl Connection {
         let record = Record { persistent, bytes: 0, ..record };
         let fields: &[_] = if is_piece { &super::tus::OF_REFUSALS } else { &[] };
         self.answer_page(core, record, refusal.status, refusal.reason, fields);
+    }
+}
+
+impl Exchange<'_> {
+    /// Begins to receive a file.
+    pub(super) fn receive_file(&mut self, upload: Box<dyn Upload>, change: Arc<Change>, replaces: bool) {
+        let received = Received { upload, check: None };
+        self.receive_body(received, Purpose::File { change, replaces });
+    }
+
+    /// Begins to receive a body.
+    pub(super) fn receive_body(&mut self, received: Received, purpose: Purpose) {
+        let head = self.head;
+        self.connection.want_body(self.core);
+        self.connection.flush(self.core, false);
+        let goes_on = head.persistent && self.connection.http.may_keep_alive();
+        let before = if let Purpose::Piece(piece) = &purpose { piece.before() } else { 0 };
+        let Received { upload, check } = received;
+        let (pace, upload) = Pace::of_upload(&self.connection.member, upload, before);
+        let receiving = Receiving {
+            received: Some(Received { upload, check }),
+            purpose,
+            buffer: Vec::new(),
+            pace,
+            moved: self.core.now.instant,
+            serial: 0,
+            record: Record::of(head, goes_on, self.core.now.instant),
+        };
+        self.connection.work = Work::Receiving(Box::new(receiving));
+        self.connection.receive_on(self.core);
     }
 }
 

@@ -7,6 +7,7 @@ use millrace_http::{Field, Framing, Head, Status, Version};
 use millrace_vfs::VirtualPath;
 
 use super::connection::Connection;
+use super::exchange::Exchange;
 use super::hooking::destination;
 use super::tus;
 use crate::limits::Reached;
@@ -89,36 +90,12 @@ pub(super) fn shown<'a>(links: &LinkKeys, target: &'a [u8]) -> Cow<'a, [u8]> {
 }
 
 impl Connection {
-    pub(super) fn record(&self, core: &Core, head: &Head) -> Record {
-        Record::of(head, self.may_go_on(head), core.now.instant)
-    }
-
     /// What the client has asked for, whatever programs have made of it.
     fn asked_for<'a>(&'a self, method: &'a str, target: &'a [u8]) -> (&'a str, &'a [u8]) {
         match &self.redirected {
             Some(redirected) => (&redirected.method, &redirected.target),
             None => (method, target),
         }
-    }
-
-    /// Tells the log of an answer that was given at once.
-    pub(super) fn log_answer(&self, core: &mut Core, head: &Head, status: Status, bytes: u64) {
-        let links = &core.server.config.web.links;
-        let (method, target) = self.asked_for(head.method_text(), head.target());
-        let (target, referer) = (shown(links, target), head.get(Field::Referer));
-        let referer = referer.map(|referer| links.without_signature(referer));
-        let request = log::Request {
-            method,
-            target: &target,
-            protocol: self.protocol(head.version),
-            host: head.get(Field::Host),
-            status: status.0,
-            bytes,
-            referer: referer.as_deref(),
-            agent: head.get(Field::UserAgent),
-            elapsed: Duration::ZERO,
-        };
-        self.log(core, &request);
     }
 
     /// Tells the log of an answer that took its time.
@@ -152,15 +129,6 @@ impl Connection {
         }
     }
 
-    /// Tells of a file that was sent at once.
-    pub(super) fn log_file(&self, core: &mut Core, head: &Head, status: Status, bytes: u64) {
-        if core.server.tells_of_transfers() && !head.wants_head_only() {
-            let record = self.record(core, head);
-            self.note_transfer(core, Direction::Download, &record, bytes, None);
-        }
-        self.log_answer(core, head, status, bytes);
-    }
-
     fn log(&self, core: &mut Core, request: &log::Request<'_>) {
         core.log_request(&self.subject(), request);
         self.note_reply(core, request);
@@ -169,5 +137,43 @@ impl Connection {
     pub(super) fn subject(&self) -> Subject<'_> {
         let user = self.who.as_ref().and_then(|who| who.user.as_deref());
         Subject { session: self.number, peer: self.peer, user }
+    }
+}
+
+impl Exchange<'_> {
+    pub(super) fn record(&self) -> Record {
+        let head = self.head;
+        Record::of(head, self.may_go_on(), self.core.now.instant)
+    }
+
+    /// Tells the log of an answer that was given at once.
+    pub(super) fn log_answer(&mut self, status: Status, bytes: u64) {
+        let head = self.head;
+        let links = &self.core.server.config.web.links;
+        let (method, target) = self.connection.asked_for(head.method_text(), head.target());
+        let (target, referer) = (shown(links, target), head.get(Field::Referer));
+        let referer = referer.map(|referer| links.without_signature(referer));
+        let request = log::Request {
+            method,
+            target: &target,
+            protocol: self.connection.protocol(head.version),
+            host: head.get(Field::Host),
+            status: status.0,
+            bytes,
+            referer: referer.as_deref(),
+            agent: head.get(Field::UserAgent),
+            elapsed: Duration::ZERO,
+        };
+        self.connection.log(self.core, &request);
+    }
+
+    /// Tells of a file that was sent at once.
+    pub(super) fn log_file(&mut self, status: Status, bytes: u64) {
+        let head = self.head;
+        if self.core.server.tells_of_transfers() && !head.wants_head_only() {
+            let record = self.record();
+            self.connection.note_transfer(self.core, Direction::Download, &record, bytes, None);
+        }
+        self.log_answer(status, bytes);
     }
 }

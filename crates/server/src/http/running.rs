@@ -17,7 +17,8 @@ use millrace_http::{Head, Status, Version};
 
 use super::Opening;
 use super::answerer::Answerer;
-use super::connection::{Connection, Work};
+use super::connection::Work;
+use super::exchange::Exchange;
 use super::program::Program;
 use super::programs::Slot;
 use super::record::Record;
@@ -140,28 +141,23 @@ enum Next {
     Refused(&'static str),
 }
 
-impl Connection {
+impl Exchange<'_> {
     /// Somebody answers.
-    pub(super) fn begin_answer(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        answerer: Answerer,
-        is_non_parsed: bool,
-        time: Time,
-    ) {
-        let Some(slot) = self.slot.take() else {
-            return core.discard(answerer);
+    pub(super) fn begin_answer(&mut self, answerer: Answerer, is_non_parsed: bool, time: Time) {
+        let head = self.head;
+        let Some(slot) = self.connection.slot.take() else {
+            return self.core.discard(answerer);
         };
-        self.want_body(core);
-        let goes_on = head.persistent && self.http.may_keep_alive();
-        let mut record = Record::of(head, goes_on, core.now.instant);
+        self.connection.want_body(self.core);
+        let goes_on = head.persistent && self.connection.http.may_keep_alive();
+        let mut record = Record::of(head, goes_on, self.core.now.instant);
         record.status = Status::OK;
         let (period, silence) = match time {
             Time::InAll(time) => (time, None),
             Time::OfSilence(time) => (time, Some(time)),
         };
-        let beside = self.beside.as_ref().map(|beside| beside.0.clone().into_bytes()).unwrap_or_default();
+        let beside =
+            self.connection.beside.as_ref().map(|beside| beside.0.clone().into_bytes()).unwrap_or_default();
         let running = Running {
             voice: Voice::of(&answerer),
             answerer,
@@ -174,10 +170,10 @@ impl Connection {
             version: head.version,
             goes_on: goes_on && !is_non_parsed,
             request: Arc::clone(head),
-            is_encrypted: self.is_encrypted(),
+            is_encrypted: self.connection.is_encrypted(),
             beside,
             is_watched: [false; 2],
-            deadline: core.now.instant + period,
+            deadline: self.core.now.instant + period,
             silence,
             download: Pace::new(Direction::Download),
             upload: Pace::new(Direction::Upload),
@@ -185,11 +181,11 @@ impl Connection {
             leaving: None,
             doubted_at: None,
         };
-        self.work = Work::Running(Box::new(running));
+        self.connection.work = Work::Running(Box::new(running));
         match silence.is_some() {
             // Not at once: part of the body may have come with the head, and is only then put where it is taken from.
-            true => core.yielded.push_back(self.key),
-            false => self.run_on(core),
+            true => self.core.yielded.push_back(self.connection.key),
+            false => self.connection.run_on(self.core),
         }
     }
 }

@@ -3,11 +3,10 @@
 use std::net::IpAddr;
 
 use millrace_http::target::{self, Target};
-use millrace_http::{Field, Head, Status};
+use millrace_http::{Field, Status};
 
-use super::connection::Connection;
+use super::exchange::Exchange;
 use crate::web::HttpsRedirect;
-use crate::worker::Core;
 
 /// Where a CA looks for what it told who asks for a certificate, in clear (RFC 8555, section 8.3); whoever it was that
 /// put it there.
@@ -16,31 +15,37 @@ const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
 /// The port that nobody has to name.
 const USUAL: u16 = 443;
 
-impl Connection {
-    /// Sends a request on to HTTPS, where that is wanted: at the name that it came by, so that each host stays the same,
-    /// and with its method (308). Answers whether it has.
-    pub(super) fn sends_to_https(&mut self, core: &mut Core, head: &Head, sent: &Target<'_>) -> bool {
-        let port = match core.http.web.https_redirect {
-            HttpsRedirect::Off => None,
-            HttpsRedirect::ToOwn => core.server.https_port,
-            HttpsRedirect::To(port) => Some(port),
-        };
-        let Some(port) = port.filter(|_| !self.is_encrypted()) else { return false };
-        let written = target::written(head.target());
-        if sent.path.as_bytes().starts_with(CHALLENGES) {
-            return false;
-        }
-        let host = sent.authority.or(head.get(Field::Host)).map(without_port).filter(|host| !host.is_empty());
-        let own = || written_ip(self.local().map_or(self.peer.ip(), |local| local.ip()));
-        let host = host.map_or_else(own, |host| String::from_utf8_lossy(host).into_owned());
-        let port = if port == USUAL { String::new() } else { format!(":{port}") };
-        let location = format!("https://{host}{port}{}", ascii(written));
-        self.pass_over_body(core, head);
-        let record = self.record(core, head);
-        let reason = "This is to be had by HTTPS.";
-        self.answer_page(core, record, Status::PERMANENT_REDIRECT, reason, &[("Location", &location)]);
-        true
+/// Sends a request on to HTTPS, where that is wanted: at the name that it came by, so that each host stays the same,
+/// and with its method (308). Answers whether it has.
+pub(super) fn sends_to_https(exchange: &mut Exchange<'_>, sent: &Target<'_>) -> bool {
+    let head = exchange.head;
+    let port = match exchange.core.http.web.https_redirect {
+        HttpsRedirect::Off => None,
+        HttpsRedirect::ToOwn => exchange.core.server.https_port,
+        HttpsRedirect::To(port) => Some(port),
+    };
+    let Some(port) = port.filter(|_| !exchange.connection.is_encrypted()) else { return false };
+    let written = target::written(head.target());
+    if sent.path.as_bytes().starts_with(CHALLENGES) {
+        return false;
     }
+    let host = sent.authority.or(head.get(Field::Host)).map(without_port).filter(|host| !host.is_empty());
+    let own =
+        || written_ip(exchange.connection.local().map_or(exchange.connection.peer.ip(), |local| local.ip()));
+    let host = host.map_or_else(own, |host| String::from_utf8_lossy(host).into_owned());
+    let port = if port == USUAL { String::new() } else { format!(":{port}") };
+    let location = format!("https://{host}{port}{}", ascii(written));
+    exchange.pass_over_body();
+    let record = exchange.record();
+    let reason = "This is to be had by HTTPS.";
+    exchange.connection.answer_page(
+        exchange.core,
+        record,
+        Status::PERMANENT_REDIRECT,
+        reason,
+        &[("Location", &location)],
+    );
+    true
 }
 
 /// `[::1]:8080` is `[::1]`.

@@ -16,6 +16,7 @@ use millrace_http::{Field, Head, Status, authorization};
 pub(super) use self::asking::names_of;
 use self::not_now::NotNow;
 use super::connection::Connection;
+use super::exchange::Exchange;
 use crate::auth::{Account, Protocol, plain_host};
 use crate::log::{self, Proved, Subject};
 use crate::web::{Bad, Link};
@@ -88,29 +89,6 @@ impl Who {
 }
 
 impl Connection {
-    /// Who asks; `None` where that has to be found out, or was answered with a refusal.
-    pub(super) fn know_who(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        target: &Target<'_>,
-    ) -> Option<Arc<Who>> {
-        let links = core.http.web.links.clone();
-        let link = links.verify(&target.path, target.query, head.method, core.now.wall.seconds);
-        let (said, host) = (&*said(head, link.is_some()), host_of(core, head, target));
-        if !matches!(link, Some(Err(_)))
-            && let Some(who) = self.still_known(core, said, host)
-        {
-            return Some(who);
-        }
-        if let Some(link) = link {
-            self.try_link(core, head, link, host);
-            return None;
-        }
-        let login = self.login_of(core, head, said, host)?;
-        self.try_login(core, head, (said, host), login)
-    }
-
     /// Whoever was let in and says the same again, for as long as that holds.
     fn still_known(&self, core: &Core, said: &[u8], host: &[u8]) -> Option<Arc<Who>> {
         let who = self.who.as_ref()?;
@@ -119,46 +97,6 @@ impl Connection {
             && core.now.instant < who.until
             && who.edition == core.server.edition();
         holds.then(|| Arc::clone(who))
-    }
-
-    /// Has the accounts asked about a link, where it is good.
-    fn try_link(&mut self, core: &mut Core, head: &Arc<Head>, link: Result<Link, Bad>, host: &[u8]) {
-        let reason = match link {
-            Ok(link) => return self.follow_link(core, head, link, plain_host(host)),
-            Err(Bad::Expired) => "The time of this link is over.",
-            Err(Bad::Forged) => "This link is not good, or not for this.",
-        };
-        self.fail(core, head, Status::FORBIDDEN, reason);
-    }
-
-    /// The name and the password that a request says, where it may say them here; otherwise it is answered, or the
-    /// accounts are asked about the client's certificate.
-    fn login_of(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        said: &[u8],
-        host: &[u8],
-    ) -> Option<(Vec<u8>, Vec<u8>)> {
-        match (said, authorization::basic(said)) {
-            (b"", _) if self.shows_certificate() && !self.is_banned(core) => {
-                if let Err(not_now) = self.may_try(core, said, Means::Certificate) {
-                    return self.answer_not_now(core, head, &not_now);
-                }
-                self.recognize(core, head, plain_host(host));
-            }
-            (b"", _) if !core.server.is_open.load(Ordering::Acquire) => {
-                self.challenge(core, head, "This is for users: say who you are.");
-            }
-            (b"", _) => return Some((ANONYMOUS.to_vec(), Vec::new())),
-            (_, None) => self.challenge(core, head, "The only way to log in here is Basic."),
-            (_, Some(_)) if !self.takes_passwords(core) => {
-                let reason = "A password is taken over HTTPS only.";
-                self.fail(core, head, Status::FORBIDDEN, reason);
-            }
-            (_, Some(login)) => return Some(login),
-        }
-        None
     }
 
     /// Claims that nobody comes in from this address for a while.
@@ -237,17 +175,72 @@ impl Connection {
     fn is_known(&self, said: &[u8]) -> bool {
         self.who.as_ref().is_some_and(|who| who.authorization == said)
     }
+}
+
+impl Exchange<'_> {
+    /// Who asks; `None` where that has to be found out, or was answered with a refusal.
+    pub(super) fn know_who(&mut self, target: &Target<'_>) -> Option<Arc<Who>> {
+        let head = self.head;
+        let links = self.core.http.web.links.clone();
+        let link = links.verify(&target.path, target.query, head.method, self.core.now.wall.seconds);
+        let (said, host) = (&*said(head, link.is_some()), host_of(self.core, head, target));
+        if !matches!(link, Some(Err(_)))
+            && let Some(who) = self.connection.still_known(self.core, said, host)
+        {
+            return Some(who);
+        }
+        if let Some(link) = link {
+            self.try_link(link, host);
+            return None;
+        }
+        let login = self.login_of(said, host)?;
+        self.try_login((said, host), login)
+    }
+
+    /// Has the accounts asked about a link, where it is good.
+    fn try_link(&mut self, link: Result<Link, Bad>, host: &[u8]) {
+        let reason = match link {
+            Ok(link) => return self.follow_link(link, plain_host(host)),
+            Err(Bad::Expired) => "The time of this link is over.",
+            Err(Bad::Forged) => "This link is not good, or not for this.",
+        };
+        self.fail(Status::FORBIDDEN, reason);
+    }
+
+    /// The name and the password that a request says, where it may say them here; otherwise it is answered, or the
+    /// accounts are asked about the client's certificate.
+    fn login_of(&mut self, said: &[u8], host: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+        match (said, authorization::basic(said)) {
+            (b"", _) if self.connection.shows_certificate() && !self.connection.is_banned(self.core) => {
+                if let Err(not_now) = self.connection.may_try(self.core, said, Means::Certificate) {
+                    return self.answer_not_now(&not_now);
+                }
+                self.recognize(plain_host(host));
+            }
+            (b"", _) if !self.core.server.is_open.load(Ordering::Acquire) => {
+                self.challenge("This is for users: say who you are.");
+            }
+            (b"", _) => return Some((ANONYMOUS.to_vec(), Vec::new())),
+            (_, None) => self.challenge("The only way to log in here is Basic."),
+            (_, Some(_)) if !self.connection.takes_passwords(self.core) => {
+                let reason = "A password is taken over HTTPS only.";
+                self.fail(Status::FORBIDDEN, reason);
+            }
+            (_, Some(login)) => return Some(login),
+        }
+        None
+    }
 
     /// 401, or where a password would not be taken 403.
-    pub(super) fn challenge(&mut self, core: &mut Core, head: &Head, reason: &'static str) {
-        let record = self.record(core, head);
-        match self.takes_passwords(core) {
+    pub(super) fn challenge(&mut self, reason: &'static str) {
+        let record = self.record();
+        match self.connection.takes_passwords(self.core) {
             true => {
                 let fields = [("WWW-Authenticate", authorization::CHALLENGE)];
-                self.answer_page(core, record, Status::UNAUTHORIZED, reason, &fields);
+                self.connection.answer_page(self.core, record, Status::UNAUTHORIZED, reason, &fields);
             }
-            false => self.answer_page(
-                core,
+            false => self.connection.answer_page(
+                self.core,
                 record,
                 Status::FORBIDDEN,
                 "This is for users, whose passwords are taken over HTTPS only.",
@@ -257,21 +250,13 @@ impl Connection {
     }
 
     /// Claims that an account may do this; answers the request where it may not.
-    pub(super) fn permits(
-        &mut self,
-        core: &mut Core,
-        head: &Head,
-        who: &Who,
-        permission: Permission,
-    ) -> bool {
-        self.permits_within(core, head, who, who.account.permissions, permission)
+    pub(super) fn permits(&mut self, who: &Who, permission: Permission) -> bool {
+        self.permits_within(who, who.account.permissions, permission)
     }
 
     /// The same where these are the permissions.
     pub(super) fn permits_within(
         &mut self,
-        core: &mut Core,
-        head: &Head,
         who: &Who,
         permissions: Permissions,
         permission: Permission,
@@ -279,8 +264,8 @@ impl Connection {
         let permits = permissions.allows(permission);
         if !permits {
             match who.user {
-                None => self.challenge(core, head, "This is for users: say who you are."),
-                Some(_) => self.fail(core, head, Status::FORBIDDEN, "You may not do that."),
+                None => self.challenge("This is for users: say who you are."),
+                Some(_) => self.fail(Status::FORBIDDEN, "You may not do that."),
             }
         }
         permits

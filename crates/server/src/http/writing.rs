@@ -14,8 +14,8 @@ use millrace_vfs::{
     WriteMode,
 };
 
-use super::connection::Connection;
 use super::dav::{Claim, Touch};
+use super::exchange::Exchange;
 use super::find::Found;
 use super::record::Record;
 use super::trees::{self, Aside, Failures, is_tree};
@@ -23,7 +23,6 @@ use super::who::Who;
 use crate::hooks::Event;
 use crate::limits::{Direction, Reached};
 use crate::state::Server;
-use crate::worker::Core;
 
 /// What a change came to.
 #[derive(Debug)]
@@ -57,75 +56,72 @@ impl fmt::Debug for Change {
     }
 }
 
-impl Connection {
-    /// Changes something, or begins to.
-    pub(super) fn change(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        target: &Target<'_>,
-        who: &Who,
-        found: Option<Result<Found, FileError>>,
-    ) {
-        if head.method != Method::Put && head.framing != Framing::None {
-            let reason = "This request has no body.";
-            return self.fail(core, head, Status::UNSUPPORTED_MEDIA_TYPE, reason);
-        }
-        // A client of HTTP/1.0 may mean to end it by closing: for a file that is there, that would be the end of it.
-        let says_length = head.framing != Framing::None || head.get(Field::ContentLength).is_some();
-        if head.method == Method::Put && !says_length && self.carries.is_none() {
-            let reason = "How long the file is has to be said: send a Content-Length.";
-            self.prepare_to_close(core, head);
-            return self.fail(core, head, Status::LENGTH_REQUIRED, reason);
-        }
-        match found {
-            None if !self.permits(core, head, who, first_permission(head.method)) => {}
-            None if head.method == Method::Put && !self.may_move(core, head, Direction::Upload) => {}
-            None => {
-                let change = Arc::new(Change {
-                    head: Arc::clone(head),
-                    server: Arc::clone(&core.server),
-                    user: who.user.clone(),
-                    storage: Arc::clone(&who.account.storage),
-                    permissions: who.account.permissions,
-                    path: target.path.clone(),
-                    is_directory: target.is_directory,
-                });
-                let make = move || Ok(Found::Changed(change.make()));
-                match head.method {
-                    // It may be about all that a folder holds.
-                    Method::Delete | Method::Move | Method::Copy => {
-                        self.ask_long(core, head, make);
-                    }
-                    _ => self.ask_pool(core, head, make),
+/// Changes something, or begins to.
+pub(super) fn change(
+    exchange: &mut Exchange<'_>,
+    target: &Target<'_>,
+    who: &Who,
+    found: Option<Result<Found, FileError>>,
+) {
+    let head = exchange.head;
+    if head.method != Method::Put && head.framing != Framing::None {
+        let reason = "This request has no body.";
+        return exchange.fail(Status::UNSUPPORTED_MEDIA_TYPE, reason);
+    }
+    // A client of HTTP/1.0 may mean to end it by closing: for a file that is there, that would be the end of it.
+    let says_length = head.framing != Framing::None || head.get(Field::ContentLength).is_some();
+    if head.method == Method::Put && !says_length && exchange.connection.carries.is_none() {
+        let reason = "How long the file is has to be said: send a Content-Length.";
+        exchange.prepare_to_close();
+        return exchange.fail(Status::LENGTH_REQUIRED, reason);
+    }
+    match found {
+        None if !exchange.permits(who, first_permission(head.method)) => {}
+        None if head.method == Method::Put && !exchange.may_move(Direction::Upload) => {}
+        None => {
+            let change = Arc::new(Change {
+                head: Arc::clone(head),
+                server: Arc::clone(&exchange.core.server),
+                user: who.user.clone(),
+                storage: Arc::clone(&who.account.storage),
+                permissions: who.account.permissions,
+                path: target.path.clone(),
+                is_directory: target.is_directory,
+            });
+            let make = move || Ok(Found::Changed(change.make()));
+            match head.method {
+                // It may be about all that a folder holds.
+                Method::Delete | Method::Move | Method::Copy => {
+                    exchange.ask_long(make);
                 }
+                _ => exchange.ask_pool(make),
             }
-            Some(Ok(Found::Changed(Changed::Upload(upload, change, replaces)))) => {
-                self.receive_file(core, head, upload, change, replaces);
+        }
+        Some(Ok(Found::Changed(Changed::Upload(upload, change, replaces)))) => {
+            exchange.receive_file(upload, change, replaces);
+        }
+        Some(Ok(Found::Changed(Changed::Done(status, event)))) => {
+            let record = Record { status, ..exchange.record() };
+            exchange.connection.conclude(exchange.core, record, None, event.map(|event| (event, 0)));
+        }
+        Some(Ok(Found::Changed(Changed::Partly(failures, event)))) => {
+            if let Some(event) = event {
+                let record = exchange.record();
+                exchange.connection.note_change(exchange.core, event, &record);
             }
-            Some(Ok(Found::Changed(Changed::Done(status, event)))) => {
-                let record = Record { status, ..self.record(core, head) };
-                self.conclude(core, record, None, event.map(|event| (event, 0)));
-            }
-            Some(Ok(Found::Changed(Changed::Partly(failures, event)))) => {
-                if let Some(event) = event {
-                    let record = self.record(core, head);
-                    self.note_change(core, event, &record);
-                }
-                let body = failures.to_xml();
-                let media_type = multistatus::MEDIA_TYPE;
-                self.answer_bytes(core, head, Status::MULTI_STATUS, media_type, &[], body.as_bytes());
-            }
-            Some(Ok(Found::Changed(Changed::Refused(Refused { refusal, reached })))) => {
-                self.tell_limit(core, reached.as_deref());
-                self.fail(core, head, refusal.status, refusal.reason);
-            }
-            Some(Ok(_)) => self.fail(core, head, Status::CONFLICT, "It has changed meanwhile."),
-            Some(Err(error)) => {
-                let (status, reason) = status_of(&error);
-                self.tell_limit(core, Reached::by(&error).as_ref());
-                self.fail(core, head, status, reason);
-            }
+            let body = failures.to_xml();
+            let media_type = multistatus::MEDIA_TYPE;
+            exchange.answer_bytes(Status::MULTI_STATUS, media_type, &[], body.as_bytes());
+        }
+        Some(Ok(Found::Changed(Changed::Refused(Refused { refusal, reached })))) => {
+            exchange.connection.tell_limit(exchange.core, reached.as_deref());
+            exchange.fail(refusal.status, refusal.reason);
+        }
+        Some(Ok(_)) => exchange.fail(Status::CONFLICT, "It has changed meanwhile."),
+        Some(Err(error)) => {
+            let (status, reason) = status_of(&error);
+            exchange.connection.tell_limit(exchange.core, Reached::by(&error).as_ref());
+            exchange.fail(status, reason);
         }
     }
 }

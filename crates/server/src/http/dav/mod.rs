@@ -29,7 +29,7 @@ use turns::Turns;
 
 pub(super) use claim::{Claim, Touch};
 pub(crate) use members::Answer;
-pub(super) use requests::Collecting;
+pub(super) use requests::{Collecting, answer_request, send_to_successor};
 
 /// What is said where another server has to be asked.
 const ELSEWHERE: &str = "Another server takes over; ask again.";

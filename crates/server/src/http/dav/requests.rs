@@ -23,6 +23,7 @@ use crate::auth::password;
 use crate::http::answer::Made;
 use crate::http::connection::{Connection, Work};
 use crate::http::ending::unanswered;
+use crate::http::exchange::Exchange;
 use crate::http::find::Found;
 use crate::http::record::Record;
 use crate::http::who::Who;
@@ -72,45 +73,6 @@ struct Asking {
 }
 
 impl Connection {
-    /// Answers a request of WebDAV's, or has its body collected first.
-    pub(in crate::http) fn dav(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        target: &Target<'_>,
-        who: &Who,
-        found: Option<Result<Found, FileError>>,
-    ) {
-        match found {
-            None if !self.permits(core, head, who, first_permission(head.method)) => {}
-            None if matches!(head.framing, Framing::Length(length) if length > BODY as u64) => {
-                self.fail(core, head, Status::CONTENT_TOO_LARGE, "The body is too long.");
-            }
-            None => {
-                self.want_body(core);
-                self.flush(core, false);
-                self.work = Work::Collecting(Box::new(Collecting {
-                    head: Arc::clone(head),
-                    path: target.path.clone(),
-                    is_directory: target.is_directory,
-                    body: Vec::new(),
-                    began: core.now.instant,
-                }));
-            }
-            Some(Ok(Found::Dav(answer))) => {
-                if let Some(answer) = self.tell_of_file(core, head, answer) {
-                    self.answer_dav(core, head, answer);
-                }
-            }
-            Some(Ok(_)) => self.fail(core, head, Status::CONFLICT, "It has changed meanwhile."),
-            Some(Err(error)) => {
-                let Refused { refusal, reached } = failed(error);
-                self.tell_limit(core, reached.as_deref());
-                self.fail(core, head, refusal.status, refusal.reason);
-            }
-        }
-    }
-
     /// Goes on with the body of a request, and with the request once that is whole.
     pub(in crate::http) fn collect_more(&mut self, core: &mut Core) {
         let Some(who) = self.who.clone() else { return };
@@ -143,35 +105,78 @@ impl Connection {
             is_directory,
         };
         let kept = Arc::clone(&head);
-        self.ask_pool(core, &head, move || {
-            Ok(Found::Dav(asking.answer(&kept, &body).unwrap_or_else(refusal_of)))
-        });
+        self.exchange(core, &head)
+            .ask_pool(move || Ok(Found::Dav(asking.answer(&kept, &body).unwrap_or_else(refusal_of))));
     }
+}
 
-    /// The server that takes over is to be asked: at once, over another connection.
-    pub(in crate::http) fn send_to_successor(&mut self, core: &mut Core, head: &Head) {
-        let record = Record { persistent: false, ..self.record(core, head) };
-        self.answer_page(core, record, Status::SERVICE_UNAVAILABLE, ELSEWHERE, &[("Retry-After", "0")]);
-    }
-
-    fn answer_dav(&mut self, core: &mut Core, head: &Head, answer: Answer) {
-        // It was given up while the request was with the pool.
-        if answer.status == Status::SERVICE_UNAVAILABLE && core.server.dav.is_left() {
-            return self.send_to_successor(core, head);
+/// Answers a request of WebDAV's, or has its body collected first.
+pub(in crate::http) fn answer_request(
+    exchange: &mut Exchange<'_>,
+    target: &Target<'_>,
+    who: &Who,
+    found: Option<Result<Found, FileError>>,
+) {
+    let head = exchange.head;
+    match found {
+        None if !exchange.permits(who, first_permission(head.method)) => {}
+        None if matches!(head.framing, Framing::Length(length) if length > BODY as u64) => {
+            exchange.fail(Status::CONTENT_TOO_LARGE, "The body is too long.");
         }
-        let Answer { status, field, media_type, content, reached, has_made_file: _ } = answer;
-        self.tell_limit(core, reached.as_deref());
-        let fields: Vec<(&str, &str)> = field.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        match content {
-            Content::Whole(body) if body.is_empty() => {
-                let record = self.record(core, head);
-                self.answer_empty(core, record, status, &fields);
+        None => {
+            exchange.connection.want_body(exchange.core);
+            exchange.connection.flush(exchange.core, false);
+            exchange.connection.work = Work::Collecting(Box::new(Collecting {
+                head: Arc::clone(head),
+                path: target.path.clone(),
+                is_directory: target.is_directory,
+                body: Vec::new(),
+                began: exchange.core.now.instant,
+            }));
+        }
+        Some(Ok(Found::Dav(answer))) => {
+            if let Some(answer) = exchange.tell_of_file(answer) {
+                answer_dav(exchange, answer);
             }
-            Content::Whole(body) => self.answer_bytes(core, head, status, media_type, &fields, &body),
-            Content::Long(members) => {
-                let made = Made::Listing(members);
-                self.answer_stream(core, head, status, media_type, &[("DAV", "1, 2")], made);
-            }
+        }
+        Some(Ok(_)) => exchange.fail(Status::CONFLICT, "It has changed meanwhile."),
+        Some(Err(error)) => {
+            let Refused { refusal, reached } = failed(error);
+            exchange.connection.tell_limit(exchange.core, reached.as_deref());
+            exchange.fail(refusal.status, refusal.reason);
+        }
+    }
+}
+
+/// The server that takes over is to be asked: at once, over another connection.
+pub(in crate::http) fn send_to_successor(exchange: &mut Exchange<'_>) {
+    let record = Record { persistent: false, ..exchange.record() };
+    exchange.connection.answer_page(
+        exchange.core,
+        record,
+        Status::SERVICE_UNAVAILABLE,
+        ELSEWHERE,
+        &[("Retry-After", "0")],
+    );
+}
+
+fn answer_dav(exchange: &mut Exchange<'_>, answer: Answer) {
+    // It was given up while the request was with the pool.
+    if answer.status == Status::SERVICE_UNAVAILABLE && exchange.core.server.dav.is_left() {
+        return send_to_successor(exchange);
+    }
+    let Answer { status, field, media_type, content, reached, has_made_file: _ } = answer;
+    exchange.connection.tell_limit(exchange.core, reached.as_deref());
+    let fields: Vec<(&str, &str)> = field.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    match content {
+        Content::Whole(body) if body.is_empty() => {
+            let record = exchange.record();
+            exchange.connection.answer_empty(exchange.core, record, status, &fields);
+        }
+        Content::Whole(body) => exchange.answer_bytes(status, media_type, &fields, &body),
+        Content::Long(members) => {
+            let made = Made::Listing(members);
+            exchange.answer_stream(status, media_type, &[("DAV", "1, 2")], made);
         }
     }
 }

@@ -46,7 +46,7 @@ impl Connection {
             }
             Next::Done => self.program_answered(core, *running),
             Next::Redirect(path) => self.redirect_within(core, *running, &path),
-            Next::Again => self.handle(core, &running.request, None),
+            Next::Again => self.exchange(core, &running.request).handle(None),
             Next::Failed(why) => self.program_failed(core, *running, &why, Status::BAD_GATEWAY),
             Next::Refused(why) => self.program_failed(core, *running, why, Status::BAD_REQUEST),
         }
@@ -303,6 +303,6 @@ impl Connection {
         let asked_for = self.redirected.take();
         self.forget_request();
         self.redirected = asked_for.or_else(|| Some(Box::new(Redirected::from(&*request))));
-        self.handle(core, &Arc::new(again), None);
+        self.exchange(core, &Arc::new(again)).handle(None);
     }
 }

@@ -30,16 +30,15 @@ use millrace_vfs::{
     WriteMode,
 };
 
-use super::connection::Connection;
 use super::dav::{Claim, Touch};
 use super::find::Found;
 use super::receive::{Purpose, Received};
 use super::who::Who;
 use super::writing::{Refused, refuse};
 use crate::auth::password;
+use crate::http::exchange::Exchange;
 use crate::limits::{Direction, LimitKey, Reached};
 use crate::state::Server;
-use crate::worker::Core;
 pub(super) use address::without_seal;
 use address::{Address, Kind, Secret};
 use lengths::Untaken;
@@ -132,65 +131,80 @@ struct Asking {
     wall: Timestamp,
 }
 
-impl Connection {
-    /// Answers a request of tus's, about what was sent or, where hooks have ruled on it, the file that it becomes.
-    pub(super) fn tus(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        (sent, ruled): (&Target<'_>, Option<&Target<'_>>),
-        who: &Who,
-        found: Option<Result<Found, FileError>>,
-    ) {
-        let target = ruled.unwrap_or(sent);
-        match found {
-            None if !tus::speaks_our_version(head) => {
-                let record = self.record(core, head);
-                let fields = [("Tus-Version", tus::VERSION)];
-                let reason = "This is for clients that speak tus 1.0.0.";
-                self.answer_page(core, record, Status::PRECONDITION_FAILED, reason, &fields);
+/// Answers a request of tus's, about what was sent or, where hooks have ruled on it, the file that it becomes.
+pub(super) fn tus(
+    exchange: &mut Exchange<'_>,
+    (sent, ruled): (&Target<'_>, Option<&Target<'_>>),
+    who: &Who,
+    found: Option<Result<Found, FileError>>,
+) {
+    let head = exchange.head;
+    let target = ruled.unwrap_or(sent);
+    match found {
+        None if !tus::speaks_our_version(head) => {
+            let record = exchange.record();
+            let fields = [("Tus-Version", tus::VERSION)];
+            let reason = "This is for clients that speak tus 1.0.0.";
+            exchange.connection.answer_page(
+                exchange.core,
+                record,
+                Status::PRECONDITION_FAILED,
+                reason,
+                &fields,
+            );
+        }
+        None if !exchange.permits(who, Permission::Write) => {}
+        None if head.framing != Framing::None && !exchange.may_move(Direction::Upload) => {}
+        None => {
+            let Some(concern) = concern(&exchange.core.server, head, Some(target)) else { return };
+            let asking = Asking {
+                server: Arc::clone(&exchange.core.server),
+                storage: Arc::clone(&who.account.storage),
+                permissions: who.account.permissions,
+                user: who.user.clone(),
+                head: Arc::clone(head),
+                path: target.path.clone(),
+                is_directory: target.is_directory,
+                is_ruled: concern == Concern::Creation && ruled.is_some(),
+                wall: exchange.core.now.wall,
+            };
+            let answer = move || Ok(Found::Tus(asking.answer(&asking.head, concern)));
+            match concern {
+                // Of parts, which may have to be copied.
+                Concern::Creation if joins(head) => exchange.ask_long(answer),
+                _ => exchange.ask_pool(answer),
             }
-            None if !self.permits(core, head, who, Permission::Write) => {}
-            None if head.framing != Framing::None && !self.may_move(core, head, Direction::Upload) => {}
-            None => {
-                let Some(concern) = concern(&core.server, head, Some(target)) else { return };
-                let asking = Asking {
-                    server: Arc::clone(&core.server),
-                    storage: Arc::clone(&who.account.storage),
-                    permissions: who.account.permissions,
-                    user: who.user.clone(),
-                    head: Arc::clone(head),
-                    path: target.path.clone(),
-                    is_directory: target.is_directory,
-                    is_ruled: concern == Concern::Creation && ruled.is_some(),
-                    wall: core.now.wall,
-                };
-                let answer = move || Ok(Found::Tus(asking.answer(&asking.head, concern)));
-                match concern {
-                    // Of parts, which may have to be copied.
-                    Concern::Creation if joins(head) => self.ask_long(core, head, answer),
-                    _ => self.ask_pool(core, head, answer),
-                }
-            }
-            Some(Ok(Found::Tus(Answer::Upload(upload, check, piece)))) => {
-                self.receive_body(core, head, Received { upload, check }, Purpose::Piece(piece));
-            }
-            Some(Ok(Found::Tus(Answer::Told(status, fields)))) => {
-                let record = self.record(core, head);
-                self.answer_empty(core, record, status, &lent(&fields));
-            }
-            Some(Ok(Found::Tus(Answer::Refused(Refused { refusal, reached })))) => {
-                self.tell_limit(core, reached.as_deref());
-                let record = self.record(core, head);
-                self.answer_page(core, record, refusal.status, refusal.reason, &OF_REFUSALS);
-            }
-            Some(Ok(other)) => core.discard(other),
-            Some(Err(error)) => {
-                let Refused { refusal, reached } = error.into();
-                self.tell_limit(core, reached.as_deref());
-                let record = self.record(core, head);
-                self.answer_page(core, record, refusal.status, refusal.reason, &OF_REFUSALS);
-            }
+        }
+        Some(Ok(Found::Tus(Answer::Upload(upload, check, piece)))) => {
+            exchange.receive_body(Received { upload, check }, Purpose::Piece(piece));
+        }
+        Some(Ok(Found::Tus(Answer::Told(status, fields)))) => {
+            let record = exchange.record();
+            exchange.connection.answer_empty(exchange.core, record, status, &lent(&fields));
+        }
+        Some(Ok(Found::Tus(Answer::Refused(Refused { refusal, reached })))) => {
+            exchange.connection.tell_limit(exchange.core, reached.as_deref());
+            let record = exchange.record();
+            exchange.connection.answer_page(
+                exchange.core,
+                record,
+                refusal.status,
+                refusal.reason,
+                &OF_REFUSALS,
+            );
+        }
+        Some(Ok(other)) => exchange.core.discard(other),
+        Some(Err(error)) => {
+            let Refused { refusal, reached } = error.into();
+            exchange.connection.tell_limit(exchange.core, reached.as_deref());
+            let record = exchange.record();
+            exchange.connection.answer_page(
+                exchange.core,
+                record,
+                refusal.status,
+                refusal.reason,
+                &OF_REFUSALS,
+            );
         }
     }
 }

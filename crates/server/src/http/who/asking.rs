@@ -7,134 +7,20 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use millrace_ftp::session::{Permission, Permissions};
-use millrace_http::Head;
 use millrace_net::tls::{Channel, client_names};
 
 use super::{ANONYMOUS, Means, Who};
 use crate::auth::{Account, Attempt, Authenticator, Decision, Protocol, plain_host};
 use crate::http::Message;
 use crate::http::connection::{Asked, Connection};
+use crate::http::exchange::Exchange;
 use crate::web::{Gives, Link};
 use crate::worker::{self, Core, Promise};
 
 impl Connection {
-    /// Has the accounts decide about a name and a password: at once where they can, else by the pool.
-    pub(super) fn try_login(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        (said, host): (&[u8], &[u8]),
-        (user, password): (Vec<u8>, Vec<u8>),
-    ) -> Option<Arc<Who>> {
-        let (from, encrypted) = (self.peer.ip(), self.is_encrypted());
-        if core.server.bans.is_banned(from, &user, core.now.instant) {
-            let asked = Asked::of(head);
-            let reason = "banned at this address for a while".to_owned();
-            self.login_decided(core, asked, &user, Decision::Refused(reason), core.server.edition());
-            return None;
-        }
-        if let Err(not_now) = self.may_try(core, said, Means::of(said, &user)) {
-            return self.answer_not_now(core, head, &not_now);
-        }
-        let (edition, accounts) = core.server.accounts_for_login();
-        let certified = self.certificate_names().iter().any(|name| name.as_bytes() == user);
-        let attempt = Tried { user, password, from, encrypted, certified, host: plain_host(host) };
-        let quick = if certified { None } else { accounts.quick(&attempt.now()) };
-        match quick {
-            Some(Decision::Granted(account)) => {
-                match self.let_in(core, (said, host), &attempt.user, account, edition) {
-                    Ok(who) => return Some(who),
-                    Err(not_now) => return self.answer_not_now(core, head, &not_now),
-                }
-            }
-            Some(decision) => {
-                let asked = Asked::of(head);
-                self.login_decided(core, asked, &attempt.user, decision, edition);
-            }
-            None => self.have_decided(core, head, accounts, attempt, edition),
-        }
-        None
-    }
-
-    /// Has the accounts decide, however long that takes.
-    fn have_decided(
-        &mut self,
-        core: &mut Core,
-        head: &Arc<Head>,
-        accounts: Arc<dyn Authenticator>,
-        attempt: Tried,
-        edition: u64,
-    ) {
-        let serial = self.ask(core, head);
-        let (key, reply) = (self.key, self.login_promise(core, serial, attempt.user.clone(), edition));
-        core.server.logins.run(move || {
-            let by_certificate = by_certificate(&*accounts, &attempt);
-            let decision = by_certificate.unwrap_or_else(|| accounts.authenticate(&attempt.now()));
-            reply.keep(worker::Message::Http(key, Message::Login(serial, attempt.user, decision, edition)));
-        });
-    }
-
     fn login_promise(&self, core: &Core, serial: u64, user: Vec<u8>, edition: u64) -> Promise {
         let unavailable = Decision::Unavailable("the accounts are out of order".to_owned());
         self.promise(core, Message::Login(serial, user, unavailable, edition))
-    }
-
-    /// Asks the accounts whether a client who says nothing is somebody by the certificate alone: the first of its
-    /// names that is a user's for whom it is enough.
-    pub(super) fn recognize(&mut self, core: &mut Core, head: &Arc<Head>, host: String) {
-        let ((edition, accounts), from) = (core.server.accounts_for_login(), self.peer.ip());
-        let now = core.now.instant;
-        let mut names: Vec<_> =
-            self.certificate_names().iter().map(|name| name.as_bytes().to_vec()).collect();
-        names.retain(|name| !core.server.bans.is_banned(from, name, now));
-        let is_open = core.server.is_open.load(Ordering::Acquire);
-        let serial = self.ask(core, head);
-        let (key, reply) = (self.key, self.login_promise(core, serial, ANONYMOUS.to_vec(), edition));
-        core.server.logins.run(move || {
-            let certified = |user| {
-                let host = host.clone();
-                Tried { user, password: Vec::new(), from, encrypted: true, certified: true, host }
-            };
-            let known = names.into_iter().map(certified).find_map(|tried| {
-                let granted = by_certificate(&*accounts, &tried)?;
-                Some((tried.user, granted))
-            });
-            let (user, decision) = known.unwrap_or_else(|| {
-                let nobody = Tried { certified: false, ..certified(ANONYMOUS.to_vec()) };
-                let decision = match is_open {
-                    true => accounts.authenticate(&nobody.now()),
-                    false => Decision::NeedsPassword,
-                };
-                (nobody.user, decision)
-            });
-            reply.keep(worker::Message::Http(key, Message::Login(serial, user, decision, edition)));
-        });
-    }
-
-    /// Asks for the account that a link acts for, and keeps it to what the link is for.
-    pub(super) fn follow_link(&mut self, core: &mut Core, head: &Arc<Head>, link: Link, host: String) {
-        let (from, encrypted) = (self.peer.ip(), self.is_encrypted());
-        let (edition, accounts) = core.server.accounts_for_login();
-        let serial = self.ask(core, head);
-        let (key, reply) = (self.key, self.login_promise(core, serial, link.user.clone(), edition));
-        core.server.logins.run(move || {
-            let Link { user, gives, .. } = link;
-            let asked = Tried { user, password: Vec::new(), from, encrypted, certified: true, host };
-            let decision = match accounts.current(&asked.now()) {
-                Some(Decision::Granted(account)) => {
-                    let allowed = match gives {
-                        Gives::File => Permissions::only(Permission::Read),
-                        Gives::Folder => Permissions::only(Permission::Read).with(Permission::List),
-                        Gives::Upload => Permissions::only(Permission::Write).with(Permission::Overwrite),
-                    };
-                    let permissions = account.permissions.intersection(allowed);
-                    Decision::Granted(Account { permissions, ..account })
-                }
-                Some(decision) => decision,
-                None => Decision::Unavailable("the accounts cannot tell without a password".to_owned()),
-            };
-            reply.keep(worker::Message::Http(key, Message::Login(serial, asked.user, decision, edition)));
-        });
     }
 
     /// The names in the client's certificate, where it has shown one.
@@ -158,6 +44,129 @@ impl Connection {
             (None, Some(carried)) => !carried.names().is_empty(),
             (None, None) => false,
         }
+    }
+}
+
+impl Exchange<'_> {
+    /// Has the accounts decide about a name and a password: at once where they can, else by the pool.
+    pub(super) fn try_login(
+        &mut self,
+        (said, host): (&[u8], &[u8]),
+        (user, password): (Vec<u8>, Vec<u8>),
+    ) -> Option<Arc<Who>> {
+        let head = self.head;
+        let (from, encrypted) = (self.connection.peer.ip(), self.connection.is_encrypted());
+        if self.core.server.bans.is_banned(from, &user, self.core.now.instant) {
+            let asked = Asked::of(head);
+            let reason = "banned at this address for a while".to_owned();
+            self.connection.login_decided(
+                self.core,
+                asked,
+                &user,
+                Decision::Refused(reason),
+                self.core.server.edition(),
+            );
+            return None;
+        }
+        if let Err(not_now) = self.connection.may_try(self.core, said, Means::of(said, &user)) {
+            return self.answer_not_now(&not_now);
+        }
+        let (edition, accounts) = self.core.server.accounts_for_login();
+        let certified = self.connection.certificate_names().iter().any(|name| name.as_bytes() == user);
+        let attempt = Tried { user, password, from, encrypted, certified, host: plain_host(host) };
+        let quick = if certified { None } else { accounts.quick(&attempt.now()) };
+        match quick {
+            Some(Decision::Granted(account)) => {
+                match self.connection.let_in(self.core, (said, host), &attempt.user, account, edition) {
+                    Ok(who) => return Some(who),
+                    Err(not_now) => return self.answer_not_now(&not_now),
+                }
+            }
+            Some(decision) => {
+                let asked = Asked::of(head);
+                self.connection.login_decided(self.core, asked, &attempt.user, decision, edition);
+            }
+            None => self.have_decided(accounts, attempt, edition),
+        }
+        None
+    }
+
+    /// Has the accounts decide, however long that takes.
+    fn have_decided(&mut self, accounts: Arc<dyn Authenticator>, attempt: Tried, edition: u64) {
+        let serial = self.ask();
+        let (key, reply) = (
+            self.connection.key,
+            self.connection.login_promise(self.core, serial, attempt.user.clone(), edition),
+        );
+        self.core.server.logins.run(move || {
+            let by_certificate = by_certificate(&*accounts, &attempt);
+            let decision = by_certificate.unwrap_or_else(|| accounts.authenticate(&attempt.now()));
+            reply.keep(worker::Message::Http(key, Message::Login(serial, attempt.user, decision, edition)));
+        });
+    }
+
+    /// Asks the accounts whether a client who says nothing is somebody by the certificate alone: the first of its
+    /// names that is a user's for whom it is enough.
+    pub(super) fn recognize(&mut self, host: String) {
+        let ((edition, accounts), from) = (self.core.server.accounts_for_login(), self.connection.peer.ip());
+        let now = self.core.now.instant;
+        let mut names: Vec<_> =
+            self.connection.certificate_names().iter().map(|name| name.as_bytes().to_vec()).collect();
+        names.retain(|name| !self.core.server.bans.is_banned(from, name, now));
+        let is_open = self.core.server.is_open.load(Ordering::Acquire);
+        let serial = self.ask();
+        let (key, reply) = (
+            self.connection.key,
+            self.connection.login_promise(self.core, serial, ANONYMOUS.to_vec(), edition),
+        );
+        self.core.server.logins.run(move || {
+            let certified = |user| {
+                let host = host.clone();
+                Tried { user, password: Vec::new(), from, encrypted: true, certified: true, host }
+            };
+            let known = names.into_iter().map(certified).find_map(|tried| {
+                let granted = by_certificate(&*accounts, &tried)?;
+                Some((tried.user, granted))
+            });
+            let (user, decision) = known.unwrap_or_else(|| {
+                let nobody = Tried { certified: false, ..certified(ANONYMOUS.to_vec()) };
+                let decision = match is_open {
+                    true => accounts.authenticate(&nobody.now()),
+                    false => Decision::NeedsPassword,
+                };
+                (nobody.user, decision)
+            });
+            reply.keep(worker::Message::Http(key, Message::Login(serial, user, decision, edition)));
+        });
+    }
+
+    /// Asks for the account that a link acts for, and keeps it to what the link is for.
+    pub(super) fn follow_link(&mut self, link: Link, host: String) {
+        let (from, encrypted) = (self.connection.peer.ip(), self.connection.is_encrypted());
+        let (edition, accounts) = self.core.server.accounts_for_login();
+        let serial = self.ask();
+        let (key, reply) = (
+            self.connection.key,
+            self.connection.login_promise(self.core, serial, link.user.clone(), edition),
+        );
+        self.core.server.logins.run(move || {
+            let Link { user, gives, .. } = link;
+            let asked = Tried { user, password: Vec::new(), from, encrypted, certified: true, host };
+            let decision = match accounts.current(&asked.now()) {
+                Some(Decision::Granted(account)) => {
+                    let allowed = match gives {
+                        Gives::File => Permissions::only(Permission::Read),
+                        Gives::Folder => Permissions::only(Permission::Read).with(Permission::List),
+                        Gives::Upload => Permissions::only(Permission::Write).with(Permission::Overwrite),
+                    };
+                    let permissions = account.permissions.intersection(allowed);
+                    Decision::Granted(Account { permissions, ..account })
+                }
+                Some(decision) => decision,
+                None => Decision::Unavailable("the accounts cannot tell without a password".to_owned()),
+            };
+            reply.keep(worker::Message::Http(key, Message::Login(serial, asked.user, decision, edition)));
+        });
     }
 }
 

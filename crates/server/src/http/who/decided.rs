@@ -1,10 +1,11 @@
 //! What the accounts have decided about the request that waits: it goes on, or is refused, a wrong password not at once.
 
-use millrace_http::{Head, Status};
+use millrace_http::Status;
 
 use super::{Means, said_of};
 use crate::auth::Decision;
 use crate::http::connection::{Asked, Connection, Work};
+use crate::http::exchange::Exchange;
 use crate::log::{self, Subject};
 use crate::worker::Core;
 
@@ -28,10 +29,10 @@ impl Connection {
                 }
                 if let Err(not_now) = self.let_in(core, (&said, &host), user, account, edition) {
                     // One too many. Who asked the accounts again would hear the same, without end.
-                    self.answer_not_now::<()>(core, &asked.head, &not_now);
+                    self.exchange(core, &asked.head).answer_not_now::<()>(&not_now);
                     return;
                 }
-                return self.handle(core, &asked.head, None);
+                return self.exchange(core, &asked.head).handle(None);
             }
             // Whoever holds a link has guessed nothing.
             decision if Means::of(&said, user) == Means::Link => {
@@ -39,7 +40,7 @@ impl Connection {
             }
             Decision::NeedsPassword if said.is_empty() => {
                 self.work = Work::Idle;
-                return self.challenge(core, &asked.head, "This is for users: say who you are.");
+                return self.exchange(core, &asked.head).challenge("This is for users: say who you are.");
             }
             // By HTTP a code comes with the password, or not at all.
             Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
@@ -87,14 +88,16 @@ impl Connection {
         };
         core.log(&self.as_nobody(), log::Event::LoginRefused { user, reason });
         self.who = None;
-        self.fail(core, &asked.head, Status::FORBIDDEN, "This link is no longer good.");
+        self.exchange(core, &asked.head).fail(Status::FORBIDDEN, "This link is no longer good.");
     }
+}
 
+impl Exchange<'_> {
     /// Answers a wrong password, once it was held back for long enough.
-    pub(in crate::http) fn deny(&mut self, core: &mut Core, head: &Head) {
-        if self.wrong_passwords >= core.server.config.login_attempts {
-            self.close_behind(core);
+    pub(in crate::http) fn deny(&mut self) {
+        if self.connection.wrong_passwords >= self.core.server.config.login_attempts {
+            self.connection.close_behind(self.core);
         }
-        self.challenge(core, head, "The name or the password is wrong.");
+        self.challenge("The name or the password is wrong.");
     }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use millrace_http::{Head, Status};
+use millrace_http::Status;
 
 use super::Means;
 use crate::auth::Account;
 use crate::http::connection::Connection;
+use crate::http::exchange::Exchange;
 use crate::limits::{AccountLimits, LimitKey, Reached, Refused, TooMany};
 use crate::log;
 use crate::worker::Core;
@@ -103,11 +104,19 @@ impl Connection {
         }
         Ok(())
     }
+}
 
-    pub(super) fn answer_not_now<T>(&mut self, core: &mut Core, head: &Head, not_now: &NotNow) -> Option<T> {
-        let record = self.record(core, head);
+impl Exchange<'_> {
+    pub(super) fn answer_not_now<T>(&mut self, not_now: &NotNow) -> Option<T> {
+        let record = self.record();
         let wait = not_now.wait.as_secs().max(1).to_string();
-        self.answer_page(core, record, not_now.status, not_now.reason, &[("Retry-After", &wait)]);
+        self.connection.answer_page(
+            self.core,
+            record,
+            not_now.status,
+            not_now.reason,
+            &[("Retry-After", &wait)],
+        );
         None
     }
 }
