@@ -11,9 +11,9 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_server::ctl::Orders;
+use millrace_admin::{Control, Orders};
 use millrace_server::limits::Quotas;
-use millrace_server::{Config, Control, Predecessor, Prepared, Running, Server, StartError};
+use millrace_server::{Config, Predecessor, Prepared, Running, Server, StartError};
 use millrace_storage::{LocalStorage, SweepReport};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

@@ -16,6 +16,8 @@ const TIERS: &[&[&str]] = &[
     &["runtime"],
     // Programs.
     &["server", "load", "lab"],
+    // What is told a server from outside.
+    &["admin"],
     // The binary.
     &["cli"],
 ];

@@ -22,7 +22,6 @@
 mod certificates;
 mod client;
 pub mod config;
-pub mod ctl;
 mod doors;
 mod ftp;
 mod housekeeping;
@@ -46,7 +45,6 @@ use millrace_runtime::{handshakes, passive, slab, tls, transfer};
 
 pub use auth::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
 pub use config::Config;
-pub use ctl::Control;
 pub use hooks::Hooks;
 pub use millrace_ftp::session::{Permission, Permissions, Rules};
 /// Back ends for files: memory, folders, databases, and layers over them.
@@ -54,4 +52,4 @@ pub use millrace_storage as storage;
 /// What a back end of your own implements.
 pub use millrace_vfs as vfs;
 pub use running::{Prepared, ReloadError, Running, Server, SessionReport, StartError, TransferReport};
-pub use upgrade::Predecessor;
+pub use upgrade::{HandOverError, Predecessor};

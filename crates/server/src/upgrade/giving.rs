@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_net::handing;
+use thiserror::Error;
 
 use super::Word;
 use crate::certificates;
@@ -37,9 +38,24 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// How long workers are waited for that were told something.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
+/// Why no other server has taken the place of this one, which goes on as it was: a sentence without its full stop.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct HandOverError(String);
+
+impl Running {
+    /// Starts another server by this command and has it take the place of this one; returns its process number. Takes
+    /// as long as the other takes to start.
+    ///
+    /// Where it fails, all is as it was.
+    pub fn hand_over(&self, successor: Command) -> Result<u32, HandOverError> {
+        give(self, successor).map_err(HandOverError)
+    }
+}
+
 /// Has another server, which this command starts, take the place of this one; answers its process number. Where it
 /// fails, all is as it was, and the error says why.
-pub(crate) fn give(running: &Running, mut command: Command) -> Result<u32, String> {
+fn give(running: &Running, mut command: Command) -> Result<u32, String> {
     let failed = |error: io::Error| format!("the new server cannot be started: {error}");
     let (socket, theirs) = handing::pair().map_err(failed)?;
     handing::bound_sending(&socket, WORD_TIME).map_err(failed)?;

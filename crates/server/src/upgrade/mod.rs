@@ -37,7 +37,8 @@ use serde::{Deserialize, Serialize};
 use crate::limits::Since;
 use crate::worker::Door;
 
-pub(crate) use giving::{give, say_farewell};
+pub use giving::HandOverError;
+pub(crate) use giving::say_farewell;
 pub use taking::Predecessor;
 
 /// What the two say to each other.

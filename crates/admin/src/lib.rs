@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
-use crate::running::Running;
+use millrace_server::Running;
 
 /// Reads the configuration anew and puts it in force; answers which of its keys have changed, but count from the next
 /// start only. The error is for people.

@@ -10,10 +10,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Served, events};
-use crate::limits::BanReport;
-use crate::limits::Network;
-use crate::limits::{Limit, Limits, Scope, ScopeReport};
-use crate::running::{Running, SessionReport};
+use millrace_limits::{BanReport, Limit, Limits, Network, Scope, ScopeReport};
+use millrace_server::{Running, SessionReport};
 
 /// Ten years: beyond that it is for the configuration.
 const LONGEST_BAN: u64 = 10 * 365 * 86_400;
@@ -228,7 +226,7 @@ fn upgrade(running: &Running, served: &Served) -> Result<Value, String> {
     }
     // Those of a moment later may be none, and nobody there to count them.
     let sessions = running.sessions().len();
-    let given = crate::upgrade::give(running, (served.orders.successor)());
+    let given = running.hand_over((served.orders.successor)());
     served.is_upgrading.store(false, Ordering::Release);
     given
         .inspect(|pid| (served.orders.relieved)(*pid))
@@ -283,7 +281,7 @@ fn with_note(mut answer: Value, scope: &Scope, all: &[ScopeReport]) -> Value {
 }
 
 fn parse_network(text: &str) -> Result<Network, String> {
-    text.parse().map_err(|error: crate::limits::NetworkError| error.to_string())
+    text.parse().map_err(|error: millrace_limits::NetworkError| error.to_string())
 }
 
 /// `server`, `listener 0.0.0.0:21`, `group staff`, `user alice`, `session 17`

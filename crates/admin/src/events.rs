@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::hooks::{Backlog, Meant, Undelivered};
-use crate::running::Running;
+use millrace_hooks::{Backlog, Meant, Undelivered};
+use millrace_server::Running;
 
 /// Events that are shown where nothing is said.
 const SHOWN: usize = 100;
