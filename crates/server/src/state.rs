@@ -13,12 +13,12 @@ use millrace_net::inbox::Sender;
 use crate::auth::Authenticator;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
-use crate::ftp::{Lore, Promises};
+use crate::ftp::{DigestCache, Promises};
 use crate::hooks::{Hooks, Pools};
 use crate::http::{Dav, Kept, Side, Tus};
 use crate::limits::Bans;
 use crate::limits::Load;
-use crate::limits::{Crowd, Logins, Timed, Tree};
+use crate::limits::{ConnectionLimit, Logins, Timed, Tree};
 use crate::log::Log;
 use crate::passive::PassivePool;
 use crate::tls::Security;
@@ -54,7 +54,7 @@ pub(crate) struct Server {
     /// Names of uploads that take them at their end.
     pub(crate) promises: Promises,
     /// What is known of files.
-    pub(crate) lore: Arc<Lore>,
+    pub(crate) digests: Arc<DigestCache>,
     pub(crate) pool: BlockingPool,
     /// For what takes long though no disk is slow: hashes, copies, walks over trees. Whoever may read may ask for as
     /// many as they like, so these have threads of their own, a quarter as many, and others keep theirs.
@@ -81,8 +81,8 @@ pub(crate) struct Server {
     /// Descriptors that sessions leave to others.
     pub(crate) descriptor_reserve: u64,
     /// Sessions of each address, and of each network.
-    pub(crate) addresses: Crowd,
-    pub(crate) networks: Crowd,
+    pub(crate) addresses: ConnectionLimit,
+    pub(crate) networks: ConnectionLimit,
     /// How often somebody may log in.
     pub(crate) logins_rated: Logins,
     /// Who connects for others.

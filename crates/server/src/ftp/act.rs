@@ -14,7 +14,7 @@ use millrace_vfs::{
     DirEntry, FileError, ReadHandle, Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode,
 };
 
-use super::Lore;
+use super::DigestCache;
 use super::notes;
 use super::unique::{self, Promises};
 use super::walk;
@@ -85,7 +85,7 @@ pub(crate) fn answer(
     request: Request,
     limits: ListLimits,
     promises: &Promises,
-    lore: &Lore,
+    digests: &DigestCache,
     shared: &Shared,
 ) -> Answer {
     let files = &**storage;
@@ -114,8 +114,10 @@ pub(crate) fn answer(
         Request::Combine(target, parts, bits) => {
             return at_fault(combine(files, target, parts, bits, shared).map(Answer::Count));
         }
-        Request::Digest(path, algorithm, range) => learn_digest(files, &path, algorithm, range, lore, shared)
-            .map(|(hash, bytes)| Answer::Digest(hash, bytes)),
+        Request::Digest(path, algorithm, range) => {
+            learn_digest(files, &path, algorithm, range, digests, shared)
+                .map(|(hash, bytes)| Answer::Digest(hash, bytes))
+        }
         Request::TreeSize(path) => {
             tree_size(files, &path, shared).map(|(bytes, left_out)| Answer::Sum(bytes, left_out))
         }
@@ -330,7 +332,7 @@ fn learn_digest(
     path: &VirtualPath,
     algorithm: Algorithm,
     range: ByteRange,
-    lore: &Lore,
+    digests: &DigestCache,
     shared: &Shared,
 ) -> Result<(String, u64), FileError> {
     let before = files.metadata(path, Wait::Allowed);
@@ -338,7 +340,7 @@ fn learn_digest(
     if let (Ok(before), Ok((hash, _)), true) = (before, &digest, range == ByteRange::default())
         && let Ok(after) = files.metadata(path, Wait::Allowed)
     {
-        lore.learn((&before, &after), SystemTime::now(), algorithm, hash);
+        digests.learn((&before, &after), SystemTime::now(), algorithm, hash);
     }
     digest
 }

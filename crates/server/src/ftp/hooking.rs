@@ -2,7 +2,7 @@
 //!
 //! Its events go to the hooks one after the other, on threads of theirs. While one of them is asked, what
 //! depends on the answer waits ([`Then`]); while one is told, replies are held back. What the session hears of its
-//! client meanwhile is in `asked.rs`.
+//! client meanwhile is in `hook_wait.rs`.
 
 use std::collections::VecDeque;
 use std::slice;

@@ -2,14 +2,14 @@
 
 pub(crate) mod act;
 mod admin;
-mod asked;
 mod control;
 mod data;
+mod digest_cache;
 mod early;
+mod hook_wait;
 mod hooking;
 mod lease;
 mod login;
-mod lore;
 mod notes;
 mod question;
 mod refusals;
@@ -18,6 +18,6 @@ mod unique;
 mod walk;
 
 pub(crate) use control::Connection;
+pub(crate) use digest_cache::DigestCache;
 pub(crate) use login::Reviewed;
-pub(crate) use lore::Lore;
 pub(crate) use unique::Promises;

@@ -91,7 +91,7 @@ impl Connection {
         };
         let storage = Arc::clone(&account.storage);
         let limits = ListLimits { sort_entries: core.server.config.sort_entries };
-        let (promises, lore) = (core.server.promises.clone(), Arc::clone(&core.server.lore));
+        let (promises, digests) = (core.server.promises.clone(), Arc::clone(&core.server.digests));
         let (key, sender, serial, shared) = self.question(core);
         if let Some(question) = &mut self.question {
             question.change = act::change(&request);
@@ -106,7 +106,7 @@ impl Connection {
             reply.message = Some(Message::Answer(
                 key,
                 serial,
-                act::answer(&storage, request, limits, &promises, &lore, &shared),
+                act::answer(&storage, request, limits, &promises, &digests, &shared),
             ));
         });
         None

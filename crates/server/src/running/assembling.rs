@@ -13,12 +13,12 @@ use millrace_limits::wall_seconds;
 use super::StartError;
 use crate::blocking::BlockingPool;
 use crate::config::{Config, Tls};
-use crate::ftp::{Lore, Promises};
+use crate::ftp::{DigestCache, Promises};
 use crate::hooks::Pools;
 use crate::http::{Dav, Kept, Side, Tus};
 use crate::limits::Bans;
 use crate::limits::Load;
-use crate::limits::{Crowd, Limit, Logins, NetworkBits, Timed, Tree};
+use crate::limits::{ConnectionLimit, Limit, Logins, NetworkBits, Timed, Tree};
 use crate::log::Log;
 use crate::passive::{self, PassivePool};
 use crate::state::Server as State;
@@ -39,8 +39,8 @@ pub(super) fn state(
     place_limits(&mut config, bound);
     let log = Log::open(config.log, config.xferlog.as_deref(), config.access_log.as_deref())
         .map_err(|(path, source)| StartError::Log { path, source })?;
-    let lore = Arc::new(Lore::default());
-    let settings = settings(&config, &lore);
+    let digests = Arc::new(DigestCache::default());
+    let settings = settings(&config, &digests);
     if let Some(acme) = &config.acme {
         let folder = acme.folder.clone();
         let warning = acme.prepare().map_err(|source| StartError::Acme { folder, source })?;
@@ -63,7 +63,7 @@ pub(super) fn state(
         tls,
         acme: Renewal::default(),
         promises: Promises::default(),
-        lore,
+        digests,
         pool: BlockingPool::new(config.blocking_threads),
         long: BlockingPool::new(config.blocking_threads / 4),
         listings: BlockingPool::new(config.blocking_threads / 4),
@@ -84,7 +84,7 @@ pub(super) fn state(
         descriptors,
         descriptor_reserve: descriptor_reserve(descriptors),
         addresses: addresses(&config, session_room(descriptors)),
-        networks: Crowd::new(timed(&config.sessions_per_network), config.network_bits),
+        networks: ConnectionLimit::new(timed(&config.sessions_per_network), config.network_bits),
         logins_rated: Logins::new(config.logins.clone(), config.network_bits, Instant::now()),
         bans: Bans::new(config.bans.clone()),
         load: Load::default(),
@@ -119,7 +119,7 @@ fn place_limits(config: &mut Config, bound: &[Vec<SocketAddr>; 4]) {
 }
 
 /// What holds for sessions of FTP.
-fn settings(config: &Config, lore: &Arc<Lore>) -> Settings {
+fn settings(config: &Config, digests: &Arc<DigestCache>) -> Settings {
     Settings {
         greeting: config.greeting.clone(),
         login_timeout: config.login_timeout,
@@ -136,7 +136,7 @@ fn settings(config: &Config, lore: &Arc<Lore>) -> Settings {
         keeps_addresses: config.xferlog.is_some(),
         notes: config.messages,
         umask: umask(),
-        lore: Arc::clone(lore) as _,
+        lore: Arc::clone(digests) as _,
     }
 }
 
@@ -154,8 +154,8 @@ fn session_room(descriptors: u64) -> usize {
 }
 
 /// Sessions of addresses, each of which may have what is set, or a share.
-fn addresses(config: &Config, room: usize) -> Crowd {
-    let crowd = |limit: &Limit| Crowd::new(Timed::new(limit.clone(), wall_seconds()), NetworkBits::ADDRESS);
+fn addresses(config: &Config, room: usize) -> ConnectionLimit {
+    let crowd = |limit: &Limit| ConnectionLimit::new(Timed::new(limit.clone(), wall_seconds()), NetworkBits::ADDRESS);
     match &config.sessions_per_address {
         Some(limit) => crowd(limit),
         None => {

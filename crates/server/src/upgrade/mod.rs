@@ -2,7 +2,7 @@
 //! listening sockets, and accepts at them when the old one does no longer. Who comes between the two waits in the kernel.
 //!
 //! ```text
-//!   old (giving.rs)                                  new (taking.rs)
+//!   old (successor.rs)                               new (predecessor.rs)
 //!     starts the new one, whose standard input is a socket of theirs
 //!     Listener, Listener, ... ThatIsAll  --------->  opens what else it needs, and fails while that harms nobody
 //!                                        <---------  Ready
@@ -23,8 +23,8 @@
 //! old one sends who would change them to the new one), certificates by ACME. Passive ports are leased by both, and
 //! kept by neither (`passive/mod.rs`).
 
-mod giving;
-mod taking;
+mod predecessor;
+mod successor;
 
 use std::io;
 use std::net::SocketAddr;
@@ -37,9 +37,9 @@ use serde::{Deserialize, Serialize};
 use crate::limits::Since;
 use crate::worker::Door;
 
-pub use giving::HandOverError;
-pub(crate) use giving::say_farewell;
-pub use taking::Predecessor;
+pub use predecessor::Predecessor;
+pub use successor::HandOverError;
+pub(crate) use successor::say_farewell;
 
 /// What the two say to each other.
 #[derive(Debug, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ use super::{Door, Worker};
 use crate::client::Client;
 use crate::ftp::Connection;
 use crate::http;
-use crate::limits::{Crowded, LimitKey, Reached};
+use crate::limits::{LimitKey, Reached, TooManyConnections};
 use crate::log::{self, Subject};
 use crate::proxied::{Arrival, Arrived, Way};
 use crate::state::{Admission, Server};
@@ -94,8 +94,8 @@ impl Worker {
             return self.admit(newcomer, (bound, door), None);
         }
         let Newcomer { socket, peer, .. } = newcomer;
-        if let Err(crowded) = self.core.server.admit_somebody() {
-            return self.refuse_crowded(&socket, peer, door, crowded);
+        if let Err(too_many) = self.core.server.admit_somebody() {
+            return self.refuse_too_many(&socket, peer, door, too_many);
         }
         let (core, place) = (&self.core, Admission::of_somebody(&self.core.server));
         let key = self.connections.insert_with(|key| {
@@ -143,8 +143,8 @@ impl Worker {
             let reached = turned.reached();
             return self.refuse(&socket, peer, door, turned.for_the_client(), Some(&reached));
         }
-        if let Err(crowded) = self.core.server.admit(peer.ip()) {
-            return self.refuse_crowded(&socket, peer, door, crowded);
+        if let Err(too_many) = self.core.server.admit(peer.ip()) {
+            return self.refuse_too_many(&socket, peer, door, too_many);
         }
         let member = match self.core.server.limits.connect(bound, self.core.now.instant) {
             Ok(member) => member,
@@ -197,8 +197,14 @@ impl Worker {
     }
 
     /// The same where there are too many.
-    fn refuse_crowded(&mut self, socket: &OwnedFd, peer: SocketAddr, door: Door, crowded: Crowded) {
-        self.refuse(socket, peer, door, crowded.for_the_client(), Some(&crowded.reached()));
+    fn refuse_too_many(
+        &mut self,
+        socket: &OwnedFd,
+        peer: SocketAddr,
+        door: Door,
+        too_many: TooManyConnections,
+    ) {
+        self.refuse(socket, peer, door, too_many.for_the_client(), Some(&too_many.reached()));
     }
 
     /// Says 421, or by HTTP 503, and why; the socket closes behind it.
@@ -245,30 +251,30 @@ impl Worker {
 
 impl Server {
     /// Counts a new session in of somebody whose address is still to be told, or says why not.
-    fn admit_somebody(&self) -> Result<(), Crowded> {
+    fn admit_somebody(&self) -> Result<(), TooManyConnections> {
         let (before, most) = (self.sessions.fetch_add(1, Ordering::Relaxed), self.session_limit.value());
-        let crowded = if most > 0 && before as u64 >= most {
-            Crowded::Server(most)
+        let too_many = if most > 0 && before as u64 >= most {
+            TooManyConnections::Server(most)
         } else if before >= self.session_room {
-            Crowded::Descriptors(self.descriptors)
+            TooManyConnections::Descriptors(self.descriptors)
         } else {
             return Ok(());
         };
         self.sessions.fetch_sub(1, Ordering::Relaxed);
-        Err(crowded)
+        Err(too_many)
     }
 
     /// Counts a new session in, or says why not.
-    fn admit(&self, from: IpAddr) -> Result<(), Crowded> {
+    fn admit(&self, from: IpAddr) -> Result<(), TooManyConnections> {
         self.admit_somebody()?;
         if let Err((_, most)) = self.addresses.enter(from) {
             self.sessions.fetch_sub(1, Ordering::Relaxed);
-            return Err(Crowded::Address(most));
+            return Err(TooManyConnections::Address(most));
         }
         self.networks.enter(from).map_err(|(network, most)| {
             self.sessions.fetch_sub(1, Ordering::Relaxed);
             self.addresses.leave(from);
-            Crowded::Network(network, most)
+            TooManyConnections::Network(network, most)
         })
     }
 

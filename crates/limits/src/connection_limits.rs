@@ -41,7 +41,7 @@ const LEAST_SHARE: u64 = 16;
 
 /// There is no place for another session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Crowded {
+pub enum TooManyConnections {
     /// On the server, which has so many.
     Server(u64),
     /// On the server, whose process may have so many files open, which is not enough for more.
@@ -52,7 +52,7 @@ pub enum Crowded {
     Network(Network, u64),
 }
 
-impl Crowded {
+impl TooManyConnections {
     /// What the client may know: which limit it is, and no number or name.
     pub fn for_the_client(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Crowded {
 
 /// Sessions per network; costs nothing where there never is a limit.
 #[derive(Debug)]
-pub struct Crowd {
+pub struct ConnectionLimit {
     limit: Timed,
     bits: NetworkBits,
     /// What one may have where nothing is set; 0 for any number. Not of this machine's own addresses, from which proxies
@@ -85,7 +85,7 @@ pub struct Crowd {
     counts: Mutex<HashMap<Network, u64>>,
 }
 
-impl Crowd {
+impl ConnectionLimit {
     /// Creates an empty count with this limit for each network of so many bits.
     pub fn new(limit: Timed, bits: NetworkBits) -> Self {
         Self { limit, bits, share: 0, counts: Mutex::default() }
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn addresses_of_a_network_share_its_places() {
-        let crowd = Crowd::new(Timed::new(Limit::of(2), 0), NetworkBits { ipv4: 24, ipv6: 48 });
+        let crowd = ConnectionLimit::new(Timed::new(Limit::of(2), 0), NetworkBits { ipv4: 24, ipv6: 48 });
         let enter = |address: &str| crowd.enter(address.parse().unwrap()).is_ok();
         for (address, fits) in [
             ("192.0.2.1", true),
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn a_limit_of_an_address_follows_the_clock_and_counts_who_came_before_it() {
         let limit = "none; 00:01-00:02 UTC 2; 00:02-00:03 UTC 3".parse().unwrap();
-        let crowd = Crowd::new(Timed::new(limit, 0), NetworkBits::ADDRESS);
+        let crowd = ConnectionLimit::new(Timed::new(limit, 0), NetworkBits::ADDRESS);
         let address = "192.0.2.1".parse().unwrap();
         assert!((0..2).all(|_| crowd.enter(address).is_ok()));
         crowd.tick(60);
@@ -209,10 +209,15 @@ mod tests {
     fn a_client_learns_which_limit_it_is_and_the_log_its_key_value_and_owner() {
         let network = "192.0.2.0/24".parse().unwrap();
         let crowded = [
-            (Crowded::Server(4711), "on this server", "sessions", ""),
-            (Crowded::Descriptors(4711), "on this server", "open-files", ""),
-            (Crowded::Address(4711), "from your address", "sessions-per-address", ""),
-            (Crowded::Network(network, 4711), "from your network", "sessions-per-network", "192.0.2.0/24"),
+            (TooManyConnections::Server(4711), "on this server", "sessions", ""),
+            (TooManyConnections::Descriptors(4711), "on this server", "open-files", ""),
+            (TooManyConnections::Address(4711), "from your address", "sessions-per-address", ""),
+            (
+                TooManyConnections::Network(network, 4711),
+                "from your network",
+                "sessions-per-network",
+                "192.0.2.0/24",
+            ),
         ];
         let crowded =
             crowded.map(|(what, told, key, of)| (what.for_the_client(), told, what.reached(), key, of));

@@ -20,7 +20,7 @@ const SETTLED: i64 = 3;
 
 /// Hashes by what tells files apart.
 #[derive(Debug, Default)]
-pub(crate) struct Lore {
+pub(crate) struct DigestCache {
     known: Mutex<HashMap<(u64, u64), Known>>,
 }
 
@@ -38,7 +38,7 @@ fn state(metadata: &Metadata) -> State {
     (metadata.size, metadata.modified, metadata.changed)
 }
 
-impl Lore {
+impl DigestCache {
     /// A file of which this was known `before` and `after` it was read through has this hash.
     pub(crate) fn learn(
         &self,
@@ -66,7 +66,7 @@ impl Lore {
     }
 }
 
-impl listing::Lore for Lore {
+impl listing::Lore for DigestCache {
     fn media_type(&self, name: &[u8], out: &mut Vec<u8>) {
         // Without parameters, which a fact has no room for.
         let media_type = millrace_http::media_type::of(name).split(';').next().unwrap_or_default();
@@ -112,26 +112,26 @@ mod tests {
 
     #[test]
     fn a_hash_holds_until_the_file_is_another() {
-        let lore = Lore::default();
+        let cache = DigestCache::default();
         let told = |metadata: &Metadata| {
             let mut out = Vec::new();
-            lore.hash(metadata, &mut out);
+            cache.hash(metadata, &mut out);
             String::from_utf8(out).unwrap()
         };
         let file = metadata(7, 3, 100);
-        lore.learn((&file, &file), wall(102), Algorithm::Sha256, "ab");
+        cache.learn((&file, &file), wall(102), Algorithm::Sha256, "ab");
         assert_eq!(told(&file), "", "it may be changed within the same tick");
-        lore.learn((&file, &metadata(7, 3, 101)), wall(200), Algorithm::Sha256, "ab");
+        cache.learn((&file, &metadata(7, 3, 101)), wall(200), Algorithm::Sha256, "ab");
         assert_eq!(told(&file), "", "it was changed while it was read");
-        lore.learn((&file, &file), wall(200), Algorithm::Sha256, "ab");
+        cache.learn((&file, &file), wall(200), Algorithm::Sha256, "ab");
         assert_eq!(told(&file), "SHA-256:ab");
         for other in [metadata(8, 3, 100), metadata(7, 4, 100), metadata(7, 3, 101)] {
             assert_eq!(told(&other), "");
         }
         for number in 0..MOST as u64 {
             let other = metadata(100 + number, 3, 100);
-            lore.learn((&other, &other), wall(200), Algorithm::Sha256, "cd");
+            cache.learn((&other, &other), wall(200), Algorithm::Sha256, "cd");
         }
-        assert!(lore.known().len() <= MOST && told(&file).is_empty());
+        assert!(cache.known().len() <= MOST && told(&file).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! The side of the old server.
+//! The side of the old server, towards its successor.
 
 use std::fmt::Display;
 use std::io;

@@ -1,4 +1,4 @@
-//! The side of the new server.
+//! The side of the new server, towards its predecessor.
 
 use std::io;
 use std::net::SocketAddr;
