@@ -16,8 +16,8 @@
 //!
 //! Where to look: [`Config`] is everything that can be set; [`Authenticator`],
 //! [`Storage`](millrace_vfs::Storage) and [`Hooks`] are the doors for accounts, files and actions of your own.
-//! `worker/` is the reactor, `ftp/` drives control sessions, `http/` requests, `transfer/` moves the bytes,
-//! `passive` leases data ports.
+//! `worker/` is the reactor, `ftp/` drives control sessions, `http/` requests. Accounts, limits, hooks, logs, transfers and
+//! passive ports are crates of their own; those that embedders need are re-exported here.
 
 mod certificates;
 mod client;
@@ -33,6 +33,7 @@ mod upgrade;
 pub mod web;
 mod worker;
 
+// By the names that the modules here know them by.
 pub use millrace_accounts as auth;
 use millrace_blocking as blocking;
 use millrace_blocking as turns;
