@@ -180,7 +180,7 @@ mod tests {
     fn where_nothing_is_set_an_address_has_a_quarter_but_for_this_machine() {
         let address: IpAddr = "192.0.2.1".parse().unwrap();
         for (all, share) in [(400, 100), (10, LEAST_SHARE)] {
-            let crowd = Crowd::new(Timed::new(Limit::none(), 0), NetworkBits::ADDRESS).sharing(all);
+            let crowd = ConnectionLimit::new(Timed::new(Limit::none(), 0), NetworkBits::ADDRESS).sharing(all);
             assert!((0..share).all(|_| crowd.enter(address).is_ok()));
             assert_eq!(crowd.enter(address).unwrap_err().1, share);
             assert!(crowd.enter("192.0.2.2".parse().unwrap()).is_ok());

@@ -12,6 +12,8 @@ use super::Message;
 use super::connection::{Connection, Work};
 use super::record::Record;
 use crate::auth::{Account, Decision, Protocol, plain_host};
+use crate::http::who::Logins;
+use crate::http::who::Visitor;
 use crate::limits::{Limits, ScopeReport};
 use crate::log;
 use crate::running::{SessionReport, TransferReport};
@@ -32,7 +34,7 @@ impl Connection {
                 let bytes = sending.record.bytes + sending.body.bytes();
                 let paused = sending.body.paused().is_some();
                 let total = sending.body.total().map(|total| sending.record.bytes + total);
-                let report = transfer(&sending.record, self.ruled_path(), kind, bytes, paused, now);
+                let report = transfer(&sending.record, self.hooked.ruled_path(), kind, bytes, paused, now);
                 Some(TransferReport { total, ..report })
             }
             Work::Receiving(receiving) => {
@@ -92,9 +94,9 @@ impl Connection {
         let Some(who) = self.who.clone() else { return };
         let Some(user) = who.user.clone().filter(|user| concerned(user, &who.account)) else { return };
         // A link acts for its user as a certificate does.
-        let certified =
-            who.is_by_link() || self.certificate_names().iter().any(|name| name.as_bytes() == user);
-        let tried = self.tried(user, certified, plain_host(&who.host));
+        let certified = who.is_by_link()
+            || Visitor::of(self).certificate_names().iter().any(|name| name.as_bytes() == user);
+        let tried = Visitor::of(self).tried(user, certified, plain_host(&who.host));
         let accounts = core.server.accounts();
         let (key, inbox) = (self.key, core.sender.clone());
         core.server.logins.run(move || {
@@ -111,7 +113,7 @@ impl Connection {
         let is_here = self.who.as_ref().is_some_and(|who| who.user.as_deref() == Some(user));
         let reason = match decision {
             _ if !is_here => return,
-            Decision::Granted(account) => match self.join_again(core, user, &account) {
+            Decision::Granted(account) => match Logins::new(self, core).join_again(user, &account) {
                 Ok(()) => return,
                 Err(refused) => refused.for_the_client().to_owned(),
             },

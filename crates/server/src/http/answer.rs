@@ -14,6 +14,7 @@ use super::connection::Connection;
 use super::exchange::Exchange;
 use super::record::Record;
 use super::sending::Sending;
+use crate::http::sending::Delivery;
 use crate::limits::Reached;
 use crate::worker::Core;
 
@@ -29,7 +30,30 @@ pub(super) enum Made {
     Listing(Box<dyn ReadStream>),
 }
 
-impl Connection {
+/// An answer that is no file, while the worker writes it.
+pub(in crate::http) struct Answers<'a> {
+    pub(in crate::http) connection: &'a mut Connection,
+    pub(in crate::http) core: &'a mut Core,
+}
+
+impl<'a> Answers<'a> {
+    pub(in crate::http) fn new(connection: &'a mut Connection, core: &'a mut Core) -> Self {
+        Self { connection, core }
+    }
+}
+
+/// Heads of answers on a connection.
+pub(in crate::http) struct AnswerHeads<'a> {
+    pub(in crate::http) connection: &'a Connection,
+}
+
+impl<'a> AnswerHeads<'a> {
+    pub(in crate::http) fn of(connection: &'a Connection) -> Self {
+        Self { connection }
+    }
+}
+
+impl AnswerHeads<'_> {
     /// Begins the head of an answer that is no file.
     pub(super) fn begin_head<'a>(
         &self,
@@ -61,23 +85,20 @@ impl Connection {
         goes_on: bool,
     ) -> Writer<'a> {
         let Core { http, out, now, .. } = core;
-        let lines = http.openings.lines(now.wall.seconds, opening, self.is_encrypted());
+        let lines = http.openings.lines(now.wall.seconds, opening, self.connection.is_encrypted());
         let mut writer = Writer::begin(out, status, lines, Persistence::of(version, goes_on));
-        if let Some(beside) = &self.beside {
+        if let Some(beside) = &self.connection.beside {
             writer.lines(beside.0.as_bytes());
         }
         writer
     }
+}
 
+impl Answers<'_> {
     /// Answers without a body.
-    pub(super) fn answer_empty(
-        &mut self,
-        core: &mut Core,
-        mut record: Record,
-        status: Status,
-        fields: &[(&str, &str)],
-    ) {
-        let mut writer = self.begin_head(core, status, record.version, record.persistent);
+    pub(super) fn answer_empty(&mut self, mut record: Record, status: Status, fields: &[(&str, &str)]) {
+        let mut writer =
+            AnswerHeads::of(self.connection).begin_head(self.core, status, record.version, record.persistent);
         for (name, value) in fields {
             writer.field(name, value);
         }
@@ -86,24 +107,23 @@ impl Connection {
         }
         writer.end();
         record.status = status;
-        self.log_request(core, &record);
+        self.log_request(&record);
         if !record.persistent {
-            self.close_behind(core);
+            self.connection.close_behind(self.core);
         }
     }
 
     /// Answers with a page of ours.
     pub(super) fn answer_page(
         &mut self,
-        core: &mut Core,
         mut record: Record,
         status: Status,
         reason: &str,
         fields: &[(&str, &str)],
     ) {
-        let web = Arc::clone(&core.http.web);
+        let web = Arc::clone(&self.core.http.web);
         let made;
-        let host = self.who.as_ref().map_or(&b""[..], |who| &who.host);
+        let host = self.connection.who.as_ref().map_or(&b""[..], |who| &who.host);
         let theirs = web.error_page(status, &record.target, host);
         let (media_type, page) = match theirs {
             Some(page) => (&*page.media_type, &*page.body),
@@ -112,7 +132,8 @@ impl Connection {
                 (page::MEDIA_TYPE, &made[..])
             }
         };
-        let mut writer = self.begin_head(core, status, record.version, record.persistent);
+        let mut writer =
+            AnswerHeads::of(self.connection).begin_head(self.core, status, record.version, record.persistent);
         for (name, value) in fields {
             writer.field(name, value);
         }
@@ -122,22 +143,22 @@ impl Connection {
         writer.field("Content-Type", media_type).length(page.len() as u64);
         writer.end();
         if !record.head_only {
-            core.out.extend_from_slice(page);
+            self.core.out.extend_from_slice(page);
             record.bytes = page.len() as u64;
         }
         record.status = status;
-        self.log_request(core, &record);
+        self.log_request(&record);
         if !record.persistent {
             if record.has_body {
-                self.linger();
+                self.connection.linger();
             }
-            self.close_behind(core);
+            self.connection.close_behind(self.core);
         }
     }
 
-    fn begin_body(&mut self, core: &mut Core, record: Record, body: Body) {
+    fn begin_body(&mut self, record: Record, body: Body) {
         let goes_on = record.persistent;
-        self.send_body(core, Box::new(Sending { body, record, goes_on }));
+        Delivery::new(self.connection, self.core).send_body(Box::new(Sending { body, record, goes_on }));
     }
 }
 
@@ -152,7 +173,8 @@ impl Exchange<'_> {
     ) {
         let head = self.head;
         let persistent = self.may_go_on();
-        let mut writer = self.connection.begin_head(self.core, status, head.version, persistent);
+        let mut writer =
+            AnswerHeads::of(self.connection).begin_head(self.core, status, head.version, persistent);
         for (name, value) in fields {
             writer.field(name, value);
         }
@@ -179,7 +201,8 @@ impl Exchange<'_> {
         if !chunked {
             self.connection.close_behind(self.core);
         }
-        let mut writer = self.connection.begin_head(self.core, status, head.version, self.may_go_on());
+        let mut writer =
+            AnswerHeads::of(self.connection).begin_head(self.core, status, head.version, self.may_go_on());
         for (name, value) in fields {
             writer.field(name, value);
         }
@@ -200,13 +223,14 @@ impl Exchange<'_> {
             false => Body::new(VecDeque::from([Part::Stream(stream, 0, None)]), now),
         };
         let record = Record { status, is_file, ..self.record() };
-        self.connection.begin_body(self.core, record, if is_file { body } else { body.of_listing() });
+        Answers::new(self.connection, self.core)
+            .begin_body(record, if is_file { body } else { body.of_listing() });
     }
 
     /// Answers with an error's page.
     pub(super) fn fail(&mut self, status: Status, reason: &str) {
         let record = self.record();
-        self.connection.answer_page(self.core, record, status, reason, &[]);
+        Answers::new(self.connection, self.core).answer_page(record, status, reason, &[]);
     }
 
     /// Answers that a file cannot be had.
@@ -224,7 +248,7 @@ impl Exchange<'_> {
             FileError::Busy | FileError::OverQuota(_) => super::writing::status_of(error),
             _ => (Status::INTERNAL_SERVER_ERROR, "The file system failed."),
         };
-        self.connection.tell_limit(self.core, Reached::by(error).as_ref());
+        Answers::new(self.connection, self.core).tell_limit(Reached::by(error).as_ref());
         self.fail(status, reason);
     }
 
@@ -232,6 +256,6 @@ impl Exchange<'_> {
     pub(super) fn begin_file(&mut self, status: Status, parts: VecDeque<Part>) {
         let record = Record { status, is_file: true, ..self.record() };
         let body = Body::new(parts, self.core.now.instant);
-        self.connection.begin_body(self.core, record, body);
+        Answers::new(self.connection, self.core).begin_body(record, body);
     }
 }

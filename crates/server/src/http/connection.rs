@@ -3,7 +3,6 @@
 //! Answers to pipelined requests are collected and written together. A client that does not take its answers is
 //! not read from.
 
-use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,8 +16,8 @@ use mio::event::Event;
 use super::Message;
 use super::dav::Collecting;
 use super::exchange::Exchange;
-use super::hooking::{Hooked, Then};
-use super::link::Link;
+use super::hooking::{HookState, Then};
+use super::link::ClientLink;
 use super::programs::{Line, Slot};
 use super::receive::Receiving;
 use super::running::Running;
@@ -27,6 +26,15 @@ use super::sending::Sending;
 use super::side::Carried;
 use super::who::Who;
 use crate::auth::Decision;
+use crate::http::deadlines::Clock;
+use crate::http::hooking::HookGate;
+use crate::http::hooking::Notices;
+use crate::http::reading::Reader;
+use crate::http::receive::Reception;
+use crate::http::running::Relay;
+use crate::http::secure::Handshake;
+use crate::http::sending::Delivery;
+use crate::http::who::Logins;
 use crate::limits::Member;
 use crate::log::{self, Subject};
 use crate::slab::Key;
@@ -37,7 +45,7 @@ use crate::worker::Core;
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(super) key: Key,
-    pub(super) link: Link,
+    pub(super) link: ClientLink,
     /// What the protocol says.
     pub(super) http: ServerConnection,
     pub(super) peer: SocketAddr,
@@ -66,7 +74,7 @@ pub(crate) struct Connection {
     /// What it carries, where that is another connection's.
     pub(super) carries: Option<Box<Carried>>,
     /// Its part in the hooks, where there are any.
-    pub(super) hooked: OnceCell<Box<Hooked>>,
+    pub(super) hooked: HookState,
 }
 
 /// What a connection is busy with.
@@ -168,7 +176,7 @@ impl Connection {
     ) -> Self {
         Self {
             key,
-            link: Link::new(socket),
+            link: ClientLink::new(socket),
             http: ServerConnection::new(core.now.instant),
             peer,
             member,
@@ -184,7 +192,7 @@ impl Connection {
             beside: None,
             admission,
             carries: None,
-            hooked: OnceCell::new(),
+            hooked: HookState::default(),
         }
     }
 
@@ -220,7 +228,7 @@ impl Connection {
                     Decision::Granted(_) if edition != core.server.edition() => {
                         self.exchange(core, &asked.head).handle(None);
                     }
-                    decision => self.login_decided(core, *asked, &user, decision, edition),
+                    decision => Logins::new(self, core).login_decided(*asked, &user, decision, edition),
                 }
                 self.slot = None;
             }
@@ -239,13 +247,13 @@ impl Connection {
                     }
                     match result {
                         Ok(()) => self.go_on(core),
-                        Err(error) => self.body_failed(core, &error.to_string()),
+                        Err(error) => Delivery::new(self, core).body_failed(&error.to_string()),
                     }
                 }
                 _ => core.discard(sender),
             },
-            Message::Written(serial, written) => self.written(core, serial, written),
-            Message::Ruled(serial, ruled) => self.hooks_answered(core, serial, ruled),
+            Message::Written(serial, written) => Reception::new(self, core).written(serial, written),
+            Message::Ruled(serial, ruled) => HookGate::new(self, core).hooks_answered(serial, ruled),
             Message::Heard => self.was_heard(core),
             Message::Reviewed(user, decision) => self.reviewed(core, &user, decision),
         }
@@ -265,7 +273,7 @@ impl Connection {
     pub(crate) fn settle(&mut self, core: &mut Core) -> bool {
         self.carry_on(core);
         self.note_answered(core);
-        self.read_on(core);
+        Reader::new(self, core).read_on();
         // The end shares a packet with the last answer, where it comes at once.
         self.flush(core, self.ends_behind_output());
         self.say_farewell(core);
@@ -273,7 +281,7 @@ impl Connection {
             return false;
         }
         self.acknowledge();
-        self.set_clock(core);
+        Clock::new(self, core).set_clock();
         true
     }
 
@@ -295,12 +303,14 @@ impl Connection {
     /// Goes on with what takes a body, where more of that may have come.
     fn carry_on(&mut self, core: &mut Core) {
         match &self.work {
-            Work::Securing(securing) if !securing.in_line => self.secure_on(core),
-            Work::Collecting(_) => self.collect_more(core),
-            Work::Receiving(_) => self.receive_on(core),
-            Work::Running(_) if self.link.has_hung_up() => self.hear_out(core),
-            Work::Asked(_) if self.link.has_hung_up() => self.doubt_who_asks(core),
-            Work::Running(running) if self.link.may_read() && running.takes_input() => self.run_on(core),
+            Work::Securing(securing) if !securing.in_line => Handshake::new(self, core).secure_on(),
+            Work::Collecting(_) => Reception::new(self, core).collect_more(),
+            Work::Receiving(_) => Reception::new(self, core).receive_on(),
+            Work::Running(_) if self.link.has_hung_up() => Relay::new(self, core).hear_out(),
+            Work::Asked(_) if self.link.has_hung_up() => Clock::new(self, core).doubt_who_asks(),
+            Work::Running(running) if self.link.may_read() && running.takes_input() => {
+                Relay::new(self, core).run_on()
+            }
             _ => {}
         }
     }
@@ -310,7 +320,7 @@ impl Connection {
             && self.http.takes_requests()
             && self.link.is_flushed()
             && !self.link.is_broken()
-            && !self.waits_to_be_heard()
+            && !self.hooked.waits_to_be_heard()
     }
 
     /// Tells the protocol that the request was answered, where nothing more is done for it.
@@ -343,23 +353,25 @@ impl Connection {
             work => {
                 self.work = work;
                 match &self.work {
-                    Work::Running(_) => self.run_on(core),
-                    Work::Receiving(_) => self.receive_on(core),
-                    _ => self.send_on(core),
+                    Work::Running(_) => Relay::new(self, core).run_on(),
+                    Work::Receiving(_) => Reception::new(self, core).receive_on(),
+                    _ => Delivery::new(self, core).send_on(),
                 }
             }
         }
     }
+}
 
+impl Notices<'_> {
     /// Tells the log of something that an operator should look at.
     pub(super) fn warn(&self, core: &mut Core, text: &str) {
-        let subject = Subject { session: self.number, peer: self.peer, user: None };
+        let subject = Subject { session: self.connection.number, peer: self.connection.peer, user: None };
         core.log(&subject, log::Event::Warning { text });
     }
 
     /// Tells the log what an application has said of errors.
     pub(super) fn log_complaint(&self, core: &mut Core, text: &str) {
-        let subject = Subject { session: self.number, peer: self.peer, user: None };
+        let subject = Subject { session: self.connection.number, peer: self.connection.peer, user: None };
         core.log(&subject, log::Event::ProgramSaid { text });
     }
 }

@@ -11,10 +11,26 @@ use millrace_net::stream;
 
 use super::connection::{Connection, Work};
 use super::running::{DOUBTED, HEARD_OUT};
+use crate::http::answer::Answers;
+use crate::http::reading::Reader;
+use crate::http::receive::Reception;
+use crate::http::running::Relay;
 use crate::worker::Core;
 
 /// How long hooks are waited for when the client has hung up. It may still hear.
 const LEFT_GRACE: Duration = Duration::from_secs(5);
+
+/// The deadlines of a connection, while the worker looks at them.
+pub(in crate::http) struct Clock<'a> {
+    connection: &'a mut Connection,
+    core: &'a mut Core,
+}
+
+impl<'a> Clock<'a> {
+    pub(in crate::http) fn new(connection: &'a mut Connection, core: &'a mut Core) -> Self {
+        Self { connection, core }
+    }
+}
 
 impl Connection {
     fn due(&self, core: &Core) -> Option<Instant> {
@@ -24,7 +40,7 @@ impl Connection {
                 Some(self.http.since() + config.stall_timeout)
             }
             // It is the hooks that are waited for.
-            Work::Idle if !self.http.is_closing() && self.waits_to_be_heard() => None,
+            Work::Idle if !self.http.is_closing() && self.hooked.waits_to_be_heard() => None,
             Work::Idle => self
                 .http
                 .deadline(&Timeouts { head: config.http_head_timeout, idle: config.http_idle_timeout }),
@@ -50,14 +66,6 @@ impl Connection {
         }
     }
 
-    pub(super) fn set_clock(&mut self, core: &mut Core) {
-        if let Some(due) = self.due(core)
-            && self.look_at.is_none_or(|look_at| due < look_at)
-        {
-            self.look_at = Some(core.wheel.insert(due, self.key));
-        }
-    }
-
     /// The wheel says that something may be due.
     pub(crate) fn look_at_clock(&mut self, core: &mut Core) {
         let now = core.now.instant;
@@ -71,20 +79,20 @@ impl Connection {
         match std::mem::replace(&mut self.work, Work::Idle) {
             Work::Asked(asked) => {
                 self.work = Work::Asked(asked);
-                self.ask_who_asks(core);
+                Clock::new(self, core).ask_who_asks();
             }
             Work::Held(_, asked) => self.exchange(core, &asked.head).deny(),
-            Work::Queued(_, asked) => self.queued_too_long(core, &asked),
+            Work::Queued(_, asked) => Answers::new(self, core).queued_too_long(&asked),
             Work::Running(running) if running.is_overdue(now) => {
                 self.work = Work::Running(running);
                 // It may be the client that is waited for.
                 if !self.is_read_slowly(now) {
-                    self.program_overdue(core);
+                    Relay::new(self, core).program_overdue();
                 }
             }
             Work::Running(running) if running.is_doubted(now) => {
                 self.work = Work::Running(running);
-                self.ask_client(core);
+                Relay::new(self, core).ask_client();
             }
             Work::Running(running) => {
                 let is_paused = running.paused().is_some();
@@ -93,44 +101,23 @@ impl Connection {
                     // For something to compare with later.
                     self.is_read_slowly(now);
                 }
-                self.run_on(core);
+                Relay::new(self, core).run_on();
             }
             Work::Receiving(receiving) if receiving.paused().is_some() => {
                 self.work = Work::Receiving(receiving);
-                self.receive_on(core);
+                Reception::new(self, core).receive_on();
             }
             Work::Sending(sending) if sending.body.paused().is_some() => {
                 self.work = Work::Sending(sending);
                 self.go_on(core);
             }
-            Work::Idle if self.link.is_flushed() => self.converse(core, Input::Deadline),
+            Work::Idle if self.link.is_flushed() => Reader::new(self, core).converse(Input::Deadline),
             work => {
                 self.work = work;
                 if !self.is_read_slowly(now) {
                     self.link.break_off();
                 }
             }
-        }
-    }
-
-    /// Who has asked and ended its side has gone, or waits: what is done for it alone is done only where it waits.
-    pub(super) fn doubt_who_asks(&mut self, core: &Core) {
-        if let Work::Asked(asked) = &mut self.work
-            && let Some(patience) = &mut asked.patience
-        {
-            patience.doubted_at.get_or_insert(core.now.instant + DOUBTED);
-        }
-    }
-
-    /// An interim answer tells, where one may be sent.
-    fn ask_who_asks(&mut self, core: &mut Core) {
-        let Work::Asked(asked) = &mut self.work else { return };
-        match &mut asked.patience {
-            Some(patience) if asked.head.version == Version::Http11 => {
-                patience.doubted_at = Some(core.now.instant + HEARD_OUT);
-                core.out.extend_from_slice(CONTINUE);
-            }
-            _ => self.link.break_off(),
         }
     }
 
@@ -145,6 +132,37 @@ impl Connection {
             Work::Sending(sending) => sending.body.still_takes(taken(), now),
             Work::Running(running) => running.still_takes(taken(), now),
             _ => false,
+        }
+    }
+}
+
+impl Clock<'_> {
+    pub(super) fn set_clock(&mut self) {
+        if let Some(due) = self.connection.due(self.core)
+            && self.connection.look_at.is_none_or(|look_at| due < look_at)
+        {
+            self.connection.look_at = Some(self.core.wheel.insert(due, self.connection.key));
+        }
+    }
+
+    /// Who has asked and ended its side has gone, or waits: what is done for it alone is done only where it waits.
+    pub(super) fn doubt_who_asks(&mut self) {
+        if let Work::Asked(asked) = &mut self.connection.work
+            && let Some(patience) = &mut asked.patience
+        {
+            patience.doubted_at.get_or_insert(self.core.now.instant + DOUBTED);
+        }
+    }
+
+    /// An interim answer tells, where one may be sent.
+    fn ask_who_asks(&mut self) {
+        let Work::Asked(asked) = &mut self.connection.work else { return };
+        match &mut asked.patience {
+            Some(patience) if asked.head.version == Version::Http11 => {
+                patience.doubted_at = Some(self.core.now.instant + HEARD_OUT);
+                self.core.out.extend_from_slice(CONTINUE);
+            }
+            _ => self.connection.link.break_off(),
         }
     }
 }

@@ -6,6 +6,10 @@ use millrace_http::{Head, Status};
 use super::connection::{Connection, Work};
 use super::hooking::Then;
 use super::record::Record;
+use crate::http::answer::Answers;
+use crate::http::hooking::Notices;
+use crate::http::reading::Reader;
+use crate::http::sending::Delivery;
 use crate::log::Direction;
 use crate::transfer::TURN;
 use crate::worker::Core;
@@ -25,7 +29,9 @@ impl Connection {
             && match self.http.is_closing() {
                 true => self.http.is_closed(),
                 // A client that sends no more may have sent more than was taken.
-                false => self.http.is_last() || self.http.has_peer_closed() && !self.waits_to_be_heard(),
+                false => {
+                    self.http.is_last() || self.http.has_peer_closed() && !self.hooked.waits_to_be_heard()
+                }
             }
     }
 
@@ -79,7 +85,7 @@ impl Connection {
         let (mut buffer, mut share) = (std::mem::take(&mut core.scratch), TURN);
         while self.link.may_read() && !self.link.is_broken() && !self.http.is_closed() && share > 0 {
             // Whatever it is, in TLS or not, it is thrown away.
-            if let Some(count) = self.receive(core, &mut buffer) {
+            if let Some(count) = Reader::new(self, core).receive(&mut buffer) {
                 share = share.saturating_sub(count);
                 let rest = Input::Received(&buffer[..count]);
                 self.http.handle(core.now.instant, rest, &mut core.http.heads);
@@ -132,7 +138,7 @@ impl Connection {
         let record = match std::mem::replace(&mut self.work, Work::Idle) {
             Work::Sending(sending) => {
                 let (record, body) = self.cut_short(*sending);
-                self.note_sent(core, &record, Some("the connection ended"));
+                Delivery::new(self, core).note_sent(&record, Some("the connection ended"));
                 // What was sent must not look like the whole of an answer that ends with the connection.
                 self.link.reset_on_close();
                 if let Some(remains) = body.remains() {
@@ -151,7 +157,7 @@ impl Connection {
                 core.server.pool.run(leave);
                 if !is_piece {
                     let why = Some("the connection ended");
-                    self.note_transfer(core, Direction::Upload, &record, record.bytes, why);
+                    Notices::of(self).note_transfer(core, Direction::Upload, &record, record.bytes, why);
                 }
                 // What was counted is the request's body; there was no answer.
                 Record { status: Status::BAD_REQUEST, bytes: 0, ..record }
@@ -159,13 +165,13 @@ impl Connection {
             Work::Queued(_, asked) | Work::Held(_, asked) => unanswered(core, &asked.head),
             Work::Collecting(collecting) => unanswered(core, collecting.head()),
             Work::Ruled(_, then) => {
-                self.give_up_ruling();
+                self.hooked.give_up();
                 let Then::Request(head) = *then else { return };
                 unanswered(core, &head)
             }
             _ => return,
         };
-        self.log_request(core, &record);
+        Answers::new(self, core).log_request(&record);
     }
 }
 

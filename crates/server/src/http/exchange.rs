@@ -14,6 +14,8 @@ use super::who::Who;
 use super::{Message, cgi, dav, get, index, passing, to_https, tus, writing};
 use crate::blocking::BlockingPool;
 use crate::config::Config;
+use crate::http::answer::AnswerHeads;
+use crate::http::answer::Answers;
 use crate::limits::{Direction, Flow, LimitKey, Reached};
 use crate::state::Server;
 use crate::worker::{self, Core, Promise};
@@ -91,7 +93,7 @@ impl Connection {
     pub(super) fn forget_request(&mut self) {
         self.program_path = ProgramPath::ByName;
         self.redirected = None;
-        self.forget_ruling();
+        self.hooked.forget_ruling();
         // The pace was that of the last answer.
         self.link.socket.keep_to(Flow::FREE);
     }
@@ -101,22 +103,29 @@ impl Connection {
         let message = Some(worker::Message::Http(self.key, otherwise));
         Promise { sender: core.sender.clone(), message }
     }
+}
 
+impl Answers<'_> {
     /// As many programs run as may, for too long.
-    pub(super) fn queued_too_long(&mut self, core: &mut Core, asked: &Asked) {
+    pub(super) fn queued_too_long(&mut self, asked: &Asked) {
         // What this connection asks for next may wait elsewhere.
         if let Some(line) = asked.line {
-            core.http.lane(line).give_up(self.key);
+            self.core.http.lane(line).give_up(self.connection.key);
         }
         let head = &asked.head;
         let Ok(sent) = target::parse_for_others(head.target()) else { return };
-        let target = self.exchange(core, head).as_ruled(&sent, None).unwrap_or(sent);
-        let by = By::of(&core.server, head, &target, self.program_path);
-        let (reason, reached) = crowd_of(&core.server.config, by);
-        self.tell_limit(core, Some(&reached));
-        let record = self.exchange(core, head).record();
+        let target = self.connection.exchange(self.core, head).as_ruled(&sent, None).unwrap_or(sent);
+        let by = By::of(&self.core.server, head, &target, self.connection.program_path);
+        let (reason, reached) = crowd_of(&self.core.server.config, by);
+        Answers::new(self.connection, self.core).tell_limit(Some(&reached));
+        let record = self.connection.exchange(self.core, head).record();
         let fields = [("Retry-After", "10")];
-        self.answer_page(core, record, Status::SERVICE_UNAVAILABLE, reason, &fields);
+        Answers::new(self.connection, self.core).answer_page(
+            record,
+            Status::SERVICE_UNAVAILABLE,
+            reason,
+            &fields,
+        );
     }
 }
 
@@ -249,8 +258,7 @@ impl Exchange<'_> {
     pub(super) fn refuse_post(&mut self) {
         let reason = "There is no program here that would take this.";
         let record = self.record();
-        self.connection.answer_page(
-            self.core,
+        Answers::new(self.connection, self.core).answer_page(
             record,
             Status::METHOD_NOT_ALLOWED,
             reason,
@@ -360,8 +368,12 @@ impl Exchange<'_> {
         let head = self.head;
         self.pass_over_body();
         let speaks_tus = self.core.server.tus.is_spoken();
-        let mut writer =
-            self.connection.begin_head(self.core, Status::NO_CONTENT, head.version, self.may_go_on());
+        let mut writer = AnswerHeads::of(self.connection).begin_head(
+            self.core,
+            Status::NO_CONTENT,
+            head.version,
+            self.may_go_on(),
+        );
         writer.field("Allow", ALLOW).field("DAV", "1, 2").field("MS-Author-Via", "DAV");
         if speaks_tus {
             writer.lines(millrace_http::tus::LINES.as_bytes());

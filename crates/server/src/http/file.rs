@@ -12,6 +12,8 @@ use millrace_vfs::ReadStream;
 use super::body::Part;
 use super::exchange::Exchange;
 use super::find::{Content, Entry};
+use crate::http::answer::AnswerHeads;
+use crate::http::answer::Answers;
 use crate::limits::Direction;
 use crate::worker::Core;
 
@@ -57,8 +59,7 @@ pub(super) fn answer_file(
             let range = format!("bytes */{}", entry.size);
             let fields = [("Content-Range", &*range)];
             let reason = "The file has no such range.";
-            exchange.connection.answer_page(
-                exchange.core,
+            Answers::new(exchange.connection, exchange.core).answer_page(
                 record,
                 Status::RANGE_NOT_SATISFIABLE,
                 reason,
@@ -71,8 +72,12 @@ pub(super) fn answer_file(
 fn answer_not_modified(exchange: &mut Exchange<'_>, entry: &Entry) {
     let head = exchange.head;
     let goes_on = exchange.may_go_on();
-    let mut writer =
-        exchange.connection.begin_file_head(exchange.core, Status::NOT_MODIFIED, head.version, goes_on);
+    let mut writer = AnswerHeads::of(exchange.connection).begin_file_head(
+        exchange.core,
+        Status::NOT_MODIFIED,
+        head.version,
+        goes_on,
+    );
     writer.lines(&entry.lines);
     writer.end();
     exchange.log_answer(Status::NOT_MODIFIED, 0);
@@ -88,7 +93,8 @@ fn answer_part(
     let head = exchange.head;
     let goes_on = exchange.may_go_on();
     let status = if range.is_some() { Status::PARTIAL_CONTENT } else { Status::OK };
-    let mut writer = exchange.connection.begin_file_head(exchange.core, status, head.version, goes_on);
+    let mut writer =
+        AnswerHeads::of(exchange.connection).begin_file_head(exchange.core, status, head.version, goes_on);
     writer.bytes("Content-Type", entry.media_type.as_bytes()).lines(&entry.lines);
     if let Some(coding) = entry.coding {
         writer.field("Content-Encoding", coding);
@@ -155,8 +161,12 @@ fn answer_parts(exchange: &mut Exchange<'_>, entry: &Arc<Entry>, ranges: &[Range
     parts.push_back(Part::Bytes(end));
 
     let goes_on = exchange.may_go_on();
-    let mut writer =
-        exchange.connection.begin_file_head(exchange.core, Status::PARTIAL_CONTENT, head.version, goes_on);
+    let mut writer = AnswerHeads::of(exchange.connection).begin_file_head(
+        exchange.core,
+        Status::PARTIAL_CONTENT,
+        head.version,
+        goes_on,
+    );
     writer
         .field("Content-Type", format_args!("multipart/byteranges; boundary={boundary}"))
         .lines(&entry.lines);

@@ -18,6 +18,7 @@ use super::find::{self, Content, Entry, Found};
 use super::listing::Shape;
 use super::who::Who;
 use super::{Shared, file, index};
+use crate::http::answer::Answers;
 use crate::limits::Direction;
 use crate::worker::Core;
 
@@ -128,7 +129,11 @@ fn answers_condition(exchange: &mut Exchange<'_>) -> bool {
         Verdict::Proceed => return false,
         Verdict::NotModified => {
             let record = exchange.record();
-            exchange.connection.answer_empty(exchange.core, record, Status::NOT_MODIFIED, &OF_PAGES);
+            Answers::new(exchange.connection, exchange.core).answer_empty(
+                record,
+                Status::NOT_MODIFIED,
+                &OF_PAGES,
+            );
         }
         Verdict::Failed => {
             let reason = "The page is not the one that the request is for.";
@@ -166,8 +171,7 @@ fn redirect(exchange: &mut Exchange<'_>, target: &Target<'_>) {
     let location = String::from_utf8_lossy(&location);
     let record = exchange.record();
     let fields = [("Location", &*location)];
-    exchange.connection.answer_page(
-        exchange.core,
+    Answers::new(exchange.connection, exchange.core).answer_page(
         record,
         Status::MOVED_PERMANENTLY,
         "This is a directory.",

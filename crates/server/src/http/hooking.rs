@@ -10,6 +10,7 @@ mod batch;
 mod moments;
 mod uploads;
 
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +21,7 @@ use millrace_vfs::VirtualPath;
 
 pub(super) use self::batch::Parting;
 pub(crate) use self::batch::Ruled;
+pub(super) use self::moments::Notices;
 pub(super) use self::uploads::{Committing, Settled, Settling, Unnamed};
 use self::uploads::{Naming, of_refusals};
 use super::connection::{Connection, Work};
@@ -31,6 +33,8 @@ use super::tus::{self, Concern, lent};
 use super::who::{ANONYMOUS, Who};
 use crate::blocking::Line;
 use crate::hooks::{Event, Hooks, Moment, Refusal, Ruling};
+use crate::http::answer::Answers;
+use crate::http::secure::Handshake;
 use crate::log::{self, Direction};
 use crate::program::Recall;
 use crate::worker::Core;
@@ -56,6 +60,70 @@ pub(super) struct Hooked {
     unheard: Arc<AtomicUsize>,
 }
 
+/// A connection's part in the hooks, which is made when they first hear of it.
+#[derive(Debug, Default)]
+pub(super) struct HookState(OnceCell<Box<Hooked>>);
+
+impl HookState {
+    /// The state, where hooks have heard of the connection.
+    pub(super) fn get(&self) -> Option<&Hooked> {
+        self.0.get().map(|hooked| &**hooked)
+    }
+
+    fn get_mut(&mut self) -> Option<&mut Hooked> {
+        self.0.get_mut().map(|hooked| &mut **hooked)
+    }
+
+    /// The state, from the first thing on that hooks hear: all go through one line.
+    pub(super) fn state(&self) -> &Hooked {
+        self.0.get_or_init(Box::default)
+    }
+
+    pub(super) fn state_mut(&mut self) -> &mut Hooked {
+        self.state();
+        self.0.get_mut().expect("it was made just now")
+    }
+
+    /// Returns whether hooks have too much to hear of this connection for now.
+    pub(super) fn waits_to_be_heard(&self) -> bool {
+        self.0.get().is_some_and(|hooked| hooked.unheard.load(Ordering::Relaxed) >= MOST_UNHEARD)
+    }
+
+    /// A new request: nobody has ruled on it.
+    pub(super) fn forget_ruling(&mut self) {
+        if let Some(hooked) = self.0.get_mut() {
+            (hooked.ruled, hooked.about, hooked.command) = (None, None, None);
+        }
+    }
+
+    pub(super) fn set_ruling(&mut self, user: Option<Vec<u8>>, path: Option<VirtualPath>) {
+        let hooked = self.state_mut();
+        if path.is_some() {
+            hooked.about.clone_from(&path);
+        }
+        (hooked.let_in, hooked.ruled) = (Some(user), Some(path));
+    }
+
+    /// The client of a request that hooks are asked about is gone, so that it is not carried out: they hear of that,
+    /// too, and whatever they are at is ended.
+    pub(super) fn give_up(&mut self) {
+        if let Some(hooked) = self.0.get_mut() {
+            hooked.recall.give();
+            hooked.ruled.get_or_insert(None);
+        }
+    }
+
+    /// Returns whether hooks have ruled on the request, or had no wish to.
+    pub(super) fn is_ruled(&self) -> bool {
+        self.0.get().is_some_and(|hooked| hooked.ruled.is_some())
+    }
+
+    /// The path that hooks would have a request be about.
+    pub(super) fn ruled_path(&self) -> Option<&VirtualPath> {
+        self.0.get()?.ruled.as_ref()?.as_ref()
+    }
+}
+
 /// Fields of an answer.
 type Fields = Vec<(&'static str, String)>;
 
@@ -74,47 +142,37 @@ pub(super) enum Then {
     Named(Box<Record>, Naming, Fields),
 }
 
+/// What hooks have a word in, while the worker asks them or hears them.
+pub(in crate::http) struct HookGate<'a> {
+    pub(in crate::http) connection: &'a mut Connection,
+    pub(in crate::http) core: &'a mut Core,
+}
+
+impl<'a> HookGate<'a> {
+    pub(in crate::http) fn new(connection: &'a mut Connection, core: &'a mut Core) -> Self {
+        Self { connection, core }
+    }
+}
+
 impl Connection {
     /// A new connection: TLS where it came for that, then requests, if nobody objects.
     pub(crate) fn greet(&mut self, core: &mut Core, secure: Option<SocketAddr>) {
         match core.server.hooks().filter(|hooks| hooks.concerns(Event::Connect, "")) {
             Some(hooks) => {
-                let moment = self.moment(core, Event::Connect, None);
-                self.submit(core, hooks, vec![moment], Then::Begin(secure), None);
+                let moment = Notices::of(self).moment(core, Event::Connect, None);
+                HookGate::new(self, core).submit(hooks, vec![moment], Then::Begin(secure), None);
             }
-            None => self.begin(core, secure),
-        }
-    }
-
-    fn begin(&mut self, core: &mut Core, secure: Option<SocketAddr>) {
-        self.http.moved(core.now.instant);
-        if let Some(bound) = secure {
-            self.begin_tls(core, bound);
+            None => HookGate::new(self, core).begin(secure),
         }
     }
 
     /// The connection ends: who was let in by hooks is no longer here, and they hear of that. Of those that another
     /// connection carries the end is not the client's.
-    pub(super) fn note_end(&mut self, core: &Core) {
-        self.note_logout(core);
+    pub(super) fn note_end(&mut self, core: &mut Core) {
+        HookGate::new(self, core).note_logout();
         if self.carries.is_none() {
-            drop(self.parting(core));
+            drop(Notices::of(self).parting(core));
         }
-    }
-
-    /// Its part in the hooks, from the first thing on that they hear: all go through one line.
-    fn hooked(&self) -> &Hooked {
-        self.hooked.get_or_init(Box::default)
-    }
-
-    fn hooked_mut(&mut self) -> &mut Hooked {
-        self.hooked();
-        self.hooked.get_mut().expect("it was made just now")
-    }
-
-    /// Claims that hooks have too much to hear of this connection for now.
-    pub(super) fn waits_to_be_heard(&self) -> bool {
-        self.hooked.get().is_some_and(|hooked| hooked.unheard.load(Ordering::Relaxed) >= MOST_UNHEARD)
     }
 
     /// Hooks have heard so much that requests may go on.
@@ -122,89 +180,71 @@ impl Connection {
         // A head that has begun has its time from now on.
         self.http.moved(core.now.instant);
     }
+}
 
-    fn note_logout(&mut self, core: &Core) {
-        if let Some(user) = self.hooked.get_mut().and_then(|hooked| hooked.let_in.take()) {
-            let user = Some(user.as_deref().unwrap_or(ANONYMOUS).into());
-            self.tell(core, Moment { user, ..self.moment(core, Event::Logout, None) });
-        }
-    }
-
-    /// A new request: nobody has ruled on it.
-    pub(super) fn forget_ruling(&mut self) {
-        if let Some(hooked) = self.hooked.get_mut() {
-            (hooked.ruled, hooked.about, hooked.command) = (None, None, None);
-        }
-    }
-
+impl HookGate<'_> {
     /// Somebody asks who was not let in by hooks yet: whoever was before is gone, and they may hear of the next.
-    fn login_moment(&mut self, core: &Core, hooks: &dyn Hooks, who: &Who) -> Option<Moment> {
-        if self.hooked().let_in.as_ref() == Some(&who.user) {
+    fn login_moment(&mut self, hooks: &dyn Hooks, who: &Who) -> Option<Moment> {
+        if self.connection.hooked.state().let_in.as_ref() == Some(&who.user) {
             return None;
         }
-        self.note_logout(core);
+        HookGate::new(self.connection, self.core).note_logout();
         hooks.concerns(Event::Login, "").then(|| Moment {
             user: Some(who.user.as_deref().unwrap_or(ANONYMOUS).into()),
-            ..self.moment(core, Event::Login, Some(&who.account))
+            ..Notices::of(self.connection).moment(self.core, Event::Login, Some(&who.account))
         })
     }
+}
 
-    fn ruled(&mut self, user: Option<Vec<u8>>, path: Option<VirtualPath>) {
-        let hooked = self.hooked_mut();
-        if path.is_some() {
-            hooked.about.clone_from(&path);
+impl HookGate<'_> {
+    fn begin(&mut self, secure: Option<SocketAddr>) {
+        self.connection.http.moved(self.core.now.instant);
+        if let Some(bound) = secure {
+            Handshake::new(self.connection, self.core).begin_tls(bound);
         }
-        (hooked.let_in, hooked.ruled) = (Some(user), Some(path));
     }
 
-    /// The client of a request that hooks are asked about is gone, so that it is not carried out: they hear of that,
-    /// too, and whatever they are at is ended.
-    pub(super) fn give_up_ruling(&mut self) {
-        if let Some(hooked) = self.hooked.get_mut() {
-            hooked.recall.give();
-            hooked.ruled.get_or_insert(None);
+    fn note_logout(&mut self) {
+        if let Some(user) = self.connection.hooked.get_mut().and_then(|hooked| hooked.let_in.take()) {
+            let user = Some(user.as_deref().unwrap_or(ANONYMOUS).into());
+            Notices::of(self.connection).tell(
+                self.core,
+                Moment { user, ..Notices::of(self.connection).moment(self.core, Event::Logout, None) },
+            );
         }
     }
 
     /// Something was changed, or a file has come: the client hears of it when hooks have.
-    pub(super) fn conclude(
-        &mut self,
-        core: &mut Core,
-        record: Record,
-        tag: Option<String>,
-        event: Option<(Event, u64)>,
-    ) {
+    pub(super) fn conclude(&mut self, record: Record, tag: Option<String>, event: Option<(Event, u64)>) {
         let fields = tag.map(|tag| ("ETag", tag)).into_iter().collect();
-        if let (Some(hooks), Some((event, bytes))) = (core.server.hooks(), event)
+        if let (Some(hooks), Some((event, bytes))) = (self.core.server.hooks(), event)
             && hooks.concerns(event, &record.method)
         {
-            let undecided = (event == Event::Upload).then(|| Self::undecided(core));
-            let moment = Moment { undecided, ..self.moment_of(core, event, &record, bytes, None) };
+            let undecided = (event == Event::Upload).then(|| moments::undecided(self.core));
+            let moment = Moment {
+                undecided,
+                ..Notices::of(self.connection).moment_of(self.core, event, &record, bytes, None)
+            };
             let then = Then::Answer(Box::new(record), fields);
-            return self.submit(core, hooks, vec![moment], then, None);
+            return self.submit(hooks, vec![moment], then, None);
         }
         if let Some((Event::Upload, bytes)) = event {
-            self.note_transfer(core, Direction::Upload, &record, bytes, None);
+            Notices::of(self.connection).note_transfer(self.core, Direction::Upload, &record, bytes, None);
         }
-        self.answer_done(core, record, &fields);
+        self.answer_done(record, &fields);
     }
 
-    fn answer_done(&mut self, core: &mut Core, record: Record, fields: &Fields) {
+    fn answer_done(&mut self, record: Record, fields: &Fields) {
         let status = record.status;
-        self.answer_empty(core, record, status, &lent(fields));
-    }
-
-    /// Claims that hooks have ruled on the request, or had no wish to.
-    pub(super) fn is_ruled(&self) -> bool {
-        self.hooked.get().is_some_and(|hooked| hooked.ruled.is_some())
+        Answers::new(self.connection, self.core).answer_empty(record, status, &lent(fields));
     }
 
     /// Hooks have answered.
-    pub(super) fn hooks_answered(&mut self, core: &mut Core, serial: u64, ruled: Ruled) {
-        let then = match std::mem::replace(&mut self.work, Work::Idle) {
+    pub(super) fn hooks_answered(&mut self, serial: u64, ruled: Ruled) {
+        let then = match std::mem::replace(&mut self.connection.work, Work::Idle) {
             Work::Ruled(number, then) if number == serial => *then,
             other => {
-                self.work = other;
+                self.connection.work = other;
                 return;
             }
         };
@@ -212,62 +252,66 @@ impl Connection {
         match (then, ruling) {
             (then, Ruling::Refuse(refusal)) => {
                 let (on, path, reason) = (event.name(), about.as_ref(), refusal.text());
-                core.log(&self.subject(), log::Event::HookRefused { on, path, reason });
-                self.refused(core, then, event, &refusal);
+                self.core.log(&self.connection.subject(), log::Event::HookRefused { on, path, reason });
+                self.refused(then, event, &refusal);
             }
-            (Then::Begin(secure), _) => self.begin(core, secure),
+            (Then::Begin(secure), _) => self.begin(secure),
             (Then::Request(head), ruling) => {
-                let user = self.who.as_ref().and_then(|who| who.user.clone());
+                let user = self.connection.who.as_ref().and_then(|who| who.user.clone());
                 let path = match ruling {
                     Ruling::Rewrite(path) => Some(path),
                     _ => None,
                 };
-                self.ruled(user, path);
-                self.exchange(core, &head).handle(None);
+                self.connection.hooked.set_ruling(user, path);
+                self.connection.exchange(self.core, &head).handle(None);
             }
-            (Then::Answer(record, fields), _) => self.answer_done(core, *record, &fields),
-            (Then::Dav(head, answer), _) => self.exchange(core, &head).handle(Some(Ok(Found::Dav(*answer)))),
+            (Then::Answer(record, fields), _) => self.answer_done(*record, &fields),
+            (Then::Dav(head, answer), _) => {
+                self.connection.exchange(self.core, &head).handle(Some(Ok(Found::Dav(*answer))))
+            }
             (Then::Named(record, naming, fields), _) => {
-                self.answer_named(core, *record, &naming, fields, None);
+                self.answer_named(*record, &naming, fields, None);
             }
         }
     }
 
-    fn refused(&mut self, core: &mut Core, then: Then, event: Event, refusal: &Refusal) {
+    fn refused(&mut self, then: Then, event: Event, refusal: &Refusal) {
         let status = status_of(refusal);
         match then {
             Then::Begin(None) => {
-                crate::http::refusal(refusal.text(), &mut core.out);
-                self.close_behind(core);
+                crate::http::refusal(refusal.text(), &mut self.core.out);
+                self.connection.close_behind(self.core);
             }
             // Nothing that is not encrypted would be understood.
-            Then::Begin(Some(_)) => self.link.cut(),
+            Then::Begin(Some(_)) => self.connection.link.cut(),
             Then::Request(head) => {
                 // Who was let in, and may only not do this, is not asked about again.
                 if event != Event::Login {
-                    let user = self.who.as_ref().and_then(|who| who.user.clone());
-                    self.hooked_mut().let_in = Some(user);
+                    let user = self.connection.who.as_ref().and_then(|who| who.user.clone());
+                    self.connection.hooked.state_mut().let_in = Some(user);
                 }
                 // Its body may be on its way: nobody takes it.
                 if head.framing != Framing::None {
-                    self.exchange(core, &head).prepare_to_close();
+                    self.connection.exchange(self.core, &head).prepare_to_close();
                 }
-                self.exchange(core, &head).fail(status, refusal.text());
+                self.connection.exchange(self.core, &head).fail(status, refusal.text());
             }
             Then::Answer(record, fields) => {
                 let fields = of_refusals(&fields);
-                self.answer_page(core, *record, status, refusal.text(), &fields);
+                Answers::new(self.connection, self.core).answer_page(
+                    *record,
+                    status,
+                    refusal.text(),
+                    &fields,
+                );
             }
-            Then::Dav(head, answer) => self.exchange(core, &head).handle(Some(Ok(Found::Dav(*answer)))),
+            Then::Dav(head, answer) => {
+                self.connection.exchange(self.core, &head).handle(Some(Ok(Found::Dav(*answer))))
+            }
             Then::Named(record, naming, fields) => {
-                self.answer_named(core, *record, &naming, fields, Some(refusal));
+                self.answer_named(*record, &naming, fields, Some(refusal));
             }
         }
-    }
-
-    /// The path that hooks would have a request be about.
-    pub(super) fn ruled_path(&self) -> Option<&VirtualPath> {
-        self.hooked.get()?.ruled.as_ref()?.as_ref()
     }
 }
 
@@ -290,7 +334,7 @@ impl Exchange<'_> {
     /// Has hooks rule on a request, where they are concerned and have not; answers whether it has to wait for them.
     pub(super) fn asks_hooks(&mut self, target: &Target<'_>, who: &Who, resumable: Option<Concern>) -> bool {
         let head = self.head;
-        if self.connection.is_ruled() {
+        if self.connection.hooked.is_ruled() {
             return false;
         }
         let Some(hooks) = self.core.server.hooks() else { return false };
@@ -299,9 +343,9 @@ impl Exchange<'_> {
             Some(new) => new,
             None => (target.path.clone(), length_of_put(head)),
         };
-        self.connection.hooked_mut().about = Some(path.clone());
+        self.connection.hooked.state_mut().about = Some(path.clone());
         let mut moments: Vec<Moment> =
-            self.connection.login_moment(self.core, &*hooks, who).into_iter().collect();
+            HookGate::new(self.connection, self.core).login_moment(&*hooks, who).into_iter().collect();
         let verb = verb_of(head, resumable, new_file.is_some());
         let (is_asked, is_told) = (hooks.concerns(Event::Command, verb), hooks.concerns(Event::Reply, verb));
         if is_asked || is_told {
@@ -314,16 +358,21 @@ impl Exchange<'_> {
                 to: destination(head),
                 bytes: length,
                 user: who.user.as_deref().map(Arc::from),
-                ..self.connection.moment(self.core, Event::Command, Some(&who.account))
+                ..Notices::of(self.connection).moment(self.core, Event::Command, Some(&who.account))
             };
-            self.connection.hooked_mut().command = is_told.then(|| Box::new(command.clone()));
+            self.connection.hooked.state_mut().command = is_told.then(|| Box::new(command.clone()));
             moments.extend(is_asked.then_some(command));
         }
         if moments.is_empty() {
-            self.connection.ruled(who.user.clone(), None);
+            self.connection.hooked.set_ruling(who.user.clone(), None);
             return false;
         }
-        self.connection.submit(self.core, hooks, moments, Then::Request(Arc::clone(head)), None);
+        HookGate::new(self.connection, self.core).submit(
+            hooks,
+            moments,
+            Then::Request(Arc::clone(head)),
+            None,
+        );
         true
     }
 
@@ -335,10 +384,11 @@ impl Exchange<'_> {
         else {
             return Some(answer);
         };
-        let moment = self.connection.moment_of(self.core, Event::MakeFile, &self.record(), 0, None);
+        let moment =
+            Notices::of(self.connection).moment_of(self.core, Event::MakeFile, &self.record(), 0, None);
         let answer = dav::Answer { has_made_file: false, ..answer };
         let then = Then::Dav(Arc::clone(head), Box::new(answer));
-        self.connection.submit(self.core, hooks, vec![moment], then, None);
+        HookGate::new(self.connection, self.core).submit(hooks, vec![moment], then, None);
         None
     }
 }

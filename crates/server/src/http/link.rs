@@ -16,7 +16,7 @@ use crate::worker::Core;
 
 /// A connection's socket and what waits to be sent by it.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct ClientLink {
     pub(super) socket: Socket,
     /// What the client has not taken.
     output: Vec<u8>,
@@ -71,7 +71,7 @@ enum FirstAnswer {
     Acknowledged,
 }
 
-impl Link {
+impl ClientLink {
     /// A client sends its request at once: more often than not it has come already.
     pub(super) fn new(socket: OwnedFd) -> Self {
         Self {

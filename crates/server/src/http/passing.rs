@@ -31,6 +31,8 @@ use super::side::forward;
 use super::who::Who;
 use super::writing::Refused;
 use crate::config::{Pass, Upstream};
+use crate::http::answer::Answers;
+use crate::http::hooking::Notices;
 use crate::limits::Direction;
 use crate::slab::Key;
 use crate::state::Server;
@@ -178,7 +180,7 @@ fn pass_to_server(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who, (
             begin_conversation(exchange, conversation);
         }
         Err(Refused { refusal, reached }) => {
-            exchange.connection.tell_limit(exchange.core, reached.as_deref());
+            Answers::new(exchange.connection, exchange.core).tell_limit(reached.as_deref());
             exchange.fail(refusal.status, refusal.reason);
         }
     }
@@ -229,7 +231,7 @@ pub(super) fn passed(exchange: &mut Exchange<'_>, asking: Asking) {
         Asking::To(conversation) => begin_conversation(exchange, *conversation),
         Asking::Nowhere => exchange.fail(Status::NOT_FOUND, "There is no such file."),
         Asking::Failed(why) => {
-            exchange.connection.warn(exchange.core, &why);
+            Notices::of(exchange.connection).warn(exchange.core, &why);
             exchange.fail(Status::BAD_GATEWAY, "What is to answer this cannot be asked.");
         }
     }

@@ -8,110 +8,121 @@ use millrace_http::h1::{Act, ChunkError, Input};
 
 use super::connection::{Connection, Work};
 use super::record::Record;
+use crate::http::answer::Answers;
+use crate::http::receive::Reception;
 use crate::worker::Core;
 
 /// Answers that are collected before they are sent in any case.
 const OUT: usize = 64 * 1024;
 
-impl Connection {
+/// What a client sends, while the worker reads it.
+pub(in crate::http) struct Reader<'a> {
+    connection: &'a mut Connection,
+    core: &'a mut Core,
+}
+
+impl<'a> Reader<'a> {
+    pub(in crate::http) fn new(connection: &'a mut Connection, core: &'a mut Core) -> Self {
+        Self { connection, core }
+    }
+}
+
+impl Reader<'_> {
     /// Takes requests for as long as there are any and the client takes the answers.
-    pub(super) fn read_on(&mut self, core: &mut Core) {
-        while self.takes_requests() {
-            if self.http.may_have_request() {
-                self.converse(core, Input::Ready);
-            } else if self.link.may_read() {
-                self.read(core);
+    pub(super) fn read_on(&mut self) {
+        while self.connection.takes_requests() {
+            if self.connection.http.may_have_request() {
+                self.converse(Input::Ready);
+            } else if self.connection.link.may_read() {
+                self.read();
             } else {
                 return;
             }
         }
     }
 
-    fn read(&mut self, core: &mut Core) {
-        if self.link.has_sent_in(core.turn) {
-            core.turn += 1;
+    fn read(&mut self) {
+        if self.connection.link.has_sent_in(self.core.turn) {
+            self.core.turn += 1;
         }
         let (mut buffer, mut plain) =
-            (std::mem::take(&mut core.control_buffer), std::mem::take(&mut core.plain));
-        let received = match self.link.socket.tls {
-            None => self.receive(core, &mut buffer).map(|count| &buffer[..count]),
+            (std::mem::take(&mut self.core.control_buffer), std::mem::take(&mut self.core.plain));
+        let received = match self.connection.link.socket.tls {
+            None => self.receive(&mut buffer).map(|count| &buffer[..count]),
             Some(_) => {
-                let came = self.link.receive_secure(&mut core.scratch, usize::MAX, &mut plain);
-                self.note_end_of_input(core);
+                let came =
+                    self.connection.link.receive_secure(&mut self.core.scratch, usize::MAX, &mut plain);
+                self.note_end_of_input();
                 came.then_some(&plain[..])
             }
         };
         if let Some(bytes) = received {
-            self.converse(core, Input::Received(bytes));
+            self.converse(Input::Received(bytes));
         }
         plain.clear();
-        (core.control_buffer, core.plain) = (buffer, plain);
+        (self.core.control_buffer, self.core.plain) = (buffer, plain);
     }
 
     /// Reads once, where there is no TLS; `None` where nothing came.
-    pub(super) fn receive(&mut self, core: &mut Core, buffer: &mut [u8]) -> Option<usize> {
-        let received = self.link.receive(buffer);
-        self.note_end_of_input(core);
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Option<usize> {
+        let received = self.connection.link.receive(buffer);
+        self.note_end_of_input();
         received
     }
 
-    fn note_end_of_input(&mut self, core: &mut Core) {
-        if self.link.has_read_end() && !self.http.has_peer_closed() {
-            self.http.handle(core.now.instant, Input::PeerClosed, &mut core.http.heads);
+    fn note_end_of_input(&mut self) {
+        if self.connection.link.has_read_end() && !self.connection.http.has_peer_closed() {
+            self.connection.http.handle(self.core.now.instant, Input::PeerClosed, &mut self.core.http.heads);
         }
     }
 
     /// Gives the protocol what has happened, and answers requests for as long as that leads to some.
-    pub(super) fn converse(&mut self, core: &mut Core, input: Input<'_>) {
-        let mut step = self.http.handle(core.now.instant, input, &mut core.http.heads);
+    pub(super) fn converse(&mut self, input: Input<'_>) {
+        let mut step = self.connection.http.handle(self.core.now.instant, input, &mut self.core.http.heads);
         loop {
             match step.act {
                 Some(Act::Answer(head)) => {
-                    self.redirects = 0;
-                    self.forget_request();
-                    self.exchange(core, &head).handle(None);
+                    self.connection.redirects = 0;
+                    self.connection.forget_request();
+                    self.connection.exchange(self.core, &head).handle(None);
                 }
-                Some(Act::Refuse(refusal, bytes)) => self.refuse(core, &bytes, refusal),
-                Some(Act::Close) => self.link.break_off(),
+                Some(Act::Refuse(refusal, bytes)) => self.refuse(&bytes, refusal),
+                Some(Act::Close) => self.connection.link.break_off(),
                 Some(Act::EndOutput) | None => break,
             }
-            self.note_answered(core);
-            if core.out.len() > OUT {
-                self.flush(core, false);
+            self.connection.note_answered(self.core);
+            if self.core.out.len() > OUT {
+                self.connection.flush(self.core, false);
             }
-            if !self.takes_requests() {
+            if !self.connection.takes_requests() {
                 break;
             }
-            step = self.http.handle(core.now.instant, Input::Ready, &mut core.http.heads);
+            step =
+                self.connection.http.handle(self.core.now.instant, Input::Ready, &mut self.core.http.heads);
         }
         // The body may have come with the head.
-        if matches!(self.work, Work::Collecting(_)) {
-            self.collect_more(core);
-            self.note_answered(core);
+        if matches!(self.connection.work, Work::Collecting(_)) {
+            Reception::new(self.connection, self.core).collect_more();
+            self.connection.note_answered(self.core);
         }
     }
 
     /// Answers what could not be understood, and closes.
-    fn refuse(&mut self, core: &mut Core, bytes: &[u8], refusal: Refusal) {
-        self.beside = None;
-        self.forget_request();
-        let record = Record::of_malformed(bytes, core.now.instant);
-        self.answer_page(core, record, refusal.status, refusal.reason, &[]);
+    fn refuse(&mut self, bytes: &[u8], refusal: Refusal) {
+        self.connection.beside = None;
+        self.connection.forget_request();
+        let record = Record::of_malformed(bytes, self.core.now.instant);
+        Answers::new(self.connection, self.core).answer_page(record, refusal.status, refusal.reason, &[]);
     }
 
     /// Takes more of the request's body, until `body` has `most` bytes; it may be more of what came with the head, or
     /// in a record.
-    pub(super) fn take_body(
-        &mut self,
-        core: &mut Core,
-        body: &mut Vec<u8>,
-        most: usize,
-    ) -> Result<(), Refusal> {
-        while body.len() < most && !self.http.has_whole_body() {
-            if self.http.has_input() {
-                self.http.take_body(&[], body)?;
-            } else if self.link.may_read() {
-                self.read_body(core, body, most)?;
+    pub(super) fn take_body(&mut self, body: &mut Vec<u8>, most: usize) -> Result<(), Refusal> {
+        while body.len() < most && !self.connection.http.has_whole_body() {
+            if self.connection.http.has_input() {
+                self.connection.http.take_body(&[], body)?;
+            } else if self.connection.link.may_read() {
+                self.read_body(body, most)?;
             } else {
                 break;
             }
@@ -120,22 +131,22 @@ impl Connection {
     }
 
     /// Reads a piece of a request's body, of about as much as is wanted.
-    fn read_body(&mut self, core: &mut Core, body: &mut Vec<u8>, most: usize) -> Result<(), ChunkError> {
+    fn read_body(&mut self, body: &mut Vec<u8>, most: usize) -> Result<(), ChunkError> {
         let wanted = most - body.len();
-        if self.link.socket.tls.is_some() {
-            let mut plain = std::mem::take(&mut core.plain);
-            self.link.receive_secure(&mut core.scratch, wanted, &mut plain);
-            self.note_end_of_input(core);
-            let taken = self.http.take_body(&plain, body);
+        if self.connection.link.socket.tls.is_some() {
+            let mut plain = std::mem::take(&mut self.core.plain);
+            self.connection.link.receive_secure(&mut self.core.scratch, wanted, &mut plain);
+            self.note_end_of_input();
+            let taken = self.connection.http.take_body(&plain, body);
             plain.clear();
-            core.plain = plain;
+            self.core.plain = plain;
             return taken;
         }
-        let mut scratch = std::mem::take(&mut core.scratch);
+        let mut scratch = std::mem::take(&mut self.core.scratch);
         let room = scratch.len().min(wanted);
-        let count = self.receive(core, &mut scratch[..room]).unwrap_or(0);
-        let taken = self.http.take_body(&scratch[..count], body);
-        core.scratch = scratch;
+        let count = self.receive(&mut scratch[..room]).unwrap_or(0);
+        let taken = self.connection.http.take_body(&scratch[..count], body);
+        self.core.scratch = scratch;
         taken
     }
 }

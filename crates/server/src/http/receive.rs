@@ -18,6 +18,10 @@ use super::record::Record;
 use super::tus::{Check, Piece, lent};
 use super::writing::{Change, Refused};
 use crate::hooks::Event;
+use crate::http::answer::Answers;
+use crate::http::hooking::HookGate;
+use crate::http::hooking::Notices;
+use crate::http::reading::Reader;
 use crate::limits::Pace;
 use crate::log;
 use crate::worker::{self, Core};
@@ -83,43 +87,58 @@ pub(crate) enum Written {
     Failed(Refused),
 }
 
-impl Connection {
+/// A file on its way in, while the worker takes it.
+pub(in crate::http) struct Reception<'a> {
+    pub(in crate::http) connection: &'a mut Connection,
+    pub(in crate::http) core: &'a mut Core,
+}
+
+impl<'a> Reception<'a> {
+    pub(in crate::http) fn new(connection: &'a mut Connection, core: &'a mut Core) -> Self {
+        Self { connection, core }
+    }
+}
+
+impl Reception<'_> {
     /// Takes what has come.
-    pub(super) fn receive_on(&mut self, core: &mut Core) {
-        let Work::Receiving(mut receiving) = std::mem::replace(&mut self.work, Work::Idle) else { return };
+    pub(super) fn receive_on(&mut self) {
+        let Work::Receiving(mut receiving) = std::mem::replace(&mut self.connection.work, Work::Idle) else {
+            return;
+        };
         if receiving.received.is_none() {
-            self.work = Work::Receiving(receiving);
+            self.connection.work = Work::Receiving(receiving);
             return;
         }
-        match self.collect(core, &mut receiving) {
-            Err(refusal) => return self.receiving_failed(core, *receiving, refusal),
-            Ok(()) if receiving.buffer.len() >= COLLECT || self.http.has_whole_body() => {
-                if let Some(refusal) = self.write_collected(core, &mut receiving) {
-                    return self.receiving_failed(core, *receiving, refusal);
+        match self.collect(&mut receiving) {
+            Err(refusal) => return self.receiving_failed(*receiving, refusal),
+            Ok(()) if receiving.buffer.len() >= COLLECT || self.connection.http.has_whole_body() => {
+                if let Some(refusal) = self.write_collected(&mut receiving) {
+                    return self.receiving_failed(*receiving, refusal);
                 }
             }
             // The client will send no more of it: what came is given up.
-            Ok(()) => self.break_where_ended(),
+            Ok(()) => self.connection.break_where_ended(),
         }
-        self.work = Work::Receiving(receiving);
+        self.connection.work = Work::Receiving(receiving);
     }
 
     /// Collects what has come and the limits allow.
-    fn collect(&mut self, core: &mut Core, receiving: &mut Receiving) -> Result<(), Refusal> {
-        while receiving.buffer.len() < COLLECT && !self.http.has_whole_body() {
+    fn collect(&mut self, receiving: &mut Receiving) -> Result<(), Refusal> {
+        while receiving.buffer.len() < COLLECT && !self.connection.http.has_whole_body() {
             let before = receiving.buffer.len();
-            let (limits, room) = (&core.server.limits, COLLECT - before);
-            let allowed = receiving.pace.allowance(limits, &self.member, core.now.instant, room as u64);
+            let (limits, room) = (&self.core.server.limits, COLLECT - before);
+            let allowed =
+                receiving.pace.allowance(limits, &self.connection.member, self.core.now.instant, room as u64);
             // Where it is not a quota that forbids more, the wheel wakes it.
-            let Some(allowed) = allowed else { return self.within_quota(core, receiving) };
+            let Some(allowed) = allowed else { return self.within_quota(receiving) };
             let most = before + usize::try_from(allowed).unwrap_or(usize::MAX).min(room);
-            let taken = self.take_body(core, &mut receiving.buffer, most);
+            let taken = Reader::new(self.connection, self.core).take_body(&mut receiving.buffer, most);
             let count = receiving.buffer.len() - before;
             receiving.pace.spend(count as u64);
             if count > 0 {
-                receiving.moved = core.now.instant;
+                receiving.moved = self.core.now.instant;
             }
-            taken.and_then(|()| self.within_quota(core, receiving))?;
+            taken.and_then(|()| self.within_quota(receiving))?;
             if receiving.buffer.len() < most {
                 receiving.pace.fall_out_of_line();
                 break;
@@ -129,28 +148,30 @@ impl Connection {
     }
 
     /// Refuses more than the user may upload.
-    fn within_quota(&mut self, core: &mut Core, receiving: &Receiving) -> Result<(), Refusal> {
+    fn within_quota(&mut self, receiving: &Receiving) -> Result<(), Refusal> {
         let Some(over) = receiving.pace.over().cloned() else { return Ok(()) };
-        self.tell_limit(core, Some(&(&over).into()));
+        Answers::new(self.connection, self.core).tell_limit(Some(&(&over).into()));
         Err(Refused::from(FileError::from(over)).refusal)
     }
 
     /// Has the pool write it; or what it is refused with.
-    fn write_collected(&mut self, core: &mut Core, receiving: &mut Receiving) -> Option<Refusal> {
+    fn write_collected(&mut self, receiving: &mut Receiving) -> Option<Refusal> {
         let buffer = std::mem::take(&mut receiving.buffer);
         let total = receiving.record.bytes + buffer.len() as u64;
-        let hooks = core.server.hooks().filter(|hooks| hooks.concerns(Event::Upload, receiving.verb()));
+        let hooks = self.core.server.hooks().filter(|hooks| hooks.concerns(Event::Upload, receiving.verb()));
         let asks = hooks.is_some_and(|hooks| hooks.asks_beforehand());
-        let end = match receiving.end(total, self.http.has_whole_body(), asks) {
+        let end = match receiving.end(total, self.connection.http.has_whole_body(), asks) {
             Ok(end) => end,
             Err(refusal) => return Some(refusal),
         };
         let mut received = receiving.received.take()?;
-        receiving.serial = core.next_serial();
+        receiving.serial = self.core.next_serial();
         receiving.record.bytes = total;
-        let (key, serial) = (self.key, receiving.serial);
-        let reply = self.promise(core, Message::Written(serial, Written::Failed(internal_error().into())));
-        core.server.pool.run(move || {
+        let (key, serial) = (self.connection.key, receiving.serial);
+        let reply = self
+            .connection
+            .promise(self.core, Message::Written(serial, Written::Failed(internal_error().into())));
+        self.core.server.pool.run(move || {
             let written = match received.write(&buffer) {
                 Err(error) => Written::Failed(error.into()),
                 Ok(()) => match end {
@@ -164,58 +185,62 @@ impl Connection {
     }
 
     /// The pool has written something.
-    pub(super) fn written(&mut self, core: &mut Core, serial: u64, written: Written) {
-        let Work::Receiving(mut receiving) = std::mem::replace(&mut self.work, Work::Idle) else {
-            return core.discard(written);
+    pub(super) fn written(&mut self, serial: u64, written: Written) {
+        let Work::Receiving(mut receiving) = std::mem::replace(&mut self.connection.work, Work::Idle) else {
+            return self.core.discard(written);
         };
         if receiving.serial != serial || receiving.received.is_some() {
-            self.work = Work::Receiving(receiving);
-            return core.discard(written);
+            self.connection.work = Work::Receiving(receiving);
+            return self.core.discard(written);
         }
-        receiving.moved = core.now.instant;
+        receiving.moved = self.core.now.instant;
         match written {
             Written::More(received) => {
                 receiving.received = Some(received);
-                self.work = Work::Receiving(receiving);
-                self.receive_on(core);
+                self.connection.work = Work::Receiving(receiving);
+                self.receive_on();
             }
-            Written::All(tag) => self.received_all(core, *receiving, tag),
-            Written::Whole(upload) => self.received_whole(core, *receiving, upload),
+            Written::All(tag) => self.received_all(*receiving, tag),
+            Written::Whole(upload) => self.received_whole(*receiving, upload),
             Written::Mismatch => {
                 let reason = "The piece does not hash to its Upload-Checksum.";
                 let refusal = Refusal { status: Status::CHECKSUM_MISMATCH, reason };
-                self.receiving_failed(core, *receiving, refusal);
+                self.receiving_failed(*receiving, refusal);
             }
             Written::Failed(Refused { refusal, reached }) => {
-                self.tell_limit(core, reached.as_deref());
-                self.receiving_failed(core, *receiving, refusal);
+                Answers::new(self.connection, self.core).tell_limit(reached.as_deref());
+                self.receiving_failed(*receiving, refusal);
             }
         }
     }
 
-    fn received_all(&mut self, core: &mut Core, receiving: Receiving, tag: Option<String>) {
+    fn received_all(&mut self, receiving: Receiving, tag: Option<String>) {
         let Receiving { record, purpose, .. } = receiving;
         match purpose {
             Purpose::File { replaces, .. } => {
                 let status = if replaces { Status::NO_CONTENT } else { Status::CREATED };
                 // The body was the request's, not the answer's.
                 let (event, record) = ((Event::Upload, record.bytes), Record { bytes: 0, status, ..record });
-                self.conclude(core, record, tag, Some(event));
+                HookGate::new(self.connection, self.core).conclude(record, tag, Some(event));
             }
             Purpose::Piece(piece) => {
                 let whole = piece.whole(record.bytes);
                 let (status, fields) = piece.answer(record.bytes);
                 let record = Record { bytes: 0, status, ..record };
                 match whole {
-                    Some(whole) => self.conclude_upload(core, record, fields, whole),
-                    None => self.answer_empty(core, record, status, &lent(&fields)),
+                    Some(whole) => {
+                        HookGate::new(self.connection, self.core).conclude_upload(record, fields, whole)
+                    }
+                    None => {
+                        Answers::new(self.connection, self.core).answer_empty(record, status, &lent(&fields))
+                    }
                 }
             }
         }
     }
 
     /// As [`Connection::received_all`], of a file that takes its name when hooks have had their word.
-    fn received_whole(&mut self, core: &mut Core, receiving: Receiving, upload: Box<dyn Upload>) {
+    fn received_whole(&mut self, receiving: Receiving, upload: Box<dyn Upload>) {
         let Receiving { record, purpose, .. } = receiving;
         let bytes = record.bytes;
         let (status, unnamed) = match purpose {
@@ -227,29 +252,36 @@ impl Connection {
             }
             Purpose::Piece(piece) => piece.unnamed(bytes, upload),
         };
-        self.conclude_unnamed(core, Record { bytes: 0, status, ..record }, unnamed);
+        HookGate::new(self.connection, self.core)
+            .conclude_unnamed(Record { bytes: 0, status, ..record }, unnamed);
     }
 
-    fn receiving_failed(&mut self, core: &mut Core, receiving: Receiving, refusal: Refusal) {
+    fn receiving_failed(&mut self, receiving: Receiving, refusal: Refusal) {
         let is_piece = receiving.is_piece();
         let Receiving { received, record, purpose, .. } = receiving;
-        core.server.pool.run(move || {
+        self.core.server.pool.run(move || {
             drop(received);
             if let Purpose::Piece(piece) = purpose {
                 piece.give_up();
             }
         });
         if !is_piece {
-            self.note_transfer(core, log::Direction::Upload, &record, record.bytes, Some(refusal.reason));
+            Notices::of(self.connection).note_transfer(
+                self.core,
+                log::Direction::Upload,
+                &record,
+                record.bytes,
+                Some(refusal.reason),
+            );
         }
-        let is_whole = self.http.has_whole_body();
+        let is_whole = self.connection.http.has_whole_body();
         if !is_whole {
-            self.linger();
+            self.connection.linger();
         }
         let persistent = record.persistent && is_whole;
         let record = Record { persistent, bytes: 0, ..record };
         let fields: &[_] = if is_piece { &super::tus::OF_REFUSALS } else { &[] };
-        self.answer_page(core, record, refusal.status, refusal.reason, fields);
+        Answers::new(self.connection, self.core).answer_page(record, refusal.status, refusal.reason, fields);
     }
 }
 
@@ -279,7 +311,7 @@ impl Exchange<'_> {
             record: Record::of(head, goes_on, self.core.now.instant),
         };
         self.connection.work = Work::Receiving(Box::new(receiving));
-        self.connection.receive_on(self.core);
+        Reception::new(self.connection, self.core).receive_on();
     }
 }
 

@@ -10,6 +10,8 @@ use super::connection::Connection;
 use super::exchange::Exchange;
 use super::hooking::destination;
 use super::tus;
+use crate::http::answer::Answers;
+use crate::http::hooking::Notices;
 use crate::limits::Reached;
 use crate::log::{self, Direction, Subject};
 use crate::web::LinkKeys;
@@ -98,45 +100,47 @@ impl Connection {
         }
     }
 
+    fn log(&self, core: &mut Core, request: &log::Request<'_>) {
+        core.log_request(&self.subject(), request);
+        Notices::of(self).note_reply(core, request);
+    }
+
+    pub(super) fn subject(&self) -> Subject<'_> {
+        let user = self.who.as_ref().and_then(|who| who.user.as_deref());
+        Subject { session: self.number, peer: self.peer, user }
+    }
+}
+
+impl Answers<'_> {
     /// Tells the log of an answer that took its time.
-    pub(super) fn log_request(&self, core: &mut Core, record: &Record) {
-        let links = &core.server.config.web.links;
-        let (method, target) = self.asked_for(&record.method, &record.target);
+    pub(super) fn log_request(&mut self, record: &Record) {
+        let links = &self.core.server.config.web.links;
+        let (method, target) = self.connection.asked_for(&record.method, &record.target);
         let target = shown(links, target);
         // A page that was got by a link is where its pictures are asked for from.
         let referer = record.referer.as_deref().map(|referer| links.without_signature(referer));
         let request = log::Request {
             method,
             target: &target,
-            protocol: self.protocol(record.version),
+            protocol: self.connection.protocol(record.version),
             host: record.host.as_deref(),
             status: record.status.0,
             bytes: record.bytes,
             referer: referer.as_deref(),
             agent: record.agent.as_deref(),
-            elapsed: core.now.instant.saturating_duration_since(record.began),
+            elapsed: self.core.now.instant.saturating_duration_since(record.began),
         };
-        self.log(core, &request);
+        self.connection.log(self.core, &request);
     }
 
     /// Tells the log which limit is in the way, and hooks where that is a quota.
-    pub(super) fn tell_limit(&self, core: &mut Core, reached: Option<&Reached>) {
+    pub(super) fn tell_limit(&mut self, reached: Option<&Reached>) {
         if let Some(reached) = reached {
-            core.log(&self.subject(), log::Event::Limited { reached, reason: None });
+            self.core.log(&self.connection.subject(), log::Event::Limited { reached, reason: None });
             if let Some(quota) = reached.quota() {
-                self.note_quota(core, quota);
+                Notices::of(self.connection).note_quota(self.core, quota);
             }
         }
-    }
-
-    fn log(&self, core: &mut Core, request: &log::Request<'_>) {
-        core.log_request(&self.subject(), request);
-        self.note_reply(core, request);
-    }
-
-    pub(super) fn subject(&self) -> Subject<'_> {
-        let user = self.who.as_ref().and_then(|who| who.user.as_deref());
-        Subject { session: self.number, peer: self.peer, user }
     }
 }
 
@@ -172,7 +176,7 @@ impl Exchange<'_> {
         let head = self.head;
         if self.core.server.tells_of_transfers() && !head.wants_head_only() {
             let record = self.record();
-            self.connection.note_transfer(self.core, Direction::Download, &record, bytes, None);
+            Notices::of(self.connection).note_transfer(self.core, Direction::Download, &record, bytes, None);
         }
         self.log_answer(status, bytes);
     }

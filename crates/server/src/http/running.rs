@@ -3,6 +3,8 @@
 
 mod relaying;
 
+pub(super) use self::relaying::Relay;
+
 use std::borrow::Cow;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -185,7 +187,7 @@ impl Exchange<'_> {
         match silence.is_some() {
             // Not at once: part of the body may have come with the head, and is only then put where it is taken from.
             true => self.core.yielded.push_back(self.connection.key),
-            false => self.connection.run_on(self.core),
+            false => Relay::new(self.connection, self.core).run_on(),
         }
     }
 }

@@ -9,6 +9,7 @@ use millrace_net::tls::{ACME_TLS, Channel};
 use super::connection::{Connection, Work};
 use super::side::{self, Handed, Patience};
 use super::who::names_of;
+use crate::http::hooking::Notices;
 use crate::log::{self, Subject};
 use crate::worker::Core;
 
@@ -26,19 +27,19 @@ pub(super) struct Securing {
     bound: SocketAddr,
 }
 
-impl Connection {
-    /// The connection begins with TLS.
-    pub(crate) fn begin_tls(&mut self, core: &mut Core, bound: SocketAddr) {
-        let Some(security) = &core.server.tls else { return };
-        match security.acceptor.accept(&PROTOCOLS) {
-            Ok(tls) => {
-                self.link.socket.tls = Some(Box::new(Channel::new(tls)));
-                self.work = Work::Securing(Box::new(Securing { in_line: false, bound }));
-            }
-            Err(fault) => self.tls_failed(core, &fault.to_string()),
-        }
-    }
+/// The beginning of TLS on a connection, while the worker is at it.
+pub(in crate::http) struct Handshake<'a> {
+    pub(in crate::http) connection: &'a mut Connection,
+    pub(in crate::http) core: &'a mut Core,
+}
 
+impl<'a> Handshake<'a> {
+    pub(in crate::http) fn new(connection: &'a mut Connection, core: &'a mut Core) -> Self {
+        Self { connection, core }
+    }
+}
+
+impl Connection {
     /// Claims that nobody on the way can read what is said here.
     pub(super) fn is_encrypted(&self) -> bool {
         self.link.socket.tls.is_some() || self.carries.is_some()
@@ -52,19 +53,40 @@ impl Connection {
         }
     }
 
+    /// Claims that the client has gone on elsewhere.
+    pub(super) fn is_handed_over(&self) -> bool {
+        self.admission.is_none() && self.carries.is_none()
+    }
+}
+
+impl Handshake<'_> {
+    /// The connection begins with TLS.
+    pub(crate) fn begin_tls(&mut self, bound: SocketAddr) {
+        let Some(security) = &self.core.server.tls else { return };
+        match security.acceptor.accept(&PROTOCOLS) {
+            Ok(tls) => {
+                self.connection.link.socket.tls = Some(Box::new(Channel::new(tls)));
+                self.connection.work = Work::Securing(Box::new(Securing { in_line: false, bound }));
+            }
+            Err(fault) => self.tls_failed(&fault.to_string()),
+        }
+    }
+
     /// Moves the handshake on.
-    pub(super) fn secure_on(&mut self, core: &mut Core) {
-        let (Some(channel), Work::Securing(securing)) = (&mut self.link.socket.tls, &mut self.work) else {
+    pub(super) fn secure_on(&mut self) {
+        let (Some(channel), Work::Securing(securing)) =
+            (&mut self.connection.link.socket.tls, &mut self.connection.work)
+        else {
             return;
         };
-        if core.handshakes.is_used_up() {
-            core.handshakes.wait(self.key);
+        if self.core.handshakes.is_used_up() {
+            self.core.handshakes.wait(self.connection.key);
             securing.in_line = true;
             return;
         }
         let began = Instant::now();
-        let done = channel.handshake(&self.link.socket.fd, &mut core.scratch);
-        core.handshakes.spend(began);
+        let done = channel.handshake(&self.connection.link.socket.fd, &mut self.core.scratch);
+        self.core.handshakes.spend(began);
         match done {
             Ok(true) => {
                 let (tls, bound) = (channel.tls_mut(), securing.bound);
@@ -73,69 +95,70 @@ impl Connection {
                 let is_http_2 = tls.protocol() == Some(HTTP_2);
                 if tls.protocol() == Some(ACME_TLS) {
                     // A CA has seen what it wanted to see (RFC 8737 section 3).
-                    self.link.end_tls();
-                    self.link.break_off();
+                    self.connection.link.end_tls();
+                    self.connection.link.break_off();
                     return;
                 }
                 let names = names_of(channel);
                 let client = names.first().map(String::as_str);
-                let subject = Subject { session: self.number, peer: self.peer, user: None };
-                core.log(&subject, log::Event::Secured { version, cipher, client });
-                if let Err(error) = self.link.settle_tls() {
-                    return self.tls_failed(core, &error.to_string());
+                let subject =
+                    Subject { session: self.connection.number, peer: self.connection.peer, user: None };
+                self.core.log(&subject, log::Event::Secured { version, cipher, client });
+                if let Err(error) = self.connection.link.settle_tls() {
+                    return self.tls_failed(&error.to_string());
                 }
                 // A request may have come with the end of the handshake.
-                self.work = Work::Idle;
-                self.link.expect_bytes();
+                self.connection.work = Work::Idle;
+                self.connection.link.expect_bytes();
                 if is_http_2 {
-                    self.hand_over(core, bound);
+                    self.hand_over(bound);
                 }
             }
-            Ok(false) if !channel.is_flushed() => self.link.watch_writable(core, self.key),
-            Ok(false) => self.link.expect_silence(),
+            Ok(false) if !channel.is_flushed() => {
+                self.connection.link.watch_writable(self.core, self.connection.key)
+            }
+            Ok(false) => self.connection.link.expect_silence(),
             Err(error) => {
                 let offered = channel.tls().hello().map(|hello| format!("; the client offered {hello}"));
-                self.tls_failed(core, &format!("{error}{}", offered.unwrap_or_default()));
+                self.tls_failed(&format!("{error}{}", offered.unwrap_or_default()));
             }
         }
     }
 
     /// The client speaks HTTP/2: the connection leaves this reactor.
-    fn hand_over(&mut self, core: &mut Core, bound: SocketAddr) {
-        self.link.break_off();
-        if self.link.socket.registered {
-            core.forget(&self.link.socket.fd);
+    fn hand_over(&mut self, bound: SocketAddr) {
+        self.connection.link.break_off();
+        if self.connection.link.socket.registered {
+            self.core.forget(&self.connection.link.socket.fd);
         }
-        let (Some(channel), Some(admission)) = (self.link.socket.tls.take(), self.admission.take()) else {
+        let (Some(channel), Some(admission)) =
+            (self.connection.link.socket.tls.take(), self.connection.admission.take())
+        else {
             return;
         };
-        let parting = self.parting(core);
-        if let (Ok(socket), Ok(local)) =
-            (self.link.socket.fd.try_clone(), listener::local_address(&self.link.socket.fd))
-        {
-            let (peer, inbox) = (self.peer, core.sender.clone());
+        let parting = Notices::of(self.connection).parting(self.core);
+        if let (Ok(socket), Ok(local)) = (
+            self.connection.link.socket.fd.try_clone(),
+            listener::local_address(&self.connection.link.socket.fd),
+        ) {
+            let (peer, inbox) = (self.connection.peer, self.core.sender.clone());
             // What is left here ends with this turn, and keeps no place.
-            let other = core.server.limits.accompany(bound, core.now.instant);
-            let member = std::mem::replace(&mut self.member, other);
+            let other = self.core.server.limits.accompany(bound, self.core.now.instant);
+            let member = std::mem::replace(&mut self.connection.member, other);
             let handed = Handed { socket, channel, peer, local, bound, inbox, admission, member, parting };
-            let config = &core.server.config;
+            let config = &self.core.server.config;
             let patience = Patience {
                 idle: config.http_idle_timeout,
                 stall: config.stall_timeout,
                 ping: config.http2_ping,
             };
-            core.server.side.spawn(side::serve(handed, patience));
+            self.core.server.side.spawn(side::serve(handed, patience));
         }
     }
 
-    /// Claims that the client has gone on elsewhere.
-    pub(super) fn is_handed_over(&self) -> bool {
-        self.admission.is_none() && self.carries.is_none()
-    }
-
-    fn tls_failed(&mut self, core: &mut Core, reason: &str) {
-        let subject = Subject { session: self.number, peer: self.peer, user: None };
-        core.log(&subject, log::Event::TlsFailed { on: "http", reason });
-        self.link.break_off();
+    fn tls_failed(&mut self, reason: &str) {
+        let subject = Subject { session: self.connection.number, peer: self.connection.peer, user: None };
+        self.core.log(&subject, log::Event::TlsFailed { on: "http", reason });
+        self.connection.link.break_off();
     }
 }

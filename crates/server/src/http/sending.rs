@@ -8,6 +8,8 @@ use super::body::{Body, Progress};
 use super::connection::{Connection, Work};
 use super::exchange::internal_error;
 use super::record::Record;
+use crate::http::answer::Answers;
+use crate::http::hooking::Notices;
 use crate::log::{self, Direction, Subject};
 use crate::transfer::{Sender, describe};
 use crate::worker::{self, Core};
@@ -22,101 +24,19 @@ pub(super) struct Sending {
     pub(super) goes_on: bool,
 }
 
+/// A body on its way out, while the worker sends it.
+pub(in crate::http) struct Delivery<'a> {
+    connection: &'a mut Connection,
+    core: &'a mut Core,
+}
+
+impl<'a> Delivery<'a> {
+    pub(in crate::http) fn new(connection: &'a mut Connection, core: &'a mut Core) -> Self {
+        Self { connection, core }
+    }
+}
+
 impl Connection {
-    /// Begins to send a body, whose head is in `core.out`.
-    pub(super) fn send_body(&mut self, core: &mut Core, sending: Box<Sending>) {
-        self.work = Work::Sending(sending);
-        self.go_on(core);
-    }
-
-    /// Sends on.
-    pub(super) fn send_on(&mut self, core: &mut Core) {
-        loop {
-            let follows = match &self.work {
-                Work::Sending(sending) => sending.body.has_more(),
-                _ => false,
-            };
-            self.flush(core, follows);
-            if !self.link.is_flushed() || self.link.is_broken() {
-                return;
-            }
-            let Work::Sending(sending) = &mut self.work else { return };
-            let limits = (&core.server.limits, &self.member);
-            let progress =
-                sending.body.advance(&mut self.link.socket, &mut core.scratch, core.now.instant, limits);
-            if !matches!(progress, Progress::Bytes(_) | Progress::Done) {
-                // The next bytes are not here yet: the head goes ahead.
-                self.link.flush_held(core, self.key);
-            }
-            match progress {
-                Progress::Bytes(bytes) => {
-                    core.out.extend_from_slice(&bytes);
-                    if let Work::Sending(sending) = &mut self.work {
-                        sending.record.bytes += bytes.len() as u64;
-                    }
-                }
-                // The wheel wakes it.
-                Progress::Pause => return,
-                Progress::Wait => return self.link.watch_writable(core, self.key),
-                Progress::Yield => return core.yielded.push_back(self.key),
-                Progress::Fill(sender) => return self.fill(core, sender),
-                Progress::Spent(sender) => core.discard(sender),
-                Progress::Done => return self.body_sent(core),
-                Progress::Failed(error) => {
-                    if let TransferError::File(FileError::OverQuota(over)) = &error {
-                        self.tell_limit(core, Some(&(&**over).into()));
-                    }
-                    return self.body_failed(core, &describe(&error));
-                }
-            }
-        }
-    }
-
-    fn fill(&mut self, core: &mut Core, mut sender: Box<Sender>) {
-        let serial = core.next_serial();
-        if let Work::Sending(sending) = &mut self.work {
-            sending.body.serial = serial;
-        }
-        let (key, reply) =
-            (self.key, self.promise(core, Message::Filled(serial, None, Err(internal_error()))));
-        core.server.pool.run(move || {
-            let result = sender.fill();
-            reply.keep(worker::Message::Http(key, Message::Filled(serial, Some(*sender), result)));
-        });
-    }
-
-    fn body_sent(&mut self, core: &mut Core) {
-        let Work::Sending(sending) = std::mem::replace(&mut self.work, Work::Idle) else { return };
-        let Sending { body, mut record, goes_on } = *sending;
-        record.bytes += body.bytes();
-        self.note_sent(core, &record, None);
-        self.log_request(core, &record);
-        if !goes_on {
-            self.close_behind(core);
-        }
-    }
-
-    /// What was sent may have been a file.
-    pub(super) fn note_sent(&self, core: &mut Core, record: &Record, failure: Option<&str>) {
-        if record.is_file {
-            self.note_transfer(core, Direction::Download, record, record.bytes, failure);
-        }
-    }
-
-    /// The body cannot be sent whole: the connection ends, so that nobody takes the part for the whole.
-    pub(super) fn body_failed(&mut self, core: &mut Core, why: &str) {
-        let Work::Sending(sending) = std::mem::replace(&mut self.work, Work::Idle) else { return };
-        let (record, body) = self.cut_short(*sending);
-        self.note_sent(core, &record, Some(why));
-        self.log_request(core, &record);
-        let subject = Subject { session: self.number, peer: self.peer, user: None };
-        core.log(&subject, log::Event::Warning { text: &format!("an answer was cut: {why}") });
-        self.link.cut();
-        if let Some(remains) = body.remains() {
-            core.discard(remains);
-        }
-    }
-
     /// An answer that ends before its body does, with what was sent of it.
     pub(super) fn cut_short(&self, sending: Sending) -> (Record, Body) {
         let Sending { body, mut record, .. } = sending;
@@ -139,6 +59,116 @@ impl Connection {
             if let Work::Sending(sending) = &mut self.work {
                 sending.body.moved = core.now.instant;
             }
+        }
+    }
+}
+
+impl Delivery<'_> {
+    /// What was sent may have been a file.
+    pub(super) fn note_sent(&mut self, record: &Record, failure: Option<&str>) {
+        if record.is_file {
+            Notices::of(self.connection).note_transfer(
+                self.core,
+                Direction::Download,
+                record,
+                record.bytes,
+                failure,
+            );
+        }
+    }
+}
+
+impl Delivery<'_> {
+    /// Begins to send a body, whose head is in `core.out`.
+    pub(super) fn send_body(&mut self, sending: Box<Sending>) {
+        self.connection.work = Work::Sending(sending);
+        self.connection.go_on(self.core);
+    }
+
+    /// Sends on.
+    pub(super) fn send_on(&mut self) {
+        loop {
+            let follows = match &self.connection.work {
+                Work::Sending(sending) => sending.body.has_more(),
+                _ => false,
+            };
+            self.connection.flush(self.core, follows);
+            if !self.connection.link.is_flushed() || self.connection.link.is_broken() {
+                return;
+            }
+            let Work::Sending(sending) = &mut self.connection.work else { return };
+            let limits = (&self.core.server.limits, &self.connection.member);
+            let progress = sending.body.advance(
+                &mut self.connection.link.socket,
+                &mut self.core.scratch,
+                self.core.now.instant,
+                limits,
+            );
+            if !matches!(progress, Progress::Bytes(_) | Progress::Done) {
+                // The next bytes are not here yet: the head goes ahead.
+                self.connection.link.flush_held(self.core, self.connection.key);
+            }
+            match progress {
+                Progress::Bytes(bytes) => {
+                    self.core.out.extend_from_slice(&bytes);
+                    if let Work::Sending(sending) = &mut self.connection.work {
+                        sending.record.bytes += bytes.len() as u64;
+                    }
+                }
+                // The wheel wakes it.
+                Progress::Pause => return,
+                Progress::Wait => return self.connection.link.watch_writable(self.core, self.connection.key),
+                Progress::Yield => return self.core.yielded.push_back(self.connection.key),
+                Progress::Fill(sender) => return self.fill(sender),
+                Progress::Spent(sender) => self.core.discard(sender),
+                Progress::Done => return self.body_sent(),
+                Progress::Failed(error) => {
+                    if let TransferError::File(FileError::OverQuota(over)) = &error {
+                        Answers::new(self.connection, self.core).tell_limit(Some(&(&**over).into()));
+                    }
+                    return self.body_failed(&describe(&error));
+                }
+            }
+        }
+    }
+
+    fn fill(&mut self, mut sender: Box<Sender>) {
+        let serial = self.core.next_serial();
+        if let Work::Sending(sending) = &mut self.connection.work {
+            sending.body.serial = serial;
+        }
+        let (key, reply) = (
+            self.connection.key,
+            self.connection.promise(self.core, Message::Filled(serial, None, Err(internal_error()))),
+        );
+        self.core.server.pool.run(move || {
+            let result = sender.fill();
+            reply.keep(worker::Message::Http(key, Message::Filled(serial, Some(*sender), result)));
+        });
+    }
+
+    fn body_sent(&mut self) {
+        let Work::Sending(sending) = std::mem::replace(&mut self.connection.work, Work::Idle) else { return };
+        let Sending { body, mut record, goes_on } = *sending;
+        record.bytes += body.bytes();
+        Delivery::new(self.connection, self.core).note_sent(&record, None);
+        Answers::new(self.connection, self.core).log_request(&record);
+        if !goes_on {
+            self.connection.close_behind(self.core);
+        }
+    }
+
+    /// The body cannot be sent whole: the connection ends, so that nobody takes the part for the whole.
+    pub(super) fn body_failed(&mut self, why: &str) {
+        let Work::Sending(sending) = std::mem::replace(&mut self.connection.work, Work::Idle) else { return };
+        let (record, body) = self.connection.cut_short(*sending);
+        Delivery::new(self.connection, self.core).note_sent(&record, Some(why));
+        Answers::new(self.connection, self.core).log_request(&record);
+        let subject = Subject { session: self.connection.number, peer: self.connection.peer, user: None };
+        self.core.log(&subject, log::Event::Warning { text: &format!("an answer was cut: {why}") });
+        self.connection.link.cut();
+        if let Some(remains) = body.remains() {
+            self.core.discard(remains);
         }
     }
 }

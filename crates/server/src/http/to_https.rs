@@ -6,6 +6,7 @@ use millrace_http::target::{self, Target};
 use millrace_http::{Field, Status};
 
 use super::exchange::Exchange;
+use crate::http::answer::Answers;
 use crate::web::HttpsRedirect;
 
 /// Where a CA looks for what it told who asks for a certificate, in clear (RFC 8555, section 8.3); whoever it was that
@@ -38,8 +39,7 @@ pub(super) fn sends_to_https(exchange: &mut Exchange<'_>, sent: &Target<'_>) -> 
     exchange.pass_over_body();
     let record = exchange.record();
     let reason = "This is to be had by HTTPS.";
-    exchange.connection.answer_page(
-        exchange.core,
+    Answers::new(exchange.connection, exchange.core).answer_page(
         record,
         Status::PERMANENT_REDIRECT,
         reason,

@@ -13,11 +13,12 @@ use millrace_ftp::session::{Permission, Permissions};
 use millrace_http::target::{self, Target};
 use millrace_http::{Field, Head, Status, authorization};
 
-pub(super) use self::asking::names_of;
+pub(super) use self::asking::{Visitor, names_of};
 use self::not_now::NotNow;
 use super::connection::Connection;
 use super::exchange::Exchange;
 use crate::auth::{Account, Protocol, plain_host};
+use crate::http::answer::Answers;
 use crate::log::{self, Proved, Subject};
 use crate::web::{Bad, Link};
 use crate::worker::Core;
@@ -40,6 +41,18 @@ enum Means {
     Link,
     Certificate,
     Password,
+}
+
+/// A login on a connection, while the worker decides about it.
+pub(in crate::http) struct Logins<'a> {
+    pub(in crate::http) connection: &'a mut Connection,
+    pub(in crate::http) core: &'a mut Core,
+}
+
+impl<'a> Logins<'a> {
+    pub(in crate::http) fn new(connection: &'a mut Connection, core: &'a mut Core) -> Self {
+        Self { connection, core }
+    }
 }
 
 impl Means {
@@ -88,10 +101,10 @@ impl Who {
     }
 }
 
-impl Connection {
+impl Visitor<'_> {
     /// Whoever was let in and says the same again, for as long as that holds.
     fn still_known(&self, core: &Core, said: &[u8], host: &[u8]) -> Option<Arc<Who>> {
-        let who = self.who.as_ref()?;
+        let who = self.connection.who.as_ref()?;
         let holds = who.authorization == said
             && who.host == host
             && core.now.instant < who.until
@@ -101,79 +114,82 @@ impl Connection {
 
     /// Claims that nobody comes in from this address for a while.
     fn is_banned(&self, core: &Core) -> bool {
-        core.server.bans.is_banned(self.peer.ip(), ANONYMOUS, core.now.instant)
+        core.server.bans.is_banned(self.connection.peer.ip(), ANONYMOUS, core.now.instant)
     }
 
     /// Passwords cross no network in clear; nor this computer, where all logins have to be encrypted.
     fn takes_passwords(&self, core: &Core) -> bool {
         let requires_tls = || core.server.tls.as_ref().is_some_and(|tls| tls.policy().login_required);
-        self.is_encrypted() || (self.peer.ip().is_loopback() && !requires_tls())
+        self.connection.is_encrypted() || (self.connection.peer.ip().is_loopback() && !requires_tls())
     }
 
     /// Claims that somebody's files may go over this connection.
     fn may_carry_files(&self, core: &Core, account: &Account) -> bool {
         let requires_tls = || core.server.tls.as_ref().is_some_and(|tls| tls.policy().data_required);
-        self.is_encrypted() || !(account.data.encrypted || requires_tls())
+        self.connection.is_encrypted() || !(account.data.encrypted || requires_tls())
     }
 
+    /// Claims that it is still the one who was let in.
+    fn is_known(&self, said: &[u8]) -> bool {
+        self.connection.who.as_ref().is_some_and(|who| who.authorization == said)
+    }
+}
+
+impl Logins<'_> {
     /// Takes somebody in, unless there are too many of them already.
     fn let_in(
         &mut self,
-        core: &mut Core,
         (said, host): (&[u8], &[u8]),
         user: &[u8],
         account: Account,
         edition: u64,
     ) -> Result<Arc<Who>, NotNow> {
         // Who is known already has its place.
-        let is_login = !self.is_known(said);
-        let known = self.who.as_ref().filter(|_| self.is_known(said));
+        let is_login = !Visitor::of(self.connection).is_known(said);
+        let known = self.connection.who.as_ref().filter(|_| Visitor::of(self.connection).is_known(said));
         let entered = match known.map(|who| who.account.limits == account.limits) {
-            None => self.enter(core, Means::of(said, user), user, &account),
+            None => self.enter(Means::of(said, user), user, &account),
             Some(true) => Ok(()),
-            Some(false) => self.join_again(core, user, &account).map_err(NotNow::from),
+            Some(false) => self.join_again(user, &account).map_err(NotNow::from),
         };
         if let Err(not_now) = entered {
-            let subject = Subject { session: self.number, peer: self.peer, user: Some(user) };
-            core.log(&subject, log::Event::Limited { reached: &not_now.reached, reason: None });
-            self.who = None;
+            let subject =
+                Subject { session: self.connection.number, peer: self.connection.peer, user: Some(user) };
+            self.core.log(&subject, log::Event::Limited { reached: &not_now.reached, reason: None });
+            self.connection.who = None;
             return Err(not_now);
         }
         if is_login {
-            self.log_login(core, Means::of(said, user), user, &account);
+            self.log_login(Means::of(said, user), user, &account);
         }
         let user = (!said.is_empty() || user != ANONYMOUS).then(|| user.to_owned());
-        let is_barred = !self.may_carry_files(core, &account);
-        let until = core.now.instant + TRUST;
+        let is_barred = !Visitor::of(self.connection).may_carry_files(self.core, &account);
+        let until = self.core.now.instant + TRUST;
         let (authorization, host) = (said.to_owned(), host.to_owned());
         let who = Arc::new(Who { authorization, host, user, account, is_barred, until, edition });
-        self.who = Some(Arc::clone(&who));
+        self.connection.who = Some(Arc::clone(&who));
         Ok(who)
     }
 
     /// Of a login, once for each user of a connection of the client's.
-    fn log_login(&self, core: &mut Core, means: Means, user: &[u8], account: &Account) {
+    fn log_login(&mut self, means: Means, user: &[u8], account: &Account) {
         let by = match means {
             Means::Nothing | Means::Link => return,
             Means::Certificate => Proved::Certificate,
             Means::Password => Proved::Password,
         };
-        if self.carries.as_ref().is_some_and(|carried| !carried.is_new(user)) {
+        if self.connection.carries.as_ref().is_some_and(|carried| !carried.is_new(user)) {
             return;
         }
-        let tls = match (&self.link.socket.tls, &self.carries) {
+        let tls = match (&self.connection.link.socket.tls, &self.connection.carries) {
             (Some(channel), _) => channel.tls().version(),
             (None, Some(_)) => Some("yes"),
             (None, None) => None,
         };
         let source = account.told.as_ref().map(|told| &*told.source);
-        let subject = Subject { session: self.number, peer: self.peer, user: Some(user) };
-        core.log(&subject, log::Event::LoggedIn { protocol: Protocol::Http, tls, by, source });
-    }
-
-    /// Claims that it is still the one who was let in.
-    fn is_known(&self, said: &[u8]) -> bool {
-        self.who.as_ref().is_some_and(|who| who.authorization == said)
+        let subject =
+            Subject { session: self.connection.number, peer: self.connection.peer, user: Some(user) };
+        self.core.log(&subject, log::Event::LoggedIn { protocol: Protocol::Http, tls, by, source });
     }
 }
 
@@ -185,7 +201,7 @@ impl Exchange<'_> {
         let link = links.verify(&target.path, target.query, head.method, self.core.now.wall.seconds);
         let (said, host) = (&*said(head, link.is_some()), host_of(self.core, head, target));
         if !matches!(link, Some(Err(_)))
-            && let Some(who) = self.connection.still_known(self.core, said, host)
+            && let Some(who) = Visitor::of(self.connection).still_known(self.core, said, host)
         {
             return Some(who);
         }
@@ -211,8 +227,13 @@ impl Exchange<'_> {
     /// accounts are asked about the client's certificate.
     fn login_of(&mut self, said: &[u8], host: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
         match (said, authorization::basic(said)) {
-            (b"", _) if self.connection.shows_certificate() && !self.connection.is_banned(self.core) => {
-                if let Err(not_now) = self.connection.may_try(self.core, said, Means::Certificate) {
+            (b"", _)
+                if Visitor::of(self.connection).shows_certificate()
+                    && !Visitor::of(self.connection).is_banned(self.core) =>
+            {
+                if let Err(not_now) =
+                    Logins::new(self.connection, self.core).may_try(said, Means::Certificate)
+                {
                     return self.answer_not_now(&not_now);
                 }
                 self.recognize(plain_host(host));
@@ -222,7 +243,7 @@ impl Exchange<'_> {
             }
             (b"", _) => return Some((ANONYMOUS.to_vec(), Vec::new())),
             (_, None) => self.challenge("The only way to log in here is Basic."),
-            (_, Some(_)) if !self.connection.takes_passwords(self.core) => {
+            (_, Some(_)) if !Visitor::of(self.connection).takes_passwords(self.core) => {
                 let reason = "A password is taken over HTTPS only.";
                 self.fail(Status::FORBIDDEN, reason);
             }
@@ -234,13 +255,17 @@ impl Exchange<'_> {
     /// 401, or where a password would not be taken 403.
     pub(super) fn challenge(&mut self, reason: &'static str) {
         let record = self.record();
-        match self.connection.takes_passwords(self.core) {
+        match Visitor::of(self.connection).takes_passwords(self.core) {
             true => {
                 let fields = [("WWW-Authenticate", authorization::CHALLENGE)];
-                self.connection.answer_page(self.core, record, Status::UNAUTHORIZED, reason, &fields);
+                Answers::new(self.connection, self.core).answer_page(
+                    record,
+                    Status::UNAUTHORIZED,
+                    reason,
+                    &fields,
+                );
             }
-            false => self.connection.answer_page(
-                self.core,
+            false => Answers::new(self.connection, self.core).answer_page(
                 record,
                 Status::FORBIDDEN,
                 "This is for users, whose passwords are taken over HTTPS only.",

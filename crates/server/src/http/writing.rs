@@ -21,6 +21,9 @@ use super::record::Record;
 use super::trees::{self, Aside, Failures, is_tree};
 use super::who::Who;
 use crate::hooks::Event;
+use crate::http::answer::Answers;
+use crate::http::hooking::HookGate;
+use crate::http::hooking::Notices;
 use crate::limits::{Direction, Reached};
 use crate::state::Server;
 
@@ -102,25 +105,29 @@ pub(super) fn change(
         }
         Some(Ok(Found::Changed(Changed::Done(status, event)))) => {
             let record = Record { status, ..exchange.record() };
-            exchange.connection.conclude(exchange.core, record, None, event.map(|event| (event, 0)));
+            HookGate::new(exchange.connection, exchange.core).conclude(
+                record,
+                None,
+                event.map(|event| (event, 0)),
+            );
         }
         Some(Ok(Found::Changed(Changed::Partly(failures, event)))) => {
             if let Some(event) = event {
                 let record = exchange.record();
-                exchange.connection.note_change(exchange.core, event, &record);
+                Notices::of(exchange.connection).note_change(exchange.core, event, &record);
             }
             let body = failures.to_xml();
             let media_type = multistatus::MEDIA_TYPE;
             exchange.answer_bytes(Status::MULTI_STATUS, media_type, &[], body.as_bytes());
         }
         Some(Ok(Found::Changed(Changed::Refused(Refused { refusal, reached })))) => {
-            exchange.connection.tell_limit(exchange.core, reached.as_deref());
+            Answers::new(exchange.connection, exchange.core).tell_limit(reached.as_deref());
             exchange.fail(refusal.status, refusal.reason);
         }
         Some(Ok(_)) => exchange.fail(Status::CONFLICT, "It has changed meanwhile."),
         Some(Err(error)) => {
             let (status, reason) = status_of(&error);
-            exchange.connection.tell_limit(exchange.core, Reached::by(&error).as_ref());
+            Answers::new(exchange.connection, exchange.core).tell_limit(Reached::by(&error).as_ref());
             exchange.fail(status, reason);
         }
     }

@@ -20,17 +20,19 @@ use super::members::{self, Answer, Content, Resource};
 use super::place::{Chain, chain};
 use super::properties;
 use crate::auth::password;
+use crate::http::answer::Answers;
 use crate::http::answer::Made;
-use crate::http::connection::{Connection, Work};
+use crate::http::connection::Work;
 use crate::http::ending::unanswered;
 use crate::http::exchange::Exchange;
 use crate::http::find::Found;
+use crate::http::reading::Reader;
+use crate::http::receive::Reception;
 use crate::http::record::Record;
 use crate::http::who::Who;
 use crate::http::writing::{self, Refused, refuse};
 use crate::limits::{LimitKey, Reached};
 use crate::state::Server;
-use crate::worker::Core;
 
 /// The longest body that is taken.
 const BODY: usize = 256 * 1024;
@@ -72,13 +74,16 @@ struct Asking {
     is_directory: bool,
 }
 
-impl Connection {
+impl Reception<'_> {
     /// Goes on with the body of a request, and with the request once that is whole.
-    pub(in crate::http) fn collect_more(&mut self, core: &mut Core) {
-        let Some(who) = self.who.clone() else { return };
-        let Work::Collecting(mut collecting) = std::mem::replace(&mut self.work, Work::Idle) else { return };
+    pub(in crate::http) fn collect_more(&mut self) {
+        let Some(who) = self.connection.who.clone() else { return };
+        let Work::Collecting(mut collecting) = std::mem::replace(&mut self.connection.work, Work::Idle)
+        else {
+            return;
+        };
         let body = &mut collecting.body;
-        let taken = self.take_body(core, body, BODY + 1);
+        let taken = Reader::new(self.connection, self.core).take_body(body, BODY + 1);
         let refusal = match taken {
             Err(refusal) => Some(refusal),
             Ok(()) if body.len() > BODY => {
@@ -87,25 +92,26 @@ impl Connection {
             Ok(()) => None,
         };
         if let Some(Refusal { status, reason }) = refusal {
-            self.linger();
-            let record = unanswered(core, collecting.head());
-            return self.answer_page(core, record, status, reason, &[]);
+            self.connection.linger();
+            let record = unanswered(self.core, collecting.head());
+            return Answers::new(self.connection, self.core).answer_page(record, status, reason, &[]);
         }
-        if !self.http.has_whole_body() {
-            self.break_where_ended();
-            self.work = Work::Collecting(collecting);
+        if !self.connection.http.has_whole_body() {
+            self.connection.break_where_ended();
+            self.connection.work = Work::Collecting(collecting);
             return;
         }
         let Collecting { head, path, is_directory, body, .. } = *collecting;
         let asking = Asking {
-            server: Arc::clone(&core.server),
+            server: Arc::clone(&self.core.server),
             storage: Arc::clone(&who.account.storage),
             user: who.user.clone(),
             path,
             is_directory,
         };
         let kept = Arc::clone(&head);
-        self.exchange(core, &head)
+        self.connection
+            .exchange(self.core, &head)
             .ask_pool(move || Ok(Found::Dav(asking.answer(&kept, &body).unwrap_or_else(refusal_of))));
     }
 }
@@ -142,7 +148,7 @@ pub(in crate::http) fn answer_request(
         Some(Ok(_)) => exchange.fail(Status::CONFLICT, "It has changed meanwhile."),
         Some(Err(error)) => {
             let Refused { refusal, reached } = failed(error);
-            exchange.connection.tell_limit(exchange.core, reached.as_deref());
+            Answers::new(exchange.connection, exchange.core).tell_limit(reached.as_deref());
             exchange.fail(refusal.status, refusal.reason);
         }
     }
@@ -151,8 +157,7 @@ pub(in crate::http) fn answer_request(
 /// The server that takes over is to be asked: at once, over another connection.
 pub(in crate::http) fn send_to_successor(exchange: &mut Exchange<'_>) {
     let record = Record { persistent: false, ..exchange.record() };
-    exchange.connection.answer_page(
-        exchange.core,
+    Answers::new(exchange.connection, exchange.core).answer_page(
         record,
         Status::SERVICE_UNAVAILABLE,
         ELSEWHERE,
@@ -166,12 +171,12 @@ fn answer_dav(exchange: &mut Exchange<'_>, answer: Answer) {
         return send_to_successor(exchange);
     }
     let Answer { status, field, media_type, content, reached, has_made_file: _ } = answer;
-    exchange.connection.tell_limit(exchange.core, reached.as_deref());
+    Answers::new(exchange.connection, exchange.core).tell_limit(reached.as_deref());
     let fields: Vec<(&str, &str)> = field.iter().map(|(name, value)| (*name, value.as_str())).collect();
     match content {
         Content::Whole(body) if body.is_empty() => {
             let record = exchange.record();
-            exchange.connection.answer_empty(exchange.core, record, status, &fields);
+            Answers::new(exchange.connection, exchange.core).answer_empty(record, status, &fields);
         }
         Content::Whole(body) => exchange.answer_bytes(status, media_type, &fields, &body),
         Content::Long(members) => {

@@ -10,7 +10,9 @@ use super::{MOST_UNHEARD, Then};
 use crate::blocking::Line;
 use crate::hooks::{self, Event, Hooks, Moment, Refusal, Ruling};
 use crate::http::Message;
-use crate::http::connection::{Connection, Work};
+use crate::http::connection::Work;
+use crate::http::hooking::HookGate;
+use crate::http::hooking::Notices;
 use crate::program::Recall;
 use crate::state::Server;
 use crate::worker::{self, Core};
@@ -75,11 +77,11 @@ impl Batch {
     }
 }
 
-impl Connection {
+impl Notices<'_> {
     /// What is left to tell when the connection has ended, elsewhere perhaps.
     pub(in crate::http) fn parting(&self, core: &Core) -> Option<Parting> {
         let hooks = core.server.hooks().filter(|hooks| hooks.concerns(Event::Disconnect, ""))?;
-        let line = Arc::clone(&self.hooked().line);
+        let line = Arc::clone(&self.connection.hooked.state().line);
         let moments = vec![Moment { user: None, ..self.moment(core, Event::Disconnect, None) }];
         let said = Some((line, Batch { hooks, moments, answer: None }));
         Some(Parting { said, server: Arc::clone(&core.server) })
@@ -91,9 +93,9 @@ impl Connection {
         else {
             return;
         };
-        let hooked = self.hooked();
+        let hooked = self.connection.hooked.state();
         hooked.unheard.fetch_add(1, Ordering::Relaxed);
-        let (key, inbox, unheard) = (self.key, core.sender.clone(), Arc::clone(&hooked.unheard));
+        let (key, inbox, unheard) = (self.connection.key, core.sender.clone(), Arc::clone(&hooked.unheard));
         let heard = move |_| {
             if unheard.fetch_sub(1, Ordering::Relaxed) == MOST_UNHEARD {
                 inbox.send(worker::Message::Http(key, Message::Heard));
@@ -105,38 +107,39 @@ impl Connection {
             Batch { hooks, moments: vec![moment], answer: Some(Box::new(heard)) },
         );
     }
+}
 
+impl HookGate<'_> {
     /// Asks, and goes on with `then` when there is an answer.
     pub(super) fn submit(
         &mut self,
-        core: &mut Core,
         hooks: Arc<dyn Hooks>,
         mut moments: Vec<Moment>,
         then: Then,
         heed: Option<Heed>,
     ) {
-        let (key, serial) = (self.key, core.next_serial());
+        let (key, serial) = (self.connection.key, self.core.next_serial());
         // What becomes a file behind their word may fail as no hook does.
         let failed = Ruling::Refuse(Refusal::for_now("451 Internal error."));
         let failed = Ruled { event: Event::Command, about: None, ruling: failed };
-        let reply = self.promise(core, Message::Ruled(serial, failed));
+        let reply = self.connection.promise(self.core, Message::Ruled(serial, failed));
         let answer: Box<dyn FnOnce(Ruled) + Send> = Box::new(move |ruled| {
             if let Some(heed) = heed {
                 heed(&ruled.ruling);
             }
             reply.keep(worker::Message::Http(key, Message::Ruled(serial, ruled)));
         });
-        let line = Arc::clone(&self.hooked().line);
+        let line = Arc::clone(&self.connection.hooked.state().line);
         // What has come is whoever's; what has not begun is nobody's without its client.
         if matches!(then, Then::Begin(_) | Then::Request(_)) {
             let recall = Recall::default();
             moments.iter_mut().for_each(|moment| moment.recall = recall.clone());
-            self.hooked_mut().recall = recall;
+            self.connection.hooked.state_mut().recall = recall;
         }
-        self.work = Work::Ruled(serial, Box::new(then));
+        self.connection.work = Work::Ruled(serial, Box::new(then));
         // What a client that has ended its side waits for begins now.
-        self.http.moved(core.now.instant);
-        put(&core.server, &line, Batch { hooks, moments, answer: Some(answer) });
+        self.connection.http.moved(self.core.now.instant);
+        put(&self.core.server, &line, Batch { hooks, moments, answer: Some(answer) });
     }
 }
 

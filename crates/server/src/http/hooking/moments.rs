@@ -15,7 +15,23 @@ use crate::log::{self, Direction, Subject, Transferred, Undecided};
 use crate::program::Recall;
 use crate::worker::Core;
 
-impl Connection {
+/// What logs and hooks are told of a connection.
+pub(in crate::http) struct Notices<'a> {
+    pub(in crate::http) connection: &'a Connection,
+}
+
+impl<'a> Notices<'a> {
+    pub(in crate::http) fn of(connection: &'a Connection) -> Self {
+        Self { connection }
+    }
+}
+
+/// What an upload is logged by when hooks have had their word on it.
+pub(super) fn undecided(core: &Core) -> Box<Undecided> {
+    Box::new(Undecided { log: core.server.log.clone(), by_http: true, ascii: false, guest: None })
+}
+
+impl Notices<'_> {
     /// A file was sent or received, or not to its end: the transfer log and the hooks hear of it. Uploads that are
     /// whole hooks were asked about.
     pub(in crate::http) fn note_transfer(
@@ -40,11 +56,6 @@ impl Connection {
         self.tell(core, Moment { event, ..moment });
     }
 
-    /// What an upload is logged by when hooks have had their word on it.
-    pub(super) fn undecided(core: &Core) -> Box<Undecided> {
-        Box::new(Undecided { log: core.server.log.clone(), by_http: true, ascii: false, guest: None })
-    }
-
     pub(super) fn log_transferred(
         &self,
         core: &mut Core,
@@ -64,15 +75,15 @@ impl Connection {
             guest: None,
         };
         // Nobody's name is what it is by FTP.
-        let subject = self.subject();
+        let subject = self.connection.subject();
         let subject = Subject { user: subject.user.or(Some(b"anonymous")), ..subject };
         core.log_transfer(&subject, &transferred);
     }
 
     /// A request was answered: whoever heard of it before hears how.
     pub(in crate::http) fn note_reply(&self, core: &Core, request: &log::Request<'_>) {
-        let command = self.hooked.get().and_then(|hooked| hooked.command.as_ref());
-        if let Some(command) = command.filter(|_| self.is_ruled()) {
+        let command = self.connection.hooked.get().and_then(|hooked| hooked.command.as_ref());
+        if let Some(command) = command.filter(|_| self.connection.hooked.is_ruled()) {
             let Moment { verb, argument, path, is_directory, to, .. } = (**command).clone();
             let moment = self.moment(core, Event::Reply, None);
             let code = Some(request.status);
@@ -89,7 +100,7 @@ impl Connection {
     /// Something was refused or cut because a quota is used up.
     pub(in crate::http) fn note_quota(&self, core: &Core, reason: String) {
         let moment = self.moment(core, Event::Quota, None);
-        let about = self.hooked.get().and_then(|hooked| hooked.about.clone());
+        let about = self.connection.hooked.get().and_then(|hooked| hooked.about.clone());
         // The address of an upload is nobody's business but its client's.
         let path = about.filter(|path| !tus::is_upload(&core.server, path));
         self.tell(core, Moment { path, reason: Some(reason), ..moment });
@@ -110,7 +121,7 @@ impl Connection {
         bytes: u64,
         failure: Option<&str>,
     ) -> Moment {
-        let ruled = self.ruled_path().cloned();
+        let ruled = self.connection.hooked.ruled_path().cloned();
         let sent = || target::parse_for_others(&record.target).ok().map(|target| target.path);
         let path = ruled.or_else(sent);
         let is_transfer =
@@ -128,14 +139,14 @@ impl Connection {
     pub(super) fn moment(&self, core: &Core, event: Event, account: Option<&Account>) -> Moment {
         let (seconds, nanoseconds) =
             (core.now.wall.seconds.max(0).cast_unsigned(), core.now.wall.nanoseconds);
-        let who = self.who.as_deref();
+        let who = self.connection.who.as_deref();
         let account = account.or(who.map(|who| &who.account));
         Moment {
             event,
             time: SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds),
-            session: self.number,
-            peer: self.peer,
-            local: self.local().unwrap_or(self.peer),
+            session: self.connection.number,
+            peer: self.connection.peer,
+            local: self.connection.local().unwrap_or(self.connection.peer),
             user: who.and_then(|who| who.user.as_deref()).map(Arc::from),
             verb: String::new(),
             argument: Vec::new(),

@@ -8,12 +8,13 @@ use millrace_vfs::{Upload, VirtualPath};
 use super::batch::Heed;
 use super::{Fields, Then, status_of};
 use crate::hooks::{Event, Moment, Pending, Refusal, Rules, Ruling};
-use crate::http::connection::Connection;
+use crate::http::answer::Answers;
+use crate::http::hooking::HookGate;
+use crate::http::hooking::Notices;
 use crate::http::record::Record;
 use crate::http::tus::{OF_REFUSALS, Whole, lent};
 use crate::http::writing::Refused;
 use crate::log::Direction;
-use crate::worker::Core;
 
 /// How an upload becomes a file; its tag, where that could be had.
 pub(in crate::http) type Committing = dyn FnOnce(Box<dyn Upload>) -> Result<Option<String>, Refused> + Send;
@@ -52,9 +53,9 @@ pub(super) fn of_refusals(fields: &Fields) -> Vec<(&str, &str)> {
     lent(fields).into_iter().filter(|(name, _)| said(name)).collect()
 }
 
-impl Connection {
+impl HookGate<'_> {
     /// A file has come, and takes its name when hooks have had their word.
-    pub(in crate::http) fn conclude_unnamed(&mut self, core: &mut Core, record: Record, unnamed: Unnamed) {
+    pub(in crate::http) fn conclude_unnamed(&mut self, record: Record, unnamed: Unnamed) {
         let Unnamed { upload, path, bytes, commit, settle, fields } = unnamed;
         let naming = Naming::default();
         let told = Arc::clone(&naming);
@@ -64,8 +65,8 @@ impl Connection {
             *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(named);
             result
         });
-        let moment = self.moment_of(core, Event::Upload, &record, bytes, None);
-        let (pending, undecided) = (Some(pending), Some(Self::undecided(core)));
+        let moment = Notices::of(self.connection).moment_of(self.core, Event::Upload, &record, bytes, None);
+        let (pending, undecided) = (Some(pending), Some(super::moments::undecided(self.core)));
         let moment = Moment { path: path.or(moment.path), pending, undecided, ..moment };
         let told = Arc::clone(&naming);
         let heed = settle.map(|settle| -> Heed {
@@ -79,15 +80,14 @@ impl Connection {
             })
         });
         // Where there are none any more, nobody objects.
-        let hooks = core.server.hooks().unwrap_or_else(|| Arc::new(Rules::new(Vec::new(), None)));
+        let hooks = self.core.server.hooks().unwrap_or_else(|| Arc::new(Rules::new(Vec::new(), None)));
         let then = Then::Named(Box::new(record), naming, fields);
-        self.submit(core, hooks, vec![moment], then, heed);
+        self.submit(hooks, vec![moment], then, heed);
     }
 
     /// Hooks have had their word on it, or it could not take its name.
     pub(super) fn answer_named(
         &mut self,
-        core: &mut Core,
         record: Record,
         naming: &Naming,
         mut fields: Fields,
@@ -96,7 +96,7 @@ impl Connection {
         let named = naming.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (status, reason) = match (named, refusal) {
             (Some(Err(Refused { refusal, reached })), _) => {
-                self.tell_limit(core, reached.as_deref());
+                Answers::new(self.connection, self.core).tell_limit(reached.as_deref());
                 (refusal.status, refusal.reason)
             }
             (_, Some(refusal)) => (status_of(refusal), refusal.text()),
@@ -104,37 +104,37 @@ impl Connection {
             (named, None) => {
                 let tag = named.and_then(Result::ok).flatten();
                 fields.extend(tag.map(|tag| ("ETag", tag)));
-                return self.answer_done(core, record, &fields);
+                return self.answer_done(record, &fields);
             }
         };
-        self.answer_page(core, record, status, reason, &of_refusals(&fields));
+        Answers::new(self.connection, self.core).answer_page(record, status, reason, &of_refusals(&fields));
     }
 
     /// An upload has become its file, maybe in many pieces: as [`Connection::conclude`] for one that came whole.
-    pub(in crate::http) fn conclude_upload(
-        &mut self,
-        core: &mut Core,
-        record: Record,
-        fields: Fields,
-        whole: Whole,
-    ) {
+    pub(in crate::http) fn conclude_upload(&mut self, record: Record, fields: Fields, whole: Whole) {
         let Whole { key, path, length } = whole;
-        let moment = self.moment_of(core, Event::Upload, &record, length, None);
+        let moment = Notices::of(self.connection).moment_of(self.core, Event::Upload, &record, length, None);
         let moment = Moment { path: Some(path), ..moment };
-        match core.server.hooks().filter(|hooks| hooks.concerns(Event::Upload, "PUT")) {
+        match self.core.server.hooks().filter(|hooks| hooks.concerns(Event::Upload, "PUT")) {
             Some(hooks) => {
-                let server = Arc::clone(&core.server);
+                let server = Arc::clone(&self.core.server);
                 let heed: Heed = Box::new(move |ruling| {
                     server.tus.settle(&key, !matches!(ruling, Ruling::Refuse(_)));
                 });
                 let then = Then::Answer(Box::new(record), fields);
-                let moment = Moment { undecided: Some(Self::undecided(core)), ..moment };
-                self.submit(core, hooks, vec![moment], then, Some(heed));
+                let moment = Moment { undecided: Some(super::moments::undecided(self.core)), ..moment };
+                self.submit(hooks, vec![moment], then, Some(heed));
             }
             None => {
-                self.log_transferred(core, Direction::Upload, &moment, length, None);
-                core.server.tus.settle(&key, true);
-                self.answer_done(core, record, &fields);
+                Notices::of(self.connection).log_transferred(
+                    self.core,
+                    Direction::Upload,
+                    &moment,
+                    length,
+                    None,
+                );
+                self.core.server.tus.settle(&key, true);
+                self.answer_done(record, &fields);
             }
         }
     }

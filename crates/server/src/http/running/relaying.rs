@@ -11,9 +11,13 @@ use millrace_http::internal_redirect::{self, MAX_REDIRECTS};
 use millrace_http::response::Persistence;
 
 use super::{Next, Record, Running, Stage, Voice};
+use crate::http::answer::Answers;
 use crate::http::answerer::Answerer;
 use crate::http::body::Body;
 use crate::http::connection::{Connection, Redirected, Work};
+use crate::http::hooking::Notices;
+use crate::http::reading::Reader;
+use crate::http::sending::Delivery;
 use crate::http::sending::Sending;
 use crate::transfer::TURN;
 use crate::worker::Core;
@@ -24,6 +28,18 @@ const KEPT: usize = 64 * 1024;
 /// Why an answer that has begun is cut, and one that has not is not given.
 const OVER_QUOTA: &str = "its user may move no more";
 
+/// An answer that a program or another server makes, while the worker moves it.
+pub(in crate::http) struct Relay<'a> {
+    connection: &'a mut Connection,
+    core: &'a mut Core,
+}
+
+impl<'a> Relay<'a> {
+    pub(in crate::http) fn new(connection: &'a mut Connection, core: &'a mut Core) -> Self {
+        Self { connection, core }
+    }
+}
+
 impl Connection {
     /// The reactor tells of an answer that somebody else makes; whether its end is there.
     pub(crate) fn side_event(&mut self, core: &mut Core, has_ended: bool) {
@@ -32,40 +48,44 @@ impl Connection {
         }
         self.go_on(core);
     }
+}
 
+impl Relay<'_> {
     /// Moves what can be moved between a client and its program.
-    pub(in crate::http) fn run_on(&mut self, core: &mut Core) {
-        let Work::Running(mut running) = std::mem::replace(&mut self.work, Work::Idle) else { return };
-        let next = self.drive(core, &mut running);
-        self.hear_complaints(core, &mut running, !matches!(next, Next::Wait | Next::Yield));
+    pub(in crate::http) fn run_on(&mut self) {
+        let Work::Running(mut running) = std::mem::replace(&mut self.connection.work, Work::Idle) else {
+            return;
+        };
+        let next = self.drive(&mut running);
+        self.hear_complaints(&mut running, !matches!(next, Next::Wait | Next::Yield));
         match next {
-            Next::Wait => self.work = Work::Running(running),
+            Next::Wait => self.connection.work = Work::Running(running),
             Next::Yield => {
-                core.yielded.push_back(self.key);
-                self.work = Work::Running(running);
+                self.core.yielded.push_back(self.connection.key);
+                self.connection.work = Work::Running(running);
             }
-            Next::Done => self.program_answered(core, *running),
-            Next::Redirect(path) => self.redirect_within(core, *running, &path),
-            Next::Again => self.exchange(core, &running.request).handle(None),
-            Next::Failed(why) => self.program_failed(core, *running, &why, Status::BAD_GATEWAY),
-            Next::Refused(why) => self.program_failed(core, *running, why, Status::BAD_REQUEST),
+            Next::Done => self.program_answered(*running),
+            Next::Redirect(path) => self.redirect_within(*running, &path),
+            Next::Again => self.connection.exchange(self.core, &running.request).handle(None),
+            Next::Failed(why) => self.program_failed(*running, &why, Status::BAD_GATEWAY),
+            Next::Refused(why) => self.program_failed(*running, why, Status::BAD_REQUEST),
         }
     }
 
     /// What an application says of errors goes to the log.
-    fn hear_complaints(&mut self, core: &mut Core, running: &mut Running, is_over: bool) {
+    fn hear_complaints(&mut self, running: &mut Running, is_over: bool) {
         if let Answerer::Conversation(conversation) = &mut running.answerer {
             for text in conversation.complaints(is_over) {
-                self.log_complaint(core, &text);
+                Notices::of(self.connection).log_complaint(self.core, &text);
             }
         }
     }
 
-    fn drive(&mut self, core: &mut Core, running: &mut Running) -> Next {
+    fn drive(&mut self, running: &mut Running) -> Next {
         let mut share = TURN;
         loop {
-            self.flush(core, false);
-            if !self.link.is_flushed() || self.link.is_broken() {
+            self.connection.flush(self.core, false);
+            if !self.connection.link.is_flushed() || self.connection.link.is_broken() {
                 // It is the client that is waited for.
                 running.download.fall_out_of_line();
                 running.download.paused = None;
@@ -74,17 +94,17 @@ impl Connection {
             if share == 0 {
                 return Next::Yield;
             }
-            if let Err(next) = self.feed(core, running) {
+            if let Err(next) = self.feed(running) {
                 return next;
             }
             if running.voice == Voice::Silent {
-                match self.hear_nothing(core, running) {
+                match self.hear_nothing(running) {
                     Some(next) => return next,
                     None => continue,
                 }
             }
-            let most = core.scratch.len().min(share) as u64;
-            let limits = (&core.server.limits, &self.member, core.now.instant);
+            let most = self.core.scratch.len().min(share) as u64;
+            let limits = (&self.core.server.limits, &self.connection.member, self.core.now.instant);
             let Some(allowed) = running.download.allowance(limits.0, limits.1, limits.2, most) else {
                 return match running.download.over() {
                     Some(_) => Next::Failed(OVER_QUOTA.into()),
@@ -93,32 +113,32 @@ impl Connection {
                 };
             };
             if let Some(flow) = running.download.flow() {
-                self.link.socket.keep_to(flow);
+                self.connection.link.socket.keep_to(flow);
             }
-            let mut scratch = std::mem::take(&mut core.scratch);
+            let mut scratch = std::mem::take(&mut self.core.scratch);
             let most = allowed.min(most) as usize;
             let read = running.answerer.read(&mut scratch[..most]);
             let next = match &read {
-                Ok(0) => Some(running.end(core, self.key)),
+                Ok(0) => Some(running.end(self.core, self.connection.key)),
                 Ok(count) => {
                     share -= count;
-                    running.moved(core);
+                    running.moved(self.core);
                     if running.stage != Stage::Unsent {
                         running.download.spend(*count as u64);
                     }
                     if *count < most {
                         running.fall_silent();
                     }
-                    running.take(core, &scratch[..*count]).err()
+                    running.take(self.core, &scratch[..*count]).err()
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     running.fall_silent();
-                    self.hear_nothing(core, running)
+                    self.hear_nothing(running)
                 }
-                Err(error) => Some(running.is_unanswered(&core.server.config.passes, error)),
+                Err(error) => Some(running.is_unanswered(&self.core.server.config.passes, error)),
             };
-            core.scratch = scratch;
+            self.core.scratch = scratch;
             if let Some(next) = next {
                 return next;
             }
@@ -126,12 +146,12 @@ impl Connection {
     }
 
     /// There is nothing to be read for now: `None` where something is to be sent first.
-    fn hear_nothing(&self, core: &mut Core, running: &mut Running) -> Option<Next> {
-        match running.pause(core, self.key) {
+    fn hear_nothing(&mut self, running: &mut Running) -> Option<Next> {
+        match running.pause(self.core, self.connection.key) {
             Ok(true) => None,
             Ok(false) => {
                 running.download.fall_out_of_line();
-                running.watch(core, self.key);
+                running.watch(self.core, self.connection.key);
                 Some(Next::Wait)
             }
             Err(next) => Some(next),
@@ -139,14 +159,14 @@ impl Connection {
     }
 
     /// Gives a program what it takes of the request's body.
-    fn feed(&mut self, core: &mut Core, running: &mut Running) -> Result<(), Next> {
+    fn feed(&mut self, running: &mut Running) -> Result<(), Next> {
         while running.answerer.takes_input() {
             if running.body.is_empty() {
-                if self.http.has_whole_body() {
+                if self.connection.http.has_whole_body() {
                     running.answerer.end_input();
                     break;
                 }
-                let limits = (&core.server.limits, &self.member, core.now.instant);
+                let limits = (&self.core.server.limits, &self.connection.member, self.core.now.instant);
                 let allowed = running.upload.allowance(limits.0, limits.1, limits.2, KEPT as u64);
                 let Some(allowed) = allowed else {
                     match running.upload.over() {
@@ -155,12 +175,13 @@ impl Connection {
                     }
                 };
                 let most = usize::try_from(allowed).unwrap_or(usize::MAX).min(KEPT);
-                self.take_body(core, &mut running.body, most)
+                Reader::new(self.connection, self.core)
+                    .take_body(&mut running.body, most)
                     .map_err(|_| Next::Refused("the body of the request is malformed"))?;
                 running.upload.spend(running.body.len() as u64);
                 if running.body.is_empty() {
                     // Whoever takes it must not take a part for the whole.
-                    match self.http.has_peer_closed() && !self.http.has_whole_body() {
+                    match self.connection.http.has_peer_closed() && !self.connection.http.has_whole_body() {
                         true => return Err(Next::Refused("the body of the request was cut short")),
                         false => break,
                     }
@@ -169,14 +190,14 @@ impl Connection {
             match running.answerer.write(&running.body) {
                 Ok(count) => {
                     drop(running.body.drain(..count));
-                    running.moved(core);
+                    running.moved(self.core);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // It does not want the rest, which it need not; nobody else wants it either.
                 Err(_) => {
                     running.answerer.end_input();
                     running.goes_on = false;
-                    self.linger();
+                    self.connection.linger();
                 }
             }
         }
@@ -184,71 +205,71 @@ impl Connection {
     }
 
     /// Whoever has answered may go on with something else.
-    fn let_go(&mut self, core: &mut Core, answerer: Answerer) {
+    fn let_go(&mut self, answerer: Answerer) {
         match answerer {
             Answerer::Program(program) => {
-                core.http.programs.forget(self.key);
-                core.http.programs.leave(program, core.now.instant);
+                self.core.http.programs.forget(self.connection.key);
+                self.core.http.programs.leave(program, self.core.now.instant);
             }
             Answerer::Conversation(conversation) => {
                 if conversation.is_watched {
-                    core.forget(&conversation.socket);
+                    self.core.forget(&conversation.socket);
                 }
                 let pass = conversation.pass;
                 if let Some(socket) = conversation.into_kept() {
-                    core.http.passing[pass].keep(socket, core.now.instant);
+                    self.core.http.passing[pass].keep(socket, self.core.now.instant);
                 }
             }
         }
     }
 
-    fn program_answered(&mut self, core: &mut Core, running: Running) {
+    fn program_answered(&mut self, running: Running) {
         let Running { answerer, record, goes_on, stage, .. } = running;
-        self.let_go(core, answerer);
-        if !self.http.has_whole_body() {
-            self.linger();
+        self.let_go(answerer);
+        if !self.connection.http.has_whole_body() {
+            self.connection.linger();
         }
-        let goes_on = goes_on && stage != Stage::UntilClose && self.http.has_whole_body();
+        let goes_on = goes_on && stage != Stage::UntilClose && self.connection.http.has_whole_body();
         // What is left of it is for the client alone, who may take its time.
-        let body = Body::new(VecDeque::new(), core.now.instant);
-        self.send_body(core, Box::new(Sending { body, record, goes_on }));
+        let body = Body::new(VecDeque::new(), self.core.now.instant);
+        Delivery::new(self.connection, self.core).send_body(Box::new(Sending { body, record, goes_on }));
     }
 
     /// A client that sends no more may have gone, which takes its program with it, or have said all and wait for the
     /// answer.
-    pub(in crate::http) fn hear_out(&mut self, core: &mut Core) {
-        if let Work::Running(running) = &self.work
-            && self.link.may_read()
+    pub(in crate::http) fn hear_out(&mut self) {
+        if let Work::Running(running) = &self.connection.work
+            && self.connection.link.may_read()
             && running.takes_input()
         {
-            self.run_on(core);
+            self.run_on();
         }
         // Behind that: whoever gives the last bytes of a body and goes is heard of no more.
-        if let Work::Running(running) = &mut self.work {
-            running.doubt(core.now.instant);
+        if let Work::Running(running) = &mut self.connection.work {
+            running.doubt(self.core.now.instant);
         }
     }
 
     /// The client has ended its side, and nothing was sent to it for long.
-    pub(in crate::http) fn ask_client(&mut self, core: &mut Core) {
-        let is_being_sent = !self.link.is_flushed();
-        if let Work::Running(running) = &mut self.work
-            && !running.ask_client(core, is_being_sent)
+    pub(in crate::http) fn ask_client(&mut self) {
+        let is_being_sent = !self.connection.link.is_flushed();
+        if let Work::Running(running) = &mut self.connection.work
+            && !running.ask_client(self.core, is_being_sent)
         {
-            self.link.break_off();
+            self.connection.link.break_off();
         }
     }
 
     /// No answer that could be sent: 400, 502 or 504 where nothing was sent yet, else the connection ends.
-    fn program_failed(&mut self, core: &mut Core, running: Running, why: &str, status: Status) {
+    fn program_failed(&mut self, running: Running, why: &str, status: Status) {
         let Running { answerer, stage, record, .. } = running;
         // What a client has broken off is nothing for an operator.
         if status != Status::BAD_REQUEST {
-            let name = answerer.name(&core.server.config.passes);
-            self.warn(core, &format!("{name} failed: {why}"));
+            let name = answerer.name(&self.core.server.config.passes);
+            Notices::of(self.connection).warn(self.core, &format!("{name} failed: {why}"));
         }
-        core.discard(answerer);
-        self.linger();
+        self.core.discard(answerer);
+        self.connection.linger();
         if matches!(stage, Stage::Head | Stage::RawHead) {
             let reason = match status {
                 Status::GATEWAY_TIMEOUT => "The program has not answered in time.",
@@ -256,53 +277,48 @@ impl Connection {
                 _ => "The program has not answered as it should.",
             };
             let record = Record { persistent: false, ..record };
-            return self.answer_page(core, record, status, reason, &[]);
+            return Answers::new(self.connection, self.core).answer_page(record, status, reason, &[]);
         }
-        self.flush(core, false);
-        let record = self.as_sent(record);
-        self.log_request(core, &record);
+        self.connection.flush(self.core, false);
+        let record = self.connection.as_sent(record);
+        Answers::new(self.connection, self.core).log_request(&record);
         match stage {
             // Without the last chunk everybody sees that something is missing; what was sent arrives.
-            Stage::Chunked => self.end_now(),
-            _ => self.link.cut(),
+            Stage::Chunked => self.connection.end_now(),
+            _ => self.connection.link.cut(),
         }
     }
 
     /// The program's time is over.
-    pub(in crate::http) fn program_overdue(&mut self, core: &mut Core) {
-        match std::mem::replace(&mut self.work, Work::Idle) {
+    pub(in crate::http) fn program_overdue(&mut self) {
+        match std::mem::replace(&mut self.connection.work, Work::Idle) {
             Work::Running(running) => {
-                self.program_failed(core, *running, "its time is over", Status::GATEWAY_TIMEOUT);
+                self.program_failed(*running, "its time is over", Status::GATEWAY_TIMEOUT);
             }
-            work => self.work = work,
+            work => self.connection.work = work,
         }
     }
 
     /// The answer is that to another path (RFC 3875 section 6.2.2): asked for with the fields of this request,
     /// but for those of its body.
-    fn redirect_within(&mut self, core: &mut Core, running: Running, path: &[u8]) {
-        self.redirects += 1;
+    fn redirect_within(&mut self, running: Running, path: &[u8]) {
+        self.connection.redirects += 1;
         // What the program has left of the body would be taken for the next request.
-        let goes_on = running.goes_on && self.http.has_whole_body();
+        let goes_on = running.goes_on && self.connection.http.has_whole_body();
         let behind = Persistence::of(running.version, goes_on);
         let again = internal_redirect::to_location(&running.request, path, behind);
-        let Some(again) = again.ok().filter(|_| self.redirects <= MAX_REDIRECTS) else {
-            return self.program_failed(
-                core,
-                running,
-                "it redirects in a circle, or nowhere",
-                Status::BAD_GATEWAY,
-            );
+        let Some(again) = again.ok().filter(|_| self.connection.redirects <= MAX_REDIRECTS) else {
+            return self.program_failed(running, "it redirects in a circle, or nowhere", Status::BAD_GATEWAY);
         };
         let Running { answerer, request, .. } = running;
-        self.let_go(core, answerer);
-        if !self.http.has_whole_body() {
-            self.linger();
+        self.let_go(answerer);
+        if !self.connection.http.has_whole_body() {
+            self.connection.linger();
         }
         // Where it leads is another request, to hooks as well.
-        let asked_for = self.redirected.take();
-        self.forget_request();
-        self.redirected = asked_for.or_else(|| Some(Box::new(Redirected::from(&*request))));
-        self.exchange(core, &Arc::new(again)).handle(None);
+        let asked_for = self.connection.redirected.take();
+        self.connection.forget_request();
+        self.connection.redirected = asked_for.or_else(|| Some(Box::new(Redirected::from(&*request))));
+        self.connection.exchange(self.core, &Arc::new(again)).handle(None);
     }
 }

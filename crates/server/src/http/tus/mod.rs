@@ -36,6 +36,7 @@ use super::receive::{Purpose, Received};
 use super::who::Who;
 use super::writing::{Refused, refuse};
 use crate::auth::password;
+use crate::http::answer::Answers;
 use crate::http::exchange::Exchange;
 use crate::limits::{Direction, LimitKey, Reached};
 use crate::state::Server;
@@ -145,8 +146,7 @@ pub(super) fn tus(
             let record = exchange.record();
             let fields = [("Tus-Version", tus::VERSION)];
             let reason = "This is for clients that speak tus 1.0.0.";
-            exchange.connection.answer_page(
-                exchange.core,
+            Answers::new(exchange.connection, exchange.core).answer_page(
                 record,
                 Status::PRECONDITION_FAILED,
                 reason,
@@ -180,13 +180,12 @@ pub(super) fn tus(
         }
         Some(Ok(Found::Tus(Answer::Told(status, fields)))) => {
             let record = exchange.record();
-            exchange.connection.answer_empty(exchange.core, record, status, &lent(&fields));
+            Answers::new(exchange.connection, exchange.core).answer_empty(record, status, &lent(&fields));
         }
         Some(Ok(Found::Tus(Answer::Refused(Refused { refusal, reached })))) => {
-            exchange.connection.tell_limit(exchange.core, reached.as_deref());
+            Answers::new(exchange.connection, exchange.core).tell_limit(reached.as_deref());
             let record = exchange.record();
-            exchange.connection.answer_page(
-                exchange.core,
+            Answers::new(exchange.connection, exchange.core).answer_page(
                 record,
                 refusal.status,
                 refusal.reason,
@@ -196,10 +195,9 @@ pub(super) fn tus(
         Some(Ok(other)) => exchange.core.discard(other),
         Some(Err(error)) => {
             let Refused { refusal, reached } = error.into();
-            exchange.connection.tell_limit(exchange.core, reached.as_deref());
+            Answers::new(exchange.connection, exchange.core).tell_limit(reached.as_deref());
             let record = exchange.record();
-            exchange.connection.answer_page(
-                exchange.core,
+            Answers::new(exchange.connection, exchange.core).answer_page(
                 record,
                 refusal.status,
                 refusal.reason,

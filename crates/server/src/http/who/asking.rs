@@ -14,18 +14,30 @@ use crate::auth::{Account, Attempt, Authenticator, Decision, Protocol, plain_hos
 use crate::http::Message;
 use crate::http::connection::{Asked, Connection};
 use crate::http::exchange::Exchange;
+use crate::http::who::Logins;
 use crate::web::{Gives, Link};
 use crate::worker::{self, Core, Promise};
 
-impl Connection {
+/// What a connection knows of the client that logs in.
+pub(in crate::http) struct Visitor<'a> {
+    pub(in crate::http) connection: &'a Connection,
+}
+
+impl<'a> Visitor<'a> {
+    pub(in crate::http) fn of(connection: &'a Connection) -> Self {
+        Self { connection }
+    }
+}
+
+impl Visitor<'_> {
     fn login_promise(&self, core: &Core, serial: u64, user: Vec<u8>, edition: u64) -> Promise {
         let unavailable = Decision::Unavailable("the accounts are out of order".to_owned());
-        self.promise(core, Message::Login(serial, user, unavailable, edition))
+        self.connection.promise(core, Message::Login(serial, user, unavailable, edition))
     }
 
     /// The names in the client's certificate, where it has shown one.
     pub(in crate::http) fn certificate_names(&self) -> Arc<[String]> {
-        match (&self.link.socket.tls, &self.carries) {
+        match (&self.connection.link.socket.tls, &self.connection.carries) {
             (Some(channel), _) => names_of(channel),
             (None, Some(carried)) => carried.names(),
             (None, None) => Arc::default(),
@@ -34,12 +46,12 @@ impl Connection {
 
     /// This client, as a user whose password is not known here.
     pub(in crate::http) fn tried(&self, user: Vec<u8>, certified: bool, host: String) -> Tried {
-        let (from, encrypted) = (self.peer.ip(), self.is_encrypted());
+        let (from, encrypted) = (self.connection.peer.ip(), self.connection.is_encrypted());
         Tried { user, password: Vec::new(), from, encrypted, certified, host }
     }
 
     pub(super) fn shows_certificate(&self) -> bool {
-        match (&self.link.socket.tls, &self.carries) {
+        match (&self.connection.link.socket.tls, &self.connection.carries) {
             (Some(channel), _) => channel.tls().peer_certificate().is_some(),
             (None, Some(carried)) => !carried.names().is_empty(),
             (None, None) => false,
@@ -59,32 +71,43 @@ impl Exchange<'_> {
         if self.core.server.bans.is_banned(from, &user, self.core.now.instant) {
             let asked = Asked::of(head);
             let reason = "banned at this address for a while".to_owned();
-            self.connection.login_decided(
-                self.core,
+            let edition = self.core.server.edition();
+            Logins::new(self.connection, self.core).login_decided(
                 asked,
                 &user,
                 Decision::Refused(reason),
-                self.core.server.edition(),
+                edition,
             );
             return None;
         }
-        if let Err(not_now) = self.connection.may_try(self.core, said, Means::of(said, &user)) {
+        if let Err(not_now) = Logins::new(self.connection, self.core).may_try(said, Means::of(said, &user)) {
             return self.answer_not_now(&not_now);
         }
         let (edition, accounts) = self.core.server.accounts_for_login();
-        let certified = self.connection.certificate_names().iter().any(|name| name.as_bytes() == user);
+        let certified =
+            Visitor::of(self.connection).certificate_names().iter().any(|name| name.as_bytes() == user);
         let attempt = Tried { user, password, from, encrypted, certified, host: plain_host(host) };
         let quick = if certified { None } else { accounts.quick(&attempt.now()) };
         match quick {
             Some(Decision::Granted(account)) => {
-                match self.connection.let_in(self.core, (said, host), &attempt.user, account, edition) {
+                match Logins::new(self.connection, self.core).let_in(
+                    (said, host),
+                    &attempt.user,
+                    account,
+                    edition,
+                ) {
                     Ok(who) => return Some(who),
                     Err(not_now) => return self.answer_not_now(&not_now),
                 }
             }
             Some(decision) => {
                 let asked = Asked::of(head);
-                self.connection.login_decided(self.core, asked, &attempt.user, decision, edition);
+                Logins::new(self.connection, self.core).login_decided(
+                    asked,
+                    &attempt.user,
+                    decision,
+                    edition,
+                );
             }
             None => self.have_decided(accounts, attempt, edition),
         }
@@ -96,7 +119,7 @@ impl Exchange<'_> {
         let serial = self.ask();
         let (key, reply) = (
             self.connection.key,
-            self.connection.login_promise(self.core, serial, attempt.user.clone(), edition),
+            Visitor::of(self.connection).login_promise(self.core, serial, attempt.user.clone(), edition),
         );
         self.core.server.logins.run(move || {
             let by_certificate = by_certificate(&*accounts, &attempt);
@@ -110,14 +133,17 @@ impl Exchange<'_> {
     pub(super) fn recognize(&mut self, host: String) {
         let ((edition, accounts), from) = (self.core.server.accounts_for_login(), self.connection.peer.ip());
         let now = self.core.now.instant;
-        let mut names: Vec<_> =
-            self.connection.certificate_names().iter().map(|name| name.as_bytes().to_vec()).collect();
+        let mut names: Vec<_> = Visitor::of(self.connection)
+            .certificate_names()
+            .iter()
+            .map(|name| name.as_bytes().to_vec())
+            .collect();
         names.retain(|name| !self.core.server.bans.is_banned(from, name, now));
         let is_open = self.core.server.is_open.load(Ordering::Acquire);
         let serial = self.ask();
         let (key, reply) = (
             self.connection.key,
-            self.connection.login_promise(self.core, serial, ANONYMOUS.to_vec(), edition),
+            Visitor::of(self.connection).login_promise(self.core, serial, ANONYMOUS.to_vec(), edition),
         );
         self.core.server.logins.run(move || {
             let certified = |user| {
@@ -147,7 +173,7 @@ impl Exchange<'_> {
         let serial = self.ask();
         let (key, reply) = (
             self.connection.key,
-            self.connection.login_promise(self.core, serial, link.user.clone(), edition),
+            Visitor::of(self.connection).login_promise(self.core, serial, link.user.clone(), edition),
         );
         self.core.server.logins.run(move || {
             let Link { user, gives, .. } = link;

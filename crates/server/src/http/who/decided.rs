@@ -4,91 +4,102 @@ use millrace_http::Status;
 
 use super::{Means, said_of};
 use crate::auth::Decision;
-use crate::http::connection::{Asked, Connection, Work};
+use crate::http::connection::{Asked, Work};
 use crate::http::exchange::Exchange;
+use crate::http::hooking::Notices;
+use crate::http::who::Logins;
+use crate::http::who::Visitor;
 use crate::log::{self, Subject};
-use crate::worker::Core;
 
-impl Connection {
+impl Logins<'_> {
     /// The accounts have decided about the request that waits.
     pub(in crate::http) fn login_decided(
         &mut self,
-        core: &mut Core,
         asked: Asked,
         user: &[u8],
         decision: Decision,
         edition: u64,
     ) {
-        let (said, host) = said_of(core, &asked.head);
+        let (said, host) = said_of(self.core, &asked.head);
         let mut elsewhere = 0;
         match decision {
             Decision::Granted(account) => {
                 if Means::of(&said, user) == Means::Password {
-                    self.wrong_passwords = 0;
-                    core.server.bans.succeeded(self.peer.ip(), user, core.now.instant);
+                    self.connection.wrong_passwords = 0;
+                    self.core.server.bans.succeeded(self.connection.peer.ip(), user, self.core.now.instant);
                 }
-                if let Err(not_now) = self.let_in(core, (&said, &host), user, account, edition) {
+                if let Err(not_now) = self.let_in((&said, &host), user, account, edition) {
                     // One too many. Who asked the accounts again would hear the same, without end.
-                    self.exchange(core, &asked.head).answer_not_now::<()>(&not_now);
+                    self.connection.exchange(self.core, &asked.head).answer_not_now::<()>(&not_now);
                     return;
                 }
-                return self.exchange(core, &asked.head).handle(None);
+                return self.connection.exchange(self.core, &asked.head).handle(None);
             }
             // Whoever holds a link has guessed nothing.
             decision if Means::of(&said, user) == Means::Link => {
-                return self.refuse_link(core, &asked, user, decision);
+                return self.refuse_link(&asked, user, decision);
             }
             Decision::NeedsPassword if said.is_empty() => {
-                self.work = Work::Idle;
-                return self.exchange(core, &asked.head).challenge("This is for users: say who you are.");
+                self.connection.work = Work::Idle;
+                return self
+                    .connection
+                    .exchange(self.core, &asked.head)
+                    .challenge("This is for users: say who you are.");
             }
             // By HTTP a code comes with the password, or not at all.
             Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
-                elsewhere = self.count_failure(core, user).saturating_sub(1);
+                elsewhere = self.count_failure(user).saturating_sub(1);
             }
             Decision::Refused(reason) | Decision::Unavailable(reason) => {
-                core.log(&self.as_nobody(), log::Event::LoginRefused { user, reason: &reason });
+                self.core.log(
+                    &Visitor::of(self.connection).as_nobody(),
+                    log::Event::LoginRefused { user, reason: &reason },
+                );
             }
         }
-        self.who = None;
-        self.wrong_passwords += 1;
+        self.connection.who = None;
+        self.connection.wrong_passwords += 1;
         // Also those on other connections: a client may have another for each guess.
-        let before = (self.wrong_passwords - 1).max(elsewhere).min(6);
-        let delay = core.server.config.login_delay * (1 << before);
-        self.work = Work::Held(core.now.instant + delay, Box::new(asked));
+        let before = (self.connection.wrong_passwords - 1).max(elsewhere).min(6);
+        let delay = self.core.server.config.login_delay * (1 << before);
+        self.connection.work = Work::Held(self.core.now.instant + delay, Box::new(asked));
     }
 
     /// Counts a wrong name or password, which may lead to a ban, and returns how many there were of this user from this
     /// address.
-    fn count_failure(&self, core: &mut Core, user: &[u8]) -> u32 {
-        let subject = self.as_nobody();
-        core.log(&subject, log::Event::LoginFailed { user });
-        let failed = core.server.bans.failed(self.peer.ip(), user, core.now.instant);
+    fn count_failure(&mut self, user: &[u8]) -> u32 {
+        let subject = Visitor::of(self.connection).as_nobody();
+        self.core.log(&subject, log::Event::LoginFailed { user });
+        let failed = self.core.server.bans.failed(self.connection.peer.ip(), user, self.core.now.instant);
         if failed.user_banned {
-            core.log(&subject, log::Event::Banned { user: Some(user) });
-            self.note_ban(core, Some(user));
+            self.core.log(&subject, log::Event::Banned { user: Some(user) });
+            Notices::of(self.connection).note_ban(self.core, Some(user));
         }
         if failed.address_banned {
-            core.log(&subject, log::Event::Banned { user: None });
-            self.note_ban(core, None);
+            self.core.log(&subject, log::Event::Banned { user: None });
+            Notices::of(self.connection).note_ban(self.core, None);
         }
         failed.count
     }
 
-    /// For the log, whoever the connection is of: the login is somebody else's.
-    fn as_nobody(&self) -> Subject<'static> {
-        Subject { session: self.number, peer: self.peer, user: None }
-    }
-
     /// The user of a link is let in no more, so nobody is by it.
-    fn refuse_link(&mut self, core: &mut Core, asked: &Asked, user: &[u8], decision: Decision) {
+    fn refuse_link(&mut self, asked: &Asked, user: &[u8], decision: Decision) {
         let reason = match &decision {
             Decision::Refused(reason) | Decision::Unavailable(reason) => reason,
             _ => "who made the link may not log in any more",
         };
-        core.log(&self.as_nobody(), log::Event::LoginRefused { user, reason });
-        self.who = None;
-        self.exchange(core, &asked.head).fail(Status::FORBIDDEN, "This link is no longer good.");
+        self.core.log(&Visitor::of(self.connection).as_nobody(), log::Event::LoginRefused { user, reason });
+        self.connection.who = None;
+        self.connection
+            .exchange(self.core, &asked.head)
+            .fail(Status::FORBIDDEN, "This link is no longer good.");
+    }
+}
+
+impl Visitor<'_> {
+    /// For the log, whoever the connection is of: the login is somebody else's.
+    fn as_nobody(&self) -> Subject<'static> {
+        Subject { session: self.connection.number, peer: self.connection.peer, user: None }
     }
 }
 
