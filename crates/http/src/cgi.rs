@@ -138,7 +138,7 @@ fn host_name(host: &[u8]) -> &[u8] {
     }
 }
 
-/// Claims that a field becomes a variable.
+/// Returns whether a field becomes a variable.
 fn is_told(name: &str) -> bool {
     // Those have a variable of their own, are about the connection, or are a secret.
     const LEFT_OUT: [&str; 9] = [
@@ -299,7 +299,7 @@ fn parse_status(value: &[u8]) -> Result<Status, Malformed> {
     }
 }
 
-/// Claims that a program writes its answer as it goes to the client (RFC 3875 section 5).
+/// Returns whether a program writes its answer as it goes to the client (RFC 3875 section 5).
 pub fn is_non_parsed(name: &[u8]) -> bool {
     name.starts_with(b"nph-")
 }

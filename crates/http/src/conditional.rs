@@ -68,7 +68,7 @@ impl Validators {
 }
 
 impl ETag {
-    /// Claims that a tag as a client wrote it, quotes and all, is this one.
+    /// Returns whether a tag as a client wrote it, quotes and all, is this one.
     pub fn is(&self, written: &[u8]) -> bool {
         self.to_string().as_bytes() == written
     }

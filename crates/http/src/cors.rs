@@ -90,7 +90,7 @@ impl Origin {
     }
 }
 
-/// Claims that a browser asks what it may send.
+/// Returns whether a browser asks what it may send.
 pub fn is_preflight(head: &Head) -> bool {
     head.method == Method::Options
         && head.get(Field::Origin).is_some()

@@ -126,7 +126,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Claims that the request is done.
+    /// Returns whether the request is done.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }

@@ -41,7 +41,7 @@ pub fn codings(head: &Head) -> Vec<Coding> {
     accepted.into_iter().map(|(_, coding)| coding).collect()
 }
 
-/// Claims that the client would rather have a directory as JSON than as a page.
+/// Returns whether the client would rather have a directory as JSON than as a page.
 pub fn prefers_json(head: &Head) -> bool {
     let json = weight(head, Field::Accept, &["application/json"]).unwrap_or(0);
     json > 0 && json >= weight(head, Field::Accept, &["text/html", "text/*", "*/*"]).unwrap_or(0)

@@ -177,7 +177,7 @@ impl Field {
         Self::NAMES.iter().position(|known| known.eq_ignore_ascii_case(name))
     }
 
-    /// Claims that a second line of it makes the head ambiguous.
+    /// Returns whether a second line of it makes the head ambiguous.
     fn is_single(index: usize) -> bool {
         const SINGLE: [Field; 6] = [
             Field::Host,
@@ -407,7 +407,7 @@ impl Method {
         }
     }
 
-    /// Claims that it changes nothing (RFC 9110 section 9.2.1).
+    /// Returns whether it changes nothing (RFC 9110 section 9.2.1).
     pub fn is_safe(self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Options | Self::PropFind)
     }

@@ -62,7 +62,7 @@ statuses! {
 }
 
 impl Status {
-    /// Claims that an answer with this status never has a body (RFC 9110 section 6.4.1).
+    /// Returns whether an answer with this status never has a body (RFC 9110 section 6.4.1).
     pub fn is_bodiless(self) -> bool {
         self.0 < 200 || self == Self::NO_CONTENT || self == Self::NOT_MODIFIED
     }

@@ -128,7 +128,7 @@ pub fn written_path(target: &[u8]) -> &[u8] {
     written(target).split(|&byte| byte == b'?').next().unwrap_or_default()
 }
 
-/// Claims that two authorities are of one host: letters may differ in case, and a port that is the usual one is as
+/// Returns whether two authorities are of one host: letters may differ in case, and a port that is the usual one is as
 /// good as none.
 pub fn is_same_host(one: &[u8], other: &[u8]) -> bool {
     let bare = |host| [&b":80"[..], b":443"].iter().find_map(|port| <[u8]>::strip_suffix(host, *port));

@@ -93,12 +93,12 @@ fn number(head: &Head, name: &str) -> Result<Option<u64>, Refusal> {
     }
 }
 
-/// Claims that a request speaks tus.
+/// Returns whether a request speaks tus.
 pub fn speaks(head: &Head) -> bool {
     head.fields().any(|(name, _)| name.eq_ignore_ascii_case("tus-resumable"))
 }
 
-/// Claims that it speaks the version that is understood here.
+/// Returns whether it speaks the version that is understood here.
 pub fn speaks_our_version(head: &Head) -> bool {
     matches!(field(head, "tus-resumable"), Ok(Some(version)) if version == VERSION.as_bytes())
 }
@@ -123,7 +123,7 @@ pub fn method_text(head: &Head) -> &str {
     }
 }
 
-/// Claims that the body is a piece of a file.
+/// Returns whether the body is a piece of a file.
 pub fn has_piece(head: &Head) -> bool {
     head.get(Field::ContentType).is_some_and(|said| said.eq_ignore_ascii_case(PIECE))
 }

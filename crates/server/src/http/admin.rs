@@ -20,7 +20,7 @@ use crate::running::{SessionReport, TransferReport};
 use crate::worker::{self, Core};
 
 impl Connection {
-    /// Claims that it has a user, or something under way.
+    /// Returns whether it has a user, or something under way.
     pub(crate) fn is_of_note(&self) -> bool {
         let is_idle = matches!(self.work, Work::Idle | Work::Securing(_));
         !is_idle || self.who.as_ref().is_some_and(|who| who.user.is_some())

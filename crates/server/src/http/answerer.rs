@@ -22,7 +22,7 @@ impl Answerer {
         }
     }
 
-    /// Claims that it takes more of the request's body.
+    /// Returns whether it takes more of the request's body.
     pub(super) fn takes_input(&self) -> bool {
         match self {
             Self::Program(program) => program.input.is_some(),

@@ -125,7 +125,7 @@ impl Body {
         self.total
     }
 
-    /// Claims that a job has its sender.
+    /// Returns whether a job has its sender.
     pub(super) fn is_lent(&self) -> bool {
         matches!(self.current, Current::Lent)
     }
@@ -200,7 +200,7 @@ impl Body {
         }
     }
 
-    /// Claims that the client, which has taken so much in all, takes of what it was sent, though it is slow.
+    /// Returns whether the client, which has taken so much in all, takes of what it was sent, though it is slow.
     pub(super) fn still_takes(&mut self, taken: io::Result<u64>, now: Instant) -> bool {
         self.taken.look(taken, &mut self.moved, now)
     }
@@ -210,7 +210,7 @@ impl Body {
         self.pace.paused
     }
 
-    /// Claims that a file follows what is written now, so that both may share a packet.
+    /// Returns whether a file follows what is written now, so that both may share a packet.
     pub(super) fn has_more(&self) -> bool {
         !self.parts.is_empty() || !matches!(self.current, Current::None)
     }

@@ -181,7 +181,7 @@ impl Cache {
     }
 }
 
-/// Claims that a name still stands for the file that was opened, and that nothing was written to it, also where the
+/// Returns whether a name still stands for the file that was opened, and that nothing was written to it, also where the
 /// date of that was put back.
 fn is_unchanged(storage: &dyn Storage, entry: &Entry) -> bool {
     !entry.is_young

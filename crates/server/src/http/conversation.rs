@@ -199,7 +199,7 @@ pub(super) fn connect(peer: &Peer, time: Duration) -> io::Result<OwnedFd> {
     }
 }
 
-/// Claims that the peer of a connection that nobody uses has neither closed it nor said anything.
+/// Returns whether the peer of a connection that nobody uses has neither closed it nor said anything.
 pub(super) fn is_quiet(socket: &OwnedFd) -> bool {
     let mut byte = [0; 1];
     let peeked = rustix::net::recv(socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT);

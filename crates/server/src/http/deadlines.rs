@@ -121,7 +121,7 @@ impl Connection {
         }
     }
 
-    /// Claims that the client takes of a body that it is sent, though it is slow.
+    /// Returns whether the client takes of a body that it is sent, though it is slow.
     fn is_read_slowly(&mut self, now: Instant) -> bool {
         // What is carried within the process is taken by others, who have a client of their own.
         let taken = || match &self.carries {

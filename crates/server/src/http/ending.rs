@@ -14,7 +14,7 @@ use crate::log::Direction;
 use crate::transfer::TURN;
 use crate::worker::Core;
 
-/// Claims that the request of a head is one that may change something.
+/// Returns whether the request of a head is one that may change something.
 fn may_change(head: &Head) -> bool {
     !head.method.is_safe()
 }
@@ -35,9 +35,9 @@ impl Connection {
             }
     }
 
-    /// Claims that something is under way that logs and hooks have to hear of, whether the client is still there or not:
-    /// the pool gives a file its name, or, where there are hooks, may change something else; or hooks have their word in
-    /// what was done.
+    /// Returns whether something is under way that logs and hooks have to hear of, whether the client is still there
+    /// or not: the pool gives a file its name, or, where there are hooks, may change something else; or hooks have
+    /// their word in what was done.
     fn owes_an_end(&self) -> bool {
         match &self.work {
             Work::Receiving(receiving) => receiving.is_lent() && self.http.has_whole_body(),

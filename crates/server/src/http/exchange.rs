@@ -54,7 +54,7 @@ impl By {
         }
     }
 
-    /// Claims that a name may have a slash in it: to whom it is passed that is no matter of files.
+    /// Returns whether a name may have a slash in it: to whom it is passed that is no matter of files.
     fn takes_as_sent(self, config: &Config, target: &Target<'_>) -> bool {
         match (self, &target.outer) {
             (_, None) => true,
@@ -63,7 +63,7 @@ impl By {
         }
     }
 
-    /// Claims that the body of a request is taken, so that the connection may go on behind it.
+    /// Returns whether the body of a request is taken, so that the connection may go on behind it.
     fn takes_body(self, method: Method) -> bool {
         use Method::{Lock, PropFind, PropPatch, Put, Unlock};
         self != Self::Files || matches!(method, Put | PropFind | PropPatch | Lock | Unlock)
@@ -303,7 +303,7 @@ impl Exchange<'_> {
         self.connection.close_behind(self.core);
     }
 
-    /// Claims that no transfer quota forbids bytes to go this way; answers the request where one does.
+    /// Returns whether no transfer quota forbids bytes to go this way; answers the request where one does.
     pub(super) fn may_move(&mut self, direction: Direction) -> bool {
         match self.connection.member.may_move(&self.core.server.limits, direction) {
             Ok(()) => true,

@@ -67,8 +67,8 @@ pub(crate) enum Found {
 }
 
 impl Found {
-    /// Claims that it is what a file holds, and so held against transfer quotas: whatever else there is to be told of
-    /// files is not.
+    /// Returns whether it is what a file holds, and so held against transfer quotas: whatever else there is to be
+    /// told of files is not.
     pub(super) fn is_content(&self) -> bool {
         matches!(self, Self::File(_) | Self::Stream(..) | Self::Made(_))
     }
@@ -141,7 +141,7 @@ pub(super) fn find(
     Ok(Found::Directory)
 }
 
-/// Claims that others answer what is asked of a path.
+/// Returns whether others answer what is asked of a path.
 fn is_answered(config: &Config, path: &VirtualPath) -> bool {
     config.programs.marked(path).is_some() || passing::pass_of(&config.passes, path).is_some()
 }
@@ -254,7 +254,7 @@ impl Seen {
         }
     }
 
-    /// Claims that it was changed just before this time.
+    /// Returns whether it was changed just before this time.
     fn is_young(&self, now: SystemTime) -> bool {
         let changed = self.changed.unwrap_or(self.modified);
         let since_1970 = Duration::new(u64::try_from(changed.seconds).unwrap_or(0), changed.nanoseconds);
@@ -366,17 +366,17 @@ impl Entry {
         }
     }
 
-    /// Claims that it holds a descriptor.
+    /// Returns whether it holds a descriptor.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.content, Content::File(..))
     }
 
-    /// Claims that dropping it may wait for a file system.
+    /// Returns whether dropping it may wait for a file system.
     pub(super) fn end_may_wait(&self) -> bool {
         matches!(self.content, Content::File(_, Readiness::MayHang))
     }
 
-    /// Claims that it may be kept for other clients.
+    /// Returns whether it may be kept for other clients.
     pub(super) fn may_be_kept(&self) -> bool {
         match &self.content {
             Content::Memory(_) => true,

@@ -18,7 +18,7 @@ use super::side::forward;
 use super::who::Who;
 use crate::config::Config;
 
-/// Claims that a folder's index may be somebody's who takes what is posted to it.
+/// Returns whether a folder's index may be somebody's who takes what is posted to it.
 pub(super) fn may_take_post(config: &Config, head: &Head, target: &Target<'_>) -> bool {
     let has_others = !config.passes.is_empty() || !config.programs.folders.is_empty();
     head.method == Method::Post && target.is_directory && has_others

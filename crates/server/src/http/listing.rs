@@ -81,12 +81,12 @@ impl Listing {
         })
     }
 
-    /// Claims that it is sorted as was asked.
+    /// Returns whether it is sorted as was asked.
     pub(super) fn is_sorted(&self) -> bool {
         self.order.is_some()
     }
 
-    /// Claims that all of it was written.
+    /// Returns whether all of it was written.
     pub(super) fn is_drained(&self) -> bool {
         self.stage == Stage::Drained
     }

@@ -102,14 +102,14 @@ pub(super) fn pass_of(passes: &[Pass], path: &VirtualPath) -> Option<usize> {
 }
 
 impl Pass {
-    /// Claims that it is for a path.
+    /// Returns whether it is for a path.
     pub fn takes(&self, path: &VirtualPath) -> bool {
         let ends = |suffix: &String| path.components().any(|name| name.ends_with(suffix.as_bytes()));
         path.starts_with(&self.path) && self.suffix.as_ref().is_none_or(ends)
     }
 
-    /// Claims that a path whose names may have slashes in them is for it whatever they are, and that no file is looked
-    /// for: all of them are in this folder.
+    /// Returns whether a path whose names may have slashes in them is for it whatever they are, and that no file is
+    /// looked for: all of them are in this folder.
     pub(super) fn takes_as_sent(&self, outer: &VirtualPath) -> bool {
         self.suffix.is_none() && outer.starts_with(&self.path)
     }
@@ -131,7 +131,7 @@ impl Pass {
     }
 }
 
-/// Claims that an account may read at a path, whatever is there; answers the request where it may not.
+/// Returns whether an account may read at a path, whatever is there; answers the request where it may not.
 fn may_pass(exchange: &mut Exchange<'_>, who: &Who, target: &Target<'_>) -> bool {
     if !exchange.permits(who, Permission::Read) {
         return false;

@@ -316,12 +316,12 @@ impl Exchange<'_> {
 }
 
 impl Receiving {
-    /// Claims that the pool has the upload.
+    /// Returns whether the pool has the upload.
     pub(super) fn is_lent(&self) -> bool {
         self.received.is_none()
     }
 
-    /// Claims that the rest may come another time: that it does not come now is no failure of the upload.
+    /// Returns whether the rest may come another time: that it does not come now is no failure of the upload.
     pub(super) fn is_piece(&self) -> bool {
         matches!(self.purpose, Purpose::Piece(_))
     }

@@ -204,7 +204,7 @@ impl Voice {
 }
 
 impl Running {
-    /// Claims that it takes more of the request's body.
+    /// Returns whether it takes more of the request's body.
     pub(super) fn takes_input(&self) -> bool {
         self.answerer.takes_input() && self.body.is_empty()
     }
@@ -228,7 +228,7 @@ impl Running {
         self.doubted_at.get_or_insert(now + patience);
     }
 
-    /// Claims that it is time to find out whether the client is there.
+    /// Returns whether it is time to find out whether the client is there.
     pub(super) fn is_doubted(&self, now: Instant) -> bool {
         self.doubted_at.is_some_and(|at| at <= now)
     }
@@ -245,17 +245,17 @@ impl Running {
         can_ask || is_being_sent
     }
 
-    /// Claims that something may be sent that is not yet the answer.
+    /// Returns whether something may be sent that is not yet the answer.
     fn can_ask(&self) -> bool {
         self.stage == Stage::Head && self.version == Version::Http11
     }
 
-    /// Claims that its time is over, now that something is due.
+    /// Returns whether its time is over, now that something is due.
     pub(super) fn is_overdue(&self, now: Instant) -> bool {
         self.deadline <= now && (self.paused().is_none() || self.silence.is_none())
     }
 
-    /// Claims that the client, which has taken so much in all, takes of what it was sent, where only silence has an
+    /// Returns whether the client, which has taken so much in all, takes of what it was sent, where only silence has an
     /// end: that is put off.
     pub(super) fn still_takes(&mut self, taken: io::Result<u64>, now: Instant) -> bool {
         let Some((silence, mut moved)) = self.silent_since() else { return false };
@@ -360,7 +360,7 @@ impl Running {
         self.send_head(core, None)
     }
 
-    /// Claims that what a program has said is held back, from the first time on that this is asked.
+    /// Returns whether what a program has said is held back, from the first time on that this is asked.
     fn is_held(&mut self, core: &mut Core, key: Key) -> bool {
         if !matches!(self.answerer, Answerer::Program(_)) {
             return false;

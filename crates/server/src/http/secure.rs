@@ -40,7 +40,7 @@ impl<'a> Handshake<'a> {
 }
 
 impl Connection {
-    /// Claims that nobody on the way can read what is said here.
+    /// Returns whether nobody on the way can read what is said here.
     pub(super) fn is_encrypted(&self) -> bool {
         self.link.socket.tls.is_some() || self.carries.is_some()
     }
@@ -53,7 +53,7 @@ impl Connection {
         }
     }
 
-    /// Claims that the client has gone on elsewhere.
+    /// Returns whether the client has gone on elsewhere.
     pub(super) fn is_handed_over(&self) -> bool {
         self.admission.is_none() && self.carries.is_none()
     }

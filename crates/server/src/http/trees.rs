@@ -17,7 +17,7 @@ const BATCH: usize = 256;
 /// Members that an answer names; that there are others is said by the first already.
 const NAMED: usize = 1000;
 
-/// Claims that an entry is a folder itself, and not a link to one.
+/// Returns whether an entry is a folder itself, and not a link to one.
 pub(super) fn is_tree(entry: &DirEntry) -> bool {
     entry.metadata.is_directory() && entry.link.is_none()
 }

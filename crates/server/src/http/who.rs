@@ -66,7 +66,7 @@ impl Means {
         }
     }
 
-    /// Claims that it is a login, of which there may be too many.
+    /// Returns whether it is a login, of which there may be too many.
     fn is_login(self) -> bool {
         matches!(self, Self::Certificate | Self::Password)
     }
@@ -90,7 +90,7 @@ pub(super) struct Who {
 }
 
 impl Who {
-    /// Claims that it is somebody's link that was followed.
+    /// Returns whether it is somebody's link that was followed.
     pub(super) fn is_by_link(&self) -> bool {
         self.authorization.starts_with(LINK)
     }
@@ -112,7 +112,7 @@ impl Visitor<'_> {
         holds.then(|| Arc::clone(who))
     }
 
-    /// Claims that nobody comes in from this address for a while.
+    /// Returns whether nobody comes in from this address for a while.
     fn is_banned(&self, core: &Core) -> bool {
         core.server.bans.is_banned(self.connection.peer.ip(), ANONYMOUS, core.now.instant)
     }
@@ -123,13 +123,13 @@ impl Visitor<'_> {
         self.connection.is_encrypted() || (self.connection.peer.ip().is_loopback() && !requires_tls())
     }
 
-    /// Claims that somebody's files may go over this connection.
+    /// Returns whether somebody's files may go over this connection.
     fn may_carry_files(&self, core: &Core, account: &Account) -> bool {
         let requires_tls = || core.server.tls.as_ref().is_some_and(|tls| tls.policy().data_required);
         self.connection.is_encrypted() || !(account.data.encrypted || requires_tls())
     }
 
-    /// Claims that it is still the one who was let in.
+    /// Returns whether it is still the one who was let in.
     fn is_known(&self, said: &[u8]) -> bool {
         self.connection.who.as_ref().is_some_and(|who| who.authorization == said)
     }
@@ -274,7 +274,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Claims that an account may do this; answers the request where it may not.
+    /// Returns whether an account may do this; answers the request where it may not.
     pub(super) fn permits(&mut self, who: &Who, permission: Permission) -> bool {
         self.permits_within(who, who.account.permissions, permission)
     }

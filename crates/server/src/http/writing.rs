@@ -302,7 +302,7 @@ impl Change {
         }
     }
 
-    /// Claims that a `PUT` may be, and says how the file is written.
+    /// Returns whether a `PUT` may be, and says how the file is written.
     fn may_put(&self, head: &Head, existing: Option<&DirEntry>) -> Result<WriteMode, Refused> {
         conditions(head, existing.map(|entry| &entry.metadata))?;
         let touch = if existing.is_some() { Touch::Content } else { Touch::Name };

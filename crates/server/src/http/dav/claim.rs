@@ -50,7 +50,7 @@ fn place_of(storage: &dyn Storage, path: &VirtualPath) -> Option<Chain> {
 }
 
 impl Claim<'_> {
-    /// Claims that the request may do this to these paths. May wait.
+    /// Returns whether the request may do this to these paths. May wait.
     pub(in crate::http) fn permit(
         &self,
         head: &Head,

@@ -38,7 +38,7 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Claims that it holds at a place.
+    /// Returns whether it holds at a place.
     pub(super) fn reaches(&self, chain: &[Place]) -> bool {
         let Some(own) = self.chain.first() else { return false };
         chain.first() == Some(own) || (self.is_deep && chain.contains(own))
@@ -52,7 +52,7 @@ impl Lock {
         256 + text + user + self.chain.iter().map(Place::size).sum::<usize>()
     }
 
-    /// Claims that what it is on lies beneath a place.
+    /// Returns whether what it is on lies beneath a place.
     fn is_beneath(&self, place: &Place) -> bool {
         self.chain.iter().skip(1).any(|above| above == place)
     }

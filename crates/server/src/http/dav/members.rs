@@ -41,7 +41,7 @@ const LIVE: [&str; 9] = [
 /// Told only to those who ask (RFC 4331).
 const ON_REQUEST: [&str; 2] = ["quota-available-bytes", "quota-used-bytes"];
 
-/// Claims that clients cannot set a property.
+/// Returns whether clients cannot set a property.
 pub(super) fn is_protected(name: &Name) -> bool {
     name.as_dav().is_some_and(|local| LIVE.contains(&local) || ON_REQUEST.contains(&local))
 }

@@ -106,7 +106,7 @@ impl Dav {
         });
     }
 
-    /// Claims that another server has to be asked this: what it would change is kept there.
+    /// Returns whether another server has to be asked this: what it would change is kept there.
     pub(super) fn is_for_another(&self, head: &Head) -> bool {
         use Method::{Copy, Delete, Lock, Move, PropPatch, Put, Unlock};
         let would_be_lost = || match head.method {
@@ -154,7 +154,7 @@ impl Dav {
         })
     }
 
-    /// Claims that nobody has locked anything or keeps properties.
+    /// Returns whether nobody has locked anything or keeps properties.
     fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }

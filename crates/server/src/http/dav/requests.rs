@@ -232,7 +232,7 @@ impl Asking {
         Ok(self.claim().permit(head, &[(&self.path, touch)])?)
     }
 
-    /// Claims that whoever asks may write there, where nothing is written that would tell.
+    /// Returns whether whoever asks may write there, where nothing is written that would tell.
     fn permit_place(&self, all_beneath: bool) -> Result<(), Refused> {
         match self.storage.may_replace(&self.path, all_beneath) {
             Err(error) if is_absent(&error) => refuse_absent(),

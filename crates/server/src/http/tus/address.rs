@@ -58,7 +58,7 @@ pub(super) struct Address {
     pub(super) metadata: Vec<u8>,
 }
 
-/// Claims that a path is the address of an upload, whole or not.
+/// Returns whether a path is the address of an upload, whole or not.
 pub(super) fn is_address(path: &VirtualPath) -> bool {
     path.components().next() == Some(PLACE)
 }

@@ -130,8 +130,8 @@ impl Asking {
         Ok(fields)
     }
 
-    /// Claims that the device has room for bytes that lie there twice for a moment. In a quota they are counted already,
-    /// as what waits: of that the storage has the last word.
+    /// Returns whether the device has room for bytes that lie there twice for a moment. In a quota they are counted
+    /// already, as what waits: of that the storage has the last word.
     fn has_room_beside(&self, path: &VirtualPath, bytes: u64) -> Result<(), Refused> {
         match self.storage.space(&path.parent()) {
             Ok(space) if space.quota.is_some() => Ok(()),

@@ -84,7 +84,7 @@ pub(super) fn concern(server: &Server, head: &Head, target: Option<&Target<'_>>)
     }
 }
 
-/// Claims that a request puts a file together.
+/// Returns whether a request puts a file together.
 fn joins(head: &Head) -> bool {
     tus::creation(head).is_ok_and(|creation| matches!(creation.becomes, Becomes::Whole { .. }))
 }
@@ -113,7 +113,7 @@ fn file_in(folder: &VirtualPath, name: &[u8]) -> Option<VirtualPath> {
     folder.join(name).ok().filter(|path| path.name() == name && path.parent() == *folder)
 }
 
-/// Claims that a path is an upload's, wherever else it might lead.
+/// Returns whether a path is an upload's, wherever else it might lead.
 pub(super) fn is_upload(server: &Server, path: &VirtualPath) -> bool {
     server.tus.is_spoken() && address::is_address(path)
 }
@@ -478,7 +478,7 @@ impl Asking {
         }
     }
 
-    /// Claims that all of an upload came, which the server could not say before it was ended.
+    /// Returns whether all of an upload came, which the server could not say before it was ended.
     fn is_whole(address: &Address, state: Option<PartialState>) -> bool {
         address.kind == Kind::File
             && state.zip(address.length).is_some_and(|(state, length)| state.size >= length)

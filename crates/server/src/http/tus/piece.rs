@@ -88,7 +88,7 @@ impl Piece {
         self.offset
     }
 
-    /// Claims that with so many bytes it becomes the file, or that they are too many.
+    /// Returns whether with so many bytes it becomes the file, or that they are too many.
     pub(in crate::http) fn ends_with(&self, bytes: u64) -> Result<bool, Refusal> {
         let Some(length) = self.length else { return Ok(false) };
         match self.offset.saturating_add(bytes).cmp(&length) {

@@ -47,7 +47,7 @@ impl Tus {
         Self { settings, secret: OnceLock::new(), done: Mutex::default(), lengths: OnceLock::new() }
     }
 
-    /// Claims that it is spoken at all.
+    /// Returns whether it is spoken at all.
     pub(in crate::http) fn is_spoken(&self) -> bool {
         self.settings.is_on
     }

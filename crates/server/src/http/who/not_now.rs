@@ -41,7 +41,7 @@ impl From<TooMany> for NotNow {
 }
 
 impl Logins<'_> {
-    /// Claims that the accounts may be asked about somebody who says this, unless that was just answered.
+    /// Returns whether the accounts may be asked about somebody who says this, unless that was just answered.
     pub(super) fn may_try(&mut self, said: &[u8], means: Means) -> Result<(), NotNow> {
         let most = self.core.server.cpu_limit.value();
         let (from, wall) = (self.connection.peer.ip(), self.core.server.limits.wall());
