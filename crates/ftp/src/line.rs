@@ -98,12 +98,16 @@ impl LineReader {
             }
             (State::Subnegotiation, IAC) => self.state = State::Subcommand,
             (State::Subnegotiation | State::Subcommand, _) => self.state = State::Subnegotiation,
-            (State::Command, _) => {
+            (State::Command, IAC) => {
                 self.state = State::Text;
-                if byte == IAC {
-                    self.push(IAC);
-                }
+                self.push(IAC);
             }
+            // No command has such a number: the IAC stood alone, as old clients end their urgent data with one.
+            (State::Command, ..SE) => {
+                self.state = State::Text;
+                return self.step(byte);
+            }
+            (State::Command, _) => self.state = State::Text,
             (State::Option(verb), option) => {
                 self.state = State::Text;
                 return match verb {
@@ -203,6 +207,9 @@ mod tests {
     fn telnet_commands_vanish_and_a_doubled_iac_is_a_byte() {
         // Interrupt Process and Data Mark before ABOR, as RFC 959 section 4.1.3 has it.
         assert_eq!(events(b"\xff\xf4\xff\xf2ABOR\r\n", &[]), [line(b"ABOR")]);
+        // As old clients say it: IP, and a single IAC as urgent data.
+        assert_eq!(events(b"\xff\xf4\xffabor\r\n", &[]), [line(b"abor")]);
+        assert_eq!(events(b"NOOP\xff\r\nPWD\xff\n", &[]), [line(b"NOOP"), line(b"PWD")]);
         assert_eq!(events(b"CWD \xff\xff\r\n", &[]), [line(b"CWD \xff")]);
         assert_eq!(
             events(b"\xff\xfb\x01\xff\xfd\x03\xff\xfe\x05NOOP\r\n", &[]),

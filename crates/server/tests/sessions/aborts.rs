@@ -49,6 +49,13 @@ fn abor_is_heard_while_the_data_connection_is_full() {
         client.send(b"\xf2ABOR\r\n");
         client.expect_reply(426);
         client.expect_reply(226);
+        // As older ones, without a Data Mark.
+        let _data = held_up_download(&mut client);
+        client.send(b"\xff\xf4");
+        client.send_urgent(b"\xff");
+        client.send(b"abor\r\n");
+        client.expect_reply(426);
+        client.expect_reply(226);
     }
     client.expect_alive();
 }
