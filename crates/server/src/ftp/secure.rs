@@ -310,6 +310,16 @@ impl Connection {
         }
     }
 
+    /// Tells the client by TLS that nothing more comes, where that was not done with the last reply.
+    pub(super) fn answer_close_notify(&mut self, core: &mut Core) {
+        let Some(secure) = &mut self.secure else { return };
+        let Some(tls) = secure.tls.as_mut().filter(|_| secure.stage == Stage::Open) else { return };
+        if !self.state.broken && !std::mem::replace(&mut secure.closed, true) {
+            let _ = tls.close(&mut core.wire);
+            self.send_wire(core);
+        }
+    }
+
     /// Encrypts the collected replies; behind the last of a connection that is being closed, its end.
     pub(super) fn seal(&mut self, core: &mut Core) {
         let Some(secure) = &mut self.secure else { return };

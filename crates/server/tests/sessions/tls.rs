@@ -216,6 +216,19 @@ impl Authenticator for ByName {
 }
 
 #[test]
+fn the_end_that_a_client_tells_by_tls_is_answered_by_tls() {
+    let site = Site::new();
+    for is_logged_in in [false, true] {
+        let mut client = TlsClient::explicit(site.served.address, connector(Versions::All));
+        if is_logged_in {
+            client = client.ready();
+        }
+        client.control.channel.close(&client.control.socket).unwrap();
+        assert_eq!(client.control.read_to_end().unwrap(), (Heard::End, Vec::new()));
+    }
+}
+
+#[test]
 fn plain_text_behind_auth_ends_the_connection() {
     let site = Site::new();
     for injected in ["USER u\r\n", "NOOP\r\n", "x"] {

@@ -35,6 +35,7 @@ impl Connection {
     pub(super) fn leave(&mut self, core: &mut Core) {
         self.end_session(core);
         self.state.is_left = true;
+        self.answer_close_notify(core);
         self.give_time_to_leave(core);
         if !self.state.broken {
             self.state.broken = stream::end_writing(&self.socket).is_err();
