@@ -9,7 +9,7 @@ use std::sync::Arc;
 use millrace_ftp::session::Permissions;
 use millrace_vfs::Storage;
 
-use super::hash::Hash;
+use super::decoys::Decoys;
 use super::hashing::Hashing;
 use super::password::{Kept, Mac, Password};
 use super::{Account, Attempt, Authenticator, Decision};
@@ -24,9 +24,8 @@ pub struct Accounts {
     users: HashMap<Vec<u8>, User>,
     anonymous: Option<Account>,
     hashing: Hashing,
-    /// Checked in place of a hash that is not there; as costly as the costliest. `None` while no account
-    /// has a hash.
-    decoy: Option<Hash>,
+    /// Checked in place of hashes that are not there.
+    decoys: Decoys,
 }
 
 #[derive(Debug)]
@@ -38,7 +37,7 @@ struct User {
 impl Accounts {
     /// No accounts: nobody may log in.
     pub fn new() -> Self {
-        Self { users: HashMap::new(), anonymous: None, hashing: Hashing::new(), decoy: None }
+        Self { users: HashMap::new(), anonymous: None, hashing: Hashing::new(), decoys: Decoys::default() }
     }
 
     /// With a user. A later one of the same name replaces the earlier.
@@ -63,7 +62,7 @@ impl Accounts {
         storage: Arc<dyn Storage>,
     ) -> Self {
         let password = password.into();
-        self.keep_up_decoy(&password);
+        self.decoys.meet(&password);
         let user = User { password, account: Account::new(storage, permissions) };
         self.users.insert(name.as_ref().to_vec(), user);
         self
@@ -91,14 +90,6 @@ impl Accounts {
     /// Password hashes computed so far; logins beyond these were answered from memory.
     pub fn hashes_computed(&self) -> u64 {
         self.hashing.computed()
-    }
-
-    fn keep_up_decoy(&mut self, password: &Password) {
-        if let Kept::Hashed(hash) = &password.0
-            && self.decoy.as_ref().is_none_or(|decoy| decoy.cost() < hash.cost())
-        {
-            self.decoy = Some(hash.decoy());
-        }
     }
 
     /// The account, if the login can be granted without computing a hash.
@@ -136,7 +127,7 @@ impl Authenticator for Accounts {
     fn quick(&self, attempt: &Attempt<'_>) -> Option<Decision> {
         match self.grant(attempt.user, attempt.password) {
             Some(account) => Some(Decision::Granted(account)),
-            None if self.decoy.is_none() => Some(Decision::Denied),
+            None if self.decoys.is_empty() => Some(Decision::Denied),
             None => None,
         }
     }
@@ -151,11 +142,14 @@ impl Authenticator for Accounts {
             Some(User { password: Password(Kept::Hashed(hash)), account }) => {
                 match self.hashing.check(Mac::with_hash(user, password, hash), hash, password) {
                     true => Decision::Granted(account.clone()),
-                    false => Decision::Denied,
+                    false => {
+                        self.decoys.pretend(&self.hashing, Some(hash), password);
+                        Decision::Denied
+                    }
                 }
             }
             _ => {
-                self.decoy.iter().for_each(|decoy| self.hashing.pretend(decoy, password));
+                self.decoys.pretend(&self.hashing, None, password);
                 Decision::Denied
             }
         }
@@ -278,10 +272,13 @@ mod tests {
     }
 
     #[test]
-    fn the_decoy_is_as_costly_as_the_costliest_hash() {
+    fn every_failure_costs_a_hash_of_each_cost() {
         let accounts =
             hashed().user("carol", Password::hashed(&hash_of_other()).unwrap(), Permissions::NONE, tree());
-        assert_eq!(accounts.decoy.expect("hashes are in use").cost(), 2 * 19 * 1024);
+        for (number, user) in (1..).zip([&b"bob"[..], b"carol", b"alice", b"nobody"]) {
+            assert!(!is_granted(&accounts.authenticate(&Attempt::new(user, b"wrong"))));
+            assert_eq!(accounts.hashes_computed(), 2 * number);
+        }
     }
 
     #[test]

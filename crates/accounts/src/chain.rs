@@ -12,13 +12,14 @@ mod granting;
 mod proving;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use millrace_ftp::session::Permissions;
 use millrace_storage::Ledger;
 use millrace_vfs::Storage;
 
 pub use self::explaining::Explained;
+use super::decoys::Decoys;
 use super::effective::{Effective, resolve};
 use super::hash::Hash;
 use super::hashing::Hashing;
@@ -49,8 +50,7 @@ pub struct Chain {
     quotas: Arc<Quotas>,
     anonymous: Option<Account>,
     hashing: Hashing,
-    /// As costly as the costliest hash that was met; `None` while none can be met. Guarded for a clone.
-    decoy: Mutex<Option<Arc<Hash>>>,
+    decoys: Decoys,
     codes: Used,
 }
 
@@ -67,15 +67,16 @@ impl Chain {
             quotas: Arc::new(Quotas::new(Ledger::new(None))),
             anonymous: None,
             hashing: Hashing::new(),
-            decoy: Mutex::default(),
+            decoys: Decoys::default(),
             codes: Used::default(),
         }
     }
 
     /// With one more source, asked after those before it.
     pub fn source(mut self, source: impl Source + 'static) -> Self {
-        if source.holds_hashes() {
-            self.meet(&Hash::parse(&hash_password(b"")).expect("it was made just now"));
+        let is_told = source.tell_passwords(&mut |password| self.decoys.meet(password));
+        if !is_told && source.holds_hashes() {
+            self.decoys.meet_hash(&Hash::parse(&hash_password(b"")).expect("it was made just now"));
         }
         let told = Told { source: source.name().into(), mark: source.mark(), user: None, effective: None };
         self.names.push(Arc::new(told));

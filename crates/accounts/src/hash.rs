@@ -94,6 +94,15 @@ impl Hash {
         }
     }
 
+    /// Returns whether a check of the other takes as long.
+    pub(super) fn costs_as(&self, other: &Self) -> bool {
+        let kind = |hash: &Self| match hash {
+            Self::Argon2id(_) => None,
+            Self::Foreign(kind, _) => Some(*kind),
+        };
+        kind(self) == kind(other) && self.cost() == other.cost()
+    }
+
     /// A hash that nobody knows the password of, as costly to check as this one.
     pub(super) fn decoy(&self) -> Self {
         match self {

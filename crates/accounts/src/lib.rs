@@ -8,6 +8,7 @@ mod asked;
 mod chain;
 #[cfg(any(feature = "ldap", feature = "mysql", feature = "postgres"))]
 mod columns;
+mod decoys;
 mod effective;
 mod guard;
 mod hash;

@@ -59,6 +59,13 @@ pub trait Source: Send + Sync + Debug {
         true
     }
 
+    /// Tells passwords of its users, at least one of each kind of hash that there is, so that refusals cost what they do
+    /// from the first on. Returns whether it has told any; a source that cannot know them, as it asks another, tells none.
+    fn tell_passwords(&self, tell: &mut dyn FnMut(&Password)) -> bool {
+        let _ = tell;
+        false
+    }
+
     /// Asked once when the server starts, so that whoever starts it hears of what does not work; logins are refused
     /// until it does. The error is of the same form as that of [`Source::find`].
     fn begin(&self) -> Result<(), String> {

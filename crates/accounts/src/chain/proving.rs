@@ -1,13 +1,9 @@
 //! Whether a password is the right one, and a code behind it.
 //!
-//! A wrong password and an unknown name take the same time: where any source may hold hashes, an unknown name is checked
-//! against a decoy.
-
-use std::sync::{Arc, PoisonError};
+//! A wrong password and an unknown name take the same time (`decoys.rs`).
 
 use super::Chain;
 use crate::effective::seconds;
-use crate::hash::Hash;
 use crate::password::{Kept, Mac, Password};
 use crate::totp::{DIGITS, Secret};
 use crate::{Attempt, Decision};
@@ -39,31 +35,68 @@ impl Chain {
 
     pub(super) fn check(&self, attempt: &Attempt<'_>, password: &Password) -> bool {
         match &password.0 {
-            Kept::Plain(right) => Mac::of(b"", attempt.password) == *right,
+            Kept::Plain(right) => {
+                let is_right = Mac::of(b"", attempt.password) == *right;
+                if !is_right {
+                    self.pretend(attempt.password);
+                }
+                is_right
+            }
             Kept::Nothing => {
                 self.pretend(attempt.password);
                 false
             }
             Kept::Hashed(hash) => {
                 let login = Mac::with_hash(attempt.user, attempt.password, hash);
-                self.meet(hash);
-                self.hashing.remembers(login) || self.hashing.check(login, hash, attempt.password)
+                self.decoys.meet_hash(hash);
+                let is_right =
+                    self.hashing.remembers(login) || self.hashing.check(login, hash, attempt.password);
+                if !is_right {
+                    self.decoys.pretend(&self.hashing, Some(hash), attempt.password);
+                }
+                is_right
             }
         }
     }
 
-    /// Keeps the decoy as costly as the costliest hash.
-    pub(super) fn meet(&self, hash: &Hash) {
-        let mut decoy = self.decoy.lock().unwrap_or_else(PoisonError::into_inner);
-        if decoy.as_ref().is_none_or(|decoy| decoy.cost() < hash.cost()) {
-            *decoy = Some(Arc::new(hash.decoy()));
-        }
-    }
-
+    /// Takes the time of a wrong password.
     pub(super) fn pretend(&self, password: &[u8]) {
-        let decoy = self.decoy.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(decoy) = decoy {
-            self.hashing.pretend(&decoy, password);
+        self.decoys.pretend(&self.hashing, None, password);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use millrace_storage::LocalOptions;
+
+    use super::*;
+    use crate::{Authenticator, Homes, Listed, Password, User};
+
+    /// The number of hashes, and of which costs they are, does not depend on the name, from the first attempt on.
+    #[test]
+    fn every_refusal_computes_one_hash_of_each_cost() {
+        let hash = |memory: u32| {
+            let text = format!(
+                "$argon2id$v=19$m={memory},t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
+            );
+            Password::hashed(&text).unwrap()
+        };
+        let user = |name: &str| User { name: name.to_owned(), ..User::default() };
+        for name in ["cheap", "dear", "plain", "nobody", "bad\0name"] {
+            let homes = Arc::new(Homes::new(std::env::temp_dir(), LocalOptions::default()));
+            let listed = Listed::new()
+                .user(user("cheap"), hash(256))
+                .user(user("dear"), hash(512))
+                .user(user("dear too"), hash(512))
+                .user(user("plain"), Password::from("right"));
+            let chain = Chain::new(homes).source(listed);
+            let attempt = Attempt::new(name.as_bytes(), b"wrong");
+            for attempts in 1..=2 {
+                assert!(matches!(chain.authenticate(&attempt), Decision::Denied), "{name}");
+                assert_eq!(chain.hashing.computed(), 2 * attempts, "{name}");
+            }
         }
     }
 }
