@@ -22,11 +22,13 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 
+mod limits;
 mod program;
 mod slots;
 #[cfg(target_arch = "x86_64")]
 mod vfork;
 
+pub use limits::{ProgramLimits, limit_programs};
 pub use program::{Ended, How, Program, Purpose, Recall};
 pub use slots::keep_descriptors;
 
@@ -114,6 +116,7 @@ impl Start<'_> {
             .stderr(stream(errors)?);
         let child = command.spawn()?;
         let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
+        limits::hold(pid);
         Ok(Process::new(pid))
     }
 }

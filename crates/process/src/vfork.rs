@@ -21,8 +21,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Resource};
 
+use super::limits;
 use super::slots::{self, Lent};
 use super::{Failure, Process, Start, strings};
 
@@ -33,6 +34,7 @@ const DUP2: usize = 33;
 const EXECVE: usize = 59;
 const CHDIR: usize = 80;
 const SETPGID: usize = 109;
+const PRLIMIT64: usize = 302;
 const CLONE3: usize = 435;
 const CLOSE_RANGE: usize = 436;
 
@@ -98,7 +100,13 @@ pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Failure> {
         None => (start.streams, NONE),
     };
     let [input, output, errors] = streams.map(descriptor);
-    let calls = [
+    // As the kernel reads them: what is allowed now, and what may be asked for later.
+    let limits: Vec<(Resource, [u64; 2])> =
+        limits::in_force().map(|(resource, most)| (resource, [most, most])).collect();
+    let limit = |(resource, most): &(Resource, [u64; 2])| {
+        Call::new(PRLIMIT64, [NONE, number(*resource as usize), most.as_ptr().cast(), NONE])
+    };
+    let mut calls = vec![
         // A table of descriptors of its own: a copy of the beginning of the one that it shares until then.
         Call::new(CLOSE_RANGE, [behind, number(u32::MAX as usize), number(CLOSE_RANGE_UNSHARE), NONE]),
         Call::new(SETPGID, [NONE; 4]),
@@ -110,11 +118,12 @@ pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Failure> {
         // What this process was started with, and does not know of.
         Call::new(CLOSE_RANGE, [number(3), number(u32::MAX as usize), NONE, NONE]),
         Call::new(CHDIR, [start.folder.as_ptr().cast(), NONE, NONE, NONE]),
-        Call::new(
-            EXECVE,
-            [start.program.as_ptr().cast(), arguments.as_ptr().cast(), environment.as_ptr().cast(), NONE],
-        ),
     ];
+    calls.extend(limits.iter().map(limit));
+    calls.push(Call::new(
+        EXECVE,
+        [start.program.as_ptr().cast(), arguments.as_ptr().cast(), environment.as_ptr().cast(), NONE],
+    ));
     let (shared, calls) = match lent {
         Some(_) => (CLONE_FILES, &calls[..]),
         None => (0, &calls[1..]),

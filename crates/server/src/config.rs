@@ -12,6 +12,7 @@ use std::time::Duration;
 
 pub use millrace_acme::{Acme, Challenge, ChallengeError, Clock, LETS_ENCRYPT};
 pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, self_signed};
+pub use millrace_process::ProgramLimits;
 use millrace_storage::Withheld;
 use millrace_vfs::VirtualPath;
 
@@ -40,6 +41,8 @@ pub struct Config {
     pub https: Vec<SocketAddr>,
     /// Programs that HTTP runs (CGI).
     pub programs: Programs,
+    /// What each program may use that this process starts: hooks, CGI, those that decide logins.
+    pub program_limits: ProgramLimits,
     /// What HTTP adds to files, and names of hosts.
     pub web: Web,
     /// Paths of HTTP that others answer. The first that takes a path has it.
@@ -287,6 +290,7 @@ impl Config {
             programs: Programs::default(),
             web: Web::default(),
             passes: Vec::new(),
+            program_limits: ProgramLimits::default(),
             resumable: Resumable::default(),
             dav: None,
             accounts,

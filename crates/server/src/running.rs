@@ -151,6 +151,7 @@ impl Prepared {
     pub fn begin(self, before: Option<&mut Predecessor>) -> Result<Running, StartError> {
         let Self { mut running, workers } = self;
         let state = Arc::clone(&running.state);
+        millrace_process::limit_programs(state.config.program_limits);
         let relieves = before.map(|before| before.relieve(&state)).transpose().map_err(StartError::Relief)?;
         if let Some(hooks) = &state.config.hooks {
             let log = state.log.clone();

@@ -21,7 +21,7 @@ use super::settings::{
 };
 use super::shown::Shown;
 use super::tls::{self, Encryption, SelfSigned};
-use super::value::{Access, Anonymous, Uploads};
+use super::value::{Access, Anonymous, Count, Uploads};
 use super::written::Written;
 use super::{doors, obstacles, own, sources};
 use crate::failure::Failure;
@@ -148,7 +148,14 @@ pub(crate) fn resolve(
         ftps,
         tls,
         acme,
+    let some = |said: Option<Said<Count>>| said.map(|said| said.value.0 as u64).filter(|&most| most > 0);
+    let program_limits = config::ProgramLimits {
+        cpu: written.program_cpu.map(|said| said.value.0).filter(|cpu| !cpu.is_zero()),
+        memory: some(written.program_memory),
+        processes: some(written.program_processes),
+    };
         http,
+        program_limits,
         https,
         programs,
         web,

@@ -261,6 +261,18 @@ pub(crate) struct Written {
     #[arg(skip)]
     pub(crate) cgi_timeout: Option<Said<Period>>,
 
+    /// Processor time that a program may take.
+    #[arg(skip)]
+    pub(crate) program_cpu: Option<Said<Period>>,
+
+    /// Bytes of memory that a program may have.
+    #[arg(skip)]
+    pub(crate) program_memory: Option<Said<Count>>,
+
+    /// Processes at most of the user that programs run as.
+    #[arg(skip)]
+    pub(crate) program_processes: Option<Said<Count>>,
+
     /// Names of files that are sent in place of their folder.
     #[arg(skip)]
     #[serde(deserialize_with = "one_or_more")]
