@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -100,6 +100,8 @@ pub struct Bans {
     /// Networks in the lists, and those that are banned: where there are none, nobody is looked for.
     listed: AtomicUsize,
     banned: AtomicUsize,
+    /// Counts changes of bans.
+    edition: AtomicU64,
     /// Locked for one look or one change.
     book: Mutex<Book>,
     hasher: RandomState,
@@ -186,6 +188,7 @@ impl Bans {
             rules: RwLock::default(),
             listed: AtomicUsize::new(0),
             banned: AtomicUsize::new(0),
+            edition: AtomicU64::new(0),
             book: Mutex::default(),
             hasher: RandomState::new(),
         };
@@ -265,6 +268,9 @@ impl Bans {
             }
             self.banned.store(book.banned.len(), Relaxed);
         }
+        if user_banned || address_banned {
+            self.edition.fetch_add(1, Relaxed);
+        }
         Failed { count: failures.round() as u32, user_banned, address_banned }
     }
 
@@ -287,7 +293,13 @@ impl Bans {
             book.banned.insert(network, Ban { until, cause: Cause::Wanted });
         }
         self.banned.store(book.banned.len(), Relaxed);
+        self.edition.fetch_add(1, Relaxed);
         fits
+    }
+
+    /// Returns a number that is another after each change of bans, but for those that end by themselves.
+    pub fn edition(&self) -> u64 {
+        self.edition.load(Relaxed)
     }
 
     /// Bans as another server did, whose bans these were.
@@ -303,6 +315,7 @@ impl Bans {
         make_room(&mut book.pairs, now);
         let count = book.pairs.entry(pair).or_insert_with(|| Count::new(now));
         (count.banned_until, count.name) = (until, Some(user.as_slice().into()));
+        self.edition.fetch_add(1, Relaxed);
     }
 
     /// Lifts the bans of a network, of users there too; answers whether there was one.
@@ -313,6 +326,7 @@ impl Bans {
         book.pairs.retain(|(address, _), count| *address != network || count.banned_until.is_none());
         book.addresses.remove(&network);
         self.banned.store(book.banned.len(), Relaxed);
+        self.edition.fetch_add(1, Relaxed);
         book.banned.len() + book.pairs.len() < before
     }
 

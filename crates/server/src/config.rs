@@ -49,6 +49,8 @@ pub struct Config {
     pub passes: Vec<Pass>,
     /// Uploads by HTTP that go on where they were cut (tus).
     pub resumable: Resumable,
+    /// The file in which bans are kept, so that they outlive the server.
+    pub ban_file: Option<PathBuf>,
     /// The file in which locks and properties of WebDAV are kept, so that they outlive the server.
     pub dav: Option<PathBuf>,
     /// Who may log in, and to which files.
@@ -292,6 +294,7 @@ impl Config {
             passes: Vec::new(),
             program_limits: ProgramLimits::default(),
             resumable: Resumable::default(),
+            ban_file: None,
             dav: None,
             accounts,
             passive_ports: Self::DEFAULT_PASSIVE_PORTS,

@@ -75,6 +75,7 @@ fn look(server: &Server, workers: &[Sender<Message>], before: Option<i64>) -> i6
     follow_certificates(server, before != Some(minute));
     keep_quotas(server, false);
     keep_dav(server);
+    keep_bans(server);
     review(server, workers, before.is_some_and(|before| before != minute));
     minute
 }
@@ -90,6 +91,13 @@ pub(crate) fn keep_quotas(server: &Server, last: bool) {
 pub(crate) fn keep_dav(server: &Server) {
     if let Err(error) = server.dav.keep() {
         server.log.warn(&error);
+    }
+}
+
+/// And who is banned.
+pub(crate) fn keep_bans(server: &Server) {
+    if let Err(error) = server.ban_file.keep(&server.bans) {
+        server.log.warn(&error.to_string());
     }
 }
 

@@ -26,6 +26,7 @@ mod doors;
 mod ftp;
 mod housekeeping;
 mod http;
+mod kept_bans;
 mod proxied;
 mod running;
 mod state;

@@ -27,7 +27,7 @@ use crate::certificates;
 use crate::config::Config;
 use crate::doors::Doors;
 use crate::hooks::Pools;
-use crate::housekeeping::{Housekeeping, keep_dav, keep_quotas};
+use crate::housekeeping::{Housekeeping, keep_bans, keep_dav, keep_quotas};
 use crate::log::{self, Log};
 use crate::state::Server as State;
 use crate::upgrade::{self, Predecessor};
@@ -255,6 +255,7 @@ impl Running {
         self.pools.iter().for_each(BlockingPool::close);
         keep_quotas(&self.state, true);
         keep_dav(&self.state);
+        keep_bans(&self.state);
         self.hook_pools.finish(HOOKS_TIME);
         self.state.hooks().iter().for_each(|hooks| hooks.close());
         upgrade::say_farewell(self);

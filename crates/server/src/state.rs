@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::ftp::{DigestCache, Promises};
 use crate::hooks::{Hooks, Pools};
 use crate::http::{Dav, Kept, Side, Tus};
+use crate::kept_bans::BanFile;
 use crate::limits::Bans;
 use crate::limits::Load;
 use crate::limits::{ConnectionLimit, Logins, Timed, Tree};
@@ -89,6 +90,7 @@ pub(crate) struct Server {
     pub(crate) proxies: Arc<Proxies>,
     /// Who is turned away.
     pub(crate) bans: Bans,
+    pub(crate) ban_file: BanFile,
     /// How busy the machine is, where somebody wants to know.
     pub(crate) load: Load,
     /// Buckets, and who shares them.

@@ -111,6 +111,7 @@ pub(crate) fn resolve(
     doors::refuse_shared_addresses(&written, &places)?;
     let trees = trees(&written, &places)?;
     let dav = kept(&written, "webdav", &places);
+    let ban_file = kept(&written, "bans.json", &places);
     web.hosts = trees.hosts.iter().flat_map(|host| host.names.clone()).collect();
     let users = users(&mut written, &places)?;
     let groups = written.group_tables.iter().map(|group| group.name.value.clone()).collect();
@@ -166,6 +167,7 @@ pub(crate) fn resolve(
         passive_ports,
         proxy_from: written.proxy_from.iter().map(|said| said.value).collect(),
         public_ip: written.public_ip.map(|said| said.value),
+        ban_file,
         workers: workers(written.workers, &places)?,
         blocking_threads: places.at_least_one(
             written.blocking_threads,

@@ -16,6 +16,7 @@ use crate::config::{Config, Tls};
 use crate::ftp::{DigestCache, Promises};
 use crate::hooks::Pools;
 use crate::http::{Dav, Kept, Side, Tus};
+use crate::kept_bans::BanFile;
 use crate::limits::Bans;
 use crate::limits::Load;
 use crate::limits::{ConnectionLimit, Limit, Logins, NetworkBits, Timed, Tree};
@@ -56,6 +57,11 @@ pub(super) fn state(
     if let Some(text) = trouble {
         log.warn(&text);
     }
+    let bans = Bans::new(config.bans.clone());
+    let (ban_file, read) = BanFile::open(config.ban_file.clone(), &bans);
+    if let Err(error) = read {
+        log.warn(&error.to_string());
+    }
     let timed = |limit: &Limit| Timed::new(limit.clone(), wall_seconds());
     Ok(State {
         settings: RwLock::new(Arc::new(settings)),
@@ -86,7 +92,8 @@ pub(super) fn state(
         addresses: addresses(&config, session_room(descriptors)),
         networks: ConnectionLimit::new(timed(&config.sessions_per_network), config.network_bits),
         logins_rated: Logins::new(config.logins.clone(), config.network_bits, Instant::now()),
-        bans: Bans::new(config.bans.clone()),
+        bans,
+        ban_file,
         load: Load::default(),
         accounts: RwLock::new(Arc::clone(&config.accounts)),
         is_open: AtomicBool::new(config.anonymous),
