@@ -47,7 +47,7 @@ fn wall() -> u64 {
 
 impl KeptLock {
     fn of(lock: &Lock, now: Instant, wall: u64) -> Self {
-        let Lock { token, chain, root, is_exclusive, is_deep, owner, user, until } = lock.clone();
+        let Lock { token, chain, root, is_exclusive, is_deep, owner, user, until, address: _ } = lock.clone();
         let until = wall + until.saturating_duration_since(now).as_secs();
         Self { token, chain, root, is_exclusive, is_deep, owner, user, until }
     }
@@ -64,6 +64,7 @@ impl KeptLock {
             is_deep,
             owner,
             user,
+            address: None,
             until: now + left,
         })
     }

@@ -3,12 +3,17 @@
 //! The invariant: of the locks that reach a place, either one is exclusive, or all are shared. Locks are advice
 //! among those who write by HTTP.
 
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::place::{Chain, Place};
 
 /// Locks at a time.
 pub(super) const MOST: usize = 10_000;
+
+/// Locks of one user at a time, and of one address.
+const SHARE: usize = MOST / 4;
 
 /// Bytes of all locks together, as they are kept.
 const MOST_BYTES: usize = 16 << 20;
@@ -34,6 +39,8 @@ pub(super) struct Lock {
     pub(super) owner: Option<String>,
     /// Who holds it.
     pub(super) user: Option<Vec<u8>>,
+    /// Where it was asked for from, as long as the server runs.
+    pub(super) address: Option<IpAddr>,
     pub(super) until: Instant,
 }
 
@@ -52,20 +59,38 @@ impl Lock {
         256 + text + user + self.chain.iter().map(Place::size).sum::<usize>()
     }
 
-    /// Returns whether what it is on lies beneath a place.
-    fn is_beneath(&self, place: &Place) -> bool {
-        self.chain.iter().skip(1).any(|above| above == place)
+    fn holders(&self) -> impl Iterator<Item = Holder> + use<> {
+        [self.user.clone().map(Holder::User), self.address.map(Holder::Address)].into_iter().flatten()
     }
 }
 
-/// All locks.
+/// All locks, found by where they are.
 #[derive(Debug, Default)]
 pub(super) struct Locks {
-    all: Vec<Lock>,
+    /// In the order in which they were given.
+    all: BTreeMap<u64, Lock>,
+    /// Those that are on a place.
+    on: HashMap<Place, Vec<u64>>,
+    /// Those that are beneath one.
+    beneath: HashMap<Place, Vec<u64>>,
+    by_token: HashMap<Vec<u8>, u64>,
+    /// How many each user has, and each address.
+    held: HashMap<Holder, usize>,
+    /// The number of the next one.
+    next: u64,
+    /// None ends before.
+    soonest: Option<Instant>,
     /// What they take.
     bytes: usize,
     /// Counts what changed them.
     changes: u64,
+}
+
+/// Who holds locks, and may hold a share of them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Holder {
+    User(Vec<u8>),
+    Address(IpAddr),
 }
 
 /// Why a lock is not given.
@@ -80,7 +105,12 @@ pub(super) enum Denied {
 impl Locks {
     /// Forgets those whose time is over.
     pub(super) fn expire(&mut self, now: Instant) {
-        self.retain(|lock| lock.until > now);
+        if self.soonest.is_some_and(|soonest| soonest <= now) {
+            let over = self.all.iter().filter(|(_, lock)| lock.until <= now).map(|(number, _)| *number);
+            let over: Vec<u64> = over.collect();
+            over.into_iter().for_each(|number| self.remove(number));
+            self.soonest = self.all.values().map(|lock| lock.until).min();
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -92,17 +122,25 @@ impl Locks {
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Lock> {
-        self.all.iter()
+        self.all.values()
     }
 
     /// The locks that hold at a place.
     pub(super) fn at<'a>(&'a self, chain: &'a [Place]) -> impl Iterator<Item = &'a Lock> {
-        self.all.iter().filter(|lock| lock.reaches(chain))
+        chain.iter().flat_map(|place| self.those(&self.on, place)).filter(|lock| lock.reaches(chain))
     }
 
     /// The locks on what is beneath a place.
     pub(super) fn beneath<'a>(&'a self, place: &'a Place) -> impl Iterator<Item = &'a Lock> {
-        self.all.iter().filter(|lock| lock.is_beneath(place))
+        self.those(&self.beneath, place)
+    }
+
+    fn those<'a>(
+        &'a self,
+        index: &'a HashMap<Place, Vec<u64>>,
+        place: &Place,
+    ) -> impl Iterator<Item = &'a Lock> + use<'a> {
+        index.get(place).into_iter().flatten().filter_map(|number| self.all.get(number))
     }
 
     /// Gives a lock, where it goes with those that are held.
@@ -116,11 +154,21 @@ impl Locks {
             }
             beside += usize::from(other.reaches(&lock.chain));
         }
-        if self.all.len() >= MOST || beside >= MOST_SHARED || self.bytes + size > MOST_BYTES {
+        let has_share =
+            lock.holders().any(|holder| self.held.get(&holder).is_some_and(|&held| held >= SHARE));
+        if has_share || self.all.len() >= MOST || beside >= MOST_SHARED || self.bytes + size > MOST_BYTES {
             return Err(Denied::Full);
         }
         self.bytes += size;
-        self.all.push(lock);
+        self.next += 1;
+        self.on.entry(place.clone()).or_default().push(self.next);
+        for above in &lock.chain[1..] {
+            self.beneath.entry(above.clone()).or_default().push(self.next);
+        }
+        lock.holders().for_each(|holder| *self.held.entry(holder).or_default() += 1);
+        self.soonest = Some(self.soonest.map_or(lock.until, |soonest| soonest.min(lock.until)));
+        self.by_token.insert(lock.token.clone().into_bytes(), self.next);
+        self.all.insert(self.next, lock);
         self.changes += 1;
         Ok(())
     }
@@ -129,28 +177,48 @@ impl Locks {
     pub(super) fn find(&mut self, token: &[u8], chain: &[Place]) -> Option<&mut Lock> {
         // Whoever asks for it this way may hold it on.
         self.changes += 1;
-        self.all.iter_mut().find(|lock| lock.token.as_bytes() == token && lock.reaches(chain))
+        self.all.get_mut(self.by_token.get(token)?).filter(|lock| lock.reaches(chain))
     }
 
     /// Takes a lock back.
     pub(super) fn release(&mut self, token: &[u8]) {
         self.changes += 1;
-        self.retain(|lock| lock.token.as_bytes() != token);
+        if let Some(&number) = self.by_token.get(token) {
+            self.remove(number);
+        }
     }
 
     /// What was at a place is gone, with all beneath.
     pub(super) fn forget(&mut self, place: &Place) {
         self.changes += 1;
-        self.retain(|lock| lock.chain.first() != Some(place) && !lock.is_beneath(place));
+        let gone = [&self.on, &self.beneath].into_iter().filter_map(|index| index.get(place)).flatten();
+        let gone: Vec<u64> = gone.copied().collect();
+        gone.into_iter().for_each(|number| self.remove(number));
     }
 
-    fn retain(&mut self, stays: impl Fn(&Lock) -> bool) {
-        let bytes = &mut self.bytes;
-        self.all.retain(|lock| {
-            let stays = stays(lock);
-            *bytes -= if stays { 0 } else { lock.size() };
-            stays
-        });
+    fn remove(&mut self, number: u64) {
+        let Some(lock) = self.all.remove(&number) else { return };
+        self.bytes -= lock.size();
+        self.by_token.remove(lock.token.as_bytes());
+        take_out(&mut self.on, &lock.chain[0], number);
+        lock.chain[1..].iter().for_each(|above| take_out(&mut self.beneath, above, number));
+        for holder in lock.holders() {
+            if let Some(held) = self.held.get_mut(&holder) {
+                *held -= 1;
+                if *held == 0 {
+                    self.held.remove(&holder);
+                }
+            }
+        }
+    }
+}
+
+fn take_out(index: &mut HashMap<Place, Vec<u64>>, place: &Place, number: u64) {
+    if let Some(numbers) = index.get_mut(place) {
+        numbers.retain(|other| *other != number);
+        if numbers.is_empty() {
+            index.remove(place);
+        }
     }
 }
 
@@ -165,7 +233,17 @@ mod tests {
         let chain = chain.map(|(at, name)| Place::within((1, depth - at as u64), name.as_bytes())).collect();
         let until = Instant::now() + LONGEST;
         let token = format!("{names:?}{is_exclusive}{is_deep}");
-        Lock { token, chain, root: String::new(), is_exclusive, is_deep, owner: None, user: None, until }
+        Lock {
+            token,
+            chain,
+            root: String::new(),
+            is_exclusive,
+            is_deep,
+            owner: None,
+            user: None,
+            address: None,
+            until,
+        }
     }
 
     #[test]
@@ -211,6 +289,48 @@ mod tests {
         assert_eq!(locks.give(lock(&["d", ""], false, true)), Err(Denied::Full));
         assert_eq!(locks.give(lock(&["f", "d", ""], false, false)), Err(Denied::Full));
         assert_eq!(locks.give(lock(&["e", ""], false, true)), Ok(()));
+    }
+
+    #[test]
+    fn a_user_and_an_address_have_a_share_and_leave_the_rest_to_others() {
+        let (here, there) = (Some(IpAddr::from([192, 0, 2, 1])), Some(IpAddr::from([192, 0, 2, 2])));
+        let of = |at: usize, user: Option<&str>, address| Lock {
+            user: user.map(|user| user.as_bytes().to_vec()),
+            address,
+            ..lock(&[&at.to_string(), ""], true, false)
+        };
+        let mut locks = Locks::default();
+        let given = (0..MOST).take_while(|at| locks.give(of(*at, Some("u"), here)).is_ok()).count();
+        assert_eq!(given, SHARE);
+        // Neither elsewhere nor by another name, but another from elsewhere has all of its own.
+        for (user, address, fits) in [
+            (Some("u"), there, false),
+            (Some("v"), here, false),
+            (None, here, false),
+            (Some("v"), there, true),
+        ] {
+            assert_eq!(locks.give(of(MOST, user, address)).is_ok(), fits, "{user:?} {address:?}");
+        }
+        locks.forget(&Place::within((1, 2), b"0"));
+        assert_eq!(locks.give(of(MOST + 1, Some("u"), here)), Ok(()));
+    }
+
+    /// What is looked up costs what it finds, however many locks there are.
+    #[test]
+    fn the_index_follows_what_is_given_and_taken() {
+        let mut locks = Locks::default();
+        let names: Vec<String> = (0..100).map(|at| at.to_string()).collect();
+        for name in &names {
+            locks.give(lock(&[name, "d", ""], true, false)).unwrap();
+        }
+        let (folder, file) = (Place::within((1, 2), b"d"), lock(&["7", "d", ""], true, false));
+        assert_eq!((locks.beneath(&folder).count(), locks.at(&file.chain).count()), (100, 1));
+        assert!(locks.find(file.token.as_bytes(), &file.chain).is_some());
+        assert!(locks.find(b"another", &file.chain).is_none());
+        locks.release(file.token.as_bytes());
+        assert_eq!((locks.beneath(&folder).count(), locks.at(&file.chain).count()), (99, 0));
+        locks.forget(&folder);
+        assert!(locks.on.is_empty() && locks.beneath.is_empty() && locks.bytes == 0);
     }
 
     #[test]

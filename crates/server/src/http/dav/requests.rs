@@ -2,6 +2,7 @@
 //!
 //! Their bodies are short: they are collected, and then answered by the pool together with the head.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -29,6 +30,7 @@ use crate::http::find::Found;
 use crate::http::reading::Reader;
 use crate::http::receive::Reception;
 use crate::http::record::Record;
+use crate::http::tus::sharer;
 use crate::http::who::Who;
 use crate::http::writing::{self, Refused, refuse};
 use crate::limits::{LimitKey, Reached};
@@ -69,6 +71,7 @@ struct Asking {
     server: Arc<Server>,
     storage: Arc<dyn Storage>,
     user: Option<Vec<u8>>,
+    address: Option<IpAddr>,
     path: VirtualPath,
     /// It was named as a folder, with a slash at its end.
     is_directory: bool,
@@ -106,6 +109,7 @@ impl Reception<'_> {
             server: Arc::clone(&self.core.server),
             storage: Arc::clone(&who.account.storage),
             user: who.user.clone(),
+            address: sharer(self.peer.ip()),
             path,
             is_directory,
         };
@@ -334,6 +338,7 @@ impl Asking {
             is_deep: is_deep && is_directory,
             owner: info.owner,
             user: self.user.clone(),
+            address: self.address,
             until: Instant::now() + condition::timeout(head, LONGEST),
         };
         self.server.dav.change(|told| told.locks.give(lock.clone()))?.map_err(|denied| match denied {

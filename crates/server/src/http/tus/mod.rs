@@ -17,7 +17,9 @@ mod joining;
 mod lengths;
 mod piece;
 mod shared;
+mod shares;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use millrace_ftp::session::{Permission, Permissions};
@@ -47,9 +49,13 @@ pub(super) use piece::Whole;
 pub(crate) use piece::{Check, Piece};
 use piece::{can_be, too_long};
 pub(crate) use shared::Tus;
+pub(in crate::http) use shares::sharer;
 
 /// Uploads of a tree that wait for more at a time.
 const MOST: u64 = 1000;
+
+/// Uploads of one user that wait at a time, and of one address.
+const SHARE: u64 = MOST / 4;
 
 /// What is said with a request that is refused.
 pub(super) const OF_REFUSALS: [(&str, &str); 2] =
@@ -124,6 +130,7 @@ struct Asking {
     storage: Arc<dyn Storage>,
     permissions: Permissions,
     user: Option<Vec<u8>>,
+    address: Option<IpAddr>,
     head: Arc<Head>,
     path: VirtualPath,
     is_directory: bool,
@@ -162,6 +169,7 @@ pub(super) fn tus(
                 storage: Arc::clone(&who.account.storage),
                 permissions: who.account.permissions,
                 user: who.user.clone(),
+                address: sharer(exchange.connection.peer.ip()),
                 head: Arc::clone(head),
                 path: target.path.clone(),
                 is_directory: target.is_directory,
@@ -302,6 +310,8 @@ impl Asking {
         };
         // A client that hears of it only now has to be able to ask for it.
         let partial = self.open(&address, PartialMode::New)?;
+        let (user, from) = (self.user.as_deref(), self.address);
+        self.server.tus.shares().begin(key, user, from, self.server.tus.settings.age);
         let mut fields = answer_fields();
         fields.push(("Location", location));
         fields.push(("Upload-Expires", self.expires(partial.modified)));
@@ -351,10 +361,11 @@ impl Asking {
 
     fn has_room(&self, path: &VirtualPath, bytes: u64) -> Result<(), Refused> {
         self.has_space(path, bytes)?;
+        let has_share = self.server.tus.shares().is_full(self.user.as_deref(), self.address, SHARE);
         match self.storage.resting()?.files {
-            MOST.. => {
+            files if files >= MOST || has_share => {
                 let reason = "Too many uploads wait here to be gone on with.";
-                let reached = Reached::new(LimitKey::WaitingUploads, MOST);
+                let reached = Reached::new(LimitKey::WaitingUploads, if has_share { SHARE } else { MOST });
                 Err(Refused::because(Status::INSUFFICIENT_STORAGE, reason, reached))
             }
             _ => Ok(()),
@@ -471,6 +482,7 @@ impl Asking {
                 let age = self.wall.seconds.saturating_sub(state.modified.seconds);
                 if u64::try_from(age).unwrap_or(0) > self.server.tus.settings.age.as_secs() {
                     let _ = self.storage.remove_partial(&address.path, &address.key);
+                    self.server.tus.forget_length(&address.key);
                     return gone();
                 }
                 Ok(Some(state))

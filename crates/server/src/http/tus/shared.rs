@@ -2,13 +2,14 @@
 //! files.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_vfs::{PartialKey, VirtualPath};
 
 use super::address::{self, Address, Secret};
 use super::lengths::Lengths;
+use super::shares::Shares;
 use crate::auth::password;
 use crate::config;
 use crate::state::Server;
@@ -29,6 +30,8 @@ pub(crate) struct Tus {
     done: Mutex<HashMap<PartialKey, Done>>,
     /// What their addresses do not say.
     lengths: OnceLock<Mutex<Lengths>>,
+    /// Whose they are that wait.
+    shares: Mutex<Shares>,
 }
 
 /// An upload that has become its file.
@@ -44,7 +47,13 @@ pub(super) struct Done {
 
 impl Tus {
     pub(crate) fn new(settings: config::Resumable) -> Self {
-        Self { settings, secret: OnceLock::new(), done: Mutex::default(), lengths: OnceLock::new() }
+        Self {
+            settings,
+            secret: OnceLock::new(),
+            done: Mutex::default(),
+            lengths: OnceLock::new(),
+            shares: Mutex::default(),
+        }
     }
 
     /// Returns whether it is spoken at all.
@@ -97,8 +106,14 @@ impl Tus {
         now.saturating_sub(self.age().saturating_mul(2))
     }
 
+    /// Whose uploads wait.
+    pub(super) fn shares(&self) -> MutexGuard<'_, Shares> {
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// An upload is no more.
     pub(super) fn forget_length(&self, key: &PartialKey) {
+        self.shares().end(key);
         if let Some(lengths) = self.lengths.get() {
             lengths.lock().unwrap_or_else(PoisonError::into_inner).forget(key);
         }
