@@ -124,6 +124,10 @@ pub(crate) fn resolve(
     let by_certificate = tls.as_ref().is_some_and(|tls| tls.asks_for_certificates());
     let People { accounts, logins, sources } =
         people(&mut written, users, &trees, &mounts, &groups, by_certificate, &places)?;
+    let anybody_writes = !sources.is_empty() || logins.iter().any(|login| login.access == Access::ReadWrite);
+    if is_on(written.http_sandbox.clone(), anybody_writes) {
+        web.fields = take(&mut web.fields).sandboxed();
+    }
     let Trees { directory, resumable, files, homes, hosts } = trees;
     let of_hosts: Vec<_> = hosts.iter().map(|host| Arc::clone(&host.homes)).collect();
     let accounts = accounts.quotas(Arc::clone(&quotas));
@@ -144,30 +148,30 @@ pub(crate) fn resolve(
         time: places.some_time(written.cgi_timeout, "cgi-timeout", programs.time)?,
         ..programs
     };
-    let config = Config {
-        ftp,
-        ftps,
-        tls,
-        acme,
     let some = |said: Option<Said<Count>>| said.map(|said| said.value.0 as u64).filter(|&most| most > 0);
     let program_limits = config::ProgramLimits {
         cpu: written.program_cpu.map(|said| said.value.0).filter(|cpu| !cpu.is_zero()),
         memory: some(written.program_memory),
         processes: some(written.program_processes),
     };
-        http,
+    let config = Config {
         program_limits,
+        ftp,
+        ftps,
+        tls,
+        acme,
+        http,
         https,
         programs,
         web,
         passes,
         resumable,
         dav,
+        ban_file,
         accounts: default.accounts,
         passive_ports,
         proxy_from: written.proxy_from.iter().map(|said| said.value).collect(),
         public_ip: written.public_ip.map(|said| said.value),
-        ban_file,
         workers: workers(written.workers, &places)?,
         blocking_threads: places.at_least_one(
             written.blocking_threads,

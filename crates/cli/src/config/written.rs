@@ -290,6 +290,10 @@ pub(crate) struct Written {
     #[arg(skip)]
     pub(crate) http_security_headers: Option<Said<Switch>>,
 
+    /// Whether browsers run nothing of files.
+    #[arg(skip)]
+    pub(crate) http_sandbox: Option<Said<Switch>>,
+
     /// For how long browsers are to come by HTTPS only.
     #[arg(skip)]
     pub(crate) http_hsts: Option<Said<Period>>,

@@ -48,7 +48,8 @@ fn document(server: &Server, url: &str) -> Option<String> {
 #[test]
 fn a_browser_reads_a_directory_and_sends_and_gets_files_from_another_origin() {
     let there = Server::configured_with("[[cors]]\norigins = \"*\"\nmethods = [\"GET\", \"PUT\"]\n", &[]);
-    let here = Server::with("127.0.0.1:0", &["--anonymous", "ro"]);
+    // Its page is the operator's, not a user's.
+    let here = Server::configured_with("anonymous = \"ro\"\nhttp-sandbox = false\n", &[]);
     let script = SCRIPT.replace("THERE", there.http_url("").trim_end_matches('/'));
     let script = script.replace("USER", USER).replace("PASSWORD", PASSWORD);
     fs::write(here.served().join("page.html"), script).unwrap();
@@ -63,4 +64,31 @@ fn a_browser_reads_a_directory_and_sends_and_gets_files_from_another_origin() {
         assert!(done.contains(line), "{line}: {done}\n{}", there.log());
     }
     assert_eq!(read(there.served().join("up.txt")), b"from a browser");
+}
+
+/// What each writes where its script runs.
+const UPLOADED: [(&str, &str); 3] = [
+    ("page.html", "<!doctype html><body>shown<script>document.body.textContent = 'it ' + 'ran'</script>"),
+    (
+        "image.svg",
+        "<svg xmlns='http://www.w3.org/2000/svg'><text>shown</text><script>document.documentElement.textContent = 'it ' + 'ran'</script></svg>",
+    ),
+    (
+        "page.xhtml",
+        "<html xmlns='http://www.w3.org/1999/xhtml'><body>shown<script>document.body.textContent = 'it ' + 'ran'</script></body></html>",
+    ),
+];
+
+#[test]
+fn a_browser_runs_nothing_of_what_users_uploaded() {
+    for (setting, runs) in [("", false), ("http-sandbox = false\n", true)] {
+        let server = Server::configured_with(&format!("anonymous = \"ro\"\n{setting}"), &[]);
+        for (name, content) in UPLOADED {
+            fs::write(server.served().join(name), content).unwrap();
+            let Some(document) = document(&server, &server.http_url(name)) else { return };
+            let expected = if runs { "it ran" } else { "shown" };
+            assert!(document.contains(expected), "{name}, {setting:?}: {document}\n{}", server.log());
+            assert_eq!(document.contains("it ran"), runs, "{name}, {setting:?}: {document}");
+        }
+    }
 }

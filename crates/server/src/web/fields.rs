@@ -83,6 +83,21 @@ impl Fields {
         Ok(Self { rules, transport_security: None })
     }
 
+    /// The same, where browsers run nothing of a file that no rule gives another `Content-Security-Policy`: what a user
+    /// uploads would otherwise act for whoever opens it, on the origin to which they are logged in. A PDF is shown all the
+    /// same; browsers show none in a sandbox, and run nothing of one on the origin.
+    pub fn sandboxed(mut self) -> Self {
+        let rule = |media_type: &str, fields: &[(&str, &str)]| FieldRule {
+            types: vec![media_type.to_owned()],
+            fields: fields.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            ..FieldRule::default()
+        };
+        let nosniff = SAFE[0];
+        self.rules.push(rule("application/pdf", &[("Content-Security-Policy", ""), nosniff]));
+        self.rules.push(rule("*", &[("Content-Security-Policy", "sandbox"), nosniff]));
+        self
+    }
+
     /// The lines of answers with a file.
     pub(crate) fn of_file(&self, path: &VirtualPath, media_type: &str) -> Vec<u8> {
         lines(self.rules.iter().filter(|rule| {
@@ -177,6 +192,27 @@ mod tests {
             format!("Cache-Control: no-cache\r\n{safe}")
         );
         assert!(Fields::new(Vec::new(), false).unwrap().of_others().is_empty());
+    }
+
+    #[test]
+    fn files_run_nothing_in_a_browser_unless_a_rule_says_so() {
+        let rules = vec![rule(&["/app/**"], &[], &[("content-security-policy", "default-src 'self'")])];
+        let fields = Fields::new(rules, false).unwrap().sandboxed();
+        let of = |path: &str, media_type: &str| {
+            let path = VirtualPath::parse(path.as_bytes()).unwrap();
+            String::from_utf8(fields.of_file(&path, media_type)).unwrap()
+        };
+        let (sandbox, nosniff) =
+            ("Content-Security-Policy: sandbox\r\n", "X-Content-Type-Options: nosniff\r\n");
+        for media_type in ["text/html; charset=utf-8", "image/svg+xml", "application/xhtml+xml", "x/y", ""] {
+            assert_eq!(of("/a", media_type), format!("{sandbox}{nosniff}"), "{media_type}");
+        }
+        assert_eq!(of("/a", "application/pdf"), nosniff);
+        assert_eq!(
+            of("/app/a", "text/html"),
+            format!("content-security-policy: default-src 'self'\r\n{nosniff}")
+        );
+        assert!(fields.of_others().is_empty(), "our own pages have a policy of their own");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Keys that a reload takes over at once. All others count from the next start only, and it says so where they changed.
-const TAKEN_OVER: &str = "directory user users group source anonymous folder archives host uploads durability \
+const TAKEN_OVER: &str = "directory user users group source anonymous folder archives host uploads durability http-sandbox \
     download-limit upload-limit user-download-limit user-upload-limit user-sessions session-download-limit \
     session-upload-limit logins logins-per-address logins-per-network user-logins listener allow deny proxy-from \
     ban-after ban-time hook hooks-queue tls-cert tls-key tls-self-signed tls-names tls-required tls-resumption \
