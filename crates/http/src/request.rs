@@ -258,6 +258,44 @@ impl Head {
         Ok(Some(length))
     }
 
+    /// Begins a head whose parts are known, as those of HTTP/2 are, in place of what was here before.
+    pub(crate) fn begin(&mut self, method: &str, target: &[u8]) {
+        self.bytes.clear();
+        self.lines.clear();
+        self.known = [0; Field::COUNT];
+        (self.method, self.version) = (Method::from_text(method), Version::Http11);
+        self.method_text = self.append(method.as_bytes());
+        self.target = self.append(target);
+    }
+
+    /// Adds a field to a head that was begun; an error where that makes it ambiguous or too long.
+    pub(crate) fn add(&mut self, name: &str, value: &[u8]) -> Result<(), Refusal> {
+        if self.lines.len() == MAX_FIELDS {
+            return refuse(Status::HEAD_TOO_LARGE, "The head has more than 64 fields.");
+        }
+        if self.bytes.len() + name.len() + value.len() > MAX_HEAD {
+            return refuse(Status::HEAD_TOO_LARGE, "The head is longer than 32 KiB.");
+        }
+        let line = Line { name: self.append(name.as_bytes()), value: self.append(value) };
+        self.lines.push(line);
+        self.note(name, self.lines.len() as u8)
+    }
+
+    /// Completes a head that was begun. Where no field says how long a body is, it is framed as `unsaid`.
+    pub(crate) fn complete(&mut self, unsaid: Framing) -> Result<(), Refusal> {
+        self.frame()?;
+        if self.get(Field::ContentLength).is_none() {
+            self.framing = unsaid;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, part: &[u8]) -> Span {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(part);
+        Span { start: start as u16, end: self.bytes.len() as u16 }
+    }
+
     /// Notes where the fields stand; an error where a second line of one makes the head ambiguous.
     fn index(&mut self, fields: &[httparse::Header<'_>], bytes: &[u8]) -> Result<(), Refusal> {
         self.lines.clear();
@@ -265,14 +303,17 @@ impl Head {
         for (number, field) in (1..).zip(fields) {
             let name = Span::of(field.name.as_bytes(), bytes);
             self.lines.push(Line { name, value: Span::of(field.value, bytes) });
-            let Some(index) = Field::index_of(field.name) else { continue };
-            match &mut self.known[index] {
-                place @ 0 => *place = number,
-                _ if Field::is_single(index) => {
-                    return bad("A field that may stand once stands twice.");
-                }
-                _ => {}
-            }
+            self.note(field.name, number)?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, name: &str, number: u8) -> Result<(), Refusal> {
+        let Some(index) = Field::index_of(name) else { return Ok(()) };
+        match &mut self.known[index] {
+            place @ 0 => *place = number,
+            _ if Field::is_single(index) => return bad("A field that may stand once stands twice."),
+            _ => {}
         }
         Ok(())
     }

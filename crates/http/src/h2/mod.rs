@@ -5,6 +5,7 @@
 //! behind the head of its frame in the same buffer.
 //!
 //! - [`frame`] and [`hpack`] are the two codecs, [`Fields`] what a block of fields holds.
+//! - [`request`] reads the head of a request from them, the same value as that of HTTP/1.1.
 //! - [`stream`] has the states and windows of streams, [`connection`] how both sides take frames, [`heads`] and
 //!   [`payload`] what these mean, [`sending`] what is sent.
 //! - [`fault`] is what ends either, and [`budget`] bounds what a peer can cause besides what it is sent.
@@ -20,6 +21,7 @@ mod frame;
 mod heads;
 pub mod hpack;
 mod payload;
+mod request;
 mod sending;
 mod server;
 mod settings;

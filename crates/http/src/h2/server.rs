@@ -6,11 +6,14 @@ use super::connection::{Connection, ConnectionError, ReceivedFrames, Side};
 use super::fields::Fields;
 use super::frame::{self, ErrorCode, kind};
 use super::hpack::FieldEncoder;
+use super::request;
 use super::settings::ConnectionLimits;
+use crate::request::{Head, Refusal};
 
 /// The server's side of a connection, as a value.
 ///
-/// Each request is a [`StreamEvent::Head`](super::StreamEvent::Head), with its fields in [`Server::fields`]; its stream is
+/// Each request is a [`StreamEvent::Head`](super::StreamEvent::Head), with its fields in [`Server::fields`] and its head by
+/// [`Server::read_head`]; its stream is
 /// answered by [`Server::head`] and, where that does not end it, frames of [`Server::data_head`] as
 /// [`Server::next_body`] has room for them.
 #[derive(Debug)]
@@ -42,6 +45,12 @@ impl Server {
     /// The fields of the last head or trailers.
     pub fn fields(&self) -> &Fields {
         &self.0.fields
+    }
+
+    /// Reads the head of the request that was told last, in place of what was in `head`. The refusal is the answer to what
+    /// HTTP/1.1 would refuse, too; the stream stays open for it.
+    pub fn read_head(&self, ends: bool, head: &mut Head) -> Result<(), Refusal> {
+        request::read(&self.0.fields, ends, head)
     }
 
     /// How many streams are open.
