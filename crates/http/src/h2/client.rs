@@ -65,7 +65,7 @@ impl Client {
         }
         let id = if connection.highest == 0 { 1 } else { connection.highest + 2 };
         connection.highest = id;
-        let (send, receive) = (connection.peer.window, connection.limits.stream_window);
+        let (send, receive) = (connection.peer.window, connection.stream_window);
         connection.streams.open(id, StreamState::Open, send, receive);
         connection.send_head(id, ends, out, write).then_some(id)
     }

@@ -117,6 +117,8 @@ pub(super) struct Connection {
     pub(super) block: Option<Block>,
     /// The first frame of the peer has come.
     has_settings: bool,
+    /// Bytes that the peer may send on a new stream: no fewer than it knows of.
+    pub(super) stream_window: u32,
 }
 
 /// What is received next.
@@ -177,6 +179,7 @@ impl Connection {
             partial: Vec::new(),
             block: None,
             has_settings: false,
+            stream_window: limits.stream_window.max(DEFAULT_WINDOW),
         };
         (connection, increment)
     }

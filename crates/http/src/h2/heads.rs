@@ -144,7 +144,7 @@ impl Connection {
             return Err(Fault::Stream(id, ErrorCode::PROTOCOL_ERROR));
         }
         let state = if ends { StreamState::RemoteClosed } else { StreamState::Open };
-        let stream = self.streams.open(id, state, self.peer.window, self.limits.stream_window);
+        let stream = self.streams.open(id, state, self.peer.window, self.stream_window);
         stream.remote = Remote::Body(length);
         if self.fields.is_too_large() {
             self.send_head(id, true, out, |fields| _ = fields.status(Status::HEAD_TOO_LARGE).length(0));

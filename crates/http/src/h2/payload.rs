@@ -49,6 +49,8 @@ impl Connection {
             return protocol("SETTINGS on a stream");
         }
         if head.has(flag::ACK) {
+            // It has heard of the windows.
+            self.stream_window = self.limits.stream_window;
             return if payload.is_empty() { Ok(None) } else { too_short() };
         }
         let window = i64::from(self.peer.window);

@@ -227,6 +227,79 @@ proptest! {
     }
 
     #[test]
+    fn uploads_come_whole_whatever_the_windows_and_the_cuts(
+        lengths in prop::collection::vec(prop_oneof![Just(0_usize), 1..200_usize, 10_000..90_000_usize], 1..8),
+        window in 1_000..70_000_u32,
+        cut in prop_oneof![1..50_usize, 1_000..70_000_usize],
+    ) {
+        let limits = ConnectionLimits { stream_window: window, connection_window: 65_535, ..Default::default() };
+        let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+        let mut client = Client::new(ConnectionLimits::default(), &mut to_server);
+        let mut server = Server::new(limits, &mut to_client);
+        // A client that has not heard the settings may send more than they allow, and is reset: it waits for them.
+        while !to_client.is_empty() {
+            let input = std::mem::take(&mut to_client);
+            prop_assert!(client.receive(&input, &mut to_server).unwrap().taken > 0);
+        }
+        let streams: Vec<u32> = lengths
+            .iter()
+            .map(|length| {
+                let length = length.to_string();
+                client
+                    .request(false, &mut to_server, |fields| {
+                        fields.field(":method", b"PUT").field(":scheme", b"http").field(":path", b"/up");
+                        fields.field(":authority", b"h").field("content-length", length.as_bytes());
+                    })
+                    .unwrap()
+            })
+            .collect();
+        let (mut sent, mut got, mut ended) = (vec![0; lengths.len()], vec![0; lengths.len()], 0);
+        let mut is_over = vec![false; lengths.len()];
+        for _ in 0..10_000 {
+            for (at, &stream) in streams.iter().enumerate() {
+                loop {
+                    let count = client.room(stream).min(lengths[at] - sent[at]);
+                    let ends = sent[at] + count == lengths[at];
+                    if is_over[at] || (count == 0 && !ends) {
+                        break;
+                    }
+                    client.data_head(stream, count, ends, &mut to_server);
+                    to_server.extend((sent[at]..sent[at] + count).map(|at| byte(stream, at)));
+                    (sent[at], is_over[at]) = (sent[at] + count, ends);
+                }
+            }
+            let input = std::mem::take(&mut to_server);
+            for mut piece in input.chunks(cut) {
+                loop {
+                    let received = server.receive(piece, Instant::now(), &mut to_client).unwrap();
+                    match received.event {
+                        None => break,
+                        Some(StreamEvent::Data { stream, range, ends }) => {
+                            let count = &mut got[stream as usize / 2];
+                            prop_assert!(range.clone().enumerate().all(|(n, at)| piece[at] == byte(stream, *count + n)));
+                            *count += range.len();
+                            ended += usize::from(ends);
+                            server.release(stream, range.len(), &mut to_client);
+                        }
+                        Some(StreamEvent::Head { ends: false, .. } | StreamEvent::Window) => {}
+                        event => panic!("{event:?}"),
+                    }
+                    piece = &piece[received.taken..];
+                }
+            }
+            if ended == lengths.len() {
+                break;
+            }
+            let input = std::mem::take(&mut to_client);
+            let mut rest = &input[..];
+            while !rest.is_empty() {
+                rest = &rest[client.receive(rest, &mut to_server).unwrap().taken..];
+            }
+        }
+        prop_assert_eq!(got, lengths);
+    }
+
+    #[test]
     fn what_a_client_says_means_the_same_however_it_is_cut(cut in 1..40_usize, padding in 0..5_u8) {
         let padded = [&[padding][..], b"hello", &vec![0; padding.into()]].concat();
         let up = request("PUT", &[("content-length", "10")]);
@@ -381,8 +454,14 @@ fn more_than_a_window_is_not_taken() {
     let limits = ConnectionLimits { stream_window: 10, ..ConnectionLimits::default() };
     let mut server = Server::new(limits, &mut Vec::new());
     let put = frame(kind::HEADERS, flag::END_HEADERS, 1, request("PUT", &[]));
-    let heard = hear(&mut server, &[greeting(), put, frame(kind::DATA, 0, 1, [0; 11])].concat(), 5);
-    assert_eq!(reset_of(&heard.said, 1), Some(ErrorCode::FLOW_CONTROL_ERROR));
+    // What was sent before the settings were heard is within the window that streams begin with.
+    let early = [greeting(), put, frame(kind::DATA, 0, 1, [0; 11])].concat();
+    let heard = hear(&mut server, &early, 5);
+    assert_eq!((heard.end, heard.body.len(), reset_of(&heard.said, 1)), (None, 11, None));
+    let put = frame(kind::HEADERS, flag::END_HEADERS, 3, request("PUT", &[]));
+    let late = [frame(kind::SETTINGS, flag::ACK, 0, []), put, frame(kind::DATA, 0, 3, [0; 11])].concat();
+    let heard = hear(&mut server, &late, 5);
+    assert_eq!(reset_of(&heard.said, 3), Some(ErrorCode::FLOW_CONTROL_ERROR));
     assert_eq!((heard.end, heard.body.len()), (None, 0));
 }
 
