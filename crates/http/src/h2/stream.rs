@@ -3,7 +3,7 @@
 use super::frame::{DEFAULT_WINDOW, MAX_WINDOW};
 
 /// How many streams that have ended are remembered, so that frames which were on their way are no fault.
-const REMEMBERED: usize = 64;
+const REMEMBERED: usize = 48;
 
 /// The states that a stream of a request goes through. No side pushes, so none is reserved (RFC 9113 section 5.1).
 ///
@@ -68,12 +68,16 @@ impl Stream {
     }
 }
 
+/// Marks a stream that this side has reset; no number has this bit.
+const BY_THIS_SIDE: u32 = 1 << 31;
+
 /// The streams that are open, in the order of their numbers, and the last ones that have ended.
 #[derive(Debug)]
 pub(super) struct Streams {
     open: Vec<Stream>,
-    ended: [Ended; REMEMBERED],
-    next: usize,
+    /// Their numbers, with [`BY_THIS_SIDE`]; 0 for none.
+    ended: [u32; REMEMBERED],
+    next: u8,
     /// Where the next look for a stream that can send begins.
     turn: u32,
 }
@@ -91,7 +95,7 @@ pub(super) enum Ended {
 
 impl Default for Streams {
     fn default() -> Self {
-        Self { open: Vec::new(), ended: [Ended::No; REMEMBERED], next: 0, turn: 0 }
+        Self { open: Vec::new(), ended: [0; REMEMBERED], next: 0, turn: 0 }
     }
 }
 
@@ -145,15 +149,21 @@ impl Streams {
 
     /// Remembers a stream that has ended, or was never opened.
     pub(super) fn remember(&mut self, ended: Ended) {
-        self.ended[self.next] = ended;
-        self.next = (self.next + 1) % REMEMBERED;
+        self.ended[usize::from(self.next)] = match ended {
+            Ended::No => 0,
+            Ended::ByBoth(id) => id,
+            Ended::ByThisSide(id) => id | BY_THIS_SIDE,
+        };
+        self.next = (self.next + 1) % REMEMBERED as u8;
     }
 
     /// What is remembered of a stream that is not open.
     pub(super) fn ended(&self, id: u32) -> Ended {
-        let is_it =
-            |ended: &&Ended| matches!(ended, Ended::ByBoth(other) | Ended::ByThisSide(other) if *other == id);
-        self.ended.iter().find(is_it).copied().unwrap_or(Ended::No)
+        match self.ended.iter().find(|ended| id > 0 && *ended & !BY_THIS_SIDE == id) {
+            Some(ended) if ended & BY_THIS_SIDE != 0 => Ended::ByThisSide(id),
+            Some(_) => Ended::ByBoth(id),
+            None => Ended::No,
+        }
     }
 
     /// The next stream in turn with a body and a window, and how much of the window is open.
@@ -212,6 +222,8 @@ mod tests {
         streams.end(Ended::ByBoth(7));
         assert_eq!((streams.count(), streams.get(7).is_none()), (3, true));
         assert_eq!((streams.ended(7), streams.ended(5)), (Ended::ByBoth(7), Ended::No));
+        streams.remember(Ended::ByThisSide(9));
+        assert_eq!(streams.ended(9), Ended::ByThisSide(9));
     }
 
     #[test]

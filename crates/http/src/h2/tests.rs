@@ -552,3 +552,9 @@ fn too_many_fields_are_answered_by_431() {
     hpack::FieldDecoder::new(0).decode(&payload, |name, value| fields.push(name, value)).unwrap();
     assert_eq!(fields.status(), Some(431));
 }
+
+/// An idle connection of the server has to stay below 1 KiB, without what the allocator holds for its fields.
+#[test]
+fn a_connection_is_small() {
+    assert!(size_of::<Server>() <= 768, "{}", size_of::<Server>());
+}
