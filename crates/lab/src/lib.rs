@@ -15,3 +15,4 @@ pub mod race;
 pub mod report;
 pub mod run;
 pub mod search;
+mod terminal;

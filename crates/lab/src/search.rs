@@ -4,6 +4,8 @@
 //! answer that does not stand up is lowered, and the report says so. At last it loads the server beyond the answer and
 //! asks once more: a server that does not come back from that has hysteresis.
 
+pub mod text;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -14,7 +14,7 @@ const KNEE: f64 = 0.9;
 const UNSTEADY: f64 = 0.5;
 
 /// Figures that differ in the number of users, or in nothing.
-pub struct Load<'a> {
+pub struct LoadSeries<'a> {
     /// What it is of: `retr 1k pasv`.
     pub title: String,
     /// In the order in which they were taken.
@@ -22,13 +22,13 @@ pub struct Load<'a> {
 }
 
 /// Puts figures together, in the order in which they were taken.
-pub fn loads(cells: &[CellReport]) -> Vec<Load<'_>> {
-    let mut loads: Vec<Load<'_>> = Vec::new();
+pub fn loads(cells: &[CellReport]) -> Vec<LoadSeries<'_>> {
+    let mut loads: Vec<LoadSeries<'_>> = Vec::new();
     for cell in cells {
         let title = titled(cell);
         match loads.iter_mut().find(|load| load.title == title) {
             Some(load) => load.cells.push(cell),
-            None => loads.push(Load { title, cells: vec![cell] }),
+            None => loads.push(LoadSeries { title, cells: vec![cell] }),
         }
     }
     loads
@@ -71,7 +71,7 @@ pub fn titled(cell: &CellReport) -> String {
     }
 }
 
-impl<'a> Load<'a> {
+impl<'a> LoadSeries<'a> {
     /// The number of users with the highest rate: the middle one of its repetitions, and how many these are.
     pub fn best(&self) -> Option<(&'a CellReport, usize)> {
         let rates = self.by_users(&|cell| Some(cell.achieved()));

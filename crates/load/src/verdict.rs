@@ -60,7 +60,7 @@ pub struct Verdict {
 
 /// What the load adds to the audit.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Load {
+pub(crate) struct LoadSummary {
     pub(crate) op: Op,
     /// Operations that this machine could not begin.
     pub(crate) client_faults: u64,
@@ -114,7 +114,7 @@ const SHARE_OF_OVERFLOWS: f64 = 0.01;
 const SENT_AGAIN_MS: f64 = 200.0;
 
 /// A rule: the evidence if it holds.
-type Rule = fn(&Audit, Load) -> Option<String>;
+type Rule = fn(&Audit, LoadSummary) -> Option<String>;
 
 const RULES: [(Bound, Rule); 14] = [
     (Bound::Client, client_cannot),
@@ -135,10 +135,10 @@ const RULES: [(Bound, Rule); 14] = [
 ];
 
 /// Says what bounded a figure.
-pub(crate) fn judge(audit: &Audit, load: Load) -> Verdict {
+pub(crate) fn judge(audit: &Audit, load: LoadSummary) -> Verdict {
     let nothing = match load {
-        Load { op: Op::Idle, .. } => Some("nothing was asked of the server"),
-        Load { ops: 0, client_faults: 0, .. } => Some("no operation ended well"),
+        LoadSummary { op: Op::Idle, .. } => Some("nothing was asked of the server"),
+        LoadSummary { ops: 0, client_faults: 0, .. } => Some("no operation ended well"),
         // The kernel counts the machine's time in ticks of 10 ms.
         _ if is_too_short(audit) => Some("it was too short to tell what was at its limit"),
         _ => None,
@@ -155,7 +155,7 @@ pub(crate) fn judge(audit: &Audit, load: Load) -> Verdict {
 }
 
 /// More of a load under which operations fail would only have more of them fail.
-fn no_limit(load: Load) -> String {
+fn no_limit(load: LoadSummary) -> String {
     match load.failed {
         0 => "nothing was at its limit: more users or a higher rate may get more".to_owned(),
         failed => format!("no limit of this machine was seen, and {failed} operations failed"),
@@ -167,19 +167,19 @@ pub(crate) fn is_too_short(audit: &Audit) -> bool {
     audit.seconds < SHORTEST
 }
 
-fn client_cannot(_: &Audit, load: Load) -> Option<String> {
+fn client_cannot(_: &Audit, load: LoadSummary) -> Option<String> {
     let share = load.client_faults as f64 / (load.ops + load.client_faults).max(1) as f64;
     (share > 0.01).then(|| format!("this machine could not begin {} operations", load.client_faults))
 }
 
-fn client_thread_full(audit: &Audit, _: Load) -> Option<String> {
+fn client_thread_full(audit: &Audit, _: LoadSummary) -> Option<String> {
     let used = audit.client.busiest_thread;
     (used >= FULL_THREAD * left(audit))
         .then(|| format!("a thread of this client used {:.0} % of a processor: try --threads", used * 100.0))
 }
 
 /// Where the server's CPU is known, the rules before this one weigh the two against each other.
-fn client_never_idle(audit: &Audit, _: Load) -> Option<String> {
+fn client_never_idle(audit: &Audit, _: LoadSummary) -> Option<String> {
     let wanted = audit.client.keenest_thread;
     (audit.server.is_none() && wanted >= KEEN_THREAD * left(audit)).then(|| {
         format!("a thread of this client was busy or kept waiting for {:.0} % of the time", wanted * 100.0)
@@ -187,7 +187,7 @@ fn client_never_idle(audit: &Audit, _: Load) -> Option<String> {
 }
 
 /// Where nobody knows the server's share, a full machine may be the server's doing: but then nobody knows that either.
-fn somebody_takes_the_machine(audit: &Audit, _: Load) -> Option<String> {
+fn somebody_takes_the_machine(audit: &Audit, _: LoadSummary) -> Option<String> {
     (audit.server.is_none() && is_machine_full(audit)).then(|| {
         let busy = audit.machine_busy * 100.0;
         format!(
@@ -217,7 +217,7 @@ impl Shares {
 }
 
 /// Of a machine that is mostly elsewhere nothing can be told, however full what was left of it was.
-fn other_machines_take_the_machine(audit: &Audit, _: Load) -> Option<String> {
+fn other_machines_take_the_machine(audit: &Audit, _: LoadSummary) -> Option<String> {
     let had = Shares::of(audit);
     let takes_most = had.machines > had.server.max(had.client).max(had.programs);
     (is_machine_full(audit) && takes_most).then(|| {
@@ -231,7 +231,7 @@ fn other_machines_take_the_machine(audit: &Audit, _: Load) -> Option<String> {
 }
 
 /// What remains is for the server and for this client: too little to tell whose limit it was.
-fn others_take_the_machine(audit: &Audit, _: Load) -> Option<String> {
+fn others_take_the_machine(audit: &Audit, _: LoadSummary) -> Option<String> {
     let had = Shares::of(audit);
     let takes_most = had.programs + had.machines > had.server.max(had.client);
     (audit.server.is_some() && is_machine_full(audit) && takes_most).then(|| {
@@ -251,13 +251,13 @@ fn processors(count: usize) -> String {
     format!("{count} processor{}", if count == 1 { "" } else { "s" })
 }
 
-fn client_takes_the_machine(audit: &Audit, _: Load) -> Option<String> {
+fn client_takes_the_machine(audit: &Audit, _: LoadSummary) -> Option<String> {
     let server = audit.server.as_ref()?.cpu_seconds;
     let client = audit.client.cpu_seconds;
     (is_machine_full(audit) && client > server).then(|| shared(audit, server))
 }
 
-fn server_takes_the_machine(audit: &Audit, _: Load) -> Option<String> {
+fn server_takes_the_machine(audit: &Audit, _: LoadSummary) -> Option<String> {
     let server = audit.server.as_ref()?.cpu_seconds;
     let fills = is_machine_full(audit) && server >= audit.client.cpu_seconds;
     fills.then(|| shared(audit, server))
@@ -273,12 +273,12 @@ fn shared(audit: &Audit, server: f64) -> String {
     )
 }
 
-fn client_held_back(audit: &Audit, _: Load) -> Option<String> {
+fn client_held_back(audit: &Audit, _: LoadSummary) -> Option<String> {
     let lag = audit.client.lag_p99_ms;
     (lag >= LATE_MS).then(|| format!("this client's threads woke up {lag:.0} ms too late (p99)"))
 }
 
-fn server_full(audit: &Audit, _: Load) -> Option<String> {
+fn server_full(audit: &Audit, _: LoadSummary) -> Option<String> {
     let server = audit.server.as_ref()?;
     let used = server.cpu_seconds / audit.seconds;
     let most = (audit.cores as u64).min(server.threads).max(1);
@@ -286,7 +286,7 @@ fn server_full(audit: &Audit, _: Load) -> Option<String> {
         .then(|| format!("the server used {used:.2} of the {most} processors that its threads can use"))
 }
 
-fn server_turns_connections_away(audit: &Audit, load: Load) -> Option<String> {
+fn server_turns_connections_away(audit: &Audit, load: LoadSummary) -> Option<String> {
     let dropped = overflows(audit);
     let is_much = dropped >= FEW_OVERFLOWS && dropped as f64 > load.ops as f64 * SHARE_OF_OVERFLOWS;
     (is_much && load.slowest_ms >= SENT_AGAIN_MS)
@@ -297,7 +297,7 @@ fn overflows(audit: &Audit) -> u64 {
     audit.network.listen_drops.max(audit.network.listen_overflows)
 }
 
-fn packets_lost(audit: &Audit, load: Load) -> Option<String> {
+fn packets_lost(audit: &Audit, load: LoadSummary) -> Option<String> {
     let network = &audit.network;
     let asked_for = if load.has_black_holes { network.syn_retransmitted } else { 0 };
     let lost = network.retransmitted.saturating_sub(asked_for);
@@ -305,14 +305,14 @@ fn packets_lost(audit: &Audit, load: Load) -> Option<String> {
     (share >= LOSSY).then(|| format!("{:.1} % of the segments had to be sent again", share * 100.0))
 }
 
-fn disk_full(audit: &Audit, _: Load) -> Option<String> {
+fn disk_full(audit: &Audit, _: LoadSummary) -> Option<String> {
     (audit.disk_busy >= FULL_DISK || audit.disk_wait >= DISK_WAIT).then(|| {
         let (busy, wait) = (audit.disk_busy * 100.0, audit.disk_wait * 100.0);
         format!("a disk was busy for {busy:.0} % of the time, and processors waited for it for {wait:.0} %")
     })
 }
 
-fn server_misses_the_rate(_: &Audit, load: Load) -> Option<String> {
+fn server_misses_the_rate(_: &Audit, load: LoadSummary) -> Option<String> {
     is_behind(load.missed, load.ops).then(|| {
         format!("the asked rate was not reached: {} operations found every user still waiting", load.missed)
     })
@@ -322,7 +322,7 @@ fn server_misses_the_rate(_: &Audit, load: Load) -> Option<String> {
 const UNKNOWN: &str = "the server's CPU is not known: give --server-pid";
 const REMEDY: &str = "give --server-pid";
 
-fn cautions(audit: &Audit, load: Load, bound: Bound) -> Vec<String> {
+fn cautions(audit: &Audit, load: LoadSummary, bound: Bound) -> Vec<String> {
     let others_decide = bound == Bound::Others;
     let mut found = Vec::new();
     if audit.server.as_ref().is_some_and(|server| server.is_stranger) {
@@ -365,7 +365,7 @@ mod tests {
     use super::*;
     use crate::host::{ClientAudit, NetworkAudit, ServerAudit};
 
-    const LOAD: Load = Load {
+    const LOAD: LoadSummary = LoadSummary {
         op: Op::Retr,
         ops: 1000,
         failed: 0,
@@ -419,7 +419,7 @@ mod tests {
         let verdict = |drops: u64, ops: u64, slowest_ms: f64| {
             let mut audit = calm();
             audit.network.listen_drops = drops;
-            judge(&audit, Load { ops, slowest_ms, ..LOAD })
+            judge(&audit, LoadSummary { ops, slowest_ms, ..LOAD })
         };
         // Twelve transfers, while some other program's queue overflowed twice.
         for (drops, ops, slowest_ms) in [(2, 12, 1000.0), (30, 1000, 150.0), (30, 30_000, 1000.0)] {
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn more_load_is_no_advice_where_operations_fail() {
-        let reason = |failed: u64| judge(&calm(), Load { failed, ..LOAD }).evidence[0].clone();
+        let reason = |failed: u64| judge(&calm(), LoadSummary { failed, ..LOAD }).evidence[0].clone();
         assert!(reason(0).contains("more users or a higher rate"));
         assert_eq!(reason(40), "no limit of this machine was seen, and 40 operations failed");
     }
@@ -530,16 +530,16 @@ mod tests {
     fn nothing_bounds_those_who_ask_nothing() {
         let mut audit = calm();
         audit.machine_busy = 1.0;
-        assert_eq!(judge(&audit, Load { op: Op::Idle, ..LOAD }).bound, Bound::Unsaturated);
+        assert_eq!(judge(&audit, LoadSummary { op: Op::Idle, ..LOAD }).bound, Bound::Unsaturated);
     }
 
     #[test]
     fn cautions_follow_the_reason() {
         let mut audit = calm();
         (audit.others, audit.stolen, audit.network.syn_retransmitted) = (0.9, 0.1, 3);
-        let verdict = judge(&audit, Load { missed: 50, ..LOAD });
+        let verdict = judge(&audit, LoadSummary { missed: 50, ..LOAD });
         assert_eq!((verdict.bound, verdict.evidence.len()), (Bound::Server, 4));
-        let verdict = judge(&audit, Load { missed: 50, has_black_holes: true, ..LOAD });
+        let verdict = judge(&audit, LoadSummary { missed: 50, has_black_holes: true, ..LOAD });
         assert_eq!(verdict.evidence.len(), 3, "SYNs to a black hole are no news: {verdict:?}");
         audit.server.as_mut().unwrap().is_stranger = true;
         assert!(judge(&audit, LOAD).evidence[1].starts_with("--server-pid is not of the server"));
@@ -550,6 +550,6 @@ mod tests {
         let mut audit = calm();
         (audit.network.retransmitted, audit.network.syn_retransmitted) = (30, 25);
         assert_eq!(judge(&audit, LOAD).bound, Bound::Network);
-        assert_eq!(judge(&audit, Load { has_black_holes: true, ..LOAD }).bound, Bound::Unsaturated);
+        assert_eq!(judge(&audit, LoadSummary { has_black_holes: true, ..LOAD }).bound, Bound::Unsaturated);
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use millrace_lab::gate::baseline::{self, Baseline};
 use millrace_lab::gate::threshold::Threshold;
-use millrace_lab::gate::{Outcome, text};
+use millrace_lab::gate::{GateOutcome, text};
 use millrace_lab::report::Report;
 use millrace_load::figure::CellReport;
 use millrace_load::plan::Plan;
@@ -23,7 +23,7 @@ pub(super) struct Judgement {
     /// Tables and sentences; empty where nothing was asked.
     pub(super) text: String,
     /// What is to be done; `None` where nothing was asked.
-    pub(super) outcome: Option<Outcome>,
+    pub(super) outcome: Option<GateOutcome>,
 }
 
 impl Gate {

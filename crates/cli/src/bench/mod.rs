@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_lab::gate::Outcome;
+use millrace_lab::gate::GateOutcome;
 use millrace_lab::report::Report;
 use millrace_lab::run::run as measure;
 use millrace_lab::search::{Capacity, Criterion, search};
@@ -162,17 +162,17 @@ fn is_echo(heard: &mut Option<Instant>, now: Instant) -> bool {
 
 /// Who asks for thresholds gets their answer; else a limit that hides the server's is what a script must know of. Wrong bytes,
 /// failures that no threshold allows, and a server that does nothing or is gone, outweigh both.
-fn status(report: &Report, asked: Option<Outcome>, allows_failures: &dyn Fn(&CellReport) -> bool) -> u8 {
+fn status(report: &Report, asked: Option<GateOutcome>, allows_failures: &dyn Fn(&CellReport) -> bool) -> u8 {
     let is_hidden = || report.cells.iter().any(|cell| cell.verdict.bound.hides_the_server());
     let is_dead = report.cells.iter().any(|cell| cell.is_barren() && cell.verdict.bound != Bound::Client);
     match asked {
         _ if is_dead || report.has_wrong_data() => FAILED,
         _ if report.cells.iter().any(|cell| cell.has_failures() && !allows_failures(cell)) => FAILED,
         _ if matches!(report.ending, Ending::Failed(_)) => FAILED,
-        Some(Outcome::Failed) => FAILED,
+        Some(GateOutcome::Failed) => FAILED,
         _ if report.ending == Ending::Interrupted => INCONCLUSIVE,
-        Some(Outcome::Inconclusive) => INCONCLUSIVE,
-        Some(Outcome::Passed) => 0,
+        Some(GateOutcome::Inconclusive) => INCONCLUSIVE,
+        Some(GateOutcome::Passed) => 0,
         None => {
             let misses = report.cells.iter().any(CellReport::misses_its_load);
             if is_hidden() || misses || report.is_unsteady() { INCONCLUSIVE } else { 0 }

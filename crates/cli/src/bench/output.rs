@@ -70,7 +70,7 @@ impl Output {
     /// Shows the answer of a search.
     pub(super) fn write_capacity(self, capacity: &Capacity) -> Result<(), Failure> {
         if self.shows_table() {
-            print(&text::capacity(capacity))?;
+            print(&millrace_lab::search::text::render(capacity))?;
         }
         let json = write(self.json, || capacity.json());
         let html = write(self.html, || html::search(capacity));

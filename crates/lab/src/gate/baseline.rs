@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::Outcome;
+use super::GateOutcome;
 use super::figure::{Figure, SAMPLES, Samples};
-use super::metric::{METRICS, Metric};
+use super::metric::{GateMetric, METRICS};
 use crate::report::Report;
 use millrace_load::stats::{Confidence, Difference, Interval, unpaired};
 
@@ -33,7 +33,7 @@ pub struct Baseline {
 
 /// A metric of a figure, then and now.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct BaselineComparison {
     /// What was measured.
     pub figure: String,
     /// What of it.
@@ -95,7 +95,7 @@ impl Baseline {
     }
 
     /// Holds a report against it, figure by figure; what only one of them has is left out.
-    pub fn compare(&self, report: &Report) -> Vec<Comparison> {
+    pub fn compare(&self, report: &Report) -> Vec<BaselineComparison> {
         compare(&self.report, &report.value())
     }
 
@@ -162,22 +162,22 @@ fn words(value: &Value) -> String {
 }
 
 /// What all comparisons say together.
-pub fn outcome(comparisons: &[Comparison]) -> Outcome {
-    let tells = |comparison: &&Comparison| comparison.says != Says::CannotTell;
+pub fn outcome(comparisons: &[BaselineComparison]) -> GateOutcome {
+    let tells = |comparison: &&BaselineComparison| comparison.says != Says::CannotTell;
     match () {
-        () if comparisons.iter().any(|comparison| comparison.says == Says::Worse) => Outcome::Failed,
+        () if comparisons.iter().any(|comparison| comparison.says == Says::Worse) => GateOutcome::Failed,
         // One that tells is enough: noisy percentiles beside a rate that held are no reason to stop.
-        () if comparisons.iter().find(tells).is_none() => Outcome::Inconclusive,
-        () if rates(comparisons).any(|rate| rate.says == Says::CannotTell) => Outcome::Inconclusive,
-        () => Outcome::Passed,
+        () if comparisons.iter().find(tells).is_none() => GateOutcome::Inconclusive,
+        () if rates(comparisons).any(|rate| rate.says == Says::CannotTell) => GateOutcome::Inconclusive,
+        () => GateOutcome::Passed,
     }
 }
 
-fn rates(comparisons: &[Comparison]) -> impl Iterator<Item = &Comparison> {
+fn rates(comparisons: &[BaselineComparison]) -> impl Iterator<Item = &BaselineComparison> {
     comparisons.iter().filter(|comparison| comparison.metric == "ops")
 }
 
-fn compare(then: &Value, now: &Value) -> Vec<Comparison> {
+fn compare(then: &Value, now: &Value) -> Vec<BaselineComparison> {
     let mut comparisons = Vec::new();
     for (then, now) in &pairs(then, now) {
         let metrics = METRICS.iter().filter(|metric| COMPARED.contains(&metric.name));
@@ -187,13 +187,13 @@ fn compare(then: &Value, now: &Value) -> Vec<Comparison> {
 }
 
 /// `None` where either was not measured, or there is nothing to compare.
-fn of_metric(metric: &Metric, then: &Figure<'_>, now: &Figure<'_>) -> Option<Comparison> {
+fn of_metric(metric: &GateMetric, then: &Figure<'_>, now: &Figure<'_>) -> Option<BaselineComparison> {
     let (old, new) = (then.samples(metric)?, now.samples(metric)?);
     let (before, after) = (then.value(metric)?.middle, now.value(metric)?.middle);
     if before == 0.0 && after == 0.0 {
         return None;
     }
-    let mut comparison = Comparison {
+    let mut comparison = BaselineComparison {
         figure: now.name(),
         metric: metric.name,
         then: before,
@@ -287,8 +287,8 @@ mod tests {
         let all = [("ops", Says::Worse), ("p50", Says::Worse), ("p99", Says::Worse)];
         assert_eq!(says(&then, &now), all);
         assert_eq!(says(&now, &then), all.map(|(metric, _)| (metric, Says::Better)));
-        assert_eq!(outcome(&compare(&then, &now)), Outcome::Failed);
-        assert_eq!(outcome(&compare(&now, &then)), Outcome::Passed);
+        assert_eq!(outcome(&compare(&then, &now)), GateOutcome::Failed);
+        assert_eq!(outcome(&compare(&now, &then)), GateOutcome::Passed);
     }
 
     #[test]
@@ -307,7 +307,7 @@ mod tests {
     fn quiet_runs_are_the_same() {
         let report = report(&[1000.0, 1002.0, 998.0, 1001.0], "server");
         assert!(says(&report, &report).iter().all(|(_, says)| *says == Says::Same));
-        assert_eq!(outcome(&compare(&report, &report)), Outcome::Passed);
+        assert_eq!(outcome(&compare(&report, &report)), GateOutcome::Passed);
     }
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
             assert!(says(&then, &now).iter().all(|(_, says)| *says == Says::CannotTell));
             let compared = compare(&then, &now);
             assert!(compared.iter().all(|one| one.why.as_ref().is_some_and(|said| said.contains(why))));
-            assert_eq!(outcome(&compared), Outcome::Inconclusive);
+            assert_eq!(outcome(&compared), GateOutcome::Inconclusive);
         }
     }
 
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(says(&then, &now).last(), Some(&("errors", Says::Worse)));
         now["cells"].as_array_mut().unwrap().iter_mut().for_each(|cell| cell["users"] = json!(10));
         assert!(says(&then, &now).is_empty());
-        assert_eq!(outcome(&[]), Outcome::Inconclusive);
+        assert_eq!(outcome(&[]), GateOutcome::Inconclusive);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::metric::{Metric, Nature};
+use super::metric::{GateMetric, Nature};
 use millrace_load::figure::Measured;
 use millrace_load::stats::{Confidence, Interval, mean};
 
@@ -71,12 +71,12 @@ impl<'a> Figure<'a> {
     }
 
     /// What is known of a metric: `None` where it was not measured in every repetition.
-    pub(super) fn repetitions(&self, metric: &Metric) -> Option<Vec<f64>> {
+    pub(super) fn repetitions(&self, metric: &GateMetric) -> Option<Vec<f64>> {
         self.cells.iter().map(|cell| (metric.read)(cell)).collect()
     }
 
     /// The repetitions, or pieces of the only one where that is possible.
-    pub(super) fn samples(&self, metric: &Metric) -> Option<Samples> {
+    pub(super) fn samples(&self, metric: &GateMetric) -> Option<Samples> {
         let repetitions = self.repetitions(metric)?;
         let blocks = match &self.cells[..] {
             [cell] if metric.nature == Nature::Rate => blocks(cell),
@@ -86,7 +86,7 @@ impl<'a> Figure<'a> {
     }
 
     /// What counts of a metric, and between which ends the truth lies where that is known.
-    pub(super) fn value(&self, metric: &Metric) -> Option<Interval> {
+    pub(super) fn value(&self, metric: &GateMetric) -> Option<Interval> {
         let values = self.repetitions(metric)?;
         let exact = |value| Interval { low: value, middle: value, high: value };
         match metric.nature {

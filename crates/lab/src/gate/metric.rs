@@ -7,7 +7,7 @@ use millrace_load::fault::Fault;
 
 /// Something that was measured in a cell.
 #[derive(Debug)]
-pub struct Metric {
+pub struct GateMetric {
     /// As an expression has it.
     pub name: &'static str,
     /// What it is.
@@ -44,7 +44,7 @@ pub(super) enum Unit {
 }
 
 /// Every metric.
-pub const METRICS: [Metric; 24] = [
+pub const METRICS: [GateMetric; 24] = [
     rate("ops", "operations a second", Unit::PerSecond, |cell| at(cell, "/ops_per_s")),
     rate("mb", "megabytes a second", Unit::Megabytes, |cell| at(cell, "/mb_per_s")),
     time("mean", "mean latency", |cell| at(cell, "/latency/mean_ms")),
@@ -62,16 +62,16 @@ pub const METRICS: [Metric; 24] = [
     time("login-p99", "p99 of the logins before the load", |cell| at(cell, "/login/p99_ms")),
     cost("server-us", "CPU of the server for an operation", |cell| at(cell, "/server_us_per_op")),
     cost("client-us", "CPU of this client for an operation", |cell| at(cell, "/client_us_per_op")),
-    Metric {
+    GateMetric {
         unit: Unit::Kibibytes,
         ..cost("memory", "the server's for an idle session", |cell| at(cell, "/pss_kib_per_session"))
     },
-    Metric {
+    GateMetric {
         less_is_better: false,
         unit: Unit::Share,
         ..cost("jain", "Jain's index of fairness, 0 to 1", |cell| at(cell, "/fairness/jain"))
     },
-    Metric {
+    GateMetric {
         less_is_better: false,
         unit: Unit::Share,
         ..cost("fair", "least of a user over the median, 0 to 1", |cell| {
@@ -94,20 +94,20 @@ pub const METRICS: [Metric; 24] = [
 
 type Read = fn(&Value) -> Option<f64>;
 
-const fn rate(name: &'static str, help: &'static str, unit: Unit, read: Read) -> Metric {
-    Metric { name, help, unit, nature: Nature::Rate, less_is_better: false, read }
+const fn rate(name: &'static str, help: &'static str, unit: Unit, read: Read) -> GateMetric {
+    GateMetric { name, help, unit, nature: Nature::Rate, less_is_better: false, read }
 }
 
-const fn time(name: &'static str, help: &'static str, read: Read) -> Metric {
-    Metric { name, help, unit: Unit::Milliseconds, nature: Nature::Quantity, less_is_better: true, read }
+const fn time(name: &'static str, help: &'static str, read: Read) -> GateMetric {
+    GateMetric { name, help, unit: Unit::Milliseconds, nature: Nature::Quantity, less_is_better: true, read }
 }
 
-const fn cost(name: &'static str, help: &'static str, read: Read) -> Metric {
-    Metric { name, help, unit: Unit::Microseconds, nature: Nature::Quantity, less_is_better: true, read }
+const fn cost(name: &'static str, help: &'static str, read: Read) -> GateMetric {
+    GateMetric { name, help, unit: Unit::Microseconds, nature: Nature::Quantity, less_is_better: true, read }
 }
 
-const fn fact(name: &'static str, help: &'static str, unit: Unit, read: Read) -> Metric {
-    Metric { name, help, unit, nature: Nature::Fact, less_is_better: true, read }
+const fn fact(name: &'static str, help: &'static str, unit: Unit, read: Read) -> GateMetric {
+    GateMetric { name, help, unit, nature: Nature::Fact, less_is_better: true, read }
 }
 
 fn at(cell: &Value, pointer: &str) -> Option<f64> {

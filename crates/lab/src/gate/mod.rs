@@ -12,14 +12,14 @@ mod metric;
 pub mod text;
 pub mod threshold;
 
-pub use self::metric::{METRICS, Metric};
+pub use self::metric::{GateMetric, METRICS};
 
 use serde::Serialize;
 
 /// What is to be done with a report. Of several outcomes the highest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum GateOutcome {
     /// It is good enough.
     Passed,
     /// It does not tell: the figures show the limit of something else than the server, or vary too much.

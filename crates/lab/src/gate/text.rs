@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 
-use super::Outcome;
-use super::baseline::{Comparison, Says};
+use super::GateOutcome;
+use super::baseline::{BaselineComparison, Says};
 use super::metric::METRICS;
 use super::threshold::Ruling;
-use crate::report::text::cut;
+use crate::terminal::cut;
 
 const HEAD: &str = "against the baseline            metric           then       now  change            says";
 
 /// Comparisons as a table, a line each, and below it why something cannot be told.
-pub fn comparisons(comparisons: &[Comparison], cautions: &[String]) -> String {
+pub fn comparisons(comparisons: &[BaselineComparison], cautions: &[String]) -> String {
     let mut out = match comparisons {
         [] => {
             "cannot tell: the baseline has no figure of the same operation, size, mode and users\n".to_owned()
@@ -49,9 +49,9 @@ pub fn comparisons(comparisons: &[Comparison], cautions: &[String]) -> String {
 pub fn rulings(rulings: &[Ruling]) -> String {
     rulings.iter().fold(String::new(), |mut out, ruling| {
         let word = match ruling.outcome {
-            Outcome::Passed => "passed",
-            Outcome::Inconclusive => "unclear",
-            Outcome::Failed => "FAILED",
+            GateOutcome::Passed => "passed",
+            GateOutcome::Inconclusive => "unclear",
+            GateOutcome::Failed => "FAILED",
         };
         let _ = writeln!(out, "{}", cut(&format!("{word:<8} {}", ruling.text)));
         out
@@ -59,7 +59,7 @@ pub fn rulings(rulings: &[Ruling]) -> String {
 }
 
 /// `-29 % -31..-27`: the change, and between which ends the truth lies.
-fn change(comparison: &Comparison) -> String {
+fn change(comparison: &BaselineComparison) -> String {
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
     match &comparison.ratio {
         Some(ratio) => {
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_comparison_is_a_line_that_fits() {
-        let comparison = Comparison {
+        let comparison = BaselineComparison {
             figure: "retr 1000m pasv @1000, 10000 users".to_owned(),
             metric: "server-us",
             then: 1234.5,

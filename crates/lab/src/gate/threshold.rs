@@ -10,9 +10,9 @@
 
 use std::fmt;
 
-use super::Outcome;
+use super::GateOutcome;
 use super::figure::Figure;
-use super::metric::{METRICS, Metric, Nature};
+use super::metric::{GateMetric, METRICS, Nature};
 use crate::report::Report;
 use millrace_load::figure::{CellReport, Measured};
 use millrace_load::plan::{Cell, MODES, OPS, parse_size};
@@ -23,7 +23,7 @@ pub struct Threshold {
     /// As it was written.
     text: String,
     words: Vec<Word>,
-    metric: &'static Metric,
+    metric: &'static GateMetric,
     comparator: Comparator,
     limit: f64,
 }
@@ -66,7 +66,7 @@ impl std::error::Error for Unreadable {}
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ruling {
     /// What is to be done.
-    pub outcome: Outcome,
+    pub outcome: GateOutcome,
     /// A sentence.
     pub text: String,
 }
@@ -126,7 +126,7 @@ impl Threshold {
         let (name, metric, text) = (figure.name(), self.metric, &self.text);
         let Some(value) = figure.value(metric) else {
             let text = format!("{text}: does not tell; {} of {name} was not measured", metric.name);
-            return Ruling { outcome: Outcome::Inconclusive, text };
+            return Ruling { outcome: GateOutcome::Inconclusive, text };
         };
         let crosses = |value| (self.comparator)(&value, &self.limit);
         let is_noisy = crosses(value.low) != crosses(value.high);
@@ -135,12 +135,12 @@ impl Threshold {
         let (outcome, text) = match () {
             () if is_noisy => {
                 let why = format!("between {}", between());
-                (Outcome::Inconclusive, format!("{text}: too noisy to tell; {is}, {why}"))
+                (GateOutcome::Inconclusive, format!("{text}: too noisy to tell; {is}, {why}"))
             }
-            () if !crosses(value.middle) => (Outcome::Passed, format!("{text}: no; {is}")),
+            () if !crosses(value.middle) => (GateOutcome::Passed, format!("{text}: no; {is}")),
             () => match figure.hidden().filter(|_| metric.nature != Nature::Fact) {
-                Some(why) => (Outcome::Inconclusive, format!("{text}: does not tell; {is}, but {why}")),
-                None => (Outcome::Failed, format!("{text}: yes; {is}")),
+                Some(why) => (GateOutcome::Inconclusive, format!("{text}: does not tell; {is}, but {why}")),
+                None => (GateOutcome::Failed, format!("{text}: yes; {is}")),
             },
         };
         Ruling { outcome, text }
@@ -148,7 +148,7 @@ impl Threshold {
 }
 
 /// The words and the metric of `retr.1k.p99`; an error says at which byte.
-fn path(text: &str) -> Result<(Vec<Word>, &'static Metric), (usize, String)> {
+fn path(text: &str) -> Result<(Vec<Word>, &'static GateMetric), (usize, String)> {
     let mut words: Vec<(usize, &str)> = Vec::new();
     let mut at = 0;
     for piece in text.split('.') {
@@ -196,7 +196,7 @@ mod tests {
         json!({"cells": cells.collect::<Vec<_>>()})
     }
 
-    fn outcome(text: &str, report: &Value) -> Outcome {
+    fn outcome(text: &str, report: &Value) -> GateOutcome {
         let threshold = Threshold::parse(text).unwrap();
         let figures = Figure::all(report);
         assert!(threshold.chooses(&figures[0].measured), "{text}");
@@ -206,35 +206,38 @@ mod tests {
     #[test]
     fn a_limit_that_is_crossed_fails() {
         let report = report(&[25.0], "server", 0);
-        assert_eq!(outcome("retr.p99 > 20ms", &report), Outcome::Failed);
-        assert_eq!(outcome("retr.1k.pasv.100users.p99>0.02s", &report), Outcome::Failed);
-        assert_eq!(outcome("p99 > 30ms", &report), Outcome::Passed);
-        assert_eq!(outcome("p99 >= 25ms", &report), Outcome::Failed);
-        assert_eq!(outcome("p99 <= 24ms", &report), Outcome::Passed);
-        assert_eq!(outcome("errors > 0", &report), Outcome::Passed);
+        assert_eq!(outcome("retr.p99 > 20ms", &report), GateOutcome::Failed);
+        assert_eq!(outcome("retr.1k.pasv.100users.p99>0.02s", &report), GateOutcome::Failed);
+        assert_eq!(outcome("p99 > 30ms", &report), GateOutcome::Passed);
+        assert_eq!(outcome("p99 >= 25ms", &report), GateOutcome::Failed);
+        assert_eq!(outcome("p99 <= 24ms", &report), GateOutcome::Passed);
+        assert_eq!(outcome("errors > 0", &report), GateOutcome::Passed);
     }
 
     #[test]
     fn a_limit_that_is_not_the_servers_excuses_times_and_not_errors() {
         for bound in ["client", "others"] {
             let report = report(&[25.0], bound, 10);
-            assert_eq!(outcome("p99 > 20ms", &report), Outcome::Inconclusive, "{bound}");
-            assert_eq!(outcome("p99 > 30ms", &report), Outcome::Passed, "{bound}");
-            assert_eq!(outcome("errors > 0", &report), Outcome::Failed, "{bound}");
-            assert_eq!(outcome("error-share > 9%", &report), Outcome::Failed, "{bound}");
-            assert_eq!(outcome("error-share > 0.2", &report), Outcome::Passed, "{bound}");
+            assert_eq!(outcome("p99 > 20ms", &report), GateOutcome::Inconclusive, "{bound}");
+            assert_eq!(outcome("p99 > 30ms", &report), GateOutcome::Passed, "{bound}");
+            assert_eq!(outcome("errors > 0", &report), GateOutcome::Failed, "{bound}");
+            assert_eq!(outcome("error-share > 9%", &report), GateOutcome::Failed, "{bound}");
+            assert_eq!(outcome("error-share > 0.2", &report), GateOutcome::Passed, "{bound}");
         }
     }
 
     #[test]
     fn what_varies_around_the_limit_does_not_tell() {
-        assert_eq!(outcome("p99 > 20ms", &report(&[19.0, 21.0, 20.5], "server", 0)), Outcome::Inconclusive);
-        assert_eq!(outcome("p99 > 20ms", &report(&[25.0, 25.2, 25.1], "server", 0)), Outcome::Failed);
+        assert_eq!(
+            outcome("p99 > 20ms", &report(&[19.0, 21.0, 20.5], "server", 0)),
+            GateOutcome::Inconclusive
+        );
+        assert_eq!(outcome("p99 > 20ms", &report(&[25.0, 25.2, 25.1], "server", 0)), GateOutcome::Failed);
     }
 
     #[test]
     fn what_was_not_measured_does_not_pass() {
-        assert_eq!(outcome("server-us > 1us", &report(&[1.0], "server", 0)), Outcome::Inconclusive);
+        assert_eq!(outcome("server-us > 1us", &report(&[1.0], "server", 0)), GateOutcome::Inconclusive);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::parts::{LATENCY, SHARE, curve, figure};
 use super::plot::{Axis, Scale, Series, lines};
 use millrace_load::figure::CellReport;
-use millrace_load::series::{Load, knee};
+use millrace_load::series::{LoadSeries, knee};
 use millrace_load::timeline::Moment;
 use millrace_load::units::users;
 
@@ -20,7 +20,7 @@ const OF_USERS: Axis = Axis { label: "% of the users, who got at most", scale: S
 const MOST_LINES: usize = 8;
 
 /// All of them; nothing where nothing was done.
-pub(super) fn figures(load: &Load<'_>) -> String {
+pub(super) fn figures(load: &LoadSeries<'_>) -> String {
     if load.cells.iter().all(|cell| cell.is_empty()) {
         return String::new();
     }
@@ -45,13 +45,13 @@ pub(super) fn figures(load: &Load<'_>) -> String {
 }
 
 /// What is not drawn, where there are more figures than lines can be told apart.
-pub(super) fn left_out(load: &Load<'_>) -> Option<String> {
+pub(super) fn left_out(load: &LoadSeries<'_>) -> Option<String> {
     let more = load.cells.len().checked_sub(MOST_LINES).filter(|&more| more > 0)?;
     Some(format!("Drawn are the first {MOST_LINES}; {more} more are in the table."))
 }
 
 /// A line a figure.
-fn each(load: &Load<'_>, line: impl Fn(&CellReport, &str, usize) -> Series) -> Vec<Series> {
+fn each(load: &LoadSeries<'_>, line: impl Fn(&CellReport, &str, usize) -> Series) -> Vec<Series> {
     let many = load.cells.iter().take(MOST_LINES).enumerate().map(|(color, cell)| {
         let measured = &cell.measured;
         let repetition = match measured.repetition {
@@ -63,7 +63,7 @@ fn each(load: &Load<'_>, line: impl Fn(&CellReport, &str, usize) -> Series) -> V
     many.filter(|series| !series.points.is_empty()).collect()
 }
 
-fn against_users(load: &Load<'_>) -> String {
+fn against_users(load: &LoadSeries<'_>) -> String {
     let line = |name: &str, color: usize, value: &dyn Fn(&CellReport) -> Option<f64>| Series {
         name: name.to_owned(),
         color,
@@ -105,7 +105,7 @@ fn goodput(cell: &CellReport, name: &str, color: usize) -> Series {
     Series { name: name.to_owned(), color, points, knee: None }
 }
 
-fn goodput_axis<'a>(load: &Load<'a>) -> Axis<'a> {
+fn goodput_axis<'a>(load: &LoadSeries<'a>) -> Axis<'a> {
     let goodput = load.cells.iter().find_map(|cell| cell.fairness.goodput.as_ref());
     Axis { label: goodput.map_or("", |goodput| &goodput.unit), scale: Scale::Linear }
 }

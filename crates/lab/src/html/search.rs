@@ -4,7 +4,7 @@ use super::page;
 use super::parts::{figure, grid, list, machine, section, table};
 use super::plot::{Axis, Scale, Series, lines};
 use super::words::{date, escaped, of_count, of_rate};
-use crate::report::text;
+use crate::search::text;
 use crate::search::{Capacity, Trial};
 
 /// Settings that the title says, or the search itself.

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::fs;
 
 pub use self::users::Allowance;
-use crate::report::text::wrapped;
+use crate::terminal::wrapped;
 use millrace_load::limits::{descriptors, ephemeral_ports, users_a_process};
 
 /// One limit.

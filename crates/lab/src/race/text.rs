@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use super::{Comparison, Outcome, RaceReport, Scenario, Standing};
 use crate::report::form;
-use crate::report::text::{cut, ms};
+use crate::report::text::ms;
+use crate::terminal::cut;
 use millrace_load::stats::Interval;
 use millrace_load::units::rate;
 

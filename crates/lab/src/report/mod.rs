@@ -22,7 +22,7 @@ use millrace_load::figure::CellReport;
 use millrace_load::host::command_line;
 use millrace_load::plan::Plan;
 use millrace_load::run::{Ending, Measurement};
-use millrace_load::series::{self, Load, loads};
+use millrace_load::series::{self, LoadSeries, loads};
 use serde::{Deserialize, Serialize};
 
 pub use self::machine::Machine;
@@ -114,7 +114,7 @@ impl Report {
     /// What a quick form repeats says nothing anyway.
     fn unsteady(&self) -> Vec<String> {
         let loads = if self.quick.is_empty() { loads(&self.cells) } else { Vec::new() };
-        loads.iter().flat_map(Load::unsteady).collect()
+        loads.iter().flat_map(LoadSeries::unsteady).collect()
     }
 
     /// How it was measured: what holds for every figure, then what single loads have besides. What a figure's name says

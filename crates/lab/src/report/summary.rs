@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::text::ms;
 use super::{CellReport, Ending, Report, quick_sentence};
 use millrace_load::colony::Standing;
-use millrace_load::series::{Load, loads};
+use millrace_load::series::{LoadSeries, loads};
 use millrace_load::units::{rate, short_size, users};
 use millrace_load::verdict::Bound;
 
@@ -46,7 +46,7 @@ pub fn sentences(report: &Report) -> Vec<String> {
 }
 
 /// What the server did with the number of users that got most, and whether fewer would have got as much.
-fn of_load(load: &Load<'_>) -> Option<String> {
+fn of_load(load: &LoadSeries<'_>) -> Option<String> {
     let (best, repetitions) = load.best()?;
     let mut said = of_cell(best)?;
     if repetitions > 2 {

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::CellReport;
-use super::text::{WIDTH, cut};
+use crate::terminal::{WIDTH, cut};
 use millrace_load::figure::HttpFigures;
 use millrace_load::host::ServerAudit;
 use millrace_load::plan::{Line, Plan, Published, Value};

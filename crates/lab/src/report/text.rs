@@ -5,8 +5,8 @@ use std::fmt::Write;
 use super::summary::{self, UNSEEN};
 use super::users::render as render_users;
 use super::zb::{self, Spelling};
-use super::{CellReport, Ending, Report, quick_sentence};
-use crate::search::Capacity;
+use super::{CellReport, Report};
+use crate::terminal::cut;
 use millrace_load::chaos::ChaosReport;
 use millrace_load::colony::Standing;
 use millrace_load::figure::Fidelity;
@@ -54,74 +54,6 @@ pub fn render(report: &Report, color: bool) -> String {
         let _ = writeln!(out, "{}", cut(&sentence));
     }
     out
-}
-
-/// The answer of a search, and how it was found.
-pub fn capacity(capacity: &Capacity) -> String {
-    let head = format!("{}: the most users of {} at {}", capacity.plan, capacity.what, capacity.target);
-    let mut out = format!("{}\n", cut(&head));
-    for trial in &capacity.trials {
-        let words = match &trial.objection {
-            Some(objection) => format!("{objection} ({})", trial.bound),
-            None => "well".to_owned(),
-        };
-        let purpose = trial.purpose.name();
-        let done = match capacity.is_of_idle_users() {
-            true => "     logged in  ".to_owned(),
-            false => format!("{:>9.0} ops/s  ", trial.ops_per_s),
-        };
-        let line = format!("{:>7} users {done}{purpose:<10}  {words}", trial.users);
-        let _ = writeln!(out, "{}", cut(&line));
-    }
-    for sentence in search_sentences(capacity) {
-        let _ = writeln!(out, "{}", cut(&sentence));
-    }
-    out
-}
-
-/// The answer, and what it is worth.
-pub(crate) fn search_sentences(capacity: &Capacity) -> Vec<String> {
-    let mut said: Vec<String> = quick_sentence(&capacity.quick).into_iter().collect();
-    said.push(answer(capacity));
-    if capacity.is_of_this_client() {
-        said.push(
-            "What ended it was this client's machine, or what else ran on it: the server may hold more."
-                .to_owned(),
-        );
-    }
-    said
-}
-
-/// The same in a sentence.
-pub(crate) fn answer(capacity: &Capacity) -> String {
-    let more = match &capacity.ceiling {
-        Some(ceiling) if capacity.is_open => format!(" or more: {ceiling}"),
-        _ if capacity.is_open => " or more".to_owned(),
-        _ => String::new(),
-    };
-    let idle = match capacity.is_of_idle_users() {
-        true => "; they only logged in and did nothing (--ops noop --think 1s has them do something)",
-        false => "",
-    };
-    let shaky = match capacity.users {
-        _ if !capacity.is_shaky => "",
-        0 => "; no answer stood up",
-        _ => "; an answer above it did not stand up",
-    };
-    let recovers = match capacity.recovers {
-        Some(true) => "; it holds them right after more than that",
-        Some(false) => "; ! after more than that it no longer holds them",
-        None => "",
-    };
-    let early = match &capacity.ending {
-        Ending::Complete => String::new(),
-        Ending::Interrupted => "; it was interrupted, and there may be more".to_owned(),
-        Ending::Failed(error) => format!("; it ended early: {error}"),
-    };
-    match capacity.users {
-        0 => format!("It does not hold a single user well{shaky}{early}."),
-        count => format!("It holds {}{more}{idle}{shaky}{recovers}{early}.", users(count)),
-    }
 }
 
 const HEAD: &str =
@@ -334,39 +266,6 @@ fn chaos_line(cell: &CellReport, chaos: &ChaosReport) -> String {
     line
 }
 
-/// Columns of a terminal that a line may take.
-pub(crate) const WIDTH: usize = 100;
-
-/// To the width of a terminal, further lines a little to the right.
-pub(crate) fn cut(line: &str) -> String {
-    let line: String = line.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
-    if line.chars().count() <= WIDTH { line } else { fold("", &line, "    ") }
-}
-
-/// A head and a text beside it, whose further lines stand under its first.
-pub(crate) fn wrapped(head: &str, text: &str) -> String {
-    fold(head, text, &" ".repeat(head.chars().count()))
-}
-
-fn fold(head: &str, text: &str, indent: &str) -> String {
-    let (mut out, mut column, mut is_first) = (head.to_owned(), head.chars().count(), true);
-    for word in text.split(' ') {
-        let width = word.chars().count();
-        if !is_first && column + 1 + width > WIDTH {
-            out.push('\n');
-            out.push_str(indent);
-            column = indent.chars().count();
-        } else if !is_first {
-            out.push(' ');
-            column += 1;
-        }
-        is_first = false;
-        out.push_str(word);
-        column += width;
-    }
-    out
-}
-
 fn painted(bound: Bound, color: bool) -> String {
     let code = match bound {
         Bound::Server => "32",
@@ -398,11 +297,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_fit_a_terminal() {
+    fn the_head_fits_a_terminal() {
         assert!(HEAD.len() <= 100);
-        let long = cut(&"word ".repeat(60));
-        assert!(long.lines().all(|line| line.chars().count() <= 100), "{long}");
-        assert_eq!(cut("a\x1b[31m"), "a?[31m");
     }
 
     #[test]

@@ -4,8 +4,8 @@
 
 use std::fmt::Write;
 
-use super::text::cut;
 use super::{CellReport, Report, quick_sentence};
+use crate::terminal::cut;
 use millrace_load::figure::HttpFigures;
 
 /// How the fields are spelt.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use millrace_lab::gate::baseline::{Baseline, Says};
 use millrace_lab::gate::threshold::Threshold;
-use millrace_lab::gate::{self, Outcome};
+use millrace_lab::gate::{self, GateOutcome};
 use millrace_lab::html;
 use millrace_lab::report::{Report, text};
 use millrace_lab::run::run;
@@ -252,11 +252,11 @@ fn a_search_of_users_that_do_nothing_says_so_and_whose_limit_ended_it() {
     let mut capacity =
         search(&Plan::new(&toy.url(), None, &flags).unwrap(), 4, Criterion::default(), &Silent).unwrap();
     let unfolded = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let said = unfolded(text::capacity(&capacity));
+    let said = unfolded(millrace_lab::search::text::render(&capacity));
     assert!(said.contains("4 users or more; they only logged in and did nothing"), "{said}");
     assert!(said.contains("4 users logged in") && !said.contains("ops/s"), "{said}");
     capacity.ceiling = Some("this client has no more".to_owned());
-    let said = unfolded(text::capacity(&capacity));
+    let said = unfolded(millrace_lab::search::text::render(&capacity));
     assert!(said.contains("4 users or more: this client has no more; they only logged in"), "{said}");
     assert!(html::search(&capacity).contains("4 users or more: this client has no more"));
 }
@@ -300,7 +300,7 @@ fn a_slower_server_does_not_pass_the_gate() {
         assert!(comparison.says == Says::Worse || is_excused, "{comparison:?}");
     }
     assert!(comparisons.iter().any(|comparison| comparison.metric == "p99"), "{comparisons:?}");
-    assert!(gate::baseline::outcome(&comparisons) > Outcome::Passed);
+    assert!(gate::baseline::outcome(&comparisons) > GateOutcome::Passed);
 }
 
 #[test]
@@ -309,8 +309,8 @@ fn a_threshold_is_held_against_what_happened() {
     let flags = [("ops", "retr"), ("size", "4k"), ("users", "2"), ("count", "6"), ("verify", "on")];
     let report = measure(&toy, &flags);
     let outcome = |text: &str| Threshold::parse(text).unwrap().judge(&report)[0].outcome;
-    assert_eq!(outcome("retr.4k.wrong-data > 3"), Outcome::Failed);
-    assert_eq!(outcome("errors > 4"), Outcome::Passed);
-    assert_eq!(outcome("error-share > 0.5"), Outcome::Passed);
-    assert_eq!(outcome("memory > 1KiB"), Outcome::Inconclusive);
+    assert_eq!(outcome("retr.4k.wrong-data > 3"), GateOutcome::Failed);
+    assert_eq!(outcome("errors > 4"), GateOutcome::Passed);
+    assert_eq!(outcome("error-share > 0.5"), GateOutcome::Passed);
+    assert_eq!(outcome("memory > 1KiB"), GateOutcome::Inconclusive);
 }

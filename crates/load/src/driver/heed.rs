@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use millrace_net::stream;
 
-use super::DriverError;
+use super::error::DriverError;
 use crate::fixture::Chore;
 use crate::progress::Chores;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millrace_net::tls::{BUFFER, Channel, Heard};
 
-use super::DriverError;
+use super::error::DriverError;
 use super::heed::Heed;
 
 /// A greeting or a status line in the clear, `220 ...`, `HTTP/1.1 400 ...`: no record of TLS begins with '2' or 'H'.

@@ -27,7 +27,7 @@ const ENTRIES: u32 = 4096;
 
 /// A socket of a user.
 #[derive(Debug)]
-pub(in crate::driver) struct Socket {
+pub(super) struct Socket {
     descriptor: OwnedFd,
     closed: Option<Closed>,
 }
@@ -51,7 +51,7 @@ impl Drop for Socket {
 
 /// What is waited for at a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::driver) enum Interest {
+pub(super) enum Interest {
     /// Something to read.
     Read,
     /// Something of a stream to read, or its end.

@@ -19,11 +19,11 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-use super::Post;
 use super::files::Files;
 use super::http::request::Request;
 pub(super) use super::selector::{Interest, Socket};
 use super::selector::{Ready, Set, tells_once};
+use super::task::Post;
 use crate::colony::Colony;
 use crate::fault::Fault;
 use crate::payload::{FileId, Payload};

@@ -26,7 +26,7 @@ use crate::plan::{Cell, Op};
 use crate::schedule::Pace;
 use crate::tally::{Tally, UserTally};
 use crate::timeline::Moment;
-use crate::verdict::{Load, Verdict, is_too_short, judge};
+use crate::verdict::{LoadSummary, Verdict, is_too_short, judge};
 
 /// From here on a transfer is told by its bytes rather than by its number.
 const LARGE: u64 = 1 << 20;
@@ -285,7 +285,7 @@ impl CellReport {
         let ended = took.map(|(opened, ended)| ended.saturating_duration_since(opened).as_secs_f64());
         let seconds = if cell.op == Op::Idle { planned } else { ended.unwrap_or(planned).max(1e-6) };
         let per_op = |cpu_seconds: f64| if ops == 0 { 0.0 } else { cpu_seconds * 1e6 / ops as f64 };
-        let load = Load {
+        let load = LoadSummary {
             op: cell.op,
             has_black_holes: cell.bad_users() > 0
                 && cell

@@ -7,7 +7,7 @@ use std::time::Duration;
 use millrace_ftp::client::{ClientSession, Event, Plan, ReplyReader};
 
 use super::setup;
-use crate::driver::DriverError;
+use crate::driver::error::DriverError;
 use crate::driver::heed::Heed;
 use crate::driver::pipe::{Pipe, is_in_clear};
 use crate::driver::security::Security;

@@ -6,7 +6,7 @@
 use millrace_ftp::digest::{Algorithm, Hasher};
 
 use super::errand::Errand;
-use crate::driver::DriverError;
+use crate::driver::error::DriverError;
 use crate::fault::Fault;
 use crate::payload::{FileId, Flaw, Payload, READING_BACK};
 

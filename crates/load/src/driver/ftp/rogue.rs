@@ -11,7 +11,7 @@ use millrace_net::stream;
 
 use super::errand::Errand;
 use crate::chaos::{Deeds, Mischief};
-use crate::driver::DriverError;
+use crate::driver::error::DriverError;
 use crate::driver::heed::Heed;
 use crate::target::Target;
 

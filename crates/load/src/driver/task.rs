@@ -1,0 +1,137 @@
+//! What a driver is, and what it shares with the coordinator: a worker's task, and where all of them meet.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::error::DriverError;
+use crate::chaos::{Deeds, Mischief};
+use crate::colony::Commune;
+use crate::plan::{Cell, Settings};
+use crate::progress::Chores;
+use crate::stop::Stop;
+use crate::tally::{Live, Tally};
+
+/// A way to load a server.
+pub(crate) trait Driver: Sync {
+    /// Claims that the server is there and lets the account in, asked as the load will ask: half an hour of failures
+    /// would say the same.
+    fn reach(&self, settings: &Settings, chores: Chores<'_>) -> Result<(), DriverError>;
+
+    /// Puts there what the cell needs.
+    fn prepare(&self, cell: &Cell, chores: Chores<'_>) -> Result<(), DriverError>;
+
+    /// Does one worker's share of a cell, on its own thread.
+    fn work(&self, post: &Post<'_>) -> Result<Tally, DriverError>;
+
+    /// Behaves badly beside the workers, until that is over.
+    fn misbehave(&self, kind: Mischief, deeds: &Deeds);
+
+    /// Looks at what the cell left on the server; faults go into the tally.
+    fn check(&self, cell: &Cell, tally: &mut Tally, chores: Chores<'_>) -> Result<(), DriverError>;
+
+    /// Removes from the server what was put there.
+    fn clean(&self, chores: Chores<'_>) -> Result<(), DriverError>;
+}
+
+/// A worker's place in a cell.
+#[derive(Clone, Copy)]
+pub(crate) struct Post<'a> {
+    pub(crate) cell: &'a Cell,
+    pub(crate) index: usize,
+    pub(crate) workers: usize,
+    pub(crate) gate: &'a Gate<'a>,
+    pub(crate) live: &'a Live,
+    /// Where a death rule holds: what is known of the others' users.
+    pub(crate) commune: &'a Commune,
+    pub(crate) stop: &'a Stop,
+}
+
+impl Post<'_> {
+    /// Goes through the phases without doing anything, so that nobody waits in vain.
+    pub(crate) fn sit_out(&self) {
+        self.sit_out_after(0);
+    }
+
+    /// The same, of who has met the others so many times already.
+    pub(crate) fn sit_out_after(&self, met: usize) {
+        for phase in met..PHASES {
+            if phase == PHASES - 1 {
+                self.live.finished.store(1, Ordering::Release);
+            }
+            self.gate.meet();
+        }
+    }
+
+    /// How many of a cell's operations this worker may begin.
+    pub(crate) fn share(&self) -> u64 {
+        let (index, workers) = (self.index as u64, self.workers as u64);
+        let total = self.cell.settings.total.map(u64::from);
+        total.map_or(u64::MAX, |total| (total + workers - 1 - index) / workers)
+    }
+
+    /// This worker's users, the idle ones included: every `workers`-th, or where they begin one after the other, a row.
+    pub(crate) fn users(&self) -> impl Iterator<Item = u32> + use<> {
+        let (index, workers, all) = (self.index as u32, self.workers as u32, self.cell.sessions());
+        let row = all.div_ceil(workers);
+        let (begin, end, step) = match self.cell.grows() {
+            true => ((index * row).min(all), ((index + 1) * row).min(all), 1),
+            false => (index, all, self.workers),
+        };
+        (begin..end).step_by(step)
+    }
+}
+
+/// How often a worker meets the others: nobody has connected, everyone has logged in, the warm-up has ended, the
+/// coordinator has looked at the machine, the last operation has ended.
+pub(crate) const PHASES: usize = 5;
+
+/// Where the workers of a cell and the coordinator wait for each other.
+pub(crate) struct Gate<'a> {
+    way: Way<'a>,
+    /// A worker is lost: what the others would still do is for nothing.
+    is_spoilt: AtomicBool,
+}
+
+/// How one gets there.
+enum Way<'a> {
+    /// All are threads of this process.
+    Here(Barrier),
+    /// The others are in another process.
+    Through(&'a dyn Meeting),
+}
+
+/// A way to meet those of another process.
+pub(crate) trait Meeting: Sync {
+    /// Waits until all have come.
+    fn meet(&self);
+}
+
+impl<'a> Gate<'a> {
+    /// For so many workers and the coordinator.
+    pub(crate) fn new(workers: usize) -> Self {
+        Self { way: Way::Here(Barrier::new(workers + 1)), is_spoilt: AtomicBool::new(false) }
+    }
+
+    /// For the one worker of a process.
+    pub(crate) fn through(meeting: &'a dyn Meeting) -> Self {
+        Self { way: Way::Through(meeting), is_spoilt: AtomicBool::new(false) }
+    }
+
+    /// A worker is lost, and with it the figure.
+    pub(crate) fn spoil(&self) {
+        self.is_spoilt.store(true, Ordering::Relaxed);
+    }
+
+    /// Claims that a worker is lost.
+    pub(crate) fn is_spoilt(&self) -> bool {
+        self.is_spoilt.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all have come.
+    pub(crate) fn meet(&self) {
+        match &self.way {
+            Way::Here(barrier) => drop(barrier.wait()),
+            Way::Through(meeting) => meeting.meet(),
+        }
+    }
+}
