@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 
-use crate::check::time;
 use crate::config::{Access, Login, Site};
+use crate::period::time;
 use crate::who::{self, Door};
 
 /// Logins shown for each address; more would scroll the URLs away.

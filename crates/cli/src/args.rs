@@ -1,15 +1,14 @@
 //! The command line: what may be written after `millrace`.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use millrace_load::crew::COMMAND;
 
 use crate::bench::Bench;
 use crate::config::{Period, Said, Written};
 use crate::ctl::Ctl;
+use crate::explain::Explain;
 use crate::poller_bench::PollerBench;
 use crate::race::Race;
 use crate::user::Users;
@@ -135,39 +134,4 @@ pub(crate) struct MakeLink {
     /// What stands before the path [default: where the configuration has HTTPS, or else HTTP]
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Explain {
-    /// The name that the client sends
-    #[arg(value_name = "USER")]
-    pub(crate) user: String,
-
-    /// The configuration file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-
-    /// A database of accounts, or "off", as "millrace serve" is told
-    #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().map(Said::on_command_line))]
-    pub(crate) users: Option<Said<PathBuf>>,
-
-    /// The address that the login comes from
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
-    pub(crate) from: IpAddr,
-
-    /// The login comes over an encrypted connection
-    #[arg(long)]
-    pub(crate) tls: bool,
-
-    /// The client shows a certificate with the user's name in it; encrypted, as with --tls
-    #[arg(long)]
-    pub(crate) certificate: bool,
-
-    /// The login comes by HTTP, not by FTP
-    #[arg(long)]
-    pub(crate) http: bool,
-
-    /// The name of the server that the client came by: HTTP's Host, FTP's HOST, or SNI
-    #[arg(long, value_name = "NAME")]
-    pub(crate) host: Option<String>,
 }

@@ -15,6 +15,7 @@ use crate::args::Check;
 use crate::bench::output::print;
 use crate::config::{self, Site, Written};
 use crate::failure::Failure;
+use crate::period::time;
 use crate::who;
 
 pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
@@ -428,16 +429,4 @@ fn logs(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 fn limit(limit: &Limit, unlimited: &str) -> String {
     if limit.is_none() { unlimited.to_owned() } else { format!("at most {limit}") }
-}
-
-/// `30 s`, `5 min`: the largest unit that needs no fraction.
-pub(crate) fn time(period: Duration) -> String {
-    let milliseconds = period.as_millis();
-    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")];
-    let fits = |(size, _): &&(u128, &str)| milliseconds >= *size && milliseconds.is_multiple_of(*size);
-    match units.iter().find(fits) {
-        Some((size, unit)) => format!("{} {unit}", milliseconds / size),
-        None if milliseconds == 0 => "no time".to_owned(),
-        None => format!("{milliseconds} ms"),
-    }
 }

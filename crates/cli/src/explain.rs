@@ -1,16 +1,54 @@
 //! `millrace explain`: what holds for a user, who said so, and whether a login would be let in.
 
 use std::io::{self, Write};
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use millrace_server::auth::{self, Effective, Explained, Origin};
 use millrace_server::limits::{Limits, Used};
 use millrace_server::{Attempt, Config, Network, Permissions, Protocol};
 
-use crate::args::Explain;
-use crate::config::{self, Written};
+use crate::config::{self, Said, Written};
 use crate::failure::Failure;
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// The name that the client sends
+    #[arg(value_name = "USER")]
+    pub(crate) user: String,
+
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// A database of accounts, or "off", as "millrace serve" is told
+    #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().map(Said::on_command_line))]
+    pub(crate) users: Option<Said<PathBuf>>,
+
+    /// The address that the login comes from
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+    pub(crate) from: IpAddr,
+
+    /// The login comes over an encrypted connection
+    #[arg(long)]
+    pub(crate) tls: bool,
+
+    /// The client shows a certificate with the user's name in it; encrypted, as with --tls
+    #[arg(long)]
+    pub(crate) certificate: bool,
+
+    /// The login comes by HTTP, not by FTP
+    #[arg(long)]
+    pub(crate) http: bool,
+
+    /// The name of the server that the client came by: HTTP's Host, FTP's HOST, or SNI
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Option<String>,
+}
 
 pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
     let flags = Written { users: arguments.users.clone(), ..Written::default() };

@@ -16,6 +16,7 @@ mod hash_password;
 mod limits;
 mod link;
 mod notify;
+mod period;
 mod poller_bench;
 mod race;
 mod ready;

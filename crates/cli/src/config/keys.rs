@@ -15,7 +15,7 @@ use super::hosts::HostTable;
 use super::limits::ListenerTable;
 use super::logins::{GroupTable, UserTable};
 use super::passes::PassTable;
-use super::report::Source;
+use super::report::{KnownKeys, Source, nearest};
 use super::sources::SourceTable;
 use super::web::{CorsTable, ErrorPageTable, HeaderTable};
 use super::written::Written;
@@ -24,6 +24,11 @@ use crate::failure::Failure;
 /// The keys of the file's top level.
 pub(crate) fn of_file() -> &'static [&'static str] {
     fields_of::<Written>()
+}
+
+/// What an error may show of a line, which may hold a password.
+pub(crate) fn known() -> KnownKeys {
+    KnownKeys { file: of_file(), user: of_user() }
 }
 
 /// The keys of a `[[user]]` table.
@@ -141,22 +146,6 @@ fn find_unknown(source: &Source, table: &DeTable<'_>, known: &[&str], whose: &st
         };
         let message = format!("{whose} has no key `{name}`; {hint}");
         wrong.push((key.span().start, source.point(key.span(), &message)));
-    }
-}
-
-/// The known key that a name was meant to be, as far as one can tell: the one that is most like it, or that it ends with.
-pub(super) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    /// So much alike are two names of which one is a slip of the pen.
-    const SLIP: f64 = 0.95;
-    let name = name.replace('_', "-");
-    let likeness = |known: &str| strsim::jaro_winkler(&name, known);
-    let like = known.iter().copied().max_by(|left, right| likeness(left).total_cmp(&likeness(right)));
-    let ends = |known: &&str| name.strip_suffix(*known).is_some_and(|before| before.ends_with('-'));
-    let end = known.iter().copied().filter(ends).max_by_key(|known| known.len());
-    match (like, end) {
-        (Some(like), _) if likeness(like) > SLIP => Some(like),
-        (_, Some(end)) => Some(end),
-        (like, None) => like.filter(|like| likeness(like) > 0.8),
     }
 }
 

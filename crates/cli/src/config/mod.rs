@@ -77,7 +77,7 @@ fn read(path: &Path) -> Result<Source, Failure> {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|&byte| byte == b'\n').count();
         failed(format!("line {line} is not UTF-8, which TOML has to be"))
     })?;
-    Ok(Source { path: path.to_owned(), text })
+    Ok(Source { path: path.to_owned(), text, keys: keys::known() })
 }
 
 fn parse(source: &Source) -> Result<Written, Failure> {

@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::keys;
 use crate::failure::Failure;
 
 /// A configuration file that was read.
@@ -11,6 +10,16 @@ use crate::failure::Failure;
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
+    pub(crate) keys: KnownKeys,
+}
+
+/// Keys that a file may have: a line that begins with one of them is known to be harmless, or to be secret.
+#[derive(Debug)]
+pub(crate) struct KnownKeys {
+    /// Of the file's top level.
+    pub(crate) file: &'static [&'static str],
+    /// Of a `[[user]]` table.
+    pub(crate) user: Vec<&'static str>,
 }
 
 impl Source {
@@ -33,7 +42,7 @@ impl Source {
         let marked = floor(&self.text, span.end).clamp(start, line_end);
         let width = self.text[start..marked].chars().count().max(1);
 
-        let is_secret = is_secret(&self.text[..line_start], line);
+        let is_secret = is_secret(&self.text[..line_start], line, &self.keys);
         let message = if is_secret { without_value(message, line) } else { message.to_owned() };
         let message = sentence(&of_keys(&message));
         let mut text = format!("{}:{number}:{column}: {message}\n", self.path.display());
@@ -79,7 +88,7 @@ const SECRET: [&str; 6] = ["password", "totp", "header", "user", "source", "shut
 
 /// Claims that a line may hold a password, also under a misspelt key: error messages end in logs. What is shown among
 /// users, inline or in tables of their own, is known to be harmless, or was meant to be a key that is.
-fn is_secret(before: &str, line: &str) -> bool {
+fn is_secret(before: &str, line: &str, keys: &KnownKeys) -> bool {
     let key = line.split('=').next().unwrap_or_default().trim();
     let has_login = line.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
     let may_be_password = strsim::jaro_winkler(key, "password") > 0.8 && !key.starts_with("passive");
@@ -93,9 +102,9 @@ fn is_secret(before: &str, line: &str) -> bool {
     let is_plain = |key: &str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     // Another key behind it may be anything.
     let is_alone = key == "tree" || line.matches('=').count() == 1;
-    let is_harmless = || match keys::of_file().contains(&key) || keys::of_user().contains(&key) {
+    let is_harmless = || match keys.file.contains(&key) || keys.user.contains(&key) {
         true => is_alone,
-        false => is_alone && is_plain(key) && keys::nearest(key, &keys::of_user()).is_some_and(is_no_secret),
+        false => is_alone && is_plain(key) && nearest(key, &keys.user).is_some_and(is_no_secret),
     };
     among_users && !line.starts_with('[') && !is_harmless()
 }
@@ -147,6 +156,22 @@ fn sentence(message: &str) -> String {
     sentence
 }
 
+/// The known key that a name was meant to be, as far as one can tell: the one that is most like it, or that it ends with.
+pub(super) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    /// So much alike are two names of which one is a slip of the pen.
+    const SLIP: f64 = 0.95;
+    let name = name.replace('_', "-");
+    let likeness = |known: &str| strsim::jaro_winkler(&name, known);
+    let like = known.iter().copied().max_by(|left, right| likeness(left).total_cmp(&likeness(right)));
+    let ends = |known: &&str| name.strip_suffix(*known).is_some_and(|before| before.ends_with('-'));
+    let end = known.iter().copied().filter(ends).max_by_key(|known| known.len());
+    match (like, end) {
+        (Some(like), _) if likeness(like) > SLIP => Some(like),
+        (_, Some(end)) => Some(end),
+        (like, None) => like.filter(|like| likeness(like) > 0.8),
+    }
+}
+
 /// The nearest character boundary at or before `index`.
 fn floor(text: &str, index: usize) -> usize {
     let index = index.min(text.len());
@@ -192,7 +217,7 @@ mod tests {
             (source, "mysql = \"mysql://me:s3cret@db/x\"", true),
             (source, "timeout = \"soon\"", false),
         ] {
-            assert_eq!(is_secret(before, line), secret, "{line}");
+            assert_eq!(is_secret(before, line, &crate::config::keys::known()), secret, "{line}");
         }
     }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Action;
-use crate::check::time;
+use crate::period::time;
 use std::time::Duration;
 
 /// What has changed in the configuration, and a reload does not take over.
