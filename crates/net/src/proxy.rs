@@ -47,7 +47,7 @@ pub struct Ends {
 
 /// What is wrong with a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum ProxyFault {
     /// What came is no beginning of one.
     Missing,
     /// The connection ended in it, or before it.
@@ -66,7 +66,7 @@ pub enum Fault {
     Checksum,
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for ProxyFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Missing => "it does not begin with a PROXY header",
@@ -81,25 +81,25 @@ impl std::fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ProxyFault {}
 
 /// The header at the beginning of these bytes; `None` where more of it may come.
-pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Fault> {
+pub fn parse(bytes: &[u8]) -> Result<Option<Header>, ProxyFault> {
     let begins = |with: &[u8]| bytes.iter().zip(with).all(|(one, other)| one == other);
     if begins(SIGNATURE) {
         binary(bytes)
     } else if begins(WORD) {
         line(bytes)
     } else {
-        Err(Fault::Missing)
+        Err(ProxyFault::Missing)
     }
 }
 
 /// Takes the header off a socket, as far as it has come: `None` where it has not, whole.
-pub fn take(socket: impl AsFd) -> io::Result<Result<Option<Header>, Fault>> {
+pub fn take(socket: impl AsFd) -> io::Result<Result<Option<Header>, ProxyFault>> {
     let mut buffer = [0; MOST];
     let seen = match stream::peek(&socket, &mut buffer) {
-        Ok(0) => return Ok(Err(Fault::Ended)),
+        Ok(0) => return Ok(Err(ProxyFault::Ended)),
         Ok(seen) => seen,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Ok(None)),
         Err(error) => return Err(error),
@@ -117,19 +117,19 @@ pub fn take(socket: impl AsFd) -> io::Result<Result<Option<Header>, Fault>> {
 }
 
 /// Version 1: `PROXY TCP4 192.0.2.7 203.0.113.1 51234 21`, or `PROXY UNKNOWN` and anything.
-fn line(bytes: &[u8]) -> Result<Option<Header>, Fault> {
+fn line(bytes: &[u8]) -> Result<Option<Header>, ProxyFault> {
     let Some(end) = bytes.iter().take(LINE).position(|&byte| byte == b'\n') else {
-        return if bytes.len() < LINE { Ok(None) } else { Err(Fault::TooLong) };
+        return if bytes.len() < LINE { Ok(None) } else { Err(ProxyFault::TooLong) };
     };
-    let text = bytes[..end].strip_suffix(b"\r").ok_or(Fault::Address)?;
-    let text =
-        std::str::from_utf8(text.get(WORD.len()..).ok_or(Fault::Family)?).map_err(|_| Fault::Family)?;
+    let text = bytes[..end].strip_suffix(b"\r").ok_or(ProxyFault::Address)?;
+    let text = std::str::from_utf8(text.get(WORD.len()..).ok_or(ProxyFault::Family)?)
+        .map_err(|_| ProxyFault::Family)?;
     let mut words = text.split(' ');
     let ip: fn(&str) -> Option<IpAddr> = match words.next() {
         Some("TCP4") => |word| word.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
         Some("TCP6") => |word| word.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
         Some("UNKNOWN") => return Ok(Some(Header { length: end + 1, ends: None })),
-        _ => return Err(Fault::Family),
+        _ => return Err(ProxyFault::Family),
     };
     let [client, server, from, to] = [(); 4].map(|()| words.next().unwrap_or_default());
     let ends = || {
@@ -140,7 +140,7 @@ fn line(bytes: &[u8]) -> Result<Option<Header>, Fault> {
     };
     match (ends(), words.next()) {
         (ends @ Some(_), None) => Ok(Some(Header { length: end + 1, ends })),
-        _ => Err(Fault::Address),
+        _ => Err(ProxyFault::Address),
     }
 }
 
@@ -151,19 +151,19 @@ fn port(word: &str) -> Option<u16> {
 }
 
 /// Version 2: the signature, version and command, family, length; addresses; fields.
-fn binary(bytes: &[u8]) -> Result<Option<Header>, Fault> {
+fn binary(bytes: &[u8]) -> Result<Option<Header>, ProxyFault> {
     let Some(&[command, family, high, low]) = bytes.get(SIGNATURE.len()..SIGNATURE.len() + 4) else {
         return Ok(None);
     };
     let is_local = match command {
         0x20 => true,
         0x21 => false,
-        _ => return Err(Fault::Version),
+        _ => return Err(ProxyFault::Version),
     };
     let begin = SIGNATURE.len() + 4;
     let length = begin + usize::from(u16::from_be_bytes([high, low]));
     if length > MOST {
-        return Err(Fault::TooLong);
+        return Err(ProxyFault::TooLong);
     }
     let Some(whole) = bytes.get(..length) else { return Ok(None) };
     let body = &whole[begin..];
@@ -173,10 +173,10 @@ fn binary(bytes: &[u8]) -> Result<Option<Header>, Fault> {
         0x00 => (None, 0),
         0x11 => (ends4(body), 12),
         0x21 => (ends6(body), 36),
-        _ => return Err(Fault::Family),
+        _ => return Err(ProxyFault::Family),
     };
     if ends.is_none() && !is_local && family != 0 {
-        return Err(Fault::Address);
+        return Err(ProxyFault::Address);
     }
     if let Some(fields) = body.get(fields..) {
         check_fields(whole, fields)?;
@@ -214,19 +214,19 @@ fn ends6(body: &[u8]) -> Option<Ends> {
 }
 
 /// The fields behind the addresses: each has a type, a length and that many bytes. Only the checksum is for us.
-fn check_fields(whole: &[u8], fields: &[u8]) -> Result<(), Fault> {
+fn check_fields(whole: &[u8], fields: &[u8]) -> Result<(), ProxyFault> {
     let mut rest = fields;
     while !rest.is_empty() {
-        let &[kind, high, low] = rest.first_chunk::<3>().ok_or(Fault::Field)?;
+        let &[kind, high, low] = rest.first_chunk::<3>().ok_or(ProxyFault::Field)?;
         let length = usize::from(u16::from_be_bytes([high, low]));
-        let value = rest.get(3..3 + length).ok_or(Fault::Field)?;
+        let value = rest.get(3..3 + length).ok_or(ProxyFault::Field)?;
         if kind == CRC32C {
-            let sum = u32::from_be_bytes(value.try_into().map_err(|_| Fault::Field)?);
+            let sum = u32::from_be_bytes(value.try_into().map_err(|_| ProxyFault::Field)?);
             let at = whole.len() - rest.len() + 3;
             let bytes = whole.iter().enumerate();
             let counted = bytes.map(|(index, &byte)| if (at..at + 4).contains(&index) { 0 } else { byte });
             if crc32c(counted) != sum {
-                return Err(Fault::Checksum);
+                return Err(ProxyFault::Checksum);
             }
         }
         rest = &rest[3 + length..];
@@ -345,33 +345,36 @@ mod tests {
         let four = |rest: &str| format!("PROXY TCP4 {rest}\r\n").into_bytes();
         let long = format!("PROXY UNKNOWN {}\r\n", "x".repeat(LINE));
         for (bytes, fault) in [
-            (b"USER anonymous\r\n".to_vec(), Fault::Missing),
-            (b"proxy TCP4 1.2.3.4 1.2.3.4 1 2\r\n".to_vec(), Fault::Missing),
-            (b"\r\n\r\n\0\r\nQUIT!".to_vec(), Fault::Missing),
-            (b"\x16\x03\x01\x02\x00".to_vec(), Fault::Missing),
-            (b"PROXY UDP4 1.2.3.4 1.2.3.4 1 2\r\n".to_vec(), Fault::Family),
-            (b"PROXY \r\n".to_vec(), Fault::Family),
-            (b"PROXY TCP4 1.2.3.4 1.2.3.4 1 2\n".to_vec(), Fault::Address),
-            (b"PROXY TCP6 1.2.3.4 ::1 1 2\r\n".to_vec(), Fault::Address),
-            (four("1.2.3.4 1.2.3.4 1"), Fault::Address),
-            (four("1.2.3.4 1.2.3.4 1 2 3"), Fault::Address),
-            (four("1.2.3.4  1.2.3.4 1 2"), Fault::Address),
-            (four("01.2.3.4 1.2.3.4 1 2"), Fault::Address),
-            (four("1.2.3.4 1.2.3.4 01 2"), Fault::Address),
-            (four("1.2.3.4 1.2.3.4 +1 2"), Fault::Address),
-            (four("1.2.3.4 1.2.3.4 65536 2"), Fault::Address),
-            (four("::1 ::1 1 2"), Fault::Address),
-            (long.into_bytes(), Fault::TooLong),
-            (second(0x11, 0x11, &[0; 12]), Fault::Version),
-            (second(0x22, 0x11, &[0; 12]), Fault::Version),
-            (second(0x21, 0x12, &[0; 12]), Fault::Family),
-            (second(0x21, 0x31, &[0; 216]), Fault::Family),
-            (second(0x21, 0x11, &[0; 11]), Fault::Address),
-            (second(0x21, 0x21, &[0; 35]), Fault::Address),
-            (second(0x21, 0x11, &[0; MOST]), Fault::TooLong),
-            (second(0x21, 0x11, &[[0; 12].as_slice(), &[4, 0, 9, 0]].concat()), Fault::Field),
-            (second(0x21, 0x11, &[[0; 12].as_slice(), &[3, 0, 4, 1, 2, 3, 4]].concat()), Fault::Checksum),
-            (second(0x21, 0x11, &[[0; 12].as_slice(), &[3, 0, 2, 1, 2]].concat()), Fault::Field),
+            (b"USER anonymous\r\n".to_vec(), ProxyFault::Missing),
+            (b"proxy TCP4 1.2.3.4 1.2.3.4 1 2\r\n".to_vec(), ProxyFault::Missing),
+            (b"\r\n\r\n\0\r\nQUIT!".to_vec(), ProxyFault::Missing),
+            (b"\x16\x03\x01\x02\x00".to_vec(), ProxyFault::Missing),
+            (b"PROXY UDP4 1.2.3.4 1.2.3.4 1 2\r\n".to_vec(), ProxyFault::Family),
+            (b"PROXY \r\n".to_vec(), ProxyFault::Family),
+            (b"PROXY TCP4 1.2.3.4 1.2.3.4 1 2\n".to_vec(), ProxyFault::Address),
+            (b"PROXY TCP6 1.2.3.4 ::1 1 2\r\n".to_vec(), ProxyFault::Address),
+            (four("1.2.3.4 1.2.3.4 1"), ProxyFault::Address),
+            (four("1.2.3.4 1.2.3.4 1 2 3"), ProxyFault::Address),
+            (four("1.2.3.4  1.2.3.4 1 2"), ProxyFault::Address),
+            (four("01.2.3.4 1.2.3.4 1 2"), ProxyFault::Address),
+            (four("1.2.3.4 1.2.3.4 01 2"), ProxyFault::Address),
+            (four("1.2.3.4 1.2.3.4 +1 2"), ProxyFault::Address),
+            (four("1.2.3.4 1.2.3.4 65536 2"), ProxyFault::Address),
+            (four("::1 ::1 1 2"), ProxyFault::Address),
+            (long.into_bytes(), ProxyFault::TooLong),
+            (second(0x11, 0x11, &[0; 12]), ProxyFault::Version),
+            (second(0x22, 0x11, &[0; 12]), ProxyFault::Version),
+            (second(0x21, 0x12, &[0; 12]), ProxyFault::Family),
+            (second(0x21, 0x31, &[0; 216]), ProxyFault::Family),
+            (second(0x21, 0x11, &[0; 11]), ProxyFault::Address),
+            (second(0x21, 0x21, &[0; 35]), ProxyFault::Address),
+            (second(0x21, 0x11, &[0; MOST]), ProxyFault::TooLong),
+            (second(0x21, 0x11, &[[0; 12].as_slice(), &[4, 0, 9, 0]].concat()), ProxyFault::Field),
+            (
+                second(0x21, 0x11, &[[0; 12].as_slice(), &[3, 0, 4, 1, 2, 3, 4]].concat()),
+                ProxyFault::Checksum,
+            ),
+            (second(0x21, 0x11, &[[0; 12].as_slice(), &[3, 0, 2, 1, 2]].concat()), ProxyFault::Field),
         ] {
             assert_eq!(parse(&bytes), Err(fault), "{}", String::from_utf8_lossy(&bytes));
         }
@@ -409,7 +412,7 @@ mod tests {
         bytes[at..].copy_from_slice(&sum.to_be_bytes());
         assert!(parse(&bytes).unwrap().is_some());
         bytes[20] ^= 1;
-        assert_eq!(parse(&bytes), Err(Fault::Checksum));
+        assert_eq!(parse(&bytes), Err(ProxyFault::Checksum));
     }
 
     #[test]
@@ -433,6 +436,6 @@ mod tests {
         assert_eq!(&rest, b"USER");
         drop(client);
         assert!(stream::wait_readable(&socket, std::time::Duration::from_secs(30)));
-        assert_eq!(take(&socket).unwrap(), Err(Fault::Ended));
+        assert_eq!(take(&socket).unwrap(), Err(ProxyFault::Ended));
     }
 }

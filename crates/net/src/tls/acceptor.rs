@@ -17,7 +17,9 @@ use rustls::sign::CertifiedKey;
 use super::challenge::Challenges;
 use super::connection::Tls;
 use super::fault::Fault;
-use super::identity::{self, Identities, LoadError};
+use super::identity::{self, Identities};
+use super::key_pair::KeyPair;
+use super::load_error::LoadError;
 use super::replenish;
 use super::tickets::{Badge, Binding};
 
@@ -38,15 +40,6 @@ pub struct Plan {
     pub identities: Vec<KeyPair>,
     /// What is asked of clients.
     pub clients: Clients,
-}
-
-/// A certificate chain and its key, in PEM; where one file has both, it is named twice.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyPair {
-    /// The server's certificate first, then those that vouch for it.
-    pub certificate: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
 }
 
 impl Plan {

@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use super::hello::Hello;
-use super::identity::LoadError;
+use super::load_error::LoadError;
 
 /// The protocol by which a CA asks.
 pub const ACME_TLS: &[u8] = b"acme-tls/1";

@@ -3,15 +3,15 @@
 //! Nothing here waits. Reads are as large as the caller's buffer and hold many records; writes hand the
 //! kernel several full-size records at a time. What was encrypted is sent before anything else is.
 //!
-//! Where the kernel knows TLS, its part of this would be a second kind of channel: see [`kernel_offload`].
+//! A kernel that knows TLS would be a second kind of channel: with `dangerous_into_kernel_connection` of rustls, one whose
+//! handshake is over would give its keys to the socket, and be `sendfile` from there on.
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::OnceLock;
 
 use super::connection::Tls;
 use super::fault::Fault;
-use super::wire::Wire;
+use super::wire::{Unwritten, Wire};
 use crate::stream;
 
 /// What is encrypted before the socket is offered it: 4 full records, one call.
@@ -52,22 +52,6 @@ pub enum Heard {
         /// Whether the beginning of a record is lost with it.
         within_record: bool,
     },
-}
-
-/// Why [`Channel::write_from`] has written nothing.
-#[derive(Debug)]
-pub enum Unwritten {
-    /// What was to be sent could not be read.
-    Source(io::Error),
-    /// The socket takes nothing: for now, where it is [`io::ErrorKind::WouldBlock`]. Or nothing can be encrypted any more.
-    Socket(io::Error),
-}
-
-impl Unwritten {
-    /// The keys are used up, or worse.
-    pub(super) fn sealing(error: rustls::Error) -> Self {
-        Self::Socket(io::Error::new(io::ErrorKind::InvalidData, error))
-    }
 }
 
 impl Channel {
@@ -258,22 +242,4 @@ impl Channel {
 
 fn invalid(fault: Fault) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, fault)
-}
-
-/// Claims that this kernel can do the records itself (kTLS), asked once.
-///
-/// Nothing uses it yet: no kernel that this was developed on has it, and what cannot be measured is not
-/// built. The seam is [`Channel`]: with `dangerous_into_kernel_connection` of rustls, a channel whose
-/// handshake is over would give its keys to the socket and be `sendfile` from there on.
-pub fn kernel_offload() -> bool {
-    static ANSWER: OnceLock<bool> = OnceLock::new();
-    *ANSWER.get_or_init(|| {
-        let probe = || -> io::Result<()> {
-            let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-            let client = std::net::TcpStream::connect(listener.local_addr()?)?;
-            let ulp = nix::sys::socket::sockopt::TcpUlp::default();
-            Ok(nix::sys::socket::setsockopt(&client, ulp, b"tls")?)
-        };
-        probe().is_ok()
-    })
 }

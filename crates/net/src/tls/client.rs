@@ -9,10 +9,11 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 
-use super::acceptor::KeyPair;
 use super::connection::Tls;
 use super::fault::Fault;
-use super::identity::{self, LoadError};
+use super::identity;
+use super::key_pair::KeyPair;
+use super::load_error::LoadError;
 
 /// Makes TLS connections to servers. Connections of one connector share their tickets, as those of one
 /// control connection should.

@@ -23,13 +23,12 @@ use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
 use self::state::{Work, step, write};
 use super::challenge::Challenges;
-use super::channel::Unwritten;
 use super::fault::Fault;
 use super::hello::Hello;
 use super::records::{Opened, Read, Records};
 use super::replenish::{self, Renewal};
 use super::tickets::Binding;
-use super::wire::Wire;
+use super::wire::{Unwritten, Wire};
 
 /// What may wait for its rest: a handshake message of 64 KiB, which no honest one reaches.
 const KEPT: usize = 64 * 1024 + 256;

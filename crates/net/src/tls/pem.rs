@@ -11,7 +11,7 @@ use std::path::Path;
 use rustls::pki_types::pem::{Error, PemObject};
 
 use super::der::{self, BIT_STRING, INTEGER, SEQUENCE, VERSION};
-use super::identity::LoadError;
+use super::load_error::LoadError;
 
 /// A file is read so far. Lists of what was taken back can be long.
 const LONGEST: u64 = 64 << 20;

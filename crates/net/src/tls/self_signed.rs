@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rcgen::{CertificateParams, DnType, KeyPair as GeneratedKey};
 
-use super::acceptor::KeyPair;
+use super::key_pair::KeyPair;
 
 impl KeyPair {
     /// What [`self_signed`] keeps in a folder, whether or not it is there.

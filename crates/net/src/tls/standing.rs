@@ -4,9 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use rustls::server::ParsedCertificate;
 
-use super::acceptor::KeyPair;
 use super::der::{Der, EXTENSIONS, INTEGER, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, VERSION};
-use super::identity::{self, Identity, LoadError};
+use super::identity::{self, Identity};
+use super::key_pair::KeyPair;
+use super::load_error::LoadError;
 
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;

@@ -1,5 +1,7 @@
 //! Bytes on their way to a socket: filled at the end, taken from the front, zeroed once.
 
+use std::io;
+
 /// A buffer between whoever makes records and the socket that takes them.
 #[derive(Debug, Default)]
 pub struct Wire {
@@ -50,6 +52,22 @@ impl Wire {
     /// Says that the first `count` bytes of the room were filled.
     pub(super) fn fill(&mut self, count: usize) {
         self.end = (self.end + count).min(self.bytes.len());
+    }
+}
+
+/// Why [`Channel::write_from`](super::Channel::write_from) has written nothing.
+#[derive(Debug)]
+pub enum Unwritten {
+    /// What was to be sent could not be read.
+    Source(io::Error),
+    /// The socket takes nothing: for now, where it is [`io::ErrorKind::WouldBlock`]. Or nothing can be encrypted any more.
+    Socket(io::Error),
+}
+
+impl Unwritten {
+    /// The keys are used up, or worse.
+    pub(super) fn sealing(error: rustls::Error) -> Self {
+        Self::Socket(io::Error::new(io::ErrorKind::InvalidData, error))
     }
 }
 

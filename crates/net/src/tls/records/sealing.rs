@@ -6,8 +6,7 @@ use ring::aead::{Aad, NONCE_LEN, Nonce};
 use rustls::{AlertDescription, Error};
 
 use super::{ALERT, APPLICATION_DATA, FATAL, Form, HEADER, PLAIN, Records, TAG, WARNING, additional};
-use crate::tls::channel::Unwritten;
-use crate::tls::wire::Wire;
+use crate::tls::wire::{Unwritten, Wire};
 
 /// What is sealed at a time when it comes from a file: 4 full records, one read and one write.
 pub(super) const BATCH: usize = 4 * PLAIN;
