@@ -83,7 +83,7 @@ fn encode(coding: Coding, input: &[u8], wire: &mut Vec<u8>) {
 }
 
 fn decode(coding: Coding, wire: &[u8]) {
-    use millrace_ftp::codec::Progress;
+    use millrace_ftp::codec::Decoded;
     let (mut decoder, mut out) = (Decoder::new(coding, 0), Vec::new());
     for chunk in wire.chunks(CHUNK) {
         let mut rest = chunk;
@@ -91,7 +91,7 @@ fn decode(coding: Coding, wire: &[u8]) {
             out.clear();
             let progress = decoder.decode(rest, &mut out, CHUNK).expect("our own wire bytes");
             black_box(&out);
-            let Progress::Full { consumed } = progress else { break };
+            let Decoded::Full { consumed } = progress else { break };
             rest = &rest[consumed..];
         }
     }
@@ -115,12 +115,12 @@ fn entry(number: u64) -> (Vec<u8>, Metadata) {
 
 fn list() {
     let now = Timestamp { seconds: 1_705_000_000, nanoseconds: 0 };
-    let mut writer = unix::Writer::new(now, Arc::new(NumericOwners));
+    let mut writer = unix::UnixWriter::new(now, Arc::new(NumericOwners));
     each_entry(|name, metadata, out| writer.write(name, metadata, None, out));
 }
 
 fn list_facts() {
-    let writer = facts::Writer::new(Facts::DEFAULT, Rights::ALL, Arc::new(NumericOwners));
+    let writer = facts::FactWriter::new(Facts::DEFAULT, Rights::ALL, Arc::new(NumericOwners));
     each_entry(|name, metadata, out| writer.write(&facts::Item::new(name, metadata), out));
 }
 

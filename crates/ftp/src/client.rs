@@ -1,7 +1,7 @@
 //! The client's side of a control connection, as a value: commands out, replies in.
 //!
 //! ```text
-//! begin(..) --lines--> server --replies--> receive(..) --> Event
+//! begin(..) --lines--> server --replies--> receive(..) --> ClientEvent
 //! ```
 //!
 //! [`ClientSession`] is the twin of [`Session`](crate::Session), for a load generator and for tests: it
@@ -158,7 +158,7 @@ pub enum Plan {
 
 /// What a command has led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event<'a> {
+pub enum ClientEvent<'a> {
     /// The server greets: commands may be sent.
     Greeted,
     /// The login succeeded.
@@ -257,11 +257,15 @@ impl ClientSession {
 
     /// Takes a reply, and says what it means for the command in front. What is to be said in answer to it
     /// is appended to `out`.
-    pub fn receive<'a>(&mut self, reply: Received<'a>, out: &mut Vec<u8>) -> Result<Event<'a>, ClientError> {
+    pub fn receive<'a>(
+        &mut self,
+        reply: Received<'a>,
+        out: &mut Vec<u8>,
+    ) -> Result<ClientEvent<'a>, ClientError> {
         // 421 may come at any time, unasked.
         if reply.code == 421 {
             self.sent.clear();
-            return Ok(Event::Closing(reply));
+            return Ok(ClientEvent::Closing(reply));
         }
         let &front = self.sent.front().ok_or(ClientError::Unexpected(reply.code))?;
         if reply.code < 200 {
@@ -273,27 +277,27 @@ impl ClientSession {
                 let password = std::mem::take(&mut self.password);
                 self.send(Sent::Pass, b"PASS", &password, out);
                 self.password = password; // keeps its memory
-                Ok(Event::Underway)
+                Ok(ClientEvent::Underway)
             }
-            (_, 400..) => Ok(Event::Refused(reply)),
-            (Sent::Greeting, 200..=299) => Ok(Event::Greeted),
-            (Sent::User | Sent::Pass, 200..=299) => Ok(Event::LoggedIn),
+            (_, 400..) => Ok(ClientEvent::Refused(reply)),
+            (Sent::Greeting, 200..=299) => Ok(ClientEvent::Greeted),
+            (Sent::User | Sent::Pass, 200..=299) => Ok(ClientEvent::LoggedIn),
             (Sent::Passive, 200..=299) => address::parse_passive(reply.text())
-                .map(|address| Event::Listening(SocketAddr::new(self.server.ip(), address.port())))
+                .map(|address| ClientEvent::Listening(SocketAddr::new(self.server.ip(), address.port())))
                 .ok_or(ClientError::NoAddress),
             (Sent::ExtendedPassive, 200..=299) => address::parse_extended_passive(reply.text())
-                .map(|port| Event::Listening(SocketAddr::new(self.server.ip(), port)))
+                .map(|port| ClientEvent::Listening(SocketAddr::new(self.server.ip(), port)))
                 .ok_or(ClientError::NoAddress),
-            (Sent::Quit, 200..=299) => Ok(Event::Closing(reply)),
-            (Sent::Transfer | Sent::Other, 200..=399) => Ok(Event::Done(reply)),
+            (Sent::Quit, 200..=299) => Ok(ClientEvent::Closing(reply)),
+            (Sent::Transfer | Sent::Other, 200..=399) => Ok(ClientEvent::Done(reply)),
             (_, code) => Err(ClientError::Unexpected(code)),
         }
     }
 
-    fn preliminary(front: Sent, reply: Received<'_>) -> Result<Event<'_>, ClientError> {
+    fn preliminary(front: Sent, reply: Received<'_>) -> Result<ClientEvent<'_>, ClientError> {
         match (front, reply.code) {
-            (Sent::Transfer, 125 | 150) => Ok(Event::Opening(announced_size(reply.text()))),
-            (Sent::Transfer, 110) | (Sent::Greeting, 120) => Ok(Event::Underway),
+            (Sent::Transfer, 125 | 150) => Ok(ClientEvent::Opening(announced_size(reply.text()))),
+            (Sent::Transfer, 110) | (Sent::Greeting, 120) => Ok(ClientEvent::Underway),
             (_, code) => Err(ClientError::Unexpected(code)),
         }
     }
@@ -385,9 +389,9 @@ mod tests {
         let mut events = Vec::new();
         while let Some(reply) = reader.next(&mut input)? {
             events.push(match client.receive(reply, &mut out)? {
-                Event::Done(reply) => format!("done {}", reply.code),
-                Event::Refused(reply) => format!("refused {}", reply.code),
-                Event::Closing(reply) => format!("closing {}", reply.code),
+                ClientEvent::Done(reply) => format!("done {}", reply.code),
+                ClientEvent::Refused(reply) => format!("refused {}", reply.code),
+                ClientEvent::Closing(reply) => format!("closing {}", reply.code),
                 event => format!("{event:?}"),
             });
         }

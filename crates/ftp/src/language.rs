@@ -425,7 +425,7 @@ mod tests {
     /// The fixed text of every reply in the crate: the last literal of each call that makes one.
     fn fixed_texts() -> Vec<String> {
         let mut files = Vec::new();
-        for directory in ["src/commands", "src/session"] {
+        for directory in ["src/session/commands", "src/session"] {
             sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(directory), &mut files);
         }
         let calls = files.iter().flat_map(|file| {
@@ -442,7 +442,7 @@ mod tests {
     /// What is fixed in texts that are made, and what is told of files.
     fn fixed_parts() -> Vec<String> {
         let mut files = Vec::new();
-        for directory in ["src/commands", "src/session"] {
+        for directory in ["src/session/commands", "src/session"] {
             sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(directory), &mut files);
         }
         let behind = files.iter().flat_map(|file| file.split("Fixed(\"").skip(1));

@@ -12,12 +12,9 @@
 
 pub mod address;
 pub mod ascii;
-pub mod block;
 pub mod client;
 pub mod codec;
-pub mod commands;
 mod decimal;
-pub mod deflate;
 pub mod digest;
 pub mod ebcdic;
 pub mod escape;
@@ -25,9 +22,8 @@ pub mod glob;
 mod language;
 pub mod line;
 pub mod listing;
-pub mod record;
 pub mod reply;
 pub mod session;
 pub mod time;
 
-pub use session::{Session, Settings};
+pub use session::{Session, Settings, commands};

@@ -20,7 +20,7 @@ const SE: u8 = 240;
 
 /// What the reader found next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Event<'a> {
+pub enum LineEvent<'a> {
     /// A whole line, without its end: lent from the input where it lay there in one piece.
     Line(Cow<'a, [u8]>),
     /// A line longer than [`MAX_LINE`] has ended.
@@ -65,11 +65,11 @@ impl LineReader {
 
     /// Takes the next event out of `input`, which is moved past what was consumed; `None` when all of
     /// `input` is consumed and no event is complete.
-    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Option<Event<'a>> {
+    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Option<LineEvent<'a>> {
         if self.is_empty()
             && let Some(line) = whole_line(input)
         {
-            return Some(Event::Line(Cow::Borrowed(line)));
+            return Some(LineEvent::Line(Cow::Borrowed(line)));
         }
         while let Some((&byte, rest)) = input.split_first() {
             *input = rest;
@@ -80,11 +80,11 @@ impl LineReader {
         None
     }
 
-    fn step(&mut self, byte: u8) -> Option<Event<'static>> {
+    fn step(&mut self, byte: u8) -> Option<LineEvent<'static>> {
         match (self.state, byte) {
             (State::Skip, b'\n') => {
                 self.state = State::Text;
-                return Some(Event::TooLong);
+                return Some(LineEvent::TooLong);
             }
             (State::Skip, _) => {}
             (State::Command, WILL | WONT | DO | DONT) => self.state = State::Option(byte),
@@ -94,7 +94,7 @@ impl LineReader {
             // theirs, and the name is not what has come of it.
             (State::Subnegotiation | State::Subcommand, b'\n') => {
                 (self.state, self.partial) = (State::Text, Vec::new());
-                return Some(Event::Torn);
+                return Some(LineEvent::Torn);
             }
             (State::Subnegotiation, IAC) => self.state = State::Subcommand,
             (State::Subnegotiation | State::Subcommand, _) => self.state = State::Subnegotiation,
@@ -111,14 +111,14 @@ impl LineReader {
             (State::Option(verb), option) => {
                 self.state = State::Text;
                 return match verb {
-                    WILL => Some(Event::Refuse([IAC, DONT, option])),
-                    DO => Some(Event::Refuse([IAC, WONT, option])),
+                    WILL => Some(LineEvent::Refuse([IAC, DONT, option])),
+                    DO => Some(LineEvent::Refuse([IAC, WONT, option])),
                     _ => None,
                 };
             }
             (State::Text | State::Return, b'\n') => {
                 self.state = State::Text;
-                return Some(Event::Line(Cow::Owned(std::mem::take(&mut self.partial))));
+                return Some(LineEvent::Line(Cow::Owned(std::mem::take(&mut self.partial))));
             }
             (State::Return, _) => {
                 self.state = State::Text;
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     /// Every event of `input` when it arrives in pieces cut at `cuts`.
-    fn events(input: &[u8], cuts: &[usize]) -> Vec<Event<'static>> {
+    fn events(input: &[u8], cuts: &[usize]) -> Vec<LineEvent<'static>> {
         let mut reader = LineReader::default();
         let mut found = Vec::new();
         let mut start = 0;
@@ -179,18 +179,18 @@ mod tests {
             start = end.max(start);
             while let Some(event) = reader.next(&mut piece) {
                 found.push(match event {
-                    Event::Line(line) => Event::Line(Cow::Owned(line.into_owned())),
-                    Event::TooLong => Event::TooLong,
-                    Event::Torn => Event::Torn,
-                    Event::Refuse(bytes) => Event::Refuse(bytes),
+                    LineEvent::Line(line) => LineEvent::Line(Cow::Owned(line.into_owned())),
+                    LineEvent::TooLong => LineEvent::TooLong,
+                    LineEvent::Torn => LineEvent::Torn,
+                    LineEvent::Refuse(bytes) => LineEvent::Refuse(bytes),
                 });
             }
         }
         found
     }
 
-    fn line(text: &[u8]) -> Event<'static> {
-        Event::Line(Cow::Owned(text.to_vec()))
+    fn line(text: &[u8]) -> LineEvent<'static> {
+        LineEvent::Line(Cow::Owned(text.to_vec()))
     }
 
     #[test]
@@ -213,11 +213,11 @@ mod tests {
         assert_eq!(events(b"CWD \xff\xff\r\n", &[]), [line(b"CWD \xff")]);
         assert_eq!(
             events(b"\xff\xfb\x01\xff\xfd\x03\xff\xfe\x05NOOP\r\n", &[]),
-            [Event::Refuse([IAC, DONT, 1]), Event::Refuse([IAC, WONT, 3]), line(b"NOOP")]
+            [LineEvent::Refuse([IAC, DONT, 1]), LineEvent::Refuse([IAC, WONT, 3]), line(b"NOOP")]
         );
         // What is said of an option, up to its end; without one, the line is none.
         assert_eq!(events(b"\xff\xfa\x18\x01\xff\xff\xff\xf0PWD\r\n", &[]), [line(b"PWD")]);
-        assert_eq!(events(b"CWD a\xff\xfab\r\nPWD\r\n", &[]), [Event::Torn, line(b"PWD")]);
+        assert_eq!(events(b"CWD a\xff\xfab\r\nPWD\r\n", &[]), [LineEvent::Torn, line(b"PWD")]);
     }
 
     #[test]
@@ -225,8 +225,8 @@ mod tests {
         let longest = vec![b'x'; MAX_LINE];
         for ending in [&b"\r\n"[..], b"\n"] {
             let input = [&longest[..], ending, &longest, b"x", ending, b"NOOP\r\n"].concat();
-            assert_eq!(events(&input, &[]), [line(&longest), Event::TooLong, line(b"NOOP")]);
-            assert_eq!(events(&input, &[5, 9999]), [line(&longest), Event::TooLong, line(b"NOOP")]);
+            assert_eq!(events(&input, &[]), [line(&longest), LineEvent::TooLong, line(b"NOOP")]);
+            assert_eq!(events(&input, &[5, 9999]), [line(&longest), LineEvent::TooLong, line(b"NOOP")]);
         }
     }
 

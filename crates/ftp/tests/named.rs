@@ -6,7 +6,7 @@ mod memory;
 use millrace_ftp::commands::{COMMANDS, Command, Paths, SITE_COMMANDS};
 use millrace_ftp::listing::DEPTH;
 use millrace_ftp::listing::search::{Level, Searched};
-use millrace_ftp::session::{Permission, Permissions, Request, Session};
+use millrace_ftp::session::{self, Permission, Permissions, Request};
 use millrace_vfs::VirtualPath;
 
 use memory::Driver;
@@ -238,7 +238,7 @@ fn another_path_is_put_in_where_the_argument_is_one() {
         ("PASS a", None),
         ("NONSENSE a", None),
     ] {
-        let rewritten = Session::rewritten(line.as_bytes(), &path);
+        let rewritten = session::rewritten(line.as_bytes(), &path);
         assert_eq!(rewritten.as_deref(), expected.map(str::as_bytes), "{line}");
     }
 }

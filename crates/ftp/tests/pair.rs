@@ -3,7 +3,7 @@
 mod memory;
 
 use millrace_ftp::Settings;
-use millrace_ftp::client::{ClientError, ClientSession, Event, Plan, ReplyReader};
+use millrace_ftp::client::{ClientError, ClientEvent, ClientSession, Plan, ReplyReader};
 use millrace_ftp::line::{self, LineReader};
 use millrace_ftp::session::{Input, TransferError};
 use millrace_vfs::FileError;
@@ -82,7 +82,7 @@ impl Pair {
         let mut input = &bytes[..];
         while let Some(event) = self.lines.next(&mut input) {
             match event {
-                line::Event::Line(line) => self.server.line(&line),
+                line::LineEvent::Line(line) => self.server.line(&line),
                 event => panic!("a client does not send this: {event:?}"),
             }
         }
@@ -94,14 +94,14 @@ impl Pair {
         while let Some(reply) = self.replies.next(&mut input)? {
             let event = self.client.receive(reply, &mut self.to_server)?;
             self.events.push(match event {
-                Event::Greeted => "greeted".to_owned(),
-                Event::LoggedIn => "logged in".to_owned(),
-                Event::Underway => "underway".to_owned(),
-                Event::Listening(address) => format!("listening {address}"),
-                Event::Opening(size) => format!("opening {size:?}"),
-                Event::Done(reply) => format!("done {}", reply.code),
-                Event::Refused(reply) => format!("refused {}", reply.code),
-                Event::Closing(reply) => format!("closing {}", reply.code),
+                ClientEvent::Greeted => "greeted".to_owned(),
+                ClientEvent::LoggedIn => "logged in".to_owned(),
+                ClientEvent::Underway => "underway".to_owned(),
+                ClientEvent::Listening(address) => format!("listening {address}"),
+                ClientEvent::Opening(size) => format!("opening {size:?}"),
+                ClientEvent::Done(reply) => format!("done {}", reply.code),
+                ClientEvent::Refused(reply) => format!("refused {}", reply.code),
+                ClientEvent::Closing(reply) => format!("closing {}", reply.code),
             });
         }
         Ok(())

@@ -1,11 +1,12 @@
 //! Uploads: wire bytes to file bytes.
 
 use super::{CodecError, Coding, Mode, Structure, Type};
-use crate::{ascii, block, deflate, ebcdic, record};
+use super::{block, deflate, record};
+use crate::{ascii, ebcdic};
 
 /// How far [`Decoder::decode`] came. What it did not take, the caller gives again, first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
+pub enum Decoded {
     /// All of the input is taken; there is nothing to write until more comes.
     Hungry,
     /// The output is as long as was allowed. Call again, with the rest of the input, even if that is empty.
@@ -74,7 +75,7 @@ impl Decoder {
     }
 
     /// Appends file bytes to `out`, about `most` of them (at least 1; one or two more can come).
-    pub fn decode(&mut self, input: &[u8], out: &mut Vec<u8>, most: usize) -> Result<Progress, CodecError> {
+    pub fn decode(&mut self, input: &[u8], out: &mut Vec<u8>, most: usize) -> Result<Decoded, CodecError> {
         let start = out.len();
         let most = most.max(1);
         let result = match self.unframing {
@@ -84,12 +85,12 @@ impl Decoder {
         };
         self.position += (out.len() - start) as u64;
         match result? {
-            Progress::Marker { consumed, marker, .. } => {
-                Ok(Progress::Marker { consumed, marker, position: self.position })
+            Decoded::Marker { consumed, marker, .. } => {
+                Ok(Decoded::Marker { consumed, marker, position: self.position })
             }
-            Progress::EndOfFile { consumed } => {
+            Decoded::EndOfFile { consumed } => {
                 self.flush(out);
-                Ok(Progress::EndOfFile { consumed })
+                Ok(Decoded::EndOfFile { consumed })
             }
             progress => Ok(progress),
         }
@@ -134,13 +135,8 @@ impl Decoder {
         self.position += (out.len() - start) as u64;
     }
 
-    fn decode_stream(
-        &mut self,
-        input: &[u8],
-        out: &mut Vec<u8>,
-        most: usize,
-    ) -> Result<Progress, CodecError> {
-        let Unframing::Stream(unescaper) = &mut self.unframing else { return Ok(Progress::Hungry) };
+    fn decode_stream(&mut self, input: &[u8], out: &mut Vec<u8>, most: usize) -> Result<Decoded, CodecError> {
+        let Unframing::Stream(unescaper) = &mut self.unframing else { return Ok(Decoded::Hungry) };
         let part = &input[..input.len().min(most)];
         let Some(unescaper) = unescaper else {
             self.translation.convert(part, out);
@@ -150,30 +146,25 @@ impl Decoder {
         let consumed = unescape(unescaper, part, &mut self.scratch)?;
         self.translation.convert(&self.scratch, out);
         match unescaper.has_ended() {
-            true => Ok(Progress::EndOfFile { consumed }),
+            true => Ok(Decoded::EndOfFile { consumed }),
             false => Ok(progress(consumed, input)),
         }
     }
 
-    fn decode_blocks(
-        &mut self,
-        input: &[u8],
-        out: &mut Vec<u8>,
-        most: usize,
-    ) -> Result<Progress, CodecError> {
-        let Unframing::Block(reader) = &mut self.unframing else { return Ok(Progress::Hungry) };
+    fn decode_blocks(&mut self, input: &[u8], out: &mut Vec<u8>, most: usize) -> Result<Decoded, CodecError> {
+        let Unframing::Block(reader) = &mut self.unframing else { return Ok(Decoded::Hungry) };
         // Output is never longer than the input, so a bound on the input is one on the output.
         let part = &input[..input.len().min(most)];
         let mut rest = part;
         while let Some(event) = reader.next(&mut rest)? {
             let consumed = part.len() - rest.len();
             match event {
-                block::Event::Data(data) => self.translation.convert(data, out),
-                block::Event::NewLine(byte) => self.translation.convert(&[byte], out),
-                block::Event::Marker(marker) => {
-                    return Ok(Progress::Marker { consumed, marker, position: self.position });
+                block::BlockEvent::Data(data) => self.translation.convert(data, out),
+                block::BlockEvent::NewLine(byte) => self.translation.convert(&[byte], out),
+                block::BlockEvent::Marker(marker) => {
+                    return Ok(Decoded::Marker { consumed, marker, position: self.position });
                 }
-                block::Event::EndOfFile => return Ok(Progress::EndOfFile { consumed }),
+                block::BlockEvent::EndOfFile => return Ok(Decoded::EndOfFile { consumed }),
             }
         }
         Ok(progress(part.len(), input))
@@ -184,9 +175,9 @@ impl Decoder {
         input: &[u8],
         out: &mut Vec<u8>,
         most: usize,
-    ) -> Result<Progress, CodecError> {
+    ) -> Result<Decoded, CodecError> {
         let Unframing::Deflate(unescaper, inflater) = &mut self.unframing else {
-            return Ok(Progress::Hungry);
+            return Ok(Decoded::Hungry);
         };
         if inflater.has_ended() && !input.is_empty() {
             return Err(CodecError::TrailingData);
@@ -209,8 +200,8 @@ impl Decoder {
             true if unescaper.as_ref().is_some_and(|unescaper| !unescaper.has_ended()) => {
                 Err(CodecError::Truncated)
             }
-            true => Ok(Progress::EndOfFile { consumed }),
-            false if is_full => Ok(Progress::Full { consumed }),
+            true => Ok(Decoded::EndOfFile { consumed }),
+            false if is_full => Ok(Decoded::Full { consumed }),
             false => Ok(progress(consumed, input)),
         }
     }
@@ -226,8 +217,8 @@ impl FromNetwork {
     }
 }
 
-fn progress(consumed: usize, input: &[u8]) -> Progress {
-    if consumed < input.len() { Progress::Full { consumed } } else { Progress::Hungry }
+fn progress(consumed: usize, input: &[u8]) -> Decoded {
+    if consumed < input.len() { Decoded::Full { consumed } } else { Decoded::Hungry }
 }
 
 /// Unescapes, and refuses what comes after the end.

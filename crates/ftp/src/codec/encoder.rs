@@ -1,7 +1,8 @@
 //! Downloads: file bytes to wire bytes.
 
 use super::{Coding, Mode, Structure, Type};
-use crate::{ascii, block, deflate, ebcdic, record};
+use super::{block, deflate, record};
+use crate::{ascii, ebcdic};
 
 /// File bytes to wire bytes.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ enum ToNetwork {
 #[derive(Debug)]
 enum Framing {
     Stream(Option<record::Escaper>),
-    Block(block::Writer),
+    Block(block::BlockWriter),
     Deflate(Option<record::Escaper>, Box<deflate::Deflater>, Vec<u8>),
 }
 
@@ -45,7 +46,7 @@ impl Encoder {
         let escaper = coding.record_end().map(record::Escaper::new);
         let framing = match coding.mode {
             Mode::Stream => Framing::Stream(escaper),
-            Mode::Block => Framing::Block(block::Writer::new(coding.record_end())),
+            Mode::Block => Framing::Block(block::BlockWriter::new(coding.record_end())),
             Mode::Deflate { level } => {
                 Framing::Deflate(escaper, Box::new(deflate::Deflater::new(level)), Vec::new())
             }

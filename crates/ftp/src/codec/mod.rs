@@ -11,15 +11,18 @@
 //! RFC 959 section 3.4. With STRU R a line of our file is a record, and TYPE A has nothing left to convert:
 //! the mark of the record stands for the line end.
 
+pub mod block;
 mod decoder;
+pub mod deflate;
 mod encoder;
+mod error;
+pub mod record;
 #[cfg(test)]
 mod tests;
 
-use thiserror::Error;
-
-pub use self::decoder::{Decoder, Progress};
+pub use self::decoder::{Decoded, Decoder};
 pub use self::encoder::Encoder;
+pub use self::error::CodecError;
 use crate::ebcdic;
 
 /// How the bytes of a file are represented on the wire (`TYPE`).
@@ -94,27 +97,4 @@ impl Coding {
             (Structure::Record, _) => Some(b'\n'),
         }
     }
-}
-
-/// Why wire bytes are not a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum CodecError {
-    /// The connection closed before the end of the file was marked.
-    #[error("the data ended before the end of the file")]
-    Truncated,
-    /// Bytes came after the end of the file.
-    #[error("data after the end of the file")]
-    TrailingData,
-    /// STRU R: 0xFF and a code that is none.
-    #[error("0x{0:02X} is no record mark")]
-    BadEscape(u8),
-    /// MODE B: a descriptor with bits that mean nothing together.
-    #[error("0x{0:02X} is no block descriptor")]
-    BadDescriptor(u8),
-    /// MODE B: a restart marker that is empty, too long or not printable.
-    #[error("the restart marker is not 1 to 255 printable characters")]
-    BadMarker,
-    /// MODE Z: not a zlib stream, or one whose checksum is wrong.
-    #[error("the compressed data is damaged")]
-    Corrupt,
 }

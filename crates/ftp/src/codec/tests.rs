@@ -35,12 +35,12 @@ fn decoded(coding: Coding, pieces: &[&[u8]], most: usize) -> Result<Vec<u8>, Cod
             assert!(out.len() <= most + 2, "{} bytes where {most} were asked for", out.len());
             file.extend(out);
             match progress {
-                Progress::Hungry => break,
-                Progress::EndOfFile { consumed } if consumed == rest.len() => break,
-                Progress::EndOfFile { consumed: 0 } => return Err(CodecError::TrailingData),
-                Progress::Full { consumed }
-                | Progress::Marker { consumed, .. }
-                | Progress::EndOfFile { consumed } => rest = &rest[consumed..],
+                Decoded::Hungry => break,
+                Decoded::EndOfFile { consumed } if consumed == rest.len() => break,
+                Decoded::EndOfFile { consumed: 0 } => return Err(CodecError::TrailingData),
+                Decoded::Full { consumed }
+                | Decoded::Marker { consumed, .. }
+                | Decoded::EndOfFile { consumed } => rest = &rest[consumed..],
             }
         }
     }
@@ -93,9 +93,9 @@ fn a_file_that_ends_without_saying_so_is_truncated() {
 fn what_follows_the_end_is_left_for_the_next_file_in_block_mode() {
     let wire = [encoded(block(), &[b"one"]), encoded(block(), &[b"two"])].concat();
     let (mut decoder, mut out) = (Decoder::new(block(), 0), Vec::new());
-    assert_eq!(decoder.decode(&wire, &mut out, 100), Ok(Progress::EndOfFile { consumed: wire.len() / 2 }));
+    assert_eq!(decoder.decode(&wire, &mut out, 100), Ok(Decoded::EndOfFile { consumed: wire.len() / 2 }));
     assert_eq!(out, b"one");
-    assert_eq!(decoder.decode(&wire[9..], &mut out, 100), Ok(Progress::EndOfFile { consumed: 0 }));
+    assert_eq!(decoder.decode(&wire[9..], &mut out, 100), Ok(Decoded::EndOfFile { consumed: 0 }));
 }
 
 #[test]
@@ -117,11 +117,11 @@ fn restart_markers_name_the_offset_in_the_file() {
     let mut rest = &wire[..];
     loop {
         match decoder.decode(rest, &mut out, 100).unwrap() {
-            Progress::Marker { consumed, marker, position } => {
+            Decoded::Marker { consumed, marker, position } => {
                 markers.push((String::from_utf8(marker).unwrap(), position));
                 rest = &rest[consumed..];
             }
-            other => break assert_eq!(other, Progress::EndOfFile { consumed: rest.len() }),
+            other => break assert_eq!(other, Decoded::EndOfFile { consumed: rest.len() }),
         }
     }
     // The second would stand at 108, had the file had no CR LF: one byte less arrives.
@@ -160,8 +160,8 @@ fn a_deflate_bomb_comes_out_in_pieces() {
         assert!(out.len() <= 65_536 && out.capacity() <= 1 << 18);
         total += out.len();
         match progress {
-            Progress::Full { consumed } => rest = &rest[consumed..],
-            other => break assert_eq!(other, Progress::EndOfFile { consumed: rest.len() }),
+            Decoded::Full { consumed } => rest = &rest[consumed..],
+            other => break assert_eq!(other, Decoded::EndOfFile { consumed: rest.len() }),
         }
     }
     assert_eq!(total, 8 << 20);
@@ -215,8 +215,8 @@ proptest! {
             turns += 1;
             prop_assert!(turns < 10_000, "it stands still");
             match decoder.decode(rest, &mut out, most) {
-                Ok(Progress::Full { consumed } | Progress::Marker { consumed, .. }) => rest = &rest[consumed..],
-                Ok(Progress::Hungry | Progress::EndOfFile { .. }) | Err(_) => break,
+                Ok(Decoded::Full { consumed } | Decoded::Marker { consumed, .. }) => rest = &rest[consumed..],
+                Ok(Decoded::Hungry | Decoded::EndOfFile { .. }) | Err(_) => break,
             }
         }
         let _ = decoder.finish(&mut out);

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Names are bytes, exact but for control characters, which [`crate::escape`] writes in octal; what
-//! [`Writer`] wrote, [`parse`] reads back, to the precision of the date. Times are UTC. No RFC defines the
+//! [`UnixWriter`] wrote, [`parse`] reads back, to the precision of the date. Times are UTC. No RFC defines the
 //! form: RFC 959 only says that it is for people.
 
 use std::{fmt, sync::Arc};
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Writes lines, and remembers from one to the next what seldom changes.
-pub struct Writer {
+pub struct UnixWriter {
     now: Timestamp,
     owners: Arc<dyn OwnerNames>,
     /// The columns of the last owner.
@@ -29,13 +29,13 @@ pub struct Writer {
     date_column: Option<(i64, bool, [u8; 12])>,
 }
 
-impl fmt::Debug for Writer {
+impl fmt::Debug for UnixWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("now", &self.now).finish_non_exhaustive()
+        f.debug_struct("UnixWriter").field("now", &self.now).finish_non_exhaustive()
     }
 }
 
-impl Writer {
+impl UnixWriter {
     /// A writer of lines as of `now`.
     pub fn new(now: Timestamp, owners: Arc<dyn OwnerNames>) -> Self {
         Self { now, owners, owner_columns: None, date_column: None }
@@ -83,7 +83,7 @@ impl Writer {
 
 /// What a line says of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct UnixLine {
     /// What it is; a link is a [`FileKind::Symlink`].
     pub kind: FileKind,
     /// Permission bits.
@@ -108,7 +108,7 @@ const ARROW: &[u8] = b" -> ";
 
 /// Parses a line, with or without its line end. `now` says which year a date without one is in. Lines that
 /// are something else, such as `total 8`, are `None`.
-pub fn parse(line: &[u8], now: Timestamp) -> Option<Line> {
+pub fn parse(line: &[u8], now: Timestamp) -> Option<UnixLine> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let (kind, mode) = parse_mode(line.get(..10)?)?;
@@ -124,7 +124,7 @@ pub fn parse(line: &[u8], now: Timestamp) -> Option<Line> {
         Some(arrow) => (&text[..arrow], Some(unescaped(&text[arrow + ARROW.len()..]))),
         None => (text, None),
     };
-    Some(Line {
+    Some(UnixLine {
         kind,
         mode,
         links: parse_decimal(fields.get(1)).and_then(|links| u32::try_from(links).ok()).unwrap_or(1),
@@ -270,7 +270,7 @@ mod tests {
 
     fn line(name: &[u8], metadata: &Metadata, link: Option<&[u8]>) -> Vec<u8> {
         let mut out = Vec::new();
-        Writer::new(NOW, Arc::new(NumericOwners)).write(name, metadata, link, &mut out);
+        UnixWriter::new(NOW, Arc::new(NumericOwners)).write(name, metadata, link, &mut out);
         out
     }
 
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn remembered_columns_change_with_what_they_show() {
-        let mut writer = Writer::new(NOW, Arc::new(NumericOwners));
+        let mut writer = UnixWriter::new(NOW, Arc::new(NumericOwners));
         let mut first = metadata(FileKind::File, 0o644);
         let mut out = Vec::new();
         for (user, seconds) in [(1, 0), (1, 59), (2, 60), (1, NOW.seconds), (1, NOW.seconds + 1), (1, 0)] {
@@ -319,7 +319,7 @@ mod tests {
             fn group(&self, _: u32, _: &mut Vec<u8>) {}
         }
         let mut out = Vec::new();
-        Writer::new(NOW, Arc::new(Odd)).write(b"a", &metadata(FileKind::File, 0), None, &mut out);
+        UnixWriter::new(NOW, Arc::new(Odd)).write(b"a", &metadata(FileKind::File, 0), None, &mut out);
         assert!(out.starts_with(b"----------   1 A_User_  ?        "), "{}", out.escape_ascii());
     }
 
@@ -376,7 +376,7 @@ mod tests {
             let unit = if time::is_recent(metadata.modified, NOW) { 60 } else { 86_400 };
             // `name ->` before ` -> link` would be an arrow too early.
             prop_assume!(link.is_none() || !name.ends_with(b" ->") && !name.ends_with(b" -"));
-            let expected = Line {
+            let expected = UnixLine {
                 kind: if link.is_some() { FileKind::Symlink } else { kind },
                 mode: if link.is_some() { 0o777 } else { mode },
                 links,

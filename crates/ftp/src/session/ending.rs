@@ -48,11 +48,11 @@ impl Session {
         }
         match (&self.phase, &self.access) {
             (Phase::Securing, _) => self.close_silently(),
-            (Phase::Penalty, _) => self.denied(),
+            (Phase::Penalty, _) => denied(self),
             (Phase::Ready, Access::User(_)) => {
                 let last =
                     Reply::new(code::SERVICE_CLOSING, "Idle for too long: closing the control connection.");
-                let bound = Bound::Idle(self.idle_timeout());
+                let bound = Bound::Idle(idle_timeout(self));
                 self.close(last).because(bound)
             }
             (Phase::Ready, _) => {
@@ -75,7 +75,7 @@ impl Session {
             Phase::Securing => self.close_silently(),
             Phase::Penalty => {
                 self.closing.get_or_insert(Closing::Shutdown);
-                self.denied()
+                denied(self)
             }
             Phase::Ready => self.close(gate::SHUTTING_DOWN),
         }
@@ -113,30 +113,11 @@ impl Session {
         Step::NOTHING
     }
 
-    /// The end of the delay: the reply that it held back, and then what was asked meanwhile (`QUIT`, `ABOR`).
-    fn denied(&mut self) -> Step {
-        self.phase = Phase::Ready;
-        self.deadline = None;
-        if self.closing.is_none() && u32::from(self.failed_logins) >= self.settings.login_attempts {
-            let last =
-                Reply::new(code::SERVICE_CLOSING, "Too many failed logins: closing the control connection.");
-            let bound = Bound::Attempts(self.settings.login_attempts);
-            return self.close(last).because(bound);
-        }
-        self.finish(Reply::new(code::NOT_LOGGED_IN, "Login incorrect.").into())
-    }
-
-    /// For how long nothing may be said: as configured, or as `SITE IDLE` has it.
-    fn idle_timeout(&self) -> Duration {
-        let idle = self.extras.as_ref().and_then(|extras| extras.idle);
-        idle.map_or(self.settings.idle_timeout, |seconds| Duration::from_secs(seconds.into()))
-    }
-
     /// Sets the deadline that belongs to the phase.
     pub(super) fn rearm(&mut self, now: Instant) {
         match (&self.phase, &self.access) {
             (Phase::Ready, Access::User(_)) => {
-                self.deadline = Some(now + self.idle_timeout());
+                self.deadline = Some(now + idle_timeout(self));
             }
             // A stranger's deadline was set when the connection came, and after each penalty anew.
             (Phase::Ready | Phase::Securing, _) => {
@@ -148,4 +129,23 @@ impl Session {
             }
         }
     }
+}
+
+/// The end of the delay: the reply that it held back, and then what was asked meanwhile (`QUIT`, `ABOR`).
+fn denied(session: &mut Session) -> Step {
+    session.phase = Phase::Ready;
+    session.deadline = None;
+    if session.closing.is_none() && u32::from(session.failed_logins) >= session.settings.login_attempts {
+        let last =
+            Reply::new(code::SERVICE_CLOSING, "Too many failed logins: closing the control connection.");
+        let bound = Bound::Attempts(session.settings.login_attempts);
+        return session.close(last).because(bound);
+    }
+    session.finish(Reply::new(code::NOT_LOGGED_IN, "Login incorrect.").into())
+}
+
+/// For how long nothing may be said: as configured, or as `SITE IDLE` has it.
+fn idle_timeout(session: &Session) -> Duration {
+    let idle = session.extras.as_ref().and_then(|extras| extras.idle);
+    idle.map_or(session.settings.idle_timeout, |seconds| Duration::from_secs(seconds.into()))
 }

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 
 use millrace_vfs::{Counted, FileError, OverQuota, QuotaScope};
 
-use super::{Session, TransferError};
+use super::{TransferError, quoted};
 use crate::listing::Unread;
 use crate::reply::Part::{Fixed, Own};
 use crate::reply::{Part, Reply, code};
@@ -41,7 +41,7 @@ pub(super) fn transfer_failure(error: TransferError) -> Reply {
 /// The reply to a listing that is whole but for what it could not go into. Programs that list a tree want what there is
 /// of it: a 4yz would have some of them ask again and again.
 pub(super) fn not_all_read(unread: &Unread) -> Reply {
-    let path = Session::quoted(&unread.path);
+    let path = quoted(&unread.path);
     let what = [Fixed("Transfer complete, without what could not be read"), Own(b": "), Own(&path)];
     let why = [Own(b" ("), Fixed(told(&unread.why)), Own(b")")];
     let count = unread.more.to_string();

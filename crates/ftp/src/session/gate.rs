@@ -11,9 +11,9 @@ use millrace_vfs::VirtualPath;
 use super::{
     Access, Act, Bound, ByteRange, Closing, DataPlan, Phase, Progress, Request, Session, Step, data,
 };
-use crate::commands::{self, Argument, Command, Paths, SITE_COMMANDS, When};
 use crate::listing::search::Searched;
 use crate::reply::{Reply, code};
+use crate::session::commands::{self, Argument, Command, Paths, SITE_COMMANDS, When};
 
 /// Lines in a row that are no command until the connection is closed: a browser tricked into talking
 /// to us (ALPACA), or a port scanner.
@@ -71,43 +71,16 @@ impl Session {
     pub fn named(&self, line: &[u8]) -> Option<Named> {
         let (verb, argument) = split(line);
         let command = commands::find(verb)?;
-        let argument = self.admit(command, argument.unwrap_or_default()).ok()?;
+        let argument = admit(self, command, argument.unwrap_or_default()).ok()?;
         if command.verb != "SITE" {
-            let (paths, searched) = self.paths(command, argument)?;
+            let (paths, searched) = paths(self, command, argument)?;
             return Some(Named { verb: command.verb, site: None, paths, searched });
         }
         let (verb, argument) = split(argument);
         let row = commands::find_in(SITE_COMMANDS, verb)?;
-        let argument = self.admit(row, argument.unwrap_or_default()).ok()?;
-        let (paths, searched) = self.paths(row, argument)?;
+        let argument = admit(self, row, argument.unwrap_or_default()).ok()?;
+        let (paths, searched) = paths(self, row, argument)?;
         Some(Named { verb: command.verb, site: Some(row.verb), paths, searched })
-    }
-
-    fn paths(&self, row: &Command, argument: &[u8]) -> Option<(Vec<VirtualPath>, Option<Searched>)> {
-        match row.paths {
-            Paths::None => Some(Default::default()),
-            Paths::Whole(read) | Paths::Within(read) => Some((read(self, argument).ok()?, None)),
-            Paths::Listed(read) => {
-                let Some(request) = read(self, argument).ok()? else { return Some(Default::default()) };
-                let searched = Searched::new(&request.path, &request.listing.search, request.listing.depth);
-                let literal = request.literal.map(|literal| literal.path);
-                Some(([request.path].into_iter().chain(literal).collect(), searched))
-            }
-        }
-    }
-
-    /// The line with another path in place of its own; `None` where it has none that can be taken out.
-    pub fn rewritten(line: &[u8], path: &VirtualPath) -> Option<Vec<u8>> {
-        let (verb, argument) = split(line);
-        let row = commands::find(verb)?;
-        let (head, row) = match row.verb {
-            "SITE" => {
-                let (site, _) = split(argument.unwrap_or_default());
-                ([verb, b" ", site].concat(), commands::find_in(SITE_COMMANDS, site)?)
-            }
-            _ => (verb.to_vec(), row),
-        };
-        matches!(row.paths, Paths::Whole(_)).then(|| [&head, &b" "[..], path.as_bytes()].concat())
     }
 
     /// A line that is not to be run. What it would have used up is used up.
@@ -134,10 +107,10 @@ impl Session {
             return Step::NOTHING;
         }
         let (verb, argument) = split(line);
-        let Some(command) = commands::find(verb) else { return self.stray(verb) };
+        let Some(command) = commands::find(verb) else { return stray(self, verb) };
         self.nonsense = 0;
         match self.is_busy() {
-            true => self.while_busy(command, argument),
+            true => while_busy(self, command, argument),
             false => self.run(command, argument),
         }
     }
@@ -150,69 +123,10 @@ impl Session {
             // Used up also by a command that is refused: the next one means another file.
             self.range = std::mem::take(&mut self.restart);
         }
-        match self.admit(command, argument.unwrap_or_default()) {
+        match admit(self, command, argument.unwrap_or_default()) {
             Ok(argument) => (command.run)(self, argument),
             Err(reply) => reply.into(),
         }
-    }
-
-    fn admit<'a>(&self, command: &Command, argument: &'a [u8]) -> Result<&'a [u8], Reply> {
-        if command.when == When::LoggedIn && !matches!(self.access, Access::User(_)) {
-            return Err(Reply::new(code::NOT_LOGGED_IN, "Please log in with USER and PASS."));
-        }
-        if !self.permissions().contains(command.needs) {
-            return Err(DENIED);
-        }
-        if argument.contains(&0) {
-            return Err(Reply::new(code::BAD_ARGUMENT, "A NUL byte in the argument."));
-        }
-        let is_wrong = match command.argument {
-            // Not trimmed: a file may be named by a blank.
-            Argument::Required => argument.is_empty(),
-            Argument::None => !argument.trim_ascii().is_empty(),
-            Argument::Optional => false,
-        };
-        if is_wrong {
-            return Err(wrong_syntax(command));
-        }
-        if command.transfers && self.data == DataPlan::None {
-            return Err(data::NO_PLAN);
-        }
-        if command.transfers
-            && let Some(reply) = self.data_refusal()
-        {
-            return Err(reply);
-        }
-        Ok(argument)
-    }
-
-    /// The commands that pass during a transfer or a long question.
-    fn while_busy(&mut self, command: &Command, argument: Option<&[u8]>) -> Step {
-        match command.verb {
-            "ABOR" => {
-                self.aborting = true;
-                Step::act(Act::Abort)
-            }
-            "QUIT" => {
-                self.closing = Some(Closing::Quit);
-                Step::NOTHING
-            }
-            "STAT" if argument.is_none_or(<[u8]>::is_empty) => Step::act(Act::Ask(Request::Progress)),
-            "STAT" => {
-                Reply::new(code::FILE_BUSY, "A transfer is in progress; STAT without an argument reports it.")
-                    .into()
-            }
-            _ => Reply::new(code::OK, "Still here; a transfer is in progress.").into(),
-        }
-    }
-
-    fn stray(&mut self, verb: &[u8]) -> Step {
-        // What a browser sends when it is led to an FTP port.
-        if [&b"GET"[..], b"POST", b"HEAD", b"PUT", b"OPTIONS", b"CONNECT"].contains(&verb) {
-            return self
-                .close(Reply::new(code::SERVICE_CLOSING, "This is an FTP server, not an HTTP server."));
-        }
-        self.unknown()
     }
 
     /// The reply to a verb that is not known, or not to this user.
@@ -241,6 +155,92 @@ impl Session {
     pub(crate) fn say_goodbye(&mut self) -> Step {
         self.close(GOODBYE)
     }
+}
+
+fn paths(session: &Session, row: &Command, argument: &[u8]) -> Option<(Vec<VirtualPath>, Option<Searched>)> {
+    match row.paths {
+        Paths::None => Some(Default::default()),
+        Paths::Whole(read) | Paths::Within(read) => Some((read(session, argument).ok()?, None)),
+        Paths::Listed(read) => {
+            let Some(request) = read(session, argument).ok()? else { return Some(Default::default()) };
+            let searched = Searched::new(&request.path, &request.listing.search, request.listing.depth);
+            let literal = request.literal.map(|literal| literal.path);
+            Some(([request.path].into_iter().chain(literal).collect(), searched))
+        }
+    }
+}
+
+/// The line with another path in place of its own; `None` where it has none that can be taken out.
+pub fn rewritten(line: &[u8], path: &VirtualPath) -> Option<Vec<u8>> {
+    let (verb, argument) = split(line);
+    let row = commands::find(verb)?;
+    let (head, row) = match row.verb {
+        "SITE" => {
+            let (site, _) = split(argument.unwrap_or_default());
+            ([verb, b" ", site].concat(), commands::find_in(SITE_COMMANDS, site)?)
+        }
+        _ => (verb.to_vec(), row),
+    };
+    matches!(row.paths, Paths::Whole(_)).then(|| [&head, &b" "[..], path.as_bytes()].concat())
+}
+
+fn admit<'a>(session: &Session, command: &Command, argument: &'a [u8]) -> Result<&'a [u8], Reply> {
+    if command.when == When::LoggedIn && !matches!(session.access, Access::User(_)) {
+        return Err(Reply::new(code::NOT_LOGGED_IN, "Please log in with USER and PASS."));
+    }
+    if !session.permissions().contains(command.needs) {
+        return Err(DENIED);
+    }
+    if argument.contains(&0) {
+        return Err(Reply::new(code::BAD_ARGUMENT, "A NUL byte in the argument."));
+    }
+    let is_wrong = match command.argument {
+        // Not trimmed: a file may be named by a blank.
+        Argument::Required => argument.is_empty(),
+        Argument::None => !argument.trim_ascii().is_empty(),
+        Argument::Optional => false,
+    };
+    if is_wrong {
+        return Err(wrong_syntax(command));
+    }
+    if command.transfers && session.data == DataPlan::None {
+        return Err(data::NO_PLAN);
+    }
+    if command.transfers
+        && let Some(reply) = session.data_refusal()
+    {
+        return Err(reply);
+    }
+    Ok(argument)
+}
+
+/// The commands that pass during a transfer or a long question.
+fn while_busy(session: &mut Session, command: &Command, argument: Option<&[u8]>) -> Step {
+    match command.verb {
+        "ABOR" => {
+            session.aborting = true;
+            Step::act(Act::Abort)
+        }
+        "QUIT" => {
+            session.closing = Some(Closing::Quit);
+            Step::NOTHING
+        }
+        "STAT" if argument.is_none_or(<[u8]>::is_empty) => Step::act(Act::Ask(Request::Progress)),
+        "STAT" => {
+            Reply::new(code::FILE_BUSY, "A transfer is in progress; STAT without an argument reports it.")
+                .into()
+        }
+        _ => Reply::new(code::OK, "Still here; a transfer is in progress.").into(),
+    }
+}
+
+fn stray(session: &mut Session, verb: &[u8]) -> Step {
+    // What a browser sends when it is led to an FTP port.
+    if [&b"GET"[..], b"POST", b"HEAD", b"PUT", b"OPTIONS", b"CONNECT"].contains(&verb) {
+        return session
+            .close(Reply::new(code::SERVICE_CLOSING, "This is an FTP server, not an HTTP server."));
+    }
+    session.unknown()
 }
 
 /// The reply to a missing or surplus argument, with the syntax from the table.

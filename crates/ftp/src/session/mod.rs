@@ -18,6 +18,7 @@
 //! The invariant: every command line gets exactly one final reply (a code of 200 or more), in the order
 //! of the lines, except that `ABOR` also ends what it aborts. `tests/pair.rs` holds it against the client.
 
+pub mod commands;
 mod data;
 mod ending;
 mod exchange;
@@ -48,7 +49,7 @@ pub use exchange::{
     Progress, Protection, Request, Step, Transfer, TransferError, Verdict, Via,
 };
 pub(crate) use gate::{DENIED, split, wrong_syntax};
-pub use gate::{NOT_BEGUN, Named};
+pub use gate::{NOT_BEGUN, Named, rewritten};
 pub use permission::{Permission, Permissions};
 pub use rules::Rules;
 pub(crate) use security::Security;
@@ -257,7 +258,7 @@ impl Session {
             Input::TransferEnded(outcome) => self.transfer_ended(outcome),
             Input::Deadline => self.expired(),
             Input::Shutdown => self.shut_down(),
-            Input::Regranted(grant) => self.regrant(grant),
+            Input::Regranted(grant) => regrant(self, grant),
             Input::Expelled => self.expel(Closing::Expelled),
             Input::Kicked => self.expel(Closing::Kicked),
             Input::Refused(line, reply) => self.refused(line, reply),
@@ -359,7 +360,7 @@ impl Session {
         request: Request,
         then: impl FnOnce(&mut Self, Answer) -> Step + Send + 'static,
     ) -> Step {
-        self.question(request, Box::new(then), false)
+        question(self, request, Box::new(then), false)
     }
 
     /// As [`Session::ask`], about a path that replies will name.
@@ -392,12 +393,7 @@ impl Session {
         request: Request,
         then: impl FnOnce(&mut Self, Answer) -> Step + Send + 'static,
     ) -> Step {
-        self.question(request, Box::new(then), true)
-    }
-
-    fn question(&mut self, request: Request, then: Then, hears_failure: bool) -> Step {
-        self.phase = Phase::Asking(Question { then, long: request.is_long(), hears_failure });
-        Step::act(Act::Ask(request))
+        question(self, request, Box::new(then), true)
     }
 
     /// Begins a transfer over the agreed data connection, behind the reply that announces it.
@@ -487,13 +483,6 @@ impl Session {
         })
     }
 
-    /// A path as it appears in replies: in quotes, quotes within it doubled.
-    pub(crate) fn quoted(path: &VirtualPath) -> Vec<u8> {
-        let mut text = Vec::with_capacity(path.as_bytes().len() + 2);
-        escape::quote_path(path.as_bytes(), &mut text);
-        text
-    }
-
     fn answered(&mut self, answer: Answer) -> Step {
         if let Answer::Progress(progress) = answer {
             return gate::progress_report(&progress);
@@ -546,14 +535,26 @@ impl Session {
         };
         if self.is_busy() { step } else { self.finish(step) }
     }
+}
 
-    /// The account was changed: what it allows counts from the next command on.
-    fn regrant(&mut self, grant: Grant) -> Step {
-        if let Access::User(login) = &mut self.access {
-            (login.permissions, login.rules, login.home) = (grant.permissions, grant.rules, grant.home);
-        }
-        Step::NOTHING
+fn question(session: &mut Session, request: Request, then: Then, hears_failure: bool) -> Step {
+    session.phase = Phase::Asking(Question { then, long: request.is_long(), hears_failure });
+    Step::act(Act::Ask(request))
+}
+
+/// A path as it appears in replies: in quotes, quotes within it doubled.
+pub(crate) fn quoted(path: &VirtualPath) -> Vec<u8> {
+    let mut text = Vec::with_capacity(path.as_bytes().len() + 2);
+    escape::quote_path(path.as_bytes(), &mut text);
+    text
+}
+
+/// The account was changed: what it allows counts from the next command on.
+fn regrant(session: &mut Session, grant: Grant) -> Step {
+    if let Access::User(login) = &mut session.access {
+        (login.permissions, login.rules, login.home) = (grant.permissions, grant.rules, grant.home);
     }
+    Step::NOTHING
 }
 
 #[cfg(test)]

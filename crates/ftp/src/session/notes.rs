@@ -18,44 +18,44 @@ impl Session {
             return reply.into();
         }
         let request = Request::Notes(self.directory.clone());
-        self.ask_whether(request, move |session, answer| session.tell(reply, answer))
+        self.ask_whether(request, move |session, answer| tell(session, reply, answer))
     }
+}
 
-    /// Notes that cannot be read are none: the command itself has succeeded.
-    fn tell(&mut self, reply: Reply, answer: Answer) -> Step {
-        let lines = match answer {
-            Answer::Lines(lines) if !lines.is_empty() => lines,
-            _ => return reply.into(),
-        };
-        let lines: Vec<_> = lines.into_iter().map(|line| self.fill(&line)).collect();
-        let directory = self.directory.clone();
-        let told = &mut self.extras_mut().told;
-        if told.len() == REMEMBERED {
-            told.remove(0);
-        }
-        told.push(directory);
-        reply.behind(lines).into()
+/// Notes that cannot be read are none: the command itself has succeeded.
+fn tell(session: &mut Session, reply: Reply, answer: Answer) -> Step {
+    let lines = match answer {
+        Answer::Lines(lines) if !lines.is_empty() => lines,
+        _ => return reply.into(),
+    };
+    let lines: Vec<_> = lines.into_iter().map(|line| fill(session, &line)).collect();
+    let directory = session.directory.clone();
+    let told = &mut session.extras_mut().told;
+    if told.len() == REMEMBERED {
+        told.remove(0);
     }
+    told.push(directory);
+    reply.behind(lines).into()
+}
 
-    /// A line with what wu-ftpd's cookies stand for: `%C` the directory, `%U` the user, `%R` the client's address,
-    /// `%L` the server's, `%%` a percent sign. Others stay as they are.
-    fn fill(&self, line: &[u8]) -> Vec<u8> {
-        let mut filled = Vec::with_capacity(line.len());
-        let mut rest = line;
-        while let Some(at) = memchr::memchr(b'%', rest) {
-            let (before, cookie) = rest.split_at(at);
-            filled.extend_from_slice(before);
-            match cookie.get(1) {
-                Some(b'C') => filled.extend_from_slice(self.directory.as_bytes()),
-                Some(b'U') => filled.extend_from_slice(self.user().unwrap_or_default()),
-                Some(b'R') => filled.extend_from_slice(self.peer.ip().to_string().as_bytes()),
-                Some(b'L') => filled.extend_from_slice(self.local.ip().to_string().as_bytes()),
-                Some(b'%') => filled.push(b'%'),
-                _ => filled.extend_from_slice(&cookie[..cookie.len().min(2)]),
-            }
-            rest = &cookie[cookie.len().min(2)..];
+/// A line with what wu-ftpd's cookies stand for: `%C` the directory, `%U` the user, `%R` the client's address,
+/// `%L` the server's, `%%` a percent sign. Others stay as they are.
+fn fill(session: &Session, line: &[u8]) -> Vec<u8> {
+    let mut filled = Vec::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = memchr::memchr(b'%', rest) {
+        let (before, cookie) = rest.split_at(at);
+        filled.extend_from_slice(before);
+        match cookie.get(1) {
+            Some(b'C') => filled.extend_from_slice(session.directory.as_bytes()),
+            Some(b'U') => filled.extend_from_slice(session.user().unwrap_or_default()),
+            Some(b'R') => filled.extend_from_slice(session.peer.ip().to_string().as_bytes()),
+            Some(b'L') => filled.extend_from_slice(session.local.ip().to_string().as_bytes()),
+            Some(b'%') => filled.push(b'%'),
+            _ => filled.extend_from_slice(&cookie[..cookie.len().min(2)]),
         }
-        filled.extend_from_slice(rest);
-        filled
+        rest = &cookie[cookie.len().min(2)..];
     }
+    filled.extend_from_slice(rest);
+    filled
 }

@@ -7,10 +7,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use millrace_ftp::client::{ClientSession, Plan, ReplyReader};
-use millrace_ftp::codec::{Coding, Decoder, Encoder, Mode, Progress, Structure, Type};
+use millrace_ftp::codec::{Coding, Decoded, Decoder, Encoder, Mode, Structure, Type};
 use millrace_ftp::digest::Target;
 use millrace_ftp::glob::Glob;
-use millrace_ftp::line::{Event, LineReader, MAX_LINE};
+use millrace_ftp::line::{LineEvent, LineReader, MAX_LINE};
 use millrace_ftp::listing::{ListOptions, facts, unix};
 use millrace_ftp::{address, escape, time};
 use millrace_vfs::Timestamp;
@@ -38,9 +38,9 @@ fn lines(input: &[u8], size: usize) -> Vec<Option<Vec<u8>>> {
     for mut piece in input.chunks(size.max(1)) {
         while let Some(event) = reader.next(&mut piece) {
             match event {
-                Event::Line(line) => found.push(Some(line.into_owned())),
-                Event::TooLong | Event::Torn => found.push(None),
-                Event::Refuse(bytes) => assert_eq!(bytes[0], 255),
+                LineEvent::Line(line) => found.push(Some(line.into_owned())),
+                LineEvent::TooLong | LineEvent::Torn => found.push(None),
+                LineEvent::Refuse(bytes) => assert_eq!(bytes[0], 255),
             }
         }
         assert!(piece.is_empty(), "nothing is left");
@@ -147,10 +147,10 @@ fn decoded(coding: Coding, wire: &[u8], size: usize) -> Option<Vec<u8>> {
             let progress = decoder.decode(rest, &mut file, MOST).ok()?;
             assert!(file.len() - before <= MOST + 2, "memory is flat");
             match progress {
-                Progress::Hungry => break,
-                Progress::Full { consumed } | Progress::Marker { consumed, .. } => rest = &rest[consumed..],
+                Decoded::Hungry => break,
+                Decoded::Full { consumed } | Decoded::Marker { consumed, .. } => rest = &rest[consumed..],
                 // What follows belongs to nobody here.
-                Progress::EndOfFile { .. } => return Some(file),
+                Decoded::EndOfFile { .. } => return Some(file),
             }
             if file.len() > 1 << 20 {
                 return None;

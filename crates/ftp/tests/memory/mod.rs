@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_ftp::codec::{Coding, Decoder, Encoder, Progress as Decoded};
+use millrace_ftp::codec::{Coding, Decoded, Decoder, Encoder};
 use millrace_ftp::session::*;
 use millrace_ftp::{Session, Settings};
 use millrace_vfs::*;

@@ -10,7 +10,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use millrace_ftp::codec::{Coding, Decoder, Mode, Progress};
+use millrace_ftp::codec::{Coding, Decoded, Decoder, Mode};
 use millrace_ftp::session::TransferError;
 use millrace_net::copy::{Conduit, Side};
 use millrace_net::stream;
@@ -386,18 +386,18 @@ impl Receiver {
             upload.write_all(&file).map_err(TransferError::File)?;
             shared.add(file.len() as u64);
             match progress {
-                Progress::Hungry => break,
-                Progress::Full { consumed } => wire = &wire[consumed..],
-                Progress::Marker { consumed, marker, position } => {
+                Decoded::Hungry => break,
+                Decoded::Full { consumed } => wire = &wire[consumed..],
+                Decoded::Marker { consumed, marker, position } => {
                     if let Some(markers) = &mut self.markers {
                         markers.push((marker, position));
                     }
                     wire = &wire[consumed..];
                 }
-                Progress::EndOfFile { consumed } if consumed < wire.len() && !self.another_may_follow => {
+                Decoded::EndOfFile { consumed } if consumed < wire.len() && !self.another_may_follow => {
                     return Err(TransferError::Malformed("something follows the end of the file".to_owned()));
                 }
-                Progress::EndOfFile { .. } => {
+                Decoded::EndOfFile { .. } => {
                     self.ended = true;
                     break;
                 }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_ftp::line::{Event as LineEvent, LineReader};
+use millrace_ftp::line::{LineEvent, LineReader};
 use millrace_ftp::session::{Answer, Input, NOT_BEGUN, Outcome, Progress, TransferError, Verdict};
 
 use super::Connection;

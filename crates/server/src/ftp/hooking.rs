@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use millrace_ftp::reply::{Replies, code};
-use millrace_ftp::session::{Answer, Input, Outcome, Request, Session, TransferError, Verdict};
+use millrace_ftp::session::{Answer, Input, Outcome, Request, TransferError, Verdict, rewritten};
 use millrace_vfs::{FileError, Upload, VirtualPath};
 
 use super::Connection;
@@ -434,7 +434,7 @@ impl Connection {
                 self.log_refusal(core, Event::Command, about, &refusal);
                 self.feed(core, Input::Refused(&line, refusal.reply(code::FILE_UNAVAILABLE)));
             }
-            (Then::Line(line, since), Ruling::Rewrite(path)) => match Session::rewritten(&line, &path) {
+            (Then::Line(line, since), Ruling::Rewrite(path)) => match rewritten(&line, &path) {
                 Some(line) => self.feed(core, Input::Line(&line)),
                 None => {
                     self.go_on(core, Then::Line(line, since), about, Ruling::Refuse(Refusal::of_rewriting()));

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::sync::Arc;
 
-use millrace_ftp::codec::{Coding, Decoder, Encoder, Mode, Progress, Structure, Type};
+use millrace_ftp::codec::{Coding, Decoded, Decoder, Encoder, Mode, Structure, Type};
 use millrace_ftp::commands::COMMANDS;
 use millrace_storage::MemoryStorage;
 
@@ -15,7 +15,7 @@ use crate::kit::{PATIENCE, Reply, Scratch, pattern, reset, serve, within};
 fn decoded(coding: Coding, wire: &[u8]) -> Vec<u8> {
     let mut decoder = Decoder::new(coding, 0);
     let (mut rest, mut file) = (wire, Vec::new());
-    while let Progress::Full { consumed } | Progress::Marker { consumed, .. } =
+    while let Decoded::Full { consumed } | Decoded::Marker { consumed, .. } =
         decoder.decode(rest, &mut file, 1 << 20).unwrap()
     {
         rest = &rest[consumed..];

@@ -17,8 +17,8 @@ mod write;
 
 use std::{fmt, ops::BitOr};
 
-pub use self::parse::{Kind, Line, parse};
-pub use self::write::{Item, Writer};
+pub use self::parse::{FactLine, Kind, parse};
+pub use self::write::{FactWriter, Item};
 
 /// A set of facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

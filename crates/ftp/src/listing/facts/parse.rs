@@ -25,7 +25,7 @@ pub enum Kind {
 
 /// What a line says of an entry: as much as its server told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct FactLine {
     /// `type`
     pub kind: Option<Kind>,
     /// `size`, or the `sizd` that some servers give for directories.
@@ -52,11 +52,11 @@ pub struct Line {
 
 /// Parses a line from the data connection, with or without its line end. Facts that make no sense are
 /// passed over; a line without the blank that ends its facts, or without a name, is `None`.
-pub fn parse(line: &[u8]) -> Option<Line> {
+pub fn parse(line: &[u8]) -> Option<FactLine> {
     let line = line.strip_suffix(b"\r\n").unwrap_or(line);
     // No value holds a blank, so the first one ends the facts, even where the last semicolon is missing.
     let blank = memchr::memchr(b' ', line)?;
-    let mut parsed = Line {
+    let mut parsed = FactLine {
         kind: None,
         size: None,
         modified: None,
@@ -77,7 +77,7 @@ pub fn parse(line: &[u8]) -> Option<Line> {
     (!parsed.name.is_empty()).then_some(parsed)
 }
 
-impl Line {
+impl FactLine {
     fn set(&mut self, key: &[u8], value: &[u8]) {
         match key {
             b"type" => (self.kind, self.link) = parse_type(value),

@@ -36,8 +36,8 @@ impl Lore for Scholar {
     }
 }
 
-fn writer(facts: Facts, rights: Rights) -> Writer {
-    Writer::new(facts, rights, Arc::new(NumericOwners))
+fn writer(facts: Facts, rights: Rights) -> FactWriter {
+    FactWriter::new(facts, rights, Arc::new(NumericOwners))
 }
 
 fn line(facts: Facts, item: &Item<'_>) -> String {
@@ -167,7 +167,7 @@ proptest! {
             FileKind::Directory => b"el",
             FileKind::Symlink | FileKind::Other(_) => b"",
         };
-        let expected = Line {
+        let expected = FactLine {
             kind: Some(match kind {
                 FileKind::File => Kind::File,
                 FileKind::Directory => Kind::Directory,

@@ -38,7 +38,7 @@ impl<'a> From<&'a DirEntry> for Item<'a> {
 
 /// Writes lines of facts.
 #[derive(Debug)]
-pub struct Writer {
+pub struct FactWriter {
     facts: Facts,
     links: Links,
     owners: Arc<dyn OwnerNames>,
@@ -50,7 +50,7 @@ pub struct Writer {
     ancestors: Vec<(u64, u64)>,
 }
 
-impl Writer {
+impl FactWriter {
     /// A writer of these facts, for a session that may do this.
     pub fn new(facts: Facts, rights: Rights, owners: Arc<dyn OwnerNames>) -> Self {
         Self {

@@ -45,9 +45,9 @@ pub struct Lister {
 
 #[derive(Debug)]
 enum Line {
-    Unix(unix::Writer),
+    Unix(unix::UnixWriter),
     Names,
-    Facts(facts::Writer),
+    Facts(facts::FactWriter),
 }
 
 impl Lister {
@@ -59,10 +59,10 @@ impl Lister {
     /// Lists these entries: one file, or with `-d` the directory itself.
     pub fn of(entries: Vec<DirEntry>, listing: Listing) -> Self {
         let line = match listing.format {
-            Format::Unix => Line::Unix(unix::Writer::new(listing.now, Arc::clone(&listing.owners))),
+            Format::Unix => Line::Unix(unix::UnixWriter::new(listing.now, Arc::clone(&listing.owners))),
             Format::Names => Line::Names,
             Format::Facts(facts) => Line::Facts(
-                facts::Writer::new(facts, listing.rights, Arc::clone(&listing.owners))
+                facts::FactWriter::new(facts, listing.rights, Arc::clone(&listing.owners))
                     .with_links(listing.links)
                     .with_lore(Arc::clone(&listing.lore))
                     .with_ancestors(listing.ancestors.clone()),

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use millrace_ftp::client::{ClientSession, Event, Plan, ReplyReader};
+use millrace_ftp::client::{ClientEvent, ClientSession, Plan, ReplyReader};
 
 use super::setup;
 use crate::driver::error::DriverError;
@@ -37,7 +37,7 @@ pub(super) struct Errand<'a> {
     heed: Heed<'a>,
 }
 
-/// What an [`Event`] says, without the reply it was made from.
+/// What an [`ClientEvent`] says, without the reply it was made from.
 enum Heard {
     Listening(SocketAddr),
     Opening,
@@ -264,10 +264,10 @@ impl<'a> Errand<'a> {
             let mut heard = None;
             while let Some(reply) = self.reader.next(&mut input).map_err(protocol)? {
                 heard = match self.session.receive(reply, &mut out).map_err(protocol)? {
-                    Event::Underway => continue,
-                    Event::Listening(address) => Some(Ok(Heard::Listening(address))),
-                    Event::Opening(_) => Some(Ok(Heard::Opening)),
-                    Event::Done(reply) => {
+                    ClientEvent::Underway => continue,
+                    ClientEvent::Listening(address) => Some(Ok(Heard::Listening(address))),
+                    ClientEvent::Opening(_) => Some(Ok(Heard::Opening)),
+                    ClientEvent::Done(reply) => {
                         self.answer.clear();
                         for line in reply.lines() {
                             self.answer.extend_from_slice(line);
@@ -275,8 +275,8 @@ impl<'a> Errand<'a> {
                         }
                         Some(Ok(Heard::Done))
                     }
-                    Event::Greeted | Event::LoggedIn => Some(Ok(Heard::Done)),
-                    Event::Refused(reply) | Event::Closing(reply) => {
+                    ClientEvent::Greeted | ClientEvent::LoggedIn => Some(Ok(Heard::Done)),
+                    ClientEvent::Refused(reply) | ClientEvent::Closing(reply) => {
                         let reply = format!("{} {}", reply.code, String::from_utf8_lossy(reply.text()));
                         Some(Err(DriverError::Refused { what: what.to_owned(), reply }))
                     }

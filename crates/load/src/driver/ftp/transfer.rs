@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use millrace_ftp::client::{ClientSession, Event, Plan, Received};
+use millrace_ftp::client::{ClientEvent, ClientSession, Plan, Received};
 use millrace_net::tls::Channel;
 use millrace_net::{listener, stream};
 
@@ -239,12 +239,12 @@ impl Transfer {
 
     pub(super) fn on_reply(
         &mut self,
-        event: Event<'_>,
+        event: ClientEvent<'_>,
         session: &mut ClientSession,
         desk: &mut Desk<'_>,
     ) -> Next {
         match (self.stage, event) {
-            (Stage::Arranging, Event::Listening(address)) => {
+            (Stage::Arranging, ClientEvent::Listening(address)) => {
                 let rcvbuf = desk.cell.settings.rcvbuf.map(|size| size as usize);
                 match stream::begin_connect_with(self.local, address, rcvbuf) {
                     Ok(data) => self.data = Some(desk.own(data)),
@@ -252,21 +252,25 @@ impl Transfer {
                 }
                 self.command_or_hold(session, desk)
             }
-            (Stage::Arranging, Event::Done(_)) => self.command_or_hold(session, desk),
-            (Stage::Arranging, Event::Refused(reply)) => Next::Fail(Fault::DataConnection, words(reply)),
-            (Stage::Commanded, Event::Opening(announced)) => {
+            (Stage::Arranging, ClientEvent::Done(_)) => self.command_or_hold(session, desk),
+            (Stage::Arranging, ClientEvent::Refused(reply)) => {
+                Next::Fail(Fault::DataConnection, words(reply))
+            }
+            (Stage::Commanded, ClientEvent::Opening(announced)) => {
                 self.stage = Stage::Opened;
                 if self.op == Op::Retr && self.size.is_none() {
                     self.size = announced;
                 }
                 Next::Wait
             }
-            (Stage::Commanded | Stage::Opened, Event::Done(_)) => {
+            (Stage::Commanded | Stage::Opened, ClientEvent::Done(_)) => {
                 self.stage = Stage::Confirmed(Instant::now());
                 self.check_over(desk)
             }
-            (Stage::Cut, Event::Done(_) | Event::Refused(_)) => Next::Complete { moved: self.moved },
-            (_, Event::Refused(reply)) => Next::Fail(Fault::of_reply(reply.code), words(reply)),
+            (Stage::Cut, ClientEvent::Done(_) | ClientEvent::Refused(_)) => {
+                Next::Complete { moved: self.moved }
+            }
+            (_, ClientEvent::Refused(reply)) => Next::Fail(Fault::of_reply(reply.code), words(reply)),
             _ => Next::Wait,
         }
     }

@@ -18,7 +18,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use millrace_ftp::client::{ClientError, ClientSession, Event, ReplyReader};
+use millrace_ftp::client::{ClientError, ClientEvent, ClientSession, ReplyReader};
 use millrace_net::{listener, stream};
 
 use super::setup;
@@ -382,14 +382,14 @@ impl User {
         Ok(())
     }
 
-    fn on_reply(&mut self, event: Event<'_>, desk: &mut Desk<'_>) {
+    fn on_reply(&mut self, event: ClientEvent<'_>, desk: &mut Desk<'_>) {
         match (&mut self.state, event) {
-            (State::Leaving, Event::Closing(_)) if desk.cell.op == Op::Quit => {
+            (State::Leaving, ClientEvent::Closing(_)) if desk.cell.op == Op::Quit => {
                 self.life.record(Instant::now(), 0, desk);
             }
-            (State::Leaving, Event::Closing(_)) => {} // the server closes
-            (_, Event::Closing(reply)) => self.lose(Fault::TurnedAway, desk, || words(reply)),
-            (State::Connecting, Event::Greeted) => {
+            (State::Leaving, ClientEvent::Closing(_)) => {} // the server closes
+            (_, ClientEvent::Closing(reply)) => self.lose(Fault::TurnedAway, desk, || words(reply)),
+            (State::Connecting, ClientEvent::Greeted) => {
                 if self.tickets.as_ref().is_some_and(|security| !security.is_implicit) {
                     self.state = State::Securing;
                     self.session.command(b"AUTH", b"TLS", &mut desk.out);
@@ -397,27 +397,27 @@ impl User {
                     self.log_in(desk);
                 }
             }
-            (State::Securing, Event::Done(_)) => self.secure(desk),
-            (State::Securing, Event::Refused(reply)) => self.lose(Fault::Tls, desk, || words(reply)),
-            (State::LoggingIn, Event::LoggedIn) => self.on_logged_in(desk),
-            (State::Connecting | State::LoggingIn | State::SettingUp(_), Event::Refused(reply)) => {
+            (State::Securing, ClientEvent::Done(_)) => self.secure(desk),
+            (State::Securing, ClientEvent::Refused(reply)) => self.lose(Fault::Tls, desk, || words(reply)),
+            (State::LoggingIn, ClientEvent::LoggedIn) => self.on_logged_in(desk),
+            (State::Connecting | State::LoggingIn | State::SettingUp(_), ClientEvent::Refused(reply)) => {
                 self.lose(Fault::Login, desk, || words(reply));
             }
-            (State::SettingUp(left), Event::Done(_)) if !left.is_empty() => {
+            (State::SettingUp(left), ClientEvent::Done(_)) if !left.is_empty() => {
                 let left = *left;
                 self.set_up(left, desk);
             }
-            (State::SettingUp(_), Event::Done(_)) => {
+            (State::SettingUp(_), ClientEvent::Done(_)) => {
                 if let Some(colony) = &mut desk.colony {
                     colony.note_birth(Instant::now());
                 }
                 self.rest(desk);
             }
-            (State::Pinging, Event::Done(_)) => self.complete(0, desk),
-            (State::Pinging, Event::Refused(reply)) => {
+            (State::Pinging, ClientEvent::Done(_)) => self.complete(0, desk),
+            (State::Pinging, ClientEvent::Refused(reply)) => {
                 self.fail(Fault::of_reply(reply.code), desk, || words(reply));
             }
-            (State::Leaving, Event::Refused(_)) => self.on_end(desk),
+            (State::Leaving, ClientEvent::Refused(_)) => self.on_end(desk),
             (State::Transferring(transfer), event) => {
                 let next = transfer.on_reply(event, &mut self.session, desk);
                 self.follow(next, desk);

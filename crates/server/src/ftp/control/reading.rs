@@ -3,7 +3,7 @@
 
 use std::io;
 
-use millrace_ftp::line::{Event as LineEvent, LineReader};
+use millrace_ftp::line::{LineEvent, LineReader};
 use millrace_ftp::session::{Input, TransferError};
 use millrace_net::stream;
 

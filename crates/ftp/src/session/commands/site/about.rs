@@ -5,9 +5,9 @@
 use millrace_vfs::Space;
 
 use super::{Argument, Command, HERE, ROW};
-use crate::commands::list::{status, status_lines};
 use crate::reply::{Reply, code};
-use crate::session::{Access, Answer, DENIED, Permission, Request, Session, Step};
+use crate::session::commands::list::{status, status_lines};
+use crate::session::{Access, Answer, DENIED, Permission, Request, Session, Step, quoted};
 use crate::time;
 
 pub(super) const QUOTA: Command = Command {
@@ -147,7 +147,7 @@ fn descuser(session: &mut Session, argument: &[u8]) -> Step {
     }
     let lines = [
         [b" Name: ", &login.name[..]].concat(),
-        [b" Home: ", &Session::quoted(&login.home)[..]].concat(),
+        [b" Home: ", &quoted(&login.home)[..]].concat(),
         format!(" May: {}", login.permissions).into_bytes(),
     ];
     Reply::lines(code::SYSTEM_STATUS, "This account:", lines, "End").into()

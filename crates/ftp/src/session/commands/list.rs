@@ -7,7 +7,7 @@ use millrace_vfs::{FileError, VirtualPath};
 use super::{Argument, Command, Feat, PATH, Paths, ROW, When, parameters, retr};
 use crate::codec::{Coding, Structure, Type};
 use crate::escape::unescaped;
-use crate::listing::facts::{Item, Place, Writer};
+use crate::listing::facts::{FactWriter, Item, Place};
 use crate::listing::search;
 use crate::listing::{Facts, Format, Links, ListOptions, Listing, NumericOwners};
 use crate::reply::{Reply, code};
@@ -261,7 +261,7 @@ fn mlst(session: &mut Session, argument: &[u8]) -> Step {
             return Step::mismatch();
         };
         let rights = session.permissions_at(&path).rights();
-        let writer = Writer::new(session.facts, rights, Arc::new(NumericOwners))
+        let writer = FactWriter::new(session.facts, rights, Arc::new(NumericOwners))
             .with_links(links(session))
             .with_lore(Arc::clone(&session.settings.lore));
         Reply::lines(code::FILE_ACTION_OK, "Facts:", [fact_line(&writer, &entry, &path)], "End").into()
@@ -269,7 +269,7 @@ fn mlst(session: &mut Session, argument: &[u8]) -> Step {
 }
 
 /// One blank, the facts, one blank, the whole path (RFC 3659 section 7.2).
-fn fact_line(writer: &Writer, entry: &millrace_vfs::DirEntry, path: &VirtualPath) -> Vec<u8> {
+fn fact_line(writer: &FactWriter, entry: &millrace_vfs::DirEntry, path: &VirtualPath) -> Vec<u8> {
     let place = if entry.metadata.is_directory() && path.is_root() { Place::Itself } else { Place::Within };
     let item = Item { link: entry.link.as_ref(), place, ..Item::new(path.as_bytes(), &entry.metadata) };
     let mut line = b" ".to_vec();

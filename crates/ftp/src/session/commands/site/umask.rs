@@ -4,8 +4,8 @@
 //! them with another.
 
 use super::{Argument, Command, ROW};
-use crate::commands::facts::parse_mode;
 use crate::reply::{Reply, code};
+use crate::session::commands::facts::parse_mode;
 use crate::session::{Permission, Permissions, Session, Step, wrong_syntax};
 
 pub(super) const UMASK: Command = Command {
@@ -41,11 +41,11 @@ fn current(session: &Session) -> Option<u32> {
 }
 
 /// The permission bits of a new file, where the session has a mask.
-pub(in crate::commands) fn file_bits(session: &Session) -> Option<u32> {
+pub(in crate::session::commands) fn file_bits(session: &Session) -> Option<u32> {
     current(session).map(|mask| 0o666 & !mask)
 }
 
 /// The permission bits of a new directory, where the session has a mask.
-pub(in crate::commands) fn directory_bits(session: &Session) -> Option<u32> {
+pub(in crate::session::commands) fn directory_bits(session: &Session) -> Option<u32> {
     current(session).map(|mask| 0o777 & !mask)
 }

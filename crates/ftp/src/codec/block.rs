@@ -7,7 +7,7 @@
 
 use memchr::memchr;
 
-use crate::codec::CodecError;
+use super::error::CodecError;
 
 /// Descriptor bit: the block's data ends a record.
 pub const END_OF_RECORD: u8 = 128;
@@ -25,12 +25,12 @@ const MOST_MARKER: usize = 255;
 
 /// Bytes to blocks.
 #[derive(Debug)]
-pub struct Writer {
+pub struct BlockWriter {
     /// Where records are marked: the byte that ends a line.
     new_line: Option<u8>,
 }
 
-impl Writer {
+impl BlockWriter {
     /// Writes plain blocks, or with `new_line` a record for each line that ends in it.
     pub fn new(new_line: Option<u8>) -> Self {
         Self { new_line }
@@ -90,7 +90,7 @@ const BEFORE_HEADER: State = State::Header { bytes: [0; 2], have: 0 };
 
 /// What a [`Reader`] found.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Event<'a> {
+pub enum BlockEvent<'a> {
     /// Bytes of the file.
     Data(&'a [u8]),
     /// The end of a line: the byte to write.
@@ -102,16 +102,16 @@ pub enum Event<'a> {
 }
 
 impl Reader {
-    /// Reads blocks; with `new_line`, an end of record is told as [`Event::NewLine`], else it is ignored.
+    /// Reads blocks; with `new_line`, an end of record is told as [`BlockEvent::NewLine`], else it is ignored.
     pub fn new(new_line: Option<u8>) -> Self {
         Self { new_line, state: BEFORE_HEADER, marker: Vec::new(), suspect_blocks: 0 }
     }
 
     /// Takes bytes from the front of `input` up to the next event; `None` when it needs more.
-    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, CodecError> {
+    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<BlockEvent<'a>>, CodecError> {
         loop {
             match self.state {
-                State::Ended => return Ok(Some(Event::EndOfFile)),
+                State::Ended => return Ok(Some(BlockEvent::EndOfFile)),
                 State::Data { descriptor, left: 0 } => {
                     if let Some(event) = self.end_block(descriptor)? {
                         return Ok(Some(event));
@@ -124,7 +124,7 @@ impl Reader {
                     (data, *input) = input.split_at(left.min(input.len()));
                     self.state = State::Data { descriptor, left: left - data.len() };
                     if descriptor & RESTART == 0 {
-                        return Ok(Some(Event::Data(data)));
+                        return Ok(Some(BlockEvent::Data(data)));
                     }
                     self.marker.extend_from_slice(data);
                 }
@@ -165,12 +165,12 @@ impl Reader {
     }
 
     /// What the descriptor of a block says when its data has come: one event at a time.
-    fn end_block(&mut self, descriptor: u8) -> Result<Option<Event<'static>>, CodecError> {
+    fn end_block(&mut self, descriptor: u8) -> Result<Option<BlockEvent<'static>>, CodecError> {
         self.state = BEFORE_HEADER;
         if descriptor & RESTART != 0 {
             let marker = std::mem::take(&mut self.marker);
             return if is_marker(&marker) {
-                Ok(Some(Event::Marker(marker)))
+                Ok(Some(BlockEvent::Marker(marker)))
             } else {
                 Err(CodecError::BadMarker)
             };
@@ -179,7 +179,7 @@ impl Reader {
             self.state = State::Ended;
         }
         let new_line = self.new_line.filter(|_| descriptor & END_OF_RECORD != 0);
-        Ok(new_line.map(Event::NewLine))
+        Ok(new_line.map(BlockEvent::NewLine))
     }
 }
 
@@ -206,11 +206,11 @@ fn is_marker(marker: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn read(mut input: &[u8]) -> Result<Vec<Event<'_>>, CodecError> {
+    fn read(mut input: &[u8]) -> Result<Vec<BlockEvent<'_>>, CodecError> {
         let mut reader = Reader::new(Some(b'\n'));
         let mut events = Vec::new();
         while let Some(event) = reader.next(&mut input)? {
-            let is_end = event == Event::EndOfFile;
+            let is_end = event == BlockEvent::EndOfFile;
             events.push(event);
             if is_end {
                 break;
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn blocks_are_written_as_the_rfc_draws_them() {
-        let (mut writer, mut out) = (Writer::new(Some(b'\n')), Vec::new());
+        let (mut writer, mut out) = (BlockWriter::new(Some(b'\n')), Vec::new());
         writer.write(b"ab\n\nc", &mut out);
         writer.mark(b"5", &mut out);
         writer.finish(&mut out);
@@ -232,11 +232,11 @@ mod tests {
     fn every_bit_of_a_descriptor_is_told_in_turn() {
         let events = read(b"\x00\0\x01a\x10\0\x03x-9\xe0\0\x01bnext").unwrap();
         let expected = [
-            Event::Data(b"a"),
-            Event::Marker(b"x-9".to_vec()),
-            Event::Data(b"b"),
-            Event::NewLine(b'\n'),
-            Event::EndOfFile,
+            BlockEvent::Data(b"a"),
+            BlockEvent::Marker(b"x-9".to_vec()),
+            BlockEvent::Data(b"b"),
+            BlockEvent::NewLine(b'\n'),
+            BlockEvent::EndOfFile,
         ];
         assert_eq!(events, expected);
     }
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn long_data_is_several_blocks() {
-        let (mut writer, mut out) = (Writer::new(None), Vec::new());
+        let (mut writer, mut out) = (BlockWriter::new(None), Vec::new());
         writer.write(&vec![b'x'; 100_000], &mut out);
         assert_eq!(out.len(), 100_000 + 4 * 3);
     }
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn doubtful_blocks_are_counted_and_kept() {
         let (mut reader, mut input) = (Reader::new(None), &b"\x20\0\x01a"[..]);
-        assert_eq!(reader.next(&mut input), Ok(Some(Event::Data(b"a"))));
+        assert_eq!(reader.next(&mut input), Ok(Some(BlockEvent::Data(b"a"))));
         assert_eq!(reader.suspect_blocks(), 1);
     }
 }

@@ -4,7 +4,7 @@ use millrace_vfs::{FileError, VirtualPath};
 
 use super::{Argument, Command, Paths, ROW, Status};
 use crate::reply::{Reply, code};
-use crate::session::{Access, Answer, Permission, Permissions, Request, Session, Step};
+use crate::session::{Access, Answer, Permission, Permissions, Request, Session, Step, quoted};
 
 pub(super) const CWD: Command = Command {
     verb: "CWD",
@@ -86,6 +86,6 @@ fn arrived(session: &mut Session) -> Step {
 }
 
 fn pwd(session: &mut Session, _: &[u8]) -> Step {
-    let path = Session::quoted(session.directory());
+    let path = quoted(session.directory());
     Reply::filled(code::PATH_CREATED, "{} is the current directory.", [path]).into()
 }

@@ -1,9 +1,9 @@
 //! `SITE CHECKSUM` and `CHECKMETHOD`, as wu-ftpd had them before there was `HASH`.
 
 use super::{Argument, Command, PATH, ROW};
-use crate::commands::digest;
 use crate::digest::Algorithm;
 use crate::reply::{Reply, code};
+use crate::session::commands::digest;
 use crate::session::{ByteRange, Permission, Permissions, Session, Step};
 
 pub(super) const CHECKSUM: Command = Command {

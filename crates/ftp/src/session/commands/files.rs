@@ -4,7 +4,7 @@ use millrace_vfs::{FileError, VirtualPath};
 
 use super::{Argument, Command, PATH, Paths, ROW, site};
 use crate::reply::{Reply, code};
-use crate::session::{Answer, Permission, Permissions, Request, Session, Source, Step};
+use crate::session::{Answer, Permission, Permissions, Request, Session, Source, Step, quoted};
 
 pub(super) const DELE: Command = Command {
     verb: "DELE",
@@ -100,7 +100,7 @@ fn mkd(session: &mut Session, argument: &[u8]) -> Step {
 /// The reply to a directory that was made.
 pub(super) fn made(session: &mut Session, _: Answer) -> Step {
     let Some(path) = session.subject.take() else { return Step::mismatch() };
-    Reply::filled(code::PATH_CREATED, "{} created.", [Session::quoted(&path)]).into()
+    Reply::filled(code::PATH_CREATED, "{} created.", [quoted(&path)]).into()
 }
 
 fn rnfr(session: &mut Session, argument: &[u8]) -> Step {

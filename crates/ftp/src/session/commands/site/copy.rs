@@ -6,8 +6,8 @@
 use millrace_vfs::{FileError, VirtualPath};
 
 use super::{Argument, Command, Feat, PATH, Paths, ROW, words};
-use crate::commands::files::{both, unless_taken};
 use crate::reply::{Reply, code};
+use crate::session::commands::files::{both, unless_taken};
 use crate::session::{Answer, Permission, Permissions, Request, Session, Source, Step, wrong_syntax};
 
 /// What all three have in common.

@@ -3,8 +3,8 @@
 use millrace_vfs::{FileError, VirtualPath};
 
 use super::{Argument, Command, Feat, PATH, Paths, ROW, words};
-use crate::commands::{files, tree};
 use crate::reply::{Reply, code};
+use crate::session::commands::{files, tree};
 use crate::session::{Answer, Permission, Permissions, Request, Session, Step, wrong_syntax};
 
 pub(super) const MKDIR: Command = Command {

@@ -1,8 +1,8 @@
 //! What wu-ftpd and NcFTPd had and has no use here: known, so that the reply can say why not.
 
 use super::{Argument, Command, ROW};
-use crate::commands::Status;
 use crate::reply::{Reply, code};
+use crate::session::commands::Status;
 use crate::session::{Session, Step};
 
 /// What all of them have in common.

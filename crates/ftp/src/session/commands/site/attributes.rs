@@ -3,8 +3,8 @@
 use millrace_vfs::{Change, Timestamp};
 
 use super::{Argument, Command, Feat, Paths, ROW};
-use crate::commands::facts::{parse_id, parse_mode};
 use crate::reply::{Reply, code};
+use crate::session::commands::facts::{parse_id, parse_mode};
 use crate::session::{Permission, Permissions, Request, Session, Step, split, wrong_syntax};
 use crate::time;
 

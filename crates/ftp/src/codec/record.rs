@@ -4,11 +4,11 @@
 //! record, `FF 02` ends the file, `FF 03` both, and `FF FF` is the byte 0xFF itself. A last line that has no
 //! line feed is data before `FF 02`, so a file comes back as it was.
 //!
-//! (In MODE B the descriptor of a block says the same: see [`crate::block`].)
+//! (In MODE B the descriptor of a block says the same: see [`super::block`].)
 
 use memchr::{memchr, memchr2};
 
-use crate::codec::CodecError;
+use super::error::CodecError;
 
 const ESCAPE: u8 = 0xff;
 const END_OF_RECORD: u8 = 1;

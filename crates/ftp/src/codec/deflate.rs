@@ -9,7 +9,7 @@
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-use crate::codec::CodecError;
+use super::error::CodecError;
 
 /// How much output space is offered to the compressor at a time.
 const STEP: usize = 16 * 1024;
