@@ -15,8 +15,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use millrace_vfs::{
-    Change, Committed, DirEntry, Directory, FileError, FileRange, Metadata, ReadHandle, ReadStream,
-    Readiness, Space, Storage, Upload, VirtualPath, Wait, WriteMode,
+    Call, Committed, DirEntry, Directory, FileError, FileRange, Metadata, ReadHandle, ReadStream, Readiness,
+    Resting, Storage, Upload, VirtualPath, Wait, WriteMode,
 };
 
 /// What goes wrong with a call.
@@ -195,7 +195,20 @@ impl<S: Storage> FaultStorage<S> {
     }
 }
 
-impl<S: Storage> Storage for FaultStorage<S> {
+impl<S: Storage> millrace_vfs::Layer for FaultStorage<S> {
+    fn inner(&self) -> &dyn Storage {
+        &self.inner
+    }
+
+    /// Counts the call, and fails where a fault is due.
+    fn admit(&self, call: Call, wait: Wait) -> Result<(), FileError> {
+        match call {
+            Call::Read | Call::Change => self.faults.call(wait),
+            Call::OpenPartial => Err(FileError::Unsupported),
+            Call::FindPartial => Err(FileError::NotFound),
+        }
+    }
+
     fn open_read(&self, path: &VirtualPath, wait: Wait) -> Result<ReadHandle, FileError> {
         self.faults.call(wait)?;
         let faults = self.faults();
@@ -218,69 +231,20 @@ impl<S: Storage> Storage for FaultStorage<S> {
         Ok(Box::new(FaultyUpload { inner, faults: self.faults(), shows_descriptor: self.shows_descriptors }))
     }
 
-    fn metadata(&self, path: &VirtualPath, wait: Wait) -> Result<Metadata, FileError> {
-        self.faults.call(wait)?;
-        self.inner.metadata(path, wait)
-    }
-
-    fn entry(&self, path: &VirtualPath) -> Result<DirEntry, FileError> {
-        self.waiting_call()?;
-        self.inner.entry(path)
-    }
-
     fn open_directory(&self, path: &VirtualPath) -> Result<Box<dyn Directory>, FileError> {
         self.waiting_call()?;
         let inner = self.inner.open_directory(path)?;
         Ok(Box::new(FaultyDirectory { inner, faults: self.faults() }))
     }
 
-    fn make_directory_with(&self, path: &VirtualPath, bits: Option<u32>) -> Result<(), FileError> {
-        self.waiting_call()?;
-        self.inner.make_directory_with(path, bits)
-    }
-
-    fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
-        self.waiting_call()?;
-        self.inner.remove_directory(path)
-    }
-
-    fn remove_file(&self, path: &VirtualPath) -> Result<(), FileError> {
-        self.waiting_call()?;
-        self.inner.remove_file(path)
-    }
-
-    fn rename(&self, from: &VirtualPath, to: &VirtualPath) -> Result<(), FileError> {
-        self.waiting_call()?;
-        self.inner.rename(from, to)
-    }
-
-    fn change(&self, path: &VirtualPath, change: Change) -> Result<(), FileError> {
-        self.waiting_call()?;
-        self.inner.change(path, change)
-    }
-
-    fn make_symlink(&self, target: &[u8], path: &VirtualPath) -> Result<(), FileError> {
-        self.waiting_call()?;
-        self.inner.make_symlink(target, path)
-    }
-
-    fn copy(
-        &self,
-        from: &VirtualPath,
-        to: &VirtualPath,
-        progress: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<u64, FileError> {
-        self.waiting_call()?;
-        self.inner.copy(from, to, progress)
-    }
-
-    fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
-        self.waiting_call()?;
-        self.inner.space(path)
-    }
-
+    /// No call to a device, so none that is counted.
     fn may_replace(&self, path: &VirtualPath, all_beneath: bool) -> Result<(), FileError> {
         self.inner.may_replace(path, all_beneath)
+    }
+
+    /// As `may_replace` here: not counted.
+    fn resting(&self) -> Result<Resting, FileError> {
+        self.inner.resting()
     }
 }
 

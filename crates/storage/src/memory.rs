@@ -230,6 +230,11 @@ impl Storage for MemoryStorage {
         through::copy((self, from), (self, to), progress)
     }
 
+    /// The back end has no rules of its own.
+    fn may_replace(&self, _: &VirtualPath, _: bool) -> Result<(), FileError> {
+        Ok(())
+    }
+
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
         self.shared.tree().find(path)?;
         Ok(self.shared.room.space())

@@ -14,6 +14,7 @@
 pub mod conformance;
 mod error;
 mod handle;
+mod layer;
 mod metadata;
 mod partial;
 mod path;
@@ -24,6 +25,7 @@ pub use error::FileError;
 pub use handle::{
     Committed, DirEntry, Directory, FileRange, Link, ReadHandle, ReadStream, Readiness, Upload, WriteMode,
 };
+pub use layer::{Call, Layer};
 pub use metadata::{Change, FileKind, Metadata, Owner, Special, Timestamp};
 pub use partial::{Partial, PartialKey, PartialMode, PartialState, Resting};
 pub use path::{PathError, VirtualPath};

@@ -106,10 +106,9 @@ pub trait Storage: Send + Sync + Debug {
     /// Claims that whoever has this storage may replace what is at a path, and where `all_beneath` also what is beneath
     /// it; whether the file system lets the server do so is not asked. This is for what no other call would refuse: a
     /// lock, or a property that is kept elsewhere. A layer that forbids changes says so here.
-    fn may_replace(&self, path: &VirtualPath, all_beneath: bool) -> Result<(), FileError> {
-        let _ = (path, all_beneath);
-        Ok(())
-    }
+    ///
+    /// There is no default: a back end without rules of its own answers that all may be replaced.
+    fn may_replace(&self, path: &VirtualPath, all_beneath: bool) -> Result<(), FileError>;
 
     /// Opens an upload to `path` that outlives connections and the process: a new one, or one that was begun.
     /// [`FileError::Busy`] where somebody has it open, [`FileError::NotFound`] where there is none (any more). Where

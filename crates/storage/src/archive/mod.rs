@@ -16,10 +16,7 @@ mod zipped;
 
 use std::sync::Arc;
 
-use millrace_vfs::{
-    Change, DirEntry, Directory, FileError, Metadata, Partial, PartialKey, PartialMode, PartialState,
-    ReadHandle, Resting, Space, Storage, Upload, VirtualPath, Wait, WriteMode,
-};
+use millrace_vfs::{Call, FileError, Metadata, ReadHandle, Storage, VirtualPath, Wait};
 
 use crate::Withheld;
 use pack::Packer;
@@ -76,7 +73,15 @@ fn ending(path: &VirtualPath) -> Option<(&[u8], Format)> {
     ENDINGS.iter().find_map(|(ending, format)| Some((stem(ending)?, *format)))
 }
 
-impl Storage for Archives {
+impl millrace_vfs::Layer for Archives {
+    fn inner(&self) -> &dyn Storage {
+        &*self.inner
+    }
+
+    fn admit(&self, _: Call, _: Wait) -> Result<(), FileError> {
+        Ok(())
+    }
+
     fn open_read(&self, path: &VirtualPath, wait: Wait) -> Result<ReadHandle, FileError> {
         match self.inner.open_read(path, wait) {
             Err(FileError::NotFound) if ending(path).is_none() => Err(FileError::NotFound),
@@ -93,16 +98,6 @@ impl Storage for Archives {
         }
     }
 
-    fn open_write_with(
-        &self,
-        path: &VirtualPath,
-        mode: WriteMode,
-        bits: Option<u32>,
-        wait: Wait,
-    ) -> Result<Box<dyn Upload>, FileError> {
-        self.inner.open_write_with(path, mode, bits, wait)
-    }
-
     fn metadata(&self, path: &VirtualPath, wait: Wait) -> Result<Metadata, FileError> {
         match self.inner.metadata(path, wait) {
             Err(FileError::NotFound) if ending(path).is_none() => Err(FileError::NotFound),
@@ -111,85 +106,5 @@ impl Storage for Archives {
             Err(FileError::NotFound) if self.folder(path).is_some() => Err(FileError::Unsupported),
             result => result,
         }
-    }
-
-    fn entry(&self, path: &VirtualPath) -> Result<DirEntry, FileError> {
-        self.inner.entry(path)
-    }
-
-    fn open_directory(&self, path: &VirtualPath) -> Result<Box<dyn Directory>, FileError> {
-        self.inner.open_directory(path)
-    }
-
-    fn make_directory_with(&self, path: &VirtualPath, bits: Option<u32>) -> Result<(), FileError> {
-        self.inner.make_directory_with(path, bits)
-    }
-
-    fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
-        self.inner.remove_directory(path)
-    }
-
-    fn remove_file(&self, path: &VirtualPath) -> Result<(), FileError> {
-        self.inner.remove_file(path)
-    }
-
-    fn rename(&self, from: &VirtualPath, to: &VirtualPath) -> Result<(), FileError> {
-        self.inner.rename(from, to)
-    }
-
-    fn change(&self, path: &VirtualPath, change: Change) -> Result<(), FileError> {
-        self.inner.change(path, change)
-    }
-
-    fn make_symlink(&self, target: &[u8], path: &VirtualPath) -> Result<(), FileError> {
-        self.inner.make_symlink(target, path)
-    }
-
-    fn copy(
-        &self,
-        from: &VirtualPath,
-        to: &VirtualPath,
-        progress: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<u64, FileError> {
-        self.inner.copy(from, to, progress)
-    }
-
-    fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
-        self.inner.space(path)
-    }
-
-    fn may_replace(&self, path: &VirtualPath, all_beneath: bool) -> Result<(), FileError> {
-        self.inner.may_replace(path, all_beneath)
-    }
-
-    fn open_partial(
-        &self,
-        path: &VirtualPath,
-        key: &PartialKey,
-        write: WriteMode,
-        mode: PartialMode,
-    ) -> Result<Partial, FileError> {
-        self.inner.open_partial(path, key, write, mode)
-    }
-
-    fn find_partial(&self, path: &VirtualPath, key: &PartialKey) -> Result<PartialState, FileError> {
-        self.inner.find_partial(path, key)
-    }
-
-    fn remove_partial(&self, path: &VirtualPath, key: &PartialKey) -> Result<(), FileError> {
-        self.inner.remove_partial(path, key)
-    }
-
-    fn join_partials(
-        &self,
-        path: &VirtualPath,
-        parts: &[(VirtualPath, PartialKey)],
-        write: WriteMode,
-    ) -> Result<Partial, FileError> {
-        self.inner.join_partials(path, parts, write)
-    }
-
-    fn resting(&self) -> Result<Resting, FileError> {
-        self.inner.resting()
     }
 }

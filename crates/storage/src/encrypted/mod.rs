@@ -24,8 +24,7 @@ use std::io;
 use std::sync::Arc;
 
 use millrace_vfs::{
-    Change, DirEntry, Directory, FileError, Metadata, ReadHandle, Space, Storage, Upload, VirtualPath, Wait,
-    WriteMode,
+    Call, DirEntry, Directory, FileError, Metadata, ReadHandle, Storage, Upload, VirtualPath, Wait, WriteMode,
 };
 use thiserror::Error;
 
@@ -120,7 +119,20 @@ fn damaged(what: &str) -> FileError {
     FileError::Io(io::Error::new(io::ErrorKind::InvalidData, format!("encrypted file: {what}")))
 }
 
-impl Storage for Encrypted {
+impl millrace_vfs::Layer for Encrypted {
+    fn inner(&self) -> &dyn Storage {
+        &*self.inner
+    }
+
+    fn admit(&self, call: Call, _: Wait) -> Result<(), FileError> {
+        match call {
+            Call::Read | Call::Change => Ok(()),
+            // A partial upload would be kept by the storage below, in clear.
+            Call::OpenPartial => Err(FileError::Unsupported),
+            Call::FindPartial => Err(FileError::NotFound),
+        }
+    }
+
     fn open_read(&self, path: &VirtualPath, wait: Wait) -> Result<ReadHandle, FileError> {
         if wait == Wait::Never {
             return Err(FileError::WouldWait);
@@ -164,30 +176,6 @@ impl Storage for Encrypted {
         Ok(Box::new(Shown(self.inner.open_directory(path)?)))
     }
 
-    fn make_directory_with(&self, path: &VirtualPath, bits: Option<u32>) -> Result<(), FileError> {
-        self.inner.make_directory_with(path, bits)
-    }
-
-    fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
-        self.inner.remove_directory(path)
-    }
-
-    fn remove_file(&self, path: &VirtualPath) -> Result<(), FileError> {
-        self.inner.remove_file(path)
-    }
-
-    fn rename(&self, from: &VirtualPath, to: &VirtualPath) -> Result<(), FileError> {
-        self.inner.rename(from, to)
-    }
-
-    fn change(&self, path: &VirtualPath, change: Change) -> Result<(), FileError> {
-        self.inner.change(path, change)
-    }
-
-    fn make_symlink(&self, target: &[u8], path: &VirtualPath) -> Result<(), FileError> {
-        self.inner.make_symlink(target, path)
-    }
-
     fn copy(
         &self,
         from: &VirtualPath,
@@ -196,14 +184,6 @@ impl Storage for Encrypted {
     ) -> Result<u64, FileError> {
         // Encrypted anew: two files under one salt would let their chunks be exchanged.
         through::copy((self, from), (self, to), progress)
-    }
-
-    fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
-        self.inner.space(path)
-    }
-
-    fn may_replace(&self, path: &VirtualPath, all_beneath: bool) -> Result<(), FileError> {
-        self.inner.may_replace(path, all_beneath)
     }
 }
 

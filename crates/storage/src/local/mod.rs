@@ -366,6 +366,11 @@ impl Storage for LocalStorage {
         copy::copy(&source, self.open_staged(to, false, None, Wait::Allowed)?, progress)
     }
 
+    /// The back end has no rules of its own.
+    fn may_replace(&self, _: &VirtualPath, _: bool) -> Result<(), FileError> {
+        Ok(())
+    }
+
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
         let fd = self.tree.open_at(path, OFlags::PATH, Mode::empty(), Wait::Allowed)?;
         let stat = rustix::fs::fstatvfs(&fd).map_err(file_error)?;

@@ -17,9 +17,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use millrace_vfs::{
-    Change, Counted, DirEntry, Directory, FileError, FileKind, Held, Metadata, OverQuota, Partial,
-    PartialKey, PartialMode, PartialState, QuotaScope, ReadHandle, Resting, Space, Storage, Upload,
-    VirtualPath, Wait, WriteMode,
+    Call, Counted, FileError, FileKind, Held, OverQuota, Partial, PartialKey, PartialMode, QuotaScope, Space,
+    Storage, Upload, VirtualPath, Wait, WriteMode,
 };
 
 pub use ledger::{Ledger, LedgerError};
@@ -118,9 +117,13 @@ impl Terms {
     }
 }
 
-impl Storage for Quota {
-    fn open_read(&self, path: &VirtualPath, wait: Wait) -> Result<ReadHandle, FileError> {
-        self.0.inner.open_read(path, wait)
+impl millrace_vfs::Layer for Quota {
+    fn inner(&self) -> &dyn Storage {
+        &*self.0.inner
+    }
+
+    fn admit(&self, _: Call, _: Wait) -> Result<(), FileError> {
+        Ok(())
     }
 
     fn open_write_with(
@@ -145,26 +148,6 @@ impl Storage for Quota {
         Ok(Box::new(Metered::new(inner, Arc::clone(&self.0), charge, path.clone(), mode, before)))
     }
 
-    fn metadata(&self, path: &VirtualPath, wait: Wait) -> Result<Metadata, FileError> {
-        self.0.inner.metadata(path, wait)
-    }
-
-    fn entry(&self, path: &VirtualPath) -> Result<DirEntry, FileError> {
-        self.0.inner.entry(path)
-    }
-
-    fn open_directory(&self, path: &VirtualPath) -> Result<Box<dyn Directory>, FileError> {
-        self.0.inner.open_directory(path)
-    }
-
-    fn make_directory_with(&self, path: &VirtualPath, bits: Option<u32>) -> Result<(), FileError> {
-        self.0.inner.make_directory_with(path, bits)
-    }
-
-    fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
-        self.0.inner.remove_directory(path)
-    }
-
     fn remove_file(&self, path: &VirtualPath) -> Result<(), FileError> {
         let charge = self.0.begin(Wait::Allowed)?;
         let mut lane = self.0.tally.lane(path);
@@ -187,14 +170,6 @@ impl Storage for Quota {
             charge.settle(Some(size), None);
         }
         Ok(())
-    }
-
-    fn change(&self, path: &VirtualPath, change: Change) -> Result<(), FileError> {
-        self.0.inner.change(path, change)
-    }
-
-    fn make_symlink(&self, target: &[u8], path: &VirtualPath) -> Result<(), FileError> {
-        self.0.inner.make_symlink(target, path)
     }
 
     /// What the copy is longer is reserved before it begins.
@@ -228,10 +203,6 @@ impl Storage for Quota {
         *lane += 1;
         charge.settle(replaced, Some(copied));
         Ok(copied)
-    }
-
-    fn may_replace(&self, path: &VirtualPath, all_beneath: bool) -> Result<(), FileError> {
-        self.0.inner.may_replace(path, all_beneath)
     }
 
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
@@ -281,14 +252,6 @@ impl Storage for Quota {
         Ok(Partial { size, modified, upload: Box::new(upload) })
     }
 
-    fn find_partial(&self, path: &VirtualPath, key: &PartialKey) -> Result<PartialState, FileError> {
-        self.0.inner.find_partial(path, key)
-    }
-
-    fn remove_partial(&self, path: &VirtualPath, key: &PartialKey) -> Result<(), FileError> {
-        self.0.inner.remove_partial(path, key)
-    }
-
     fn join_partials(
         &self,
         path: &VirtualPath,
@@ -306,10 +269,6 @@ impl Storage for Quota {
         }
         let upload = Metered::resumed(upload, Arc::clone(&self.0), charge, path.clone(), before, size);
         Ok(Partial { size, modified, upload: Box::new(upload) })
-    }
-
-    fn resting(&self) -> Result<Resting, FileError> {
-        self.0.inner.resting()
     }
 }
 

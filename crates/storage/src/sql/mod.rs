@@ -260,6 +260,11 @@ impl Storage for SqlStorage {
         through::copy((self, from), (self, to), progress)
     }
 
+    /// The back end has no rules of its own.
+    fn may_replace(&self, _: &VirtualPath, _: bool) -> Result<(), FileError> {
+        Ok(())
+    }
+
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
         self.node(path)?;
         self.shared.pool.space()

@@ -125,6 +125,9 @@ impl Storage for Forest {
     ) -> Result<u64, FileError> {
         Err(FileError::Unsupported)
     }
+    fn may_replace(&self, _: &VirtualPath, _: bool) -> Result<(), FileError> {
+        Err(FileError::Unsupported)
+    }
     fn space(&self, _: &VirtualPath) -> Result<Space, FileError> {
         Err(FileError::Unsupported)
     }
