@@ -323,12 +323,12 @@ impl Head {
         self.authority = None;
         match self.get(Field::Host) {
             None if self.version == Version::Http11 => return bad("There is no Host field."),
-            Some(host) if !is_host(host) => return bad("The Host field is malformed."),
+            Some(host) if !target::is_host(host) => return bad("The Host field is malformed."),
             _ => {}
         }
         // Whatever the field says, a target in absolute form names the host (RFC 9112 section 3.2.2).
         if let Some(authority) = target::authority(self.target()) {
-            if !is_host(authority) {
+            if !target::is_host(authority) {
                 return bad("The authority of the request target is malformed.");
             }
             self.authority = Some(Span::of(authority, &self.bytes));
@@ -462,27 +462,6 @@ pub fn decimal(text: &[u8]) -> Option<u64> {
     Some(text.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
-/// `uri-host [":" port]`: nothing that would mean something in a log, a redirect or a path.
-pub(crate) fn is_host(host: &[u8]) -> bool {
-    let is_named =
-        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'%' | b'~');
-    let in_brackets = |byte: &u8| is_named(byte) || *byte == b':';
-    let (name, port) = match host.strip_prefix(b"[") {
-        Some(rest) => match memchr::memchr(b']', rest) {
-            Some(end) if rest[..end].iter().all(in_brackets) => (&rest[..0], &rest[end + 1..]),
-            _ => return false,
-        },
-        None => host.split_at(memchr::memchr(b':', host).unwrap_or(host.len())),
-    };
-    host.len() <= 255 && name.iter().all(is_named) && (port.is_empty() || is_port(port))
-}
-
-/// A colon, and a number that is a port; or none.
-fn is_port(port: &[u8]) -> bool {
-    let digits = port.strip_prefix(b":");
-    digits.is_some_and(|digits| digits.is_empty() || decimal(digits).is_some_and(|port| port <= 65_535))
-}
-
 /// Every LF has to have its CR (RFC 9112 section 2.2 lets a server be lenient; leniency is what smuggling uses).
 fn refuse_bare_line_feeds(bytes: &[u8]) -> Result<(), Refusal> {
     let is_bare = |at: usize| at == 0 || bytes[at - 1] != b'\r';
@@ -558,7 +537,7 @@ mod tests {
         for host in
             ["", "h", "h.test.:8080", "h:", "127.0.0.1:80", "[::1]", "[fe80::1%25eth0]:65535", "a_b%C3%A4~"]
         {
-            assert!(is_host(host.as_bytes()), "{host}");
+            assert!(target::is_host(host.as_bytes()), "{host}");
         }
     }
 

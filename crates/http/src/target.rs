@@ -6,7 +6,7 @@
 
 use millrace_vfs::VirtualPath;
 
-use crate::{Refusal, Status, request};
+use crate::{Refusal, Status};
 
 /// What a target names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,10 +112,34 @@ fn split_authority(target: &[u8]) -> Result<(Option<&[u8]>, &[u8]), Refusal> {
     }
     let rest = behind_scheme(target).ok_or(bad("The request target is neither a path nor a URL."))?;
     let (authority, path) = split_at_path(rest);
-    if authority.is_empty() || !request::is_host(authority) {
+    if authority.is_empty() || !is_host(authority) {
         return Err(bad("The authority of the request target is malformed."));
     }
     Ok((Some(authority), if path.is_empty() { b"/" } else { path }))
+}
+
+/// `uri-host [":" port]`: nothing that would mean something in a log, a redirect or a path.
+pub(crate) fn is_host(host: &[u8]) -> bool {
+    let is_named =
+        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'%' | b'~');
+    let in_brackets = |byte: &u8| is_named(byte) || *byte == b':';
+    let (name, port) = match host.strip_prefix(b"[") {
+        Some(rest) => match memchr::memchr(b']', rest) {
+            Some(end) if rest[..end].iter().all(in_brackets) => (&rest[..0], &rest[end + 1..]),
+            _ => return false,
+        },
+        None => host.split_at(memchr::memchr(b':', host).unwrap_or(host.len())),
+    };
+    host.len() <= 255 && name.iter().all(is_named) && (port.is_empty() || is_port(port))
+}
+
+/// A colon, and a number that is a port; or none.
+fn is_port(port: &[u8]) -> bool {
+    let digits = port.strip_prefix(b":");
+    digits.is_some_and(|digits| {
+        let number = std::str::from_utf8(digits).ok().filter(|_| digits.iter().all(u8::is_ascii_digit));
+        digits.is_empty() || number.is_some_and(|number| number.parse::<u16>().is_ok())
+    })
 }
 
 /// The path and query of a target as they are written.
