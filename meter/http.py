@@ -4,8 +4,8 @@
     meter/http.py keep close 10k 100k --millrace target/release/millrace --rounds 5
     meter/http.py 1g idle neighbour pace
 
-The loads are the ruler's (`millrace bench`), but for `close`, which is also run by ab, and `keep`, by wrk, where these
-are installed: the ruler should not be the only judge of the program that it is part of. The order of the servers is
+The loads are the benchmark's (`millrace bench`), but for `close`, which is also run by ab, and `keep`, by wrk, where these
+are installed: the benchmark should not be the only judge of the program that it is part of. The order of the servers is
 shuffled in each round, and ratios are of the same round.
 """
 

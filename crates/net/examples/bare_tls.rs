@@ -1,5 +1,5 @@
 //! What TLS over loopback costs when there is nothing else to do: rustls as its documentation uses it, and a
-//! client that loads this loop and FTPS servers alike, so that their rates can be compared. `meter/tls.py` drives it.
+//! client that loads this loop and FTPS servers alike, so that their rates can be compared.
 //!
 //! ```text
 //! bare_tls serve CERTIFICATE KEY                          prints its port

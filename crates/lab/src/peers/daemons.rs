@@ -206,7 +206,7 @@ pub(super) const FLOOR: Peer = Peer {
     scheme: "ftp",
     model: "a thread a session and only the calls that none can avoid: a yardstick, not a server",
     auth: "any",
-    source: "peers/install compiles it from meter/floor.c",
+    source: "peers/install compiles it from peers/floor.c",
     place: Place { program: "millrace-floor", below: "floor/millrace-floor", package: None, version: &[] },
     configure: |at| {
         let mut argv = at.command();
