@@ -13,7 +13,7 @@ use crate::poller_bench::PollerBench;
 use crate::race::Race;
 use crate::user::Users;
 
-/// Millrace: a file server for FTP, FTPS and HTTP, and the ruler that measures any of them.
+/// Millrace: a file server for FTP, FTPS and HTTP, and the benchmark that measures any of them.
 ///
 /// Try it:  millrace serve ./somewhere
 #[derive(Debug, Parser)]

@@ -92,13 +92,13 @@ pub(crate) struct Race {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
     blocks: Option<u32>,
 
-    /// Of the order that is drawn; the same seed draws the same
+    /// Seed of the random order of servers and loads
     #[arg(long, value_name = "N", default_value_t = 1)]
-    draw: u64,
+    order_seed: u64,
 
     /// A folder on the disk to measure, that any user may enter [default: the system's temporary one]
     #[arg(long, value_name = "FOLDER")]
-    place: Option<PathBuf>,
+    dir: Option<PathBuf>,
 
     /// Load this server too, though it is not this machine: one of your own
     #[arg(long, value_name = "ADDRESS")]
@@ -191,8 +191,8 @@ impl Race {
         let settings = Settings {
             against: self.against.as_deref(),
             blocks: self.blocks,
-            seed: self.draw,
-            place: self.place.clone(),
+            seed: self.order_seed,
+            place: self.dir.clone(),
             helper: std::env::current_exe().ok(),
             form,
         };

@@ -84,7 +84,7 @@ fn what_is_no_server_is_named_at_once() {
         (is_ssh, "the server sent what is no reply; is it a server for ftp://?"),
         (is_endless, "is it a server for ftp://?"),
     ] {
-        let (status, _, said) = run(&[&format!("ftp://{address}/"), "--patience", "300ms"]);
+        let (status, _, said) = run(&[&format!("ftp://{address}/"), "--timeout", "300ms"]);
         assert_eq!(status, Some(1), "{said}");
         assert!(said.contains(words) && said.contains(&address), "{said}");
     }

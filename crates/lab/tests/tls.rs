@@ -110,7 +110,7 @@ fn every_byte_arrives_over_explicit_and_implicit_tls() {
         ("ftps", &[("mode", "port")], "TLS 1.3"),
         ("ftp", &[("tls", "1.3")], "TLS 1.3"),
         // Here the server has the last word of the handshake, and greets in the same breath.
-        ("ftps", &[("tls", "1.2"), ("patience", "30s")], "TLS 1.2"),
+        ("ftps", &[("tls", "1.2"), ("timeout", "30s")], "TLS 1.2"),
     ] {
         server.measure(scheme, flags).cells.iter().for_each(|cell| check(cell, suite));
     }

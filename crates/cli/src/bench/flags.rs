@@ -1,4 +1,4 @@
-//! The flags of `millrace bench`: those of the command itself, and one for each setting of the ruler.
+//! The flags of `millrace bench`: those of the command itself, and one for each setting of the benchmark.
 
 use std::path::PathBuf;
 

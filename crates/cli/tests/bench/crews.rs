@@ -62,7 +62,7 @@ fn crowded_figures(server: &Serving, arguments: &[&str]) -> Vec<serde_json::Valu
 #[test]
 fn a_death_rule_holds_for_users_of_several_processes() {
     let server = Serving::start_with("crew-grows", "sessions = 100\n");
-    let users = ["--ops", "retr", "--size", "1000", "--read-rate", "500", "--connecting", "1"];
+    let users = ["--ops", "retr", "--size", "1000", "--read-rate", "500", "--login-concurrency", "1"];
     let rule = ["--on-death", "stop-growth", "--quiet", "10s", "--duration", "10m", "--users", "190"];
     let [cell] = &crowded_figures(&server, &[users, rule].concat())[..] else { panic!() };
     let standing = &cell["standing"];

@@ -254,7 +254,7 @@ fn ctrl_c_ends_the_wait_for_a_server_that_says_nothing() {
     let url = format!("ftp://{}/", server.local_addr().unwrap());
     for search in [&[][..], &["--search", "users"]] {
         let run = Command::new(env!("CARGO_BIN_EXE_millrace"))
-            .args(["bench", &url, "--ops", "noop", "--patience", "10m"])
+            .args(["bench", &url, "--ops", "noop", "--timeout", "10m"])
             .args(search)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -58,7 +58,7 @@ fn a_race_starts_its_servers_and_leaves_nothing_behind() {
     let page = place.join("race.html");
     let [place_text, page_text] = [&place, &page].map(|path| path.to_str().unwrap());
     let load = ["--ops", "noop", "--users", "2", "--duration", "50ms", "--warm-up", "0", "--blocks", "2"];
-    let whom = ["race", "millrace", "millrace", "--place", place_text, "--html", page_text];
+    let whom = ["race", "millrace", "millrace", "--dir", place_text, "--html", page_text];
     let output = millrace(&[&whom[..], &load].concat());
     // 3 where the figures vary too much, as on a busy machine they may.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
@@ -80,7 +80,7 @@ fn ctrl_c_ends_a_race_with_what_it_has_and_leaves_nothing_behind() {
     let [place_text, json_text] = [&place, &json].map(|path| path.to_str().unwrap());
     let load = ["--ops", "noop", "--users", "2", "--duration", "50ms", "--warm-up", "0", "--blocks", "900"];
     let mut race = Command::new(env!("CARGO_BIN_EXE_millrace"))
-        .args(["race", "millrace", "millrace", "--place", place_text, "--json", json_text])
+        .args(["race", "millrace", "millrace", "--dir", place_text, "--json", json_text])
         .args(load)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -150,7 +150,7 @@ fn pairs<'a>(then: &'a Value, now: &'a Value) -> Vec<(Figure<'a>, Figure<'a>)> {
 
 /// What should be alike in both reports.
 const CIRCUMSTANCES: [(&str, &str); 5] = [
-    ("/version", "the ruler"),
+    ("/version", "the benchmark"),
     ("/machine/kernel", "the kernel"),
     ("/machine/processor", "the processor"),
     ("/machine/cores", "the number of its cores"),

@@ -38,8 +38,8 @@ pub(super) fn figures(load: &LoadSeries<'_>) -> String {
     });
     let shares = each(load, goodput);
     against_users(load)
-        + &figure("Latency: of the fast and of the slow", &lines(SHARE, LATENCY, &curves))
-        + &figure("What users got, from the least served on", &lines(OF_USERS, goodput_axis(load), &shares))
+        + &figure("Latency by percentile", &lines(SHARE, LATENCY, &curves))
+        + &figure("Throughput per user, sorted", &lines(OF_USERS, goodput_axis(load), &shares))
         + &figure("Throughput over time", &lines(SECONDS, unit, &rates))
         + &figure("Mean latency over time", &lines(SECONDS, MEAN, &waits))
 }

@@ -175,7 +175,7 @@ fn load(report: &RaceReport, scenario: &Scenario) -> String {
         .filter(|series| !series.points.is_empty())
         .collect();
     let rate = Axis { label: &main.unit, scale: Scale::Linear };
-    let figures = figure("Latency: of the fast and of the slow", &lines(SHARE, LATENCY, &curves))
+    let figures = figure("Latency by percentile", &lines(SHARE, LATENCY, &curves))
         + &figure(
             &format!("{} in each block", capital(&main.metric)),
             &lines(BLOCK, rate, &samples(scenario)),

@@ -1,4 +1,4 @@
-//! The ruler's HTTP client against a toy whose faults are known.
+//! The benchmark's HTTP client against a toy whose faults are known.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

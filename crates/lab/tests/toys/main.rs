@@ -1,4 +1,4 @@
-//! The ruler against servers whose faults are known: what it says must be the truth.
+//! The benchmark against servers whose faults are known: what it says must be the truth.
 
 mod http;
 mod http2;
@@ -130,7 +130,7 @@ fn truncation_is_found_without_looking_at_the_bytes() {
 #[test]
 fn a_transfer_without_226_does_not_count() {
     let toy = Toy::start(Fault::NeverConfirms(50));
-    let flags = [("ops", "retr"), ("users", "4"), ("count", "20"), ("patience", "3s")];
+    let flags = [("ops", "retr"), ("users", "4"), ("count", "20"), ("timeout", "3s")];
     let cell = only(measure(&toy, &flags));
     assert_eq!(toy.faults(), 1);
     // On a machine that stands still patience may be lost with others, too.
@@ -264,7 +264,7 @@ fn a_search_of_users_that_do_nothing_says_so_and_whose_limit_ended_it() {
 #[test]
 fn sessions_that_were_not_let_in_are_failures_and_the_others_are_held() {
     let toy = Toy::start(Fault::HoldsAtMost(5));
-    let flags = [("ops", "idle"), ("users", "9"), ("duration", "20ms"), ("connecting", "1")];
+    let flags = [("ops", "idle"), ("users", "9"), ("duration", "20ms"), ("login-concurrency", "1")];
     let report = measure(&toy, &flags);
     let said = text::render(&report, false);
     let cell = &report.cells[0];

@@ -77,7 +77,8 @@ fn a_quick_race_needs_no_preset_and_says_that_it_was() {
 fn where_users_die_a_race_is_for_those_who_are_left() {
     let toys = [Toy::start(Fault::Nothing), Toy::start_beside(Fault::DropsTheEnd(3))];
     let urls = toys.each_ref().map(Toy::url);
-    let how = [("ops", "retr"), ("size", "4k"), ("read-rate", "400k"), ("connecting", "1"), ("quiet", "4s")];
+    let how =
+        [("ops", "retr"), ("size", "4k"), ("read-rate", "400k"), ("login-concurrency", "1"), ("quiet", "4s")];
     let rule = [("on-death", "drop-out"), ("users", "3"), ("duration", "5m"), ("warm-up", "0")];
     let long = [("label", "a load with a name that is long")];
     let report = race(&[&urls[0], &urls[1]], 1, 2, &[&how[..], &rule, &long].concat());

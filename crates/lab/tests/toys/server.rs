@@ -1,4 +1,4 @@
-//! A toy FTP server with one known fault: what the ruler says of it can be held against the truth.
+//! A toy FTP server with one known fault: what the benchmark says of it can be held against the truth.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};

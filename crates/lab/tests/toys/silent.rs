@@ -19,7 +19,7 @@ fn mute() -> TcpListener {
 
 fn plan(scheme: &str, op: &str, server: &TcpListener, patience: &str) -> Plan {
     let url = format!("{scheme}://{}/", server.local_addr().unwrap());
-    Plan::new(&url, None, &[("ops", op), ("patience", patience)]).unwrap()
+    Plan::new(&url, None, &[("ops", op), ("timeout", patience)]).unwrap()
 }
 
 #[test]

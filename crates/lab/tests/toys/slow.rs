@@ -17,7 +17,7 @@ const SLOW: [(&str, &str); 9] = [
     ("chunk", "100"),
     ("least-rate", "15"),
     ("clock", "command"),
-    ("connecting", "1"),
+    ("login-concurrency", "1"),
     ("quiet", "4s"),
     ("duration", "60s"),
 ];
@@ -94,8 +94,13 @@ fn a_transfer_that_stands_still_has_a_byte_gap() {
 
 #[test]
 fn both_death_rules_hold_whatever_the_selector() {
-    let flags =
-        [("ops", "retr"), ("size", "4k"), ("read-rate", "400k"), ("connecting", "1"), ("quiet", "20s")];
+    let flags = [
+        ("ops", "retr"),
+        ("size", "4k"),
+        ("read-rate", "400k"),
+        ("login-concurrency", "1"),
+        ("quiet", "20s"),
+    ];
     for (name, _) in SELECTORS.into_iter().filter(|row| is_permitted(row.1)) {
         for (rule, users) in [("drop-out", "4"), ("stop-growth", "9000")] {
             // Whoever gets a file without its end dies, and sooner or later everybody does.
@@ -133,7 +138,7 @@ fn a_figure_with_commands_takes_until_the_last_has_run() {
     std::fs::write(&file, "from before").unwrap();
     let few = [("ops", "retr"), ("size", "1k"), ("users", "2"), ("count", "3")];
     let measured = |patience: &str| {
-        only(measure(&toy, &[&few[..], &[("ran", &name[..]), ("patience", patience)]].concat()))
+        only(measure(&toy, &[&few[..], &[("ran", &name[..]), ("timeout", patience)]].concat()))
     };
     // Nobody runs any.
     let cell = measured("3s");

@@ -25,7 +25,7 @@ pub(super) struct Security {
 }
 
 impl Security {
-    /// `None` where nothing is. Nobody's certificate is checked: the ruler measures servers of one's own.
+    /// `None` where nothing is. Nobody's certificate is checked: the benchmark measures servers of one's own.
     pub(super) fn of(target: &Target, settings: &Settings) -> io::Result<Option<Self>> {
         if !target.scheme.is_secure() {
             return Ok(None);

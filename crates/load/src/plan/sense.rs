@@ -168,7 +168,7 @@ mod tests {
             (&[("ops", "login,noop"), ("size", "1k")], "test files"),
             (&[("prot", "clear")], "ftpes://"),
             (&[("resume", "off")], "ftpes://"),
-            (&[("patience", "0")], "no time at all"),
+            (&[("timeout", "0")], "no time at all"),
         ] {
             let said = wrong(URL, None, flags);
             let last = flags.last().unwrap().0;

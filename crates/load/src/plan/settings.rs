@@ -124,7 +124,7 @@ impl Settings {
         for (name, value) in [
             ("duration", time(self.duration)),
             ("warm-up", time(self.warm_up)),
-            ("patience", time(self.patience)),
+            ("timeout", time(self.patience)),
             ("threads", self.threads.to_string()),
         ] {
             told.entry(name.to_owned()).or_insert(value);
