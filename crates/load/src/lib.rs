@@ -1,16 +1,33 @@
 //! Loads a file server over FTP or HTTP, counts what happens, and judges what the figures are worth.
 //!
-//! ```no_run
+//! ```
 //! use millrace_load::plan::Plan;
 //! use millrace_load::progress::Silent;
 //! use millrace_load::run::run;
 //!
-//! let flags = [("ops", "retr"), ("size", "1k,1m"), ("users", "1..100")];
-//! let plan = Plan::new("ftp://bench:bench@127.0.0.1:2121/", None, &flags)?;
+//! # use std::io::{BufRead, BufReader, Write};
+//! # let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+//! # let url = format!("http://{}/", listener.local_addr()?);
+//! # std::thread::spawn(move || {
+//! #     for stream in listener.incoming().flatten() {
+//! #         std::thread::spawn(move || {
+//! #             for line in BufReader::new(&stream).lines().map_while(Result::ok) {
+//! #                 let is_end = line.is_empty();
+//! #                 let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+//! #                 if is_end && (&stream).write_all(answer).is_err() {
+//! #                     break;
+//! #                 }
+//! #             }
+//! #         });
+//! #     }
+//! # });
+//! // `url` is of a server that this test has started.
+//! let flags = [("ops", "get"), ("users", "4"), ("duration", "200ms"), ("warm-up", "0s")];
+//! let plan = Plan::new(&url, None, &flags)?;
 //! let measurement = run(&plan, &Silent)?;
-//! for cell in &measurement.cells {
-//!     println!("{}: {:.0} a second", cell.measured.name(), cell.ops_per_s);
-//! }
+//! let figure = &measurement.cells[0];
+//! assert!(figure.ops > 0 && figure.failures() == 0, "{:?}", figure.faults);
+//! assert!(figure.latency.p99_ms < 1000.0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
