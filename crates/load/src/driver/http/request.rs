@@ -9,7 +9,7 @@ use crate::target::Target;
 
 /// What is sent for one request.
 #[derive(Debug)]
-pub(in crate::driver) enum Request {
+pub(crate) enum Request {
     /// The head.
     Http1(PreparedRequest),
     /// The block of its fields, which refers to none before it.
