@@ -162,7 +162,8 @@ fn session_room(descriptors: u64) -> usize {
 
 /// Sessions of addresses, each of which may have what is set, or a share.
 fn addresses(config: &Config, room: usize) -> ConnectionLimit {
-    let crowd = |limit: &Limit| ConnectionLimit::new(Timed::new(limit.clone(), wall_seconds()), NetworkBits::ADDRESS);
+    let crowd =
+        |limit: &Limit| ConnectionLimit::new(Timed::new(limit.clone(), wall_seconds()), NetworkBits::ADDRESS);
     match &config.sessions_per_address {
         Some(limit) => crowd(limit),
         None => {
