@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Scratch, download, path, upload};
-use millrace_storage::{LocalOptions, LocalStorage, Uploads};
+use millrace_storage::{Durability, LocalOptions, LocalStorage, Uploads};
 use millrace_vfs::{Change, FileError, ReadHandle, Readiness, Storage, Wait, WriteMode};
 
 fn local(scratch: &Scratch) -> LocalStorage {
@@ -145,9 +145,13 @@ fn reserved_names_are_hidden_and_refused() {
 fn what_is_cached_is_answered_on_a_reactor_thread_and_what_must_be_made_is_not() {
     let scratch = Scratch::new();
     std::fs::write(scratch.path().join("f"), "content").unwrap();
-    for uploads in [Uploads::Staged, Uploads::InPlace] {
-        let storage =
-            LocalStorage::open(scratch.path(), LocalOptions { uploads, ..LocalOptions::default() }).unwrap();
+    for (uploads, durability) in [
+        (Uploads::Staged, Durability::None),
+        (Uploads::InPlace, Durability::None),
+        (Uploads::InPlace, Durability::Whole),
+    ] {
+        let options = LocalOptions { uploads, durability, ..LocalOptions::default() };
+        let storage = LocalStorage::open(scratch.path(), options).unwrap();
         let ReadHandle::File(range) = storage.open_read(&path("/f"), Wait::Never).unwrap() else { panic!() };
         assert_eq!((range.size, range.readiness), (7, Readiness::Cached));
         assert_eq!(storage.metadata(&path("/f"), Wait::Never).unwrap().size, 7);
@@ -160,7 +164,9 @@ fn what_is_cached_is_answered_on_a_reactor_thread_and_what_must_be_made_is_not()
         drop(over_old);
         std::fs::write(scratch.path().join("f"), "content").unwrap();
         let append = storage.open_write(&path("/f"), WriteMode::Append, Wait::Never).unwrap();
-        assert_eq!((append.readiness(), append.commit_readiness()), (Readiness::Cached, Readiness::Cached));
+        // Bytes that are to survive a power cut have to be waited for.
+        let at_the_end = if durability == Durability::None { Readiness::Cached } else { Readiness::MayHang };
+        assert_eq!((append.readiness(), append.commit_readiness()), (Readiness::Cached, at_the_end));
         let made = storage.open_write(&path("/new"), WriteMode::Append, Wait::Never).unwrap_err();
         assert!(matches!(made, FileError::WouldWait), "{made:?}");
     }

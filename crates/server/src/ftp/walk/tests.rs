@@ -72,6 +72,10 @@ impl Storage for MadeUp {
         Ok(())
     }
 
+    fn may_replace(&self, _: &VirtualPath, _: bool) -> Result<(), FileError> {
+        Ok(())
+    }
+
     fn open_read(&self, _: &VirtualPath, _: Wait) -> Result<ReadHandle, FileError> {
         Err(FileError::Unsupported)
     }

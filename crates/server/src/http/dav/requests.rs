@@ -109,7 +109,7 @@ impl Reception<'_> {
             server: Arc::clone(&self.core.server),
             storage: Arc::clone(&who.account.storage),
             user: who.user.clone(),
-            address: sharer(self.peer.ip()),
+            address: sharer(self.connection.peer.ip()),
             path,
             is_directory,
         };
