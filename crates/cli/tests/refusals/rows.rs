@@ -165,7 +165,7 @@ pub(crate) fn row(key: LimitKey) -> Row {
                 .setup(|setup| (setup.tables, setup.listens) = (tables.to_owned(), true))
         }
         LimitKey::WaitingUploads => {
-            Row::new("", waiting_uploads, "Too many uploads wait", "1000").code("HTTP/1.1 507")
+            Row::new("", waiting_uploads, "Too many uploads wait", "250").code("HTTP/1.1 507")
         }
         LimitKey::Locks => Row::new("", locks, "too many locks", "10000").code("HTTP/1.1 507"),
         LimitKey::Properties => {
