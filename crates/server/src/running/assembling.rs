@@ -175,7 +175,7 @@ fn addresses(config: &Config, room: usize) -> ConnectionLimit {
 
 /// Descriptors that sessions leave to others.
 fn descriptor_reserve(descriptors: u64) -> u64 {
-    (descriptors / 16).clamp(24, 1024)
+    (descriptors / 16).clamp(24, 1024) + passive::kept(descriptors) as u64
 }
 
 /// Warns where no passive port can be had: every other sign would be a client's that hears 425.
