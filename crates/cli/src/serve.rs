@@ -219,7 +219,11 @@ fn warn(running: &Running, warning: &str) {
 /// Has everything there but clients. Nobody asked for HTTP's default port by name: where another program has it, a free
 /// one is taken, which the announcement names, and a warning.
 fn prepare(site: &Site, before: Option<&Predecessor>) -> Result<(Prepared, Option<String>), StartError> {
-    let config = Config { dav: dav_file(site), ..site.config.clone() };
+    let config = Config {
+        dav: site.config.dav.as_deref().map(|folder| file_of_served(site, folder)),
+        ban_file: site.config.ban_file.as_deref().map(|folder| file_of_served(site, folder)),
+        ..site.config.clone()
+    };
     match Server::prepare(config.clone(), before) {
         Err(StartError::Listen { address, source })
             if site.http_by_default
@@ -238,13 +242,14 @@ fn prepare(site: &Site, before: Option<&Predecessor>) -> Result<(Prepared, Optio
     }
 }
 
-/// Where locks and properties of WebDAV are kept: a file for each served folder, named by its number (FNV-1a).
-fn dav_file(site: &Site) -> Option<PathBuf> {
+/// Returns the file of this server in a folder of state: one for each served folder, named by its number (FNV-1a). Two
+/// servers of one account have other locks, properties and bans.
+fn file_of_served(site: &Site, folder: &Path) -> PathBuf {
     let bytes = site.directory.as_os_str().as_encoded_bytes().iter();
     let number = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
-    site.config.dav.as_ref().map(|folder| folder.join(format!("{number:016x}.json")))
+    folder.join(format!("{number:016x}.json"))
 }
 
 /// Prints where the server is open, and writes the file of `--ready-file`. A closed standard output stops nothing.

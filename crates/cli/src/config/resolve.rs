@@ -111,7 +111,7 @@ pub(crate) fn resolve(
     doors::refuse_shared_addresses(&written, &places)?;
     let trees = trees(&written, &places)?;
     let dav = kept(&written, "webdav", &places);
-    let ban_file = kept(&written, "bans.json", &places);
+    let ban_file = kept(&written, "bans", &places);
     web.hosts = trees.hosts.iter().flat_map(|host| host.names.clone()).collect();
     let users = users(&mut written, &places)?;
     let groups = written.group_tables.iter().map(|group| group.name.value.clone()).collect();
